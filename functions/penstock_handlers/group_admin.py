@@ -1,4 +1,4 @@
-"""/v1/groups for operators: list, describe, alter, delete, reset offsets."""
+"""/v1/groups for operators: list, describe, alter, delete, reset and delete offsets."""
 
 from collections.abc import Callable
 from typing import Annotated
@@ -31,11 +31,12 @@ from penstock_handlers.edge.models.answer_models import (
     GroupMemberAnswer,
     GroupPartitionAnswer,
 )
-from penstock_handlers.edge.models.request_models import AlterGroup, ResetOffsets
-from penstock_handlers.edge.models.reset_answer import ResetResults, reset_results
+from penstock_handlers.edge.models.request_models import AlterGroup, DeleteOffsets, ResetOffsets
+from penstock_handlers.edge.models.reset_answer import DeletedOffsets, ResetResults, deleted_offsets, reset_results
 from penstock_service.groups.alter_group import alter_group
 from penstock_service.groups.claim_group import claim_group
 from penstock_service.groups.delete_group import delete_group
+from penstock_service.groups.delete_offsets import delete_offsets
 from penstock_service.groups.describe_group import GroupPartition, describe_group, list_groups
 from penstock_service.groups.reset_offsets import ResetTo, reset_offsets
 from penstock_service.quotas.claim_resource import forget_claim
@@ -117,6 +118,13 @@ def reset(group: Annotated[str, Path()], request: ResetOffsets) -> ResetResults:
         is_forced=request.force,
     )
     return reset_results(results)
+
+
+@app.operation("POST /v1/groups/<group>/offsets/delete", "deleteOffsets", "Delete a group's offsets in a topic")
+def delete_some(group: Annotated[str, Path()], request: DeleteOffsets) -> DeletedOffsets:
+    """Delete a group's committed offsets in one topic, which none of its members reads."""
+    caller_of(app).require(Operation.READ, Kind.TOPIC, request.topic)
+    return deleted_offsets(delete_offsets(instance_of(app), group, request.topic, request.partitions))
 
 
 def _group(name: GroupName, state: GroupState | None) -> GroupAnswer:

@@ -77,6 +77,7 @@ ROUTES: Mapping[str, Serve] = {
     "PATCH /v1/groups/{group}": group_admin.serve,
     "DELETE /v1/groups/{group}": group_admin.serve,
     "POST /v1/groups/{group}/reset": group_admin.serve,
+    "POST /v1/groups/{group}/offsets/delete": group_admin.serve,
     "POST /v1/groups/{group}/heartbeat": groups.serve,
     "POST /v1/groups/{group}/offsets": groups.serve,
     "GET /v1/groups/{group}/offsets": groups.serve,

@@ -290,6 +290,12 @@ SAMPLES = (
         _BILLING,
     ),
     Sample(
+        "POST /v1/groups/{group}/offsets/delete",
+        (_path("delete", "group:billing"), _body("read", "topic:orders")),
+        {"topic": "orders"},
+        _BILLING,
+    ),
+    Sample(
         "POST /v1/groups/{group}/heartbeat",
         (_path("read", "group:billing"), _body("read", "topic:orders")),
         _JOIN,

@@ -35,6 +35,7 @@ BODIES: dict[str, Any] = {
     "POST /v1/topics/{topic}/redrive": {"to": "orders"},
     "PATCH /v1/groups/{group}": {"config": {"assignor": "range"}},
     "POST /v1/groups/{group}/reset": {"topic": "orders", "to": "earliest"},
+    "POST /v1/groups/{group}/offsets/delete": {"topic": "orders"},
     "PUT /v1/share-groups/{group}": {"config": {"lock_ms": 5_000}},
     "POST /v1/share-groups/{group}/reset": {"topic": "orders", "to": "latest"},
     "PUT /v1/subscriptions/{name}": {"batch_records": 7},

@@ -11,7 +11,7 @@ from penstock_handlers.edge.models import answer_models as answers
 from penstock_handlers.edge.models import quota_models as quotas
 from penstock_handlers.edge.models import share_answers as shares
 from penstock_handlers.edge.models import subscription_models as pushes
-from penstock_handlers.edge.models.reset_answer import ResetResults
+from penstock_handlers.edge.models.reset_answer import DeletedOffsets, ResetResults
 from penstock_handlers.openapi.document import document
 from penstock_handlers.router import ROUTES
 from tests.core.push.push_samples import SECRET
@@ -121,6 +121,14 @@ CALLS: list[tuple[str, str, object, dict[str, str], int, Any]] = [
         {},
         200,
         ResetResults,
+    ),
+    (
+        "POST /v1/groups/{group}/offsets/delete",
+        "/v1/groups/billing/offsets/delete",
+        {"topic": "orders", "partitions": [1, 99]},
+        {},
+        200,
+        DeletedOffsets,
     ),
     (
         "PUT /v1/share-groups/{group}",

@@ -70,6 +70,7 @@ GROUP = {
     "POST /v1/groups/workers/heartbeat",
     "POST /v1/groups/workers/offsets",
     "GET /v1/groups/workers/offsets",
+    "GET /v1/groups/workers",
 }
 
 

@@ -46,7 +46,8 @@ def commit_offsets(
     """None or an error per entry, in order. One conditional update per entry.
 
     Without a member also one read per topic, and one of the heads for 100 partitions (docs/adr/0022). A commit without
-    a member that meets an owner reads the lease, the group and the owner.
+    a member that meets an owner reads the lease, the group and the owner. The first commit for a partition lists the
+    group, with one put.
 
     An entry's error is LEASE_FENCED if the lease is not the member's, LEASE_HELD if the lease has an owner and the
     commit names no member, OFFSET_BEHIND, OFFSET_OUT_OF_RANGE without a member above the high watermark, or
@@ -81,26 +82,32 @@ def _commit_alone(instance: Instance, group: GroupName, entries: Sequence[Commit
     checked = Outcomes.collect(check, entries)
     heads = instance.stores.log.heads([each.partition for each in checked.ok])
 
-    def commit_one(pair: tuple[CommitEntry, CommittedOffset | PenstockError]) -> None:
+    def commit_one(pair: tuple[CommitEntry, CommittedOffset | PenstockError]) -> bool:
         entry, committed = pair
         if isinstance(committed, PenstockError):
             raise committed
         _check_in_log(entry, heads.get(committed.partition))
-        _commit_unowned(instance, group, committed, entry.back_from or False)
+        return _commit_unowned(instance, group, committed, entry.back_from or False)
 
-    return instance.executor.map(commit_one, [*zip(entries, checked, strict=True)])
+    done = instance.executor.map(commit_one, [*zip(entries, checked, strict=True)])
+    if any(done.ok):
+        instance.group_cache.register_new(group)
+    return done.map_ok(lambda _: None)
 
 
-def _commit_unowned(instance: Instance, group: GroupName, committed: CommittedOffset, may_go_back: MayGoBack) -> None:
-    """Commit where no member owns the lease, or take the lease away from an owner that is gone."""
+def _commit_unowned(instance: Instance, group: GroupName, committed: CommittedOffset, may_go_back: MayGoBack) -> bool:
+    """Commit where no member owns the lease, or take the lease away from an owner that is gone.
+
+    True if the partition had no lease: the group may be a new one.
+    """
     try:
-        instance.stores.groups.commit(group, committed, None, may_go_back)
+        return instance.stores.groups.commit(group, committed, None, may_go_back)
     except PenstockError as error:
         if error.code is not ErrorCode.LEASE_HELD:
             raise
         if not release_abandoned_lease(instance, group, committed.partition):
             raise
-        instance.stores.groups.commit(group, committed, None, may_go_back)
+        return instance.stores.groups.commit(group, committed, None, may_go_back)
 
 
 def _commit_as_owner(instance: Instance, group: GroupName, owner: MemberName, entry: CommitEntry) -> None:

@@ -26,18 +26,31 @@ def delete_group(instance: Instance, group_name: str) -> None:
     state = instance.stores.memberships.get_group(group)
     leases = instance.stores.groups.leases(group)
     if state is None and not leases:
-        instance.stores.memberships.unregister(group)
+        unlist_group(instance, group)
         raise unknown_group(group)
     remove_group(instance.stores.memberships, instance.executor, group, state)
     for _ in range(GROUP_DELETE_ROUNDS_MAX):
         leases = instance.stores.groups.leases(group)
         if not leases:
-            instance.stores.memberships.unregister(group)
+            unlist_group(instance, group)
             return
         instance.executor.map(lambda lease: instance.stores.groups.delete_lease(group, lease), leases).all_ok()
     raise PenstockError(
         ErrorCode.CONCURRENT_UPDATE, f"group {group} is being used: stop its consumers, then delete it again"
     )
+
+
+def unlist_group(instance: Instance, group: GroupName) -> None:
+    """Take a deleted group off the list of groups, unless a client has made it again. A delete, a read and a query.
+
+    A client that makes a group lists it after that (`GroupCache.register_new`). So either the reads here find what the
+    client has made, or the client lists the group after the delete here.
+    """
+    instance.group_cache.forget(group)
+    instance.stores.memberships.unregister(group)
+    leases, _ = instance.stores.groups.lease_page(group, None, "", 1)
+    if leases or instance.stores.memberships.get_group(group) is not None:
+        instance.stores.memberships.register(group)
 
 
 def remove_group(memberships: MembershipStore, executor: Executor, group: GroupName, state: GroupState | None) -> None:

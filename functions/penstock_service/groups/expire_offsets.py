@@ -12,7 +12,7 @@ from penstock_core.groups.group import GroupConfig, GroupState
 from penstock_core.groups.lease import Lease
 from penstock_core.ids import GroupName
 from penstock_core.limits import GROUP_LIST_MAX, UNLIMITED
-from penstock_service.groups.delete_group import remove_group
+from penstock_service.groups.delete_group import remove_group, unlist_group
 from penstock_service.groups.rebalance import check_group
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.groups import MembershipStore
@@ -78,7 +78,7 @@ def _expire_group(instance: Instance, group: GroupName, done: OffsetExpiry) -> N
     done.failures += len(results.errors)
     if removed == len(leases):
         remove_group(instance.stores.memberships, instance.executor, group, state)
-        instance.stores.memberships.unregister(group)
+        unlist_group(instance, group)
         done.groups_removed += 1
 
 

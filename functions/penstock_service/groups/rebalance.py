@@ -46,8 +46,10 @@ _TARGET_ID_BYTES = 8
 def create_group(instance: Instance, group: GroupName, config: Mapping[str, Any]) -> GroupState:
     """The group's item. Another heartbeat may have created it at the same time: then it is that one's.
 
-    One conditional put, and one that lists the group. Raises INVALID_CONFIG. The version and the first epoch are
-    random: a request for a deleted group of this name must not pass for a request to this one.
+    One conditional put, and two that list the group: one before, in case the function dies, and one after, in case a
+    deletion of a group of this name ends between them (`unlist_group`). Raises INVALID_CONFIG. The
+    version and the first epoch are random: a request for a deleted group of this name must not pass for a request to
+    this one.
     """
     now_ms = instance.clock.now_ms()
     new = GroupState(
@@ -66,6 +68,7 @@ def create_group(instance: Instance, group: GroupName, config: Mapping[str, Any]
         if found is None:
             raise
         return found
+    instance.group_cache.register_new(group)
     return new
 
 

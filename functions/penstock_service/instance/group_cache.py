@@ -11,7 +11,7 @@ from penstock_service.instance.moment import Moment
 from penstock_service.ports.groups import MembershipStore
 from penstock_service.ports.runtime import Clock
 
-REGISTERED_TTL_MS = 10 * 60_000  # within this time, a group that was deleted and is used again is back on the list
+REGISTERED_TTL_MS = 10 * 60_000
 
 
 class GroupCache:
@@ -57,3 +57,15 @@ class GroupCache:
         if len(self._registered) >= INSTANCE_GROUPS_MAX:
             self._registered.clear()
         self._registered[group] = asked
+
+    def register_new(self, group: GroupName) -> None:
+        """Puts a group on the list that has just been made. One put.
+
+        A deletion may have taken it off since `register`, which comes before the group is made (`unlist_group`).
+        """
+        self.forget(group)
+        self.register(group)
+
+    def forget(self, group: GroupName) -> None:
+        """Forgets that the group is on the list."""
+        self._registered.pop(group, None)

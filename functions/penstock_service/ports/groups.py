@@ -13,8 +13,10 @@ class GroupStore(Protocol):
 
     def commit(
         self, group: GroupName, committed: CommittedOffset, token: LeaseToken | None, may_go_back: MayGoBack
-    ) -> None:
+    ) -> bool:
         """Commits an offset as the lease's owner, or without a token while the lease has no owner.
+
+        True if there was no lease before.
 
         Raises LEASE_FENCED if the token is not the lease's, LEASE_HELD if there is no token but an owner, and
         OFFSET_BEHIND if the offset would go back and may not. `penstock_core.groups.lease.refusal` is the rule. One

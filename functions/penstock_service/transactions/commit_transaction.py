@@ -156,6 +156,8 @@ def _prepared(
     now_ms = instance.clock.now_ms()
     window = UpdateWindow.open(instance.clock)
     commits = [_offset_commit(instance.topic_cache, each, now_ms) for each in offsets]
+    for group in {each.group for each in commits if each.token is None}:
+        instance.group_cache.register(group)
     checked = _checked(instance, last.entries) if last.entries else []
     staged = _staged(instance.stores.transactions, last, stage_count, now_ms)
     shares = share_commits(instance, acceptances)

@@ -22,7 +22,12 @@ from penstock_core.ids import parse_group_name
 
 _PRODUCE = (routes.TOPIC_METADATA, routes.PRODUCE_RECORDS, routes.LIST_SCHEDULED, routes.CANCEL_SCHEDULED)
 _READ = (routes.TOPIC_METADATA, routes.DESCRIBE_TOPIC, routes.LIST_OFFSETS, routes.FETCH_RECORDS)
-_GROUP = (routes.HEARTBEAT, routes.COMMIT_OFFSETS, routes.COMMITTED_OFFSETS)
+_GROUP = (
+    routes.HEARTBEAT,
+    routes.COMMIT_OFFSETS,
+    routes.COMMITTED_OFFSETS,
+    routes.DESCRIBE_GROUP,  # by which a gateway of Kafka clients takes members over (docs/adr/0057)
+)
 _SHARE_GROUP = (routes.WAKE_UPS, routes.ACQUIRE_RECORDS, routes.ACQUIRE, routes.ACKNOWLEDGE)
 
 

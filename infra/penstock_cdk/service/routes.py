@@ -38,6 +38,7 @@ DESCRIBE_GROUP = Route(method="GET", path="/v1/groups/{group}", function="group_
 ALTER_GROUP = Route(method="PATCH", path="/v1/groups/{group}", function="group_admin")
 DELETE_GROUP = Route(method="DELETE", path="/v1/groups/{group}", function="group_admin")
 RESET_OFFSETS = Route(method="POST", path="/v1/groups/{group}/reset", function="group_admin")
+DELETE_OFFSETS = Route(method="POST", path="/v1/groups/{group}/offsets/delete", function="group_admin")
 HEARTBEAT = Route(method="POST", path="/v1/groups/{group}/heartbeat", function="groups")
 COMMIT_OFFSETS = Route(method="POST", path="/v1/groups/{group}/offsets", function="groups")
 COMMITTED_OFFSETS = Route(method="GET", path="/v1/groups/{group}/offsets", function="groups")
@@ -90,6 +91,7 @@ ROUTES = (
     ALTER_GROUP,
     DELETE_GROUP,
     RESET_OFFSETS,
+    DELETE_OFFSETS,
     HEARTBEAT,
     COMMIT_OFFSETS,
     COMMITTED_OFFSETS,

@@ -173,6 +173,16 @@ class Admin(QuotaMethods):
             group_admin_calls.reset_offsets(group, topic, target, partitions=partitions, dry_run=dry_run, force=force)
         )
 
+    def delete_group_offsets(
+        self, group: str, topic: str, partitions: Sequence[int] | None = None
+    ) -> dict[int, int | None]:
+        """Delete a group's offsets in a topic, of all partitions or some. The offsets that went, by partition.
+
+        Raises ConflictError while a member of the group reads the topic, and NotFoundError. It tries all partitions,
+        then raises the first error.
+        """
+        return self._client.call(group_admin_calls.delete_offsets(group, topic, partitions))
+
     def delete_group(self, group: str) -> None:
         """Delete the group and its offsets. Raises ConflictError while it has members, and NotFoundError."""
         self._client.call(group_admin_calls.delete_group(group))

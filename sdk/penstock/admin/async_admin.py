@@ -129,6 +129,12 @@ class AsyncAdmin(AsyncQuotaMethods):
             group_admin_calls.reset_offsets(group, topic, target, partitions=partitions, dry_run=dry_run, force=force)
         )
 
+    async def delete_group_offsets(
+        self, group: str, topic: str, partitions: Sequence[int] | None = None
+    ) -> dict[int, int | None]:
+        """As `Admin.delete_group_offsets`, awaited."""
+        return await self._client.call(group_admin_calls.delete_offsets(group, topic, partitions))
+
     async def delete_group(self, group: str) -> None:
         """As `Admin.delete_group`, awaited."""
         await self._client.call(group_admin_calls.delete_group(group))

@@ -40,6 +40,14 @@ def delete_group(name: str) -> Calls[None]:
     yield json_request("DELETE", group_path(name))
 
 
+def delete_offsets(name: str, topic: str, partitions: Sequence[int] | None) -> Calls[dict[int, int | None]]:
+    """The offsets that went. Raises the first partition's error after all were tried."""
+    body = {"topic": checked_topic(topic), "partitions": _checked_numbers(partitions)}
+    answer = yield json_request("POST", f"{group_path(name)}/offsets/delete", body=body)
+    raise_first_error(answer["partitions"])
+    return {each["partition"]: each["old_offset"] for each in answer["partitions"]}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResetTarget:
     """The offsets to set: you give one field. Raises InvalidError for a wrong value."""

@@ -187,3 +187,21 @@ def delete(service: Service, group: str, yes: bool) -> None:
     confirm(f"Delete group {group} and its offsets?", yes=yes)
     Admin(transport=service.transport).delete_group(group)
     service.say({"deleted": group}, f"deleted {group}")
+
+
+@groups.command("delete-offsets")
+@click.argument("group", shell_complete=complete_groups)
+@click.argument("topic", shell_complete=complete_topics)
+@PARTITIONS
+@YES
+@service_command
+def delete_offsets(service: Service, group: str, topic: str, partitions: tuple[int, ...], yes: bool) -> None:
+    """Delete the offsets of GROUP in TOPIC, which none of its members reads."""
+    confirm(f"Delete the offsets of group {group} in topic {topic}?", yes=yes)
+    gone = Admin(transport=service.transport).delete_group_offsets(group, topic, partitions or None)
+    service.show(
+        [{"topic": topic, "partition": partition, "old_offset": offset} for partition, offset in gone.items()],
+        title=f"{group} has no offsets there any more",
+        columns=("topic", "partition", "old offset"),
+        rows=[(topic, partition, offset) for partition, offset in gone.items()],
+    )

@@ -7,6 +7,7 @@ from penstock_kafka.context import Context
 from penstock_kafka.dispatch.api import Api, ApiKey
 from penstock_kafka.groups.admin.describe_groups import ConsumerGroupDescribe, DescribeGroups
 from penstock_kafka.groups.admin.list_groups import DeleteGroups, ListGroups
+from penstock_kafka.groups.admin.offset_delete import OffsetDelete
 from penstock_kafka.groups.classic.heartbeat import Heartbeat
 from penstock_kafka.groups.classic.join_group import JoinGroup
 from penstock_kafka.groups.classic.leave_group import LeaveGroup
@@ -33,4 +34,5 @@ def apis(context: Context) -> Iterable[Api]:
         Api(key=ApiKey.DESCRIBE_GROUPS, versions=(0, 6), handler=DescribeGroups(sessions).answer),
         Api(key=ApiKey.CONSUMER_GROUP_DESCRIBE, versions=(0, 1), handler=ConsumerGroupDescribe(sessions).answer),
         Api(key=ApiKey.DELETE_GROUPS, versions=(0, 2), handler=DeleteGroups(sessions).answer),
+        Api(key=ApiKey.OFFSET_DELETE, versions=(0, 0), handler=OffsetDelete(sessions).answer),
     )

@@ -2,6 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from penstock.model import TopicPartition
 from penstock.testing import MemoryPenstock
 from penstock_kafka.dispatch.api import ApiKey
 from penstock_kafka.groups.classic.consumer_protocol import read_subscription
@@ -75,6 +76,24 @@ def test_group_is_deleted_when_it_has_no_members(service: MemoryPenstock) -> Non
 
     run(work())
     assert [each.group for each in service.admin().list_groups()] == ["g"]
+
+
+def test_offsets_are_deleted_where_no_member_reads(service: MemoryPenstock) -> None:
+    service.create_topic("parcels", partitions=1)
+    service.admin().commit_group_offsets("g", {TopicPartition("parcels", 0): 0, TopicPartition("orders", 0): 0})
+
+    async def work() -> None:
+        desk = GroupDesk(service)
+        await desk.join()
+        topics = [{"name": name, "partitions": [{"partition_index": 0}]} for name in ("orders", "parcels", "none")]
+        answer = await desk.ask(ApiKey.OFFSET_DELETE, 0, group_id="g", topics=topics)
+        codes = [each["partitions"][0]["error_code"].name for each in answer["topics"]]
+        assert codes == ["group_subscribed_to_topic", "none", "unknown_topic_or_partition"]
+        answer = await desk.ask(ApiKey.OFFSET_DELETE, 0, group_id="none", topics=topics)
+        assert answer["error_code"].name == "group_id_not_found"
+
+    run(work())
+    assert [each.topic for each in service.admin().group_offsets("g")] == ["orders"]
 
 
 @pytest.mark.parametrize("member_id", ["6Q+6iA9UQ/8n==", "a.b-c_d", "ünicode", "app-0123456789abcdef"])

@@ -69,6 +69,7 @@ def test_async_calls_have_the_results_of_admin(service: MemoryPenstock, orders: 
     for look in LOOKS:
         assert _run(service, look) == look(service.admin())
     assert [each.offset for each in service.admin().group_offsets("g")] == [5, 0]
+    assert _run(service, lambda admin: admin.delete_group_offsets("g", "orders", [0])) == {0: 5}
     _run(service, lambda admin: admin.delete_group("g"))
     _run(service, lambda admin: admin.delete_topic("bills"))
     assert [topic.name for topic in service.admin().list_topics()] == ["orders"]

@@ -180,6 +180,9 @@ def test_group_is_followed_shown_and_moved(service: MemoryPenstock, orders: str)
     assert _run(service.transport, *back).exit_code == 1
     assert _run(service.transport, *back, "--may-go-back").exit_code == 0
     assert _run(service.transport, *run, "1").stdout.split() == ["1"]
+    assert _json(service.transport, "groups", "delete-offsets", "g", orders, "--partition", "0", "--yes") == [
+        {"topic": orders, "partition": 0, "old_offset": 2}
+    ]
 
 
 def test_lag_counts_only_records_that_are_still_there(service: MemoryPenstock, orders: str) -> None:

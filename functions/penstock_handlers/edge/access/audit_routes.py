@@ -127,6 +127,7 @@ AUDITED: Mapping[str, AuditedRoute] = {
     "POST /v1/groups/{group}/reset": AuditedRoute(
         action="reset_group", kind="group", parameter="group", has_dry_run=True
     ),
+    "POST /v1/groups/{group}/offsets/delete": AuditedRoute(action="delete_offsets", kind="group", parameter="group"),
     "PUT /v1/share-groups/{group}": AuditedRoute(
         action="put_share_group", kind="share_group", parameter="group", read=state_of_share_group
     ),

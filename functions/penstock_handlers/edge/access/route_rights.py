@@ -88,6 +88,7 @@ ROUTE_RIGHTS: Mapping[str, tuple[Need, ...]] = {
     "PATCH /v1/groups/{group}": (_path(_ALTER, _GROUP),),
     "DELETE /v1/groups/{group}": (_path(_DELETE, _GROUP),),
     "POST /v1/groups/{group}/reset": (_path(_ALTER, _GROUP), _body(_READ, _TOPIC, "topic")),
+    "POST /v1/groups/{group}/offsets/delete": (_path(_DELETE, _GROUP), _body(_READ, _TOPIC, "topic")),
     "POST /v1/groups/{group}/heartbeat": (_path(_READ, _GROUP), _body(_READ, _TOPIC, "subscription")),
     "POST /v1/groups/{group}/offsets": (_path(_READ, _GROUP), _body(_READ, _TOPIC, "offsets")),
     "GET /v1/groups/{group}/offsets": (_path(_DESCRIBE, _GROUP), _needs(Where.SHOWN, _DESCRIBE, _TOPIC)),

@@ -164,6 +164,13 @@ class ResetOffsets(JsonRequest):
     force: bool = False
 
 
+class DeleteOffsets(JsonRequest):
+    """The offsets of a group in a topic that are to go: of these partitions, or all."""
+
+    topic: str
+    partitions: list[PartitionNumber] | None = Field(default=None, max_length=limits.TOPIC_PARTITIONS_MAX)
+
+
 class PutShareGroup(JsonRequest):
     """A share group to create, or changes to one. What you leave out stays; null sets a setting back to its default."""
 

@@ -1,4 +1,4 @@
-"""The answer to the reset of a group or a share group, from which the OpenAPI document is made."""
+"""The answers to a reset or a deletion of offsets, from which the OpenAPI document is made."""
 
 from collections.abc import Iterable
 from typing import NotRequired
@@ -6,7 +6,7 @@ from typing import NotRequired
 from typing_extensions import TypedDict
 
 from penstock_core.errors import PenstockError
-from penstock_core.ids import Partition
+from penstock_core.ids import Offset, Partition
 from penstock_core.outcomes import Outcome
 from penstock_handlers.edge.json_api import error_json
 from penstock_handlers.edge.models.answer_models import Error
@@ -26,6 +26,32 @@ class ResetResults(TypedDict):
     """One result per partition."""
 
     partitions: list[ResetResult]
+
+
+class DeletedOffset(TypedDict):
+    """The offset that a partition had before its deletion, or the error that refused it."""
+
+    partition: int
+    old_offset: NotRequired[int | None]
+    error: NotRequired[Error]
+
+
+class DeletedOffsets(TypedDict):
+    """One result per partition."""
+
+    partitions: list[DeletedOffset]
+
+
+def deleted_offsets(results: Iterable[tuple[Partition, Outcome[Offset | None]]]) -> DeletedOffsets:
+    """The answer, in the order of `results`."""
+    return {
+        "partitions": [
+            {"partition": partition, "error": error_json(result)}
+            if isinstance(result, PenstockError)
+            else {"partition": partition, "old_offset": result}
+            for partition, result in results
+        ]
+    }
 
 
 def reset_results(results: Iterable[tuple[Partition, Outcome[ResetOffset]]]) -> ResetResults:

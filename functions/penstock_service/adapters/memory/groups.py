@@ -24,7 +24,7 @@ class MemoryGroupStore:
 
     def commit(
         self, group: GroupName, committed: CommittedOffset, token: LeaseToken | None, may_go_back: MayGoBack
-    ) -> None:
+    ) -> bool:
         key = committed.partition
         with self._lock:
             stored = self._leases.get(group, {}).get(key)
@@ -32,6 +32,7 @@ class MemoryGroupStore:
             if error is not None:
                 raise error
             self._put(group, _with_commit(stored or Lease(topic=committed.topic, partition=key), committed))
+            return stored is None
 
     def leases(self, group: GroupName) -> Sequence[Lease]:
         with self._lock:
