@@ -1,7 +1,7 @@
 """Lets MiniStack check the tokens (JWT) of an HTTP API, which it refuses for want of the package `cryptography`.
 
-It knows the rules of a JWT authorizer: issuer, audience, times and scopes. What it lacks is RSA, so this module has it:
-RSASSA-PKCS1-v1_5 with SHA-256 (RFC 8017, section 8.2.2), by the standard library. It imports nothing of Penstock,
+It knows the rules of a JWT authorizer: issuer, audience, times and scopes. It lacks RSA. This module adds
+RSASSA-PKCS1-v1_5 with SHA-256 (RFC 8017, section 8.2.2) by the standard library. It imports nothing of Penstock,
 because MiniStack's Python runs it.
 """
 

@@ -132,7 +132,7 @@ def _copy(service: Service, address: KafkaAddress, to: str, follow: bool, option
         ):
             copier.progress.create(admin)
             mover = GroupMover(admin, reader, copier.progress, groups)
-            with stopped_by_signals(copier.stop):
+            with stopped_by_signals(copier.rounds.stop):
                 outcome = TopicImport(copier, reader, mover, report, follows=follow).run()
     finally:
         reader.close()
@@ -180,7 +180,7 @@ def _drain(service: Service, address: QueueAddress, to: str, *, follows: bool) -
         closing(Drain(queue, service.transport, settings, report)) as drain,
     ):
         drain.progress.create(admin)
-        with stopped_by_signals(drain.stop):
+        with stopped_by_signals(drain.rounds.stop):
             drain.run()
     left = queue.counts()
     document = {
@@ -191,7 +191,7 @@ def _drain(service: Service, address: QueueAddress, to: str, *, follows: bool) -
         "seconds": round(report.seconds, 3),
         "left": {"visible": left.visible, "in_flight": left.in_flight, "delayed": left.delayed},
     }
-    stop = "interrupted: " if drain.is_stopped and not follows else ""
+    stop = "interrupted: " if drain.rounds.is_stopped and not follows else ""
     rest = (
         f"; about {left.total:,} messages are left: {left.visible:,} to receive, {left.in_flight:,} in flight, "
         f"{left.delayed:,} delayed. Run it again"

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.cost.hourly_sum import hourly_sum
 from penstock.prices import API_REQUESTS, LAMBDA_GB_SECONDS, LAMBDA_REQUESTS, READ_UNITS, WRITE_UNITS
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import SDK_PAGES_MAX
@@ -154,7 +155,7 @@ class AccountReader:
         for start in range(0, len(asked), _QUERIES_MAX):
             part = asked[start : start + _QUERIES_MAX]
             answer = cloudwatch.get_metric_data(
-                MetricDataQueries=[_query(number, *each) for number, each in enumerate(part)],
+                MetricDataQueries=[hourly_sum(number, *each) for number, each in enumerate(part)],
                 StartTime=now_s - _DAY_S,
                 EndTime=now_s,
             )
@@ -188,18 +189,3 @@ def _queries(resources: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str, M
         elif kind in ("AWS::DynamoDB::Table", "AWS::DynamoDB::GlobalTable"):
             yield "AWS/DynamoDB", "ConsumedWriteCapacityUnits", {"TableName": name}
             yield "AWS/DynamoDB", "ConsumedReadCapacityUnits", {"TableName": name}
-
-
-def _query(number: int, namespace: str, metric: str, dimensions: Mapping[str, str]) -> dict[str, Any]:
-    return {
-        "Id": f"m{number}",
-        "MetricStat": {
-            "Metric": {
-                "Namespace": namespace,
-                "MetricName": metric,
-                "Dimensions": [{"Name": name, "Value": value} for name, value in dimensions.items()],
-            },
-            "Period": 3_600,
-            "Stat": "Sum",
-        },
-    }

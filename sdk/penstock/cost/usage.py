@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.admin.admin import Admin
+from penstock.cost.hourly_sum import hourly_sum
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import SDK_PAGES_MAX
 
@@ -67,7 +68,7 @@ def _usage_from_metrics(cloudwatch: Any, stage: str, start_s: float) -> DayUsage
     if not topics:
         return None
     answer = cloudwatch.get_metric_data(
-        MetricDataQueries=[_query(number, *each) for number, each in enumerate(asked)],
+        MetricDataQueries=[hourly_sum(number, *each) for number, each in enumerate(asked)],
         StartTime=start_s,
         EndTime=start_s + DAY_S,
     )
@@ -132,18 +133,3 @@ def _topics(cloudwatch: Any, stage: str) -> Iterator[str]:
         if "NextToken" not in page:
             return
         token = {"NextToken": page["NextToken"]}
-
-
-def _query(number: int, namespace: str, metric: str, dimensions: Mapping[str, str]) -> dict[str, Any]:
-    return {
-        "Id": f"m{number}",
-        "MetricStat": {
-            "Metric": {
-                "Namespace": namespace,
-                "MetricName": metric,
-                "Dimensions": [{"Name": name, "Value": value} for name, value in dimensions.items()],
-            },
-            "Period": 3_600,
-            "Stat": "Sum",
-        },
-    }

@@ -8,28 +8,23 @@ without a record twice. After a transaction whose outcome is not known, the copi
 """
 
 import logging
-import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Protocol
 
 from penstock.admin.admin import Admin
-from penstock.errors import ConflictError, FencedError, OffsetOutOfRangeError, RecordTooLargeError
+from penstock.errors import ConflictError, OffsetOutOfRangeError, RecordTooLargeError
 from penstock.http.transport import Transport
 from penstock.model import Topic
 from penstock.producer.batching.accumulator import UNKNOWN_OFFSET
 from penstock.producer.delivery import Delivery
 from penstock.producer.producer import Producer
-from penstock.system import monotonic_ms, random_fraction
-from penstock_core.backoff import full_jitter_ms
+from penstock.system import monotonic_ms
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import (
     BATCH_BYTES_DEFAULT_MAX,
-    IMPORT_BACKOFF_MS_MAX,
     IMPORT_CHUNK_MS,
-    IMPORT_FAILURES_MAX,
     IMPORT_READ_MS,
     MIB,
 )
@@ -40,13 +35,13 @@ from penstock_import.copying.placement import Placement
 from penstock_import.copying.starts import StartSettings, first_positions
 from penstock_import.progress.chunk_note import ChunkNote, SourceRange, TargetRange
 from penstock_import.progress.progress_topic import ProgressTopic
+from penstock_import.progress.rounds import Rounds, WaitReport, fenced_by_others, transactional_id_of
 from penstock_import.source.records import SourceEvent, SourceRecord, SourceTopic, TopicSource
 
-_BACKOFF_MS = 200
 _log = logging.getLogger("penstock.import")
 
 
-class CopyReport(Protocol):
+class CopyReport(WaitReport, Protocol):
     """The one to tell how the copy goes."""
 
     def resumed(self, positions: Mapping[int, int], *, is_first: bool) -> None:
@@ -54,9 +49,6 @@ class CopyReport(Protocol):
 
     def copied(self, records: int, skipped: int, lag: int) -> None:
         """So many records in all are copied and were skipped by this process; the source is so far ahead."""
-
-    def waits(self, error: PenstockError, seconds: float) -> None:
-        """A try has failed, and another one follows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +64,7 @@ class CopySettings:
     @property
     def transactional_id(self) -> str:
         """One for each pair of source and topic: two processes that copy the same fence each other."""
-        pair = f"{self.source.identity}\n{self.topic.name}"
-        return f"penstock-import-{sha256(pair.encode()).hexdigest()[:32]}"
+        return transactional_id_of(self.source.identity, self.topic.name)
 
 
 class Copier:
@@ -97,48 +88,34 @@ class Copier:
         self._bounds: dict[int, int] = {}
         self._backlog: deque[SourceEvent] = deque()
         self._next_note = 0
-        self._is_ready = False
         self.has_read = False  # since it last sought the source
-        self._stopped = threading.Event()
-
-    @property
-    def is_stopped(self) -> bool:
-        """`stop` was called."""
-        return self._stopped.is_set()
+        self._is_over: Callable[[Mapping[int, int]], bool] = lambda _: False
+        self.rounds = Rounds(report)
 
     @property
     def lag(self) -> int:
         """About how many records the source is ahead. No request."""
         return self._reader.lag(self.positions) + len(self._backlog)
 
-    def stop(self) -> None:
-        """End `run` after the chunk in hand. A signal handler may call it."""
-        self._stopped.set()
-
     def close(self) -> None:
         """End the producer. The reader is the caller's."""
         self._producer.close()
 
     def run(self, is_over: Callable[[Mapping[int, int]], bool]) -> None:
-        """Copy until `is_over(positions)` or `stop`. Raises the error that no further try heals."""
-        failures = 0
-        while not self.is_stopped:
-            try:
-                if not self._is_ready:
-                    self.prepare()
-                if is_over(self.positions):
-                    return
-                self.step()
-                failures = 0
-            except PenstockError as error:
-                may_pass = error.code.is_retriable or (self._is_ready and isinstance(error, OffsetOutOfRangeError))
-                self._is_ready = False
-                failures += 1
-                if not may_pass or failures > IMPORT_FAILURES_MAX:
-                    raise
-                wait_s = full_jitter_ms(failures, _BACKOFF_MS, IMPORT_BACKOFF_MS_MAX, random_fraction()) / 1_000
-                self._report.waits(error, wait_s)
-                self._stopped.wait(wait_s)
+        """Copy until `is_over(positions)` or `rounds.stop`. Raises the error that no further try heals."""
+        self._is_over = is_over
+        self.rounds.run(self)
+
+    def advance(self) -> bool:
+        """Copy one chunk. False where the copy is over."""
+        if self._is_over(self.positions):
+            return False
+        self.step()
+        return True
+
+    def may_pass(self, error: PenstockError) -> bool:
+        """Tell if the error is retriable, or says that the source has forgotten what comes next."""
+        return error.code.is_retriable or (self.rounds.is_ready and isinstance(error, OffsetOutOfRangeError))
 
     def prepare(self) -> None:
         """Begin an epoch, read the notes, and seek the source. The first time, note where each partition begins."""
@@ -160,7 +137,8 @@ class Copier:
             self._commit_starts(moved)
         self._reader.start(positions)
         self.positions = dict(positions)
-        self._is_ready, self.has_read = True, False
+        self.has_read = False
+        self.rounds.is_ready = True
         self._report.resumed(positions, is_first=not known)
 
     def step(self) -> None:
@@ -267,12 +245,8 @@ class Copier:
         self.positions |= {each: found.next_offset for each, found in note.sources.items()}
 
     def _fenced_by_others(self, call: Callable[[], object]) -> None:
-        try:
-            call()
-        except FencedError as error:
-            raise FencedError(
-                error.code,
-                f"another `penstock import` of {self._settings.source.identity} to {self._settings.topic.name!r} has "
-                "begun since: one process copies a topic",
-                maybe_applied=error.maybe_applied,
-            ) from error
+        message = (
+            f"another `penstock import` of {self._settings.source.identity} to {self._settings.topic.name!r} has begun "
+            "since: one process copies a topic"
+        )
+        fenced_by_others(call, message)

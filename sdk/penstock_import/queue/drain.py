@@ -7,43 +7,34 @@ that comes again is known by its id, and is only deleted: after a crash between 
 drains a queue: a new epoch fences each earlier one.
 """
 
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Protocol
 
 from penstock.admin.admin import Admin
-from penstock.errors import FencedError, RecordTooLargeError
+from penstock.errors import RecordTooLargeError
 from penstock.http.transport import Transport
 from penstock.producer.batching.accumulator import UNKNOWN_OFFSET
 from penstock.producer.producer import Producer
-from penstock.system import monotonic_ms, random_fraction
-from penstock_core.backoff import full_jitter_ms
+from penstock.system import monotonic_ms
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import (
-    IMPORT_BACKOFF_MS_MAX,
     IMPORT_CHUNK_BYTES,
     IMPORT_CHUNK_MS,
-    IMPORT_FAILURES_MAX,
     IMPORT_MESSAGE_IDS_KEPT,
     IMPORT_MESSAGES,
 )
 from penstock_import.progress.progress_topic import ProgressTopic
+from penstock_import.progress.rounds import Rounds, WaitReport, fenced_by_others, transactional_id_of
 from penstock_import.queue.messages import MessageQueue, QueueMessage
 from penstock_import.queue.taken_ids import TakenIds, decode_ids, encode_ids
 
-_BACKOFF_MS = 200
 
-
-class DrainReport(Protocol):
+class DrainReport(WaitReport, Protocol):
     """The one to tell how the drain goes."""
 
     def drained_so_far(self, records: int, repeats: int, undeleted: int) -> None:
         """Records taken, messages that came again, and deletes that failed, of this process."""
-
-    def waits(self, error: PenstockError, seconds: float) -> None:
-        """A try has failed, and another one follows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,50 +57,32 @@ class Drain:
         self._settings = settings
         self._report = report
         self._admin = Admin(transport=transport)
-        pair = f"{queue.identity}\n{settings.topic}"
         self._producer = Producer(
             transport=transport,
-            transactional_id=f"penstock-import-{sha256(pair.encode()).hexdigest()[:32]}",
+            transactional_id=transactional_id_of(queue.identity, settings.topic),
             trace_records=False,
         )
         self.progress = ProgressTopic(transport, settings.topic, queue.identity)
         self._taken = TakenIds()
         self._in_hand: list[QueueMessage] = []  # received, and not committed yet
         self._next_note: int | None = None
-        self._is_ready = False
-        self._stopped = threading.Event()
-
-    @property
-    def is_stopped(self) -> bool:
-        """`stop` was called."""
-        return self._stopped.is_set()
-
-    def stop(self) -> None:
-        """End `run` after the round in hand. A signal handler may call it."""
-        self._stopped.set()
+        self.rounds = Rounds(report)
 
     def close(self) -> None:
         """End the producer."""
         self._producer.close()
 
     def run(self) -> None:
-        """Drain until the queue is empty, or until `stop`. Raises the error that no further try heals."""
-        failures = 0
-        while not self.is_stopped:
-            try:
-                if not self._is_ready:
-                    self.prepare()
-                if self.step() == 0 and not self._settings.follows:
-                    return
-                failures = 0
-            except PenstockError as error:
-                self._is_ready = False
-                failures += 1
-                if not error.code.is_retriable or failures > IMPORT_FAILURES_MAX:
-                    raise
-                wait_s = full_jitter_ms(failures, _BACKOFF_MS, IMPORT_BACKOFF_MS_MAX, random_fraction()) / 1_000
-                self._report.waits(error, wait_s)
-                self._stopped.wait(wait_s)
+        """Drain until the queue is empty, or until `rounds.stop`. Raises the error that no further try heals."""
+        self.rounds.run(self)
+
+    def advance(self) -> bool:
+        """Drain one round. False where the queue is empty."""
+        return self.step() > 0 or self._settings.follows
+
+    def may_pass(self, error: PenstockError) -> bool:
+        """Tell if the error is retriable."""
+        return error.code.is_retriable
 
     def prepare(self) -> None:
         """Begin an epoch, and read the ids that were taken: as many notes as ids are kept, at most."""
@@ -125,7 +98,7 @@ class Drain:
         learnt = sum(each.message_id in self._taken for each in self._in_hand) - len(before)
         self.records += learnt
         self.repeats -= learnt
-        self._is_ready = True
+        self.rounds.is_ready = True
 
     def step(self) -> int:
         """One round. Returns how many messages it had, repeats included."""
@@ -148,7 +121,7 @@ class Drain:
         deadline_ms = monotonic_ms() + IMPORT_CHUNK_MS
         size_bytes = 0
         wait_ms = self._settings.wait_ms
-        while len(self._in_hand) < IMPORT_MESSAGES and size_bytes < IMPORT_CHUNK_BYTES and not self.is_stopped:
+        while len(self._in_hand) < IMPORT_MESSAGES and size_bytes < IMPORT_CHUNK_BYTES and not self.rounds.is_stopped:
             found = self._queue.receive(wait_ms)
             self._in_hand += found
             size_bytes += sum(each.size_bytes for each in found)
@@ -189,12 +162,8 @@ class Drain:
             self._next_note = offset + 1
 
     def _fenced_by_others(self, call: Callable[[], object]) -> None:
-        try:
-            call()
-        except FencedError as error:
-            raise FencedError(
-                error.code,
-                f"another `penstock import` of {self._queue.identity} to {self._settings.topic!r} has begun since: one "
-                "process drains a queue",
-                maybe_applied=error.maybe_applied,
-            ) from error
+        message = (
+            f"another `penstock import` of {self._queue.identity} to {self._settings.topic!r} has begun since: one "
+            "process drains a queue"
+        )
+        fenced_by_others(call, message)

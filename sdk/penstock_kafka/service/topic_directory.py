@@ -13,7 +13,7 @@ from penstock_core.limits import TOPICS_MAX
 from penstock_kafka.dispatch.api import Uuid
 
 TOPIC_AGE_MS_MAX = 5_000  # of a topic that is told to clients: changes of topics take ten seconds anyway
-_Uuid_DIGITS = 32
+_UUID_DIGITS = 32
 LIST_AGE_MS_MAX = 2_000  # of the list of topics, which several clients ask for at once
 
 
@@ -91,4 +91,4 @@ class TopicDirectory:
 
 def uuid_of(topic: Topic) -> Uuid:
     """The topic's id as Kafka has it: Penstock's 80 bits, and zeros."""
-    return Uuid(hex=topic.topic_id.ljust(_Uuid_DIGITS, "0"))
+    return Uuid(hex=topic.topic_id.ljust(_UUID_DIGITS, "0"))

@@ -226,7 +226,7 @@ def test_run_stops_after_its_chunk_when_it_is_told(service: MemoryPenstock) -> N
 
     def look(positions: Mapping[int, int]) -> bool:
         looks.append(dict(positions))
-        copier.stop()
+        copier.rounds.stop()
         return False
 
     with suppress(Death):

@@ -32,7 +32,7 @@ def test_import_follows_until_it_is_stopped_and_tells_that_the_source_is_drained
     source.groups = {"billing": {0: 2}}
     report = _Switch(source)
     copier = copier_of(source, service, report=report)
-    report.stop = copier.stop
+    report.stop = copier.rounds.stop
     settings = GroupSettings(groups=["billing"], topic="orders", mode="keep")
     mover = GroupMover(service.admin(), source, copier.progress, settings)
     outcome = TopicImport(copier, source, mover, report, follows=True).run()
