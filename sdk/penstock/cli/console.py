@@ -8,6 +8,7 @@ import sys
 import webbrowser
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +17,8 @@ import click
 from penstock.cli.jobs import DEFAULT_STACK, JobPlaces
 from penstock.cli.local import find_checkout
 from penstock.cli.metrics import address_of, metrics_server
-from penstock.cli.service import CommandError
-from penstock.configuration import find_configuration
-from penstock.http.transport import HttpTransport, Transport
+from penstock.cli.service import TOKEN_FILE, CommandError
+from penstock.http.transport import HttpTransport, Transport, caller_configuration
 from penstock.jobs.model import JobPlace
 from penstock.local_files import is_loopback
 from penstock.system import wall_clock_ms
@@ -38,6 +38,7 @@ _PORT_MAX = 65_535
 @click.option("--no-open", is_flag=True, help="Print the link, and open no browser.")
 @click.option("--url", metavar="URL", help="The API's URL; by default PENSTOCK_URL, else the local stack.")
 @click.option("--region", metavar="REGION", help="The AWS region to sign for, if the URL does not tell it.")
+@TOKEN_FILE
 @click.option("--stack", metavar="STACK", help="The stack whose alarms and costs to show; else PENSTOCK_STACK.")
 @click.option("--metrics", metavar="HOST:PORT", help="Answer Prometheus there too, at /metrics.")
 @click.option("--json", "as_json", is_flag=True, help="Print the link as JSON, for programs.")
@@ -46,6 +47,7 @@ def console(
     no_open: bool,
     url: str | None,
     region: str | None,
+    token_file: str | None,
     stack: str | None,
     metrics: str | None,
     as_json: bool,
@@ -54,7 +56,7 @@ def console(
 
     The pages call the service with your own credentials, and nothing is deployed. The console listens on 127.0.0.1 and
     lets in only the browser that opens its link. Each link works once; the terminal shows the next one. Ctrl-C stops
-    the console.
+    the console. With a token, the pages of what needs AWS keys say so, and there are no alarms, costs and jobs.
 
     Needs `pip install 'penstock[console]'`.
     """
@@ -66,7 +68,7 @@ def console(
     given = click.get_current_context().obj  # a test's transport
     name = stack or os.environ.get("PENSTOCK_STACK") or DEFAULT_STACK
     try:
-        transport, read_account = (given, None) if given is not None else _reach(url, region, name)
+        reached = _Reached(transport=given) if given is not None else _reach(url, region, token_file, name)
     except PenstockError as error:
         raise CommandError(error, as_json=as_json) from error
     try:
@@ -74,10 +76,17 @@ def console(
     except OSError as error:
         raise click.BadParameter(f"{port} cannot be taken: {error.strerror}", param_hint="--port") from error
     links = Links(as_json=as_json, is_opening=not no_open)
-    job_places = _job_places(name, region, is_local=read_account is None)
+    job_places = _job_places(name, region, reached)
     with listening:
         port = listening.getsockname()[1]
-        server = ConsoleServer(transport, port, links.say, read_account=read_account, job_places=job_places)
+        server = ConsoleServer(
+            reached.transport,
+            port,
+            links.say,
+            read_account=reached.read_account,
+            job_places=job_places,
+            is_local=reached.is_local,
+        )
         with _metrics(server, place, links):
             asyncio.run(_serve(server, listening))
 
@@ -91,10 +100,21 @@ def _metrics(server: "ConsoleServer", place: tuple[str, int] | None, links: "Lin
     return answering.in_background()
 
 
-def _job_places(stack: str, region: str | None, *, is_local: bool) -> dict[str, Callable[[], JobPlace]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reached:
+    """The transport, and what asks AWS of the stack; None for a local service and a caller without AWS keys."""
+
+    transport: Transport
+    read_account: Callable[[], "AccountFacts"] | None = None
+    is_local: bool = True
+
+
+def _job_places(stack: str, region: str | None, reached: _Reached) -> dict[str, Callable[[], JobPlace]]:
     """The places that run jobs: this machine in a checkout, else those of the deployed stack."""
     places = JobPlaces(stack=stack, region=region, as_json=False)
-    if not is_local:
+    if not reached.is_local:
+        if reached.read_account is None:
+            return {}
         return {"emr": lambda: places.open("emr"), "glue": lambda: places.open("glue")}
     try:
         find_checkout()
@@ -103,13 +123,16 @@ def _job_places(stack: str, region: str | None, *, is_local: bool) -> dict[str, 
     return {"local": lambda: places.open("local")}
 
 
-def _reach(url: str | None, region: str | None, stack: str) -> tuple[Transport, Callable[[], "AccountFacts"] | None]:
-    """The transport, and what asks AWS of the stack, None for a local service."""
+def _reach(url: str | None, region: str | None, token_file: str | None, stack: str) -> _Reached:
+    """Raises NotConfiguredError."""
     from penstock.console.account import AccountReader
 
-    configuration = find_configuration(url, region)
-    if is_loopback(configuration.url):
-        return HttpTransport(configuration), None
+    configuration = caller_configuration(url, region, token_file)
+    if configuration.tokens is not None:
+        configuration.tokens.current()  # a file that is not there is told now, not on each page
+    transport, is_local = HttpTransport(configuration), is_loopback(configuration.url)
+    if is_local or configuration.tokens is not None:
+        return _Reached(transport=transport, is_local=is_local)
 
     @cache
     def client(service: str) -> Any:
@@ -118,7 +141,7 @@ def _reach(url: str | None, region: str | None, stack: str) -> tuple[Transport, 
         return client(service, configuration.region)
 
     reader = AccountReader(client, stack, configuration.url)
-    return HttpTransport(configuration), lambda: reader.read(wall_clock_ms() / 1_000)
+    return _Reached(transport=transport, read_account=lambda: reader.read(wall_clock_ms() / 1_000), is_local=False)
 
 
 class Links:

@@ -13,14 +13,14 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.cli.jobs import DEFAULT_STACK
-from penstock.cli.service import FILE_COLUMNS, CommandError
-from penstock.configuration import find_configuration
+from penstock.cli.service import FILE_COLUMNS, TOKEN_FILE, CommandError
+from penstock.configuration import Configuration
 from penstock.doctor.account_checks import Account
 from penstock.doctor.examination import examine
 from penstock.doctor.finding import Report, Verdict
 from penstock.doctor.recorder import AwsCalls, RecordingTransport
 from penstock.doctor.redaction import redacted
-from penstock.http.transport import HttpTransport
+from penstock.http.transport import HttpTransport, caller_configuration
 from penstock.local_files import is_loopback
 from penstock_core.errors import PenstockError
 from penstock_core.plain_text import escaped
@@ -31,19 +31,30 @@ _STYLES = {Verdict.OK: "green", Verdict.MEND: "bold red", Verdict.UNKNOWN: "yell
 @click.command()
 @click.option("--url", metavar="URL", help="The API's URL; by default PENSTOCK_URL, else the local stack.")
 @click.option("--region", metavar="REGION", help="The AWS region to sign for, if the URL does not tell it.")
+@TOKEN_FILE
 @click.option("--stack", metavar="STACK", help="The deployed stack; by default PENSTOCK_STACK, else Penstock.")
 @click.option("--json", "form", flag_value="json", help="Print JSON, for programs.")
 @click.option("--markdown", "form", flag_value="markdown", help="Print Markdown, to paste into an issue.")
 @click.option("--with-ids", is_flag=True, help="Leave account ids, keys, ARNs and hosts in the report.")
-def doctor(url: str | None, region: str | None, stack: str | None, form: str | None, with_ids: bool) -> None:
+def doctor(
+    url: str | None,
+    region: str | None,
+    token_file: str | None,
+    stack: str | None,
+    form: str | None,
+    with_ids: bool,
+) -> None:
     """Check the service, the account and a round trip, and say what to mend.
 
     It writes 30 records to a topic of its own, reads them back, and deletes the topic. It costs less than a cent. The
-    exit code is 1 if there is something to mend.
+    exit code is 1 if there is something to mend. With a token, it leaves out what needs AWS keys.
     """
     given = click.get_current_context().obj  # a test's transport
     try:
-        report = _examine(url, region, stack) if given is None else examine(RecordingTransport(given), None, AwsCalls())
+        if given is not None:
+            report = examine(RecordingTransport(given), None, AwsCalls())
+        else:
+            report = _examine(caller_configuration(url, region, token_file), stack)
     except PenstockError as error:
         raise CommandError(error, as_json=form == "json") from error
     clean = _unchanged if with_ids else redacted
@@ -57,15 +68,17 @@ def doctor(url: str | None, region: str | None, stack: str | None, form: str | N
         sys.exit(1)
 
 
-def _examine(url: str | None, region: str | None, stack: str | None) -> Report:
-    configuration = find_configuration(url, region)
+def _examine(configuration: Configuration, stack: str | None) -> Report:
+    has_token = configuration.tokens is not None
+    if configuration.tokens is not None:
+        configuration.tokens.current()  # a file that is not there is no finding about the service
     transport, calls = RecordingTransport(HttpTransport(configuration)), AwsCalls()
     account = None
-    if not is_loopback(configuration.url):
+    if not (has_token or is_loopback(configuration.url)):
         name = stack or os.environ.get("PENSTOCK_STACK") or DEFAULT_STACK
         account = Account(client=_clients(configuration.region, calls), stack=name, api_url=configuration.url)
     try:
-        return examine(transport, account, calls)
+        return examine(transport, account, calls, has_token=has_token)
     finally:
         transport.close()
 

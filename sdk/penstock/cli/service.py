@@ -65,6 +65,13 @@ TEXT_COLUMNS = frozenset(
 FILE_COLUMNS = 10_000  # without a terminal: never wrap lines that a program may read
 
 
+TOKEN_FILE = click.option(
+    "--token-file",
+    metavar="FILE",
+    help="The file with a token (JWT), in place of AWS keys. Also PENSTOCK_TOKEN_FILE.",
+)
+
+
 class CommandError(click.ClickException):
     """One line on stderr, or with --json the API's error object, and exit code 1."""
 
@@ -123,11 +130,7 @@ def service_command(command: Callable[..., None]) -> Callable[..., None]:
     click.option("--region", metavar="REGION", help="The AWS region to sign for, if the URL does not tell it.")(
         with_service
     )
-    click.option(
-        "--token-file",
-        metavar="FILE",
-        help="The file with a token (JWT), in place of AWS keys. Also PENSTOCK_TOKEN_FILE.",
-    )(with_service)
+    TOKEN_FILE(with_service)
     click.option("--url", metavar="URL", help="The API's URL; by default PENSTOCK_URL, else the local stack.")(
         with_service
     )

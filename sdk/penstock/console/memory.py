@@ -11,11 +11,12 @@ from penstock.jobs.model import JobPlace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """Figures that threads read. `account` is None for a local service: AWS knows nothing of it.
+    """Figures that threads read. `account` is None for a local service, and for a caller without AWS keys.
 
     `job_places` open the places that run jobs, by name.
     """
 
     figures: Figures
     account: Background[AccountFacts] | None = None
+    is_local: bool = True
     job_places: Mapping[str, Callable[[], JobPlace]] = field(default_factory=dict)

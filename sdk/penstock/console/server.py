@@ -47,7 +47,7 @@ class ConsoleServer:
     """Serves the pages for one user.
 
     `say_link` gets each link that opens the console: the first, and the next ones. `read_account` asks AWS of the
-    stack, None for a local service. `job_places` open the places that run jobs.
+    stack, None for a local service, and for a caller without AWS keys. `job_places` open the places that run jobs.
     """
 
     def __init__(
@@ -58,11 +58,14 @@ class ConsoleServer:
         *,
         read_account: Callable[[], AccountFacts] | None = None,
         job_places: Mapping[str, Callable[[], JobPlace]] | None = None,
+        is_local: bool = True,
     ) -> None:
         self.guard = Guard(port, new_nonce)
         self._transport = transport
         account = None if read_account is None else Background(read_account, lambda: CONSOLE_ACCOUNT_MS_MIN)
-        self.memory = Memory(figures=Figures(transport), account=account, job_places=job_places or {})
+        self.memory = Memory(
+            figures=Figures(transport), account=account, is_local=is_local, job_places=job_places or {}
+        )
         self._say_link = say_link
         self._threads = ThreadPoolExecutor(CONSOLE_REQUESTS_MAX, thread_name_prefix="penstock-page")
         self._streaming = Streaming()

@@ -1,5 +1,6 @@
 """Checks of the service by one call of its API: the clock, the release, the storage profile and the zones."""
 
+from collections.abc import Mapping, Sequence
 from email.utils import parsedate_to_datetime
 
 from penstock.doctor.finding import Finding, Verdict
@@ -14,24 +15,45 @@ from penstock_core.version import VERSION
 SKEW_MS_MAX = 60_000  # AWS refuses a signature that is 300,000 away
 _DATE_RESOLUTION_MS = 1_000
 _IN_SYNC = "in_sync"
+_OF_ZONES = ("release", "storage profile", "zones")
+NEEDS_KEYS = "this needs AWS keys, and the caller has a token"
 
 
 def service_checks(transport: RecordingTransport) -> list[Finding]:
     """Ask for the zones, once. Never raises an error of the service."""
-    request = json_request("GET", "/v1/zones")
+    answer = _asked(transport, "/v1/zones")
+    if isinstance(answer, Finding):
+        return [answer, *_clock(transport)]
+    return [*_clock(transport), _release(answer), _profile(answer), _zones(answer)]
+
+
+def token_checks(transport: RecordingTransport) -> list[Finding]:
+    """As `service_checks`, for a token, which may list topics and not zones."""
+    answer = _asked(transport, "/v1/topics", {"limit": "1"})
+    refused = [answer] if isinstance(answer, Finding) else []
+    return [*refused, *_clock(transport), *skipped(_OF_ZONES, NEEDS_KEYS)]
+
+
+def skipped(checks: Sequence[str], fact: str) -> list[Finding]:
+    """A finding for each check that is not made, for the reason that `fact` tells."""
+    return [Finding(check=check, verdict=Verdict.SKIPPED, fact=fact) for check in checks]
+
+
+def _asked(transport: RecordingTransport, path: str, query: Mapping[str, str] | None = None) -> Document | Finding:
+    """The answer, or the finding that there is none."""
+    request = json_request("GET", path, query=query)
     try:
-        document = json_document(request, Client(transport).try_once(request))
+        return json_document(request, Client(transport).try_once(request))
     except AccessDeniedError as error:
-        return [_refused(error), *_clock(transport)]
+        return _refused(error, path)
     except PenstockError as error:
-        fact = f"GET /v1/zones failed: {error}"
+        fact = f"GET {path} failed: {error}"
         remedy = "docs/how-to/troubleshoot.md has the code"
-        return [Finding(check="service", verdict=Verdict.MEND, fact=fact, remedy=remedy), *_clock(transport)]
-    return [*_clock(transport), _release(document), _profile(document), _zones(document)]
+        return Finding(check="service", verdict=Verdict.MEND, fact=fact, remedy=remedy)
 
 
-def _refused(error: AccessDeniedError) -> Finding:
-    by_iam = "attach the stack's AdminPolicyArn to the caller, or allow execute-api:Invoke on GET /v1/zones"
+def _refused(error: AccessDeniedError, path: str) -> Finding:
+    by_iam = f"attach the stack's AdminPolicyArn to the caller, or allow execute-api:Invoke on GET {path}"
     return Finding(
         check="service",
         verdict=Verdict.MEND,

@@ -125,8 +125,12 @@ def open_transport(
     token_file: str | None = None,
 ) -> Transport:
     """`transport` if it is given, else HTTP to the configured service. Opens no connection yet."""
-    token = None if token_file is None else token_of_file(token_file)
-    return transport or HttpTransport(find_configuration(url, region, token=token))
+    return transport or HttpTransport(caller_configuration(url, region, token_file))
+
+
+def caller_configuration(url: str | None, region: str | None, token_file: str | None) -> Configuration:
+    """The service and the caller of a command. Raises NotConfiguredError."""
+    return find_configuration(url, region, token=None if token_file is None else token_of_file(token_file))
 
 
 def token_transport(token: TokenProvider, url: str | None = None) -> HttpTransport:

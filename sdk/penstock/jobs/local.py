@@ -45,7 +45,7 @@ class LocalPlace:
 
     def jobs(self) -> list[str]:
         """The names of the scripts, sorted."""
-        return sorted(path.stem for path in (self._checkout / SCRIPTS).glob("*.py"))
+        return sorted(path.stem for path in (self._checkout / SCRIPTS).glob("[!_]*.py"))
 
     def start(self, job: str, arguments: Sequence[str]) -> JobRun:
         """Start the job's process.

@@ -2,7 +2,8 @@
 
 A reading costs one request for each page of the lists, and one for each topic and consumer. Consumers come first. When
 the bound is reached, the reading ends: `penstock_reading_complete` is 0 then, and the next reading begins where this
-one ended. Consumers and topics that a reading leaves out keep the values of the reading before.
+one ended. Consumers and topics that a reading leaves out keep the values of the reading before. A kind that the caller
+may not list has no values.
 """
 
 import threading
@@ -10,11 +11,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.admin.admin import Admin
-from penstock.errors import NotFoundError
+from penstock.errors import AccessDeniedError, NotFoundError
 from penstock.http.http_message import Response
 from penstock.http.transport import Transport
 from penstock.metrics.exposition import Family, Sample, exposition
 from penstock.system import monotonic_ms
+from penstock_core.errors import PenstockError
 from penstock_core.limits import SDK_METRICS_INTERVAL_MS, SDK_METRICS_REQUESTS_MAX
 
 GROUP, SHARE_GROUP, SUBSCRIPTION, TOPIC = "group", "share_group", "subscription", "topic"
@@ -141,10 +143,21 @@ class Collector:
         self._read_ms = began_ms
 
     def _names(self) -> Iterator[tuple[str, str]]:
-        yield from ((GROUP, each.group) for each in self._admin.list_groups())
-        yield from ((SHARE_GROUP, each.group) for each in self._admin.list_share_groups())
-        yield from ((SUBSCRIPTION, each.name) for each in self._admin.list_subscriptions())
-        yield from ((TOPIC, each.name) for each in self._admin.list_topics())
+        """All consumers and topics that the caller may list. Raises the first refusal if that is no kind of them."""
+        lists: tuple[tuple[str, Callable[[], list[str]]], ...] = (
+            (GROUP, lambda: [each.group for each in self._admin.list_groups()]),
+            (SHARE_GROUP, lambda: [each.group for each in self._admin.list_share_groups()]),
+            (SUBSCRIPTION, lambda: [each.name for each in self._admin.list_subscriptions()]),
+            (TOPIC, lambda: [each.name for each in self._admin.list_topics()]),
+        )
+        refused: list[PenstockError] = []
+        for kind, names in lists:
+            try:
+                yield from ((kind, name) for name in names())
+            except (AccessDeniedError, NotFoundError) as error:  # the API for tokens has no subscriptions
+                refused.append(error)
+        if len(refused) == len(lists):
+            raise refused[0]
 
     def _describe(self, kind: str, name: str) -> Lag | TopicExtent:
         if kind == TOPIC:

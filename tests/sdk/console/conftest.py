@@ -25,6 +25,7 @@ class RunningConsole:
     links: list[str] = field(default_factory=list)
     read_account: Callable[[], AccountFacts] | None = None
     job_places: Mapping[str, Callable[[], JobPlace]] | None = None
+    is_local: bool = True
 
     def __post_init__(self) -> None:
         listening = listen(0)
@@ -36,6 +37,7 @@ class RunningConsole:
             self.links.append,
             read_account=self.read_account,
             job_places=self.job_places,
+            is_local=self.is_local,
         )
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()

@@ -11,8 +11,9 @@ import urllib3
 from click.testing import CliRunner
 
 from penstock.cli import main
-from penstock.cli.console import Links
+from penstock.cli.console import Links, _job_places, _Reached
 from penstock.testing import MemoryPenstock
+from tests.sdk.console.conftest import RunningConsole
 from tests.sdk.console.visitor import Visitor
 from tests.support.child_process import bare_environment, child_process
 from tests.support.deadlines import DEADLINE_S
@@ -52,6 +53,24 @@ def test_place_of_metrics_that_cannot_be_is_told(place: str, said: str, service:
     result = CliRunner().invoke(main, command, obj=service.transport)
     assert result.exit_code == 2
     assert said in result.output
+
+
+@pytest.mark.parametrize("command", [["console", "--no-open"], ["doctor"]])
+def test_token_file_that_is_not_there_is_told_at_once(command: list[str]) -> None:
+    arguments = [*command, "--url", "http://127.0.0.1:9", "--token-file", "nowhere"]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 1
+    assert "the token file 'nowhere' cannot be read" in result.output
+
+
+def test_caller_with_a_token_is_asked_for_no_alarms_and_no_jobs(service: MemoryPenstock) -> None:
+    reached = _Reached(transport=service.transport, is_local=False)
+    assert _job_places("Penstock", None, reached) == {}
+    running = RunningConsole(service.transport, is_local=False)
+    try:
+        assert "needs AWS keys" in running.visitor().get("/").text
+    finally:
+        running.stop()
 
 
 def test_only_the_first_link_is_opened_and_for_programs(

@@ -5,8 +5,10 @@ import pytest
 from penstock.acl_model import AccessRule
 from penstock.testing import MemoryPenstock
 from tests.sdk.cli.test_audit import settle
+from tests.sdk.console.conftest import RunningConsole
 from tests.sdk.console.hostile import HOSTILE, forbidden_in
 from tests.sdk.console.visitor import Visitor
+from tests.support.denying import DenyingTransport
 
 ARN = "arn:aws:iam::111122223333:role/ledger"
 DEAD = "penstock.dead-letter."
@@ -104,3 +106,16 @@ def test_audit_trail_shows_changes_the_newest_first(service: MemoryPenstock, vis
 def test_unknown_names_are_told(visitor: Visitor) -> None:
     for path in ("/share-groups/x", "/subscriptions/x", "/groups/x", "/dead-letters/x", "/topics/x/scheduled"):
         assert visitor.get(path).status == 404, path
+
+
+def test_dead_letters_of_share_groups_are_listed_to_a_caller_without_subscriptions(service: MemoryPenstock) -> None:
+    for topic in ("orders", "orders.dead"):
+        service.create_topic(topic)
+    service.admin().create_share_group("workers", "orders", {"dead_letter_topic": "orders.dead"})
+    running = RunningConsole(DenyingTransport(service.transport, "/v1/subscriptions", status=404))
+    try:
+        seen = running.visitor().get("/dead-letters")
+    finally:
+        running.stop()
+    assert "orders.dead workers" in seen.text
+    assert "HTTP 404 from the gateway" in seen.text

@@ -1,33 +1,12 @@
-from collections.abc import Mapping
-
 import pytest
 
 from penstock.console.background import Look
 from penstock.console.figures import Snapshot, TopicFigure
-from penstock.http.http_message import Response
-from penstock.http.transport import Transport
 from penstock.testing import MemoryPenstock
 from tests.sdk.console.conftest import RunningConsole
 from tests.sdk.console.test_background import DEADLINE_MS
 from tests.sdk.console.visitor import Visitor
-
-
-class DenyingTransport:
-    """Refuses the paths that begin so."""
-
-    def __init__(self, inner: Transport, denied: str) -> None:
-        self._inner = inner
-        self._denied = denied
-
-    def call(
-        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
-    ) -> Response:
-        if path.startswith(self._denied):
-            return Response(403, {}, b'{"message": "Forbidden"}')
-        return self._inner.call(method, path, query, headers, body)
-
-    def close(self) -> None:
-        pass
+from tests.support.denying import DenyingTransport
 
 
 def test_overview_shows_zones_counts_and_who_is_behind(

@@ -6,12 +6,14 @@ from email.utils import formatdate
 import pytest
 
 from bench.bill.deployment import billed_deployment, billed_profile
+from penstock.acl_model import AccessRule
 from penstock.admin.admin import Admin
 from penstock.doctor.examination import AWS_ONLY, examine
 from penstock.doctor.finding import Finding, Report, Verdict
 from penstock.doctor.recorder import AwsCalls, RecordingTransport
 from penstock.doctor.redaction import redacted
 from penstock.doctor.round_trip import RECORDS, TOPIC_PREFIX
+from penstock.doctor.service_checks import NEEDS_KEYS
 from penstock.errors import ConnectionFailedError
 from penstock.http.http_message import Response
 from penstock.http.transport import Transport
@@ -74,6 +76,18 @@ def test_service_in_order_is_well_and_aws_is_skipped(service: MemoryPenstock) ->
         ("fetch of 1 KiB", RECORDS),
     ]
     assert all(0 <= timing.p50_ms <= timing.p99_ms for timing in report.timings)
+
+
+def test_caller_with_a_token_is_well_without_the_checks_that_need_keys() -> None:
+    with MemoryPenstock(denies_by_default=True) as service:
+        alice = "arn:aws:iam::111122223333:role/alice"
+        rule = AccessRule(principal=alice, operation="all", resource=f"topic:{TOPIC_PREFIX}*")
+        service.admin().change_acls(add=[rule])
+        report = examine(RecordingTransport(service.transport_as(alice)), None, AwsCalls(), has_token=True)
+    found = _found(report)
+    assert report.is_well
+    assert found["round trip"].verdict is Verdict.OK
+    assert {found[check].fact for check in ("zones", "release", *AWS_ONLY)} == {NEEDS_KEYS}
 
 
 def test_round_trip_leaves_no_topic(service: MemoryPenstock) -> None:

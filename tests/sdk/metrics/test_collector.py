@@ -6,9 +6,11 @@ from collections.abc import Iterator
 import pytest
 
 from penstock import Admin
+from penstock.errors import AccessDeniedError
 from penstock.metrics.collector import Collector, CountedTransport
 from penstock.model import TopicPartition
 from penstock.testing import MemoryPenstock
+from tests.support.denying import DenyingTransport
 
 
 @pytest.fixture
@@ -77,6 +79,20 @@ def test_reading_ends_at_its_bound_and_the_next_one_goes_on_there(service: Memor
         seen.append((len(topics), found["penstock_reading_complete"], found["penstock_reading_requests"]))
         clock.time_ms += 1
     assert seen == [(2, 0, 6), (4, 0, 6), (5, 0, 6)]
+
+
+@pytest.mark.parametrize("status", [403, 404])
+def test_kind_that_the_caller_may_not_list_has_no_values_and_hides_no_other(
+    service: MemoryPenstock, status: int
+) -> None:
+    service.create_topic("orders")
+    found = values_of(Collector(DenyingTransport(service.transport, "/v1/subscriptions", status=status)).text())
+    assert found['penstock_topic_partitions{topic="orders"}'] == 1
+
+
+def test_caller_that_may_list_nothing_is_told(service: MemoryPenstock) -> None:
+    with pytest.raises(AccessDeniedError):
+        Collector(DenyingTransport(service.transport, "/v1/")).text()
 
 
 def test_topic_that_is_gone_has_no_value_any_more(service: MemoryPenstock) -> None:

@@ -8,6 +8,7 @@ from penstock.console.browsing import newest
 from penstock.console.page import Asked, Moved, Page, Route, Shown, path_of
 from penstock.console.pages.records import Row, row_of
 from penstock.console.paging import paged
+from penstock.console.tried import tried
 from penstock.dead_letters.headers import Death, death_of
 from penstock.model import TopicPartition
 from penstock_core.limits import CONSOLE_CELL_CHARACTERS_MAX, CONSOLE_RECORDS_MAX, REQUEST_PARTITIONS_MAX
@@ -28,16 +29,20 @@ def show_list(asked: Asked) -> Shown:
     """The dead-letter topics of share groups and subscriptions. Counts are on each topic's page."""
     admin = asked.admin
     readers: dict[str, list[tuple[str, str]]] = {}
-    for kind, found in (
-        ("share-groups", [(each.group, each.config) for each in admin.list_share_groups()]),
-        ("subscriptions", [(each.name, each.config) for each in admin.list_subscriptions()]),
-    ):
-        for name, topic in _targets(found):
+    lists = {
+        "share-groups": tried(lambda: [(each.group, each.config) for each in admin.list_share_groups()]),
+        "subscriptions": tried(lambda: [(each.name, each.config) for each in admin.list_subscriptions()]),
+    }
+    for kind, found in lists.items():
+        for name, topic in _targets(found.value or ()):
             readers.setdefault(topic, []).append((kind, name))
     return Shown(
         template="dead_letters.html",
         title="Dead letters",
-        facts={"topics": paged(sorted(readers.items()), asked)},
+        facts={
+            "topics": paged(sorted(readers.items()), asked),
+            "errors": [each.error for each in lists.values() if each.error is not None],
+        },
     )
 
 

@@ -1,41 +1,28 @@
 """The first page: what the service is doing, and what needs a person."""
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Generic, TypeVar
 
 from penstock.console.account import NOT_COUNTED
 from penstock.console.page import Asked, Page, Route, Shown
+from penstock.console.tried import tried
 from penstock.prices import DATE
 from penstock.system import monotonic_ms
-from penstock_core.errors import PenstockError
 from penstock_core.limits import CONSOLE_FIRST_FIGURES_MS_MAX, CONSOLE_TOP_ROWS
-
-Value = TypeVar("Value")
 
 _LISTS = 5
 # Where the menu has a page for the kind.
 CONSUMER_PATHS = {"group": "groups", "share_group": "share-groups", "subscription": "subscriptions"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tried(Generic[Value]):
-    """A list, or why there is none: a page with one right missing still shows the rest."""
-
-    value: Value | None
-    error: str | None
-
-
 def show(asked: Asked) -> Shown:
     """The lists, side by side, and the figures as far as they are read."""
     admin, began_ms = asked.admin, monotonic_ms()
     with ThreadPoolExecutor(_LISTS) as threads:
-        zones = threads.submit(_tried, admin.list_zones)
-        topics = threads.submit(_tried, admin.list_topics)
-        groups = threads.submit(_tried, admin.list_groups)
-        share_groups = threads.submit(_tried, admin.list_share_groups)
-        subscriptions = threads.submit(_tried, admin.list_subscriptions)
+        zones = threads.submit(tried, admin.list_zones)
+        topics = threads.submit(tried, admin.list_topics)
+        groups = threads.submit(tried, admin.list_groups)
+        share_groups = threads.submit(tried, admin.list_share_groups)
+        subscriptions = threads.submit(tried, admin.list_subscriptions)
     account = asked.memory.account
     # Behind the lists: a reading must not hold them up, and their time is part of the wait.
     figures = asked.memory.figures.look(max(0, CONSOLE_FIRST_FIGURES_MS_MAX - (monotonic_ms() - began_ms)))
@@ -53,19 +40,13 @@ def show(asked: Asked) -> Shown:
             "figures": figures,
             "account": None if account is None else account.look(0),
             "has_account": account is not None,
+            "is_local": asked.memory.is_local,
             "rows_max": CONSOLE_TOP_ROWS,
             "not_counted": NOT_COUNTED,
             "prices_of": DATE,
             "consumer_paths": CONSUMER_PATHS,
         },
     )
-
-
-def _tried(call: Callable[[], Value]) -> Tried[Value]:
-    try:
-        return Tried(value=call(), error=None)
-    except PenstockError as error:
-        return Tried(value=None, error=f"{error.code.name}: {error.message}")
 
 
 PAGE = Page(menu="Overview", path="/", routes=(Route(method="GET", path="/", answer=show),))
