@@ -41,4 +41,4 @@ class CreatePartitions:
             )
         if not only_checks:
             changed = await self._service.call(add_partitions(wanted.name, wanted.count))
-            self._service.topics.remember([changed])
+            self._service.topics.changed(changed)

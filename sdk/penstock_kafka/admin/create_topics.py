@@ -51,7 +51,7 @@ class CreateTopics:
                 "error_message": error_message(error),
                 "configs": None,
             }
-        self._context.service.topics.remember([topic])
+        self._context.service.topics.changed(topic)
         return _created(topic)
 
     def _checked(self, wanted: Request) -> tuple[int, dict[str, object]]:

@@ -14,6 +14,14 @@ from penstock_kafka.settings import NODE_ID
 
 TOPIC, BROKER = 2, 4
 _TOPIC_SOURCE, _BROKER_SOURCE, _DEFAULT_SOURCE = 1, 4, 5
+_BOOLEAN, _STRING, _INT, _LONG, _LIST = 1, 2, 3, 5, 7
+_INTS = (
+    "default.replication.factor",
+    "max.message.bytes",
+    "message.max.bytes",
+    "min.insync.replicas",
+    "num.partitions",
+)
 
 
 class DescribeConfigs:
@@ -63,8 +71,20 @@ def _shown(setting: Setting, source: int) -> Answer:
         "value": setting.value,
         "read_only": setting.is_read_only,
         "is_default": setting.is_default,
+        "config_type": _type_of(setting),
         "config_source": _DEFAULT_SOURCE if setting.is_default else source,
         "is_sensitive": False,
         "synonyms": [],
         "documentation": None,
     }
+
+
+def _type_of(setting: Setting) -> int:
+    """Kafka's type of the setting."""
+    if setting.value in ("true", "false"):
+        return _BOOLEAN
+    if setting.name == "cleanup.policy":
+        return _LIST
+    if setting.name in _INTS:
+        return _INT
+    return _LONG if setting.name.endswith((".bytes", ".ms")) else _STRING

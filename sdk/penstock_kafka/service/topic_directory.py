@@ -27,6 +27,7 @@ class TopicDirectory:
         self._asked: dict[str, asyncio.Task[Topic]] = {}  # by name: clients that ask together share one call
         self._listed_at_ms = -LIST_AGE_MS_MAX
         self._listing = asyncio.Lock()
+        self._changes = 0  # that the gateway knows of: a list that was begun before one is not kept
         self._list: list[Topic] = []
 
     async def topic(self, name: str) -> Topic:
@@ -43,8 +44,10 @@ class TopicDirectory:
         """All topics, sorted by name, a few seconds old at most."""
         async with self._listing:
             if monotonic_ms() - self._listed_at_ms > LIST_AGE_MS_MAX:
+                changes = self._changes
                 self._list = await self._client.call(list_topics())
-                self._listed_at_ms = monotonic_ms()
+                if changes == self._changes:
+                    self._listed_at_ms = monotonic_ms()
                 self.remember(self._list)
             return self._list
 
@@ -70,6 +73,15 @@ class TopicDirectory:
         if known is not None:
             self._names.pop(uuid_of(known[0]), None)
         self._asked.pop(name, None)  # its answer may be the old one
+        self._forget_list()
+
+    def changed(self, topic: Topic) -> None:
+        """The gateway has created or changed the topic, and the service has answered this."""
+        self.forget(topic.name)
+        self.remember([topic])
+
+    def _forget_list(self) -> None:
+        self._changes += 1
         self._listed_at_ms = -LIST_AGE_MS_MAX
 
     async def _ask(self, name: str) -> Topic:

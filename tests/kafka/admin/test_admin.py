@@ -19,6 +19,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 from kafka import KafkaAdminClient
+from kafka.admin import ConfigResource as PyResource
+from kafka.admin import ConfigResourceType as PyResourceType
 from kafka.admin import NewTopic as PyTopic
 
 from tests.kafka.running_gateway import RunningGateway
@@ -139,4 +141,30 @@ def test_kafka_python_creates_and_describes(gateway: RunningGateway) -> None:
     admin = KafkaAdminClient(bootstrap_servers=gateway.address)
     admin.create_topics([PyTopic(name="py", num_partitions=2, replication_factor=1)])
     assert {each["name"]: len(each["partitions"]) for each in admin.describe_topics(["py"])} == {"py": 2}
+    admin.close()
+
+
+def test_settings_have_the_types_that_kafka_gives_them(gateway: RunningGateway) -> None:
+    admin = KafkaAdminClient(bootstrap_servers=gateway.address)
+    resources = [PyResource(PyResourceType.TOPIC, "orders"), PyResource(PyResourceType.BROKER, "1")]
+    found = admin.describe_configs(resources, config_filter="all")
+    settings = found["topic"]["orders"] | found["broker"]["1"]
+    assert {name: each["config_type"] for name, each in settings.items()} == {
+        "auto.create.topics.enable": "BOOLEAN",
+        "cleanup.policy": "LIST",
+        "compression.type": "STRING",
+        "default.replication.factor": "INT",
+        "delete.retention.ms": "LONG",
+        "delete.topic.enable": "BOOLEAN",
+        "max.message.bytes": "INT",
+        "message.max.bytes": "INT",
+        "message.timestamp.type": "STRING",
+        "min.insync.replicas": "INT",
+        "num.partitions": "INT",
+        "penstock.index.tags": "BOOLEAN",
+        "penstock.ordering.on.change": "STRING",
+        "penstock.validate.records": "BOOLEAN",
+        "retention.bytes": "LONG",
+        "retention.ms": "LONG",
+    }
     admin.close()

@@ -73,3 +73,16 @@ def test_topic_that_has_changed_is_asked_for_anew_while_an_older_answer_is_on_it
             assert transport.calls == 2
 
     asyncio.run(run())
+
+
+def test_list_has_a_topic_that_the_gateway_has_just_created() -> None:
+    async def run() -> None:
+        with MemoryPenstock() as service:
+            directory = TopicDirectory(AsyncClient(ThreadedTransport(service.transport)))
+            assert await directory.topics() == []
+            listing = asyncio.ensure_future(directory.topics())
+            directory.changed(service.create_topic("orders", partitions=2))
+            await listing
+            assert [topic.name for topic in await directory.topics()] == ["orders"]
+
+    asyncio.run(run())
