@@ -19,7 +19,7 @@ from penstock_spark.decode.reading import read_slices
 from penstock_spark.plan.options import ReadOptions
 from tests.glue_jobs.archived_topic import ArchivedTopic
 from tests.glue_jobs.decode.topic_reading import options, plan, read
-from tests.glue_jobs.replay.test_replaying import replay, rows_in
+from tests.glue_jobs.replay.replays import replay, rows_in
 from tests.service.timers.delays import delay
 from tests.support.service import SteppedClock, key_of, new_topic, patient_instance, send
 

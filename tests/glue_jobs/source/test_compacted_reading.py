@@ -18,7 +18,7 @@ from penstock_spark.decode.decoding import decode, kafka_schema
 from penstock_spark.decode.reading import read_slices
 from tests.glue_jobs.archived_topic import ArchivedTopic
 from tests.glue_jobs.decode.topic_reading import Plan, options, plan
-from tests.glue_jobs.replay.test_replaying import replay, rows_in
+from tests.glue_jobs.replay.replays import replay, rows_in
 from tests.support.compacted_log import DAY_MS, STEPS, CompactedLog, Found, Step
 
 POLICIES = [
