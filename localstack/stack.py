@@ -16,7 +16,7 @@ from localstack.ministack import install_ministack, ministack_python
 from localstack.places import CHECKOUT, Places
 from localstack.progress import Progress
 from penstock_cdk.storage_profile import PROFILES, Profile
-from penstock_spark.storage import environment_of_outputs
+from penstock_core.stack_outputs import storage_variables
 
 _POLICY_OUTPUTS = ("ProducePolicyArn", "ConsumePolicyArn", "TransactPolicyArn", "AdminPolicyArn")
 _SOURCES = (
@@ -143,7 +143,7 @@ def _write_env(places: Places, deployment: dict[str, str], port: int) -> None:
     }
     if values != known:
         write_env_file(places.env_file, values)
-    jobs = environment_of_outputs(deployment) | {
+    jobs = storage_variables(deployment) | {
         "AWS_ENDPOINT_URL": endpoint_url(port),
         "AWS_REGION": REGION,
         "AWS_ACCESS_KEY_ID": ROOT_KEY,

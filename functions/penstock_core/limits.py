@@ -5,6 +5,7 @@ MIB = 1024 * KIB
 
 # Requests. Lambda's synchronous payload is 6 MB, and binary bodies travel as base64 (4/3): 4 MiB leaves room.
 REQUEST_BYTES_MAX = 4 * MIB
+EMBEDDED_REQUEST_BYTES_MAX = 16 * MIB  # where no function carries it: all its batches become one segment
 FRAME_HEADER_BYTES_MAX = 256 * KIB  # JSON for 100 partitions takes far less
 RESPONSE_BYTES_MAX = 6 * MIB - 32 * KIB  # of an answer as Lambda counts it, in its envelope; the rest is for headers
 JSON_NAMES_MAX = 10_000  # in one object of a request: each unknown name costs an explanation
@@ -409,6 +410,7 @@ HOT_SAMPLE_BYTES_MAX = 262_144  # of those
 HOT_SAMPLED_PARTITIONS_MAX = 3  # hot partitions whose keys it looks at
 SDK_CALL_MS_MAX = 30_000  # one call with its retries, where no setting says otherwise
 SDK_CONNECTIONS_MAX = 16  # kept open by one client
+EMBEDDED_THREADS_MAX = 64  # of a process, for the requests of asynchronous clients: a fetch that waits holds one
 SDK_TOKEN_LENGTH_MAX = 8 * KIB  # API Gateway takes 10 KB of headers
 SDK_TOKEN_RENEW_MS = 60_000  # before its end, a client asks for the next token
 SDK_TOKEN_AGE_MS_MAX = 60_000  # of a token that tells no end

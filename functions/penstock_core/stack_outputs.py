@@ -7,6 +7,20 @@ name that one as `Shop/Queue`.
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+# The variable of functions and jobs that names a part of the storage -> the output that has its value.
+STORAGE_OUTPUTS: Mapping[str, str] = {
+    "PENSTOCK_TOPICS_TABLE": "TopicsTable",
+    "PENSTOCK_LOG_TABLE": "LogTable",
+    "PENSTOCK_GROUPS_TABLE": "GroupsTable",
+    "PENSTOCK_ZONES": "ZoneBuckets",
+    "PENSTOCK_ARCHIVE": "ArchiveBucket",
+    "PENSTOCK_REPAIR_QUEUE_URL": "RepairQueueUrl",
+    "PENSTOCK_WAKE_UPS": "WakeUpHosts",
+    "PENSTOCK_TIMERS": "TimerPlaces",
+    "PENSTOCK_RESULTS": "ResultsBucket",
+    "PENSTOCK_CATALOG": "Catalog",
+}
+
 
 class StackPlace(NamedTuple):
     """A stack, and the ids of the construct in it, which begin the names of its outputs."""
@@ -28,3 +42,8 @@ def outputs_of(description: Mapping[str, Any], place: StackPlace) -> dict[str, s
         for output in description.get("Outputs", ())
         if output["OutputKey"].startswith(place.prefix)
     }
+
+
+def storage_variables(outputs: Mapping[str, str]) -> dict[str, str]:
+    """The variables that name the storage of a stack with these outputs. A stage lacks some of them."""
+    return {variable: outputs[output] for variable, output in STORAGE_OUTPUTS.items() if output in outputs}

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote, urlencode
 
+from penstock_core.limits import REQUEST_BYTES_MAX
 from penstock_handlers import (
     acls,
     fetch,
@@ -26,7 +27,7 @@ from penstock_handlers import (
     zones,
 )
 from penstock_handlers.edge.entry import Serve, answer
-from penstock_handlers.edge.http import Event, error_result, unknown_route
+from penstock_handlers.edge.http import BYTES_MAX, Event, error_result, unknown_route
 from penstock_service.instance.instance import Instance
 
 ROUTES: Mapping[str, Serve] = {
@@ -96,6 +97,8 @@ def dispatch(
     body: bytes,
     instance: Instance,
     caller: Caller = LOCAL_PRINCIPAL,
+    *,
+    request_bytes_max: int = REQUEST_BYTES_MAX,
 ) -> tuple[int, dict[str, str], bytes]:
     """Answer as API Gateway and the functions behind it do: status, headers, body.
 
@@ -104,7 +107,7 @@ def dispatch(
     route, parameters = route_of(method, path)
     if route in ROUTES:
         event = _event(route, method, path, query, headers, body, caller)
-        result = answer(ROUTES[route], {**event, "pathParameters": parameters}, instance)
+        result = answer(ROUTES[route], {**event, "pathParameters": parameters, BYTES_MAX: request_bytes_max}, instance)
     else:
         result = error_result(unknown_route(method, path))
     content = result.get("body") or ""
@@ -141,6 +144,6 @@ def _event(
             "http": {"method": method, "path": unquote(path), "sourceIp": LOCAL_ADDRESS},
             "stage": "$default",
         },
-        "body": base64.b64encode(body).decode(),
-        "isBase64Encoded": True,
+        "body": bytes(body),
+        "isBase64Encoded": False,
     }

@@ -30,26 +30,26 @@ from typing import Any
 
 from penstock.local_files import JOBS_ENV_NAMES, find_local_file, read_local_file
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.stack_outputs import outputs_of, parse_stack_place
+from penstock_core.stack_outputs import outputs_of, parse_stack_place, storage_variables
 from penstock_service.adapters.aws import Storage, aws_instance, parse_wake_ups, parse_zones
 from penstock_service.adapters.storage_calls import StorageCalls
 from penstock_service.instance.instance import Instance
 
 STORAGE_CALLS = StorageCalls()  # of this process
 
-# option -> (environment, the output's name in the stack)
-_NAMES: Mapping[str, tuple[str, str]] = {
-    "topicsTable": ("PENSTOCK_TOPICS_TABLE", "TopicsTable"),
-    "logTable": ("PENSTOCK_LOG_TABLE", "LogTable"),
-    "groupsTable": ("PENSTOCK_GROUPS_TABLE", "GroupsTable"),
-    "zones": ("PENSTOCK_ZONES", "ZoneBuckets"),
-    "archive": ("PENSTOCK_ARCHIVE", "ArchiveBucket"),
+# option -> environment
+_NAMES: Mapping[str, str] = {
+    "topicsTable": "PENSTOCK_TOPICS_TABLE",
+    "logTable": "PENSTOCK_LOG_TABLE",
+    "groupsTable": "PENSTOCK_GROUPS_TABLE",
+    "zones": "PENSTOCK_ZONES",
+    "archive": "PENSTOCK_ARCHIVE",
 }
-_OPTIONAL: Mapping[str, tuple[str, str]] = {
-    "repairQueueUrl": ("PENSTOCK_REPAIR_QUEUE_URL", "RepairQueueUrl"),
-    "results": ("PENSTOCK_RESULTS", "ResultsBucket"),
-    "catalog": ("PENSTOCK_CATALOG", "Catalog"),
-    "wakeUps": ("PENSTOCK_WAKE_UPS", "WakeUpHosts"),
+_OPTIONAL: Mapping[str, str] = {
+    "repairQueueUrl": "PENSTOCK_REPAIR_QUEUE_URL",
+    "results": "PENSTOCK_RESULTS",
+    "catalog": "PENSTOCK_CATALOG",
+    "wakeUps": "PENSTOCK_WAKE_UPS",
 }
 _ALL_NAMES = {**_NAMES, **_OPTIONAL}
 _PLACES: Mapping[str, str] = {
@@ -74,7 +74,7 @@ def find_storage(options: Mapping[str, str] | None = None, *, environ: Mapping[s
     local = {} if any(name in given for name in (*_NAMES, "stack")) else _local_stack()
     if local:
         return _storage(
-            {option: local[variable] for option, (variable, _) in _ALL_NAMES.items() if variable in local}
+            {option: local[variable] for option, variable in _ALL_NAMES.items() if variable in local}
             | {option: value for option, value in _given(options or {}, {}).items() if option in _OPTIONAL},
             region=local.get("AWS_REGION"),
             endpoint_url=local.get("AWS_ENDPOINT_URL"),
@@ -90,12 +90,8 @@ def find_storage(options: Mapping[str, str] | None = None, *, environ: Mapping[s
 
 def names_of_outputs(outputs: Mapping[str, str]) -> dict[str, str]:
     """The outputs of a stack that name its storage, by the options of the data source."""
-    return {option: outputs[output] for option, (_, output) in _ALL_NAMES.items() if output in outputs}
-
-
-def environment_of_outputs(outputs: Mapping[str, str]) -> dict[str, str]:
-    """The same outputs, by the names of the environment."""
-    return {_ALL_NAMES[option][0]: value for option, value in names_of_outputs(outputs).items()}
+    variables = storage_variables(outputs)
+    return {option: variables[variable] for option, variable in _ALL_NAMES.items() if variable in variables}
 
 
 @lru_cache(_INSTANCES_MAX)
@@ -106,7 +102,7 @@ def open_instance(storage: Storage) -> Instance:
 
 def _given(options: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
     by_lower = {name.lower(): value for name, value in options.items()}
-    variables = {option: variable for option, (variable, _) in _ALL_NAMES.items()} | dict(_PLACES)
+    variables = {**_ALL_NAMES, **_PLACES}
     found = {
         option: by_lower.get(option.lower()) or environ.get(variable, "") for option, variable in variables.items()
     }
@@ -126,7 +122,7 @@ def _storage(
         raise PenstockError(
             ErrorCode.INVALID_CONFIG,
             f"the storage is unknown: {', '.join(missing)} missing; give the option, set "
-            f"{', '.join(_NAMES[option][0] for option in missing)}, name the deployed stack (option stack or "
+            f"{', '.join(_NAMES[option] for option in missing)}, name the deployed stack (option stack or "
             "PENSTOCK_STACK), or start a local one with `penstock local up` in this directory or a parent of it",
         )
     try:

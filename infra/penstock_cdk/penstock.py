@@ -362,6 +362,7 @@ class Penstock(Construct):
 
     def _starting_outputs(self, timers: TimerQueues, push: PushQueues, wake_ups: WakeUps) -> None:
         self._output("TimersQueueUrl", timers.seconds.queue_url)
+        self._output("TimerPlaces", timers.environment)
         self._output("DeadTimersQueueUrl", timers.dead.queue_url)
         self._output("DeliveriesQueueUrl", push.deliveries.queue_url)
         self._output("DeadPushQueueUrl", push.dead.queue_url)

@@ -67,6 +67,7 @@ from penstock.group_model import Group, GroupDescription, GroupMember, GroupPart
 from penstock.heat_model import HotPartition, TopicHeat
 from penstock.http.async_transport import AsyncTransport, async_token_transport
 from penstock.http.http_message import Response
+from penstock.http.named_transport import TransportName
 from penstock.http.transport import HttpTransport, Transport, token_transport
 from penstock.model import (
     CommittedOffset,
@@ -187,6 +188,7 @@ __all__ = [
     "TransactionAbortedError",
     "Transformer",
     "Transport",
+    "TransportName",
     "UnavailableError",
     "UndecodableBatch",
     "UnknownPartitionError",

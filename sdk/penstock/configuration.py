@@ -120,6 +120,27 @@ def find_configuration(
     )
 
 
+def aws_configuration(
+    url: str,
+    region: str | None = None,
+    access_key: str | None = None,
+    secret_key: str | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+) -> Configuration:
+    """The region and the credentials to sign calls of a service of AWS at `url` with: the arguments, else the chain.
+
+    Raises NotConfiguredError if there are none.
+    """
+    environ = os.environ if environ is None else environ
+    given = {} if access_key is None else {"AWS_ACCESS_KEY_ID": access_key, "AWS_SECRET_ACCESS_KEY": secret_key or ""}
+    return Configuration(
+        url=url,
+        region=region or _region(url, environ, {}),
+        credentials=_credentials({} if given else environ, given),
+    )
+
+
 def _token_provider(environ: Mapping[str, str]) -> TokenProvider | None:
     file, has_token = environ.get(TOKEN_FILE), bool(environ.get(TOKEN))
     if file and has_token:

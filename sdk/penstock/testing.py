@@ -22,7 +22,6 @@ Nothing is mocked. Requests are encoded, handled, stored and answered as in AWS,
 It needs the extra `penstock[testing]` (docs/adr/0002). No other module of the SDK imports the service.
 """
 
-import asyncio
 import json
 import math
 import threading
@@ -36,7 +35,7 @@ from penstock.admin.async_admin import AsyncAdmin
 from penstock.consumer.async_consumer import AsyncConsumer
 from penstock.consumer.consumer import Consumer
 from penstock.http.http_message import Response
-from penstock.http.transport import Transport, event_signer
+from penstock.http.threaded_transport import ThreadedTransport
 from penstock.model import ConsumerRecord, Topic, TopicPartition
 from penstock.producer.async_producer import AsyncProducer
 from penstock.producer.producer import Producer
@@ -86,27 +85,6 @@ class MemoryTransport:
     def close(self) -> None:
         """Nothing to close."""
         pass
-
-
-class ThreadedTransport:
-    """An AsyncTransport: calls a Transport in the event loop's threads."""
-
-    def __init__(self, inner: Transport) -> None:
-        self._inner = inner
-
-    async def call(
-        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
-    ) -> Response:
-        """As `Transport.call` of the inner transport, in a thread."""
-        return await asyncio.to_thread(self._inner.call, method, path, query, headers, body)
-
-    def event_headers(self, host: str, body: bytes) -> Mapping[str, str]:
-        """As EventSigner says, by the inner transport. Raises NotConfiguredError if it signs nothing."""
-        return event_signer(self._inner).event_headers(host, body)
-
-    async def close(self) -> None:
-        """Close the inner transport."""
-        self._inner.close()
 
 
 class _ThreadTriggers:

@@ -13,6 +13,7 @@ import click
 
 from penstock.errors import NotConfiguredError
 from penstock.http.async_transport import AsyncTransport, open_async_transport
+from penstock.http.named_transport import TRANSPORT_NAMES, TransportName
 from penstock_core.limits import KAFKA_CONNECTIONS_DEFAULT_MAX
 from penstock_kafka.security.tls import server_tls
 from penstock_kafka.security.users import UsersFileError, read_users
@@ -65,12 +66,18 @@ class Places:
 @click.option("--tls-cert", type=_FILE, metavar="FILE", help="The certificate chain, in PEM: clients use TLS.")
 @click.option("--tls-key", type=_FILE, metavar="FILE", help="The certificate's key, in PEM.")
 @click.option("--users", type=_FILE, metavar="FILE", help="Lines of NAME:PASSWORD: clients log in by SASL/PLAIN.")
+@click.option(
+    "--transport",
+    type=click.Choice(TRANSPORT_NAMES),
+    help="What carries calls to the service; by default PENSTOCK_TRANSPORT, else http.",
+)
 @click.option("--metrics", metavar="HOST:PORT", help="Answer Prometheus there, at /metrics.")
 @click.option("--verbose", is_flag=True, help="Log more on stderr.")
 def kafka(
     listen: str,
     advertise: str | None,
     url: str | None,
+    transport: TransportName | None,
     create_topics: bool,
     partitions: int,
     connections_max: int,
@@ -109,14 +116,14 @@ def kafka(
         raise click.BadParameter("give --tls-cert and --tls-key together", param_hint="--tls-cert")
     places = Places(kafka=address, metrics=None if metrics is None else _address("--metrics", metrics))
     try:
-        transport = open_async_transport(url)
+        carrier = open_async_transport(url, transport=transport)
     except NotConfiguredError as error:
         raise click.ClickException(str(error)) from error
     try:
         protection = _protection(tls_cert, tls_key, users)
     except ModuleNotFoundError as error:
         raise click.ClickException(f"{error}: `penstock kafka` needs `pip install 'penstock[kafka]'`") from error
-    asyncio.run(_run(transport, settings, places, protection))
+    asyncio.run(_run(carrier, settings, places, protection))
 
 
 def _protection(tls_cert: Path | None, tls_key: Path | None, users: Path | None) -> "Protection":

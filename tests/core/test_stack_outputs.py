@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock_core.stack_outputs import StackPlace, outputs_of, parse_stack_place
+from penstock_core.stack_outputs import StackPlace, outputs_of, parse_stack_place, storage_variables
 
 DESCRIPTION = {
     "Outputs": [
@@ -29,3 +29,8 @@ def test_outputs_are_those_of_the_construct() -> None:
     assert outputs_of(DESCRIPTION, StackPlace("Shop", "Queue")) == {"ApiUrl": "https://q"}
     assert outputs_of(DESCRIPTION, StackPlace("Shop", ""))["ApiUrl"] == "https://own"
     assert outputs_of({}, StackPlace("Shop", "Queue")) == {}
+
+
+def test_variables_are_those_of_the_outputs_that_a_stage_has() -> None:
+    outputs = {"LogTable": "log", "ZoneBuckets": "a=zone-a", "ApiUrl": "https://api"}
+    assert storage_variables(outputs) == {"PENSTOCK_LOG_TABLE": "log", "PENSTOCK_ZONES": "a=zone-a"}

@@ -17,7 +17,7 @@ import pytest
 from examples.ledger import LEDGER, PAYMENTS
 from localstack.places import CHECKOUT
 from penstock import Admin, Consumer, Producer
-from penstock_spark.storage import environment_of_outputs
+from penstock_core.stack_outputs import storage_variables
 from tests.end_to_end.local_stack import COMMAND_S_MAX, Stack
 from tests.end_to_end.stack_storage import StackStorage
 from tests.support.deadlines import PAUSE_S, until
@@ -128,7 +128,7 @@ def test_notebook_adds_up_the_orders_of_a_topic(
     done = subprocess.run(
         [sys.executable, str(CHECKOUT / "examples" / "spark_notebook.py"), topic],
         cwd=tmp_path,
-        env={**environment, **environment_of_outputs(storage.outputs), **credentials},
+        env={**environment, **storage_variables(storage.outputs), **credentials},
         capture_output=True,
         text=True,
         timeout=COMMAND_S_MAX,

@@ -10,8 +10,9 @@ import pytest
 from botocore.stub import Stubber
 
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.stack_outputs import storage_variables
 from penstock_service.adapters.aws import Storage, ZoneBucket
-from penstock_spark.storage import environment_of_outputs, find_storage, open_instance
+from penstock_spark.storage import find_storage, open_instance
 
 ENVIRON = {
     "PENSTOCK_TOPICS_TABLE": "topics",
@@ -104,7 +105,7 @@ def test_outputs_of_the_stack_fill_what_is_not_given(monkeypatch: pytest.MonkeyP
 
 
 def test_outputs_have_the_environment_s_names() -> None:
-    assert environment_of_outputs(OUTPUTS | {"ApiUrl": "https://api"}) == ENVIRON
+    assert storage_variables(OUTPUTS | {"ApiUrl": "https://api"}) == ENVIRON
 
 
 @pytest.mark.parametrize("given", [{}, {"PENSTOCK_TOPICS_TABLE": "topics"}])

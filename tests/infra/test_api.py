@@ -164,7 +164,7 @@ def test_outputs_name_what_clients_and_operators_need(template: Callable[[str], 
         "AdminPolicyArn",
         "TopicsTable", "LogTable", "GroupsTable", "AccessLogGroup",
         "WakeUpHosts", "ZoneBuckets", "ZoneABucket", "ArchiveBucket", "ResultsBucket",
-        "TimersQueueUrl", "DeadTimersQueueUrl", "DeliveriesQueueUrl", "DeadPushQueueUrl",
+        "TimersQueueUrl", "TimerPlaces", "DeadTimersQueueUrl", "DeliveriesQueueUrl", "DeadPushQueueUrl",
         *(("FailedRunsQueueUrl",) if STAGES[stage].has_alarms else ()),
         *(ZONED_OUTPUTS if STAGES[stage].repairs_zones else ()),
     }  # fmt: skip

@@ -14,7 +14,7 @@ CLIENTS = """
 """
 PORTS = """
     AsyncTransport ConsumerRebalanceListener Delivery DeliveryCallback HttpTransport RebalanceCallback Response
-    Transport async_token_transport token_transport
+    Transport TransportName async_token_transport token_transport
 """
 GROUP_VALUES = "Group GroupDescription GroupMember GroupPartition ResetOffset"
 SHARE_VALUES = "Redrive Reject ShareGroup ShareGroupDescription ShareGroupPartition ShareHolder ShareRecord"

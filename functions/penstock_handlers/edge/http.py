@@ -20,6 +20,7 @@ Event = Mapping[str, Any]
 Result = dict[str, Any]
 
 TOLD = "told"  # a field of a result that is no part of the answer: facts for the request's log line
+BYTES_MAX = "bytesMax"  # a field of an event that no gateway made: the bytes that its body may have
 BATCHES = "application/vnd.penstock.batches"
 _JSON = "application/json"
 _PARAMETER = re.compile(r"\{(\w+)\}")
@@ -48,20 +49,26 @@ def unknown_route(method: str, path: str) -> PenstockError:
 
 
 def body_of(event: Event) -> bytes:
-    """The request's body, at most `REQUEST_BYTES_MAX`. Raises REQUEST_TOO_LARGE, and INVALID_REQUEST for bad base64."""
+    """The request's body, at most `REQUEST_BYTES_MAX`. Raises REQUEST_TOO_LARGE, and INVALID_REQUEST for bad base64.
+
+    The event of a program that runs the service has bytes, and its own bound.
+    """
     text = event.get("body") or ""
-    if not event.get("isBase64Encoded"):
+    bytes_max = event.get(BYTES_MAX, REQUEST_BYTES_MAX)
+    if isinstance(text, bytes):
+        body = text
+    elif not event.get("isBase64Encoded"):
         body = text.encode()
     else:
         try:
             body = pybase64.b64decode(text, validate=True)
         except ValueError as error:
             raise PenstockError(ErrorCode.INVALID_REQUEST, f"the body is not the announced base64: {error}") from error
-    if len(body) > REQUEST_BYTES_MAX:
+    if len(body) > bytes_max:
         raise PenstockError(
             ErrorCode.REQUEST_TOO_LARGE,
-            f"a request body of {len(body)} bytes: at most {REQUEST_BYTES_MAX} are allowed, send less at once",
-            limit=REQUEST_BYTES_MAX,
+            f"a request body of {len(body)} bytes: at most {bytes_max} are allowed, send less at once",
+            limit=bytes_max,
         )
     return body
 

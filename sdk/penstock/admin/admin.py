@@ -14,6 +14,7 @@ from penstock.api.topic_heat import topic_heat
 from penstock.group_model import Group, GroupDescription, ResetOffset
 from penstock.heat_model import TopicHeat
 from penstock.http.client import Client
+from penstock.http.named_transport import TransportName
 from penstock.http.transport import Transport, open_transport
 from penstock.model import (
     CommittedOffset,
@@ -37,7 +38,7 @@ class Admin(QuotaMethods):
     """
 
     def __init__(
-        self, url: str | None = None, *, region: str | None = None, transport: Transport | None = None
+        self, url: str | None = None, *, region: str | None = None, transport: Transport | TransportName | None = None
     ) -> None:
         self._client = Client(open_transport(url, region, transport))
 

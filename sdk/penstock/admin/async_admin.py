@@ -12,6 +12,7 @@ from penstock.group_model import Group, GroupDescription, ResetOffset
 from penstock.heat_model import TopicHeat
 from penstock.http.async_client import AsyncClient
 from penstock.http.async_transport import AsyncTransport, open_async_transport
+from penstock.http.named_transport import TransportName
 from penstock.model import (
     CommittedOffset,
     OffsetAndTimestamp,
@@ -30,7 +31,11 @@ class AsyncAdmin(AsyncQuotaMethods):
     """`Admin` for asyncio, in `async with`. It belongs to one event loop, and to any number of its tasks."""
 
     def __init__(
-        self, url: str | None = None, *, region: str | None = None, transport: AsyncTransport | None = None
+        self,
+        url: str | None = None,
+        *,
+        region: str | None = None,
+        transport: AsyncTransport | TransportName | None = None,
     ) -> None:
         self._client = AsyncClient(open_async_transport(url, region, transport))
 

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.cli.connection import CommandTransport, ServiceDownError, without_logs_of_failed_calls
+from penstock.http.named_transport import TRANSPORT_NAMES, TransportName
 from penstock.http.transport import Transport, open_transport
 from penstock_core.errors import PenstockError
 from penstock_core.plain_text import escaped
@@ -111,15 +112,20 @@ def service_command(command: Callable[..., None]) -> Callable[..., None]:
     """Adds --url, --region, --token-file and --json to a command. Its first argument is then a Service."""
 
     def with_service(
-        url: str | None, region: str | None, token_file: str | None, as_json: bool, **options: Any
+        url: str | None,
+        region: str | None,
+        token_file: str | None,
+        transport: TransportName | None,
+        as_json: bool,
+        **options: Any,
     ) -> None:
-        given = click.get_current_context().obj  # a test's transport
-        transport = CommandTransport(
+        given = click.get_current_context().obj or transport  # a test's transport
+        carrier = CommandTransport(
             lambda: open_transport(url, region, given, token_file=token_file), _ignore if as_json else _tell
         )
         try:
             with without_logs_of_failed_calls():
-                command(Service(transport=transport, as_json=as_json), **options)
+                command(Service(transport=carrier, as_json=as_json), **options)
         except PenstockError as error:
             raise CommandError(error, as_json=as_json) from error
         except ServiceDownError as down:
@@ -131,6 +137,11 @@ def service_command(command: Callable[..., None]) -> Callable[..., None]:
         with_service
     )
     TOKEN_FILE(with_service)
+    click.option(
+        "--transport",
+        type=click.Choice(TRANSPORT_NAMES),
+        help="What carries the calls; by default PENSTOCK_TRANSPORT, else http.",
+    )(with_service)
     click.option("--url", metavar="URL", help="The API's URL; by default PENSTOCK_URL, else the local stack.")(
         with_service
     )

@@ -13,6 +13,7 @@ from penstock.consumer.listener import ConsumerRebalanceListener
 from penstock.consumer.settings import ConsumerOptions, ConsumerSettings
 from penstock.http.async_client import AsyncClient
 from penstock.http.async_transport import AsyncTransport, open_async_transport
+from penstock.http.named_transport import TransportName
 from penstock.model import ConsumerRecord, GroupOffset, OffsetAndTimestamp, TopicPartition
 from penstock.options import shows_fields_of
 from penstock.system import monotonic_ms, new_member_id, process_name
@@ -37,7 +38,7 @@ class AsyncConsumer:
         *topics: str,
         url: str | None = None,
         region: str | None = None,
-        transport: AsyncTransport | None = None,
+        transport: AsyncTransport | TransportName | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
         """As `Consumer`. Needs the extra `penstock[async]`, unless a transport is given."""

@@ -11,6 +11,7 @@ from penstock.consumer.fetcher import Fetcher
 from penstock.consumer.listener import ConsumerRebalanceListener
 from penstock.consumer.settings import ConsumerOptions, ConsumerSettings
 from penstock.http.client import Client
+from penstock.http.named_transport import TransportName
 from penstock.http.transport import Transport, open_transport
 from penstock.model import ConsumerRecord, GroupOffset, OffsetAndTimestamp, TopicPartition
 from penstock.options import shows_fields_of
@@ -37,7 +38,7 @@ class Consumer:
         *topics: str,
         url: str | None = None,
         region: str | None = None,
-        transport: Transport | None = None,
+        transport: Transport | TransportName | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
         """Opens no connection yet.

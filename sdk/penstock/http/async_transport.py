@@ -6,6 +6,7 @@ from typing import Protocol
 from penstock.configuration import Configuration, find_configuration
 from penstock.errors import NotConfiguredError
 from penstock.http.http_message import Response
+from penstock.http.named_transport import HTTP, TransportName, chosen_name, module_of
 from penstock.tokens import TokenProvider
 
 
@@ -24,14 +25,18 @@ class AsyncTransport(Protocol):
 
 
 def open_async_transport(
-    url: str | None = None, region: str | None = None, transport: AsyncTransport | None = None
+    url: str | None = None, region: str | None = None, transport: AsyncTransport | TransportName | None = None
 ) -> AsyncTransport:
-    """`transport` if it is given, else HTTP by aiohttp to the configured service. Opens no connection yet.
+    """As `open_transport`; HTTP is by aiohttp. Opens no connection yet.
 
     Raises NotConfiguredError, also if aiohttp is not installed.
     """
-    if transport is not None:
+    if transport is not None and not isinstance(transport, str):
         return transport
+    name = chosen_name(transport, url)
+    if name != HTTP:
+        opened: AsyncTransport = module_of(name).open_async_transport(region)
+        return opened
     return _by_aiohttp(lambda: find_configuration(url, region))
 
 

@@ -9,10 +9,11 @@ from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionErro
 from penstock.configuration import Configuration, find_configuration
 from penstock.errors import ConnectionFailedError, NotConfiguredError
 from penstock.http.http_message import Response
+from penstock.http.named_transport import HTTP, TransportName, chosen_name, module_of
 from penstock.http.signature import SignedRequest, event_headers, has_newer_token, sign
 from penstock.system import fork_count, wall_clock_ms
 from penstock.tokens import TokenProvider, token_of_file
-from penstock_core.limits import SDK_CONNECTIONS_MAX, SDK_IDLE_CONNECTION_MS_MAX
+from penstock_core.limits import REQUEST_BYTES_MAX, SDK_CONNECTIONS_MAX, SDK_IDLE_CONNECTION_MS_MAX
 
 CONNECT_TIMEOUT_S = 5
 ANSWER_TIMEOUT_S = 35  # API Gateway ends a call after 30 s
@@ -50,6 +51,11 @@ def event_signer(transport: object) -> EventSigner:
     if not isinstance(transport, EventSigner):
         raise NotConfiguredError(f"{type(transport).__name__} signs nothing for wake-ups")
     return transport
+
+
+def request_bytes_max_of(transport: object) -> int:
+    """The bytes of a request that the transport carries. One that does not tell is bound as the API is."""
+    return int(getattr(transport, "request_bytes_max", REQUEST_BYTES_MAX))
 
 
 class HttpTransport:
@@ -120,12 +126,21 @@ def no_answer(configuration: Configuration, what: str, *, maybe_sent: bool) -> C
 def open_transport(
     url: str | None = None,
     region: str | None = None,
-    transport: Transport | None = None,
+    transport: Transport | TransportName | None = None,
     *,
     token_file: str | None = None,
 ) -> Transport:
-    """`transport` if it is given, else HTTP to the configured service. Opens no connection yet."""
-    return transport or HttpTransport(caller_configuration(url, region, token_file))
+    """`transport` if it is one, else the transport of that name, or the configured one (named_transport.py).
+
+    Opens no connection yet. Raises NotConfiguredError.
+    """
+    if transport is not None and not isinstance(transport, str):
+        return transport
+    name = chosen_name(transport, url, has_token=token_file is not None)
+    if name != HTTP:
+        opened: Transport = module_of(name).open_transport(region)
+        return opened
+    return HttpTransport(caller_configuration(url, region, token_file))
 
 
 def caller_configuration(url: str | None, region: str | None, token_file: str | None) -> Configuration:

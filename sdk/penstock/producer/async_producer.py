@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Self, Unpack
 from penstock.arguments import check_callable, check_timeout
 from penstock.http.async_client import AsyncClient
 from penstock.http.async_transport import AsyncTransport, open_async_transport
+from penstock.http.named_transport import TransportName
+from penstock.http.transport import request_bytes_max_of
 from penstock.model import RecordMetadata
 from penstock.options import shows_fields_of
 from penstock.producer.async_sender import AsyncSender
@@ -42,7 +44,7 @@ class AsyncProducer:
         url: str | None = None,
         *,
         region: str | None = None,
-        transport: AsyncTransport | None = None,
+        transport: AsyncTransport | TransportName | None = None,
         **options: Unpack[ProducerOptions],
     ) -> None:
         """As `Producer`. Needs the extra `penstock[async]`, unless a transport is given."""
@@ -51,6 +53,7 @@ class AsyncProducer:
         self._fork = ForkGuard("AsyncProducer")
         self._core = ProducerCore(settings, now_ms=monotonic_ms, choose=choose, new_nonce=new_nonce)
         carrier = open_async_transport(url, region, transport)
+        settings.check_carrier(request_bytes_max_of(carrier))
         self._client = AsyncClient(carrier, retry=settings.retry, timeout_ms=settings.max_block_ms)
         self._tracing = ProducerTracing(carrier, has_spans=settings.trace_records)
         self._sender = AsyncSender(

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Self, Unpack
 
 from penstock.arguments import check_callable, check_timeout
 from penstock.http.client import Client
-from penstock.http.transport import Transport, open_transport
+from penstock.http.named_transport import TransportName
+from penstock.http.transport import Transport, open_transport, request_bytes_max_of
 from penstock.options import shows_fields_of
 from penstock.producer.delays import Timer
 from penstock.producer.delivery import CallbackFollower, Delivery, DeliveryCallback
@@ -45,19 +46,21 @@ class Producer:
         url: str | None = None,
         *,
         region: str | None = None,
-        transport: Transport | None = None,
+        transport: Transport | TransportName | None = None,
         **options: Unpack[ProducerOptions],
     ) -> None:
         """Opens no connection yet.
 
         `url` and `region` default to what penstock.configuration finds: the environment, else the local stack.
-        `transport` replaces HTTP, as penstock.testing does. Raises NotConfiguredError, and InvalidError for an option.
+        `transport` replaces HTTP: a name (docs/how-to/transports.md), or an object such as penstock.testing has. Raises
+        NotConfiguredError, and InvalidError for an option.
         """
         settings = ProducerSettings(**options)
         self._settings = settings
         self._fork = ForkGuard("Producer")
         self._core = ProducerCore(settings, now_ms=monotonic_ms, choose=choose, new_nonce=new_nonce)
         carrier = open_transport(url, region, transport)
+        settings.check_carrier(request_bytes_max_of(carrier))
         self._client = Client(carrier, retry=settings.retry, timeout_ms=settings.max_block_ms)
         self._tracing = ProducerTracing(carrier, has_spans=settings.trace_records)
         self._sender = Sender(

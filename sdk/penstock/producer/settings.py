@@ -12,7 +12,7 @@ from penstock.producer.transaction_core import TransactionSettings
 from penstock.retry import RetryPolicy
 from penstock_core.errors import PenstockError
 from penstock_core.ids import parse_transactional_id
-from penstock_core.limits import BATCH_BYTES_MAX, KIB, MIB, REQUEST_BYTES_MAX
+from penstock_core.limits import BATCH_BYTES_MAX, EMBEDDED_REQUEST_BYTES_MAX, KIB, MIB, REQUEST_BYTES_MAX
 from penstock_core.records.record_batch import Compression
 from penstock_core.zones.quorum import ACKS_ALIASES, Acks, parse_acks
 
@@ -124,12 +124,20 @@ class ProducerSettings:
     def _check_sizes(self) -> None:
         check(self.batch_bytes <= BATCH_BYTES_MAX, f"batch_bytes={self.batch_bytes}: use 1 to {BATCH_BYTES_MAX}")
         check(
-            self.batch_bytes < self.max_request_bytes <= REQUEST_BYTES_MAX,
+            self.batch_bytes < self.max_request_bytes <= EMBEDDED_REQUEST_BYTES_MAX,
             f"max_request_bytes={self.max_request_bytes}: use more than batch_bytes, and {REQUEST_BYTES_MAX} at most",
         )
         check(
             self.buffer_bytes >= self.batch_bytes,
             f"buffer_bytes={self.buffer_bytes}: use at least batch_bytes ({self.batch_bytes})",
+        )
+
+    def check_carrier(self, request_bytes_max: int) -> None:
+        """Raises InvalidError if requests may become larger than the transport carries."""
+        check(
+            self.max_request_bytes <= request_bytes_max,
+            f"max_request_bytes={self.max_request_bytes}: this transport carries {request_bytes_max}; "
+            f"transport='embedded' carries {EMBEDDED_REQUEST_BYTES_MAX}",
         )
 
     @property

@@ -9,6 +9,7 @@ from typing import Self, Unpack
 from penstock.arguments import check_text
 from penstock.http.async_client import AsyncClient
 from penstock.http.async_transport import AsyncTransport, open_async_transport
+from penstock.http.named_transport import TransportName
 from penstock.options import shows_fields_of
 from penstock.share.acknowledgements import ACCEPT, Verb, Wish, reject
 from penstock.share.async_runner import AsyncRunner, stopped_by_loop_signals
@@ -39,7 +40,7 @@ class AsyncShareConsumer:
         *topics: str,
         url: str | None = None,
         region: str | None = None,
-        transport: AsyncTransport | None = None,
+        transport: AsyncTransport | TransportName | None = None,
         **options: Unpack[ShareOptions],
     ) -> None:
         """As `ShareConsumer`. Needs the extra `penstock[async]`, unless a transport is given."""

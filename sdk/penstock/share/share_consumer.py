@@ -7,6 +7,7 @@ from typing import Self, Unpack
 
 from penstock.arguments import check, check_callable, check_number, check_text, check_whole, checked_topic
 from penstock.http.client import Client
+from penstock.http.named_transport import TransportName
 from penstock.http.transport import Transport, open_transport
 from penstock.options import shows_fields_of
 from penstock.share.acknowledgements import ACCEPT, Verb, Wish, reject
@@ -48,7 +49,7 @@ class ShareConsumer:
         *topics: str,
         url: str | None = None,
         region: str | None = None,
-        transport: Transport | None = None,
+        transport: Transport | TransportName | None = None,
         **options: Unpack[ShareOptions],
     ) -> None:
         """Opens no connection yet.

@@ -1,6 +1,7 @@
 """The environment variables that Penstock reads, by the program that reads them."""
 
 from penstock.configuration import ALLOW_HTTP
+from penstock.http.named_transport import HTTP, TRANSPORT
 from penstock.tokens import TOKEN, TOKEN_FILE
 from penstock.tuning.setting import Section, Setting
 
@@ -16,8 +17,13 @@ CONNECTION = Section(
             default=None,
             effect="The URL of the API, an output of `cdk deploy`; without it clients look for a local service.",
         ),
+        Setting(name=TRANSPORT, default=HTTP, effect="What carries calls to the service: `http` or `embedded`."),
         Setting(name=ALLOW_HTTP, default=None, effect="With `1`, a URL of `http://` may lead to another machine."),
-        Setting(name="PENSTOCK_STACK", default=DEFAULT_STACK, effect="The stack of jobs, `doctor` and `console`."),
+        Setting(
+            name="PENSTOCK_STACK",
+            default=DEFAULT_STACK,
+            effect="The stack of jobs, `doctor`, `console` and `embedded`.",
+        ),
         Setting(
             name="AWS_REGION",
             default=None,

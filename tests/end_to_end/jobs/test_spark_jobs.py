@@ -18,9 +18,10 @@ from penstock.admin.admin import Admin
 from penstock.consumer.consumer import Consumer
 from penstock.producer.producer import Producer
 from penstock_core.ids import new_segment_id
+from penstock_core.stack_outputs import storage_variables
 from penstock_core.storage.keys import segment_key
 from penstock_service.adapters.aws import Storage
-from penstock_spark.storage import environment_of_outputs, find_storage
+from penstock_spark.storage import find_storage
 from tests.end_to_end.local_stack import Stack
 from tests.support.deadlines import until
 
@@ -48,7 +49,7 @@ def keys_of_role(stack: Stack, role_arn: str) -> tuple[str, str]:
 def run_job(stack: Stack, outputs: dict[str, str], folder: Path, job: str, *arguments: str) -> dict[str, Any]:
     """Runs `penstock jobs run --local --wait` with the job's role, and returns the result."""
     key, secret = keys_of_role(stack, outputs[f"Job{job.title()}Role"])
-    values = environment_of_outputs(outputs) | {
+    values = storage_variables(outputs) | {
         "AWS_ENDPOINT_URL": stack.endpoint_url,
         "AWS_REGION": stack.region,
         "AWS_ACCESS_KEY_ID": key,
@@ -83,7 +84,7 @@ def test_sweep_completes_with_the_permissions_of_its_role(
             producer.send("to-sweep", str(number).encode())
             producer.flush()
     options = {"endpointUrl": stack.endpoint_url, "region": stack.region}
-    places: Storage = find_storage(options, environ=environment_of_outputs(outputs))
+    places: Storage = find_storage(options, environ=storage_variables(outputs))
     s3 = stack.root_client("s3")
     zones = {zone.name: zone.bucket for zone in places.zones}
     held = [key["Key"] for key in s3.list_objects_v2(Bucket=zones["b"])["Contents"]]

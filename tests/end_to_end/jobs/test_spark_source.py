@@ -11,7 +11,7 @@ import pytest
 from localstack.places import CHECKOUT
 from penstock import Admin, Producer
 from penstock.http.transport import HttpTransport
-from penstock_spark.storage import environment_of_outputs
+from penstock_core.stack_outputs import storage_variables
 from tests.end_to_end.local_stack import COMMAND_S_MAX, Stack
 from tests.end_to_end.raw_requests import read_all
 from tests.end_to_end.stack_storage import StackStorage
@@ -87,7 +87,7 @@ def test_topic_is_copied_once_by_a_batch_and_by_a_stream_when_the_last_micro_bat
         cwd=tmp_path,
         env={
             **environ,
-            **environment_of_outputs(storage.outputs),
+            **storage_variables(storage.outputs),
             "PENSTOCK_URL": stack.url,
             "AWS_ENDPOINT_URL": stack.endpoint_url,
             "AWS_REGION": stack.region,

@@ -1,0 +1,181 @@
+"""The service inside the client's process: requests meet its handlers here, and storage is that of the stage in AWS.
+
+For programs that may write to the stage's tables and buckets: docs/adr/0063. A process has one instance, as a Lambda
+function has, and all its clients share it. No function, API or signature stands between a client and the storage.
+
+```mermaid
+flowchart LR
+    C[client] --> T[EmbeddedTransport] --> H[handlers and use cases] --> D[(DynamoDB)]
+    H --> S[(S3)]
+```
+
+It needs the extra `penstock[embedded]`.
+"""
+
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from penstock.configuration import Configuration, aws_configuration
+from penstock.errors import NotConfiguredError
+from penstock.http.http_message import Response
+from penstock.http.signature import event_headers
+from penstock.http.threaded_transport import ThreadedTransport
+from penstock.system import fork_count
+from penstock.transports.embedded_storage import find_embedded_storage
+from penstock.transports.exiting import ExitingExecutor
+from penstock_core.acls.settings import acl_settings_of
+from penstock_core.limits import EMBEDDED_REQUEST_BYTES_MAX, EMBEDDED_THREADS_MAX
+from penstock_handlers.edge.lambda_function import logger as handlers_logger
+from penstock_handlers.router import dispatch
+from penstock_service.adapters.aws import Storage, aws_instance
+from penstock_service.adapters.storage_calls import StorageCalls
+from penstock_service.adapters.system import SequentialExecutor
+from penstock_service.instance.instance import Instance
+
+STORAGE_CALLS = StorageCalls()  # of this process
+
+_logger = logging.getLogger("penstock.embedded")
+_handler = handlers_logger.registered_handler
+if isinstance(_handler, logging.StreamHandler):  # in a function it writes to stdout, which is the program's here
+    _handler.setStream(sys.stderr)
+_STS = Config(retries={"total_max_attempts": 2}, connect_timeout=2, read_timeout=5)
+
+
+class EmbeddedService:
+    """An instance on a storage, the caller's name, and the threads of asynchronous clients. Sends no call at first.
+
+    The caller is the principal of this process's credentials, as AWS STS tells it. Access rules, quotas and the audit
+    trail count for that principal. They bind this program as far as its authors let them (docs/adr/0063).
+    """
+
+    def __init__(self, instance: Instance, principal: Callable[[], str]) -> None:
+        self.instance = instance
+        self._principal = principal
+        self.threads = ThreadPoolExecutor(EMBEDDED_THREADS_MAX, thread_name_prefix="penstock-embedded")
+
+    @cached_property
+    def principal_arn(self) -> str:
+        """The ARN of the caller. The first use asks STS. Raises NotConfiguredError if it does not answer."""
+        return self._principal()
+
+    def respond(
+        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
+    ) -> Response:
+        """The handlers' answer to a request."""
+        telemetry = self.instance.telemetry
+        with telemetry.of_request():
+            try:
+                return Response(
+                    *dispatch(
+                        method,
+                        path,
+                        query,
+                        headers,
+                        body,
+                        self.instance,
+                        self.principal_arn,
+                        request_bytes_max=EMBEDDED_REQUEST_BYTES_MAX,
+                    )
+                )
+            finally:
+                for name, facts in telemetry.take()[1]:
+                    _logger.warning("%s %s", name, facts)
+
+
+class EmbeddedTransport:
+    """A Transport that answers by the service of this process. `open_service` is called anew in a child by fork()."""
+
+    request_bytes_max = EMBEDDED_REQUEST_BYTES_MAX
+
+    def __init__(self, open_service: Callable[[], EmbeddedService], open_signer: Callable[[], Configuration]) -> None:
+        self._open_service = open_service
+        self._open_signer = open_signer
+        self._lock = threading.Lock()
+        self._opened: tuple[int, EmbeddedService] | None = None
+
+    @property
+    def service(self) -> EmbeddedService:
+        """The service of this process. The connections of a parent process are not used."""
+        opened = self._opened
+        if opened is not None and opened[0] == fork_count():
+            return opened[1]
+        with self._lock:
+            if self._opened is None or self._opened[0] != fork_count():
+                self._opened = (fork_count(), self._open_service())
+            return self._opened[1]
+
+    def call(
+        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
+    ) -> Response:
+        """Let the handlers answer the request, in this thread."""
+        return self.service.respond(method, path, query, headers, body)
+
+    def event_headers(self, host: str, body: bytes) -> Mapping[str, str]:
+        """As EventSigner says, by the credentials of this process. Raises NotConfiguredError."""
+        return event_headers(self._open_signer(), host, body)
+
+    def close(self) -> None:
+        """Nothing to close: the instance stays for the other clients of this process."""
+
+
+_services: dict[tuple[int, Storage], EmbeddedService] = {}
+_opening = threading.Lock()
+
+
+def open_transport(region: str | None = None) -> EmbeddedTransport:
+    """The service on the storage that embedded_storage.py finds. Sends no call, unless a stack has to be read.
+
+    Raises NotConfiguredError.
+    """
+    storage = find_embedded_storage(region)
+    return EmbeddedTransport(lambda: _service(storage), lambda: _signer(storage))
+
+
+def open_async_transport(region: str | None = None) -> ThreadedTransport:
+    """As `open_transport`, for the asynchronous clients: the handlers run in `EMBEDDED_THREADS_MAX` threads."""
+    transport = open_transport(region)
+    return ThreadedTransport(transport, lambda: transport.service.threads)
+
+
+def _service(storage: Storage) -> EmbeddedService:
+    """The service of this process on that storage."""
+    with _opening:
+        key = (fork_count(), storage)
+        if key not in _services:
+            made = aws_instance(storage, STORAGE_CALLS, acl_settings_of(os.environ))
+            executor = ExitingExecutor(made.executor, SequentialExecutor())
+            _services[key] = EmbeddedService(replace(made, executor=executor), lambda: _caller(storage))
+        return _services[key]
+
+
+def _signer(storage: Storage) -> Configuration:
+    return aws_configuration("https://sts.amazonaws.com", storage.region, storage.access_key, storage.secret_key)
+
+
+def _caller(storage: Storage) -> str:
+    try:
+        client: Any = boto3.client(
+            "sts",
+            config=_STS,
+            region_name=storage.region,
+            endpoint_url=storage.endpoint_url,
+            aws_access_key_id=storage.access_key,
+            aws_secret_access_key=storage.secret_key,
+        )
+        return str(client.get_caller_identity()["Arn"])
+    except (BotoCoreError, ClientError) as error:
+        raise NotConfiguredError(
+            f"AWS STS does not tell whose credentials these are: {error}; without them, or without a way to STS, no "
+            "call can be charged to a principal"
+        ) from error

@@ -1,0 +1,59 @@
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import NotConfiguredError
+from penstock.transports.embedded_storage import find_embedded_storage
+
+VARIABLES = {
+    "PENSTOCK_TOPICS_TABLE": "topics",
+    "PENSTOCK_LOG_TABLE": "log",
+    "PENSTOCK_GROUPS_TABLE": "groups",
+    "PENSTOCK_ZONES": "a=zone-a",
+    "PENSTOCK_ARCHIVE": "archive",
+    "PENSTOCK_WAKE_UPS": "events.host,realtime.host",
+    "AWS_REGION": "eu-west-1",
+}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_storage_is_that_of_the_functions_variables() -> None:
+    found = find_embedded_storage(environ=VARIABLES)
+    assert (found.log_table, found.archive, found.region) == ("log", "archive", "eu-west-1")
+    assert found.wake_ups == ("events.host", "realtime.host")
+    assert [zone.bucket for zone in found.zones] == ["zone-a"]
+
+
+def test_argument_tells_the_region_when_the_environment_has_another() -> None:
+    assert find_embedded_storage("us-east-2", environ=VARIABLES).region == "us-east-2"
+
+
+def test_missing_variable_is_named_when_others_are_there() -> None:
+    without = {name: value for name, value in VARIABLES.items() if name != "PENSTOCK_ARCHIVE"}
+    with pytest.raises(NotConfiguredError, match="the environment names no PENSTOCK_ARCHIVE"):
+        find_embedded_storage(environ=without)
+
+
+def test_wrong_variable_is_refused_with_its_value() -> None:
+    with pytest.raises(NotConfiguredError, match="'zone-a' in 'zone-a' is no zone"):
+        find_embedded_storage(environ={**VARIABLES, "PENSTOCK_ZONES": "zone-a"})
+
+
+def test_storage_and_keys_are_those_of_the_local_stack_when_the_environment_has_none(folder: Path) -> None:
+    (folder / ".penstock").mkdir(mode=0o700)
+    path = folder / ".penstock" / "jobs.env"
+    own = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
+    path.write_text("".join(f"{name}={value}\n" for name, value in {**VARIABLES, **own}.items()))
+    path.chmod(0o600)
+    found = find_embedded_storage(environ={"AWS_ENDPOINT_URL": "https://elsewhere"})
+    assert (found.endpoint_url, found.access_key, found.secret_key) == ("http://127.0.0.1:9", "k", "s")
+
+
+def test_ways_out_are_named_when_there_is_no_storage() -> None:
+    with pytest.raises(NotConfiguredError, match="set PENSTOCK_STACK to the deployed stack"):
+        find_embedded_storage(environ={})
