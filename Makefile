@@ -100,6 +100,7 @@ lock: $(INSTALLED) ## Lock what requirements/*.in name (UPGRADE=--upgrade: at th
 	$(LOCK) requirements/lambda.in -c requirements/dev.txt -o infra/penstock_cdk/locks/lambda.txt
 	$(LOCK) requirements/jobs.in -c requirements/dev.txt -o infra/penstock_cdk/locks/jobs.txt
 	$(LOCK) requirements/ministack.in -o requirements/ministack.txt
+	$(LOCK) requirements/bench.in -o requirements/bench.txt
 	for spark in $(SPARKS); do $(LOCK) requirements/spark-$$spark.in -o requirements/spark-$$spark.txt || exit 1; done
 
 clean: ## Remove what was made: .venv, node_modules, caches, and the local stack with its state

@@ -1,7 +1,8 @@
 """Fill docs/performance.md and docs/performance/ with the figures of bench/results/.
 
 Run it after a bench has written its result (`python -m bench.stack --write`). Each result stands on one page, in a
-block `<!-- result NAME -->`. `--check` writes nothing and fails if a page is out of date.
+block `<!-- result NAME -->`. Some results have a plot, too. `--check` writes nothing, and fails if a page or a plot is
+out of date.
 """
 
 from collections import Counter
@@ -10,11 +11,13 @@ from pathlib import Path
 
 import click
 
+from bench.harness.drawings import draw_result, drawing_path, stale_drawings
 from bench.report.blocks import fill_blocks, shown_results
 from bench.report.figures import to_figures
 from bench.report.result import Result, load_results
 
 DOCS = Path(__file__).parents[1] / "docs"
+PLOTS = DOCS / "performance"
 
 
 @click.command(help=__doc__)
@@ -28,7 +31,12 @@ def main(check: bool) -> None:
         if not check:
             path.write_text(page)
         click.echo(f"{path.relative_to(DOCS.parent)}: {'out of date' if check else 'written'}")
-    if check and stale:
+    results = load_results()
+    drawings = stale_drawings(PLOTS, results)
+    for name in drawings:
+        path = drawing_path(PLOTS, name) if check else draw_result(PLOTS, results[name])
+        click.echo(f"{path.relative_to(DOCS.parent)}: {'out of date' if check else 'written'}")
+    if check and (stale or drawings):
         raise click.ClickException("run python -m bench.pages")
 
 
