@@ -493,6 +493,11 @@ KAFKA_PRODUCE_CALLS_MAX = 8  # of the service, side by side
 KAFKA_FETCHES_BYTES_MAX = 32 * MIB  # of all answers to fetches, until their clients have them
 KAFKA_SESSIONS_MAX = 2_000  # of fetches
 KAFKA_SESSION_PARTITIONS_MAX = 10_000  # of one client
+KAFKA_TRANSACTIONS_BYTES_MAX = 32 * MIB  # of all open transactions; one that finds no room is staged
+KAFKA_TRANSACTIONAL_IDS_MAX = 10_000  # that one gateway remembers, those with an open transaction apart
+KAFKA_TRANSACTION_PLACES_MAX = 10_000  # partitions in which one epoch has sent records
+KAFKA_TRANSACTION_METADATA_BYTES_MAX = 128 * KIB  # with the offsets of one transaction: they travel in a frame's header
+KAFKA_TRANSACTION_EXPIRY_MS = 1_000  # between two looks for transactions whose time is over
 KAFKA_POLLS_MAX = 16  # long polls, where the service has no wake-ups
 
 # Quotas (docs/adr/0049).

@@ -4,11 +4,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from penstock_kafka.figures import Figures
 from penstock_kafka.service.service import Service
 from penstock_kafka.settings import Settings
+
+Thing = TypeVar("Thing")
 
 _log = logging.getLogger("penstock.kafka")
 
@@ -25,6 +27,13 @@ class Context:
     figures: Figures = field(default_factory=Figures)
     closers: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     tasks: set["asyncio.Task[Any]"] = field(default_factory=set)
+    shared: dict[type, object] = field(default_factory=dict)
+
+    def share(self, kind: type[Thing], make: Callable[[], Thing]) -> Thing:
+        """The one object of this kind that several rooms use. The first room that asks makes it."""
+        if kind not in self.shared:
+            self.shared[kind] = make()
+        return cast("Thing", self.shared[kind])
 
     def start(self, work: Coroutine[Any, Any, Any], name: str) -> "asyncio.Task[Any]":
         """Run a task until it ends or the gateway stops. A defect in it is logged."""

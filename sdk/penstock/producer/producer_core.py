@@ -28,7 +28,8 @@ from penstock.producer.batching.producer_batch import ProducerBatch, TopicQueues
 from penstock.producer.delays import Timer, Timers
 from penstock.producer.salting import Salting
 from penstock.producer.settings import ProducerSettings
-from penstock.producer.transaction_core import TransactionalState, TransactionCore
+from penstock.producer.transaction_core import TransactionCore
+from penstock.producer.transactional.transactional_state import TransactionalState
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import BATCH_BYTES_DEFAULT_MAX, SDK_KEYS_REMEMBERED_MAX, SDK_TOPICS_REMEMBERED_MAX
 from penstock_core.records.codec import Headers

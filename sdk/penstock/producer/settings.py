@@ -8,7 +8,7 @@ from penstock.errors import as_sdk_error
 from penstock.producer.batching.accumulator import AccumulatorSettings
 from penstock.producer.delivery import DeliveryCallback
 from penstock.producer.salting import SaltedKeys, Salting
-from penstock.producer.transaction_core import TransactionSettings
+from penstock.producer.transactional.transactional_state import TransactionSettings
 from penstock.retry import RetryPolicy
 from penstock_core.errors import PenstockError
 from penstock_core.ids import parse_transactional_id

@@ -11,23 +11,23 @@ producer for good, and leaves the other instance alone.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
-from penstock.errors import ConflictError, InvalidError, TransactionAbortedError, as_sdk_error
-from penstock.http.http_message import BATCHES_TYPE, HttpRequest, json_request
+from penstock.errors import InvalidError, TransactionAbortedError, as_sdk_error
+from penstock.http.http_message import BATCHES_TYPE, HttpRequest
 from penstock.http.steps import Calls, Steps, Wait
 from penstock.model import GroupOffset, TopicPartition
 from penstock.producer.batching.accumulator import UNKNOWN_OFFSET
 from penstock.producer.batching.batch_bounds import ENTRY_OVERHEAD_BYTES, TIMER_OVERHEAD_BYTES
 from penstock.producer.batching.producer_batch import ProducerBatch, TopicQueues, entry_fields
 from penstock.producer.delays import Timer
+from penstock.producer.transactional.transactional_state import TransactionalState, learn_outcome
 from penstock.retry import NEVER_MS
 from penstock.share_model import ShareAcceptance
 from penstock_core.errors import Category, ErrorCode, PenstockError
 from penstock_core.records import frame
 from penstock_core.records.codec import BatchBuilder, Headers, record_bytes_max
-from penstock_core.records.record_batch import BATCH_HEADER_BYTES, Compression
+from penstock_core.records.record_batch import BATCH_HEADER_BYTES
 
 _Place: TypeAlias = tuple[str, int, Timer | None]
 _ABORTED = "the transaction was aborted: none of its records was written"
@@ -35,76 +35,6 @@ _UNKNOWN_OUTCOME = (
     "the outcome of the transaction is not known: its records may have been written, all of them or none. Read the "
     "topic, or a group's offset that was committed with them, before you send them again"
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionSettings:
-    """`request_bytes` bounds one request, before compression. `acks` is "quorum" or "all"."""
-
-    transactional_id: str
-    acks: str
-    batch_bytes: int
-    request_bytes: int
-    compression: Compression
-
-
-class TransactionalState:
-    """The epoch of the producer, and the number of its next transaction. `new_nonce` draws 32 hexadecimal digits.
-
-    `epoch` is None before the first begin, and after a request that the service may have carried out or not. `begin`
-    then begins another epoch.
-    """
-
-    def __init__(self, settings: TransactionSettings, new_nonce: Callable[[], str]) -> None:
-        self.settings = settings
-        self.new_nonce = new_nonce
-        self.epoch: int | None = None
-        self.number = 0
-        self.is_open = False
-        self._last: Mapping[str, int] = {}  # the producer id and epoch that this instance had last
-        self._begin_nonce = ""  # of a begin that has no answer yet
-        self._fenced: PenstockError | None = None
-
-    def begin(self) -> Calls[None]:
-        """Make sure of an epoch, and open a transaction. One request, the first time and after a failure."""
-        if self.is_open:
-            raise ConflictError(
-                ErrorCode.CONCURRENT_UPDATE,
-                f"producer {self.settings.transactional_id!r} has a transaction open: end it before the next",
-            )
-        if self._fenced is not None:
-            raise self._fenced
-        self.is_open = True
-        try:
-            if self.epoch is None:
-                yield from self.begin_epoch()
-        except BaseException:
-            self.is_open = False
-            raise
-
-    def failed(self, error: PenstockError) -> None:
-        """A request of this epoch failed, and the producer does not know what the service stored of it."""
-        self.epoch = None
-        if error.code is ErrorCode.PRODUCER_FENCED:
-            self._fenced = error  # for good: another instance has taken over
-
-    def begin_epoch(self) -> Calls[str]:
-        """Fence each earlier instance with this id, and return the nonce of the last committed transaction.
-
-        A transaction that is not committed by now never will be. If the answer of an earlier begin is missing, this
-        repeats that begin. Raises FencedError if another instance has begun since this one's last epoch.
-        """
-        self._begin_nonce = self._begin_nonce or self.new_nonce()
-        body = {"transactional_id": self.settings.transactional_id, "nonce": self._begin_nonce, **self._last}
-        try:
-            answer = yield json_request("POST", "/v1/producers", body=body, is_repeatable=True)
-        except PenstockError as error:
-            self.failed(error)
-            raise
-        self._begin_nonce = ""
-        self.epoch, self.number = int(answer["epoch"]), int(answer["transaction"])
-        self._last = {"producer_id": int(answer["producer_id"]), "epoch": self.epoch}
-        return str(answer["last_nonce"])
 
 
 class TransactionCore:
@@ -288,27 +218,7 @@ class TransactionCore:
 
     def _learn(self, failure: PenstockError) -> Calls[None]:
         """Return if the transaction was committed. Else raise why not, or the failure of the commit if nobody knows."""
-        if failure.code is not ErrorCode.PRODUCER_FENCED:
-            try:
-                last_nonce = yield from self._state.begin_epoch()
-            except PenstockError as error:
-                if error.code is not ErrorCode.PRODUCER_FENCED:
-                    raise failure from None
-                error.maybe_applied = True
-                error.__cause__ = failure
-                failure = error
-            else:
-                if last_nonce != self._nonce:
-                    failure.maybe_applied = False  # and it never will be
-                    raise failure
-                return
-        # Another instance has begun. Transactions of this one's epochs are committed by now, or never will be.
-        if failure.facts.get("last_nonce") == self._nonce:
-            return
-        last_number = failure.facts.get("last_transaction")
-        if last_number is not None and int(last_number) <= self._number:
-            failure.maybe_applied = False  # each number is committed once
-        raise failure
+        yield from learn_outcome(self._state, self._nonce, self._number, failure)
 
     def abort(self, cause: BaseException | None) -> list[ProducerBatch]:
         """Give it up, and return the batches, which have failed. No reader ever sees the stages."""

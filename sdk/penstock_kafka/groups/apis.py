@@ -21,7 +21,7 @@ from penstock_kafka.groups.offsets.offset_fetch import OffsetFetch
 
 def apis(context: Context) -> Iterable[Api]:
     """Members of both protocols, their offsets, and groups as operators see them."""
-    sessions = Sessions(GroupService(context.service.client), wall_clock_ms)
+    sessions = open_sessions(context)
     return (
         Api(key=ApiKey.JOIN_GROUP, versions=(0, 9), handler=JoinGroup(sessions).answer),
         Api(key=ApiKey.SYNC_GROUP, versions=(0, 5), handler=SyncGroup(sessions).answer),
@@ -36,3 +36,8 @@ def apis(context: Context) -> Iterable[Api]:
         Api(key=ApiKey.DELETE_GROUPS, versions=(0, 2), handler=DeleteGroups(sessions).answer),
         Api(key=ApiKey.OFFSET_DELETE, versions=(0, 0), handler=OffsetDelete(sessions).answer),
     )
+
+
+def open_sessions(context: Context) -> Sessions:
+    """The members of this gateway. Transactions that commit their offsets use them too."""
+    return context.share(Sessions, lambda: Sessions(GroupService(context.service.client), wall_clock_ms))

@@ -14,6 +14,7 @@ from penstock_kafka.dispatch.api import Answer, Call, Request
 from penstock_kafka.errors import KafkaError, RequestRefused, error_message, kafka_error
 from penstock_kafka.produce.lanes import NO_PRODUCER, LaneKey, Outcome, PendingBatch
 from penstock_kafka.produce.sender import Sender
+from penstock_kafka.transactions.transactional_produce import TransactionalProduce
 
 _ACKS = {0: "one", 1: "one", -1: "quorum"}
 _TIMEOUT_MS_MIN = 1_000
@@ -31,10 +32,13 @@ class Produce:
     def __init__(self, context: Context, sender: Sender) -> None:
         self._topics = context.service.topics
         self._sender = sender
+        self._in_transactions = TransactionalProduce(context)
 
     async def answer(self, call: Call) -> Answer | None:
         """The offsets, or the errors, by partition. Batches are in their lanes before the first await."""
         request = call.request
+        if request.transactional_id is not None:
+            return await self._in_transactions.answer(call)
         timeout_ms = request.timeout.total_seconds() * 1_000
         deadline_ms = monotonic_ms() + int(min(max(timeout_ms, _TIMEOUT_MS_MIN), _TIMEOUT_MS_MAX))
         found = [

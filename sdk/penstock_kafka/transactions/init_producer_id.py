@@ -1,12 +1,19 @@
-"""InitProducerId: ids of producers that number their records.
+"""InitProducerId: ids of producers that number their records, and epochs of transactional ones.
 
-An id is 63 random bits, as the SDK's producers draw them: no state is kept of a producer before its first batch. After
-an error a producer asks for another epoch of its id, and gets the next number.
+An id of a plain producer is 63 random bits, as the SDK's producers draw them: no state is kept of it before its first
+batch. After an error it asks for another epoch of its id, and gets the next number. The service keeps the epochs of
+transactional ids: each begin fences the instance that had the last one.
 """
 
 from penstock.system import choose
+from penstock_core.errors import PenstockError
+from penstock_core.ids import parse_transactional_id
+from penstock_core.limits import TRANSACTION_MS_MAX
 from penstock_kafka.dispatch.api import Answer, Call
-from penstock_kafka.errors import KafkaError
+from penstock_kafka.errors import KafkaError, RequestRefused
+from penstock_kafka.transactions.epochs.producers import Producers
+from penstock_kafka.transactions.epochs.transactional_producer import TransactionalProducer
+from penstock_kafka.transactions.refusals import code_for, refuse_if_gone
 
 _IDS = 2**63
 _EPOCH_MAX = 2**15 - 2  # Kafka's epochs have 15 bits
@@ -14,19 +21,35 @@ _NONE = -1
 
 
 class InitProducerId:
-    """Gives ids to idempotent producers. Transactional ones are refused."""
+    """Gives ids and epochs."""
+
+    def __init__(self, producers: Producers) -> None:
+        self._producers = producers
 
     async def answer(self, call: Call) -> Answer:
         """An id and an epoch."""
         request = call.request
-        if request.transactional_id is not None:
-            return {
-                "error_code": KafkaError.transactional_id_authorization_failed,
-                "producer_id": _NONE,
-                "producer_epoch": _NONE,
-            }
         producer_id = getattr(request, "producer_id", _NONE)
         epoch = getattr(request, "producer_epoch", _NONE)
-        if producer_id >= 0 and 0 <= epoch < _EPOCH_MAX:
-            return {"error_code": KafkaError.none, "producer_id": producer_id, "producer_epoch": epoch + 1}
-        return {"error_code": KafkaError.none, "producer_id": choose(_IDS), "producer_epoch": 0}
+        if request.transactional_id is None:
+            if producer_id >= 0 and 0 <= epoch < _EPOCH_MAX:
+                return {"error_code": KafkaError.none, "producer_id": producer_id, "producer_epoch": epoch + 1}
+            return {"error_code": KafkaError.none, "producer_id": choose(_IDS), "producer_epoch": 0}
+        last = (int(producer_id), int(epoch)) if producer_id >= 0 and epoch >= 0 else None
+        try:
+            begun = (await self._begin(call, last)).names
+        except (PenstockError, RequestRefused) as error:
+            return {"error_code": code_for(error, call), "producer_id": _NONE, "producer_epoch": _NONE}
+        return {"error_code": KafkaError.none, "producer_id": begun.producer_id, "producer_epoch": begun.epoch}
+
+    async def _begin(self, call: Call, last: tuple[int, int] | None) -> TransactionalProducer:
+        request = call.request
+        timeout_ms = int(request.transaction_timeout.total_seconds() * 1_000)
+        if not 0 < timeout_ms <= TRANSACTION_MS_MAX:
+            raise RequestRefused(
+                KafkaError.invalid_transaction_timeout,
+                f"transaction.timeout.ms={timeout_ms}: 1 to {TRANSACTION_MS_MAX:,}",
+            )
+        refuse_if_gone(call)
+        name = parse_transactional_id(str(request.transactional_id))
+        return await self._producers.begin(name, timeout_ms, last)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from aiokafka import AIOKafkaProducer
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import Producer
 from kafka import KafkaProducer
 
 from penstock.testing import MemoryPenstock
@@ -79,9 +79,3 @@ def test_record_larger_than_the_topic_takes_is_refused_and_the_next_is_stored(ga
     producer.flush(30)
     assert sorted(map(str, errors)) == ["MSG_SIZE_TOO_LARGE", "None", "None"]
     assert _values(gateway.service) == [b"a", b"c"]
-
-
-def test_transactional_producer_is_refused(gateway: RunningGateway) -> None:
-    producer = Producer({"bootstrap.servers": gateway.address, "transactional.id": "t"})
-    with pytest.raises(KafkaException):
-        producer.init_transactions(10)

@@ -5,7 +5,8 @@ from typing import Any
 from unittest.mock import patch
 
 from penstock.http.steps import Calls
-from penstock.producer.transaction_core import TransactionalState, TransactionCore
+from penstock.producer.transaction_core import TransactionCore
+from penstock.producer.transactional.transactional_state import TransactionalState
 from penstock_core.errors import PenstockError
 from penstock_core.ids import NO_NONCE, NONCE_BYTES, Nonce
 from penstock_core.records.producer_state import Verdict

@@ -18,7 +18,8 @@ from penstock.http.http_message import Document, HttpRequest, Response, final_do
 from penstock.http.steps import Steps, Wait, drive
 from penstock.model import GroupOffset, TopicPartition
 from penstock.producer.batching.producer_batch import TopicQueues
-from penstock.producer.transaction_core import TransactionalState, TransactionCore, TransactionSettings
+from penstock.producer.transaction_core import TransactionCore
+from penstock.producer.transactional.transactional_state import TransactionalState, TransactionSettings
 from penstock.retry import Attempts, RetryPolicy
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import NONCE_BYTES, TransactionalId

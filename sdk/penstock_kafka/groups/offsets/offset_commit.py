@@ -66,14 +66,14 @@ class OffsetCommit:
             for each in topic.partitions
         }
         try:
-            refused = await self.commit(_committer(request), offsets)
+            refused = await self.commit(committer_of(request), offsets)
         except RequestRefused as error:
             refused = dict.fromkeys(offsets, error.code)
         return {"topics": [_told(topic, refused) for topic in request.topics]}
 
     async def commit(self, committer: Committer, offsets: Mapping[TopicPartition, OffsetToCommit]) -> Refusals:
         """The refused partitions. A refusal of the committer is one of all its partitions."""
-        refused = {each: code for each, asked in offsets.items() if (code := _bad(asked)) is not None}
+        refused = {each: code for each, asked in offsets.items() if (code := refusal_of(asked)) is not None}
         good = {each: asked for each, asked in offsets.items() if each not in refused}
         if not good:
             return refused
@@ -86,7 +86,7 @@ class OffsetCommit:
             return refused | dict.fromkeys(good, group_error(error))
 
     async def _commit_alone(self, committer: Committer, offsets: Mapping[TopicPartition, OffsetToCommit]) -> Refusals:
-        items = {each: _item(each, asked) for each, asked in offsets.items()}
+        items = {each: commit_item(each, asked) for each, asked in offsets.items()}
         service = self._sessions.service
         errors = await service.commit(committer.names.group, [*items.values()], {})
         back = {each: error for each, error in errors.items() if error.code is ErrorCode.OFFSET_BEHIND}
@@ -100,8 +100,8 @@ class OffsetCommit:
         stale = KafkaError.illegal_generation if member.is_classic else KafkaError.stale_member_epoch
         refused = {each: stale for each in offsets if not member.may_commit(each, committer.generation)}
         good = {each: asked for each, asked in offsets.items() if each not in refused}
-        leased = {each: _item(each, asked, member) for each, asked in good.items() if each in member.leases}
-        others = {each: _item(each, asked) for each, asked in good.items() if each not in member.leases}
+        leased = {each: commit_item(each, asked, member) for each, asked in good.items() if each in member.leases}
+        others = {each: commit_item(each, asked) for each, asked in good.items() if each not in member.leases}
         names = {"member_id": member.names.member_id}
         if member.names.instance_id is not None:
             names["instance_id"] = member.names.instance_id
@@ -151,7 +151,8 @@ class OffsetCommit:
         return await self._sessions.service.commit(group, again, names)
 
 
-def _committer(request: Request) -> Committer:
+def committer_of(request: Request) -> Committer:
+    """The client that a request of OffsetCommit or TxnOffsetCommit names."""
     names = MemberNames(
         group=str(request.group_id),
         member_id=service_id(str(request.member_id)),
@@ -166,13 +167,15 @@ def _but(
     return {each: error for each, error in errors.items() if each not in others}
 
 
-def _bad(asked: OffsetToCommit) -> KafkaError | None:
+def refusal_of(asked: OffsetToCommit) -> KafkaError | None:
+    """The code for an offset that no group can have; None for a good one."""
     if len(asked.metadata.encode()) > COMMIT_METADATA_BYTES_MAX:
         return KafkaError.offset_metadata_too_large
     return KafkaError.offset_out_of_range if asked.offset < 0 else None
 
 
-def _item(each: TopicPartition, asked: OffsetToCommit, member: KafkaMember | None = None) -> dict[str, Any]:
+def commit_item(each: TopicPartition, asked: OffsetToCommit, member: KafkaMember | None = None) -> dict[str, Any]:
+    """The offset as the service takes it, with the lease of the member that commits it."""
     lease = None if member is None else member.leases[each]
     return offset_item(
         each,
