@@ -499,6 +499,13 @@ KAFKA_TRANSACTION_PLACES_MAX = 10_000  # partitions in which one epoch has sent 
 KAFKA_TRANSACTION_METADATA_BYTES_MAX = 128 * KIB  # with the offsets of one transaction: they travel in a frame's header
 KAFKA_TRANSACTION_EXPIRY_MS = 1_000  # between two looks for transactions whose time is over
 KAFKA_POLLS_MAX = 16  # long polls, where the service has no wake-ups
+KAFKA_SHARE_BYTES_MAX = 32 * MIB  # of all answers to share fetches, until their clients have them
+KAFKA_SHARE_CLIENTS_MAX = 2_000  # that a gateway knows sessions or locks of
+KAFKA_SHARE_IDLE_MS = 600_000  # a client of a share group that asks nothing for so long may be forgotten
+KAFKA_SHARE_RECORDS_MAX = 20_000  # that one client holds: further locks push out the oldest
+KAFKA_SHARE_MEMBERS_MAX = 10_000  # of share groups
+KAFKA_SHARE_MEMBER_MS_MAX = 45_000  # between two heartbeats of a member
+KAFKA_SHARE_HEARTBEAT_MS = 5_000  # that members are told to heartbeat in
 
 # Quotas (docs/adr/0049).
 QUOTAS_MAX = 1_000  # of a stage, defaults and those of single principals and topics: each instance remembers all

@@ -14,9 +14,19 @@ from penstock_kafka.offsets.apis import apis as offsets
 from penstock_kafka.produce.apis import apis as produce
 from penstock_kafka.security.apis import login_apis
 from penstock_kafka.security.users import Users
+from penstock_kafka.share.apis import apis as share
 from penstock_kafka.transactions.apis import apis as transactions
 
-ROOMS: tuple[Callable[[Context], Iterable[Api]], ...] = (metadata, produce, fetch, offsets, groups, transactions, admin)
+ROOMS: tuple[Callable[[Context], Iterable[Api]], ...] = (
+    metadata,
+    produce,
+    fetch,
+    offsets,
+    groups,
+    share,
+    transactions,
+    admin,
+)
 
 
 def open_registry(context: Context, users: Users | None = None) -> Registry:

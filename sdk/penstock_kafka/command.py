@@ -57,6 +57,13 @@ class Places:
     help="The partitions of a topic that the gateway creates.",
 )
 @click.option(
+    "--share-start",
+    type=click.Choice(["latest", "earliest"]),
+    default="latest",
+    show_default=True,
+    help="Where a share group begins that the gateway creates.",
+)
+@click.option(
     "--connections-max",
     type=click.IntRange(1, 60_000),
     default=KAFKA_CONNECTIONS_DEFAULT_MAX,
@@ -80,6 +87,7 @@ def kafka(
     transport: TransportName | None,
     create_topics: bool,
     partitions: int,
+    share_start: str,
     connections_max: int,
     tls_cert: Path | None,
     tls_key: Path | None,
@@ -104,6 +112,7 @@ def kafka(
         advertised=address if advertise is None else _address("--advertise", advertise),
         creates_topics=create_topics,
         created_partitions=partitions,
+        share_start=share_start,
         connections_max=connections_max,
     )
     if address.host not in _LOOPBACK and (tls_cert is None or users is None):

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
@@ -25,6 +26,7 @@ class Context:
     service: Service
     settings: Settings
     figures: Figures = field(default_factory=Figures)
+    share_members: Counter[str] = field(default_factory=Counter)  # that this gateway serves, by share group
     closers: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     tasks: set["asyncio.Task[Any]"] = field(default_factory=set)
     shared: dict[type, object] = field(default_factory=dict)

@@ -38,6 +38,7 @@ CONSUME_ROUTES = (
     routes.COMMIT_OFFSETS,
     routes.COMMITTED_OFFSETS,
     routes.DESCRIBE_GROUP,  # by which a gateway of Kafka clients takes members over (docs/adr/0057)
+    routes.DESCRIBE_SHARE_GROUP,  # so that it knows whether to create a share group (docs/adr/0062)
     routes.ACQUIRE_RECORDS,
     routes.ACQUIRE,
     routes.ACKNOWLEDGE,

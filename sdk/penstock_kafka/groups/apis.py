@@ -22,6 +22,7 @@ from penstock_kafka.groups.offsets.offset_fetch import OffsetFetch
 def apis(context: Context) -> Iterable[Api]:
     """Members of both protocols, their offsets, and groups as operators see them."""
     sessions = open_sessions(context)
+    shared = (sessions, context.service, context.share_members)
     return (
         Api(key=ApiKey.JOIN_GROUP, versions=(0, 9), handler=JoinGroup(sessions).answer),
         Api(key=ApiKey.SYNC_GROUP, versions=(0, 5), handler=SyncGroup(sessions).answer),
@@ -30,10 +31,10 @@ def apis(context: Context) -> Iterable[Api]:
         Api(key=ApiKey.CONSUMER_GROUP_HEARTBEAT, versions=(0, 1), handler=ConsumerGroupHeartbeat(sessions).answer),
         Api(key=ApiKey.OFFSET_COMMIT, versions=(2, 9), handler=OffsetCommit(sessions).answer),
         Api(key=ApiKey.OFFSET_FETCH, versions=(1, 9), handler=OffsetFetch(sessions).answer),
-        Api(key=ApiKey.LIST_GROUPS, versions=(0, 5), handler=ListGroups(sessions).answer),
+        Api(key=ApiKey.LIST_GROUPS, versions=(0, 5), handler=ListGroups(*shared).answer),
         Api(key=ApiKey.DESCRIBE_GROUPS, versions=(0, 6), handler=DescribeGroups(sessions).answer),
         Api(key=ApiKey.CONSUMER_GROUP_DESCRIBE, versions=(0, 1), handler=ConsumerGroupDescribe(sessions).answer),
-        Api(key=ApiKey.DELETE_GROUPS, versions=(0, 2), handler=DeleteGroups(sessions).answer),
+        Api(key=ApiKey.DELETE_GROUPS, versions=(0, 2), handler=DeleteGroups(*shared).answer),
         Api(key=ApiKey.OFFSET_DELETE, versions=(0, 0), handler=OffsetDelete(sessions).answer),
     )
 

@@ -1,13 +1,23 @@
-"""ListGroups and DeleteGroups: the groups of the stack, from whatever client they come."""
+"""ListGroups and DeleteGroups: the groups of the stack, from whatever client they come, and its share groups.
 
+In the service a group and a share group may have the same name. Then a delete takes the group first.
+"""
+
+from collections import Counter
+
+from penstock.api.share_group_calls import delete_share_group, list_share_groups
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_kafka.dispatch.api import Answer, Call
 from penstock_kafka.errors import KafkaError
 from penstock_kafka.groups.classic.join_group import PROTOCOL_TYPE
 from penstock_kafka.groups.group_errors import group_error
 from penstock_kafka.groups.members.sessions import Sessions
+from penstock_kafka.service.service import Service
 
 GROUP_TYPE = "Consumer"
+SHARE_TYPE = "Share"
+_SHARE_PROTOCOL = "share"
+_DENIED = (ErrorCode.ACCESS_DENIED, ErrorCode.NOT_AUTHORIZED)
 _DELETED_AT_ONCE_MAX = 100
 
 
@@ -17,38 +27,50 @@ def state_of(members: int) -> str:
 
 
 class ListGroups:
-    """Answers ListGroups."""
+    """Answers ListGroups. `share_members` counts the members of share groups that this gateway serves."""
 
-    def __init__(self, sessions: Sessions) -> None:
+    def __init__(self, sessions: Sessions, service: Service, share_members: Counter[str]) -> None:
         self._sessions = sessions
+        self._service = service
+        self._share_members = share_members
 
     async def answer(self, call: Call) -> Answer:
         """The groups that the gateway's principal may see, of the states and types asked for."""
         request = call.request
         states = {str(each).lower() for each in getattr(request, "states_filter", ())}
         types = {str(each).lower() for each in getattr(request, "types_filter", ())}
+        listed: list[dict[str, object]] = []
         try:
-            found = await self._sessions.service.groups()
+            if not types or GROUP_TYPE.lower() in types:
+                listed += [
+                    _group(each.group, PROTOCOL_TYPE, GROUP_TYPE, each.member_count)
+                    for each in await self._sessions.service.groups()
+                ]
+            if not types or SHARE_TYPE.lower() in types:
+                listed += await self._share_groups(is_asked_for=bool(types))
         except PenstockError as error:
             return {"error_code": group_error(error), "groups": []}
-        listed = [
-            {
-                "group_id": each.group,
-                "protocol_type": PROTOCOL_TYPE,
-                "group_state": state_of(each.member_count),
-                "group_type": GROUP_TYPE,
-            }
-            for each in found
-            if not states or state_of(each.member_count).lower() in states
-        ]
-        return {"error_code": KafkaError.none, "groups": listed if not types or GROUP_TYPE.lower() in types else []}
+        kept = [each for each in listed if not states or str(each["group_state"]).lower() in states]
+        return {"error_code": KafkaError.none, "groups": kept}
+
+    async def _share_groups(self, *, is_asked_for: bool) -> list[dict[str, object]]:
+        """None without the right to see them, unless the client asks for them by their type."""
+        try:
+            found = await self._service.call(list_share_groups())
+        except PenstockError as error:
+            if is_asked_for or error.code not in _DENIED:
+                raise
+            return []
+        return [_group(each.group, _SHARE_PROTOCOL, SHARE_TYPE, self._share_members[each.group]) for each in found]
 
 
 class DeleteGroups:
     """Answers DeleteGroups."""
 
-    def __init__(self, sessions: Sessions) -> None:
+    def __init__(self, sessions: Sessions, service: Service, share_members: Counter[str]) -> None:
         self._sessions = sessions
+        self._service = service
+        self._share_members = share_members
 
     async def answer(self, call: Call) -> Answer:
         """The outcome for each group. A group with members stays."""
@@ -69,5 +91,23 @@ class DeleteGroups:
         try:
             await self._sessions.service.delete(group)
         except PenstockError as error:
-            return KafkaError.group_id_not_found if error.code is ErrorCode.UNKNOWN_GROUP else group_error(error)
+            return await self._share_deleted(group) if error.code is ErrorCode.UNKNOWN_GROUP else group_error(error)
         return KafkaError.none
+
+    async def _share_deleted(self, group: str) -> KafkaError:
+        if self._share_members[group]:
+            return KafkaError.non_empty_group
+        try:
+            await self._service.call(delete_share_group(group))
+        except PenstockError as error:
+            return group_error(error)
+        return KafkaError.none
+
+
+def _group(group: str, protocol: str, kind: str, members: int) -> dict[str, object]:
+    return {
+        "group_id": group,
+        "protocol_type": protocol,
+        "group_state": state_of(members),
+        "group_type": kind,
+    }

@@ -1,0 +1,106 @@
+"""ShareGroupHeartbeat: a member joins, stays or leaves, and is told all partitions of its topics.
+
+| member epoch | the client | the gateway                                                        |
+|--------------|------------|--------------------------------------------------------------------|
+| 0            | joins      | creates the group or adds topics if need be; answers the assignment |
+| above 0      | stays      | answers the assignment if it has changed, or may not have arrived   |
+| -1           | leaves     | forgets it: its records stay locked until its share session ends    |
+"""
+
+from penstock.system import monotonic_ms
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.limits import KAFKA_SHARE_HEARTBEAT_MS
+from penstock_kafka.dispatch.api import Answer, Call
+from penstock_kafka.errors import KafkaError, RequestRefused, error_message
+from penstock_kafka.groups.group_errors import group_error
+from penstock_kafka.groups.topic_uuids import uuid_of_id
+from penstock_kafka.service.topic_directory import TopicDirectory
+from penstock_kafka.share.members import Assignment, ShareMember, ShareMembers, checked_topics
+from penstock_kafka.share.share_groups import ShareGroups
+
+_JOINS, _LEAVES = 0, -1
+
+
+class ShareGroupHeartbeat:
+    """Answers ShareGroupHeartbeat."""
+
+    def __init__(self, members: ShareMembers, groups: ShareGroups, topics: TopicDirectory) -> None:
+        self._members = members
+        self._groups = groups
+        self._topics = topics
+
+    async def answer(self, call: Call) -> Answer:
+        """The member's epoch, and its assignment where it has changed."""
+        request = call.request
+        try:
+            if request.member_epoch < _JOINS:
+                return self._leave(call)
+            return await self._stay(call)
+        except (PenstockError, RequestRefused) as error:
+            return {
+                "error_code": group_error(error),
+                "error_message": error_message(error),
+                "member_id": request.member_id,
+                "member_epoch": max(0, request.member_epoch),
+            }
+
+    async def _stay(self, call: Call) -> Answer:
+        request, now_ms = call.request, monotonic_ms()
+        group, member_id = str(request.group_id), str(request.member_id)
+        subscribed = request.subscribed_topic_names
+        if request.member_epoch == _JOINS:
+            if subscribed is None:
+                raise RequestRefused(KafkaError.invalid_request, "a member joins with a subscription")
+            topics = checked_topics(tuple(map(str, subscribed)))
+            member = self._members.join(group, member_id, now_ms)
+            member.client_id, member.client_host = call.client_id, call.peer.address
+        else:
+            member = self._members.find(group, member_id, request.member_epoch, now_ms)
+            topics = member.topics if subscribed is None else checked_topics(tuple(map(str, subscribed)))
+        member.seen_ms, member.topics = now_ms, topics
+        member.rack_id = request.rack_id or member.rack_id
+        try:
+            assignment = await self._assignment(topics)
+            await self._groups.ensure(group, [name for name, _ in assignment.values()])
+        except (PenstockError, RequestRefused):
+            if request.member_epoch == _JOINS:
+                self._members.forget(group, member_id)
+            raise
+        is_new = member.assign(assignment)
+        is_told = is_new or subscribed is not None or request.member_epoch != member.epoch
+        return _told(member, assignment if is_told else None)
+
+    def _leave(self, call: Call) -> Answer:
+        request = call.request
+        self._members.forget(str(request.group_id), str(request.member_id))
+        return {"error_code": KafkaError.none, "member_id": request.member_id, "member_epoch": _LEAVES}
+
+    async def _assignment(self, topics: tuple[str, ...]) -> Assignment:
+        """All partitions of the topics that are there."""
+        found: Assignment = {}
+        for name in topics:
+            try:
+                topic = await self._topics.topic(name)
+            except PenstockError as error:
+                if error.code not in (ErrorCode.UNKNOWN_TOPIC, ErrorCode.INVALID_NAME):
+                    raise
+                continue
+            found[topic.topic_id] = (topic.name, topic.partitions)
+        return found
+
+
+def _told(member: ShareMember, assignment: Assignment | None) -> Answer:
+    return {
+        "error_code": KafkaError.none,
+        "member_id": member.member_id,
+        "member_epoch": member.epoch,
+        "heartbeat_interval": KAFKA_SHARE_HEARTBEAT_MS,
+        "assignment": None
+        if assignment is None
+        else {
+            "topic_partitions": [
+                {"topic_id": uuid_of_id(topic_id), "partitions": [*range(count)]}
+                for topic_id, (_, count) in assignment.items()
+            ]
+        },
+    }

@@ -1,0 +1,117 @@
+"""The share groups of the service, as the gateway knows them: it creates one that a member names, as Kafka does.
+
+The group's topics are those that any of its members ever asked for. A member that asks for another topic adds it. Two
+gateways that add topics at the same time may overwrite each other. The next heartbeat of a member whose topic is
+missing adds it again, and the group's state in the topic is still there.
+"""
+
+import logging
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from penstock.answers import value_of
+from penstock.api.share_group_calls import create_share_group, share_group_path
+from penstock.http.http_message import json_request
+from penstock.http.steps import Calls
+from penstock.share_model import ShareGroup
+from penstock.system import monotonic_ms
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.limits import SHARE_LOCK_MS_DEFAULT
+from penstock_kafka.errors import KafkaError, RequestRefused
+from penstock_kafka.service.service import Service
+
+_AGE_MS_MAX = 10_000
+_KNOWN_MAX = 10_000
+_DENIED = (ErrorCode.ACCESS_DENIED, ErrorCode.NOT_AUTHORIZED)
+_BY_KEY = "key"
+
+_log = logging.getLogger("penstock.kafka")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    group: ShareGroup | None  # None: the gateway may not look
+    at_ms: int
+
+
+class ShareGroups:
+    """Groups by name, ten seconds old at most. `start` is where a group begins that the gateway creates."""
+
+    def __init__(self, service: Service, *, start: str) -> None:
+        self._service = service
+        self._start = start
+        self._known: dict[str, _Known] = {}
+
+    async def ensure(self, name: str, topics: Collection[str]) -> None:
+        """Let the group exist, and have these topics. Raises PenstockError, RequestRefused without the rights."""
+        if not topics:
+            return
+        try:
+            group = await self._look(name)
+            if group is not None and not set(topics) <= set(group.topics):
+                await self._put(name, {*group.topics, *topics}, is_new=False)
+        except PenstockError as error:
+            if error.code is not ErrorCode.UNKNOWN_SHARE_GROUP:
+                raise
+            await self._put(name, topics, is_new=True)
+
+    async def lock_ms(self, name: str) -> int:
+        """The time that the group locks records for, as far as it is known."""
+        group = await self._seen(name)
+        return SHARE_LOCK_MS_DEFAULT if group is None else int(group.config.get("lock_ms") or SHARE_LOCK_MS_DEFAULT)
+
+    async def may_be_by_key(self, name: str) -> bool:
+        """The group orders records by their keys, or the gateway cannot know."""
+        group = await self._seen(name)
+        return group is None or group.config.get("ordering") == _BY_KEY
+
+    def forget(self, name: str) -> None:
+        """The group has changed, or is gone."""
+        self._known.pop(name, None)
+
+    async def _seen(self, name: str) -> ShareGroup | None:
+        try:
+            return await self._look(name)
+        except PenstockError:
+            return None
+
+    async def _look(self, name: str) -> ShareGroup | None:
+        known = self._known.get(name)
+        if known is None or monotonic_ms() - known.at_ms > _AGE_MS_MAX:
+            try:
+                group: ShareGroup | None = await self._service.call(_share_group(name))
+            except PenstockError as error:
+                self.forget(name)
+                if error.code is not ErrorCode.ACCESS_DENIED:
+                    raise
+                group = None  # IAM does not allow the route; whoever may read a group by access rules may look at it
+            known = self._remember(name, group)
+        return known.group
+
+    async def _put(self, name: str, topics: Collection[str], *, is_new: bool) -> None:
+        config = {"start": self._start} if is_new else {}
+        try:
+            self._remember(name, await self._service.call(create_share_group(name, sorted(topics), config)))
+        except PenstockError as error:
+            self.forget(name)
+            if error.code not in _DENIED:
+                raise
+            what = "does not exist" if is_new else f"does not read all of {', '.join(sorted(topics))}"
+            raise RequestRefused(
+                KafkaError.group_authorization_failed,
+                f"share group {name} {what}, and the gateway has not the right to change that: "
+                f"`penstock share-groups create {name}` makes it ({error})",
+            ) from error
+        if is_new:
+            _log.info("share group %s was created: it starts at the %s records", name, self._start)
+
+    def _remember(self, name: str, group: ShareGroup | None) -> _Known:
+        if len(self._known) >= _KNOWN_MAX:
+            self._known.clear()
+        known = self._known[name] = _Known(group=group, at_ms=monotonic_ms())
+        return known
+
+
+def _share_group(name: str) -> Calls[ShareGroup]:
+    """The group without its partitions, but one."""
+    return value_of(ShareGroup, (yield json_request("GET", share_group_path(name), query={"limit": "1"})))
