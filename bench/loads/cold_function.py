@@ -1,7 +1,7 @@
 """Loads one handler as a new function instance does, and prints the cost as JSON.
 
-`python -m bench.loads.cold_function NAME` imports only the standard library before it starts its clock. It imports the
-handler, which makes the storage clients in Lambda. It sends no call.
+`python cold_function.py NAME` imports only the standard library before it starts its clock. It imports the handler,
+which makes the storage clients in Lambda. It sends no call.
 """
 
 import importlib

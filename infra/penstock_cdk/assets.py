@@ -1,7 +1,7 @@
 """The functions' code with its dependencies as one zip, built by pip without Docker for the platform of the stage.
 
-pip installs the dependencies of locks/lambda.txt by hash. The build removes files that never run: botocore knows 400
-services, and Penstock calls few of them. It keeps the dependencies under .penstock/assets/, once per lock file and
+pip installs the dependencies of locks/lambda.txt by hash. The build removes files that never run, and most of
+botocore's data. It keeps the dependencies under .penstock/assets/, once per lock file and
 platform.
 
 The build compiles all modules, because Lambda cannot keep bytecode: a cold start then imports for 0.3 s, not 0.9 s.
@@ -20,28 +20,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock_cdk import botocore_data
 from penstock_cdk.settings import StageSettings
 from penstock_cdk.sources import FUNCTIONS_LOCK, Sources
 
 PACKAGES = ("penstock_core", "penstock_service", "penstock_handlers")
 
-# botocore loads these files for its clients of CloudFormation, DynamoDB, EventBridge, Lambda, S3, SQS and STS. Its
-# other data describes other services.
-_BOTOCORE_DATA = frozenset(
-    (
-        "cloudformation",
-        "dynamodb",
-        "events",
-        "lambda",
-        "s3",
-        "sqs",
-        "sts",
-        "endpoints.json",
-        "partitions.json",
-        "_retry.json",
-        "sdk-default-configuration.json",
-    )
-)
 _DEAD_FOLDERS = (
     "bin",
     "boto3/data",
@@ -73,7 +57,10 @@ def functions_asset(sources: Sources, *, settings: StageSettings) -> Asset:
     """
     python = _find_python(settings.python_version)
     target = (settings.python_version, settings.architecture, settings.pip_platforms or sys.platform, bool(python))
-    dependencies_key = hash_of(FUNCTIONS_LOCK.read_bytes(), Path(__file__).read_bytes(), repr(target).encode())[:16]
+    builders = (Path(__file__), Path(botocore_data.__file__))
+    dependencies_key = hash_of(
+        FUNCTIONS_LOCK.read_bytes(), *(each.read_bytes() for each in builders), repr(target).encode()
+    )[:16]
     own = list(sources.files(*PACKAGES))
     content_hash = hash_of(
         dependencies_key.encode(), *(part for name, path in own for part in (name.encode(), path.read_bytes()))
@@ -147,9 +134,7 @@ def install_wheels(lock: Path, folder: Path, *, python_version: str, platforms: 
 def _prune(folder: Path) -> None:
     for dead in _DEAD_FOLDERS:
         shutil.rmtree(folder / dead, ignore_errors=True)
-    for entry in (folder / "botocore/data").iterdir():
-        if entry.name not in _BOTOCORE_DATA:
-            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+    botocore_data.shrink(folder / "botocore/data")
     for path in list(folder.rglob("*")):
         if path.is_dir() and path.name in ("tests", "__pycache__"):
             shutil.rmtree(path)

@@ -41,7 +41,11 @@ def test_every_handler_loads_from_the_asset_alone(asset: Asset, tmp_path: Path) 
         archive.extractall(tmp_path)
     imports = "; ".join(f"import penstock_handlers.{name}; penstock_handlers.{name}.handler" for name in NAMES)
     # In Lambda, the import makes the clients of DynamoDB and S3. Clients read botocore's data from the asset.
-    clients = "import boto3; [boto3.client(name, region_name='us-east-1') for name in ('sqs', 'sts')]"
+    clients = (
+        "import botocore.session; session = botocore.session.get_session(); "
+        "[session.create_client(name, region_name='us-east-1') for name in ('cloudformation', 'events', 'lambda', "
+        "'sqs', 'sts')]"
+    )
     program = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {imports}; {clients}"
     environment = {"PATH": os.environ["PATH"], **LAMBDA_ENVIRONMENT}
     done = subprocess.run(

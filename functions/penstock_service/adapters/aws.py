@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-import boto3
 import botocore.session
 from botocore.config import Config
 from botocore.handlers import add_expect_header
@@ -281,20 +280,20 @@ def _zone_store(s3: Callable[[], Any], zone: ZoneBucket) -> SegmentStore:
     return ByHourSegmentStore(S3SegmentStore(s3, zone.bucket, zone.name, KeyLayout.BY_HOUR), spread)
 
 
-def _wake_ups(storage: Storage, session: boto3.session.Session) -> WakeUps:
+def _wake_ups(storage: Storage, session: botocore.session.Session) -> WakeUps:
     if storage.wake_ups is None:
         return NoWakeUps()
     host, realtime_host = storage.wake_ups
     return AppSyncWakeUps(
         host=host,
         realtime_host=realtime_host,
-        region=session.region_name,
+        region=session.get_config_variable("region"),
         credentials=session.get_credentials,
         endpoint_url=storage.endpoint_url or os.environ.get("AWS_ENDPOINT_URL"),
     )
 
 
-def _targets(storage: Storage, places: TargetPlaces, session: boto3.session.Session, runtime: Runtime) -> Targets:
+def _targets(storage: Storage, places: TargetPlaces, session: botocore.session.Session, runtime: Runtime) -> Targets:
     from penstock_service.adapters.targets.aws_targets import AwsTargets  # which few functions need
     from penstock_service.adapters.targets.role import session_of_role
 
@@ -302,16 +301,16 @@ def _targets(storage: Storage, places: TargetPlaces, session: boto3.session.Sess
     return AwsTargets(places, _clients(role_session, storage.endpoint_url), runtime)
 
 
-def _clients(session: boto3.session.Session, endpoint_url: str | None) -> Callable[[str, Config], Any]:
-    return lambda service, config: session.client(service, config=config, endpoint_url=endpoint_url)
+def _clients(session: botocore.session.Session, endpoint_url: str | None) -> Callable[[str, Config], Any]:
+    return lambda service, config: session.create_client(service, config=config, endpoint_url=endpoint_url)
 
 
-def _session(storage: Storage) -> boto3.session.Session:
-    core = botocore.session.get_session()
-    core.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=parse_time)
-    return boto3.session.Session(
-        botocore_session=core,
-        region_name=storage.region,
-        aws_access_key_id=storage.access_key,
-        aws_secret_access_key=storage.secret_key,
-    )
+def _session(storage: Storage) -> botocore.session.Session:
+    """A session of botocore's own: boto3 would load its resources and transfers, which no function uses."""
+    session = botocore.session.get_session()
+    session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=parse_time)
+    if storage.region is not None:
+        session.set_config_variable("region", storage.region)
+    if storage.access_key is not None:
+        session.set_credentials(storage.access_key, storage.secret_key)
+    return session

@@ -1,4 +1,4 @@
-"""CloudFormation by boto3. An answer goes to a presigned URL of S3, by a plain PUT without a content type.
+"""CloudFormation by botocore. An answer goes to a presigned URL of S3, by a plain PUT without a content type.
 
 The URL is a secret: whoever has it may answer. No log and no error shows it.
 """
@@ -7,7 +7,7 @@ import logging
 from functools import cache
 from typing import Any
 
-import boto3
+import botocore.session
 import urllib3
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -44,7 +44,7 @@ class AwsCloudFormation:
 
 @cache
 def _client() -> Any:
-    return boto3.client("cloudformation")
+    return botocore.session.get_session().create_client("cloudformation")
 
 
 def _unavailable(what: str, why: object) -> PenstockError:

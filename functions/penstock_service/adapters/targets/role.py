@@ -8,7 +8,6 @@ queues, which no subscription must reach.
 import re
 from typing import Any
 
-import boto3
 import botocore.session
 from botocore.config import Config
 from botocore.credentials import CredentialProvider, DeferredRefreshableCredentials
@@ -24,17 +23,18 @@ def statement_id(role_arn: str) -> str:
     return "".join(word.capitalize() for word in re.findall("[A-Za-z0-9]+", role_arn.rpartition("/")[2]))
 
 
-def session_of_role(own: boto3.session.Session, role_arn: str, endpoint_url: str | None) -> boto3.session.Session:
+def session_of_role(own: botocore.session.Session, role_arn: str, endpoint_url: str | None) -> botocore.session.Session:
     """A session under the role, which `own` may assume. Its first call assumes the role, and one call each hour."""
-    core = botocore.session.get_session()
-    core.get_component("credential_provider").insert_before("env", _RoleProvider(own, role_arn, endpoint_url))
-    return boto3.session.Session(botocore_session=core, region_name=own.region_name)
+    session = botocore.session.get_session()
+    session.get_component("credential_provider").insert_before("env", _RoleProvider(own, role_arn, endpoint_url))
+    session.set_config_variable("region", own.get_config_variable("region"))
+    return session
 
 
 class _RoleProvider(CredentialProvider):  # type: ignore[misc]  # botocore has no types
     METHOD = "penstock-targets"
 
-    def __init__(self, own: boto3.session.Session, role_arn: str, endpoint_url: str | None) -> None:
+    def __init__(self, own: botocore.session.Session, role_arn: str, endpoint_url: str | None) -> None:
         super().__init__()
         self._own = own
         self._role_arn = role_arn
@@ -44,7 +44,7 @@ class _RoleProvider(CredentialProvider):  # type: ignore[misc]  # botocore has n
         return DeferredRefreshableCredentials(refresh_using=self._assume, method=self.METHOD)
 
     def _assume(self) -> dict[str, Any]:
-        sts = self._own.client("sts", config=_STS, endpoint_url=self._endpoint_url)
+        sts = self._own.create_client("sts", config=_STS, endpoint_url=self._endpoint_url)
         answer = sts.assume_role(RoleArn=self._role_arn, RoleSessionName=_SESSION_NAME, DurationSeconds=_SESSION_S)
         found = answer["Credentials"]
         return {

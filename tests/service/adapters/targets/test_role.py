@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
-import boto3
+import botocore.session
 import pytest
 
 from penstock_core.errors import ErrorCode
@@ -24,14 +24,16 @@ DENIED = client_error("AccessDenied", 403, operation="AssumeRole")
 class FakeSts:
     """A session whose client of STS gives keys for `lifetime`."""
 
-    region_name = "eu-west-1"
-
     def __init__(self, lifetime: timedelta = HOUR) -> None:
         self.calls: list[dict[str, Any]] = []
         self.services: list[tuple[str, str | None]] = []
         self._lifetime = lifetime
 
-    def client(self, service: str, *, config: Any, endpoint_url: str | None) -> Any:
+    def get_config_variable(self, name: str) -> str:
+        assert name == "region"
+        return "eu-west-1"
+
+    def create_client(self, service: str, *, config: Any, endpoint_url: str | None) -> Any:
         assert config.read_timeout == 3
         self.services.append((service, endpoint_url))
         return self
@@ -49,11 +51,11 @@ class FakeSts:
         }
 
 
-def session(sts: FakeSts, endpoint_url: str | None = None) -> boto3.session.Session:
-    return session_of_role(cast(boto3.session.Session, sts), ROLE, endpoint_url)
+def session(sts: FakeSts, endpoint_url: str | None = None) -> botocore.session.Session:
+    return session_of_role(cast(botocore.session.Session, sts), ROLE, endpoint_url)
 
 
-def key_of(found: boto3.session.Session) -> str:
+def key_of(found: botocore.session.Session) -> str:
     credentials = found.get_credentials()
     assert credentials is not None
     return str(credentials.get_frozen_credentials().access_key)
@@ -68,7 +70,7 @@ def test_role_is_assumed_at_the_first_call_and_not_again_within_the_hour(monkeyp
     assert [key_of(found), key_of(found)] == ["key1", "key1"]
     assert sts.calls == [{"RoleArn": ROLE, "RoleSessionName": "penstock", "DurationSeconds": 3_600}]
     assert sts.services == [("sts", "http://127.0.0.1:4566")]
-    assert found.region_name == "eu-west-1"
+    assert found.get_config_variable("region") == "eu-west-1"
 
 
 def test_role_is_assumed_again_before_its_keys_end() -> None:
