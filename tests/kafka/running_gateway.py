@@ -42,9 +42,10 @@ def running_gateway(
     settings: Settings = SETTINGS,
     transport: AsyncTransport | None = None,
     protection: Protection | None = None,
+    port: int = 0,
 ) -> Iterator[RunningGateway]:
-    """Serve until the block ends. The settings' port is that of the socket."""
-    listening = listen("127.0.0.1", 0)
+    """Serve until the block ends. The settings' port is that of the socket, a free one by default."""
+    listening = listen("127.0.0.1", port)
     port = listening.getsockname()[1]
     settings = replace(settings, advertised=Address(host="127.0.0.1", port=port))
     loop = asyncio.new_event_loop()

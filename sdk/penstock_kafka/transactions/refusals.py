@@ -61,9 +61,12 @@ def wrong_state(why: str) -> RequestRefused:
 def code_for(error: PenstockError | RequestRefused, call: Call) -> KafkaError:
     """The code that tells the client of this version what to do."""
     code = _code(error, call.key)
-    if code is KafkaError.transaction_abortable and call.version < _ABORTABLE_SINCE.get(call.key, _NEVER):
+    is_new = call.version >= _ABORTABLE_SINCE.get(call.key, _NEVER)
+    if code is KafkaError.transaction_abortable and not is_new:
         is_produce = call.key is ApiKey.PRODUCE
         return KafkaError.policy_violation if is_produce else KafkaError.invalid_producer_id_mapping
+    if code is KafkaError.invalid_producer_id_mapping and call.key is ApiKey.PRODUCE and is_new:
+        return KafkaError.transaction_abortable  # Java 4 stops for good after the other code
     if code is KafkaError.producer_fenced and call.version < _FENCED_SINCE.get(call.key, _NEVER):
         return KafkaError.invalid_producer_epoch
     return code

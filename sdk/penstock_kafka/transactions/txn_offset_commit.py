@@ -1,7 +1,7 @@
 """TxnOffsetCommit: notes offsets, which the transaction commits with its records.
 
-The offsets of a member go under its leases, as those of OffsetCommit. So the commit counts only while the member owns
-the partitions. Offsets without a member count where no member owns the partition. Versions before 3 have no member.
+The offsets of a member go under its leases, and never without. So the commit counts only while the member owns the
+partitions. Offsets without a member count where no member owns the partition. Versions before 3 have no member.
 """
 
 from collections.abc import Mapping
@@ -74,7 +74,7 @@ class TxnOffsetCommit:
         except (PenstockError, RequestRefused) as error:
             return dict.fromkeys(asked, group_error(error))
         generation = int(getattr(request, "generation_id", _NO_GENERATION))
-        if member is not None and not all(member.may_commit(each, generation) for each in asked):
+        if member is not None and not all(_may_commit(member, each, generation) for each in asked):
             return dict.fromkeys(asked, KafkaError.illegal_generation)
         await producer.add_offsets(
             group, {(group, each): _noted(group, each, offset, member) for each, offset in asked.items()}
@@ -91,9 +91,14 @@ class TxnOffsetCommit:
         return await self._sessions.find(names, generation)
 
 
+def _may_commit(member: KafkaMember, partition: TopicPartition, generation: int) -> bool:
+    """Only under a lease. A member that has lost the partition may hold records that the next owner has copied."""
+    return partition in member.leases and member.may_commit(partition, generation)
+
+
 def _noted(group: str, each: TopicPartition, offset: OffsetToCommit, member: KafkaMember | None) -> NotedOffset:
-    """With the lease of the partition, if the member has one."""
-    if member is None or each not in member.leases:
+    """With the lease of the partition, if a member commits."""
+    if member is None:
         return NotedOffset(item={"group": group, **commit_item(each, offset)})
     names: dict[str, Any] = {"member_id": member.names.member_id}
     if member.names.instance_id is not None:

@@ -12,7 +12,7 @@ from penstock.errors import ConnectionFailedError
 from penstock.http.http_message import Response
 from penstock.http.transport import Transport
 from penstock.retry import RetryPolicy
-from penstock.testing import MemoryPenstock, ThreadedTransport
+from penstock.testing import MemoryPenstock
 from penstock_core.records.codec import BatchBuilder
 from penstock_core.records.record_batch import Compression
 from penstock_kafka.context import Context
@@ -54,6 +54,22 @@ class LossyTransport:
         """The inner one is closed by the service."""
 
 
+@dataclass(slots=True)
+class InlineTransport:
+    """Calls in the loop's own thread: the order of events is the test's."""
+
+    inner: Transport
+
+    async def call(
+        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
+    ) -> Response:
+        """As the inner one."""
+        return self.inner.call(method, path, query, headers, body)
+
+    async def close(self) -> None:
+        """The inner one is closed by the service."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Client:
     """A transactional producer, as its library keeps its numbers."""
@@ -74,7 +90,7 @@ class TransactionDesk:
 
     def __init__(self, service: MemoryPenstock, judge: Judge | None = None) -> None:
         transport = service.transport if judge is None else LossyTransport(service.transport, judge)
-        client = Service(ThreadedTransport(transport), retry=RetryPolicy(backoff_ms=1, backoff_max_ms=1))
+        client = Service(InlineTransport(transport), retry=RetryPolicy(backoff_ms=1, backoff_max_ms=1))
         client.client._timeout_ms = 20  # tries of one call end soon
         self.context = Context(service=client, settings=SETTINGS)
         self.peer = Peer(number=1, address="test")
