@@ -27,19 +27,19 @@ _ANY_ROUTE = {
 _THROTTLED = 429
 
 
-def port() -> int:
+def port(environ: Mapping[str, str] = os.environ) -> int:
     """The port of the emulator."""
-    return int(os.environ["AWS_ENDPOINT_URL"].rpartition(":")[2])
+    return int(environ["AWS_ENDPOINT_URL"].rpartition(":")[2])
 
 
 @contextmanager
-def user(name: str) -> Iterator[HttpTransport]:
-    """An IAM user who may call every route. It goes with the block."""
-    iam = client("iam", port())
+def user(name: str, environ: Mapping[str, str] = os.environ) -> Iterator[HttpTransport]:
+    """An IAM user who may call every route of the stack that the environment names. It goes with the block."""
+    iam = client("iam", port(environ))
     iam.create_user(UserName=name)
     iam.put_user_policy(UserName=name, PolicyName="only", PolicyDocument=json.dumps(_ANY_ROUTE))
     key = iam.create_access_key(UserName=name)["AccessKey"]
-    found = find_configuration()
+    found = find_configuration(environ=environ)
     credentials = StaticCredentials(key["AccessKeyId"], key["SecretAccessKey"])
     try:
         yield HttpTransport(Configuration(url=found.url, region=found.region, credentials=credentials), timeout_s=40)
@@ -100,7 +100,8 @@ def fetch(transport: HttpTransport, name: str, calls: Calls, *, offset: int = 0,
         "wait_ms": wait_ms,
     }
     away_s, body = _call(transport, "/v1/fetch", json.dumps(wanted).encode(), calls)
-    return float(frame.decode(body)[0].get("retry_after_ms", 0)) / 1_000 if body else away_s  # type: ignore[arg-type]
+    told_ms = frame.decode(body)[0].get("retry_after_ms") if body else None
+    return told_ms / 1_000 if isinstance(told_ms, int) else away_s
 
 
 @contextmanager

@@ -2,23 +2,33 @@
 
 Team B calls at a steady pace. Rounds go in turns: B alone, then beside team A, whose clients send as much as their
 quota lets them, and stay away when the service says so. One round comes before A has a quota, for comparison.
+
+With `--elsewhere`, more rounds have team A on a second local stack, under the same quota. The two teams share nothing
+there but the machine. So these rounds tell how much of the difference is the machine's.
 """
 
+import os
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import click
 
 from bench.neighbours.callers import USERS, Calls, beside, fetch, paced, produce, topic, user
 from bench.report.recording import Report, reported
 from penstock import Admin
+from penstock.configuration import find_configuration
 from penstock.http.transport import HttpTransport
+from penstock.local_files import LOCAL_ENV_NAMES, read_local_file
 
 RATIO_MAX = 1.5
 QUOTA_AGE_S = 31  # a change of a quota holds everywhere after 30 s
 CLIENTS = 4
+ALONE, BESIDE, UNBOUNDED = "alone", "beside team A", "beside team A without a quota"
+ELSEWHERE = "beside team A on another stack"
 
 
 @click.command(help=__doc__)
@@ -29,16 +39,14 @@ CLIENTS = 4
     "--quota", default=1, show_default=True, type=click.IntRange(1), help="Team A's produces and fetches a second."
 )
 @click.option("--pause-ms", default=50, show_default=True, type=click.IntRange(0), help="Of team B, behind each call.")
-def main(report: Report, rounds: int, seconds: int, quota: int, pause_ms: int) -> None:
-    alone, beside_a = (Calls(), Calls()), (Calls(), Calls())
-    unbounded, of_a, of_free_a = (Calls(), Calls()), Calls(), Calls()
-    with (
-        Admin() as admin,
-        user("team-a") as a,
-        user("team-b") as b,
-        topic(admin, "a-1") as theirs,
-        topic(admin, "b-1") as ours,
-    ):
+@click.option("--elsewhere", type=click.Path(exists=True, path_type=Path), help="The local.env of a second stack.")
+def main(report: Report, rounds: int, seconds: int, quota: int, pause_ms: int, elsewhere: Path | None) -> None:
+    kinds = {name: (Calls(), Calls()) for name in (ALONE, BESIDE, UNBOUNDED, *((ELSEWHERE,) if elsewhere else ()))}
+    of_a, of_free_a, of_a_elsewhere = Calls(), Calls(), Calls()
+    with ExitStack() as stack:
+        a = stack.enter_context(_team_a(os.environ))
+        b = stack.enter_context(user("team-b"))
+        ours = stack.enter_context(topic(stack.enter_context(Admin()), "b-1"))
 
         def measure(calls: tuple[Calls, Calls]) -> None:
             def both() -> float:
@@ -47,51 +55,91 @@ def main(report: Report, rounds: int, seconds: int, quota: int, pause_ms: int) -
 
             paced(both, seconds=seconds, pause_s=pause_ms / 1_000)
 
-        paced(lambda: _warm(a, theirs), seconds=3, pause_s=0.1)
+        paced(a.warm, seconds=3, pause_s=0.1)
         measure((Calls(), Calls()))
-        with _team(a, theirs, of_free_a):
-            measure(unbounded)
-        with _quota(admin, f"{USERS}team-a", {"produce_requests_per_s": quota, "fetch_requests_per_s": quota}):
-            paced(lambda: _warm(a, theirs), seconds=QUOTA_AGE_S, pause_s=1.0)
-            for _ in range(rounds):
-                measure(alone)
-                with _team(a, theirs, of_a):
-                    measure(beside_a)
+        with a.calling(of_free_a):
+            measure(kinds[UNBOUNDED])
+        others = [(a, BESIDE, of_a)]
+        if elsewhere:
+            others.append(
+                (stack.enter_context(_team_a(read_local_file(elsewhere, LOCAL_ENV_NAMES))), ELSEWHERE, of_a_elsewhere)
+            )
+        for team, _, _ in others:
+            stack.enter_context(team.bounded(quota))
+        paced(lambda: max(team.warm() for team, _, _ in others), seconds=QUOTA_AGE_S, pause_s=1.0)
+        for _ in range(rounds):
+            measure(kinds[ALONE])
+            for team, kind, calls in others:
+                with team.calling(calls):
+                    measure(kinds[kind])
     names = ("produce", "fetch")
-    kinds = (("alone", alone), ("beside team A", beside_a), ("beside team A without a quota", unbounded))
-    report.show("team B", [pair[at].row(f"{name}, {kind}") for at, name in enumerate(names) for kind, pair in kinds])
-    report.show("team A", [of_a.row("within its quota"), of_free_a.row("without a quota")])
-    ratios = [round(beside_a[at].quantile_ms(0.99) / max(alone[at].quantile_ms(0.99), 0.1), 2) for at in (0, 1)]
     report.show(
-        "p99 beside team A, as a multiple of p99 alone",
-        [{"calls": name, "multiple": ratio, "bound": RATIO_MAX} for name, ratio in zip(names, ratios, strict=True)],
+        "team B", [pair[at].row(f"{name}, {kind}") for at, name in enumerate(names) for kind, pair in kinds.items()]
     )
-    is_served = not any(calls.failed or calls.throttled for calls in (*alone, *beside_a))
-    report.judge(holds=max(ratios) <= RATIO_MAX and is_served and of_a.throttled > 0)
+    report.show(
+        "team A",
+        [of_a.row("within its quota"), of_free_a.row("without a quota")]
+        + ([of_a_elsewhere.row("on another stack")] if elsewhere else []),
+    )
+    ratios = {kind: [_ratio(kinds[kind][at], kinds[ALONE][at]) for at in (0, 1)] for kind in kinds if kind != ALONE}
+    report.show(
+        "p99 of team B, as a multiple of p99 alone",
+        [
+            {"calls": f"{name}, {kind}", "multiple": found[at], "bound": RATIO_MAX if kind == BESIDE else ""}
+            for at, name in enumerate(names)
+            for kind, found in ratios.items()
+        ],
+    )
+    is_served = not any(calls.failed or calls.throttled for calls in (*kinds[ALONE], *kinds[BESIDE]))
+    report.judge(holds=max(ratios[BESIDE]) <= RATIO_MAX and is_served and of_a.throttled > 0)
 
 
-def _warm(transport: HttpTransport, name: str) -> float:
-    produce(transport, name, Calls())
-    return fetch(transport, name, Calls())
+def _ratio(calls: Calls, alone: Calls) -> float:
+    return round(calls.quantile_ms(0.99) / max(alone.quantile_ms(0.99), 0.1), 2)
+
+
+@dataclass(frozen=True, slots=True)
+class _Team:
+    """Team A on one stack: its user, its topic, and the operator who bounds it."""
+
+    admin: Admin
+    transport: HttpTransport
+    topic: str
+
+    def warm(self) -> float:
+        """One call of each kind."""
+        produce(self.transport, self.topic, Calls())
+        return fetch(self.transport, self.topic, Calls())
+
+    @contextmanager
+    def bounded(self, quota: int) -> Iterator[None]:
+        """A quota of so many produces and so many fetches a second."""
+        principal = f"{USERS}team-a"
+        self.admin.set_quota("principal", principal, {"produce_requests_per_s": quota, "fetch_requests_per_s": quota})
+        try:
+            yield
+        finally:
+            self.admin.delete_quota("principal", principal)
+
+    @contextmanager
+    def calling(self, calls: Calls) -> Iterator[None]:
+        """Clients that produce and fetch as fast as they may."""
+
+        def client(is_over: threading.Event, *, reads: bool) -> None:
+            call = partial(fetch if reads else produce, self.transport, self.topic, calls)
+            while not is_over.wait(call()):
+                pass
+
+        with beside(*(partial(client, reads=number % 2 == 1) for number in range(CLIENTS))):
+            yield
 
 
 @contextmanager
-def _quota(admin: Admin, principal: str, limits: dict[str, int]) -> Iterator[None]:
-    admin.set_quota("principal", principal, limits)
-    try:
-        yield
-    finally:
-        admin.delete_quota("principal", principal)
-
-
-@contextmanager
-def _team(transport: HttpTransport, name: str, calls: Calls) -> Iterator[None]:
-    """Clients that produce and fetch as fast as they may."""
-
-    def client(is_over: threading.Event, *, reads: bool) -> None:
-        call = partial(fetch if reads else produce, transport, name, calls)
-        while not is_over.wait(call()):
-            pass
-
-    with beside(*(partial(client, reads=number % 2 == 1) for number in range(CLIENTS))):
-        yield
+def _team_a(environ: Mapping[str, str]) -> Iterator[_Team]:
+    found = find_configuration(environ=environ)
+    with (
+        Admin(transport=HttpTransport(found, timeout_s=40)) as admin,
+        user("team-a", environ) as transport,
+        topic(admin, "a-1") as name,
+    ):
+        yield _Team(admin, transport, name)
