@@ -103,14 +103,14 @@ class World:
             self.desks[number] = self._desk()
         elif event < 0.06:
             await self._start_another(self.chance.choice(self.programs))
-        elif event < 0.12 and self.ghosts:
+        elif event < 0.16 and self.ghosts:
             await self._late(*self.ghosts.pop(self.chance.randrange(len(self.ghosts))))
         else:
             program = self.chance.choice(self.programs)
             if self.chance.random() < 0.1:
                 program.gateway = 1 - program.gateway
             is_lost = self.chance.random() < 0.15
-            if is_lost and self.chance.random() < 0.5:
+            if is_lost and self.chance.random() < (1 if program.phase == "commit" else 0.2):
                 copy = replace(program, client=replace(program.client, following=dict(program.client.following)))
                 self.ghosts.append((program.gateway, copy))
             has_changed = program.phase == "commit"
