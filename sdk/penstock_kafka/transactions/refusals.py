@@ -81,7 +81,7 @@ def _code(error: PenstockError | RequestRefused, key: ApiKey) -> KafkaError:
 def refuse_if_gone(call: Call) -> None:
     """Raises RequestRefused if the client has closed the connection: it sends the request again, or has gone on.
 
-    A request that comes late must not open or end the client's next transaction.
+    A request that comes late must not change the client's next transaction.
     """
     if call.peer.gone.is_set():
         raise RequestRefused(KafkaError.coordinator_not_available, "the client has closed the connection")

@@ -12,7 +12,7 @@ from penstock_kafka.errors import KafkaError, RequestRefused, error_message
 from penstock_kafka.transactions.epochs.plain_batch import plain_batch
 from penstock_kafka.transactions.epochs.producers import Producers, open_producers
 from penstock_kafka.transactions.epochs.transactional_producer import TransactionalProducer
-from penstock_kafka.transactions.refusals import code_for, unknown_epoch
+from penstock_kafka.transactions.refusals import code_for, refuse_if_gone, unknown_epoch
 
 _UNKNOWN = -1
 
@@ -52,6 +52,7 @@ class TransactionalProduce:
         return {**told, "error_code": KafkaError.none}
 
     async def _take(self, call: Call, producer: TransactionalProducer | None, topic: str, wanted: Request) -> None:
+        refuse_if_gone(call)
         if call.request.acks != -1:
             raise RequestRefused(KafkaError.invalid_required_acks, "a transaction demands acks=all")
         batch = plain_batch(wanted.records or b"")

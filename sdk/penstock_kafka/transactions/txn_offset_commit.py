@@ -18,7 +18,7 @@ from penstock_kafka.groups.members.sessions import Sessions
 from penstock_kafka.groups.offsets.offset_commit import OffsetToCommit, commit_item, refusal_of
 from penstock_kafka.transactions.epochs.open_transaction import NotedOffset
 from penstock_kafka.transactions.epochs.producers import Producers
-from penstock_kafka.transactions.refusals import code_for
+from penstock_kafka.transactions.refusals import code_for, refuse_if_gone
 
 _NO_GENERATION = -1
 
@@ -41,6 +41,7 @@ class TxnOffsetCommit:
             for each in topic.partitions
         }
         try:
+            refuse_if_gone(call)
             codes = await self._note(request, asked)
         except (PenstockError, RequestRefused) as error:
             codes = dict.fromkeys(asked, code_for(error, call))

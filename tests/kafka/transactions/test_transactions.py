@@ -283,6 +283,8 @@ def test_requests_of_a_closed_connection_change_nothing(service: MemoryPenstock)
         desk.peer.gone.set()
         assert await desk.end(client, commit=True) == "coordinator_not_available"
         assert await desk.add(client, P1) == "coordinator_not_available"
+        assert await desk.produce(client, P0, "b") == "coordinator_not_available"
+        assert await desk.send_offsets(client, {0: 1}) == "coordinator_not_available"
         assert await desk.begin(client) == "coordinator_not_available"
         await desk.close()
 
