@@ -15,7 +15,7 @@ from bench.report.result import Result, Row
 
 Draw = Callable[[Result], Any]  # to a matplotlib Figure
 
-DRAWN_BY = {"rivals": "bench.rivals.plot"}
+DRAWN_BY = {"hot_partition": "bench.hot_partition.plot", "rivals": "bench.rivals.plot"}
 """The module of each drawn result. Its `draw` takes the result."""
 
 

@@ -34,6 +34,14 @@ QUESTIONS = (
         command="bench.rivals", results=("rivals",), page="rivals", needs=STACK, quick=True,
     ),
     Question(
+        asks="How many appends a second does one partition take as producers grow, and what does the SDK do then?",
+        command="bench.hot_partition",
+        results=("hot_partition",),
+        page="hot-partition",
+        needs=STACK,
+        quick=True,
+    ),
+    Question(
         asks="What do produce and fetch take: time, storage calls, CPU of the functions?",
         command="bench.stack", results=("stack",), page="requests", needs=STACK,
     ),
@@ -97,6 +105,13 @@ QUESTIONS = (
     Question(
         asks="How long does a producer inside a Lambda function take?",
         command="bench.lambda_producer", results=("lambda_producer",), page="cold-start", needs=STACK,
+    ),
+    Question(
+        asks="How many records does a CPU second of the SDK's clients carry?",
+        command="bench.clients.cpu",
+        results=("client_cpu",),
+        page="client-cpu",
+        quick=True,
     ),
     Question(
         asks="What does OpenTelemetry add to a record?",

@@ -6,6 +6,7 @@ from typing import TypedDict
 from penstock.arguments import check, check_callable, check_number, check_text, checked_name
 from penstock.errors import as_sdk_error
 from penstock.producer.batching.accumulator import AccumulatorSettings
+from penstock.producer.batching.pacing import pacing_within
 from penstock.producer.delivery import DeliveryCallback
 from penstock.producer.salting import SaltedKeys, Salting
 from penstock.producer.transactional.transactional_state import TransactionSettings
@@ -162,6 +163,7 @@ class ProducerSettings:
             retry=None if self.acks == "none" else self.retry,
             is_idempotent=self.enable_idempotence,
             is_adaptive=self.adaptive_partitioning,
+            pacing=pacing_within(self.retry_backoff_max_ms, self.delivery_timeout_ms),
         )
 
     def transactions(self) -> TransactionSettings | None:

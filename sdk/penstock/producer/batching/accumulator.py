@@ -11,7 +11,8 @@ Invariants:
 - A partition is in at most one request at a time, and its batches leave in order: a retry never reorders.
 - Batches are numbered when they first leave. If the service may have stored some of them, they go again with the same
   numbers and in the same request, so that the service recognises them (docs/adr/0010). After a failure the producer
-  does not know what the service stored. It goes on in that partition under a new producer id, from 0.
+  does not know what the service stored. It goes on in that partition under a new producer id, from 0. Batches that
+  surely were not stored give their numbers back, and take along what has come since.
 - If a partition was closed, its records that surely were not stored move to other partitions, one by one. Records that
   may have been stored never move. moved_batches.py tells how topics keep the order of keys meanwhile.
 - Every appended record's batch gets exactly one outcome, by `complete`, `expire` or `abandon`.
@@ -21,7 +22,6 @@ Invariants:
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 
 from penstock.producer.batching.batch_bounds import (
     FRAME_OVERHEAD_BYTES,
@@ -40,6 +40,7 @@ from penstock.producer.batching.moved_batches import (
     records_to_turn,
     writable_after,
 )
+from penstock.producer.batching.pacing import Pacing, rest_after
 from penstock.producer.batching.producer_batch import Numbering, PartitionQueue, ProducerBatch, TopicQueues
 from penstock.producer.delays import Timer
 from penstock.retry import NEVER_MS, RetryPolicy
@@ -66,6 +67,7 @@ class AccumulatorSettings:
     retry: RetryPolicy | None  # None: one try
     is_idempotent: bool = True
     is_adaptive: bool = False  # records without a key avoid slow partitions
+    pacing: Pacing | None = None  # None: a throttled partition waits for its next try, and never rests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +178,7 @@ class Accumulator:
                 continue
             timers_left -= queue.timer is not None
             room -= entry_overhead(queue)
-            batches = self._sent_before(queue) or that_fit(queue, room, is_first=not entries)
+            batches = queue.sent_before() or that_fit(queue, room, is_first=not entries)
             size = sum(batch.size_bytes for batch in batches)
             if not batches or (entries and size > room):
                 break
@@ -208,8 +210,10 @@ class Accumulator:
             entry.queue.in_flight = ()
             del self._in_flight[entry.queue]
             if isinstance(result, int):
-                self._note_latency(entry.queue, now_ms, len(entries))
+                if self._settings.is_adaptive:
+                    entry.queue.note_latency(now_ms, len(entries))
                 self._delivered(entry, result)
+                rest_after(self._settings.pacing, entry.queue, None, now_ms, chance)
                 finished += entry.batches
             elif (writable := self._other_partitions(entry, result)) is not None:
                 finished += self._keep_pinned(entry, result)
@@ -225,7 +229,7 @@ class Accumulator:
         finished: list[ProducerBatch] = []
         for queue in list(self._queues):
             while not queue.in_flight and queue.batches and queue.batches[0].deadline_ms <= now_ms:
-                batches = self._sent_before(queue) or [queue.batches[0]]
+                batches = queue.sent_before() or [queue.batches[0]]
                 if queue.sent_together:
                     queue.numbering, queue.sent_together, queue.sent_ms = None, 0, None
                 for batch in batches:
@@ -284,9 +288,6 @@ class Accumulator:
         ready_at_ms = batch.created_ms + self._settings.linger_ms if is_lingering else batch.created_ms
         return min(max(ready_at_ms, queue.retry_at_ms), batch.deadline_ms)
 
-    def _sent_before(self, queue: PartitionQueue) -> list[ProducerBatch]:
-        return list(islice(queue.batches, queue.sent_together))
-
     def _number(self, queue: PartitionQueue, batches: Sequence[ProducerBatch]) -> None:
         numbering = queue.numbering
         count = sum(batch.record_count for batch in batches)
@@ -294,12 +295,6 @@ class Accumulator:
             numbering = queue.numbering = Numbering(self._choose(PRODUCER_IDS))
         for batch in batches:
             batch.number(numbering)
-
-    def _note_latency(self, queue: PartitionQueue, now_ms: int, entries: int) -> None:
-        """Tell the partition's topic how long delivery took, retries included, in a request of so many partitions."""
-        topic = queue.topic
-        if self._settings.is_adaptive and queue.sent_ms is not None and topic.takes(queue.partition):
-            topic.sticky.note_latency(queue.partition - topic.first, now_ms - queue.sent_ms, entries)
 
     def _delivered(self, entry: Entry, base_offset: int) -> None:
         entry.queue.retry_at_ms, entry.queue.sent_ms = 0, None
@@ -321,8 +316,9 @@ class Accumulator:
             batch.maybe_applied |= error.maybe_applied
         retry_at_ms = self._retry_at_ms(error, entry.batches[0], now_ms, chance)
         is_unknown = error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE
-        queue.sent_together = 0 if retry_at_ms is None or is_unknown else len(entry.batches)
-        if not queue.sent_together:
+        is_unsent = retry_at_ms is not None and not is_unknown and queue.take_back_numbers(entry.batches)
+        queue.sent_together = 0 if retry_at_ms is None or is_unknown or is_unsent else len(entry.batches)
+        if not queue.sent_together and not is_unsent:
             queue.numbering = None
         if retry_at_ms is None:
             queue.sent_ms = None
@@ -331,6 +327,7 @@ class Accumulator:
                 self._finish(batch, timed_out(batch, error, now_ms) if is_given_up else final_error(batch, error))
             return list(entry.batches)
         queue.retry_at_ms = retry_at_ms
+        rest_after(self._settings.pacing, queue, error, now_ms, chance)
         queue.batches.extendleft(reversed(entry.batches))
         self._queues[queue] = None
         return []

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import islice
 from operator import or_
 from typing import TYPE_CHECKING, Any
 
@@ -149,9 +150,9 @@ class PartitionQueue:
     """The batches of one partition, oldest first: those in a request, then those that wait.
 
     Only the last batch may be open, that is, take more records. The first `sent_together` of the waiting batches were
-    sent before, in one request. They go again in the same company, and share their fate. `numbering` is None until a
-    batch is numbered, and again after a numbered batch has failed. `sent_ms` is when the oldest batch was sent first,
-    None if none was.
+    sent before, in one request, and may be stored. They go again in the same company, and share their fate. `numbering`
+    is None until a batch is numbered, and again after a numbered batch has failed. `sent_ms` is when the oldest batch
+    was sent first, None if none was. `rest_ms` is how long the partition rests between requests (pacing.py).
 
     Delayed records have a queue of their own for each `timer`. It gets one batch, and no other after that has left.
     """
@@ -162,6 +163,7 @@ class PartitionQueue:
         "is_open",
         "numbering",
         "partition",
+        "rest_ms",
         "retry_at_ms",
         "sent_ms",
         "sent_together",
@@ -177,9 +179,30 @@ class PartitionQueue:
         self.is_open = False
         self.in_flight: tuple[ProducerBatch, ...] = ()
         self.retry_at_ms = 0
+        self.rest_ms = 0
         self.sent_ms: int | None = None
         self.sent_together = 0
         self.numbering: Numbering | None = None
+
+    def sent_before(self) -> list[ProducerBatch]:
+        """The batches that go again in the same company."""
+        return list(islice(self.batches, self.sent_together))
+
+    def note_latency(self, now_ms: int, entries: int) -> None:
+        """Tell the topic how long delivery took, retries included, in a request of so many partitions."""
+        if self.sent_ms is not None and self.topic.takes(self.partition):
+            self.topic.sticky.note_latency(self.partition - self.topic.first, now_ms - self.sent_ms, entries)
+
+    def take_back_numbers(self, batches: Sequence[ProducerBatch]) -> bool:
+        """True if the service surely stored none of these batches: their numbers are free, and they need no company.
+
+        A delayed batch stays as it is: its queue takes no other.
+        """
+        if self.timer is not None or any(batch.maybe_applied for batch in batches):
+            return False
+        if self.numbering is not None:
+            self.numbering.next_sequence -= sum(batch.record_count for batch in batches)
+        return True
 
 
 class TopicQueues:

@@ -1,0 +1,1 @@
+"""One partition that many producers share: appends a second, by simulation and on the local stack."""

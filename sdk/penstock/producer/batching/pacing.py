@@ -1,0 +1,53 @@
+"""A producer stays below the limit of a hot partition: the partition rests between its requests.
+
+A partition takes about a thousand write units a second, however many producers it has. Each THROTTLED doubles the rest,
+and each delivery makes it a little shorter, so the producers of a partition share its limit without a word to each
+other (as TCP does). Meanwhile records gather: the next request has more of them, and a refused one, which costs as much
+as a delivered one, is rare. A partition that rests is in no request, so requests have fewer partitions, too.
+"""
+
+from dataclasses import dataclass
+
+from penstock.producer.batching.producer_batch import PartitionQueue
+from penstock_core.errors import ErrorCode, PenstockError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pacing:
+    """The shortest and the longest rest, in milliseconds. A delivery takes one part in `parts` off it."""
+
+    first_ms: int
+    most_ms: int
+    parts: int
+
+    def longer(self, rest_ms: int) -> int:
+        """The rest after the service refused a request as too many."""
+        return min(self.most_ms, max(self.first_ms, 2 * rest_ms))
+
+    def shorter(self, rest_ms: int) -> int:
+        """The rest after a delivery. It ends when it is shorter than half of the first one."""
+        shorter_ms = rest_ms - max(1, rest_ms // self.parts)
+        return shorter_ms if 2 * shorter_ms >= self.first_ms else 0
+
+
+def pacing_within(backoff_max_ms: int, delivery_timeout_ms: int) -> Pacing:
+    """The rests of a producer, up to twice its longest wait before a retry, and an eighth of the time a record has."""
+    return Pacing(first_ms=20, most_ms=min(2 * backoff_max_ms, delivery_timeout_ms // 8), parts=16)
+
+
+def rest_after(
+    pacing: Pacing | None, queue: PartitionQueue, error: PenstockError | None, now_ms: int, chance: float
+) -> None:
+    """Sets the rest of a partition after a delivery, or after `error`, and when its next request may leave.
+
+    The rest is drawn between half and one and a half of `rest_ms`: producers that met do not meet again.
+    """
+    if pacing is None:
+        return
+    if error is None:
+        queue.rest_ms = pacing.shorter(queue.rest_ms)
+    elif error.code is ErrorCode.THROTTLED:
+        queue.rest_ms = pacing.longer(queue.rest_ms)
+    else:
+        return
+    queue.retry_at_ms = max(queue.retry_at_ms, now_ms + int(queue.rest_ms * (0.5 + chance)))
