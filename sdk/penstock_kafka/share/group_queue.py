@@ -33,6 +33,7 @@ from penstock_kafka.wire.budget import ByteBudget
 
 _WAITING_BYTES_MAX = 65_536  # of an acquire that waits: it holds its part of the budget all the while
 _IDLE_MS = 60_000
+_AT_ONCE: Mapping[str, Any] = {"wait_ms": 0, "arm": False}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +91,7 @@ class GroupQueue:
         if wish.entries and (self._is_quiet or len(wish.entries) > SHARE_ACKNOWLEDGEMENTS_MAX):
             outcome.acknowledged += await self._calls.acknowledge(self._group, wish.entries)
         elif wish.entries or not self._is_quiet:
-            answer = await self._acquire(wish, {"wait_ms": 0}, wish.entries)
+            answer = await self._acquire(wish, _AT_ONCE, wish.entries)
             outcome.acknowledged += answer.document["acknowledged"]
             if answer.locks:
                 outcome.answer = answer
@@ -125,7 +126,7 @@ class GroupQueue:
     async def _ask(self, wish: FetchWish) -> AcquireAnswer | None:
         """One acquire when it is due; None if the wish's time is over before."""
         if not self._is_quiet:
-            answer = await self._acquire(wish, {"wait_ms": 0})
+            answer = await self._acquire(wish, _AT_ONCE)
             self._is_quiet = not answer.locks
             return answer
         while (due_ms := self._waiting.due_ms()) > (now_ms := monotonic_ms()):

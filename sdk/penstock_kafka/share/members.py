@@ -25,7 +25,6 @@ class ShareMember:
     group: str
     member_id: str
     client_id: str = ""
-    client_host: str = ""
     rack_id: str | None = None
     topics: tuple[str, ...] = ()
     assignment: Assignment = field(default_factory=dict)

@@ -59,7 +59,7 @@ def _member(member: ShareMember) -> Answer:
         "rack_id": member.rack_id,
         "member_epoch": member.epoch,
         "client_id": member.client_id,
-        "client_host": member.client_host,
+        "client_host": "",
         "subscribed_topic_names": member.topics,
         "assignment": {
             "topic_partitions": [

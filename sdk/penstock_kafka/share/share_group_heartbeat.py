@@ -53,7 +53,7 @@ class ShareGroupHeartbeat:
                 raise RequestRefused(KafkaError.invalid_request, "a member joins with a subscription")
             topics = checked_topics(tuple(map(str, subscribed)))
             member = self._members.join(group, member_id, now_ms)
-            member.client_id, member.client_host = call.client_id, call.peer.address
+            member.client_id = call.client_id
         else:
             member = self._members.find(group, member_id, request.member_epoch, now_ms)
             topics = member.topics if subscribed is None else checked_topics(tuple(map(str, subscribed)))
