@@ -4,9 +4,11 @@ A member is a subscription and an epoch. The epoch rises with each change of its
 heartbeat, or this one was started anew, the member is told to join again. It loses nothing by that.
 """
 
+import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
 
+from penstock.system import monotonic_ms
 from penstock_core.limits import (
     CLIENT_ID_LENGTH_MAX,
     KAFKA_SHARE_MEMBER_MS_MAX,
@@ -46,6 +48,7 @@ class ShareMembers:
     def __init__(self, counts: Counter[str]) -> None:
         self._counts = counts
         self._members: dict[tuple[str, str], ShareMember] = {}
+        self._looking: asyncio.TimerHandle | None = None
 
     def find(self, group: str, member_id: str, epoch: int, now_ms: int) -> ShareMember:
         """The member that heartbeats. Raises RequestRefused: then it joins again."""
@@ -69,7 +72,9 @@ class ShareMembers:
                 f"the gateway has {KAFKA_SHARE_MEMBERS_MAX:,} members of share groups",
             )
         member = self._members[group, member_id] = ShareMember(group=group, member_id=member_id)
+        member.seen_ms = now_ms
         self._counts[group] += 1
+        self._look_later()
         return member
 
     def forget(self, group: str, member_id: str) -> None:
@@ -83,6 +88,17 @@ class ShareMembers:
         """The members of a group."""
         self._forget_gone(now_ms)
         return [each for (name, _), each in self._members.items() if name == group]
+
+    def _look_later(self) -> None:
+        """Members that die without a goodbye are forgotten, also if no client asks for anything."""
+        if self._looking is None and self._members:
+            loop = asyncio.get_running_loop()
+            self._looking = loop.call_later(KAFKA_SHARE_MEMBER_MS_MAX / 1_000, self._look)
+
+    def _look(self) -> None:
+        self._looking = None
+        self._forget_gone(monotonic_ms())
+        self._look_later()
 
     def _forget_gone(self, now_ms: int) -> None:
         for (group, member_id), member in list(self._members.items()):

@@ -159,7 +159,8 @@ class ShareFetch:
             findings.refusal = verdict
         elif verdict.error in _OF_THE_GROUP:
             verdict = Verdict(KafkaError.kafka_storage_error, verdict.message)
-        findings.errors[next(iter(client.partitions))] = verdict
+        for place in list(client.partitions)[:1]:  # none if the session has ended meanwhile
+            findings.errors[place] = verdict
 
 
 def _held(lock: AcquiredLock) -> HeldLock:

@@ -116,6 +116,22 @@ def test_member_that_left_or_was_silent_joins_again(service: MemoryPenstock, mon
     run(work())
 
 
+def test_member_that_died_is_forgotten_although_no_client_asks(
+    service: MemoryPenstock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock_kafka.share.members.KAFKA_SHARE_MEMBER_MS_MAX", 1)
+
+    async def work() -> None:
+        desk = ShareDesk(service)
+        await beat(desk, 0, topics=("orders",))
+        states: list[str] = []
+        while "Empty" not in states:
+            listed = await desk.ask(ApiKey.LIST_GROUPS, 5, states_filter=(), types_filter=("share",))
+            states = [each["group_state"] for each in listed["groups"]]
+
+    run(work())
+
+
 def _rules(*pairs: tuple[str, str]) -> list[AccessRule]:
     return [AccessRule(principal=USER, operation=operation, resource=resource) for operation, resource in pairs]
 
