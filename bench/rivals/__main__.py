@@ -3,6 +3,8 @@
 It needs a running local stack. The servers are Debian's; without them it goes on, and says how to get them.
 """
 
+import signal
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -45,6 +47,7 @@ def main(
     if quick:
         seconds, rounds, clients, samples = 0.7, 1, (1,), 20
         report.conditions.append("A quick look: one client, one round, turns of 0.7 s.")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the servers end with this process
     with ExitStack() as stack:
         rivals = [each for each in _rivals(stack, report) if not only or each.name in only]
         threads = _helpful_threads(rivals, report, seconds=0.3 if quick else 1.5)
