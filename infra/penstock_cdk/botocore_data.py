@@ -15,6 +15,7 @@ SERVICES = frozenset(("cloudformation", "dynamodb", "events", "lambda", "s3", "s
 _ENDPOINTS = "endpoints.json"
 _FILES = frozenset((_ENDPOINTS, "partitions.json", "_retry.json", "sdk-default-configuration.json"))
 _PROSE = "documentation"
+_READ_WITH_PROSE = "clientContextParams"  # botocore reads the texts of these, to no end
 
 
 def shrink(data: Path) -> None:
@@ -36,7 +37,9 @@ def _without_prose(value: Any) -> Any:
     """The value without its texts `documentation`. A member or a shape of that name stays: it is no text."""
     if isinstance(value, dict):
         return {
-            name: _without_prose(each) for name, each in value.items() if not (name == _PROSE and isinstance(each, str))
+            name: each if name == _READ_WITH_PROSE else _without_prose(each)
+            for name, each in value.items()
+            if not (name == _PROSE and isinstance(each, str))
         }
     return [_without_prose(each) for each in value] if isinstance(value, list) else value
 
