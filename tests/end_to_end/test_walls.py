@@ -16,6 +16,7 @@ from tests.end_to_end.walled_stack import (
     Caller,
     add_rules,
     called,
+    commit_offsets,
     deploy_walled,
     expected,
     furnish,
@@ -28,7 +29,7 @@ from tests.handlers.service import Answer
 from tests.support.deadlines import until
 
 pytestmark = [pytest.mark.stack, pytest.mark.minutes]
-LAST = ("DELETE", "POST /v1/zones")  # they take away what other samples need
+LAST = ("DELETE", "POST /v1/groups/{group}/offsets/delete", "POST /v1/zones")  # they take away what other samples need
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,9 +114,10 @@ def _prepared(own: OwnStack, case: Case, facts: Facts) -> Facts:
     route, admin = case.sample.route, own.transport
     if route == "POST /v1/topics/{topic}/redrive":
         send(admin, "dead", LETTER)
-    if route == "DELETE /v1/groups/{group}":
+    if route in ("POST /v1/groups/{group}/offsets/delete", "DELETE /v1/groups/{group}"):
         gone = {"member_id": "m", "sequence": 2, "epoch": 0, "leave": True}
         called(admin, "POST", "/v1/groups/billing/heartbeat", gone)
+        commit_offsets(admin)
     if route == "POST /v1/producers/{transactional_id}/release":
         expected(admin, "POST", "/v1/producers", {"transactional_id": "ledger"})
     if route == "POST /v1/transactions":

@@ -77,8 +77,7 @@ def furnish(transport: HttpTransport) -> Facts:
     send(transport, "shared", {"value": "shared"})
     later = {"value": "later", "delay_ms": 3_600_000, "cancellable": True}
     scheduled = send(transport, "orders", later)["scheduled_id"]
-    commit = {"offsets": [{"topic": "orders", "partition": 0, "offset": 1}]}
-    expected(transport, "POST", "/v1/groups/billing/offsets", commit)
+    commit_offsets(transport)
     shared = {"topics": ["shared"], "config": {"start": "earliest", "lock_ms": SHARE_LOCK_MS_MAX}}
     expected(transport, "PUT", "/v1/share-groups/workers", shared)
     expected(transport, "PUT", "/v1/subscriptions/packing", {"topics": ["orders"], "target": {"topic": "mirror"}})
@@ -86,6 +85,12 @@ def furnish(transport: HttpTransport) -> Facts:
     expected(transport, "PUT", "/v1/quotas", quota)
     [record] = expected(transport, "POST", "/v1/share-groups/workers/records", {"max_records": 1})["records"]
     return {"timer": scheduled, "lock": record["lock_id"]}
+
+
+def commit_offsets(transport: HttpTransport) -> None:
+    """Commits for the group of the samples."""
+    commit = {"offsets": [{"topic": "orders", "partition": 0, "offset": 1}]}
+    expected(transport, "POST", "/v1/groups/billing/offsets", commit)
 
 
 def send(transport: HttpTransport, topic: str, record: Mapping[str, Any]) -> dict[str, Any]:
