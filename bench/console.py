@@ -1,13 +1,13 @@
-"""First paints of the console's pages in chromium, with many topics and groups: `python -m bench.console`.
+"""Measures first paints of the console's pages in chromium, with many topics and groups.
 
 It works on the service that commands find (PENSTOCK_URL, or the local one). It makes topics and groups of its own there
-unless they exist. For each page it prints a line of JSON: the time from the start of the navigation to the first paint,
-the best and the worst of `--times` loads, after one load that does not count.
+unless they exist. For each page it takes the time from the start of the navigation to the first paint: of the first
+load, and the median and the worst of `--times` later ones. The overview's background readings go on meanwhile.
 """
 
 import asyncio
-import json
 import shutil
+import statistics
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +16,8 @@ from typing import Any
 
 import click
 
+from bench.report.recording import Report, reported
+from bench.report.result import Row
 from penstock import Admin, HttpTransport, Producer
 from penstock.configuration import find_configuration
 from penstock.console.server import ConsoleServer, listen
@@ -27,37 +29,52 @@ PARTITIONS = 10
 RECORDS = 2_000
 THREADS = 8
 PAINT_POLL_MS = 10
+_ONE = f"/topics/{PREFIX}0000"
+PAGES = (
+    ("overview", "/"),
+    ("topics", "/topics"),
+    ("topics, searched", "/topics?q=bench&page=9"),
+    ("a topic", _ONE),
+    ("its newest records", f"{_ONE}/records"),
+    ("its oldest records", f"{_ONE}/records?partition=0&at=oldest"),
+    ("records of a key", f"{_ONE}/records?key=key-7"),
+    ("its settings", f"{_ONE}/settings"),
+    ("live records", f"{_ONE}/live"),
+    ("groups", "/groups"),
+    ("a group", f"/groups/{PREFIX}0000"),
+    ("share groups", "/share-groups"),
+    ("overview again", "/"),
+)
 FIRST_PAINT = "performance.getEntriesByName('first-paint').map((each) => each.startTime)[0]"
 
 
-@click.command()
-@click.option("--topics", default=1_000, show_default=True)
-@click.option("--groups", default=200, show_default=True)
-@click.option("--times", default=5, show_default=True)
-@click.option("--path", "paths", multiple=True, help="A page; by default those of topics and records.")
-def main(topics: int, groups: int, times: int, paths: tuple[str, ...]) -> None:
-    """Measure first paints."""
+@click.command(help=__doc__)
+@reported("console")
+@click.option("--topics", default=1_000, show_default=True, type=click.IntRange(1), help="Of 10 partitions each.")
+@click.option("--groups", default=200, show_default=True, type=click.IntRange(1), help="Consumer groups.")
+@click.option("--times", default=10, show_default=True, type=click.IntRange(1), help="Loads of a page after the first.")
+def main(report: Report, topics: int, groups: int, times: int) -> None:
     transport = HttpTransport(find_configuration())
-    fill(transport, topics, groups)
-    one = f"{PREFIX}0000"
-    pages = paths or (
-        "/",
-        "/topics",
-        "/topics?q=bench&page=9",
-        f"/topics/{one}",
-        f"/topics/{one}/records",
-        f"/topics/{one}/records?partition=0&at=oldest",
-        f"/topics/{one}/records?key=key-7",
-        f"/topics/{one}/settings",
-        f"/topics/{one}/live",
-        "/groups",
-        f"/groups/{PREFIX}0000",
+    with report.console.status("making topics and groups"):
+        fill(transport, topics, groups)
+    report.conditions.append(
+        "Chromium, console, emulator and functions share one machine. The first load of a page may meet functions "
+        "without a warm instance."
     )
+    rows: list[Row] = []
     with serving(transport) as link, tab(link) as page:
         origin = link.partition("/enter")[0]
-        for path in pages:
-            paints = [first_paint(page, origin + path) for _ in range(times + 1)][1:]
-            click.echo(json.dumps({"page": path, "ms_min": min(paints), "ms_max": max(paints), "times": times}))
+        for title, path in PAGES:
+            first, *later = [first_paint(page, origin + path) for _ in range(times + 1)]
+            rows.append(
+                {
+                    "page": title,
+                    "first load ms": round(first),
+                    "p50 ms": round(statistics.median(later)),
+                    "worst ms": round(max(later)),
+                }
+            )
+    report.show("first paint", rows)
 
 
 def fill(transport: HttpTransport, topics: int, groups: int) -> None:

@@ -16,9 +16,11 @@ from penstock.console.background import Background
 from penstock.console.figures import Figures
 from penstock.console.flash import Flashes
 from penstock.console.guard import HEADERS, LOST, Guard, Refusal, Session
+from penstock.console.lists import Lists
 from penstock.console.memory import Memory
 from penstock.console.page import Answer, Asked, Moved, Route, Shown, Stream
 from penstock.console.rendering import render, static_file
+from penstock.console.right_of_way import AsideTransport, PageTransport, RightOfWay
 from penstock.console.service_down import PromptTransport, ServiceDownError
 from penstock.console.site import PAGES
 from penstock.console.streaming import Streaming
@@ -62,9 +64,15 @@ class ConsoleServer:
     ) -> None:
         self.guard = Guard(port, new_nonce)
         self._transport = transport
+        way = RightOfWay()
+        self._prompt = PromptTransport(PageTransport(transport, way))
         account = None if read_account is None else Background(read_account, lambda: CONSOLE_ACCOUNT_MS_MIN)
         self.memory = Memory(
-            figures=Figures(transport), account=account, is_local=is_local, job_places=job_places or {}
+            figures=Figures(AsideTransport(transport, way)),
+            lists=Lists(self._prompt),
+            account=account,
+            is_local=is_local,
+            job_places=job_places or {},
         )
         self._say_link = say_link
         self._threads = ThreadPoolExecutor(CONSOLE_REQUESTS_MAX, thread_name_prefix="penstock-page")
@@ -163,7 +171,7 @@ class ConsoleServer:
     def _asked(self, request: web.Request, form: Mapping[str, str]) -> Asked:
         return Asked(
             transport=self._transport,
-            prompt=PromptTransport(self._transport),
+            prompt=self._prompt,
             memory=self.memory,
             url_path=request.rel_url.raw_path,
             now_ms=wall_clock_ms(),

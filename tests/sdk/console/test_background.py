@@ -3,6 +3,8 @@
 import threading
 
 from penstock.console.background import Background
+from penstock.console.service_down import ServiceDownError
+from penstock.errors import ConnectionFailedError
 from penstock_core.errors import ErrorCode, PenstockError
 from tests.support.deadlines import DEADLINE_S
 
@@ -87,3 +89,26 @@ def test_defect_is_told_by_its_kind_only() -> None:
     source = Source()
     source.error = ValueError("a secret")
     assert source.background().look(DEADLINE_MS).error == "the console has a defect: ValueError"
+
+
+def test_settled_value_is_the_one_after_the_reading_and_a_long_reading_leaves_the_last_one() -> None:
+    source = Source()
+    background = source.background()
+    background.begin()
+    assert background.settled(DEADLINE_MS).value == 1
+    source.now_ms = 1_000
+    source.gate.clear()
+    background.begin()
+    found = background.settled(1)
+    assert (found.value, found.is_reading) == (1, True)
+    source.gate.set()
+    found = background.settled(DEADLINE_MS)
+    assert (found.value, found.is_reading) == (2, False)
+
+
+def test_service_that_does_not_answer_is_told_as_such() -> None:
+    source = Source()
+    source.error = ServiceDownError(ConnectionFailedError("nobody there", maybe_applied=False))
+    found = source.background().look(DEADLINE_MS)
+    assert found.down is source.error
+    assert "nobody there" in (found.error or "")

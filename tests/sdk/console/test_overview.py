@@ -17,6 +17,7 @@ def test_overview_shows_zones_counts_and_who_is_behind(
     with service.producer() as producer:
         producer.send("orders", "x")
     console.memory.figures.look(DEADLINE_MS)
+    console.memory.lists.look(DEADLINE_MS)
     seen = visitor.get("/")
     assert "Partitions 4" in seen.text
     assert "Share groups 1" in seen.text
@@ -40,6 +41,7 @@ def test_list_that_is_denied_leaves_the_rest_of_the_page(service: MemoryPenstock
     service.create_topic("orders", partitions=4)
     console = RunningConsole(DenyingTransport(service.transport, "/v1/zones"))
     try:
+        console.memory.lists.look(DEADLINE_MS)
         seen = console.visitor().get("/")
         assert seen.status == 200
         assert "ACCESS_DENIED" in seen.text
@@ -48,8 +50,9 @@ def test_list_that_is_denied_leaves_the_rest_of_the_page(service: MemoryPenstock
         console.stop()
 
 
-def test_zone_that_is_out_is_told_first(service: MemoryPenstock, visitor: Visitor) -> None:
+def test_zone_that_is_out_is_told_first(service: MemoryPenstock, console: RunningConsole, visitor: Visitor) -> None:
     service.admin().take_zone_out("b", "a <b>drill")
+    console.memory.lists.look(DEADLINE_MS)
     seen = visitor.get("/")
     assert "b: not in sync" in seen.text
     assert "<b>drill" not in seen.html

@@ -1,0 +1,79 @@
+"""The overview's lists: as they are now, or as they were when the service takes long."""
+
+import threading
+from collections.abc import Mapping
+
+import pytest
+
+from penstock.console.lists import Lists
+from penstock.console.service_down import PromptTransport, ServiceDownError
+from penstock.errors import ConnectionFailedError
+from penstock.http.http_message import Response
+from penstock.http.transport import Transport
+from penstock.testing import MemoryPenstock
+from tests.sdk.console.test_background import DEADLINE_MS
+from tests.support.deadlines import DEADLINE_S
+from tests.support.denying import DenyingTransport
+
+
+class Gated:
+    """Answers for topics once the gate is open, and is gone if `is_down`."""
+
+    def __init__(self, inner: Transport) -> None:
+        self._inner = inner
+        self.gate = threading.Event()
+        self.gate.set()
+        self.is_down = False
+
+    def call(
+        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
+    ) -> Response:
+        if self.is_down:
+            raise ConnectionFailedError("nobody there", maybe_applied=False)
+        assert not path.startswith("/v1/topics") or self.gate.wait(DEADLINE_S)
+        return self._inner.call(method, path, query, headers, body)
+
+    def close(self) -> None:
+        pass
+
+
+def names(found: object) -> list[str]:
+    assert isinstance(found, list)
+    return [each.name for each in found]
+
+
+def test_list_is_read_anew_for_each_look(service: MemoryPenstock) -> None:
+    lists = Lists(service.transport)
+    assert names(lists.look(DEADLINE_MS).topics.value) == []
+    service.create_topic("orders")
+    assert names(lists.look(DEADLINE_MS).topics.value) == ["orders"]
+
+
+def test_list_that_takes_long_is_not_known_first_and_later_as_it_was(service: MemoryPenstock) -> None:
+    gated = Gated(service.transport)
+    gated.gate.clear()
+    lists = Lists(gated)
+    found = lists.look(1)
+    assert (found.topics.value, found.topics.is_reading, found.topics.error) == (None, True, None)
+    gated.gate.set()
+    assert names(lists.look(DEADLINE_MS).topics.value) == []
+    service.create_topic("orders")
+    gated.gate.clear()
+    found = lists.look(1)
+    assert (names(found.topics.value), found.topics.is_reading) == ([], True)
+    gated.gate.set()
+    assert names(lists.look(DEADLINE_MS).topics.value) == ["orders"]
+
+
+def test_list_that_is_denied_leaves_the_others(service: MemoryPenstock) -> None:
+    service.create_topic("orders")
+    found = Lists(DenyingTransport(service.transport, "/v1/zones")).look(DEADLINE_MS)
+    assert "ACCESS_DENIED" in (found.zones.error or "")
+    assert names(found.topics.value) == ["orders"]
+
+
+def test_service_that_is_down_is_told_at_once(service: MemoryPenstock) -> None:
+    gated = Gated(service.transport)
+    gated.is_down = True
+    with pytest.raises(ServiceDownError):
+        Lists(PromptTransport(gated)).look(DEADLINE_MS)
