@@ -160,6 +160,10 @@ QUESTIONS = (
         page="kafka",
     ),
     Question(
+        asks="How soon does each page of the console paint with 1,000 topics and 200 groups?",
+        command="bench.console", results=("console",), page="console", needs=STACK,
+    ),
+    Question(
         asks="What does one caller take from the others?",
         command="bench.neighbours",
         results=("neighbours_teams", "neighbours_exact", "neighbours_crowd"),
