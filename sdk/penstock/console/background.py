@@ -11,18 +11,19 @@ from penstock.system import monotonic_ms
 from penstock_core.errors import PenstockError
 
 Value = TypeVar("Value")
+Seen_co = TypeVar("Seen_co", covariant=True)
 
 logger = logging.getLogger("penstock.console")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look(Generic[Value]):
+class Look(Generic[Seen_co]):
     """The value as it was read last, its age, and what the last try failed with. All are None before the first try.
 
     `down` is the last try's error if the service did not answer it.
     """
 
-    value: Value | None
+    value: Seen_co | None
     age_ms: int | None
     error: str | None
     is_reading: bool
