@@ -83,8 +83,15 @@ class Moved:
     said: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """The answer of a GET: a document that is not the console's own. The browser runs nothing of it."""
+
+    html: bytes
+
+
 Event = Mapping[str, object]  # one message of a stream, as JSON
-Answer = Shown | Moved
+Answer = Shown | Moved | Document
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

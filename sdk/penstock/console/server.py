@@ -15,10 +15,10 @@ from penstock.console.account import AccountFacts
 from penstock.console.background import Background
 from penstock.console.figures import Figures
 from penstock.console.flash import Flashes
-from penstock.console.guard import HEADERS, LOST, Guard, Refusal, Session
+from penstock.console.guard import DOCUMENT_HEADERS, HEADERS, LOST, Guard, Refusal, Session
 from penstock.console.lists import Lists
 from penstock.console.memory import Memory
-from penstock.console.page import Answer, Asked, Moved, Route, Shown, Stream
+from penstock.console.page import Answer, Asked, Document, Moved, Route, Shown, Stream
 from penstock.console.rendering import render, static_file
 from penstock.console.right_of_way import AsideTransport, PageTransport, RightOfWay
 from penstock.console.service_down import PromptTransport, ServiceDownError
@@ -128,7 +128,7 @@ class ConsoleServer:
             text = f"The console has a defect: {type(error).__name__}."
             response = await self._fail(request, "Defect", text, 500)
         if not response.prepared:
-            response.headers.update(HEADERS)
+            response.headers.update({name: value for name, value in HEADERS.items() if name not in response.headers})
         return response
 
     async def _refuse(self, refusal: Refusal) -> web.StreamResponse:
@@ -196,6 +196,8 @@ class ConsoleServer:
             joint = "&" if "?" in answer.to else "?"
             location = f"{answer.to}{joint}said={self._flashes.keep(answer.said)}"
             return web.Response(status=303, headers={"Location": location})
+        if isinstance(answer, Document):
+            return web.Response(body=answer.html, content_type="text/html", charset="utf-8", headers=DOCUMENT_HEADERS)
         return _html(self._rendered(answer, asked, session), answer.status)
 
     def _rendered(self, shown: Shown, asked: Asked, session: Session) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from penstock.jobs.deployed import DeployedJobs, log_lines, to_ms
+from penstock.jobs.deployed import DeployedJobs, client, log_lines, to_ms
 from penstock.jobs.model import JobRun, RunState, unknown_job, unknown_run
 from penstock_core.errors import ErrorCode, PenstockError
 
@@ -74,6 +74,10 @@ class EmrPlace:
         """The lines that the run has printed so far, by time."""
         prefix = f"applications/{self._application_id}/jobs/{run_id}"
         return log_lines(self._logs, self._deployed.log_group, prefix)
+
+    def s3(self) -> Any:
+        """A client of S3 in the region of the stack."""
+        return client("s3", self._emr.meta.region_name)
 
     def _run(self, found: Any, run_id: str) -> JobRun:
         state = _STATES.get(found["state"], RunState.PENDING)

@@ -6,7 +6,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from penstock.jobs.deployed import DeployedJobs, log_lines, to_ms
+from penstock.jobs.deployed import DeployedJobs, client, log_lines, to_ms
 from penstock.jobs.model import JobRun, RunState, unknown_job, unknown_run
 
 PREFIX = "jr_"
@@ -73,6 +73,10 @@ class GluePlace:
         """The lines of Spark's log, then those that the script printed."""
         for each in _LOGS:
             yield from log_lines(self._logs, f"{self._deployed.log_group}/{each}", run_id)
+
+    def s3(self) -> Any:
+        """A client of S3 in the region of the stack."""
+        return client("s3", self._glue.meta.region_name)
 
 
 def _run(found: Any, job: str) -> JobRun:
