@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 from penstock.errors import NotConfiguredError
 
 TRANSPORT = "PENSTOCK_TRANSPORT"  # an environment variable
-TransportName = Literal["http", "lambda", "embedded"]
+TransportName = Literal["http", "embedded"]
 HTTP: TransportName = "http"
 TRANSPORT_NAMES: tuple[TransportName, ...] = get_args(TransportName)
 
