@@ -4,10 +4,15 @@
 same DataFrame, and works on Spark 3.5 too. docs/reference/spark-options.md lists the options.
 """
 
-try:
-    from penstock_spark.source.frames import read, register
-except ModuleNotFoundError as missing:
-    hint = f"{missing}: penstock_spark needs `pip install 'penstock[spark]'`"
-    raise ModuleNotFoundError(hint, name=missing.name) from missing
+from importlib.util import find_spec
+
+_NEEDED = ("boto3", "numpy", "pyarrow", "pyspark")
+
+if missing := [name for name in _NEEDED if find_spec(name) is None]:
+    raise ModuleNotFoundError(
+        f"No module named {missing[0]!r}: penstock_spark needs `pip install 'penstock[spark]'`", name=missing[0]
+    )
+
+from penstock_spark.source.frames import read, register  # noqa: E402
 
 __all__ = ["read", "register"]

@@ -14,6 +14,7 @@ from tests.support.child_process import bare_environment
     [
         ("penstock.testing", "aws_lambda_powertools", "testing"),
         ("penstock_spark", "boto3", "spark"),
+        ("penstock_spark", "pyspark", "spark"),
         ("penstock_import.source.confluent", "confluent_kafka", "import"),
     ],
 )
