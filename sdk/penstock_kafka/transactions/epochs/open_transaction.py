@@ -30,8 +30,9 @@ class NotedOffset:
 class OpenTransaction:
     """Its parts carry `nonce`, `number` and the `epoch` of the service.
 
-    `places` has each partition that was added, and the bytes that a batch for its topic may have. `failure` is set once
-    it can only be aborted. `doubt` is the failure of a commit that may have been applied.
+    `places` has each partition that was added, and the bytes that a batch for its topic may have. `is_sealed`: a stage
+    of the batches that wait was sent, and may arrive late. So it takes no other batch before it is answered. `failure`
+    is set once the transaction can only be aborted. `doubt` is the failure of a commit that may have been applied.
     """
 
     nonce: str
@@ -44,6 +45,7 @@ class OpenTransaction:
     offsets: dict[OffsetPlace, NotedOffset] = field(default_factory=dict)
     waiting: dict[Place, list[bytes]] = field(default_factory=dict)
     waiting_bytes: int = 0
+    is_sealed: bool = False
     stages: int = 0
     failure: RequestRefused | None = None
     doubt: PenstockError | None = None
@@ -52,6 +54,12 @@ class OpenTransaction:
         """Add partitions. Raises RequestRefused if there are too many, and adds none then."""
         self._check_parts({*self.places, *places}, {*self.offsets})
         self.places.update(places)
+
+    def add_group(self, group: str) -> None:
+        """Add a group. Raises RequestRefused if there are too many, and adds none then."""
+        if group not in self.groups and len(self.groups) >= TRANSACTION_PARTS_MAX:
+            raise abortable(f"a transaction over more than {TRANSACTION_PARTS_MAX} groups")
+        self.groups.add(group)
 
     def add_offsets(self, offsets: Mapping[OffsetPlace, NotedOffset]) -> None:
         """Note offsets. Later ones take the place of earlier ones. Raises RequestRefused, and notes none then."""
@@ -67,8 +75,8 @@ class OpenTransaction:
         self.offsets = both
 
     def has_room(self, batch: PlainBatch) -> bool:
-        """True if the batch fits into the request that waits."""
-        return self.waiting_bytes + len(batch.data) <= BATCH_BYTES_MAX
+        """True if the batch may go with those that wait."""
+        return not self.is_sealed and self.waiting_bytes + len(batch.data) <= BATCH_BYTES_MAX
 
     def add_batch(self, place: Place, batch: PlainBatch) -> None:
         """The batch waits for the next request."""
@@ -79,9 +87,14 @@ class OpenTransaction:
         """Let go the batches that wait."""
         self.waiting.clear()
         self.waiting_bytes = 0
+        self.is_sealed = False
 
     def stage_request(self, transactional_id: str) -> HttpRequest:
-        """Puts the batches that wait. They stay until it is answered: the same stage again is the same batches."""
+        """Puts the batches that wait. They stay until it is answered: the same stage again is the same batches.
+
+        A stage that arrives late takes the place of its repeat.
+        """
+        self.is_sealed = True
         return self._request(transactional_id, {"stage": self.stages})
 
     def commit_request(self, transactional_id: str) -> HttpRequest:

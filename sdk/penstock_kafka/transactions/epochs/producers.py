@@ -24,7 +24,7 @@ Epoch = tuple[int, int]  # a producer id, and its epoch
 
 
 class Producers:
-    """Producers by transactional id, `KAFKA_TRANSACTIONAL_IDS_MAX` at most with those that have ended."""
+    """Producers by transactional id, `KAFKA_TRANSACTIONAL_IDS_MAX` at most: those that are idle make room."""
 
     def __init__(self, context: Context, buffers: Buffers | None = None) -> None:
         self.buffers = buffers or Buffers()
@@ -56,10 +56,13 @@ class Producers:
     async def begin(self, name: str, timeout_ms: int, last: Epoch | None) -> TransactionalProducer:
         """Begin an epoch, and end the earlier one. `last` is the epoch that the client has, None for a new instance.
 
-        One begin. Raises what it raises: PRODUCER_FENCED if another instance has begun since `last`.
+        One begin. Raises what it raises: PRODUCER_FENCED if another instance has begun since `last`. Raises
+        RequestRefused while `KAFKA_TRANSACTIONAL_IDS_MAX` other ids have an open transaction.
         """
         async with self._lock(name):
             known = self._producers.get(name)
+            if known is None:
+                self._refuse_if_full()
             if known is not None and last is not None:
                 if self._came_from.get(name) == last and known.transaction is None and known.ending is None:
                     return known  # the answer to this begin was lost
@@ -141,6 +144,13 @@ class Producers:
         for each in idle[: max(0, len(self._producers) - KAFKA_TRANSACTIONAL_IDS_MAX)]:
             del self._producers[each]
             self._came_from.pop(each, None)
+
+    def _refuse_if_full(self) -> None:
+        open_count = sum(each.transaction is not None for each in self._producers.values())
+        if open_count >= KAFKA_TRANSACTIONAL_IDS_MAX:
+            raise RequestRefused(
+                KafkaError.coordinator_load_in_progress, f"{open_count:,} transactions are open at this gateway"
+            )
 
     async def _watch(self) -> None:
         while True:

@@ -81,7 +81,7 @@ class TransactionalProducer:
     async def add_group(self, group: str) -> None:
         """Add a group, and open a transaction if there is none."""
         async with self.lock:
-            (await self._opened()).groups.add(group)
+            (await self._opened()).add_group(group)
 
     async def add_offsets(self, group: str, offsets: Mapping[OffsetPlace, NotedOffset]) -> None:
         """Note offsets of a group that was added."""
@@ -109,8 +109,11 @@ class TransactionalProducer:
         if transaction.waiting and not (transaction.has_room(batch) and self._buffers.has_room(len(batch.data))):
             await self._stage(transaction)
             self._open()  # another epoch may have begun meanwhile
+        has_room = self._buffers.has_room(len(batch.data))
         transaction.add_batch(place, batch)
         self._buffers.hold(len(batch.data))
+        if not has_room:
+            await self._stage_alone(transaction)
         self.sequences.take(place, batch)
 
     async def commit(self) -> None:
@@ -210,6 +213,14 @@ class TransactionalProducer:
             raise self._refused(transaction, error) from error
         transaction.stages += 1
         self._drop_data(transaction)
+
+    async def _stage_alone(self, transaction: OpenTransaction) -> None:
+        """Stage a batch that memory has no room for. If that fails, the batch cannot wait for another try."""
+        try:
+            await self._stage(transaction)
+        except PenstockError as error:
+            raise self._fail(transaction, abortable(f"no memory for a batch, and its stage failed: {error}")) from error
+        self._open()
 
     async def _commit(self, transaction: OpenTransaction) -> None:
         if transaction.is_empty:
