@@ -28,11 +28,12 @@ class AddPartitionsToTxn:
             refuse_if_gone(call)
             epoch = (int(request.v3_and_below_producer_id), int(request.v3_and_below_producer_epoch))
             producer = self._producers.find(str(request.v3_and_below_transactional_id), epoch)
-            found, unknown = await self._look_up(wanted, call)
-            if unknown:
-                codes = dict.fromkeys(wanted, KafkaError.operation_not_attempted) | unknown
-            else:
-                await producer.add_places(found)
+            async with producer.lock:
+                found, unknown = await self._look_up(wanted, call)
+                if unknown:
+                    codes = dict.fromkeys(wanted, KafkaError.operation_not_attempted) | unknown
+                else:
+                    await producer.add_places(found)
         except (PenstockError, RequestRefused) as error:
             codes = dict.fromkeys(wanted, code_for(error, call))
         return {

@@ -18,6 +18,7 @@ from penstock_kafka.groups.members.sessions import Sessions
 from penstock_kafka.groups.offsets.offset_commit import OffsetToCommit, commit_item, refusal_of
 from penstock_kafka.transactions.epochs.open_transaction import NotedOffset
 from penstock_kafka.transactions.epochs.producers import Producers
+from penstock_kafka.transactions.epochs.transactional_producer import TransactionalProducer
 from penstock_kafka.transactions.refusals import code_for, refuse_if_gone
 
 _NO_GENERATION = -1
@@ -66,6 +67,16 @@ class TxnOffsetCommit:
     ) -> dict[TopicPartition, KafkaError]:
         epoch = (int(request.producer_id), int(request.producer_epoch))
         producer = self._producers.find(str(request.transactional_id), epoch)
+        async with producer.lock:
+            return await self._note_in(producer, request, asked)
+
+    async def _note_in(
+        self, producer: TransactionalProducer, request: Request, asked: Mapping[TopicPartition, OffsetToCommit]
+    ) -> dict[TopicPartition, KafkaError]:
+        """The caller holds the producer's lock: a look for the member takes time, and its request must not come late.
+
+        Else an offset that the client has sent again meanwhile, and committed, could come into its next transaction.
+        """
         codes = {each: refusal_of(offset) or KafkaError.none for each, offset in asked.items()}
         if any(code is not KafkaError.none for code in codes.values()):
             return codes
@@ -77,7 +88,7 @@ class TxnOffsetCommit:
         generation = int(getattr(request, "generation_id", _NO_GENERATION))
         if member is not None and not all(_may_commit(member, each, generation) for each in asked):
             return dict.fromkeys(asked, KafkaError.illegal_generation)
-        await producer.add_offsets(
+        producer.add_offsets(
             group, {(group, each): _noted(group, each, offset, member) for each, offset in asked.items()}
         )
         return codes

@@ -1,10 +1,12 @@
 """Transactions of one client at one gateway, and at the next one after the first has gone."""
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
 
 from penstock.http.http_message import BATCHES_TYPE
+from penstock.model import Topic
 from penstock.testing import MemoryPenstock
 from penstock_kafka.dispatch.api import ApiKey
 from penstock_kafka.transactions.epochs.buffers import Buffers
@@ -438,6 +440,39 @@ def test_transaction_has_a_bound_of_groups(service: MemoryPenstock) -> None:
             for number in range(100)
         ]
         assert codes == ["none"] * 99 + ["transaction_abortable"]
+        await desk.close()
+
+    run(work())
+
+
+def test_partitions_whose_topic_is_looked_up_for_long_do_not_open_the_next_transaction(
+    service: MemoryPenstock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work() -> None:
+        desk, client = TransactionDesk(service), Client()
+        look_up, is_asked, goes_on = desk.context.service.topics.topic, asyncio.Event(), asyncio.Event()
+
+        async def slow(name: str) -> Topic:
+            if not is_asked.is_set():
+                is_asked.set()
+                await goes_on.wait()
+            return await look_up(name)
+
+        async def repeat_and_commit() -> None:  # by another connection, after the client has given up the first
+            assert await desk.add(client, P0) == "none"
+            assert await desk.produce(client, P0, "a") == "none"
+            assert await desk.end(client, commit=True) == "none"
+
+        monkeypatch.setattr(desk.context.service.topics, "topic", slow)
+        assert await desk.begin(client) == "none"
+        late = asyncio.create_task(desk.add(client, P0))
+        await is_asked.wait()
+        going_on = asyncio.create_task(repeat_and_commit())
+        for _ in range(200):  # turns of the loop, in which it ends or waits for the first request
+            await asyncio.sleep(0)
+        goes_on.set()
+        await asyncio.gather(late, going_on)
+        assert desk.producers.all()[0].status == "CompleteCommit"
         await desk.close()
 
     run(work())

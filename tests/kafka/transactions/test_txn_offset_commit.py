@@ -1,12 +1,15 @@
 """Offsets of members in transactions: under their leases, or not at all."""
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
 
+from penstock.group_model import GroupDescription
 from penstock.testing import MemoryPenstock
 from penstock_core.limits import COMMIT_METADATA_BYTES_MAX
 from penstock_kafka.dispatch.api import ApiKey
+from penstock_kafka.groups.apis import open_sessions
 from tests.kafka.groups.desk import GroupDesk, committed
 from tests.kafka.transactions.desk import Client, TransactionDesk, run, values
 
@@ -115,3 +118,44 @@ def test_group_that_was_not_added_and_long_metadata_are_refused(service: MemoryP
         await desk.close()
 
     run(work())
+
+
+def test_offsets_whose_member_is_looked_up_for_long_do_not_come_into_the_next_transaction(
+    service: MemoryPenstock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work() -> None:
+        joined = await GroupDesk(service).join()
+        desk, client = TransactionDesk(service), Client()
+        member = {"member_id": joined["member_id"], "generation_id": joined["generation_id"]}
+        describe, is_asked, goes_on = open_sessions(desk.context).service.describe, asyncio.Event(), asyncio.Event()
+
+        async def slow(group: str) -> GroupDescription:
+            if not is_asked.is_set():
+                is_asked.set()
+                await goes_on.wait()
+            return await describe(group)
+
+        async def repeat_and_go_on() -> None:  # by another connection, after the client has given up the first
+            assert await desk.send_offsets(client, {0: 1}, **member) == "none"
+            assert await desk.end(client, commit=True) == "none"
+            await _again(desk, client)
+            assert await desk.send_offsets(client, {0: 2}, **member) == "none"
+
+        monkeypatch.setattr(open_sessions(desk.context).service, "describe", slow)
+        await _open(desk, client)
+        late = asyncio.create_task(desk.send_offsets(client, {0: 1}, **member))
+        await is_asked.wait()
+        going_on = asyncio.create_task(repeat_and_go_on())
+        await asyncio.wait({going_on}, timeout=0.05)
+        goes_on.set()
+        await asyncio.gather(late, going_on)
+        assert await desk.end(client, commit=True) == "none"
+        await desk.close()
+
+    run(work())
+    assert committed(service) == {0: 2}
+
+
+async def _again(desk: TransactionDesk, client: Client) -> None:
+    assert await desk.add(client, P0) == "none"
+    assert await desk.produce(client, P0, "b") == "none"

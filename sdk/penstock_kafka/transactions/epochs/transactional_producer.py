@@ -4,7 +4,8 @@
  AddPartitionsToTxn -> Produce, TxnOffsetCommit -> EndTxn
       opens             buffer, full: stage         one commit, or nothing
 ```
-Requests of all connections take their turn by one lock, in the order in which they came. A commit may stay unanswered.
+Requests of all connections take their turn by one lock, in the order in which they came. So a request that has to look
+up a topic or a member takes the lock before. A commit may stay unanswered.
 Then the transaction is in doubt: the client is told to ask again, and the gateway learns the outcome by a begin, as the
 SDK does. Nothing ends a transaction in doubt but its outcome.
 """
@@ -74,22 +75,23 @@ class TransactionalProducer:
         return "Empty" if self.ending is None else self.ending.value
 
     async def add_places(self, places: Mapping[Place, int]) -> None:
-        """Add partitions, and open a transaction if there is none. A begin, if the last failure made it needed."""
-        async with self.lock:
-            (await self._opened()).add_places(places)
+        """Add partitions, and open a transaction if there is none. A begin, if the last failure made it needed.
+
+        The caller holds the lock, from before its first await on.
+        """
+        (await self._opened()).add_places(places)
 
     async def add_group(self, group: str) -> None:
         """Add a group, and open a transaction if there is none."""
         async with self.lock:
             (await self._opened()).add_group(group)
 
-    async def add_offsets(self, group: str, offsets: Mapping[OffsetPlace, NotedOffset]) -> None:
-        """Note offsets of a group that was added."""
-        async with self.lock:
-            transaction = self._open()
-            if group not in transaction.groups:
-                raise wrong_state(f"group {group!r:.100} was not added to the transaction")
-            transaction.add_offsets(offsets)
+    def add_offsets(self, group: str, offsets: Mapping[OffsetPlace, NotedOffset]) -> None:
+        """Note offsets of a group that was added. The caller holds the lock, from before its first await on."""
+        transaction = self._open()
+        if group not in transaction.groups:
+            raise wrong_state(f"group {group!r:.100} was not added to the transaction")
+        transaction.add_offsets(offsets)
 
     async def produce(self, place: Place, batch: PlainBatch) -> None:
         """Take a batch: it waits in memory, or is staged. A repeat changes nothing. The caller holds the lock.
