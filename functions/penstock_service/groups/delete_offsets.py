@@ -9,6 +9,7 @@ from penstock_core.ids import GroupName, Offset, Partition, PartitionKey, TopicN
 from penstock_core.limits import OFFSET_RESET_ATTEMPTS_MAX
 from penstock_core.log.topic import Topic
 from penstock_core.outcomes import Outcome
+from penstock_service.groups.abandoned_lease import abandoned_lease
 from penstock_service.groups.delete_group import unlist_group
 from penstock_service.groups.describe_group import live_members, unknown_group
 from penstock_service.instance.instance import Instance
@@ -21,8 +22,8 @@ def delete_offsets(
 
     A read, queries of the members and of the leases, and a read and a conditional delete for each partition. A group
     that has neither members nor offsets any more is no group. Raises GROUP_NOT_EMPTY if a live member reads the topic,
-    UNKNOWN_GROUP, UNKNOWN_TOPIC and INVALID_NAME. A partition's error is UNKNOWN_PARTITION, or CONCURRENT_UPDATE if
-    clients kept committing for it.
+    UNKNOWN_GROUP, UNKNOWN_TOPIC and INVALID_NAME. A partition's error is UNKNOWN_PARTITION, GROUP_NOT_EMPTY if a member
+    holds it, or CONCURRENT_UPDATE if clients kept committing for it.
     """
     group = parse_group_name(group_name)
     topic = instance.topic_cache.read_through(topic_name)
@@ -59,7 +60,7 @@ def _reads(member: Member, topic: TopicName) -> bool:
 
 
 def _delete(instance: Instance, group: GroupName, topic: Topic, number: Partition) -> Offset | None:
-    """Delete one lease. If a member has taken it since, the member reads the topic."""
+    """Delete one lease, unless a member holds it: one that has joined since, or that gives the topic up just now."""
     if number not in topic.all_heads():
         raise PenstockError(
             ErrorCode.UNKNOWN_PARTITION,
@@ -68,6 +69,14 @@ def _delete(instance: Instance, group: GroupName, topic: Topic, number: Partitio
     key = PartitionKey(topic.topic_id, number)
     for _ in range(OFFSET_RESET_ATTEMPTS_MAX):
         seen = instance.stores.groups.find_leases(group, [key]).get(key)
+        if seen is not None and seen.owner is not None:
+            seen = abandoned_lease(instance, group, key)
+            if seen is None:
+                raise PenstockError(
+                    ErrorCode.GROUP_NOT_EMPTY,
+                    f"a member of group {group} holds partition {number} of topic {topic.name!r}: stop it before its "
+                    "offset is deleted",
+                )
         if seen is None or instance.stores.groups.delete_lease(group, seen):
             return None if seen is None else seen.offset
         _refuse_readers(instance, group, topic.name)

@@ -7,9 +7,11 @@ from typing import Any
 from penstock.answers import value_of
 from penstock.api.calls import all_pages, group_path, pages, raise_first_error
 from penstock.arguments import check, check_mapping, check_numbers, check_whole, checked_topic, is_whole
+from penstock.errors import error_from_json
 from penstock.group_model import Group, GroupDescription, GroupMember, GroupPartition, ResetOffset
 from penstock.http.http_message import json_request
 from penstock.http.steps import Calls
+from penstock_core.errors import PenstockError
 
 
 def list_groups() -> Calls[list[Group]]:
@@ -42,10 +44,24 @@ def delete_group(name: str) -> Calls[None]:
 
 def delete_offsets(name: str, topic: str, partitions: Sequence[int] | None) -> Calls[dict[int, int | None]]:
     """The offsets that went. Raises the first partition's error after all were tried."""
+    found: dict[int, int | None] = {}
+    for partition, outcome in (yield from try_delete_offsets(name, topic, partitions)).items():
+        if isinstance(outcome, PenstockError):
+            raise outcome
+        found[partition] = outcome
+    return found
+
+
+def try_delete_offsets(
+    name: str, topic: str, partitions: Sequence[int] | None
+) -> Calls[dict[int, int | None | PenstockError]]:
+    """The offsets that went, and the errors of the partitions whose offsets stay."""
     body = {"topic": checked_topic(topic), "partitions": _checked_numbers(partitions)}
     answer = yield json_request("POST", f"{group_path(name)}/offsets/delete", body=body)
-    raise_first_error(answer["partitions"])
-    return {each["partition"]: each["old_offset"] for each in answer["partitions"]}
+    return {
+        each["partition"]: error_from_json(each["error"]) if "error" in each else each["old_offset"]
+        for each in answer["partitions"]
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -96,6 +96,20 @@ def test_offsets_are_deleted_where_no_member_reads(service: MemoryPenstock) -> N
     assert [each.topic for each in service.admin().group_offsets("g")] == ["orders"]
 
 
+def test_partition_whose_offset_is_deleted_is_told_so_beside_one_that_does_not_exist(service: MemoryPenstock) -> None:
+    service.create_topic("parcels", partitions=1)
+    service.admin().commit_group_offsets("g", {TopicPartition("parcels", 0): 0})
+
+    async def work() -> None:
+        topics = [{"name": "parcels", "partitions": [{"partition_index": 7}, {"partition_index": 0}]}]
+        answer = await GroupDesk(service).ask(ApiKey.OFFSET_DELETE, 0, group_id="g", topics=topics)
+        codes = {each["partition_index"]: each["error_code"].name for each in answer["topics"][0]["partitions"]}
+        assert codes == {7: "unknown_topic_or_partition", 0: "none"}
+
+    run(work())
+    assert service.admin().group_offsets("g") == []
+
+
 @pytest.mark.parametrize("member_id", ["6Q+6iA9UQ/8n==", "a.b-c_d", "ünicode", "app-0123456789abcdef"])
 def test_member_ids_come_back_as_the_client_drew_them(member_id: str) -> None:
     assert kafka_id(service_id(member_id)) == member_id

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.groups.group import Subscription
 from penstock_core.ids import GroupName
 from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
 from penstock_service.groups.committed_offsets import committed_offsets
@@ -69,7 +70,8 @@ def test_deletion_is_refused_while_a_member_reads_the_topic(instance: Instance, 
 
 
 @pytest.mark.usefixtures("topics")
-def test_member_that_joins_meanwhile_keeps_its_offsets(instance: Instance) -> None:
+@pytest.mark.parametrize("before", ["find_leases", "delete_lease"])
+def test_member_that_joins_meanwhile_keeps_its_offsets(instance: Instance, before: str) -> None:
     commit(instance)
     reader = GroupMember(instance, "a")
 
@@ -78,11 +80,28 @@ def test_member_that_joins_meanwhile_keeps_its_offsets(instance: Instance) -> No
             reader.settle()
         return original(*arguments)
 
-    other = with_stores(instance, groups=Intercepted(instance.stores.groups, delete_lease=join_first))
+    other = with_stores(instance, groups=Intercepted(instance.stores.groups, **{before: join_first}))
     [(_, error)] = delete_offsets(other, GROUP, "orders", [0])
     assert isinstance(error, PenstockError)
     assert error.code is ErrorCode.GROUP_NOT_EMPTY
     assert committed(instance) == [("orders", 0)]
+
+
+@pytest.mark.usefixtures("topics")
+def test_member_that_gives_the_topic_up_keeps_the_offsets_that_it_still_holds(instance: Instance) -> None:
+    reader = GroupMember(instance, "a", keeps_revoked=True)
+    reader.settle()
+    reader.commit(0, 0)
+    reader.topics = ("parcels",)
+    reader.beat(Subscription(topics=reader.topics), owned=frozenset(reader.held))
+    [(_, error)] = delete_offsets(instance, GROUP, "orders", [0])
+    assert isinstance(error, PenstockError)
+    assert error.code is ErrorCode.GROUP_NOT_EMPTY
+    reader.commit(0, 0)
+    reader.keeps_revoked = False
+    reader.let_go()
+    reader.settle()
+    assert delete_offsets(instance, GROUP, "orders", [0]) == [(0, 0)]
 
 
 @pytest.mark.usefixtures("topics")

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from penstock.api.calls import commit_offsets, committed_offsets
-from penstock.api.group_admin_calls import delete_group, delete_offsets, describe_group, list_groups
+from penstock.api.group_admin_calls import delete_group, describe_group, list_groups, try_delete_offsets
 from penstock.group.group_calls import beat
 from penstock.group.heartbeat import HeartbeatRequest, HeartbeatResponse
 from penstock.group_model import Group, GroupDescription
@@ -59,6 +59,7 @@ class GroupService:
         """Delete a group without members, and its offsets."""
         await self._client.call(delete_group(group))
 
-    async def delete_offsets(self, group: str, topic: str, partitions: Sequence[int]) -> None:
-        """Delete the group's offsets in these partitions, which none of its members reads."""
-        await self._client.call(delete_offsets(group, topic, partitions))
+    async def delete_offsets(self, group: str, topic: str, partitions: Sequence[int]) -> dict[int, PenstockError]:
+        """Delete the group's offsets in these partitions, which none of its members reads. The errors of some."""
+        outcomes = await self._client.call(try_delete_offsets(group, topic, partitions))
+        return {each: outcome for each, outcome in outcomes.items() if isinstance(outcome, PenstockError)}
