@@ -25,6 +25,7 @@ FUNCTION = {"lambda": "arn:aws:lambda:eu-west-1:123456789012:function:pack"}
 
 REFUSED = ErrorCode.NOT_AUTHORIZED.name.encode()
 EITHER = (Where.NEW, Where.CHANGED)
+RECORDS_TELL_THE_TOPICS = "to where they came from"
 
 Facts = dict[str, str]
 """The ids in a world that a sample needs: `timer`, `lock`, and where they are not 0 `epoch` and `transaction`."""
@@ -267,7 +268,7 @@ SAMPLES = (
         (_path("read", "topic:dead"), _body("write", "topic:orders", '"moved":1')),
         {},
         {"topic": "dead"},
-        note="to where they came from",
+        note=RECORDS_TELL_THE_TOPICS,
     ),
     Sample(
         "POST /v1/topics/{topic}/redrive",
@@ -288,6 +289,13 @@ SAMPLES = (
         (_path("alter", "group:billing"), _body("read", "topic:orders")),
         {"topic": "orders", "to": "earliest"},
         _BILLING,
+    ),
+    Sample(
+        "POST /v1/groups/{group}/reset",
+        (_path("alter", "group:billing"), _body("read", "topic:orders")),
+        {"topic": "orders", "to": "earliest", "dry_run": True},
+        _BILLING,
+        note="dry run",
     ),
     Sample(
         "POST /v1/groups/{group}/offsets/delete",
@@ -360,6 +368,13 @@ SAMPLES = (
         (_path("alter", "share_group:workers"), _body("read", "topic:shared")),
         {"topic": "shared", "to": "earliest"},
         _WORKERS,
+    ),
+    Sample(
+        "POST /v1/share-groups/{group}/reset",
+        (_path("alter", "share_group:workers"), _body("read", "topic:shared")),
+        {"topic": "shared", "to": "earliest", "dry_run": True},
+        _WORKERS,
+        note="dry run",
     ),
     Sample("POST /v1/share-groups/{group}/records", _ACQUIRED, {}, _WORKERS),
     Sample("POST /v1/share-groups/{group}/records", _ACQUIRED, {"topics": ["shared"]}, _WORKERS, note="topics"),

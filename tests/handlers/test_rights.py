@@ -19,6 +19,7 @@ from penstock_service.stores import Stores
 from tests.handlers.route_samples import (
     ADA_ROLE,
     EITHER,
+    RECORDS_TELL_THE_TOPICS,
     REFUSED,
     SAMPLES,
     Sample,
@@ -28,7 +29,7 @@ from tests.handlers.route_samples import (
     world,
 )
 from tests.handlers.service import Service
-from tests.support.service import batch
+from tests.support.service import Intercepted, batch, with_stores
 
 
 class _Untouched:
@@ -101,6 +102,21 @@ def test_refused_call_reaches_no_store(sample: Sample) -> None:
     prepared.instance = replace(prepared.instance, stores=untouched, **caches)
     answer = prepared.call(sample)
     assert REFUSED in answer.body, (answer.status, answer.body)
+
+
+@pytest.mark.parametrize(
+    "sample",
+    [each for each in SAMPLES if each.route in AUDITED and each.note != RECORDS_TELL_THE_TOPICS],
+    ids=lambda sample: sample.name,
+)
+def test_change_without_one_of_its_rights_writes_no_note(sample: Sample) -> None:
+    for missing in sample.needed:
+        prepared = world()
+        prepared.grant(*(each.right for each in sample.needed if each is not missing))
+        untouched = Intercepted(prepared.instance.stores.audit, put=_refuse_note)
+        prepared.instance = with_stores(prepared.instance, audit=untouched)
+        answer = prepared.call(sample)
+        assert is_refused(answer, missing), (missing, answer.status, answer.body)
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
@@ -219,6 +235,10 @@ def test_super_principal_makes_the_first_rules() -> None:
     added = as_ada(instance, "POST", "/v1/acls", {"add": [{"principal": "*", "operation": "all", "resource": "*"}]})
     assert added.status == 200
     assert Service(instance).call("GET", "/v1/zones").status == 200
+
+
+def _refuse_note(*_arguments: object) -> None:
+    raise AssertionError("a note was written without the right")
 
 
 def _right(text: str) -> Right:

@@ -15,6 +15,13 @@ from penstock_core.ids import ZoneName, parse_group_name
 from penstock_core.log.topic import config_to_json
 from penstock_core.push.targets.target import target_to_json
 from penstock_core.share.share_group import share_group_config_to_json
+from penstock_handlers.edge.access.body_rights import (
+    CheckBody,
+    carries_for_share_group,
+    carries_for_subscription,
+    reads_its_topic,
+    writes_its_target,
+)
 from penstock_handlers.edge.http import Event
 from penstock_service.instance.instance import Instance
 from penstock_service.push.find_subscription import find_subscription
@@ -29,8 +36,9 @@ class AuditedRoute:
     """The action of a route, the kind of resource that it changes, and how to read that resource before.
 
     `right` is one on the topic of that name which the caller needs, where no path names it: without it, no note is
-    taken. `parameter` is the part of the path that names the resource, empty where the `name` of body or query does.
-    With `has_dry_run`, a body with `dry_run` changes nothing. Other routes take no such field, or ignore the body.
+    taken. `check_body` asks for the rights on the topics that the body names. `parameter` is the part of the path that
+    names the resource, empty where the `name` of body or query does. With `has_dry_run`, a body with `dry_run` changes
+    nothing. Other routes take no such field, or ignore the body.
     """
 
     action: str
@@ -39,6 +47,7 @@ class AuditedRoute:
     read: ReadState | None = None
     has_dry_run: bool = False
     right: Operation | None = None
+    check_body: CheckBody | None = None
 
     def name(self, event: Event, body: Any) -> str:
         """The name of the resource, as far as the request tells one."""
@@ -117,7 +126,9 @@ AUDITED: Mapping[str, AuditedRoute] = {
     "DELETE /v1/topics/{topic}/scheduled/{timer}": AuditedRoute(
         action="cancel_scheduled", kind="topic", parameter="topic"
     ),
-    "POST /v1/topics/{topic}/redrive": AuditedRoute(action="redrive", kind="topic", parameter="topic"),
+    "POST /v1/topics/{topic}/redrive": AuditedRoute(
+        action="redrive", kind="topic", parameter="topic", check_body=writes_its_target
+    ),
     "PATCH /v1/groups/{group}": AuditedRoute(
         action="alter_group", kind="group", parameter="group", read=state_of_group
     ),
@@ -125,20 +136,34 @@ AUDITED: Mapping[str, AuditedRoute] = {
         action="delete_group", kind="group", parameter="group", read=state_of_group
     ),
     "POST /v1/groups/{group}/reset": AuditedRoute(
-        action="reset_group", kind="group", parameter="group", has_dry_run=True
+        action="reset_group", kind="group", parameter="group", has_dry_run=True, check_body=reads_its_topic
     ),
-    "POST /v1/groups/{group}/offsets/delete": AuditedRoute(action="delete_offsets", kind="group", parameter="group"),
+    "POST /v1/groups/{group}/offsets/delete": AuditedRoute(
+        action="delete_offsets", kind="group", parameter="group", check_body=reads_its_topic
+    ),
     "PUT /v1/share-groups/{group}": AuditedRoute(
-        action="put_share_group", kind="share_group", parameter="group", read=state_of_share_group
+        action="put_share_group",
+        kind="share_group",
+        parameter="group",
+        read=state_of_share_group,
+        check_body=carries_for_share_group,
     ),
     "DELETE /v1/share-groups/{group}": AuditedRoute(
         action="delete_share_group", kind="share_group", parameter="group", read=state_of_share_group
     ),
     "POST /v1/share-groups/{group}/reset": AuditedRoute(
-        action="reset_share_group", kind="share_group", parameter="group", has_dry_run=True
+        action="reset_share_group",
+        kind="share_group",
+        parameter="group",
+        has_dry_run=True,
+        check_body=reads_its_topic,
     ),
     "PUT /v1/subscriptions/{name}": AuditedRoute(
-        action="put_subscription", kind="subscription", parameter="name", read=state_of_subscription
+        action="put_subscription",
+        kind="subscription",
+        parameter="name",
+        read=state_of_subscription,
+        check_body=carries_for_subscription,
     ),
     "DELETE /v1/subscriptions/{name}": AuditedRoute(
         action="delete_subscription", kind="subscription", parameter="name", read=state_of_subscription

@@ -23,8 +23,9 @@ _REFUSED = 400  # the first status of an error
 def with_trail(serve: Callable[[Event, Instance], Result], event: Event, instance: Instance) -> Result:
     """The result of `serve`. Costs two puts and the read of the state before, for a route of `AUDITED`.
 
-    A caller without the route's `right` leaves no note, and neither does a request that names no resource. Raises
-    NOT_AUTHORIZED, what `serve` raises, and the error of storage if the note cannot be written. Nothing was done then.
+    A caller without a right that path and body tell leaves no note, and neither does a request that names no resource.
+    Only a redrive to where its records came from may take its note back. Raises NOT_AUTHORIZED, what `serve` raises,
+    and the error of storage if the note cannot be written. Nothing was done then.
     """
     route = AUDITED.get(event.get("routeKey", ""))
     body = None if route is None else _body_of(event)
@@ -35,6 +36,8 @@ def with_trail(serve: Callable[[Event, Instance], Result], event: Event, instanc
         if not name:
             return serve(event, instance)  # which refuses a request that names nothing
         access_of(event, instance).require(route.right, Kind.TOPIC, name)
+    if route.check_body is not None and isinstance(body, Mapping):
+        route.check_body(access_of(event, instance), instance, name, body)
     change = Change(action=route.action, kind=route.kind, name=name, before=_before(route, instance, name))
     entry = begin_change(instance, caller_of(event, instance), change)
     try:

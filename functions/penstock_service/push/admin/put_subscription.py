@@ -69,7 +69,7 @@ def put_subscription(
     known = parse_subscription_name(name)
     access.require_either(Operation.CREATE, Operation.ALTER, Kind.SUBSCRIPTION, name)
     found = instance.stores.push.get_subscription(known)
-    _check_rights(access, known, found, wish)
+    check_push_rights(access, known, found, wish)
     wanted = _new(instance, known, wish) if found is None else _altered(instance, found, wish)
     _check(instance, wanted)
     if found is None:
@@ -93,7 +93,7 @@ def _claim(subscription: Subscription) -> Claim:
     )
 
 
-def _check_rights(access: Access, name: SubscriptionName, found: Subscription | None, wish: SubscriptionWish) -> None:
+def check_push_rights(access: Access, name: str, found: Subscription | None, wish: SubscriptionWish) -> None:
     """Raises NOT_AUTHORIZED, before any topic is looked up.
 
     A subscription carries records of its topics to its target. So a caller who changes topics, target or dead-letter

@@ -56,7 +56,7 @@ def put_share_group(
     group_name = parse_group_name(name)
     access.require_either(Operation.CREATE, Operation.ALTER, Kind.SHARE_GROUP, name)
     found = instance.stores.share.get_group(group_name)
-    _check_rights(access, group_name, found, topics, config)
+    check_share_rights(access, group_name, found, topics, config)
     group = _new(instance, group_name, topics, config) if found is None else _altered(instance, found, topics, config)
     check_share_topics(group.topics, group.config)
     if group.config.filter is not None:
@@ -86,7 +86,7 @@ def _claim(group: ShareGroup) -> Claim:
     )
 
 
-def _check_rights(
+def check_share_rights(
     access: Access,
     name: GroupName,
     found: ShareGroup | None,
