@@ -22,6 +22,7 @@ from penstock_core.limits import (
 from penstock_core.records.partitioner import murmur2
 from penstock_core.share.acknowledge import AckAnswer, Acknowledgement, acknowledge
 from penstock_core.share.draft import Draft
+from penstock_core.share.held_back import NOTHING_HELD, HeldBack
 from penstock_core.share.merge_waits import merge_waits
 from penstock_core.share.record_set import EMPTY, RecordSet, normalized
 from penstock_core.share.retry import available_ms, is_last_delivery
@@ -122,14 +123,19 @@ def grants(state: ShareState, nonce: LockNonce) -> list[Grant]:
     ]
 
 
-def next_available_ms(state: ShareState, config: ShareGroupConfig, now_ms: int) -> int | None:
+def next_available_ms(
+    state: ShareState, config: ShareGroupConfig, now_ms: int, held: HeldBack = NOTHING_HELD
+) -> int | None:
     """The time until the first record comes back by itself; 0 if one has; None if no record is in flight.
 
-    With order by key, a record behind an unfinished one of its key does not count.
+    With order by key, a record behind an unfinished one of its key does not count, in this partition or in one of the
+    older ones that `held` tells of.
     """
+    if held.is_all:
+        return None
     entries = [(wait.available_ms, wait.records) for wait in state.waits.values()]
     entries += [(available_ms(config, name, lock), lock.held) for name, lock in state.locks.items()]
-    first: dict[int, int] = {}
+    first: dict[int, int] = dict.fromkeys(held.keys, -1)
     dead = {wait.records.start for wait in state.waits.values() if wait.is_terminal}
     for records in (records for _, records in entries if records.start not in dead):
         for offset, key_hash in records.hash_by_offset().items():

@@ -14,7 +14,7 @@ An old view is safe. The position is as it was read, so no record has become unf
 stays finished: no earlier record of a key can appear.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from penstock_core.ids import LockId, Offset
@@ -65,9 +65,11 @@ def plan_read_first(
     request: AcquireRequest,
     window: Window,
     acknowledgements: Sequence[Acknowledgement] = (),
+    held: Collection[int] = (),
 ) -> AcquirePlan:
     """The acknowledgements, and then the acquire, on the state as it was read, with its fresh records.
 
+    With order by key, records of the keys `held` stay behind: older generations of the topic have unfinished ones.
     If the update is refused, the position may have moved: read the records again, or go to another partition.
     """
     draft = Draft(state)
@@ -75,7 +77,7 @@ def plan_read_first(
     if locks_of(state, request.nonce):
         return AcquirePlan(update=draft.update(), answers=answers, planned=planned, is_repeat=True)
     if config.is_by_key:
-        is_blocked, is_alone = _Ordered(draft, config, log, request).take(window)
+        is_blocked, is_alone = _Ordered(draft, config, log, request, held).take(window)
         is_tending = tends(request.nonce, 0)
     else:
         hand_out = HandOut(draft, config, log, request)
@@ -103,7 +105,9 @@ class _Source:
 class _Ordered:
     """The records that one acquire takes by key, on a draft."""
 
-    def __init__(self, draft: Draft, config: ShareGroupConfig, log: LogBounds, request: AcquireRequest) -> None:
+    def __init__(
+        self, draft: Draft, config: ShareGroupConfig, log: LogBounds, request: AcquireRequest, held: Collection[int]
+    ) -> None:
         self._draft = draft
         self._config = config
         self._log = log
@@ -111,7 +115,8 @@ class _Ordered:
         self._turn = murmur2(request.nonce.encode())
         self._left = request.records_max
         self._locks = 0
-        self._blocked: set[int] = set()  # keys of which this acquire takes no more
+        self._held = held
+        self._blocked = {*held}  # keys of which this acquire takes no more
         self._taken: dict[int, int] = {}  # key -> records that it takes
 
     def take(self, window: Window) -> tuple[bool, bool]:
@@ -185,7 +190,7 @@ class _Ordered:
 
         An update touches few entries. Behind a hot key there may be many that wait for their turn.
         """
-        first: dict[int, int] = {}
+        first = dict.fromkeys(self._held, -1)
         for source in sources:
             if not (isinstance(source.entry, Wait) and source.entry.is_terminal):
                 for offset, value in source.records.hash_by_offset().items():
@@ -198,7 +203,7 @@ class _Ordered:
 
     def _choose(self, sources: Sequence[_Source]) -> None:
         """Choose records of the sources that lead their keys, in order of their offsets."""
-        self._blocked.clear()
+        self._blocked = {*self._held}
         self._taken.clear()
         self._left = self._request.records_max
         pairs = [

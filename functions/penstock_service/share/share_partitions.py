@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from penstock_core.ids import TopicName
 from penstock_core.log.index import Head
+from penstock_core.share.held_back import NOTHING_HELD, HeldBack
 from penstock_core.share.share_group import ShareGroup
 from penstock_core.share.share_state import ShareKey, ShareState
 from penstock_service.instance.instance import Instance
@@ -12,12 +13,16 @@ from penstock_service.instance.instance import Instance
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharePartition:
-    """A partition as the look found it. `state` is None if the group has never handed out a record of it."""
+    """A partition as the look found it. `state` is None if the group has never handed out a record of it.
+
+    `held` is what older generations of the topic hold back of it.
+    """
 
     topic: TopicName
     key: ShareKey
     head: Head
     state: ShareState | None
+    held: HeldBack = NOTHING_HELD
 
 
 def partitions_of(instance: Instance, group: ShareGroup) -> list[tuple[TopicName, ShareKey]]:

@@ -116,8 +116,8 @@ def advice(topic: str, writable: int, hot: Sequence[HotPartition]) -> str:
         )
     if first.keyless > first.sampled / 2:
         return (
-            f"Most records of partition {first.partition} have no key, so their producers name it. Let producers "
-            "choose: send without a partition."
+            f"Most records of partition {first.partition} have no key. If they came in a few large batches, chance "
+            "chose it: count over a longer time. Else their producers name it: let them send without a partition."
         )
     return (
         f"Several keys meet in partition {first.partition}. Add partitions: "

@@ -1,4 +1,4 @@
-"""The rights on topics that the body of an audited change names: checked before its note, so that a refusal leaves none.
+"""The rights on topics that the body of an audited change names: they are checked before its note is written.
 
 The use cases check the same rights again, because what is there may change between the two. A body that a handler will
 refuse for its form passes here: the handler says what is wrong with it. So does a redrive to where its records came

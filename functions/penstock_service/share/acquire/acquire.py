@@ -249,7 +249,9 @@ class _Call:
         if state is None or not state.open or state.waiter_ms is not None:
             return True
         outcome = stores.share.update(partition.key, arming(state, now_ms))
-        return outcome.after is not None and next_available_ms(outcome.after, self._group.config, now_ms) != 0
+        if outcome.after is None:
+            return False
+        return next_available_ms(outcome.after, self._group.config, now_ms, partition.held) != 0
 
 
 def _next_available_ms(look: Look) -> int | None:

@@ -38,9 +38,9 @@ class FreshWindow:
         return self.hashes[offset - self.start :]
 
 
-def first_fresh(partition: SharePartition, state: ShareState) -> int:
+def first_fresh(partition: SharePartition, state: ShareState | None) -> int:
     """The first record that was never handed out and is still there."""
-    return max(state.position, partition.head.log_start_offset)
+    return max(0 if state is None else state.position, partition.head.log_start_offset)
 
 
 def fresh_window(

@@ -5,6 +5,7 @@ round 1   the partitions that the call acknowledges   1 read of states, 1 of hea
 round 2   4 more, in the order of the nonce           1 read of states, 1 of heads, 1 update for each that has records
 round 3   16 more, then 64, then 100 at a time        ends with the first round that has something
 ```
+With order by key, a partition of a later generation that has something costs what `OlderGenerations` costs.
 A repeated acquire has the same nonce, so it looks in the same order. Where it meets a lock of its nonce, it takes that
 lock and nothing else: its first try has got it.
 """
@@ -50,6 +51,7 @@ from penstock_service.share.acknowledge import (
 )
 from penstock_service.share.acquire.fresh_window import FreshWindow, first_fresh, fresh_window
 from penstock_service.share.acquire.look import Look, Taken
+from penstock_service.share.acquire.older_generations import OlderGenerations
 from penstock_service.share.acquire.partitions_in_turn import in_turn
 from penstock_service.share.acquire.record_sizes import records_within
 from penstock_service.share.batches.read_batches import StoredBatch
@@ -123,6 +125,7 @@ class _Search:
         self._reach = reach
         self._records_left = request.records_max
         self._bytes_left = self._bytes_max = bytes_max
+        self._older = OlderGenerations(instance)
         self._deadline_ms = instance.clock.monotonic_ms() + SHARE_LOOK_MS_MAX
         self.look = Look(outcomes=unknown_outcomes(entries, self._places))
 
@@ -196,6 +199,13 @@ class _Search:
 
     def _take(self, partition: SharePartition) -> None:
         key, state = partition.key, partition.state
+        if self._config.is_by_key and self._has_some(partition):
+            partition = replace(partition, held=self._older.held_from(partition))
+            if partition.held.is_all and not (state is not None and locks_of(state, self._request.nonce)):
+                state = self._acknowledge_only(key, state)
+                self.look.idle.append(replace(partition, state=state))
+                self.look.note_available(self._older.again_ms(partition.held))
+                return
         if state is None and partition.head.next_offset > partition.head.log_start_offset:
             state = self._begun(key)
         if state is None:
@@ -203,6 +213,12 @@ class _Search:
             self.look.idle.append(partition)
             return
         self._try(partition, state)
+
+    @staticmethod
+    def _has_some(partition: SharePartition) -> bool:
+        """True if the partition may have records to hand out, of one kind or another."""
+        state = partition.state
+        return first_fresh(partition, state) < partition.head.next_offset or (state is not None and state.open > 0)
 
     def _try(self, partition: SharePartition, state: ShareState | None) -> None:
         """Plan and update, again after a refusal, which shows the state. None: the group was deleted."""
@@ -263,9 +279,10 @@ class _Search:
         log = LogBounds(log_start=head.log_start_offset, next_offset=head.next_offset)
         acknowledgements = self._acknowledgements(partition.key)
         if window is not None:
-            request = replace(self._request, records_max=self._records_left)
+            records_max = 0 if partition.held.is_all else self._records_left
+            request = replace(self._request, records_max=records_max)
             hashes = window.hashes_from(first_fresh(partition, state))
-            return plan_read_first(state, self._config, log, request, hashes, acknowledgements)
+            return plan_read_first(state, self._config, log, request, hashes, acknowledgements, partition.held.keys)
         count = self._records_left * self._reach
         bytes_max = self._bytes_left if self._wanted is None else SHARE_READ_BYTES_MAX // 2
         request = replace(self._request, records_max=records_within(head, state.position, bytes_max, count))
@@ -287,7 +304,9 @@ class _Search:
             has_fresh = first_fresh(partition, state) < partition.head.next_offset
             self.look.has_passed |= has_moved and has_fresh
             self.look.idle.append(replace(partition, state=state))
-            self.look.note_available(next_available_ms(state, self._config, self._request.now_ms))
+            self.look.note_available(next_available_ms(state, self._config, self._request.now_ms, partition.held))
+            if partition.held:
+                self.look.note_available(self._older.again_ms(partition.held))
             if has_fresh and not plan.is_blocked:
                 self.look.note_available(SHARE_UNREAD_PAUSE_MS)  # they cannot be read now
             return
