@@ -54,7 +54,7 @@ def delete_offsets(name: str, topic: str, partitions: Sequence[int] | None) -> C
 
 def try_delete_offsets(
     name: str, topic: str, partitions: Sequence[int] | None
-) -> Calls[dict[int, int | None | PenstockError]]:
+) -> Calls[dict[int, int | PenstockError | None]]:
     """The offsets that went, and the errors of the partitions whose offsets stay."""
     body = {"topic": checked_topic(topic), "partitions": _checked_numbers(partitions)}
     answer = yield json_request("POST", f"{group_path(name)}/offsets/delete", body=body)

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from penstock_core.limits import (
-    CLIENT_ID_LENGTH_MAX,
     KAFKA_SESSION_PARTITIONS_MAX,
     KAFKA_SHARE_CLIENTS_MAX,
     KAFKA_SHARE_IDLE_MS,
@@ -24,6 +23,7 @@ from penstock_core.limits import (
 from penstock_kafka.dispatch.api import Request, Uuid
 from penstock_kafka.errors import KafkaError, RequestRefused
 from penstock_kafka.share.held_locks import HeldLocks
+from penstock_kafka.share.members import check_names
 
 BEGINS, ENDS = 0, -1
 _EPOCH_MAX = 2**31 - 1
@@ -106,8 +106,7 @@ class ShareClients:
 
     def _new(self, request: Request, now_ms: int) -> ShareClient:
         group, member_id = str(request.group_id or ""), str(request.member_id or "")
-        if not group or not 0 < len(member_id) <= CLIENT_ID_LENGTH_MAX:
-            raise RequestRefused(KafkaError.invalid_request, "a share fetch names its group and its member")
+        check_names(group, member_id)
         if len(self._clients) >= KAFKA_SHARE_CLIENTS_MAX:
             self._forget(now_ms)
         client = ShareClient(group=group, member_id=member_id, locks=HeldLocks(now_ms))
@@ -127,7 +126,7 @@ class ShareClients:
 
 
 def _change(client: ShareClient, request: Request) -> None:
-    """Take the partitions that a request adds and forgets."""
+    """Take the partitions that a request adds and forgets. Too many end the session."""
     for topic in request.topics:
         for partition in topic.partitions:
             client.partitions[SharePlace(topic.topic_id or _NO_TOPIC, partition.partition_index)] = None
@@ -135,4 +134,5 @@ def _change(client: ShareClient, request: Request) -> None:
         for number in topic.partitions:
             client.partitions.pop(SharePlace(topic.topic_id or _NO_TOPIC, number), None)
     if len(client.partitions) > KAFKA_SESSION_PARTITIONS_MAX:
+        client.end()
         raise RequestRefused(KafkaError.invalid_request, f"more than {KAFKA_SESSION_PARTITIONS_MAX:,} partitions")

@@ -1,12 +1,13 @@
 """The locks of one client: which of its records are still to be acknowledged, and under which lock of the service.
 
 Kafka's clients name records by their offsets, and the service by its locks. So the gateway remembers for each record
-that it has handed out the lock that it belongs to. Acknowledged ranges stay known until their lock would have ended, so
-that a repeat of an acknowledgement gets the answer of the first.
+that it has handed out the lock that it belongs to. Acknowledged records stay known until their lock would have ended,
+so that a repeat of an acknowledgement gets the answer of the first. The newest `KAFKA_SHARE_RECORDS_MAX` are known.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from penstock.model import TopicPartition
@@ -36,10 +37,12 @@ class HeldLock:
     open: set[int]
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class _HeldPartition:
-    locks: dict[int, HeldLock] = field(default_factory=dict)  # by offset, those that are not acknowledged
-    answered: list[tuple[WishedRange, int]] = field(default_factory=list)  # and when to forget it
+class _Answered(NamedTuple):
+    wish: Wish
+    until_ms: int
+
+
+_Locks = dict[int, HeldLock]  # of one partition by offset, those that are not acknowledged
 
 
 class HeldLocks:
@@ -47,21 +50,22 @@ class HeldLocks:
 
     def __init__(self, now_ms: int = 0) -> None:
         self._locks: dict[LockKey, HeldLock] = {}
-        self._partitions: dict[TopicPartition, _HeldPartition] = {}
+        self._partitions: dict[TopicPartition, _Locks] = {}
+        self._answered: OrderedDict[tuple[TopicPartition, int], _Answered] = OrderedDict()  # the oldest first
         self._looked_ms = now_ms
         self.count = 0  # of records
 
     def add(self, lock: HeldLock) -> None:
         """Take a lock that the service has granted. A record of an older lock belongs to this one now."""
-        partition = self._partitions.setdefault(_place(lock.key), _HeldPartition())
+        locks = self._partitions.setdefault(_place(lock.key), {})
         self._locks[lock.key] = lock
         for offset in lock.open:
-            older = partition.locks.get(offset)
+            older = locks.get(offset)
             if older is None:
                 self.count += 1
             else:
                 older.open.discard(offset)
-            partition.locks[offset] = lock
+            locks[offset] = lock
         while self.count > KAFKA_SHARE_RECORDS_MAX and len(self._locks) > 1:
             self._drop(next(iter(self._locks)))
 
@@ -74,12 +78,12 @@ class HeldLocks:
 
         Raises RequestRefused with INVALID_RECORD_STATE if the client does not hold all records: then it sends none.
         """
-        partition = self._partitions.get(place) or _HeldPartition()
+        locks = self._partitions.get(place) or {}
         found: dict[tuple[LockKey, Wish], list[int]] = {}
         for each in ranges:
-            held = _held(partition, each)
+            held = _held(locks, each)
             if held is None:
-                if not any(_covers(before, each) for before, _ in partition.answered):
+                if not self._is_answered(place, each):
                     raise _not_held(place, each)
                 continue
             for offset, lock in held:
@@ -115,23 +119,27 @@ class HeldLocks:
         if lock is None or entry.wish.verb is Verb.RENEW or not offsets:
             return
         place = _place(entry.key)
-        answered = self._partitions[place].answered
-        for start, end in _runs(offsets):
-            answered.append((WishedRange(start, end, entry.wish), lock.ends_ms))
+        for offset in offsets:
+            self._answered[place, offset] = _Answered(entry.wish, lock.ends_ms)
+            self._answered.move_to_end((place, offset))
+        while len(self._answered) > KAFKA_SHARE_RECORDS_MAX:
+            self._answered.popitem(last=False)
         self.lost(entry.key, offsets)
 
     def lost(self, key: LockKey, offsets: Iterable[int]) -> None:
         """The client holds these no more."""
-        lock, partition = self._locks.get(key), self._partitions.get(_place(key))
-        if lock is None or partition is None:
+        lock, locks = self._locks.get(key), self._partitions.get(_place(key))
+        if lock is None or locks is None:
             return
         for offset in offsets:
             if offset in lock.open:
                 lock.open.discard(offset)
-                del partition.locks[offset]
+                del locks[offset]
                 self.count -= 1
         if not lock.open:
             del self._locks[key]
+        if not locks:
+            del self._partitions[_place(key)]
 
     def rename(self, key: LockKey, lock_id: str) -> None:
         """The service has told a newer lock id."""
@@ -152,21 +160,26 @@ class HeldLocks:
         self._looked_ms = now_ms
         for key in [each.key for each in self._locks.values() if now_ms > each.ends_ms + _LATE_MS]:
             self._drop(key)
-        for place, partition in list(self._partitions.items()):
-            partition.answered = [each for each in partition.answered if now_ms <= each[1]]
-            if not partition.answered and not partition.locks:
-                del self._partitions[place]
+        for place in [each for each, answered in self._answered.items() if now_ms > answered.until_ms]:
+            del self._answered[place]
+
+    def _is_answered(self, place: TopicPartition, wished: WishedRange) -> bool:
+        """All of these were acknowledged so before."""
+        if wished.end - wished.start > len(self._answered):
+            return False
+        found = (self._answered.get((place, offset)) for offset in range(wished.start, wished.end))
+        return all(each is not None and each.wish == wished.wish for each in found)
 
     def _drop(self, key: LockKey) -> None:
         self.lost(key, [*self._locks[key].open])
         self._locks.pop(key, None)
 
 
-def _held(partition: _HeldPartition, wished: WishedRange) -> list[tuple[int, HeldLock]] | None:
+def _held(locks: _Locks, wished: WishedRange) -> list[tuple[int, HeldLock]] | None:
     """The lock of each offset; None if there is an offset without one."""
-    if wished.end - wished.start > len(partition.locks):
+    if wished.end - wished.start > len(locks):
         return None
-    found = [(each, partition.locks[each]) for each in range(wished.start, wished.end) if each in partition.locks]
+    found = [(each, locks[each]) for each in range(wished.start, wished.end) if each in locks]
     return found if len(found) == wished.end - wished.start else None
 
 
@@ -176,21 +189,6 @@ def _not_held(place: TopicPartition, wished: WishedRange) -> RequestRefused:
         f"offsets {wished.start} to {wished.end - 1} of {place.topic}[{place.partition}]: the member does not hold all "
         "of them, or has acknowledged some in another way",
     )
-
-
-def _covers(before: WishedRange, wished: WishedRange) -> bool:
-    return before.wish == wished.wish and before.start <= wished.start and wished.end <= before.end
-
-
-def _runs(offsets: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Sorted offsets as half-open ranges."""
-    start = end = offsets[0]
-    for offset in offsets:
-        if offset != end:
-            yield start, end
-            start = offset
-        end = offset + 1
-    yield start, end
 
 
 def _place(key: LockKey) -> TopicPartition:

@@ -13,6 +13,7 @@ from penstock_core.limits import (
     CLIENT_ID_LENGTH_MAX,
     KAFKA_SHARE_MEMBER_MS_MAX,
     KAFKA_SHARE_MEMBERS_MAX,
+    NAME_LENGTH_MAX,
     SHARE_TOPICS_MAX,
 )
 from penstock_kafka.errors import KafkaError, RequestRefused
@@ -61,8 +62,7 @@ class ShareMembers:
 
     def join(self, group: str, member_id: str, now_ms: int) -> ShareMember:
         """The member, new or again. Raises RequestRefused."""
-        if not group or not 0 < len(member_id) <= CLIENT_ID_LENGTH_MAX:
-            raise RequestRefused(KafkaError.invalid_request, "a member names its group and itself")
+        check_names(group, member_id)
         self.forget(group, member_id)
         if len(self._members) >= KAFKA_SHARE_MEMBERS_MAX:
             self._forget_gone(now_ms)
@@ -106,8 +106,22 @@ class ShareMembers:
                 self.forget(group, member_id)
 
 
+def check_names(group: str, member_id: str) -> None:
+    """Raises RequestRefused unless these may be the names of a group and of a member."""
+    if not 0 < len(group) <= NAME_LENGTH_MAX:
+        raise RequestRefused(KafkaError.invalid_group_id, f"the name of a group has 1 to {NAME_LENGTH_MAX} characters")
+    if not 0 < len(member_id) <= CLIENT_ID_LENGTH_MAX:
+        raise RequestRefused(
+            KafkaError.invalid_request, f"the id of a member has 1 to {CLIENT_ID_LENGTH_MAX} characters"
+        )
+
+
 def checked_topics(topics: tuple[str, ...]) -> tuple[str, ...]:
-    """The topics of a subscription. Raises RequestRefused if they are too many for a share group."""
+    """The topics of a subscription. Raises RequestRefused if they are too many for a share group, or one is no name."""
     if len(topics) > SHARE_TOPICS_MAX:
         raise RequestRefused(KafkaError.invalid_request, f"{len(topics)} topics: {SHARE_TOPICS_MAX} at most")
+    if any(len(each) > NAME_LENGTH_MAX for each in topics):
+        raise RequestRefused(
+            KafkaError.invalid_topic_exception, f"a topic's name has {NAME_LENGTH_MAX} characters at most"
+        )
     return tuple(dict.fromkeys(topics))

@@ -9,7 +9,7 @@
 
 from penstock.system import monotonic_ms
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.limits import KAFKA_SHARE_HEARTBEAT_MS
+from penstock_core.limits import CLIENT_ID_LENGTH_MAX, KAFKA_SHARE_HEARTBEAT_MS
 from penstock_kafka.dispatch.api import Answer, Call
 from penstock_kafka.errors import KafkaError, RequestRefused, error_message
 from penstock_kafka.groups.group_errors import group_error
@@ -46,6 +46,10 @@ class ShareGroupHeartbeat:
 
     async def _stay(self, call: Call) -> Answer:
         request, now_ms = call.request, monotonic_ms()
+        if len(request.rack_id or "") > CLIENT_ID_LENGTH_MAX:
+            raise RequestRefused(
+                KafkaError.invalid_request, f"a rack id of more than {CLIENT_ID_LENGTH_MAX} characters"
+            )
         group, member_id = str(request.group_id), str(request.member_id)
         subscribed = request.subscribed_topic_names
         if request.member_epoch == _JOINS:
@@ -53,7 +57,7 @@ class ShareGroupHeartbeat:
                 raise RequestRefused(KafkaError.invalid_request, "a member joins with a subscription")
             topics = checked_topics(tuple(map(str, subscribed)))
             member = self._members.join(group, member_id, now_ms)
-            member.client_id = call.client_id
+            member.client_id = call.client_id[:CLIENT_ID_LENGTH_MAX]
         else:
             member = self._members.find(group, member_id, request.member_epoch, now_ms)
             topics = member.topics if subscribed is None else checked_topics(tuple(map(str, subscribed)))

@@ -49,6 +49,27 @@ def test_acknowledged_records_are_no_longer_held_but_a_repeat_is_known_until_the
     assert refused(locks, WishedRange(0, 2, ACCEPT))
 
 
+def test_repeat_over_two_locks_is_known() -> None:
+    locks = HeldLocks()
+    locks.add(lock("b", 2, 3))
+    locks.add(lock("a", 0, 1))
+    for entry in locks.entries(PLACE, [WishedRange(0, 4, ACCEPT)]):
+        locks.acknowledged(entry, entry.offsets)
+    assert locks.entries(PLACE, [WishedRange(0, 4, ACCEPT)]) == []
+    assert locks.entries(PLACE, [WishedRange(1, 3, ACCEPT)]) == []
+
+
+def test_acknowledged_records_are_known_up_to_a_bound_however_long_their_locks_last() -> None:
+    locks = HeldLocks()
+    for number in range(KAFKA_SHARE_RECORDS_MAX // 1_000 + 1):
+        offsets = range(number * 1_000, (number + 1) * 1_000)
+        locks.add(lock(str(number), *offsets, ends_ms=43_200_000))
+        [entry] = locks.entries(PLACE, [WishedRange(offsets.start, offsets.stop, ACCEPT)])
+        locks.acknowledged(entry, entry.offsets)
+    assert refused(locks, WishedRange(0, 1_000, ACCEPT))
+    assert locks.entries(PLACE, [WishedRange(1_000, KAFKA_SHARE_RECORDS_MAX + 1_000, ACCEPT)]) == []
+
+
 def test_record_that_came_again_is_acknowledged_again() -> None:
     locks = HeldLocks()
     locks.add(lock("a", 0))

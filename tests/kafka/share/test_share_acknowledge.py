@@ -63,6 +63,20 @@ def test_acceptance_whose_answer_from_the_service_is_lost_counts_once(service: M
     assert service.admin().describe_share_group("workers").partitions[0].start_offset == 2
 
 
+def test_repeat_over_records_of_two_locks_gets_the_answer_of_the_first(service: MemoryPenstock) -> None:
+    send(service, "a", "b")
+
+    async def work() -> None:
+        member = member_of(ShareDesk(service), service)
+        await member.join()
+        assert len(await member.fetch(max_records=1)) == 1
+        assert len(await member.fetch(max_records=1)) == 1
+        assert await member.acknowledge({0: [(0, 1, [ACCEPT])]}) == {0: "none"}
+        assert await member.acknowledge({0: [(0, 1, [ACCEPT])]}) == {0: "none"}
+
+    run(work())
+
+
 def test_repeat_of_an_acknowledgement_gets_the_answer_of_the_first_and_another_type_is_refused(
     service: MemoryPenstock,
 ) -> None:

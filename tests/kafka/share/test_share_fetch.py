@@ -266,3 +266,24 @@ def test_group_by_key_hands_out_a_key_once_at_a_time(service: MemoryPenstock) ->
         assert [each.value for each in await member.fetch({0: [(0, 0, [ACCEPT]), (2, 2, [ACCEPT])]})] == ["a2"]
 
     run(work())
+
+
+def test_session_that_asks_for_too_many_partitions_ends(
+    service: MemoryPenstock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock_kafka.share.clients.KAFKA_SESSION_PARTITIONS_MAX", 3)
+
+    async def work() -> None:
+        member = member_of(ShareDesk(service), service)
+        await member.join()
+        await member.fetch()
+        more = [{"partition_index": 3, "acknowledgement_batches": []}]
+        await member.fetch(topics=[{"topic_id": member.topic, "partitions": more}])
+        assert member.answer["error_code"].name == "invalid_request"
+        await member.fetch()
+        assert member.answer["error_code"].name == "share_session_not_found"
+        member.epoch = 0
+        await member.fetch()
+        assert member.answer["error_code"].name == "none"
+
+    run(work())

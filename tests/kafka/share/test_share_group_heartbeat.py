@@ -228,3 +228,26 @@ def test_offsets_are_described_and_reset_while_no_member_is_there(service: Memor
         assert [each.value for each in await member.fetch()] == ["b"]
 
     run(work())
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"group_id": "g" * 250}, "invalid_group_id"),
+        ({"group_id": ""}, "invalid_group_id"),
+        ({"member_id": "m" * 101}, "invalid_request"),
+        ({"rack_id": "r" * 101}, "invalid_request"),
+        ({"subscribed_topic_names": ("t" * 250,)}, "invalid_topic_exception"),
+    ],
+)
+def test_member_with_a_name_that_is_too_long_is_not_remembered(
+    service: MemoryPenstock, fields: dict[str, Any], code: str
+) -> None:
+    async def work() -> None:
+        desk = ShareDesk(service)
+        request = {"group_id": "workers", "member_id": "m1", "member_epoch": 0, "subscribed_topic_names": ()}
+        answer = await desk.ask(ApiKey.SHARE_GROUP_HEARTBEAT, 1, **{**request, **fields})
+        assert answer["error_code"].name == code
+        assert not desk.context.share_members
+
+    run(work())
