@@ -7,7 +7,10 @@ name that one as `Shop/Queue`.
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-# The variable of functions and jobs that names a part of the storage -> the output that has its value.
+from penstock_core.acls.settings import DEFAULT_VARIABLE, SUPER_VARIABLE
+
+# The variable of functions and jobs that names a part of the storage, or decides about rights without rules -> the
+# output that has its value.
 STORAGE_OUTPUTS: Mapping[str, str] = {
     "PENSTOCK_TOPICS_TABLE": "TopicsTable",
     "PENSTOCK_LOG_TABLE": "LogTable",
@@ -19,6 +22,8 @@ STORAGE_OUTPUTS: Mapping[str, str] = {
     "PENSTOCK_TIMERS": "TimerPlaces",
     "PENSTOCK_RESULTS": "ResultsBucket",
     "PENSTOCK_CATALOG": "Catalog",
+    DEFAULT_VARIABLE: "AclDefault",
+    SUPER_VARIABLE: "SuperPrincipals",
 }
 
 

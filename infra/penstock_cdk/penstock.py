@@ -29,7 +29,7 @@ from penstock_cdk.jobs.spark_jobs import SparkJobs
 from penstock_cdk.properties import Properties, settings_of_properties
 from penstock_cdk.service.api import Api
 from penstock_cdk.service.client_policies import ClientPolicies
-from penstock_cdk.service.functions import Functions
+from penstock_cdk.service.functions import Functions, rights_without_rules
 from penstock_cdk.service.grants import grants_of
 from penstock_cdk.service.measuring import MEASURE, Pins
 from penstock_cdk.service.push import PushQueues, PushSource
@@ -49,6 +49,7 @@ from penstock_cdk.storage.tables import Tables
 from penstock_cdk.storage.zones import Zones
 from penstock_cdk.told_settings import METADATA_KEY, settings_text
 from penstock_core.metrics.consumer_lag import Consumer, ConsumerKind
+from penstock_core.stack_outputs import STORAGE_OUTPUTS
 
 _HIDDEN = "Default"  # the CDK leaves this id out of the names that it makes
 
@@ -359,6 +360,8 @@ class Penstock(Construct):
             self._output("DeadRepairsQueueUrl", queues.dead_repairs.queue_url)
             self._output("DeadStreamQueueUrl", queues.dead_stream.queue_url)
         self._output("ArchiveBucket", storage.archive.bucket_name)
+        for variable, value in rights_without_rules(self.settings).items():
+            self._output(STORAGE_OUTPUTS[variable], value)
 
     def _starting_outputs(self, timers: TimerQueues, push: PushQueues, wake_ups: WakeUps) -> None:
         self._output("TimersQueueUrl", timers.seconds.queue_url)

@@ -195,6 +195,9 @@ def test_grants_write_access_rules_where_the_stage_says_what_it_does_without(tmp
     variables = produce["Environment"]["Variables"]
     assert variables["PENSTOCK_ACL_DEFAULT"] == "deny"
     assert json.loads(name_of(variables["PENSTOCK_SUPER_PRINCIPALS"])) == ["<Ops>", "arn:aws:iam::1:user/o"]
+    outputs = Template.from_stack(stack).to_json()["Outputs"]  # for programs that embed the service
+    assert outputs["AclDefault"]["Value"] == "deny"
+    assert outputs["SuperPrincipals"]["Value"] == variables["PENSTOCK_SUPER_PRINCIPALS"]
 
 
 def test_stage_that_denies_by_default_needs_somebody_who_makes_rules() -> None:

@@ -153,11 +153,15 @@ class Functions(Construct):
 
 
 def _acl_environment(settings: StageSettings) -> dict[str, str]:
+    tokens = {} if settings.jwt is None else {ISSUER_VARIABLE: settings.jwt.issuer, CLAIM_VARIABLE: settings.jwt.claim}
+    return {**rights_without_rules(settings), **tokens}
+
+
+def rights_without_rules(settings: StageSettings) -> dict[str, str]:
     """The variables that decide without access rules. A stage that allows all by default has no variable."""
     default = {} if settings.acl_default is None else {DEFAULT_VARIABLE: settings.acl_default}
     principals = {SUPER_VARIABLE: json.dumps(settings.super_principals)} if settings.super_principals else {}
-    tokens = {} if settings.jwt is None else {ISSUER_VARIABLE: settings.jwt.issuer, CLAIM_VARIABLE: settings.jwt.claim}
-    return {**default, **principals, **tokens}
+    return {**default, **principals}
 
 
 def _wait_environment(settings: StageSettings, name: str) -> dict[str, str]:

@@ -13,7 +13,6 @@ It needs the extra `penstock[embedded]`.
 """
 
 import logging
-import os
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -24,17 +23,17 @@ from typing import Any
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
+from botocore.exceptions import ConnectionError as NoConnectionError
 
 from penstock.configuration import Configuration, aws_configuration
-from penstock.errors import NotConfiguredError
+from penstock.errors import ConnectionFailedError, NotConfiguredError
 from penstock.http.http_message import Response
 from penstock.http.signature import event_headers
 from penstock.http.threaded_transport import ThreadedTransport
 from penstock.system import fork_count
-from penstock.transports.embedded_storage import find_embedded_storage
+from penstock.transports.embedded_storage import EmbeddedStage, find_embedded_stage
 from penstock.transports.exiting import ExitingExecutor
-from penstock_core.acls.settings import acl_settings_of
 from penstock_core.limits import EMBEDDED_REQUEST_BYTES_MAX, EMBEDDED_THREADS_MAX
 from penstock_handlers.edge.lambda_function import logger as handlers_logger
 from penstock_handlers.router import dispatch
@@ -49,6 +48,7 @@ _logger = logging.getLogger("penstock.embedded")
 _handler = handlers_logger.registered_handler
 if isinstance(_handler, logging.StreamHandler):  # in a function it writes to stdout, which is the program's here
     _handler.setStream(sys.stderr)
+_SERVER_ERROR = 500
 _STS = Config(retries={"total_max_attempts": 2}, connect_timeout=2, read_timeout=5)
 
 
@@ -66,7 +66,10 @@ class EmbeddedService:
 
     @cached_property
     def principal_arn(self) -> str:
-        """The ARN of the caller. The first use asks STS. Raises NotConfiguredError if it does not answer."""
+        """The ARN of the caller. The first use asks STS.
+
+        Raises ConnectionFailedError if STS does not answer now, and NotConfiguredError if it will not.
+        """
         return self._principal()
 
     def respond(
@@ -129,7 +132,7 @@ class EmbeddedTransport:
         """Nothing to close: the instance stays for the other clients of this process."""
 
 
-_services: dict[tuple[int, Storage], EmbeddedService] = {}
+_services: dict[tuple[int, EmbeddedStage], EmbeddedService] = {}
 _opening = threading.Lock()
 
 
@@ -138,8 +141,8 @@ def open_transport(region: str | None = None) -> EmbeddedTransport:
 
     Raises NotConfiguredError.
     """
-    storage = find_embedded_storage(region)
-    return EmbeddedTransport(lambda: _service(storage), lambda: _signer(storage))
+    stage = find_embedded_stage(region)
+    return EmbeddedTransport(lambda: _service(stage), lambda: _signer(stage.storage))
 
 
 def open_async_transport(region: str | None = None) -> ThreadedTransport:
@@ -148,14 +151,14 @@ def open_async_transport(region: str | None = None) -> ThreadedTransport:
     return ThreadedTransport(transport, lambda: transport.service.threads)
 
 
-def _service(storage: Storage) -> EmbeddedService:
-    """The service of this process on that storage."""
+def _service(stage: EmbeddedStage) -> EmbeddedService:
+    """The service of this process on that stage's storage."""
     with _opening:
-        key = (fork_count(), storage)
+        key = (fork_count(), stage)
         if key not in _services:
-            made = aws_instance(storage, STORAGE_CALLS, acl_settings_of(os.environ))
+            made = aws_instance(stage.storage, STORAGE_CALLS, stage.acls)
             executor = ExitingExecutor(made.executor, SequentialExecutor())
-            _services[key] = EmbeddedService(replace(made, executor=executor), lambda: _caller(storage))
+            _services[key] = EmbeddedService(replace(made, executor=executor), lambda: _caller(stage.storage))
         return _services[key]
 
 
@@ -175,7 +178,20 @@ def _caller(storage: Storage) -> str:
         )
         return str(client.get_caller_identity()["Arn"])
     except (BotoCoreError, ClientError) as error:
+        if _may_pass(error):
+            raise ConnectionFailedError(
+                f"AWS STS does not answer whose credentials these are: {error}; in a VPC it needs an endpoint",
+                maybe_applied=False,
+            ) from error
         raise NotConfiguredError(
-            f"AWS STS does not tell whose credentials these are: {error}; without them, or without a way to STS, no "
-            "call can be charged to a principal"
+            f"AWS STS does not tell whose credentials these are: {error}; without them no call can be charged to a "
+            "principal"
         ) from error
+
+
+def _may_pass(error: BotoCoreError | ClientError) -> bool:
+    """The same call may succeed later."""
+    if isinstance(error, ClientError):
+        status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+        return status >= _SERVER_ERROR or error.response.get("Error", {}).get("Code") == "Throttling"
+    return isinstance(error, HTTPClientError | NoConnectionError)

@@ -1,21 +1,26 @@
-"""The storage of a Penstock for a program that embeds the service, found in this order.
+"""The storage of a Penstock for a program that embeds the service, and what its stage decides without access rules.
 
-- The variables of the stage's functions (`PENSTOCK_TOPICS_TABLE` and those with it). `grant_embedded` of the construct
-  sets them on a function.
+They are found in this order:
+
+- The variables of the stage's functions (`PENSTOCK_TOPICS_TABLE` and those with it).
 - The outputs of the stack that `PENSTOCK_STACK` names: one DescribeStacks.
 - `.penstock/jobs.env` of the working directory or of a parent, which `penstock local up` writes. It gives the
   emulator's address and keys, too.
+
+`PENSTOCK_ACL_DEFAULT` and `PENSTOCK_SUPER_PRINCIPALS` of the environment go before those of the other two.
 """
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
 from penstock.errors import NotConfiguredError
 from penstock.local_files import EMBEDDED_ENV_NAMES, find_local_file, read_local_file
+from penstock_core.acls.settings import DEFAULT_VARIABLE, SUPER_VARIABLE, AclSettings, acl_settings_of
+from penstock_core.errors import PenstockError
 from penstock_core.stack_outputs import outputs_of, parse_stack_place, storage_variables
 from penstock_service.adapters.aws import Storage, storage_of_environment
 
@@ -23,16 +28,26 @@ _FIRST = "PENSTOCK_TOPICS_TABLE"
 _STACK = "PENSTOCK_STACK"
 
 
-def find_embedded_storage(region: str | None = None, *, environ: Mapping[str, str] = os.environ) -> Storage:
-    """The storage, by the rules above. Raises NotConfiguredError, which says what is missing and how to give it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddedStage:
+    """A stage's storage, and what it decides about rights that no access rule is about."""
+
+    storage: Storage
+    acls: AclSettings
+
+
+def find_embedded_stage(region: str | None = None, *, environ: Mapping[str, str] = os.environ) -> EmbeddedStage:
+    """The stage, by the rules above. Raises NotConfiguredError, which says what is missing and how to give it."""
     endpoint_url = environ.get("AWS_ENDPOINT_URL")
     region = region or environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION")
     if environ.get(_FIRST):
-        return replace(_storage(environ, "the environment"), region=region, endpoint_url=endpoint_url)
+        storage = replace(_storage(environ, "the environment"), region=region, endpoint_url=endpoint_url)
+        return EmbeddedStage(storage=storage, acls=_acls(environ, {}))
     stack = environ.get(_STACK)
     if stack:
         variables = _variables_of_stack(stack, region, endpoint_url)
-        return replace(_storage(variables, f"stack {stack}"), region=region, endpoint_url=endpoint_url)
+        storage = replace(_storage(variables, f"stack {stack}"), region=region, endpoint_url=endpoint_url)
+        return EmbeddedStage(storage=storage, acls=_acls(environ, variables))
     path = find_local_file("jobs.env")
     if path is None:
         raise NotConfiguredError(
@@ -40,13 +55,22 @@ def find_embedded_storage(region: str | None = None, *, environ: Mapping[str, st
             "with it, as the stage's functions have them, or start a local one with `penstock local up`"
         )
     local = read_local_file(path, EMBEDDED_ENV_NAMES)
-    return replace(
+    storage = replace(
         _storage(local, str(path)),
         region=local.get("AWS_REGION"),
         endpoint_url=local.get("AWS_ENDPOINT_URL"),
         access_key=local.get("AWS_ACCESS_KEY_ID"),
         secret_key=local.get("AWS_SECRET_ACCESS_KEY"),
     )
+    return EmbeddedStage(storage=storage, acls=_acls(environ, local))
+
+
+def _acls(environ: Mapping[str, str], found: Mapping[str, str]) -> AclSettings:
+    names = (DEFAULT_VARIABLE, SUPER_VARIABLE)
+    try:
+        return acl_settings_of({name: each[name] for each in (found, environ) for name in names if name in each})
+    except (ValueError, PenstockError) as error:
+        raise NotConfiguredError(f"what the stage decides without access rules is not known: {error}") from error
 
 
 def _storage(variables: Mapping[str, str], source: str) -> Storage:
