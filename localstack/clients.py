@@ -1,9 +1,12 @@
-"""boto3 clients of the emulator with its root key, which it never checks. localstack-client has the endpoints."""
+"""boto3 clients of the emulator with its root key, which it never checks.
+
+AWS_ENDPOINT_URL plays no part: it may name another stack.
+"""
 
 import os
 from typing import Any
 
-from localstack_client.session import Session
+import boto3
 
 HOST = "127.0.0.1"
 REGION = "us-east-1"
@@ -13,14 +16,13 @@ ROOT_KEY = "test"
 
 def client(service: str, port: int) -> Any:
     """Returns a client of one service of the emulator on that port. The client may do everything."""
-    session = Session(
+    return boto3.client(
+        service,
         aws_access_key_id=ROOT_KEY,
         aws_secret_access_key=ROOT_KEY,
-        aws_session_token=None,
         region_name=REGION,
-        localstack_host=f"{HOST}:{port}",
+        endpoint_url=endpoint_url(port),
     )
-    return session.client(service)
 
 
 def endpoint_url(port: int) -> str:
