@@ -73,7 +73,7 @@ def setting_text(name: str, value: object) -> str:
     """A setting's value as people write it."""
     if isinstance(value, bool):
         return str(value).lower()
-    if value == UNLIMITED and name.endswith(("_ms", "_bytes")):
+    if value == UNLIMITED and name.endswith(("_ms", "_ms_max", "_bytes")):
         return "forever" if name.endswith("_ms") else "unlimited"
     if isinstance(value, int) and name.endswith(("_ms", "_ms_min", "_ms_max")):
         return duration_text(value) if value else "0"

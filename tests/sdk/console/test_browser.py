@@ -231,6 +231,19 @@ def test_keyboard_reaches_everything_and_shows_where_it_is(
 
 
 @pytest.mark.minutes
+@pytest.mark.parametrize("path", ["/subscriptions", "/audit", "/topics/orders/settings"])
+def test_place_in_menu_and_tabs_is_in_view_on_a_phone(
+    filled: MemoryPenstock, open_console: Callable[..., Tab], path: str
+) -> None:
+    tab = open_console(viewport=PHONE)
+    tab.go(path)
+    for place in tab.page.locator("nav [aria-current]").all():
+        box = place.bounding_box()
+        assert box["x"] >= 0 and box["x"] + box["width"] <= PHONE["width"]
+    assert tab.page.evaluate("scrollY") == 0
+
+
+@pytest.mark.minutes
 def test_live_page_shows_new_records_as_text(filled: MemoryPenstock, open_console: Callable[..., Tab]) -> None:
     tab = open_console()
     tab.go("/topics/orders/live")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.console.rendering import bytes_text, number_text, render, span_text, time_text
+from penstock.console.rendering import bytes_text, number_text, render, setting_text, span_text, time_text
 from penstock.console.site import PAGES
 from penstock.errors import AccessDeniedError, ConnectionFailedError
 from penstock.http.http_message import Response
@@ -105,3 +105,8 @@ def test_numbers_and_times_are_written_for_people() -> None:
     assert time_text(0) == "1970-01-01 00:00:00.000"
     assert time_text(-1) == "-1 ms"
     assert time_text(2**63 - 1) == f"{2**63 - 1} ms"
+
+
+def test_setting_without_a_bound_has_no_minus_one() -> None:
+    shown = [setting_text(name, -1) for name in ("retention_ms", "retention_bytes", "age_ms_max")]
+    assert shown == ["forever", "unlimited", "unlimited"]

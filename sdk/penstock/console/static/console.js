@@ -9,6 +9,11 @@ for (const form of document.querySelectorAll("form[data-confirm]")) {
   look();
 }
 
+// On a phone the menu and the tabs scroll sideways: begin where you are.
+for (const here of document.querySelectorAll("nav [aria-current]")) {
+  here.scrollIntoView({ block: "nearest", inline: "center" });
+}
+
 // "/" goes to the search field, as in many tools.
 document.addEventListener("keydown", (event) => {
   const field = document.querySelector("input[type=search]");
