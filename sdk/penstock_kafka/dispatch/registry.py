@@ -6,13 +6,20 @@ from penstock_kafka.dispatch.api import Answer, Api, ApiKey, Call
 from penstock_kafka.errors import KafkaError
 
 _API_VERSIONS = (0, 4)
+_API_VERSIONS_BYTES_MAX = 16 * 1024  # clients that have not logged in may send it
 
 
 class Registry:
     """APIs by their keys. It serves ApiVersions itself."""
 
     def __init__(self, apis: Iterable[Api]) -> None:
-        own = Api(key=ApiKey.API_VERSIONS, versions=_API_VERSIONS, handler=self._api_versions, is_before_login=True)
+        own = Api(
+            key=ApiKey.API_VERSIONS,
+            versions=_API_VERSIONS,
+            handler=self._api_versions,
+            is_before_login=True,
+            bytes_max=_API_VERSIONS_BYTES_MAX,
+        )
         self._apis: dict[int, Api] = {}
         for each in (own, *apis):
             if each.key in self._apis:
@@ -24,10 +31,10 @@ class Registry:
         api = self._apis.get(key)
         return api if api is not None and api.versions[0] <= version <= api.versions[1] else None
 
-    def bytes_max(self, key: int) -> int:
-        """The bytes of a request to this API at most; 0 if there is no such API."""
+    def bytes_max(self, key: int, *, is_in: bool) -> int:
+        """The bytes of a request to this API at most; 0 if there is no such API, or a login must come first."""
         api = self._apis.get(key)
-        return 0 if api is None else api.bytes_max
+        return api.bytes_max if api is not None and (is_in or api.is_before_login) else 0
 
     def versions(self, error: KafkaError = KafkaError.none) -> Answer:
         """The answer to ApiVersions."""

@@ -97,6 +97,7 @@ class Connection:
         self._peer = peer
         self._reader = reader
         self._writer = writer
+        self._began_ms = monotonic_ms()
         self._open: asyncio.Queue[_OpenRequest | None] = asyncio.Queue(KAFKA_PIPELINED_MAX)
         writer.transport.set_write_buffer_limits(high=_WRITE_HIGH_WATER)
 
@@ -146,7 +147,7 @@ class Connection:
     async def _read_frame(self) -> bytes | None:
         """The next request, whose bytes the budget counts from now on; None if the client has closed."""
         try:
-            async with asyncio.timeout(KAFKA_IDLE_MS_MAX / 1_000 if self._is_in else KAFKA_LOGIN_MS_MAX / 1_000):
+            async with asyncio.timeout(self._patience_ms() / 1_000):
                 head = await self._reader.readexactly(_LENGTH_BYTES)
         except asyncio.IncompleteReadError as error:
             if error.partial:
@@ -158,9 +159,10 @@ class Connection:
         async with asyncio.timeout(KAFKA_FRAME_MS_MAX / 1_000):
             prefix = await self._reader.readexactly(_PREFIX_BYTES)
         key = int.from_bytes(prefix[:2], "big", signed=True)
-        bytes_max = self._desk.registry.bytes_max(key)
+        bytes_max = self._desk.registry.bytes_max(key, is_in=self._is_in)
         if size > bytes_max:
-            raise MalformedRequestError(f"a request to API {key} has {size:,} bytes: {bytes_max:,} at most")
+            said = "" if self._is_in else " before a login"
+            raise MalformedRequestError(f"a request to API {key} has {size:,} bytes: {bytes_max:,} at most{said}")
         await self._desk.budget.take(size)
         try:
             async with asyncio.timeout(KAFKA_FRAME_MS_MAX / 1_000):
@@ -190,6 +192,12 @@ class Connection:
     @property
     def _is_in(self) -> bool:
         return not self._desk.wants_login or self._peer.principal is not None
+
+    def _patience_ms(self) -> int:
+        """The time in which the next request must come. A client logs in within its first `KAFKA_LOGIN_MS_MAX`."""
+        if self._is_in:
+            return KAFKA_IDLE_MS_MAX
+        return max(0, self._began_ms + KAFKA_LOGIN_MS_MAX - monotonic_ms())
 
     async def _handled(self, api: Api, call: Call, prefix: Prefix) -> bytes | None:
         began_ms = monotonic_ms()

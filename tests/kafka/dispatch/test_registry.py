@@ -15,7 +15,8 @@ def test_registry_finds_the_versions_that_are_declared() -> None:
     registry = Registry([PRODUCE])
     assert [registry.find(0, version) is PRODUCE for version in (2, 3, 9, 10)] == [False, True, True, False]
     assert registry.find(1, 3) is None
-    assert (registry.bytes_max(0), registry.bytes_max(1)) == (8, 0)
+    assert (registry.bytes_max(0, is_in=True), registry.bytes_max(1, is_in=True)) == (8, 0)
+    assert (registry.bytes_max(0, is_in=False), registry.bytes_max(18, is_in=False)) == (0, 16_384)
 
 
 def test_registry_announces_what_it_serves() -> None:

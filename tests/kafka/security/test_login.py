@@ -1,6 +1,7 @@
 """SASL/PLAIN over TLS, by a client of others, and as bytes."""
 
 import socket
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from penstock_kafka.gateway import Protection
 from penstock_kafka.security.tls import server_tls
 from penstock_kafka.security.users import Users
 from tests.kafka.running_gateway import RunningGateway, read_answer, request_bytes, running_gateway
+from tests.support.deadlines import until
 
 PASSWORD = "correct-horse-battery"
 METADATA_OF_ALL = b"\xff\xff\xff\xff"
@@ -54,6 +56,32 @@ def test_connection_ends_when_a_request_comes_before_the_login(guarded: RunningG
         assert read_answer(link, 18, 0)[1].error_code == 0
         link.sendall(request_bytes(3, 1, 2, METADATA_OF_ALL))
         assert link.recv(1) == b""
+
+
+@pytest.mark.parametrize(("key", "version"), [(0, 3), (18, 3), (36, 0)], ids=["produce", "api versions", "login"])
+def test_client_that_has_not_logged_in_takes_no_memory_for_a_large_request(
+    guarded: RunningGateway, key: int, version: int
+) -> None:
+    with socket.create_connection(("127.0.0.1", guarded.port), timeout=20) as link:
+        link.sendall(struct.pack(">ihhi", 1_000_000, key, version, 1))  # the rest would never come
+        assert link.recv(1) == b""
+
+
+def test_connection_ends_when_its_client_asks_on_and_on_and_never_logs_in(
+    guarded: RunningGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock_kafka.wire.connection.KAFKA_LOGIN_MS_MAX", 500)
+
+    def is_over() -> bool:
+        try:
+            link.sendall(request_bytes(18, 0, 1, b""))
+            read_answer(link, 18, 0)
+        except (EOFError, ConnectionError):
+            return True
+        return False
+
+    with socket.create_connection(("127.0.0.1", guarded.port)) as link:
+        until(is_over)
 
 
 def test_librdkafka_produces_over_tls_with_a_password(tmp_path: Path) -> None:
