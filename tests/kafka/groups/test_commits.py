@@ -1,9 +1,13 @@
-from collections.abc import Iterator
+import asyncio
+import threading
+from collections.abc import Iterator, Mapping
 
 import pytest
 
+from penstock.http.http_message import Response
+from penstock.http.transport import Transport
 from penstock.testing import MemoryPenstock
-from penstock_kafka.dispatch.api import ApiKey
+from penstock_kafka.dispatch.api import ApiKey, Peer
 from tests.kafka.groups.desk import NOBODY, GroupDesk, committed, run
 
 
@@ -108,3 +112,48 @@ def test_offset_fetch_answers_several_groups_with_metadata(service: MemoryPensto
         assert [each["name"] for each in old["topics"]] == ["orders"]
 
     run(work())
+
+
+class _SlowTransport:
+    """Holds the first commit until `goes_on`."""
+
+    def __init__(self, inner: Transport) -> None:
+        self._inner = inner
+        self.is_asked, self.goes_on = threading.Event(), threading.Event()
+
+    def call(
+        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
+    ) -> Response:
+        if (method, path) == ("POST", "/v1/groups/g/offsets") and not self.is_asked.is_set():
+            self.is_asked.set()
+            assert self.goes_on.wait(60)
+        return self._inner.call(method, path, query, headers, body)
+
+    def close(self) -> None:
+        """As the inner one."""
+        self._inner.close()
+
+
+@pytest.mark.parametrize("is_member", [True, False])
+def test_commit_of_a_closed_connection_that_arrives_late_does_not_go_back(
+    service: MemoryPenstock, *, is_member: bool
+) -> None:
+    transport = _SlowTransport(service.transport)
+
+    async def work() -> None:
+        desk = GroupDesk(service, transport)
+        joined = await desk.join() if is_member else NOBODY
+        late = asyncio.create_task(desk.commit(joined, {0: 5}))
+        await asyncio.to_thread(transport.is_asked.wait, 60)
+        desk._peer.gone.set()
+        desk._peer = Peer(number=2, address="test")
+        assert await desk.commit(joined, {0: 5}) == {0: "none"}
+        assert await desk.commit(joined, {0: 9}) == {0: "none"}
+        transport.goes_on.set()
+        await late
+        assert committed(service) == {0: 9}
+        assert await desk.commit(joined, {0: 12}) == {0: "none"}  # its lease stands
+        assert await desk.commit(joined, {0: 3}) == {0: "none"}  # a client that is there may seek back
+
+    run(work())
+    assert committed(service) == {0: 3}

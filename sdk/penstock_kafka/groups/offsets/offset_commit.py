@@ -8,8 +8,10 @@ Kafka lets the last commit win. The service lets offsets only rise, unless a com
 | a member, and the gateway knows the group's offset         | goes back: the client has sought there                |
 | a member, and another gateway has let it join or commit    | refused, until the client has joined again            |
 | a client without a member (generation -1)                  | goes back: an operator's tool, or manual assignment   |
+| a connection that its client has closed                    | refused: the client has sent it again, or has gone on |
 """
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -38,10 +40,11 @@ class OffsetToCommit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committer:
-    """The client that commits: a member in a generation, or none (generation -1)."""
+    """The client that commits: a member in a generation, or none (generation -1). `gone` is its connection's."""
 
     names: MemberNames
     generation: int
+    gone: asyncio.Event
 
     @property
     def is_member(self) -> bool:
@@ -66,7 +69,7 @@ class OffsetCommit:
             for each in topic.partitions
         }
         try:
-            refused = await self.commit(committer_of(request), offsets)
+            refused = await self.commit(_committer_of(call), offsets)
         except RequestRefused as error:
             refused = dict.fromkeys(offsets, error.code)
         return {"topics": [_told(topic, refused) for topic in request.topics]}
@@ -90,7 +93,8 @@ class OffsetCommit:
         service = self._sessions.service
         errors = await service.commit(committer.names.group, [*items.values()], {})
         back = {each: error for each, error in errors.items() if error.code is ErrorCode.OFFSET_BEHIND}
-        errors = _but(errors, back) | await self._go_back(committer.names.group, items, back, {})
+        if back and not committer.gone.is_set():
+            errors = _but(errors, back) | await self._go_back(committer.names.group, items, back, {})
         return {each: group_error(error) for each, error in errors.items()}
 
     async def _commit_as_member(
@@ -105,7 +109,7 @@ class OffsetCommit:
         names = {"member_id": member.names.member_id}
         if member.names.instance_id is not None:
             names["instance_id"] = member.names.instance_id
-        errors = await self._commit_leased(member, leased, names) if leased else {}
+        errors = await self._commit_leased(member, committer, leased, names) if leased else {}
         if others:
             errors |= await self._sessions.service.commit(member.names.group, [*others.values()], {})
         lost = KafkaError.illegal_generation if member.is_classic else KafkaError.unknown_member_id
@@ -113,7 +117,11 @@ class OffsetCommit:
         return refused | {each: by_lease.get(error.code) or group_error(error) for each, error in errors.items()}
 
     async def _commit_leased(
-        self, member: KafkaMember, items: Mapping[TopicPartition, Mapping[str, Any]], names: Mapping[str, str]
+        self,
+        member: KafkaMember,
+        committer: Committer,
+        items: Mapping[TopicPartition, Mapping[str, Any]],
+        names: Mapping[str, str],
     ) -> dict[TopicPartition, PenstockError]:
         """Commit under leases. A lease that turns out to be another one's, or used elsewhere, is lost."""
         used = {each: member.leases[each] for each in items}
@@ -124,16 +132,14 @@ class OffsetCommit:
             for each, error in errors.items()
             if error.code is ErrorCode.OFFSET_BEHIND and member.may_go_back(each, error.facts["committed_offset"])
         }
-        if back and not await self._sessions.is_newest(member):
+        if committer.gone.is_set() or (back and not await self._sessions.is_newest(member)):
             back = {}
         errors = _but(errors, back) | await self._go_back(group, items, back, names)
         for each, item in items.items():
             error = errors.get(each)
             if error is None:
                 member.known[each] = item["offset"]
-            elif member.leases.get(each) == used[each] and (
-                error.code is ErrorCode.LEASE_FENCED or (error.code is ErrorCode.OFFSET_BEHIND and not member.is_untold)
-            ):
+            elif member.leases.get(each) == used[each] and _is_lost(member, committer, error):
                 member.lost(each)
         return errors
 
@@ -151,14 +157,21 @@ class OffsetCommit:
         return await self._sessions.service.commit(group, again, names)
 
 
-def committer_of(request: Request) -> Committer:
-    """The client that a request of OffsetCommit or TxnOffsetCommit names."""
+def _committer_of(call: Call) -> Committer:
+    request = call.request
     names = MemberNames(
         group=str(request.group_id),
         member_id=service_id(str(request.member_id)),
         instance_id=getattr(request, "group_instance_id", None),
     )
-    return Committer(names=names, generation=request.generation_id_or_member_epoch)
+    return Committer(names=names, generation=request.generation_id_or_member_epoch, gone=call.peer.gone)
+
+
+def _is_lost(member: KafkaMember, committer: Committer, error: PenstockError) -> bool:
+    """The error tells that the lease is another one's, or that its member has committed elsewhere."""
+    if error.code is ErrorCode.OFFSET_BEHIND:
+        return not (member.is_untold or committer.gone.is_set())
+    return error.code is ErrorCode.LEASE_FENCED
 
 
 def _but(
