@@ -132,7 +132,7 @@ def test_producer_over_its_quota_slows_down_and_loses_nothing(own: OwnStack, fac
     admin = Admin(transport=own.transport)
     admin.create_topic("bounded", partitions=1)
     expected(own.transport, "POST", "/v1/acls", {"add": [_rule(caller, "write"), _rule(caller, "describe")]})
-    limits = {"produce_bytes_per_s": 20_000}
+    limits = {"produce_bytes_per_s": 5_000}  # about a request a second: a crowded machine exceeds it, too
     expected(own.transport, "PUT", "/v1/quotas", {"subject": "principal", "name": caller.name, "limits": limits})
     record = {"records": [{"value": "x" * 4_000}]}
     found: list[Any] = []

@@ -1,4 +1,4 @@
-"""What older generations of a topic hold back in a later one, for a share group with order by key (docs/adr/0051).
+"""Older generations of a topic hold records of a later one back from a share group by key (docs/adr/0051).
 
 A key may have moved from any partition of an older generation to any of a later one. So nothing of a later partition
 is handed out while an older one has records that were never handed out. After that, it holds back the keys of the
@@ -37,7 +37,7 @@ NOTHING_HELD = HeldBack()
 
 
 def held_back(older: Iterable[tuple[Head, ShareState | None]]) -> HeldBack:
-    """What these partitions of older generations hold back. A state is None where nothing was ever handed out."""
+    """The records that these older partitions hold back. A state is None where nothing was ever handed out."""
     is_all, closed_ms, keys = False, 0, set[int]()
     for head, state in older:
         end = head.next_offset if head.closed_offset is None else head.closed_offset

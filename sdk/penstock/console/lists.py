@@ -1,6 +1,6 @@
-"""The lists of the overview, side by side: as they are now, or as they were when the service takes long.
+"""The lists of the overview and of their own pages: as they are now, or as they were when the service takes long.
 
-The first call of each function of an unused service takes a second or more. The overview does not wait for that.
+The first call of each function of an unused service takes a second or more. Pages do not wait for that.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from penstock.system import monotonic_ms
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """What the service has."""
+    """The resources that the service has."""
 
     zones: Look[Sequence[Zone]]
     topics: Look[Sequence[Topic]]
@@ -38,10 +38,10 @@ class Lists:
     def __init__(self, transport: Transport) -> None:
         admin = Admin(transport=transport)
         self._zones: Background[Sequence[Zone]] = Background(admin.list_zones)
-        self._topics: Background[Sequence[Topic]] = Background(admin.list_topics)
-        self._groups: Background[Sequence[Group]] = Background(admin.list_groups)
-        self._share_groups: Background[Sequence[ShareGroup]] = Background(admin.list_share_groups)
-        self._subscriptions: Background[Sequence[Subscription]] = Background(admin.list_subscriptions)
+        self.topics: Background[Sequence[Topic]] = Background(admin.list_topics)
+        self.groups: Background[Sequence[Group]] = Background(admin.list_groups)
+        self.share_groups: Background[Sequence[ShareGroup]] = Background(admin.list_share_groups)
+        self.subscriptions: Background[Sequence[Subscription]] = Background(admin.list_subscriptions)
 
     def look(self, wait_ms: int) -> Listed:
         """Read all anew, for `wait_ms` at most; a list that takes longer is as it was before, or not known yet.
@@ -49,7 +49,7 @@ class Lists:
         Raises ServiceDownError if the service does not answer.
         """
         ends_ms = monotonic_ms() + wait_ms
-        for each in (self._zones, self._topics, self._groups, self._share_groups, self._subscriptions):
+        for each in (self._zones, self.topics, self.groups, self.share_groups, self.subscriptions):
             each.begin()
 
         def left_ms() -> int:
@@ -57,10 +57,10 @@ class Lists:
 
         found = Listed(
             zones=self._zones.settled(left_ms()),
-            topics=self._topics.settled(left_ms()),
-            groups=self._groups.settled(left_ms()),
-            share_groups=self._share_groups.settled(left_ms()),
-            subscriptions=self._subscriptions.settled(left_ms()),
+            topics=self.topics.settled(left_ms()),
+            groups=self.groups.settled(left_ms()),
+            share_groups=self.share_groups.settled(left_ms()),
+            subscriptions=self.subscriptions.settled(left_ms()),
         )
         for look in found.looks:
             if look.down is not None:

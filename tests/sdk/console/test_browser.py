@@ -239,7 +239,8 @@ def test_place_in_menu_and_tabs_is_in_view_on_a_phone(
     tab.go(path)
     for place in tab.page.locator("nav [aria-current]").all():
         box = place.bounding_box()
-        assert box["x"] >= 0 and box["x"] + box["width"] <= PHONE["width"]
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= PHONE["width"]
     assert tab.page.evaluate("scrollY") == 0
 
 

@@ -31,7 +31,7 @@ def writes_its_target(access: Access, _instance: Instance, _name: str, body: Map
 
 
 def carries_for_share_group(access: Access, instance: Instance, name: str, body: Mapping[str, Any]) -> None:
-    """What `put_share_group` checks. One read."""
+    """Asks for the rights that `put_share_group` asks for. One read."""
     from penstock_service.share.admin.put_share_group import check_share_rights  # only the functions that put need it
 
     topics, config = body.get("topics"), body.get("config", {})
@@ -43,7 +43,7 @@ def carries_for_share_group(access: Access, instance: Instance, name: str, body:
 
 
 def carries_for_subscription(access: Access, instance: Instance, name: str, body: Mapping[str, Any]) -> None:
-    """What `put_subscription` checks. One read."""
+    """Asks for the rights that `put_subscription` asks for. One read."""
     from penstock_service.push.admin.put_subscription import SubscriptionWish, check_push_rights
 
     topics, target = body.get("topics"), body.get("target")
@@ -55,7 +55,7 @@ def carries_for_subscription(access: Access, instance: Instance, name: str, body
 
 
 def _if_there(read: Callable[[], T], unknown: ErrorCode) -> tuple[bool, T | None]:
-    """Whether the read tells what is there, and that. After any other failure, the handler meets it again."""
+    """The pair of True and what is there, if the read tells it. After any other failure, the handler meets it again."""
     try:
         return True, read()
     except PenstockError as error:

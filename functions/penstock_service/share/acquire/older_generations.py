@@ -14,14 +14,14 @@ from penstock_service.share.share_partitions import SharePartition, states_of
 
 
 class OlderGenerations:
-    """What is held back, for one look of an acquire: each generation is read once."""
+    """Tells one look of an acquire what is held back. It reads each generation once."""
 
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
         self._known: dict[tuple[str, int], HeldBack] = {}
 
     def held_from(self, partition: SharePartition) -> HeldBack:
-        """What is held back of the partition. Costs nothing for a partition of a topic's first generation.
+        """The records that stay behind in the partition. Costs nothing for a partition of a topic's first generation.
 
         For others it costs one read of heads and one of states for each 100 older partitions, and one of the topic if
         the partition came after it was last read.

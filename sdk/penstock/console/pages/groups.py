@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from penstock.console.listing import listed
 from penstock.console.page import Asked, Moved, Page, Route, Shown, path_of
 from penstock.console.paging import paged
 from penstock.console.parsing import time_of
@@ -19,10 +20,12 @@ _TARGETS = ("earliest", "latest", "time", "shift")
 def show_list(asked: Asked) -> Shown:
     """All groups whose names hold the text of the search: one request per hundred groups."""
     wanted = asked.word("q")
-    found = [each for each in asked.admin.list_groups() if wanted.lower() in each.group.lower()]
+    look = listed(asked, asked.memory.lists.groups, asked.admin.list_groups)
+    found = [each for each in look.value or () if wanted.lower() in each.group.lower()]
     rows = paged(found, asked)
     changed = {each.group: changed_settings(each.config, _DEFAULTS) for each in rows.rows}
-    return Shown(template="groups.html", title="Groups", facts={"groups": rows, "changed": changed, "q": wanted})
+    facts = {"groups": rows, "changed": changed, "look": look, "q": wanted}
+    return Shown(template="groups.html", title="Groups", facts=facts)
 
 
 def show(asked: Asked) -> Shown:

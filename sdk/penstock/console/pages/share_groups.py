@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from penstock.console.listing import listed
 from penstock.console.page import Asked, Moved, Page, Route, Shown, path_of
 from penstock.console.paging import paged
 from penstock.console.parsing import time_of
@@ -14,8 +15,10 @@ _FIELDS = ("topic", "partition", "to", "time", "offset")
 def show_list(asked: Asked) -> Shown:
     """All share groups whose names hold the text of the search: one request per hundred."""
     wanted = asked.word("q")
-    found = [each for each in asked.admin.list_share_groups() if wanted.lower() in each.group.lower()]
-    return Shown(template="share_groups.html", title="Share groups", facts={"groups": paged(found, asked), "q": wanted})
+    look = listed(asked, asked.memory.lists.share_groups, asked.admin.list_share_groups)
+    found = [each for each in look.value or () if wanted.lower() in each.group.lower()]
+    facts = {"groups": paged(found, asked), "look": look, "q": wanted}
+    return Shown(template="share_groups.html", title="Share groups", facts=facts)
 
 
 def show(asked: Asked) -> Shown:

@@ -1,5 +1,6 @@
 """Subscriptions: how far each is, what became of its deliveries, pause and resume."""
 
+from penstock.console.listing import listed
 from penstock.console.page import Asked, Moved, Page, Route, Shown, path_of
 from penstock.console.paging import paged
 from penstock.subscription_model import Subscription
@@ -8,11 +9,12 @@ from penstock.subscription_model import Subscription
 def show_list(asked: Asked) -> Shown:
     """All subscriptions whose names hold the text of the search: one request per hundred."""
     wanted = asked.word("q")
-    found = [each for each in asked.admin.list_subscriptions() if wanted.lower() in each.name.lower()]
+    look = listed(asked, asked.memory.lists.subscriptions, asked.admin.list_subscriptions)
+    found = [each for each in look.value or () if wanted.lower() in each.name.lower()]
     return Shown(
         template="subscriptions.html",
         title="Subscriptions",
-        facts={"subscriptions": paged(found, asked), "q": wanted, "target_of": target_of},
+        facts={"subscriptions": paged(found, asked), "look": look, "q": wanted, "target_of": target_of},
     )
 
 

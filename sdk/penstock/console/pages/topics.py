@@ -1,5 +1,6 @@
 """The list of topics, and a new one."""
 
+from penstock.console.listing import listed
 from penstock.console.page import Asked, Moved, Page, Route, Shown, path_of
 from penstock.console.paging import paged
 from penstock.console.settings import TOPIC_DEFAULTS, changed_settings, settings_of
@@ -8,7 +9,8 @@ from penstock.console.settings import TOPIC_DEFAULTS, changed_settings, settings
 def show_list(asked: Asked) -> Shown:
     """All topics whose names hold the text of the search: one request per thousand topics."""
     wanted = asked.word("q")
-    topics = [each for each in asked.admin.list_topics() if wanted.lower() in each.name.lower()]
+    look = listed(asked, asked.memory.lists.topics, asked.admin.list_topics)
+    topics = [each for each in look.value or () if wanted.lower() in each.name.lower()]
     rows = paged(topics, asked)
     changed = {each.name: changed_settings(each.config, TOPIC_DEFAULTS) for each in rows.rows}
     return Shown(
@@ -17,6 +19,7 @@ def show_list(asked: Asked) -> Shown:
         facts={
             "topics": rows,
             "changed": changed,
+            "look": look,
             "q": wanted,
             "partitions": sum(each.writable_partitions for each in topics),
         },
