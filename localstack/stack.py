@@ -16,7 +16,7 @@ from localstack.ministack import install_ministack, ministack_python
 from localstack.places import CHECKOUT, Places
 from localstack.progress import Progress
 from penstock_cdk.storage_profile import PROFILES, Profile
-from penstock_core.stack_outputs import storage_variables
+from penstock_core.stack_outputs import FUNCTIONS_OUTPUT, FUNCTIONS_VARIABLE, storage_variables
 
 _POLICY_OUTPUTS = ("ProducePolicyArn", "ConsumePolicyArn", "TransactPolicyArn", "AdminPolicyArn")
 _SOURCES = (
@@ -137,6 +137,7 @@ def _write_env(places: Places, deployment: dict[str, str], port: int) -> None:
     keys = ensure_user(client("iam", port), [deployment[name] for name in _POLICY_OUTPUTS], known)
     values = {
         "PENSTOCK_URL": _api_url(deployment["ApiId"], port),
+        FUNCTIONS_VARIABLE: deployment[FUNCTIONS_OUTPUT],
         "AWS_ENDPOINT_URL": endpoint_url(port),
         "AWS_REGION": REGION,
         **keys,

@@ -86,6 +86,7 @@ class ErrorCode(Enum):
     CORRUPT_SEGMENT = (Category.CORRUPT, 500)
     NOT_ENOUGH_ZONES = (Category.UNAVAILABLE, 503)
     STORAGE_UNAVAILABLE = (Category.UNAVAILABLE, 503)
+    IDENTITY_UNAVAILABLE = (Category.UNAVAILABLE, 503)
 
     def __init__(self, category: Category, http_status: int) -> None:
         self.category = category

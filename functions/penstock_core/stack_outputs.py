@@ -26,6 +26,9 @@ STORAGE_OUTPUTS: Mapping[str, str] = {
     SUPER_VARIABLE: "SuperPrincipals",
 }
 
+FUNCTIONS_VARIABLE = "PENSTOCK_FUNCTIONS"
+FUNCTIONS_OUTPUT = "FunctionsArn"  # of a stage that takes direct calls
+
 
 class StackPlace(NamedTuple):
     """A stack, and the ids of the construct in it, which begin the names of its outputs."""

@@ -84,6 +84,12 @@ def _jwt(settings: StageSettings, value: str) -> StageSettings:
         raise ValueError(f"jwt={value!r:.300}: give off, or ISSUER,AUDIENCE: {error}") from error
 
 
+def _direct(settings: StageSettings, value: str) -> StageSettings:
+    if value not in ("on", "off"):
+        raise ValueError(f"direct={value!r}: give on or off")
+    return replace(settings, direct=value == "on")
+
+
 def _pairs(setting: str, value: str, allowed: str) -> dict[str, str]:
     """The `name=value` parts of a text with commas. Raises ValueError for another part, and for a name given twice."""
     pairs = [part.partition("=") for part in value.split(",")]
@@ -103,6 +109,7 @@ OVERRIDES: Mapping[str, Callable[[StageSettings, str], StageSettings]] = {
     "canary": _canary,
     "metrics": _metrics,
     "jwt": _jwt,
+    "direct": _direct,
 }
 CONTEXT_NAMES = ("stage", "region", "profile", *OVERRIDES)
 

@@ -29,6 +29,7 @@ from penstock_cdk.jobs.spark_jobs import SparkJobs
 from penstock_cdk.properties import Properties, settings_of_properties
 from penstock_cdk.service.api import Api
 from penstock_cdk.service.client_policies import ClientPolicies
+from penstock_cdk.service.direct import DirectCalls
 from penstock_cdk.service.functions import Functions, rights_without_rules
 from penstock_cdk.service.grants import grants_of
 from penstock_cdk.service.measuring import MEASURE, Pins
@@ -49,7 +50,7 @@ from penstock_cdk.storage.tables import Tables
 from penstock_cdk.storage.zones import Zones
 from penstock_cdk.told_settings import METADATA_KEY, settings_text
 from penstock_core.metrics.consumer_lag import Consumer, ConsumerKind
-from penstock_core.stack_outputs import STORAGE_OUTPUTS
+from penstock_core.stack_outputs import FUNCTIONS_OUTPUT, FUNCTIONS_VARIABLE, STORAGE_OUTPUTS
 
 _HIDDEN = "Default"  # the CDK leaves this id out of the names that it makes
 
@@ -128,7 +129,7 @@ class Penstock(Construct):
         if spark.application is not None:
             JobSchedules(self, "JobSchedules", settings=settings, application=spark.application, jobs=spark.jobs)
         self._pins = self._measured(settings, functions)
-        policies = ClientPolicies(self, "ClientPolicies", settings=settings, api=api, wake_ups=wake_ups)
+        policies = self._client_policies(functions, releases, api, wake_ups)
         if settings.has_alarms:
             self._ring(settings, functions, releases, api, storage, spark)
         self._tell_if_nothing_is_reserved()
@@ -148,6 +149,19 @@ class Penstock(Construct):
         self._output("TokenApiUrl", made.url)
         self._output("TokenApiId", made.api_id)
         return made
+
+    def _client_policies(
+        self, functions: Mapping[str, lambda_.Function], releases: Releases, api: Api, wake_ups: WakeUps
+    ) -> ClientPolicies:
+        """The policies, and the aliases of direct calls where the stage takes them."""
+        settings = self.settings
+        self._direct: DirectCalls | None = None
+        if settings.direct:
+            self._direct = DirectCalls(self, "DirectCalls", settings=settings, functions=functions, releases=releases)
+            self._output(FUNCTIONS_OUTPUT, self._direct.arn)
+        return ClientPolicies(
+            self, "ClientPolicies", settings=settings, api=api, wake_ups=wake_ups, direct=self._direct
+        )
 
     def _measured(self, settings: StageSettings, functions: Mapping[str, lambda_.Function]) -> Pins:
         if settings.metrics.has_dashboard:
@@ -259,6 +273,20 @@ class Penstock(Construct):
         """Allows every call of the API, and to be woken by every topic."""
         return self._rights.everything(grantee)
 
+    def grant_direct(self, grantee: iam.IGrantable, *jobs: str) -> iam.Grant:
+        """Allows to invoke the functions for these jobs: `produce`, `consume`, `transact` or `admin`, on every topic.
+
+        IAM sees no topic in a direct call, so access rules narrow it. Raises ValueError for a stage without `direct`,
+        for no job, and for a job that does not exist.
+        """
+        if self._direct is None:
+            raise ValueError(f"stage {self.settings.name} takes no direct calls: give it direct=True")
+        if not jobs:
+            raise ValueError("grant_direct without a job: give produce, consume, transact or admin")
+        statements = [self._direct.invoke_statement(job) for job in jobs]
+        resources = sorted({resource for each in statements for resource in each.resources})
+        return iam.Grant.add_to_principal(grantee=grantee, actions=["lambda:InvokeFunction"], resource_arns=resources)
+
     @property
     def url(self) -> str:
         """The URL of the API, as the SDK reads it from PENSTOCK_URL."""
@@ -274,7 +302,8 @@ class Penstock(Construct):
     @property
     def environment(self) -> dict[str, str]:
         """The variables by which the SDK finds this Penstock, for a function or a container."""
-        return {"PENSTOCK_URL": self.url}
+        direct = {} if self._direct is None else {FUNCTIONS_VARIABLE: self._direct.arn}
+        return {"PENSTOCK_URL": self.url, **direct}
 
     def add_environment(self, function: lambda_.Function) -> None:
         """Sets the variables of `environment` on a function."""

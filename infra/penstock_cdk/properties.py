@@ -43,6 +43,7 @@ class Properties(TypedDict, total=False):
     `acl_default` is `allow` or `deny`, for what no access rule is about. With either of them, grants write rules.
     `super_principals` are roles, users or ARNs that may do everything; `deny` needs one of them (docs/how-to/acls.md).
     `jwt` adds an API for callers with tokens (docs/how-to/jwt.md).
+    `direct` lets clients invoke the functions by Lambda's API, too (docs/how-to/transports.md).
     """
 
     name: str
@@ -61,6 +62,7 @@ class Properties(TypedDict, total=False):
     super_principals: Sequence[iam.IGrantable | str]
     acl_default: AclDefault
     jwt: Jwt | None
+    direct: bool
 
 
 def settings_of_properties(scope: Construct, settings: StageSettings | None, properties: Properties) -> StageSettings:
@@ -125,4 +127,5 @@ _CHANGES: Mapping[str, Callable[[StageSettings, Any], StageSettings]] = {
     "super_principals": lambda settings, given: replace(settings, super_principals=tuple(map(principal_name, given))),
     "acl_default": lambda settings, default: replace(settings, acl_default=default),
     "jwt": lambda settings, jwt: replace(settings, jwt=jwt),
+    "direct": lambda settings, is_on: replace(settings, direct=is_on),
 }

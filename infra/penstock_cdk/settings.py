@@ -223,6 +223,8 @@ class StageSettings:
     grants of the construct write rules. `super_principals` may do everything, whatever the
     rules say: a stage that denies by default needs one, to make the first rules (docs/how-to/acls.md).
     With `jwt`, the stage has a second API, for callers with tokens (docs/how-to/jwt.md).
+    With `direct`, clients may also invoke the functions by Lambda's API: each policy of clients has an alias of its
+    own (docs/how-to/transports.md).
 
     `emr_release` is the release of the EMR Serverless application, None for no application. All its runs together use
     `emr_vcpus_max` vCPU at most, each with 4 GB. With `has_catalog`, jobs archive topics into tables of Glue's catalog,
@@ -276,6 +278,7 @@ class StageSettings:
     acl_default: AclDefault | None = None
     super_principals: tuple[str, ...] = ()
     jwt: Jwt | None = None
+    direct: bool = False
 
     def __post_init__(self) -> None:
         """Raises ValueError if nothing could stop the canary, if nobody could make rules, and for wrong reserves."""
@@ -351,6 +354,7 @@ STAGES: Mapping[str, StageSettings] = {
         emr_release=None,
         has_catalog=False,
         metrics=Metrics(of="all"),  # the emulator bills no series
+        direct=True,  # so that `--transport lambda` works on a laptop, too
         has_alarms=False,
     ),
     "dev": StageSettings(

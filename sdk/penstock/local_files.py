@@ -16,7 +16,14 @@ from urllib.parse import urlsplit
 from penstock.errors import NotConfiguredError
 
 FOLDER = Path(".penstock")
-LOCAL_ENV_NAMES = ("PENSTOCK_URL", "AWS_ENDPOINT_URL", "AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+LOCAL_ENV_NAMES = (
+    "PENSTOCK_URL",
+    "PENSTOCK_FUNCTIONS",
+    "AWS_ENDPOINT_URL",
+    "AWS_REGION",
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+)
 JOBS_ENV_NAMES = (
     "PENSTOCK_TOPICS_TABLE",
     "PENSTOCK_LOG_TABLE",

@@ -70,6 +70,7 @@ KAFKA_ERRORS: Mapping[ErrorCode, KafkaError] = {
     ErrorCode.CORRUPT_SEGMENT: KafkaError.kafka_storage_error,
     ErrorCode.NOT_ENOUGH_ZONES: KafkaError.not_enough_replicas,
     ErrorCode.STORAGE_UNAVAILABLE: KafkaError.kafka_storage_error,
+    ErrorCode.IDENTITY_UNAVAILABLE: KafkaError.kafka_storage_error,
 }
 
 _BY_RESOURCE = {

@@ -30,7 +30,7 @@ def test_codes_that_share_a_category_and_status_stay_apart() -> None:
 
 def test_only_throttled_and_unavailable_are_retriable() -> None:
     retriable = {code.name for code in ErrorCode if code.is_retriable}
-    assert retriable == {"THROTTLED", "INTERNAL", "NOT_ENOUGH_ZONES", "STORAGE_UNAVAILABLE"}
+    assert retriable == {"THROTTLED", "INTERNAL", "NOT_ENOUGH_ZONES", "STORAGE_UNAVAILABLE", "IDENTITY_UNAVAILABLE"}
 
 
 def test_error_shows_its_code_message_and_doubt() -> None:

@@ -9,24 +9,34 @@ import pytest
 from penstock import Admin, AsyncConsumer, AsyncProducer, Consumer, Producer, TopicPartition
 from penstock.http.named_transport import TransportName
 from penstock_core.limits import MIB, SDK_SAFETY_NET_MS
-from penstock_core.stack_outputs import storage_variables
+from penstock_core.stack_outputs import FUNCTIONS_OUTPUT, FUNCTIONS_VARIABLE, storage_variables
 from tests.end_to_end.local_stack import Stack
 from tests.end_to_end.stack_storage import StackStorage
 
 pytestmark = pytest.mark.stack
-NAMES: tuple[TransportName, ...] = ("embedded",)
+NAMES: tuple[TransportName, ...] = ("lambda", "embedded")
 DEADLINE_S = 60
 
 
 @pytest.fixture(autouse=True)
-def _place(stack: Stack, storage: StackStorage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a program in the account has: credentials, and the names of the stage."""
-    for name, value in storage_variables(storage.outputs).items():
+def _place(
+    request: pytest.FixtureRequest, stack: Stack, storage: StackStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a program in the account has: credentials, and the names of the stage.
+
+    Who embeds has the rights of the functions, which the emulator's root key stands for. Who invokes has those of the
+    policies for clients: the emulator's STS tells nothing of a root key that it does not verify.
+    """
+    embeds = request.node.callspec.params.get("name") == "embedded" if hasattr(request.node, "callspec") else True
+    variables = (
+        storage_variables(storage.outputs) if embeds else {FUNCTIONS_VARIABLE: storage.outputs[FUNCTIONS_OUTPUT]}
+    )
+    for name, value in variables.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("AWS_ENDPOINT_URL", stack.endpoint_url)
     monkeypatch.setenv("AWS_REGION", stack.region)
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test" if embeds else stack.access_key_id)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test" if embeds else stack.secret_access_key)
 
 
 @pytest.mark.parametrize("name", NAMES)

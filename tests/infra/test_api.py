@@ -152,9 +152,10 @@ def test_client_policy_allows_the_routes_of_its_job(
         for route in routes
     }
     received = {("appsync:EventConnect", "<WakeUpsEventApi.ApiArn>"), ("appsync:EventSubscribe", f"{CHANNELS}/*")}
-    assert permissions(policies[f"{prefix}{job}-{region}"]["PolicyDocument"]["Statement"]) == (
-        expected | received if job in ("Consume", "Admin") else expected
-    )
+    allowed = permissions(policies[f"{prefix}{job}-{region}"]["PolicyDocument"]["Statement"])
+    invoked = {(action, resource) for action, resource in allowed if action == "lambda:InvokeFunction"}
+    assert bool(invoked) == STAGES[stage].direct  # tests/infra/test_direct.py tells them
+    assert allowed - invoked == (expected | received if job in ("Consume", "Admin") else expected)
 
 
 def test_outputs_name_what_clients_and_operators_need(template: Callable[[str], dict[str, Any]], stage: str) -> None:
@@ -163,6 +164,7 @@ def test_outputs_name_what_clients_and_operators_need(template: Callable[[str], 
     assert outputs == catalog | {
         "ApiUrl", "ApiId", "ProducePolicyArn", "ConsumePolicyArn", "TransactPolicyArn",
         "AdminPolicyArn",
+        *(("FunctionsArn",) if STAGES[stage].direct else ()),
         "TopicsTable", "LogTable", "GroupsTable", "AccessLogGroup",
         "WakeUpHosts", "ZoneBuckets", "ZoneABucket", "ArchiveBucket", "ResultsBucket",
         "TimersQueueUrl", "TimerPlaces", "DeadTimersQueueUrl", "DeliveriesQueueUrl", "DeadPushQueueUrl",

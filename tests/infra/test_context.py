@@ -39,6 +39,7 @@ WRONG = (
     ("reserved_concurrency", "producer=10", FUNCTION_NAMES),
     ("metrics", "on", "topics or all"),
     ("jwt", "https://login.example", "ISSUER,AUDIENCE"),
+    ("direct", "yes", "on or off"),
     ("metrics", "all,topics", "topics=N"),
     ("metrics", "all,groups=3", "topics=N"),
     ("restored_tables", "topics=t", "log_stream="),
@@ -105,6 +106,7 @@ def test_names_of_the_cdk_and_all_of_ours_are_taken() -> None:
         "canary": "off",
         "metrics": "all,topics=3,dashboard",
         "jwt": "https://login.example,penstock",
+        "direct": "on",
     }
     assert set(ours) == set(CONTEXT_NAMES)
     settings = settings_of_app({**names_of_cdk, **ours}, None)

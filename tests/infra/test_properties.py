@@ -48,6 +48,7 @@ def test_every_property_changes_its_setting(stack: Stack) -> None:
             "acl_default": "deny",
             "super_principals": ["arn:aws:iam::111122223333:role/admin"],
             "jwt": Jwt(issuer="https://login.example", audiences=["penstock"]),
+            "direct": True,
         },
     )
     assert (settings.name, settings.profile, settings.region) == ("shop", "standard1", "eu-west-1")
@@ -62,12 +63,13 @@ def test_every_property_changes_its_setting(stack: Stack) -> None:
     assert settings.metrics.of == "all"
     assert settings.acl_default == "deny"
     assert settings.jwt == Jwt(issuer="https://login.example", audiences=["penstock"])
+    assert settings.direct
     assert settings.super_principals == ("arn:aws:iam::111122223333:role/admin",)
     assert set(Properties.__annotations__) == {
         *("name", "storage_profile", "log_retention", "audit_log_retention", "topic_retention"),
         *("removal_policy", "alarms"),
         *("alarm_topic", "canary", "account_concurrency", "emr_release", "tags"),
-        *("metrics", "acl_default", "super_principals", "jwt"),
+        *("metrics", "acl_default", "super_principals", "jwt", "direct"),
     }, "a new property is asserted above"
 
 

@@ -4,16 +4,21 @@
 |------------|------------------------------------------------------------------------------|
 | `memory`   | MemoryTransport, as the API does, without HTTP                                |
 | `embedded` | EmbeddedTransport on the instance in memory                                   |
+| `lambda`   | LambdaTransport, sockets, and a Lambda and an STS that are fakes (fake_aws.py) |
 """
 
 from collections.abc import Callable
+from functools import cache
+from itertools import count
 
 from penstock.configuration import Configuration, StaticCredentials
 from penstock.http.transport import Transport
 from penstock.testing import MemoryTransport
+from penstock.transports.by_lambda import LambdaTransport
 from penstock.transports.embedded import EmbeddedService, EmbeddedTransport
 from penstock_handlers.router import LOCAL_PRINCIPAL
 from penstock_service.instance.instance import Instance
+from tests.support.fake_aws import FakeAws
 
 
 def embedded_transport(instance: Instance, principal_arn: str = LOCAL_PRINCIPAL) -> EmbeddedTransport:
@@ -23,4 +28,23 @@ def embedded_transport(instance: Instance, principal_arn: str = LOCAL_PRINCIPAL)
     return EmbeddedTransport(lambda: service, lambda: signer)
 
 
-CARRIERS: dict[str, Callable[[Instance], Transport]] = {"memory": MemoryTransport, "embedded": embedded_transport}
+_stages = count(1)
+
+
+@cache
+def _aws() -> FakeAws:
+    """One for all tests of this process: each instance is a stage of its own."""
+    return FakeAws()
+
+
+def lambda_transport(instance: Instance, principal_arn: str = "arn:aws:iam::111122223333:user/ada") -> LambdaTransport:
+    """A LambdaTransport to the functions of a stage on `instance`, whose caller is `principal_arn`."""
+    aws = _aws()
+    return LambdaTransport(aws.access(aws.stage(instance, f"stage{next(_stages)}"), aws.key(principal_arn)))
+
+
+CARRIERS: dict[str, Callable[[Instance], Transport]] = {
+    "memory": MemoryTransport,
+    "embedded": embedded_transport,
+    "lambda": lambda_transport,
+}

@@ -13,6 +13,7 @@ from aws_lambda_powertools.metrics import MetricUnit
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_handlers.edge.access.audited import with_trail
+from penstock_handlers.edge.access.direct_call import DirectCall, direct_call, event_of
 from penstock_handlers.edge.access.request_access import access_of
 from penstock_handlers.edge.access.route_rights import check_path
 from penstock_handlers.edge.http import TOLD, Event, Result, error_result, within_bounds
@@ -31,8 +32,11 @@ def entry_point(serve: Serve, *, uses_zones: bool = True) -> Callable[[Event, An
     `Penstock-Storage-Calls` has `service.Operation=count`, separated by commas.
     """
 
-    def respond(event: Event, to: Instance, stopwatch: Stopwatch) -> Result:
-        result = answer(serve, event, to)
+    def respond(call: Event | DirectCall, to: Instance, stopwatch: Stopwatch) -> Result:
+        if isinstance(call, DirectCall):
+            event, result = answer_direct(serve, call, to)
+        else:
+            event, result = call, answer(serve, call, to)
         told = result.pop(TOLD, {})
         cpu_ms, total_ms, calls = stopwatch.cpu_ms(), stopwatch.total_ms(), stopwatch.storage_calls()
         result["headers"] |= {
@@ -42,7 +46,21 @@ def entry_point(serve: Serve, *, uses_zones: bool = True) -> Callable[[Event, An
         _report(event, result, total_ms, cpu_ms, {"storage_calls": calls, **told})
         return result
 
-    return observed(respond, uses_zones=uses_zones, is_paced=True)
+    measured = observed(respond, uses_zones=uses_zones, is_paced=True)
+
+    def handler(event: Event, context: Any) -> Result:
+        return measured(direct_call(event, context) or event, context)
+
+    return handler
+
+
+def answer_direct(serve: Serve, call: DirectCall, to: Instance) -> tuple[Event, Result]:
+    """The request of a direct call, empty if it is refused before it is known, and its answer, as `answer` says."""
+    try:
+        event = event_of(call, to)
+    except PenstockError as error:
+        return {}, error_result(error)
+    return event, answer(serve, event, to)
 
 
 def answer(serve: Serve, event: Event, to: Instance) -> Result:

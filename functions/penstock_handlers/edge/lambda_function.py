@@ -8,6 +8,7 @@ library of AWS's.
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any, TypeVar
 
@@ -21,6 +22,7 @@ from penstock_handlers.edge.meters.metering import Meter
 from penstock_handlers.edge.meters.traffic_meter import TrafficMeter
 from penstock_service.adapters.storage_calls import RequestCalls, StorageCalls
 from penstock_service.instance.instance import Instance, Tuning
+from penstock_service.instance.proven_callers import ProvenCallers
 from penstock_service.instance.telemetry import Telemetry
 from penstock_service.ports.cloud_formation import CloudFormation
 
@@ -39,15 +41,24 @@ traffic_meter = TrafficMeter()
 def instance() -> Instance:
     """The instance of this process, made from its environment and then kept.
 
-    Reads the variables of `storage_of_environment`, those of `acl_settings_of`, `PENSTOCK_WAITS` (wait_pool.py), and
-    `PENSTOCK_METRICS`, which is `off` by default. Sends no call.
+    Reads the variables of `storage_of_environment`, those of `acl_settings_of`, `PENSTOCK_WAITS` (wait_pool.py),
+    `PENSTOCK_DIRECT`, which only functions that take direct calls have, and `PENSTOCK_METRICS`, which is `off` by
+    default. Sends no call.
     """
     from penstock_service.adapters.aws import aws_instance, storage_of_environment
 
     tuning = Tuning(wait_pool=parse_wait_pool(os.environ.get(WAITS_VARIABLE)))
     made = aws_instance(storage_of_environment(), STORAGE_CALLS, acl_settings_of(os.environ), tuning)
     made.traffic.is_on = os.environ.get("PENSTOCK_METRICS", "off") != "off"
-    return made
+    stage = os.environ.get("PENSTOCK_DIRECT")
+    return made if not stage else replace(made, proven_callers=_proven_callers(stage, made))
+
+
+def _proven_callers(stage: str, made: Instance) -> ProvenCallers:
+    """The callers of direct calls, by STS of the function's own region. The emulator sets AWS_ENDPOINT_URL."""
+    from penstock_service.adapters.sts import StsIdentities, sts_url
+
+    return ProvenCallers(StsIdentities(sts_url(os.environ)), made.clock, stage)
 
 
 def cloud_formation() -> CloudFormation:

@@ -12,6 +12,7 @@ from penstock_core.quotas.wait_pool import WaitPool
 from penstock_service.instance.acl_cache import AclCache
 from penstock_service.instance.group_cache import GroupCache
 from penstock_service.instance.held_segments import HeldSegments
+from penstock_service.instance.proven_callers import ProvenCallers
 from penstock_service.instance.quota_cache import QuotaCache
 from penstock_service.instance.quota_shares import QuotaShares
 from penstock_service.instance.repair_throttle import RepairThrottle
@@ -48,7 +49,10 @@ class Tuning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
-    """Each use case gets one: the shared stores, the runtime, the tuning, and the memory of this function instance."""
+    """Each use case gets one: the shared stores, the runtime, the tuning, and the memory of this function instance.
+
+    `proven_callers` is None where the stage takes no direct calls.
+    """
 
     stores: Stores
     clock: Clock
@@ -69,6 +73,7 @@ class Instance:
     held_segments: HeldSegments = field(default_factory=HeldSegments)
     timer_memory: TimerMemory = field(default_factory=TimerMemory)
     traffic: Traffic = field(default_factory=Traffic)
+    proven_callers: ProvenCallers | None = None
 
     @classmethod
     def new(

@@ -9,59 +9,54 @@ IAM's `*` also matches slashes. A principal that may describe every topic (GET /
 GET /v1/topics/{topic}/partitions/{partition}/records. For this reason, producers learn partitions by GET /v1/metadata.
 """
 
+from collections.abc import Iterable
+
 from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from penstock_cdk.service import routes
 from penstock_cdk.service.api import Api
-from penstock_cdk.service.routes import Route
+from penstock_cdk.service.direct import DirectCalls
+from penstock_cdk.service.routes import ROUTES, Route
 from penstock_cdk.service.wake_ups import WakeUps
 from penstock_cdk.settings import StageSettings
 from penstock_cdk.wildcards import acknowledge_wildcard
+from penstock_core.direct import direct_routes
 
-PRODUCE_ROUTES = (
-    routes.TOPIC_METADATA,
-    routes.PRODUCE,
-    routes.PRODUCE_RECORDS,
-    routes.LIST_SCHEDULED,
-    routes.CANCEL_SCHEDULED,
-)
-CONSUME_ROUTES = (
-    routes.TOPIC_METADATA,
-    routes.DESCRIBE_TOPIC,
-    routes.LIST_OFFSETS,
-    routes.FETCH,
-    routes.WAKE_UPS,
-    routes.FETCH_RECORDS,
-    routes.HEARTBEAT,
-    routes.COMMIT_OFFSETS,
-    routes.COMMITTED_OFFSETS,
-    routes.DESCRIBE_GROUP,  # by which a gateway of Kafka clients takes members over (docs/adr/0057)
-    routes.DESCRIBE_SHARE_GROUP,  # so that it knows whether to create a share group (docs/adr/0062)
-    routes.ACQUIRE_RECORDS,
-    routes.ACQUIRE,
-    routes.ACKNOWLEDGE,
-)
-# Not part of PenstockProduce, because a transaction also commits offsets of groups.
-TRANSACT_ROUTES = (routes.TOPIC_METADATA, routes.BEGIN_TRANSACTIONS, routes.TRANSACT)
-ADMIN_ROUTES = routes.ROUTES
+
+def _routes(keys: Iterable[str]) -> tuple[Route, ...]:
+    wanted = set(keys)
+    return tuple(route for route in ROUTES if f"{route.method} {route.path}" in wanted)
+
+
+PRODUCE_ROUTES = _routes(direct_routes.PRODUCE_ROUTES)
+CONSUME_ROUTES = _routes(direct_routes.CONSUME_ROUTES)
+TRANSACT_ROUTES = _routes(direct_routes.TRANSACT_ROUTES)
+ADMIN_ROUTES = ROUTES
 
 
 class ClientPolicies(Construct):
     """Four policies, which allow execute-api:Invoke on exactly the routes of their job.
 
-    Consumers may also receive wake-ups. No client may publish them.
+    Consumers may also receive wake-ups. No client may publish them. Where the stage takes direct calls, each policy
+    also allows lambda:InvokeFunction on its own alias, behind which the functions serve the routes of the job alone.
     """
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, settings: StageSettings, api: Api, wake_ups: WakeUps
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        settings: StageSettings,
+        api: Api,
+        wake_ups: WakeUps,
+        direct: DirectCalls | None,
     ) -> None:
         super().__init__(scope, construct_id)
         # IAM's names are global, and a stage may be in several regions of an account. They are equal in either case. So
         # the hyphens of the stage's name stay: `shop-1` and `shop1` are two stages.
         self._prefix, self._region = settings.name.title(), Stack.of(self).region
-        self._api = api
+        self._api, self._direct = api, direct
         self.produce = self._policy("Produce", "Produce to any topic of Penstock", PRODUCE_ROUTES)
         self.consume = self._policy("Consume", "Consume any topic of Penstock and commit offsets", CONSUME_ROUTES)
         self._allow_wake_ups(self.consume, wake_ups)
@@ -82,7 +77,10 @@ class ClientPolicies(Construct):
             job,
             managed_policy_name=f"{self._prefix}{job}-{self._region}",
             description=description,
-            statements=[iam.PolicyStatement(actions=["execute-api:Invoke"], resources=resources)],
+            statements=[
+                iam.PolicyStatement(actions=["execute-api:Invoke"], resources=resources),
+                *([] if self._direct is None else [self._direct.invoke_statement(job)]),
+            ],
         )
         for resource in (resource for resource in resources if "*" in resource):
             acknowledge_wildcard(policy, resource, "The policy covers any topic and group, on a named route.")

@@ -142,6 +142,7 @@ class Functions(Construct):
             ),
             **({"PENSTOCK_TARGETS": self._targets.environment} if grants.reaches_targets else {}),
             **(_acl_environment(settings) if name in _TRACED else {}),
+            **({"PENSTOCK_DIRECT": settings.name} if settings.direct and name in _TRACED else {}),
             "POWERTOOLS_SERVICE_NAME": settings.name,  # the dimension of metrics: one set for all functions
             "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,
             "POWERTOOLS_LOG_LEVEL": settings.log_level,

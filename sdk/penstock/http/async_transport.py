@@ -35,7 +35,7 @@ def open_async_transport(
         return transport
     name = chosen_name(transport, url)
     if name != HTTP:
-        opened: AsyncTransport = module_of(name).open_async_transport(region)
+        opened: AsyncTransport = module_of(name, is_async=True).open_async_transport(region)
         return opened
     return _by_aiohttp(lambda: find_configuration(url, region))
 

@@ -12,11 +12,16 @@ from typing import Any, Literal, get_args
 from penstock.errors import NotConfiguredError
 
 TRANSPORT = "PENSTOCK_TRANSPORT"  # an environment variable
-TransportName = Literal["http", "embedded"]
+TransportName = Literal["http", "lambda", "embedded"]
 HTTP: TransportName = "http"
 TRANSPORT_NAMES: tuple[TransportName, ...] = get_args(TransportName)
 
-_MODULES: Mapping[TransportName, str] = {"embedded": "penstock.transports.embedded"}
+_MODULES: Mapping[TransportName, str] = {
+    "lambda": "penstock.transports.by_lambda",
+    "embedded": "penstock.transports.embedded",
+}
+_ASYNC_MODULES: Mapping[TransportName, str] = {**_MODULES, "lambda": "penstock.transports.by_lambda_async"}
+_EXTRAS: Mapping[TransportName, str] = {"lambda": "async", "embedded": "embedded"}
 
 
 def chosen_name(
@@ -42,12 +47,14 @@ def chosen_name(
     return known
 
 
-def module_of(name: TransportName) -> Any:
-    """The module that opens the transport: `open_transport(region)` and `open_async_transport(region)`.
+def module_of(name: TransportName, *, is_async: bool = False) -> Any:
+    """The module that opens the transport: by `open_transport(region)`, and with `is_async` by `open_async_transport`.
 
     Raises NotConfiguredError if a package is missing that an extra of Penstock brings.
     """
     try:
-        return importlib.import_module(_MODULES[name])
+        return importlib.import_module((_ASYNC_MODULES if is_async else _MODULES)[name])
     except ModuleNotFoundError as error:
-        raise NotConfiguredError(f"{error}: transport={name!r} needs `pip install 'penstock[{name}]'`") from error
+        raise NotConfiguredError(
+            f"{error}: transport={name!r} needs `pip install 'penstock[{_EXTRAS[name]}]'`"
+        ) from error

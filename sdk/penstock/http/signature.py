@@ -48,7 +48,7 @@ def sign(
     if configuration.tokens is not None:
         own = {name: value for name, value in headers.items() if name.lower() != "authorization"}
         return SignedRequest(url, {**own, "Authorization": f"{_BEARER}{configuration.tokens.current()}"})
-    return SignedRequest(url, _signed(configuration, SERVICE, method, url, headers, body))
+    return SignedRequest(url, signed_for(configuration, SERVICE, method, url, headers, body))
 
 
 def has_newer_token(configuration: Configuration, signed: SignedRequest, status: int) -> bool:
@@ -63,13 +63,14 @@ def event_headers(configuration: Configuration, host: str, body: bytes) -> dict[
 
     It may be slow, and raises, as `sign`.
     """
-    signed = _signed(configuration, EVENTS_SERVICE, "POST", f"https://{host}/event", _EVENT_HEADERS, body)
+    signed = signed_for(configuration, EVENTS_SERVICE, "POST", f"https://{host}/event", _EVENT_HEADERS, body)
     return {"host": host, **signed}
 
 
-def _signed(
+def signed_for(
     configuration: Configuration, service: str, method: str, url: str, headers: Mapping[str, str], body: bytes
 ) -> dict[str, str]:
+    """The headers of a request to a service of AWS, signed now. It may be slow, and raises, as `sign`."""
     # Frozen: key, secret and token of one moment; refreshed here when they are about to expire.
     frozen = configuration.credentials.get_frozen_credentials()
     keys = Keys(frozen.access_key, frozen.secret_key, frozen.token)

@@ -3,19 +3,15 @@
 from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
-import urllib3
-from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
-
 from penstock.configuration import Configuration, find_configuration
 from penstock.errors import ConnectionFailedError, NotConfiguredError
+from penstock.http.connections import Connections, NoAnswerError
 from penstock.http.http_message import Response
 from penstock.http.named_transport import HTTP, TransportName, chosen_name, module_of
 from penstock.http.signature import SignedRequest, event_headers, has_newer_token, sign
-from penstock.system import fork_count, wall_clock_ms
 from penstock.tokens import TokenProvider, token_of_file
-from penstock_core.limits import REQUEST_BYTES_MAX, SDK_CONNECTIONS_MAX, SDK_IDLE_CONNECTION_MS_MAX
+from penstock_core.limits import REQUEST_BYTES_MAX
 
-CONNECT_TIMEOUT_S = 5
 ANSWER_TIMEOUT_S = 35  # API Gateway ends a call after 30 s
 
 
@@ -59,19 +55,14 @@ def request_bytes_max_of(transport: object) -> int:
 
 
 class HttpTransport:
-    """HTTPS, signed by AWS Signature Version 4 or with a token, on a pool of kept-alive connections.
+    """HTTPS, signed by AWS Signature Version 4 or with a token, on `Connections`.
 
-    The body is hashed and sent without a copy. No retries here, and no redirects. Connections that were idle for
-    `SDK_IDLE_CONNECTION_MS_MAX` are not used again: after the freeze of a Lambda function they may be dead, and a
-    request on a dead one waits for `timeout_s`. The wall clock tells, as the other one may stand still meanwhile.
+    The body is hashed and sent without a copy. No retries here, and no redirects.
     """
 
     def __init__(self, configuration: Configuration, *, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
         self._configuration = configuration
-        self._timeout_s = timeout_s
-        self._pool = self._new_pool()
-        self._forks = fork_count()
-        self._used_at_ms = wall_clock_ms()
+        self._connections = Connections(timeout_s)
 
     @property
     def url(self) -> str:
@@ -82,10 +73,6 @@ class HttpTransport:
         self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
     ) -> Response:
         """Send one signed request."""
-        if self._forks != fork_count():  # the connections are the parent's: two processes would mix their answers
-            self._pool, self._forks = self._new_pool(), fork_count()
-        if wall_clock_ms() - self._used_at_ms > SDK_IDLE_CONNECTION_MS_MAX:
-            self._pool.clear()
         signed = sign(self._configuration, method, path, query, headers, body)
         answer = self._send(signed, method, path, body)
         if has_newer_token(self._configuration, signed, answer.status):
@@ -94,26 +81,18 @@ class HttpTransport:
 
     def _send(self, signed: SignedRequest, method: str, path: str, body: bytes) -> Response:
         try:
-            answer = self._pool.request(method, signed.url, headers=signed.headers, body=body or None, redirect=False)
-        except HTTPError as error:
-            # These are raised before the first byte of the request leaves.
-            maybe_sent = not isinstance(error, NewConnectionError | ConnectTimeoutError)
-            raise no_answer(self._configuration, f"{method} {path}: {error}", maybe_sent=maybe_sent) from error
-        finally:
-            self._used_at_ms = wall_clock_ms()
-        return Response(answer.status, answer.headers, answer.data)
+            return self._connections.send(method, signed.url, signed.headers, body)
+        except NoAnswerError as error:
+            what = f"{method} {path}: {error}"
+            raise no_answer(self._configuration, what, maybe_sent=error.maybe_sent) from error.__cause__
 
     def event_headers(self, host: str, body: bytes) -> Mapping[str, str]:
         """As EventSigner says. Raises NotConfiguredError if the credentials cannot be refreshed."""
         return event_headers(self._configuration, host, body)
 
     def close(self) -> None:
-        """Close the pool. A later call opens connections again."""
-        self._pool.clear()
-
-    def _new_pool(self) -> urllib3.PoolManager:
-        timeout = urllib3.Timeout(connect=min(CONNECT_TIMEOUT_S, self._timeout_s), read=self._timeout_s)
-        return urllib3.PoolManager(maxsize=SDK_CONNECTIONS_MAX, timeout=timeout, retries=False)
+        """Close the connections. A later call opens them again."""
+        self._connections.close()
 
 
 def no_answer(configuration: Configuration, what: str, *, maybe_sent: bool) -> ConnectionFailedError:

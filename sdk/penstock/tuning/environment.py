@@ -17,12 +17,17 @@ CONNECTION = Section(
             default=None,
             effect="The URL of the API, an output of `cdk deploy`; without it clients look for a local service.",
         ),
-        Setting(name=TRANSPORT, default=HTTP, effect="What carries calls to the service: `http` or `embedded`."),
+        Setting(name=TRANSPORT, default=HTTP, effect="What carries calls: `http`, `lambda` or `embedded`."),
         Setting(name=ALLOW_HTTP, default=None, effect="With `1`, a URL of `http://` may lead to another machine."),
         Setting(
             name="PENSTOCK_STACK",
             default=DEFAULT_STACK,
-            effect="The stack of jobs, `doctor`, `console` and `embedded`.",
+            effect="The stack of jobs, `doctor`, `console`, `lambda` and `embedded`.",
+        ),
+        Setting(
+            name="PENSTOCK_FUNCTIONS",
+            default=None,
+            effect="The functions that the transport `lambda` invokes: the output `FunctionsArn` of the stack.",
         ),
         Setting(
             name="AWS_REGION",
@@ -72,6 +77,7 @@ STORAGE = Section(
         Setting(name="PENSTOCK_JWT_CLAIM", default="sub", effect="The claim of a token that names its principal."),
         Setting(name="PENSTOCK_AUDIT_RETENTION_MS", default=None, effect="The retention that the topic `_audit` gets."),
         Setting(name="PENSTOCK_ACL_DEFAULT", default=None, effect="Whether rights without a rule are given."),
+        Setting(name="PENSTOCK_DIRECT", default=None, effect="The stage's name, if functions take direct calls."),
         Setting(name="PENSTOCK_SUPER_PRINCIPALS", default=None, effect="Principals that may do everything."),
         Setting(name="PENSTOCK_WAITS", default=None, effect="The pool of instances that may wait, and how many may."),
         Setting(name="PENSTOCK_METRICS", default="off", effect="The metrics of the stage: `off`, `topics` or `all`."),

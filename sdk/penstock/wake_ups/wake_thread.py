@@ -9,9 +9,9 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from penstock.http.client import Client
+from penstock.http.connections import CONNECT_TIMEOUT_S
 from penstock.http.http_message import HttpRequest
 from penstock.http.steps import Wait, drive
-from penstock.http.transport import CONNECT_TIMEOUT_S
 from penstock.system import monotonic_ms, random_fraction
 from penstock.wake_ups.connection import Effect, Open, Outcome, Read, Shut, Sign, WakeUps, Write
 from penstock.wake_ups.events import WakeUp

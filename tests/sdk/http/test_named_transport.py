@@ -31,7 +31,7 @@ def test_url_beside_another_transport_is_refused() -> None:
 
 
 def test_unknown_name_is_refused_with_the_known_ones_and_its_source() -> None:
-    with pytest.raises(NotConfiguredError, match=r"PENSTOCK_TRANSPORT='grpc': use one of http, embedded"):
+    with pytest.raises(NotConfiguredError, match=r"PENSTOCK_TRANSPORT='grpc': use one of http, lambda, embedded"):
         chosen_name(None, None, environ={TRANSPORT: "grpc"})
 
 

@@ -125,7 +125,7 @@ def test_call_opens_a_new_connection_when_the_old_one_was_idle_for_too_long(
     server: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     times_ms = [0]
-    monkeypatch.setattr("penstock.http.transport.wall_clock_ms", lambda: times_ms[-1])
+    monkeypatch.setattr("penstock.http.connections.wall_clock_ms", lambda: times_ms[-1])
     configuration = Configuration(
         url=f"http://127.0.0.1:{server.server_port}", region="eu-west-3", credentials=Credentials("AKID", "secret")
     )

@@ -1,0 +1,1 @@
+"""Direct calls: clients invoke the functions by Lambda's API, past API Gateway (docs/adr/0065)."""

@@ -1,0 +1,69 @@
+"""The aliases by which clients invoke functions without API Gateway, one for each policy of clients (docs/adr/0065)."""
+
+from collections.abc import Mapping
+
+from aws_cdk import Stack
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from constructs import Construct
+
+from penstock_cdk.service.functions import construct_name
+from penstock_cdk.service.releases import Releases
+from penstock_cdk.settings import StageSettings
+from penstock_core.direct.direct_routes import ROUTES_OF_ALIAS, functions_of
+from penstock_core.direct.function_arn import FunctionsPlace
+
+_PREFIX = "direct-"
+JOBS = tuple(alias.removeprefix(_PREFIX) for alias in ROUTES_OF_ALIAS)  # produce, consume, transact, admin
+
+
+class DirectCalls(Construct):
+    """An alias `direct-<job>` on each function that serves a route of that job.
+
+    It names the version of the release, or `$LATEST` where a stage has no versions. It waits for the aliases `live`: a
+    release reaches direct callers when its canary has ended, and a release that is rolled back never does.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        settings: StageSettings,
+        functions: Mapping[str, lambda_.Function],
+        releases: Releases,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self._aliases: dict[str, list[lambda_.Alias]] = {}
+        for alias in ROUTES_OF_ALIAS:
+            for name in functions_of(alias):
+                made = self._alias(alias, name, functions[name], has_versions=settings.canary is not None)
+                if releases.api_aliases:
+                    made.node.add_dependency(*releases.api_aliases.values())
+                self._aliases.setdefault(alias.removeprefix(_PREFIX), []).append(made)
+        stack = Stack.of(self)
+        place = FunctionsPlace(
+            partition=stack.partition, region=stack.region, account=stack.account, stage=settings.name
+        )
+        self.arn = place.arn
+
+    def invoke_statement(self, job: str) -> iam.PolicyStatement:
+        """Allows to invoke the aliases of one job, named one by one: no other alias, no version, no `$LATEST`.
+
+        Raises ValueError for a job that there is not.
+        """
+        if job.lower() not in self._aliases:
+            raise ValueError(f"job {job!r:.60} does not exist: give {', '.join(self._aliases)}")
+        aliases = self._aliases[job.lower()]
+        return iam.PolicyStatement(
+            actions=["lambda:InvokeFunction"], resources=[alias.function_arn for alias in aliases]
+        )
+
+    def _alias(self, alias: str, name: str, function: lambda_.Function, *, has_versions: bool) -> lambda_.Alias:
+        return lambda_.Alias(
+            self,
+            f"{construct_name(name)}{construct_name(alias.replace('-', '_'))}",
+            alias_name=alias,
+            version=function.current_version if has_versions else function.latest_version,
+            description="Clients that invoke this function prove who they are",
+        )

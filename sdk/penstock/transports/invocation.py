@@ -1,0 +1,135 @@
+"""A call as an invocation of a function by Lambda's API: the request, and what each of Lambda's answers means.
+
+`POST /2015-03-31/functions/<ARN with the alias>/invocations`, signed for `lambda`. Lambda answers 200 with the
+function's result, or for the function with an error. The rules for a failed call are those of HTTP:
+
+| Lambda's answer                                   | the call                                  |
+|---------------------------------------------------|-------------------------------------------|
+| 200                                               | has the answer that the function gave     |
+| 200 with `X-Amz-Function-Error`: crash, timeout   | may have been applied                     |
+| 429, 403, 404, 409, 413, other 4xx                | was not begun                             |
+| 5xx, or none                                      | may have been applied                     |
+
+Source: docs.aws.amazon.com/lambda/latest/api/API_Invoke.html.
+"""
+
+import json
+from binascii import Error as Base64Error
+from binascii import a2b_base64, b2a_base64
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from penstock.configuration import Configuration
+from penstock.errors import NotConfiguredError
+from penstock.http.http_message import JSON_TYPE, Response
+from penstock.http.signature import SignedRequest, signed_for
+from penstock_core.direct.caller_proof import CallerProof
+from penstock_core.errors import ErrorCode, PenstockError
+
+SERVICE = "lambda"
+EVENT_VERSION = 1
+_OK = 200
+_FUNCTION_ERROR = "x-amz-function-error"
+_DENIED = "AccessDeniedException"
+_MISSING = "ResourceNotFoundException"
+_CODES = {
+    403: ErrorCode.ACCESS_DENIED,
+    409: ErrorCode.STORAGE_UNAVAILABLE,  # the function is being updated
+    413: ErrorCode.REQUEST_TOO_LARGE,
+    429: ErrorCode.THROTTLED,
+}
+
+
+def event_bytes(method: str, path: str, query: Mapping[str, str], body: bytes, proof: CallerProof) -> bytes:
+    """The event of a call. The body stands in it as base64, because Lambda takes JSON only."""
+    head = {"penstock": EVENT_VERSION, "method": method, "path": path, "query": dict(query), "proof": proof.to_json()}
+    text = json.dumps(head, separators=(",", ":")).encode()
+    return b"".join((text[:-1], b',"body":"', b2a_base64(body, newline=False), b'"}'))  # escaped by its alphabet
+
+
+def invocation(signer: Configuration, alias_arn: str, event: bytes) -> SignedRequest:
+    """The signed request that invokes an alias. It hashes the event, and may ask for fresh credentials."""
+    url = f"{signer.url}/2015-03-31/functions/{quote(alias_arn, safe='')}/invocations"
+    headers = {"Content-Type": JSON_TYPE, "X-Amz-Invocation-Type": "RequestResponse"}
+    return SignedRequest(url, signed_for(signer, SERVICE, "POST", url, headers, event))
+
+
+def is_denied(answer: Response) -> bool:
+    """True if IAM does not let the caller invoke this alias. Nothing was done."""
+    return answer.status == 403 and _told(answer)[0] == _DENIED
+
+
+def answer_of(answer: Response, alias_arn: str, *, is_read: bool) -> Response:
+    """The service's answer to the call, or one in its form for what Lambda says.
+
+    Raises NotConfiguredError if there is no such function or alias.
+    """
+    if _OK <= answer.status < 300:
+        error = _header(answer, _FUNCTION_ERROR)
+        if error:
+            return _error(500, ErrorCode.INTERNAL, f"Lambda: {error} {_reason(answer)}", maybe_applied=not is_read)
+        return _result_of(answer, is_read=is_read)
+    name, message = _told(answer)
+    if answer.status == 404 and name == _MISSING:
+        raise NotConfiguredError(
+            f"there is no {alias_arn}: deploy the stage with `-c direct=on` so that it takes direct calls, or use "
+            "transport='http'"
+        )
+    text = f"Lambda answers {name or answer.status}: {message or 'no explanation'}"
+    if answer.status == 403:
+        text += (
+            "; check that the policy allows lambda:InvokeFunction on this alias, that the credentials are those of the "
+            "stage's account and have not expired, and that the clock is right"
+        )
+    is_server = answer.status >= 500
+    code = ErrorCode.INTERNAL if is_server else _CODES.get(answer.status, ErrorCode.INVALID_REQUEST)
+    return _error(
+        answer.status, code, text, maybe_applied=is_server and not is_read, retry_after=_header(answer, "retry-after")
+    )
+
+
+def _result_of(answer: Response, *, is_read: bool) -> Response:
+    """The answer that a function's result has."""
+    try:
+        result: Any = json.loads(answer.body)
+        body = result.get("body") or ""
+        data = a2b_base64(body, strict_mode=True) if result.get("isBase64Encoded") else body.encode()
+        headers = {str(name): str(value) for name, value in result["headers"].items()}
+        return Response(int(result["statusCode"]), headers, data)
+    except (ValueError, KeyError, TypeError, AttributeError, Base64Error):
+        text = "the function's result is none of Penstock's: check that it is one of the stage's functions"
+        return _error(500, ErrorCode.INTERNAL, text, maybe_applied=not is_read)
+
+
+def _error(status: int, code: ErrorCode, message: str, *, maybe_applied: bool, retry_after: str = "") -> Response:
+    error = PenstockError(code, message, maybe_applied=maybe_applied)
+    headers = {"Content-Type": JSON_TYPE, **({"Retry-After": retry_after} if retry_after else {})}
+    return Response(status, headers, json.dumps({"error": error.to_json()}).encode())
+
+
+def _told(answer: Response) -> tuple[str, str]:
+    """The name and the text of an error of Lambda's API."""
+    try:
+        document = json.loads(answer.body)
+    except ValueError:
+        document = {}
+    document = document if isinstance(document, dict) else {}
+    name = _header(answer, "x-amzn-errortype") or str(document.get("__type") or document.get("Code") or "")
+    text = document.get("message") or document.get("Message") or ""
+    return name.partition(":")[0].rpartition("#")[2][:100], str(text)[:500]
+
+
+def _reason(answer: Response) -> str:
+    """What a function's error says: the type and the text of an exception, or that it ran out of time."""
+    try:
+        document = json.loads(answer.body)
+    except ValueError:
+        return ""
+    if not isinstance(document, dict):
+        return ""
+    return f"{document.get('errorType', '')}: {document.get('errorMessage', '')}"[:300]
+
+
+def _header(answer: Response, name: str) -> str:
+    return next((value for each, value in answer.headers.items() if each.lower() == name), "")

@@ -1,0 +1,245 @@
+"""Direct calls: the event is its sender's own text, so what it says of its sender must count for nothing."""
+
+import base64
+import json
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from penstock.transports.own_proof import OwnProof
+from penstock_core.acls.rule import parse_principal_pattern
+from penstock_core.acls.settings import AclSettings
+from penstock_core.direct.caller_proof import CallerProof
+from penstock_core.direct.direct_routes import FUNCTION_OF_ROUTE, ROUTES_OF_ALIAS
+from penstock_core.direct.function_arn import FunctionsPlace
+from penstock_core.limits import DIRECT_PATH_LENGTH_MAX, REQUEST_BYTES_MAX
+from penstock_handlers import topics
+from penstock_handlers.edge import lambda_function
+from penstock_handlers.edge.access.direct_call import ADDRESS, direct_call
+from penstock_service.adapters.memory.service import memory_instance
+from penstock_service.instance.instance import Instance
+from tests.handlers.service import CONTEXT
+from tests.support.fake_aws import ACCOUNT, FakeAws, always, sts_error
+from tests.support.service import new_topic
+
+ADA = f"arn:aws:iam::{ACCOUNT}:user/ada"
+MALLORY = f"arn:aws:iam::{ACCOUNT}:user/mallory"
+FORGED = {
+    "authorizer": {"iam": {"userArn": ADA}},
+    "http": {"method": "GET", "path": "/v1/topics", "sourceIp": "1.1.1.1"},
+}
+
+
+@pytest.fixture
+def aws() -> Iterator[FakeAws]:
+    fake = FakeAws()
+    yield fake
+    fake.close()
+
+
+@pytest.fixture
+def instance() -> Instance:
+    made = memory_instance(
+        acl_settings=AclSettings(allows_by_default=False, super_principals=(parse_principal_pattern(ADA),))
+    )
+    new_topic(made, "orders")
+    return made
+
+
+@pytest.fixture
+def place(aws: FakeAws, instance: Instance) -> FunctionsPlace:
+    return aws.stage(instance)
+
+
+def proof_of(aws: FakeAws, place: FunctionsPlace, arn: str = ADA, token: str | None = None) -> dict[str, str]:
+    access = aws.access(place, aws.key(arn, token=token))
+    return OwnProof(access.signer, access.sts_url, place.arn).current().to_json()
+
+
+def event(proof: object, method: str = "GET", path: str = "/v1/topics", **fields: object) -> dict[str, Any]:
+    return {"penstock": 1, "method": method, "path": path, "query": {}, "body": "", "proof": proof, **fields}
+
+
+def answer(aws: FakeAws, arn: str, payload: object) -> tuple[int, Any]:
+    result = aws.invoke(arn, payload)
+    return result["statusCode"], json.loads(result["body"] or "{}")
+
+
+def code(found: tuple[int, Any]) -> str:
+    assert found[1]["error"]["maybe_applied"] is False
+    return str(found[1]["error"]["code"])
+
+
+def admin(place: FunctionsPlace, function: str = "topics") -> str:
+    return place.alias_arn(function, "direct-admin")
+
+
+def test_request_is_served_for_the_caller_that_has_signed_the_proof(aws: FakeAws, place: FunctionsPlace) -> None:
+    status, body = answer(aws, admin(place), event(proof_of(aws, place)))
+    assert (status, [topic["name"] for topic in body["topics"]]) == (200, ["orders"])
+
+
+def test_warm_function_asks_no_authority_when_it_knows_the_proof(aws: FakeAws, place: FunctionsPlace) -> None:
+    proof = proof_of(aws, place)
+    for _ in range(3):
+        assert answer(aws, admin(place), event(proof))[0] == 200
+    assert aws.identified == 1
+
+
+def test_session_counts_as_its_role(aws: FakeAws) -> None:
+    role = f"arn:aws:iam::{ACCOUNT}:role/ledger"
+    made = memory_instance(
+        acl_settings=AclSettings(allows_by_default=False, super_principals=(parse_principal_pattern(role),))
+    )
+    place = aws.stage(made, "roles")
+    proof = proof_of(aws, place, f"arn:aws:sts::{ACCOUNT}:assumed-role/ledger/i-0abc", "session+token==")
+    assert answer(aws, admin(place), event(proof))[0] == 200
+
+
+@pytest.mark.parametrize("forgery", ["requestContext", "headers", "pathParameters", "routeKey", "principal"])
+def test_event_that_names_its_caller_is_refused(aws: FakeAws, place: FunctionsPlace, forgery: str) -> None:
+    payload = {**event(proof_of(aws, place, MALLORY)), forgery: FORGED}
+    assert code(answer(aws, admin(place), payload)) == "INVALID_REQUEST"
+
+
+def test_caller_without_rights_gets_none_by_its_own_proof(aws: FakeAws, place: FunctionsPlace) -> None:
+    payload = event(proof_of(aws, place, MALLORY), "DELETE", "/v1/topics/orders")
+    assert code(answer(aws, admin(place), payload)) == "NOT_AUTHORIZED"
+
+
+@pytest.mark.parametrize("payload", [None, [], "x", 7, {}, {"requestContext": FORGED, "routeKey": "GET /v1/topics"}])
+def test_event_of_api_gateway_counts_for_nothing_behind_a_direct_alias(
+    aws: FakeAws, place: FunctionsPlace, payload: object
+) -> None:
+    assert code(answer(aws, admin(place), payload)) == "INVALID_REQUEST"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"penstock": 2},
+        {"penstock": "1"},
+        {"method": None},
+        {"path": ["/v1/topics"]},
+        {"path": "/" * (DIRECT_PATH_LENGTH_MAX + 1)},
+        {"query": None},
+        {"query": {"limit": 1}},
+        {"query": {"limit": ["1"]}},
+        {"query": {"after": "a" * DIRECT_PATH_LENGTH_MAX}},
+        {"body": {"a": 1}},
+        {"body": "***"},
+    ],
+)
+def test_event_of_another_form_is_refused(aws: FakeAws, place: FunctionsPlace, fields: dict[str, object]) -> None:
+    payload = event(proof_of(aws, place), "POST", "/v1/topics") | fields
+    assert code(answer(aws, admin(place), payload)) == "INVALID_REQUEST"
+
+
+def test_body_over_its_bound_is_refused(aws: FakeAws, place: FunctionsPlace) -> None:
+    body = base64.b64encode(bytes(REQUEST_BYTES_MAX + 1)).decode()
+    payload = event(proof_of(aws, place), "POST", "/v1/produce", body=body)
+    assert code(answer(aws, admin(place, "produce"), payload)) == "REQUEST_TOO_LARGE"
+
+
+@pytest.mark.parametrize(
+    ("alias", "route"), [(alias, route) for alias in ROUTES_OF_ALIAS for route in FUNCTION_OF_ROUTE]
+)
+def test_alias_serves_the_routes_of_its_policy_only(
+    aws: FakeAws, place: FunctionsPlace, alias: str, route: str
+) -> None:
+    method, path = route.split(" ")
+    for name in ("topic", "group", "name", "timer", "zone", "transactional_id"):
+        path = path.replace(f"{{{name}}}", "x")
+    path = path.replace("{partition}", "0")
+    arn = place.alias_arn(FUNCTION_OF_ROUTE[route], alias)
+    status, body = answer(aws, arn, event(proof_of(aws, place), method, path))
+    is_served = status != 404 or body["error"]["code"] != "UNKNOWN_ROUTE"
+    assert is_served == (route in ROUTES_OF_ALIAS[alias])
+
+
+@pytest.mark.parametrize("path", ["/v1/topics/orders", "/v1/metadata/../topics/orders", "/v1/metadata%2F..%2Ftopics"])
+def test_producer_deletes_no_topic_by_its_alias(aws: FakeAws, place: FunctionsPlace, path: str) -> None:
+    payload = event(proof_of(aws, place), "DELETE", path)
+    assert code(answer(aws, place.alias_arn("topics", "direct-produce"), payload)) == "UNKNOWN_ROUTE"
+
+
+def test_route_of_another_function_is_refused(aws: FakeAws, place: FunctionsPlace) -> None:
+    payload = event(proof_of(aws, place), "POST", "/v1/produce")
+    assert code(answer(aws, admin(place, "topics"), payload)) == "UNKNOWN_ROUTE"
+
+
+def test_function_whose_name_only_ends_as_that_of_the_route_is_refused(aws: FakeAws, place: FunctionsPlace) -> None:
+    payload = event(proof_of(aws, place), "POST", "/v1/produce")
+    assert code(answer(aws, admin(place, "records_produce"), payload)) == "UNKNOWN_ROUTE"
+
+
+def test_proof_for_another_stage_is_refused(aws: FakeAws, place: FunctionsPlace) -> None:
+    other = aws.stage(memory_instance(), "penstock-dev")
+    assert code(answer(aws, admin(place), event(proof_of(aws, other)))) == "NOT_AUTHORIZED"
+
+
+def test_proof_for_the_same_stage_of_another_account_is_refused(aws: FakeAws, place: FunctionsPlace) -> None:
+    other = aws.stage(memory_instance(), account="999999999999")
+    assert code(answer(aws, admin(place), event(proof_of(aws, other)))) == "NOT_AUTHORIZED"
+
+
+def test_caller_of_another_account_is_refused(aws: FakeAws, place: FunctionsPlace) -> None:
+    proof = proof_of(aws, place, "arn:aws:iam::999999999999:user/ada")
+    assert code(answer(aws, admin(place), event(proof))) == "NOT_AUTHORIZED"
+
+
+@pytest.mark.parametrize("part", ["key", "time", "signature", "token"])
+def test_proof_with_a_part_of_another_one_is_refused(aws: FakeAws, place: FunctionsPlace, part: str) -> None:
+    proof = proof_of(aws, place, MALLORY, "mallorys")
+    stolen = {**proof_of(aws, place, ADA, "adas"), "time": proof["time"][:-3] + "59Z"}
+    assert code(answer(aws, admin(place), event({**proof, part: stolen[part]}))) == "NOT_AUTHORIZED"
+
+
+def test_outage_of_the_authority_changes_nothing_and_says_so(aws: FakeAws, place: FunctionsPlace) -> None:
+    aws.sts_faults = [always(sts_error(503, "ServiceUnavailable"))] * 2
+    found = aws.invoke(admin(place), event(proof_of(aws, place), "DELETE", "/v1/topics/orders"))
+    assert (found["statusCode"], found["headers"]["Retry-After"]) == (503, "1")
+    assert code((503, json.loads(found["body"]))) == "IDENTITY_UNAVAILABLE"
+    assert answer(aws, admin(place), event(proof_of(aws, place)))[1]["topics"]
+
+
+def test_text_of_a_call_has_nothing_of_its_event(aws: FakeAws, place: FunctionsPlace) -> None:
+    call = direct_call(
+        event(proof_of(aws, place)), SimpleNamespace(invoked_function_arn=admin(place), aws_request_id="r")
+    )
+    assert call is not None
+    assert "proof" not in repr(call)
+
+
+@pytest.mark.parametrize("suffix", ["", ":live", ":$LATEST", ":7", ":direct", ":direct-admin2", ":a:direct-admin"])
+def test_alias_alone_makes_a_direct_call(place: FunctionsPlace, suffix: str) -> None:
+    arn = admin(place).rpartition(":")[0] + suffix
+    assert direct_call({"penstock": 1}, SimpleNamespace(invoked_function_arn=arn, aws_request_id="r")) is None
+
+
+@pytest.fixture
+def deployed(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Functions as Lambda runs them, on a stage that takes no direct calls."""
+    monkeypatch.setattr(lambda_function, "instance", lambda: instance)
+    monkeypatch.setattr(lambda_function.metrics.provider, "namespace", "Penstock")
+    monkeypatch.setattr(lambda_function.metrics.provider, "service", "penstock")
+
+
+@pytest.mark.usefixtures("deployed")
+def test_function_of_a_stage_without_direct_calls_refuses_them(
+    aws: FakeAws, place: FunctionsPlace, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    context = SimpleNamespace(**{**vars(CONTEXT), "invoked_function_arn": admin(place)})
+    proof = CallerProof(key="A" * 20, time="20261128T130000Z", token="swordfish", signature="a" * 64)
+    result = topics.handler(event(proof.to_json()), context)
+    assert (result["statusCode"], code((403, json.loads(result["body"])))) == (403, "NOT_AUTHORIZED")
+    assert "swordfish" not in caplog.text + capsys.readouterr().out
+
+
+def test_audit_trail_names_the_proven_caller(aws: FakeAws, place: FunctionsPlace, instance: Instance) -> None:
+    payload = event(proof_of(aws, place), "DELETE", "/v1/topics/orders")
+    assert answer(aws, admin(place), payload)[0] == 204
+    [note] = instance.stores.audit.entries(10)
+    assert (note.caller.principal, note.caller.address, note.caller.request_id) == (ADA, ADDRESS, "request-1")

@@ -1,0 +1,68 @@
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import NotConfiguredError
+from penstock.transports.functions_place import find_functions
+
+ARN = "arn:aws:lambda:eu-west-1:111122223333:function:penstock"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "exported")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "exported")
+    return tmp_path
+
+
+def _write(folder: Path, **values: str) -> Path:
+    (folder / ".penstock").mkdir(mode=0o700)
+    path = folder / ".penstock" / "local.env"
+    path.write_text("".join(f"{name}={value}\n" for name, value in values.items()))
+    path.chmod(0o600)
+    return path
+
+
+def test_functions_are_those_of_the_variable_with_the_endpoints_of_their_region() -> None:
+    found = find_functions(environ={"PENSTOCK_FUNCTIONS": ARN, "AWS_REGION": "us-east-1"})
+    assert (found.place.arn, found.signer.region) == (ARN, "eu-west-1")
+    assert found.lambda_url == found.signer.url == "https://lambda.eu-west-1.amazonaws.com"
+    assert found.sts_url == "https://sts.eu-west-1.amazonaws.com"
+    assert found.signer.credentials.get_frozen_credentials().access_key == "exported"
+
+
+def test_endpoints_are_those_of_the_variables_of_awss_sdks() -> None:
+    environ = {"PENSTOCK_FUNCTIONS": ARN, "AWS_ENDPOINT_URL": "http://a/", "AWS_ENDPOINT_URL_STS": "http://b"}
+    found = find_functions(environ=environ)
+    assert (found.lambda_url, found.sts_url) == ("http://a", "http://b")
+
+
+def test_functions_and_keys_are_those_of_the_local_stack_when_the_environment_has_none(folder: Path) -> None:
+    _write(
+        folder,
+        PENSTOCK_FUNCTIONS=ARN,
+        AWS_ENDPOINT_URL="http://127.0.0.1:9",
+        AWS_ACCESS_KEY_ID="k",
+        AWS_SECRET_ACCESS_KEY="s",
+    )
+    found = find_functions(environ={"AWS_ENDPOINT_URL": "https://elsewhere"})
+    assert (found.lambda_url, found.sts_url) == ("http://127.0.0.1:9", "http://127.0.0.1:9")
+    assert found.signer.credentials.get_frozen_credentials().access_key == "k"
+
+
+def test_file_of_a_service_without_functions_is_named(folder: Path) -> None:
+    path = _write(folder, PENSTOCK_URL="http://127.0.0.1:9")
+    with pytest.raises(NotConfiguredError, match=f"{path} names no functions"):
+        find_functions(environ={})
+
+
+@pytest.mark.parametrize("text", ["penstock", f"{ARN}-produce:live", "https://evil.example"])
+def test_variable_that_names_no_stage_is_refused_with_its_form(text: str) -> None:
+    with pytest.raises(NotConfiguredError, match=r"PENSTOCK_FUNCTIONS: .* is no ARN of a stage"):
+        find_functions(environ={"PENSTOCK_FUNCTIONS": text})
+
+
+def test_ways_out_are_named_when_there_are_no_functions() -> None:
+    with pytest.raises(NotConfiguredError, match="set PENSTOCK_FUNCTIONS to the output FunctionsArn"):
+        find_functions(environ={})
