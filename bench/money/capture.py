@@ -14,6 +14,7 @@ from unittest.mock import patch
 import boto3
 
 from bench.bill.deployment import (
+    ACCESS_LOG_BYTES,
     FUNCTION_MS,
     FUNCTION_MS_PER_MIB,
     Bill,
@@ -252,5 +253,9 @@ def _index_bytes() -> int:
 
 
 def model_constants() -> Mapping[str, float]:
-    """The assumed time of a function."""
-    return {"function_ms": FUNCTION_MS, "function_ms_per_mib": FUNCTION_MS_PER_MIB}
+    """The assumed time of a function, and the bytes of API Gateway's log line for a request."""
+    return {
+        "function_ms": FUNCTION_MS,
+        "function_ms_per_mib": FUNCTION_MS_PER_MIB,
+        "access_log_bytes": ACCESS_LOG_BYTES,
+    }

@@ -10,6 +10,7 @@ from penstock.cost.counted import PROFILES, counted, counted_at, function_ms
 from penstock.cost.estimate import Estimate, estimate, priced
 from penstock.cost.others import NAMES, estimates
 from penstock.cost.workload import SECONDS_PER_MONTH, Workload
+from penstock.http.named_transport import TRANSPORT_NAMES
 from penstock.prices import Price
 from penstock_core.limits import BATCH_BYTES_MAX, KIB, MIB
 
@@ -53,6 +54,7 @@ def show_tables(report: Report) -> None:
         "The other systems are computed from their billing rules. A price marked unverified was not seen on its page.",
     ]
     report.show("A produce request of Penstock", list(_produce_rows()))
+    report.show("A produce request of Penstock by transport, $ per GiB", list(_transport_rows()))
     report.show("A fetch of Penstock that finds the records of one request", list(_fetch_rows()))
     by_request = {name: replace(TYPICAL, request_bytes=size) for name, size in REQUESTS.items()}
     report.show("All systems by request, $ per GiB", _by(by_request, _per_gib))
@@ -89,6 +91,17 @@ def _produce_rows() -> Iterator[Row]:
                 "dearest": top.what,
                 "its_share_percent": round(100 * top.usd * MILLION / usd),
             }
+
+
+def _transport_rows() -> Iterator[Row]:
+    """Nothing but the produce request itself, by the transport that carries it."""
+    for profile in PROFILES:
+        for transport in TRANSPORT_NAMES:
+            usd = {
+                name: sum(line.usd for line in priced("produce", counted(profile, transport).append(size))) * GIB / size
+                for name, size in REQUESTS.items()
+            }
+            yield {"profile": profile, "transport": transport, **{name: _round(each) for name, each in usd.items()}}
 
 
 def _fetch_rows() -> Iterator[Row]:

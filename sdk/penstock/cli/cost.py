@@ -11,6 +11,7 @@ from penstock.cli.options.duration import DURATION
 from penstock.cli.options.size import SIZE
 from penstock.cli.options.times import TIME
 from penstock.cli.service import Service, service_command, show_table
+from penstock.http.named_transport import TRANSPORT_NAMES, chosen_name
 from penstock.prices import DATE, REGION
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ _LINES = 12  # of a bill that a table shows
 def cost(service: Service, **options: Any) -> None:
     """Estimate the month of a workload, or price yesterday's use, from counted calls and list prices.
 
-    The estimate names the levers, the largest first, and stands beside Kinesis, SQS, MSK and WarpStream.
+    The estimate names the levers, the largest first, and stands beside Kinesis, SQS, MSK and WarpStream. It counts
+    calls by the transport of --transport or PENSTOCK_TRANSPORT.
     """
     from penstock.cost.workload import Workload  # it is needed here only
 
@@ -77,9 +79,11 @@ def _show_month(service: Service, profile: str, workload: "Workload") -> None:
     from penstock.cost.levers import levers
     from penstock.cost.others import NAMES, estimates
 
-    month = estimate(profile, workload)
-    saving = levers(profile, workload)
-    beside = [month, *(estimate(each, workload) for each in _PROFILES if each != profile)]
+    transport = chosen_name(service.transport_name, None)
+    month = estimate(profile, workload, transport)
+    saving = levers(profile, workload, transport)
+    beside = [month, *(estimate(each, workload, transport) for each in _PROFILES if each != profile)]
+    beside += [estimate(profile, workload, each) for each in TRANSPORT_NAMES if each != transport]
     rows = [_row(each, workload) for each in beside]
     rows += [
         _row(each, workload) if not isinstance(each, str) else (name, None, None, None, each)
@@ -89,7 +93,7 @@ def _show_month(service: Service, profile: str, workload: "Workload") -> None:
     if service.as_json:
         service.say(_document(month, workload, saving, rows), "")
         return
-    click.echo(_heading(profile, workload, month.usd))
+    click.echo(_heading(month.system.removeprefix("Penstock "), workload, month.usd))
     if saving:
         show_table(
             "levers, the largest first", ("change", "saves $"), ((each.change, _usd(each.saves_usd)) for each in saving)

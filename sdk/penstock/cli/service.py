@@ -91,10 +91,14 @@ class CommandError(click.ClickException):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """The transport of a command, and how it prints: for people, or for programs."""
+    """The transport of a command, and how it prints: for people, or for programs.
+
+    `transport_name` is the one that the command was given, None for that of the environment.
+    """
 
     transport: Transport
     as_json: bool
+    transport_name: TransportName | None = None
 
     def show(self, document: Any, *, title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         """Print `document` as one line of JSON, or the table."""
@@ -125,7 +129,7 @@ def service_command(command: Callable[..., None]) -> Callable[..., None]:
         )
         try:
             with without_logs_of_failed_calls():
-                command(Service(transport=carrier, as_json=as_json), **options)
+                command(Service(transport=carrier, as_json=as_json, transport_name=transport), **options)
         except PenstockError as error:
             raise CommandError(error, as_json=as_json) from error
         except ServiceDownError as down:

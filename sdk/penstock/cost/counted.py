@@ -1,7 +1,9 @@
 """The counts of single requests: captured from the handlers, interpolated between the captured sizes.
 
 A count has the name of its line in `penstock.prices`, but for `WAKE_UPS` (messages to readers that wait) and
-`INDEX_BYTES` (that stay in DynamoDB).
+`INDEX_BYTES` (that stay in DynamoDB). The counts were captured by HTTP. A call by another transport does the same to
+storage, and lacks what it does not pass: API Gateway and its access log by `lambda`, the function and its log lines by
+`embedded`, too. AWS STS, which `lambda` asks, has no price.
 """
 
 import json
@@ -14,29 +16,33 @@ from importlib.resources import files
 from typing import Any
 
 from penstock import prices
+from penstock.http.named_transport import HTTP, TransportName
 from penstock_core.limits import KIB
 
 Counts = dict[str, float]
 
 PROFILES = ("express3", "express2", "standard1")
+_OF_FUNCTIONS = ("API_REQUESTS", "LAMBDA_REQUESTS", "LAMBDA_GB_SECONDS", "LOGGED_BYTES")
 _FRAME_BYTES = KIB  # around the records of a request, at most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
-    """The counts of one storage profile's requests."""
+    """The counts of one storage profile's requests, by one transport."""
 
     profile: str
     found: Mapping[str, Any]
     many_partitions: int
     many_segments: int
+    access_log_bytes: float
+    transport: TransportName = HTTP
 
     def append(self, request_bytes: float, partitions: float = 1.0) -> Counts:
         """One produce request to so many partitions, with its share of rolls."""
         extra = _difference(self.found["append_to_many"], _between(self.found["append"], 6 * KIB))
         one = _between(self.found["append"], request_bytes)
         counts = _sum(one, _times(extra, (partitions - 1) / (self.many_partitions - 1)))
-        return counts | {"API_REQUESTS": _api_requests(request_bytes)}
+        return self._carried(counts | {"API_REQUESTS": _api_requests(request_bytes)})
 
     def fetch(self, answer_bytes: float, segments: float = 1.0, partitions: float = 1.0) -> Counts:
         """One fetch that asks for so many partitions, and finds the records of so many produce requests."""
@@ -49,7 +55,7 @@ class Counted:
             _times(per_segment, segments - 1),
             _times(per_partition, partitions - 1),
         )
-        return counts | {"API_REQUESTS": _api_requests(answer_bytes)}
+        return self._carried(counts | {"API_REQUESTS": _api_requests(answer_bytes)})
 
     def arming_fetch(self, partitions: float) -> Counts:
         """One fetch at the end that arms so many partitions, and the messages of the append that wakes its reader."""
@@ -61,7 +67,7 @@ class Counted:
 
     def idle_member_hour(self) -> Counts:
         """An hour of a member of a group that waits and gets nothing."""
-        return dict(self.found["idle_member_hour"])
+        return self._carried(self.found["idle_member_hour"])
 
     def tier(self, request_bytes: float) -> Counts:
         """The share of one produce request in the run that moves its bytes to the archive; nothing without zones."""
@@ -79,12 +85,22 @@ class Counted:
 
     def _of_many(self, one: str, many: str, partitions: float) -> Counts:
         extra = _difference(self.found[many], self.found[one])
-        return _sum(self.found[one], _times(extra, (partitions - 1) / (self.many_partitions - 1)))
+        return self._carried(_sum(self.found[one], _times(extra, (partitions - 1) / (self.many_partitions - 1))))
+
+    def _carried(self, counts: Mapping[str, float]) -> Counts:
+        """The counts of calls by HTTP as those of this transport."""
+        if self.transport == "embedded":
+            return {name: value for name, value in counts.items() if name not in _OF_FUNCTIONS}
+        if self.transport == "lambda":
+            access_log = counts.get("LAMBDA_REQUESTS", 0.0) * self.access_log_bytes  # a line for each call
+            kept = {name: value for name, value in counts.items() if name != "API_REQUESTS"}
+            return kept | {"LOGGED_BYTES": max(0.0, counts.get("LOGGED_BYTES", 0.0) - access_log)}
+        return dict(counts)
 
 
 @cache
-def counted(profile: str) -> Counted:
-    """The counts of a profile. Raises LookupError for an unknown one."""
+def counted(profile: str, transport: TransportName = HTTP) -> Counted:
+    """The counts of a profile, by a transport. Raises LookupError for an unknown profile."""
     document = _document()
     if profile not in document["profiles"]:
         raise LookupError(f"{profile!r} is no storage profile: use {', '.join(PROFILES)}")
@@ -93,6 +109,8 @@ def counted(profile: str) -> Counted:
         found=document["profiles"][profile],
         many_partitions=document["many_partitions"],
         many_segments=document["many_segments"],
+        access_log_bytes=document["access_log_bytes"],
+        transport=transport,
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from penstock import prices
 from penstock.cost.counted import Counted, Counts, counted
 from penstock.cost.workload import ANSWER_MS, HOURS_PER_MONTH, SECONDS_PER_MONTH, Workload
+from penstock.http.named_transport import HTTP, TransportName
 from penstock_core.limits import BATCH_BYTES_MAX, TIERED_SWEEP_GRACE_MS, TIERING_MS_MAX
 
 COMMIT_S = 5.0  # between two commits of a consumer's offsets
@@ -66,9 +67,9 @@ def line(part: str, what: str, quantity: float, price: prices.Price) -> CostLine
     return CostLine(part=part, what=what, quantity=quantity, unit=price.unit, usd=price.of(quantity))
 
 
-def estimate(profile: str, workload: Workload) -> Estimate:
-    """The month on Penstock with that storage profile. Raises LookupError for an unknown one."""
-    counts = counted(profile)
+def estimate(profile: str, workload: Workload, transport: TransportName = HTTP) -> Estimate:
+    """The month on Penstock with that storage profile, by a transport. Raises LookupError for an unknown profile."""
+    counts = counted(profile, transport)
     lines: list[CostLine] = []
     for part, found in _monthly(counts, workload).items():
         lines += priced(part, found)
@@ -82,7 +83,8 @@ def estimate(profile: str, workload: Workload) -> Estimate:
             usd=counts.idle_stage_usd_per_month,
         )
     )
-    return Estimate(system=f"Penstock {profile}", lines=by_price(lines))
+    by = "" if transport == HTTP else f" by {transport}"
+    return Estimate(system=f"Penstock {profile}{by}", lines=by_price(lines))
 
 
 def priced(part: str, counts: Mapping[str, float]) -> list[CostLine]:

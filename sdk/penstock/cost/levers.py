@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from penstock.cost.counted import PROFILES
 from penstock.cost.estimate import Estimate, estimate
 from penstock.cost.workload import Workload
+from penstock.http.named_transport import HTTP, TransportName
 from penstock_core.limits import BATCH_BYTES_MAX
 
 LEAST_SHARE = 0.005
@@ -28,35 +29,37 @@ class Lever:
     saves_usd: float
 
 
-def levers(profile: str, workload: Workload) -> list[Lever]:
+def levers(profile: str, workload: Workload, transport: TransportName = HTTP) -> list[Lever]:
     """The changes that save something, the largest first."""
-    now = estimate(profile, workload)
-    found = [Lever(change=change, saves_usd=now.usd - then.usd) for change, then in _changes(profile, workload)]
+    now = estimate(profile, workload, transport)
+    found = [
+        Lever(change=change, saves_usd=now.usd - then.usd) for change, then in _changes(profile, workload, transport)
+    ]
     return sorted((each for each in found if each.saves_usd > LEAST_SHARE * now.usd), key=lambda each: -each.saves_usd)
 
 
-def _changes(profile: str, workload: Workload) -> Iterator[tuple[str, Estimate]]:
+def _changes(profile: str, workload: Workload, transport: TransportName) -> Iterator[tuple[str, Estimate]]:
     for other in PROFILES:
         if other != profile:
-            yield f"storage profile {other}: {_PROMISES[other]}", estimate(other, workload)
+            yield f"storage profile {other}: {_PROMISES[other]}", estimate(other, workload, transport)
     larger = _with_larger_requests(workload)
     if larger is not None:
-        yield larger[0], estimate(profile, larger[1])
+        yield larger[0], estimate(profile, larger[1], transport)
     fewer = _with_fewer_producers(workload)
     if fewer is not None:
-        yield f"{fewer.producers} producers instead of {workload.producers}", estimate(profile, fewer)
+        yield f"{fewer.producers} producers instead of {workload.producers}", estimate(profile, fewer, transport)
     if workload.has_keys and workload.partitions > 1:
         yield (
             f"{max(1, workload.partitions // 2)} partitions instead of {workload.partitions}",
-            estimate(profile, replace(workload, partitions=max(1, workload.partitions // 2))),
+            estimate(profile, replace(workload, partitions=max(1, workload.partitions // 2)), transport),
         )
     if workload.retention_days > 1:
-        yield "retention of 1 day", estimate(profile, replace(workload, retention_days=1.0))
+        yield "retention of 1 day", estimate(profile, replace(workload, retention_days=1.0), transport)
     if workload.consumers > 1:
-        yield "one consumer fewer", estimate(profile, replace(workload, consumers=workload.consumers - 1))
+        yield "one consumer fewer", estimate(profile, replace(workload, consumers=workload.consumers - 1), transport)
     if workload.record_bytes > 1:
         smaller = replace(workload, record_bytes=max(1, workload.record_bytes // 2))
-        yield "records of half the size", estimate(profile, smaller)
+        yield "records of half the size", estimate(profile, smaller, transport)
 
 
 def _with_larger_requests(workload: Workload) -> tuple[str, Workload] | None:

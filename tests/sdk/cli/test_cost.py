@@ -22,8 +22,19 @@ def test_estimate_as_json_has_the_same_parts(service: MemoryPenstock) -> None:
     found = run_json(service.transport, "cost", "--rate", "1000", "--profile", "standard1", "--request", "64KiB")
     assert found["system"] == "Penstock standard1"
     assert found["usd_per_month"] == pytest.approx(sum(line["usd"] for line in found["lines"]))
-    assert len(found["systems"]) == 10
+    assert len(found["systems"]) == 12
     assert found["workload"]["bytes_per_request"] == 65_536
+
+
+@pytest.mark.parametrize("chosen", ["option", "variable"])
+def test_estimate_is_by_the_transport_that_is_chosen(chosen: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_TRANSPORT", "lambda" if chosen == "variable" else "http")
+    option = ("--transport", "lambda") if chosen == "option" else ()
+    result = run(None, "cost", "--rate", "1000", "--profile", "standard1", *option)
+    assert result.exit_code == 0, result.output
+    assert "a month on standard1 by lambda" in result.stdout
+    assert "API Gateway requests" not in result.stdout
+    assert "Penstock standard1 by embedded" in result.stdout
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import pytest
 
 from penstock import prices
 from penstock.cost.counted import PROFILES, counted
+from penstock.http.named_transport import TransportName
 from penstock_core.limits import BATCH_BYTES_MAX, KIB, MIB
 
 ZONES = {"express3": 3, "express2": 2, "standard1": 0}
@@ -54,3 +55,28 @@ def test_profile_that_does_not_exist_is_refused() -> None:
 def test_bytes_move_to_the_archive_only_where_there_are_zones() -> None:
     assert counted("standard1").tier(MIB) == {}
     assert counted("express2").tier(KIB)["EXPRESS_GETS"] > 0
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_call_by_lambda_lacks_the_gateway_and_its_log_line(profile: str) -> None:
+    by_http, by_lambda = counted(profile).append(MIB), counted(profile, "lambda").append(MIB)
+    gone = {name for name, count in by_http.items() if by_lambda.get(name) != count}
+    assert gone == {"API_REQUESTS", "LOGGED_BYTES"}
+    assert "API_REQUESTS" not in by_lambda
+    assert by_lambda["LOGGED_BYTES"] == by_http["LOGGED_BYTES"] - 450
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_embedded_call_costs_its_storage_only(profile: str) -> None:
+    by_http, embedded = counted(profile).append(MIB), counted(profile, "embedded").append(MIB)
+    storage = {name for name in by_http if name.startswith(("WRITE", "READ", "S3", "EXPRESS", "INDEX", "WAKE"))}
+    assert embedded == {name: by_http[name] for name in storage}
+
+
+@pytest.mark.parametrize("transport", ["lambda", "embedded"])
+def test_every_kind_of_call_lacks_what_the_transport_does_not_pass(transport: TransportName) -> None:
+    counts = counted("standard1", transport)
+    for found in (counts.fetch(MIB), counts.arming_fetch(3), counts.commit(3), counts.idle_member_hour()):
+        assert "API_REQUESTS" not in found
+        assert ("LAMBDA_REQUESTS" in found) == (transport == "lambda")
+        assert found["READ_UNITS"] > 0
