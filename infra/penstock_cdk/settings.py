@@ -79,7 +79,7 @@ _CANARY_MINUTES_MAX = 2_880  # two days, CodeDeploy's limit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Canary:
-    """How a new version of each API function takes over from the old one (docs/adr/0035).
+    """The steps by which a new version of each API function takes over from the old one (docs/adr/0035).
 
     `percent` of a function's requests, 1 to 99, reach the new version for `minutes`. All do afterwards, unless an alarm
     has rung: then none do. With 100 percent, all do at once, and no alarm is asked.

@@ -90,7 +90,7 @@ class FakeAws:
         return place
 
     def access(self, place: FunctionsPlace, key: FakeKey) -> FunctionsAccess:
-        """What a client of the stage with that key knows."""
+        """The stage, as a client with that key knows it."""
         signer = Configuration(url=self.url, region=place.region, credentials=StaticCredentials(*key.keys))
         return FunctionsAccess(place=place, lambda_url=self.url, sts_url=self.url, signer=signer)
 

@@ -1,4 +1,4 @@
-"""Whose a signature is, by AWS STS: the function sends the request that the caller has signed.
+"""AWS STS tells who has signed a proof: the function sends the request that the caller has signed.
 
 The address is the function's own setting. Method, body and headers are those of caller_proof.py. STS needs no right for
 GetCallerIdentity, and no answer of it leads anywhere else: redirects are not followed, and answers are bounded.
@@ -76,7 +76,7 @@ def _arn_in(text: str) -> str:
 
 
 def _why_unavailable(status: int, text: str) -> str:
-    """What STS could not do. Raises NOT_AUTHORIZED for a refusal, by its code alone: its text repeats the request."""
+    """The reason why STS told nothing. Raises NOT_AUTHORIZED for a refusal, by its code: its text repeats the request."""
     found = _CODE.search(text)
     code = found[1] if found else ""
     if 400 <= status < 500 and status != 429 and code not in _BUSY:

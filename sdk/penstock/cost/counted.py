@@ -153,6 +153,6 @@ def _times(counts: Mapping[str, float], factor: float) -> Counts:
 
 
 def _difference(more: Mapping[str, float], less: Mapping[str, float]) -> Counts:
-    """What `more` has more of each, 0 at least."""
+    """The surplus of `more` in each, 0 at least."""
     names: Iterable[str] = dict.fromkeys((*more, *less))
     return {name: max(0.0, more.get(name, 0.0) - less.get(name, 0.0)) for name in names}

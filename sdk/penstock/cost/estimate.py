@@ -95,7 +95,7 @@ def priced(part: str, counts: Mapping[str, float]) -> list[CostLine]:
 def fetches_per_s(workload: Workload) -> tuple[float, float]:
     """The fetches of one consumer a second that find records, and those that find none and wait for a wake-up.
 
-    A busy consumer asks again as soon as it has an answer. One that meets the end of the topic waits to be woken: the
+    A busy consumer asks again as soon as it has an answer. A consumer at the end of the topic waits to be woken: the
     chance of that is that no request comes for the time of an answer.
     """
     requests = workload.requests_per_s

@@ -50,7 +50,7 @@ def event_signer(transport: object) -> EventSigner:
 
 
 def request_bytes_max_of(transport: object) -> int:
-    """The bytes of a request that the transport carries. One that does not tell is bound as the API is."""
+    """The bytes of a request that the transport carries. A transport that does not tell is bound as the API is."""
     return int(getattr(transport, "request_bytes_max", REQUEST_BYTES_MAX))
 
 

@@ -121,7 +121,7 @@ def _told(answer: Response) -> tuple[str, str]:
 
 
 def _reason(answer: Response) -> str:
-    """What a function's error says: the type and the text of an exception, or that it ran out of time."""
+    """The text of a function's error: type and message of an exception, or that it ran out of time."""
     try:
         document = json.loads(answer.body)
     except ValueError:
