@@ -65,7 +65,7 @@ class ShareGroupHeartbeat:
         member.rack_id = request.rack_id or member.rack_id
         try:
             assignment = await self._assignment(topics)
-            await self._groups.ensure(group, [name for name, _ in assignment.values()])
+            await self._groups.ensure(group, {name: topic_id for topic_id, (name, _) in assignment.items()})
         except (PenstockError, RequestRefused):
             if request.member_epoch == _JOINS:
                 self._members.forget(group, member_id)

@@ -1,15 +1,19 @@
 """The share groups of the service, as the gateway knows them: it creates one that a member names, as Kafka does.
 
-The group's topics are those that any of its members ever asked for. A member that asks for another topic adds it. Two
-gateways that add topics at the same time may overwrite each other. The next heartbeat of a member whose topic is
-missing adds it again, and the group's state in the topic is still there.
+The group's topics are those that any of its members ever asked for, without those that were deleted since. A member
+that asks for another topic adds it. Two gateways that add topics at the same time may overwrite each other. The next
+heartbeat of a member whose topic is missing adds it again, and the group's state in the topic is still there.
+
+The service binds a group to the ids of its topics. A topic that was deleted and made anew is bound again, when a member
+asks for it.
 """
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from penstock.answers import value_of
+from penstock.api.calls import pages
 from penstock.api.share_group_calls import create_share_group, share_group_path
 from penstock.http.http_message import json_request
 from penstock.http.steps import Calls
@@ -41,19 +45,26 @@ class ShareGroups:
         self._service = service
         self._start = start
         self._known: dict[str, _Known] = {}
+        self._bound: dict[str, frozenset[str]] = {}  # by group, ids of topics that it surely reads
 
-    async def ensure(self, name: str, topics: Collection[str]) -> None:
-        """Let the group exist, and have these topics. Raises PenstockError, RequestRefused without the rights."""
+    async def ensure(self, name: str, topics: Mapping[str, str]) -> None:
+        """Let the group exist, and have these topics, of which each has its id beside it.
+
+        One description of the group for topics that are new to this gateway. Raises PenstockError, RequestRefused
+        without the rights.
+        """
         if not topics:
             return
         try:
             group = await self._look(name)
-            if group is not None and not set(topics) <= set(group.topics):
-                await self._put(name, {*group.topics, *topics}, is_new=False)
+            if group is None or await self._reads(group, topics):
+                return
+            await self._put(name, {*await self._that_exist(group.topics), *topics}, is_new=False)
         except PenstockError as error:
             if error.code is not ErrorCode.UNKNOWN_SHARE_GROUP:
                 raise
             await self._put(name, topics, is_new=True)
+        self._remember_bound(name, topics.values())
 
     async def lock_ms(self, name: str) -> int:
         """The time that the group locks records for, as far as it is known."""
@@ -68,6 +79,7 @@ class ShareGroups:
     def forget(self, name: str) -> None:
         """The group has changed, or is gone."""
         self._known.pop(name, None)
+        self._bound.pop(name, None)
 
     async def _seen(self, name: str) -> ShareGroup | None:
         try:
@@ -87,6 +99,25 @@ class ShareGroups:
                 group = None  # IAM does not allow the route; whoever may read a group by access rules may look at it
             known = self._remember(name, group)
         return known.group
+
+    async def _reads(self, group: ShareGroup, topics: Mapping[str, str]) -> bool:
+        """The group reads all of these, and none of them as it was before it was made anew."""
+        if not set(topics) <= set(group.topics):
+            return False
+        if not {*topics.values()} <= self._bound.get(group.group, frozenset()):
+            self._remember_bound(group.group, await self._service.call(_bound_topics(group.group)))
+        return {*topics.values()} <= self._bound[group.group]
+
+    async def _that_exist(self, topics: Iterable[str]) -> list[str]:
+        found = []
+        for name in topics:
+            try:
+                await self._service.topics.topic(name)
+            except PenstockError as error:
+                if error.code is ErrorCode.UNKNOWN_TOPIC:
+                    continue
+            found.append(name)
+        return found
 
     async def _put(self, name: str, topics: Collection[str], *, is_new: bool) -> None:
         config = {"start": self._start} if is_new else {}
@@ -110,6 +141,17 @@ class ShareGroups:
             self._known.clear()
         known = self._known[name] = _Known(group=group, at_ms=monotonic_ms())
         return known
+
+    def _remember_bound(self, name: str, topic_ids: Iterable[str]) -> None:
+        if len(self._bound) >= _KNOWN_MAX:
+            self._bound.clear()
+        self._bound[name] = frozenset(topic_ids)
+
+
+def _bound_topics(name: str) -> Calls[frozenset[str]]:
+    """The ids of the group's topics, without those that are gone. One request per page."""
+    found = yield from pages(share_group_path(name))
+    return frozenset(each["topic_id"] for page in found for each in page["partitions"])
 
 
 def _share_group(name: str) -> Calls[ShareGroup]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from penstock.api.share_group_calls import ShareResetTarget, describe_share_group, reset_share_group
 from penstock.share_model import ShareGroupPartition
 from penstock.system import monotonic_ms
-from penstock_core.errors import PenstockError
+from penstock_core.errors import ErrorCode, PenstockError
 from penstock_kafka.context import Context
 from penstock_kafka.dispatch.api import Answer, Call, Request
 from penstock_kafka.errors import KafkaError, RequestRefused, error_message, kafka_error
@@ -93,7 +93,7 @@ class AlterShareGroupOffsets:
             if sum(len(topic.partitions) for topic in request.topics) > _RESETS_MAX:
                 raise RequestRefused(KafkaError.invalid_request, f"more than {_RESETS_MAX:,} partitions")
             self._groups.forget(group)
-            await self._groups.ensure(group, [str(topic.topic_name) for topic in request.topics])
+            await self._groups.ensure(group, await self._ids([str(topic.topic_name) for topic in request.topics]))
         except (PenstockError, RequestRefused) as error:
             return {"error_code": group_error(error), "error_message": error_message(error), "responses": []}
         return {
@@ -106,6 +106,17 @@ class AlterShareGroupOffsets:
                 for topic in request.topics
             ],
         }
+
+    async def _ids(self, names: Iterable[str]) -> dict[str, str]:
+        """The topics that exist, with their ids. The resets of the others are refused."""
+        found: dict[str, str] = {}
+        for name in names:
+            try:
+                found[name] = (await self._service.topics.topic(name)).topic_id
+            except PenstockError as error:
+                if error.code is not ErrorCode.UNKNOWN_TOPIC:
+                    raise
+        return found
 
     async def _reset(self, group: str, topic: str, wanted: Request) -> Answer:
         try:

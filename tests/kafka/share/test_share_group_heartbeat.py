@@ -251,3 +251,31 @@ def test_member_with_a_name_that_is_too_long_is_not_remembered(
         assert not desk.context.share_members
 
     run(work())
+
+
+def test_topic_that_was_made_anew_is_read_by_members_of_each_gateway(service: MemoryPenstock) -> None:
+    async def work() -> None:
+        desk = ShareDesk(service)
+        await beat(desk, 0, topics=("orders",))
+        service.admin().delete_topic("orders")
+        service.create_topic("orders", partitions=1)
+        send(service, "new")
+        other = member_of(ShareDesk(service), service, "m2")
+        await other.join()
+        assert [each.value for each in await other.fetch()] == ["new"]
+
+    run(work())
+
+
+def test_topic_that_was_deleted_does_not_keep_others_from_being_added(service: MemoryPenstock) -> None:
+    for name in ("bills", "parcels"):
+        service.create_topic(name)
+
+    async def work() -> None:
+        await beat(ShareDesk(service), 0, topics=("orders", "bills"))
+        service.admin().delete_topic("bills")
+        joined = await beat(ShareDesk(service), 0, member_id="m2", topics=("parcels",))
+        assert joined["error_code"].name == "none"
+
+    run(work())
+    assert service.admin().list_share_groups()[0].topics == ("orders", "parcels")
