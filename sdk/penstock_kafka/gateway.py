@@ -2,7 +2,7 @@
 
 import socket
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.http.async_transport import AsyncTransport
 from penstock_core.limits import KAFKA_REQUESTS_BYTES_MAX
@@ -24,12 +24,19 @@ class Protection:
     tls: ssl.SSLContext | None = None
     users: Users | None = None
 
+    @property
+    def security_protocol(self) -> str:
+        """What clients call it: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
+        carried = "PLAINTEXT" if self.tls is None else "SSL"
+        return carried if self.users is None else f"SASL_{carried}"
+
 
 class Gateway:
     """Serves Kafka's protocol on a socket that listens already."""
 
     def __init__(self, transport: AsyncTransport, settings: Settings, protection: Protection | None = None) -> None:
         protection = protection or Protection()
+        settings = replace(settings, security_protocol=protection.security_protocol)
         self._context = Context(service=Service(transport), settings=settings)
         budget = ByteBudget(KAFKA_REQUESTS_BYTES_MAX)
         desk = Desk(

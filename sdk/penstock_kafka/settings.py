@@ -22,9 +22,12 @@ class Address:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The choices of the operator. `advertised` is the address that clients are told to connect to."""
+    """The choices of the operator. `advertised` is the address that clients are told to connect to, and
+    `security_protocol` how they do, in Kafka's words.
+    """
 
     advertised: Address
+    security_protocol: str = "PLAINTEXT"
     creates_topics: bool = False  # of names that a producer or a consumer asks for
     created_partitions: int = 1
     share_start: str = "latest"  # of share groups that the gateway creates: Kafka's share.auto.offset.reset

@@ -56,6 +56,7 @@ class DescribeConfigs:
     def _of_broker(self) -> list[Setting]:
         settings = self._context.settings
         values = {
+            "advertised.listeners": f"{settings.security_protocol}://{settings.advertised}",
             "auto.create.topics.enable": str(settings.creates_topics).lower(),
             "default.replication.factor": str(REPLICAS),
             "delete.topic.enable": "true",

@@ -144,12 +144,19 @@ def test_kafka_python_creates_and_describes(gateway: RunningGateway) -> None:
     admin.close()
 
 
+def test_broker_shows_the_address_that_clients_are_told(gateway: RunningGateway, admin: AdminClient) -> None:
+    broker = ConfigResource(ConfigResource.Type.BROKER, "1")
+    shown = admin.describe_configs([broker])[broker].result()
+    assert shown["advertised.listeners"].value == f"PLAINTEXT://{gateway.address}"
+
+
 def test_settings_have_the_types_that_kafka_gives_them(gateway: RunningGateway) -> None:
     admin = KafkaAdminClient(bootstrap_servers=gateway.address)
     resources = [PyResource(PyResourceType.TOPIC, "orders"), PyResource(PyResourceType.BROKER, "1")]
     found = admin.describe_configs(resources, config_filter="all")
     settings = found["topic"]["orders"] | found["broker"]["1"]
     assert {name: each["config_type"] for name, each in settings.items()} == {
+        "advertised.listeners": "STRING",
         "auto.create.topics.enable": "BOOLEAN",
         "cleanup.policy": "LIST",
         "compression.type": "STRING",

@@ -164,3 +164,15 @@ def test_old_client_joins_without_an_id_and_leaves_alone(service: MemoryPenstock
 
     run(work())
     assert service.admin().describe_group("g").group.config["assignor"] == "round_robin"
+
+
+@pytest.mark.parametrize(("session_ms", "code"), [(1_999, "invalid_session_timeout"), (2_000, "none")])
+def test_session_timeout_that_no_group_has_is_refused_at_the_join(
+    service: MemoryPenstock, session_ms: int, code: str
+) -> None:
+    async def work() -> None:
+        desk = GroupDesk(service)
+        assert (await desk.join(session_timeout=session_ms))["error_code"].name == code
+        assert (await desk.join(session_timeout=1_800_001))["error_code"].name == "invalid_session_timeout"
+
+    run(work())

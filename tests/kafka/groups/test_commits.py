@@ -78,12 +78,38 @@ def test_tool_commits_without_a_member_only_while_no_member_owns(service: Memory
     assert committed(service) == {0: 2}
 
 
+def test_consumer_that_never_joined_commits_by_its_id_only_while_no_member_owns(service: MemoryPenstock) -> None:
+    async def work() -> None:
+        desk = GroupDesk(service)
+        unjoined = {"member_id": "made-by-the-client", "member_epoch": -1}
+        assert await desk.commit(unjoined, {0: 8}) == {0: "none"}
+        await desk.join()
+        assert await desk.commit(unjoined, {0: 9}) == {0: "unknown_member_id"}
+
+    run(work())
+    assert committed(service) == {0: 8}
+
+
+def test_offsets_minus_one_and_minus_two_are_the_end_and_the_beginning(service: MemoryPenstock) -> None:
+    async def work() -> None:
+        desk = GroupDesk(service)
+        member = await desk.join()
+        assert await desk.commit(member, {0: -1, 1: -2, 7: -1}) == {
+            0: "none",
+            1: "none",
+            7: "offset_out_of_range",
+        }
+
+    run(work())
+    assert committed(service) == {0: 20, 1: 0}
+
+
 def test_commit_refuses_what_the_service_cannot_keep(service: MemoryPenstock) -> None:
     async def work() -> None:
         desk = GroupDesk(service)
         member = await desk.join()
         assert await desk.commit(member, {0: 1}, metadata="m" * 4_097) == {0: "offset_metadata_too_large"}
-        assert await desk.commit(member, {0: -1, 1: 1}) == {0: "offset_out_of_range", 1: "none"}
+        assert await desk.commit(member, {0: -3, 1: 1}) == {0: "offset_out_of_range", 1: "none"}
         assert await desk.commit(member, {9: 1}) == {9: "unknown_topic_or_partition"}
 
     run(work())

@@ -122,13 +122,22 @@ def made_member_id(client_id: str) -> str:
 
 
 def _offered(call: Call) -> tuple[str, ClassicSubscription]:
-    """The first protocol that the client offers. Raises RequestRefused for those whose leader assigns."""
+    """The first protocol that the client offers.
+
+    Raises RequestRefused for those whose leader assigns, and for a session time-out that no group has.
+    """
     request = call.request
     if request.protocol_type != PROTOCOL_TYPE or not request.protocols:
         raise RequestRefused(
             KafkaError.inconsistent_group_protocol,
             f"protocol type {str(request.protocol_type)[:100]!r}: the service assigns partitions to consumers, and "
             "nothing else",
+        )
+    session_ms = _milliseconds(request.session_timeout)
+    if not SESSION_TIMEOUT_MS_MIN <= session_ms <= SESSION_TIMEOUT_MS_MAX:
+        raise RequestRefused(
+            KafkaError.invalid_session_timeout,
+            f"session.timeout.ms is {session_ms:,}: {SESSION_TIMEOUT_MS_MIN:,} to {SESSION_TIMEOUT_MS_MAX:,}",
         )
     first = request.protocols[0]
     name = str(first.name)
@@ -155,8 +164,7 @@ def _names(call: Call, member_id: str) -> MemberNames:
 
 def _config(call: Call, protocol: str) -> Mapping[str, Any]:
     """Settings of the group, if this member makes it."""
-    asked_ms = _milliseconds(call.request.session_timeout)
-    session_ms = max(SESSION_TIMEOUT_MS_MIN, min(asked_ms, SESSION_TIMEOUT_MS_MAX))
+    session_ms = _milliseconds(call.request.session_timeout)
     interval_ms = min(HEARTBEAT_INTERVAL_MS_DEFAULT, session_ms // HEARTBEATS_PER_SESSION_MIN)
     config = {"session_timeout_ms": session_ms, "heartbeat_interval_ms": interval_ms}
     return {**config, "assignor": _ASSIGNORS[protocol]} if protocol in _ASSIGNORS else config

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from penstock.api.calls import commit_offsets, committed_offsets
+from penstock.api.calls import commit_offsets, committed_offsets, list_offsets
 from penstock.api.group_admin_calls import delete_group, describe_group, list_groups, try_delete_offsets
 from penstock.group.group_calls import beat
 from penstock.group.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -46,6 +46,16 @@ class GroupService:
                 if error.code is not ErrorCode.UNKNOWN_TOPIC:
                     raise
         return found
+
+    async def offsets_at(self, topic: str, word: str) -> dict[int, int]:
+        """The "latest" or "earliest" offsets of a topic, by partition. A topic that does not exist has none."""
+        try:
+            found = await self._client.call(list_offsets(topic, word))
+        except PenstockError as error:
+            if error.code not in (ErrorCode.UNKNOWN_TOPIC, ErrorCode.INVALID_NAME):
+                raise
+            return {}
+        return {number: at.offset for number, at in found.items() if at is not None}
 
     async def describe(self, group: str) -> GroupDescription:
         """The group, its members and partitions."""

@@ -9,11 +9,16 @@ Kafka lets the last commit win. The service lets offsets only rise, unless a com
 | a member, and another gateway has let it join or commit    | refused, until the client has joined again            |
 | a client without a member (generation -1)                  | goes back: an operator's tool, or manual assignment   |
 | a connection that its client has closed                    | refused: the client has sent it again, or has gone on |
+
+Generation -1 makes a client one without a member, even if it names a member id: a consumer of the newer protocol has
+an id before it joins, and a consumer that assigns partitions by itself never joins.
+
+The offsets -1 and -2 are the partition's end and its beginning, as in ListOffsets: kafkajs resets a group by them.
 """
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.api.calls import offset_item, seen_commit
@@ -28,6 +33,8 @@ from penstock_kafka.groups.members.member_ids import service_id
 from penstock_kafka.groups.members.sessions import Sessions
 
 Refusals = dict[TopicPartition, KafkaError]
+
+_WORDS = {-1: "latest", -2: "earliest"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +56,7 @@ class Committer:
     @property
     def is_member(self) -> bool:
         """True if the client says that it is a member."""
-        return bool(self.names.member_id) or self.generation >= 0
+        return self.generation >= 0
 
 
 class OffsetCommit:
@@ -69,10 +76,24 @@ class OffsetCommit:
             for each in topic.partitions
         }
         try:
-            refused = await self.commit(_committer_of(call), offsets)
-        except RequestRefused as error:
-            refused = dict.fromkeys(offsets, error.code)
+            refused = await self.commit(_committer_of(call), await self._resolved(offsets))
+        except (PenstockError, RequestRefused) as error:
+            refused = dict.fromkeys(offsets, group_error(error))
         return {"topics": [_told(topic, refused) for topic in request.topics]}
+
+    async def _resolved(self, offsets: Mapping[TopicPartition, OffsetToCommit]) -> dict[TopicPartition, OffsetToCommit]:
+        """The offsets, with the partition's end and beginning in place of -1 and -2. What cannot be found stays.
+
+        One call of the service for each topic and word.
+        """
+        resolved = {**offsets}
+        asked = {(where.topic, word) for where, each in offsets.items() if (word := _WORDS.get(each.offset)) is not None}
+        for topic, word in sorted(asked):
+            found = await self._sessions.service.offsets_at(topic, word)
+            for where, each in offsets.items():
+                if where.topic == topic and _WORDS.get(each.offset) == word and where.partition in found:
+                    resolved[where] = replace(each, offset=found[where.partition])
+        return resolved
 
     async def commit(self, committer: Committer, offsets: Mapping[TopicPartition, OffsetToCommit]) -> Refusals:
         """The refused partitions. A refusal of the committer is one of all its partitions."""
