@@ -22,8 +22,9 @@ class Address:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The choices of the operator. `advertised` is the address that clients are told to connect to, and
-    `security_protocol` how they do, in Kafka's words.
+    """The choices of the operator.
+
+    Clients are told to connect to `advertised`. `security_protocol` says how they do, in Kafka's words.
     """
 
     advertised: Address

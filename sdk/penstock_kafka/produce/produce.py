@@ -73,7 +73,7 @@ class Produce:
             self._topics.forget(topic)
         return {
             "index": number,
-            "error_code": _code(outcome),
+            "error_code": produce_error(outcome),
             "base_offset": _UNKNOWN,
             "log_start_offset": _UNKNOWN,
             "error_message": error_message(outcome),
@@ -121,7 +121,8 @@ def _check_header(data: bytes) -> None:
         raise RequestRefused(KafkaError.invalid_txn_state, "the batch is of a transaction that was not begun here")
 
 
-def _code(error: PenstockError | RequestRefused) -> KafkaError:
+def produce_error(error: PenstockError | RequestRefused) -> KafkaError:
+    """The code that answers this error in Produce without a transaction."""
     if isinstance(error, PenstockError) and error.maybe_applied and error.code.is_retriable:
         return KafkaError.request_timed_out
     return kafka_error(error, _FITTER)

@@ -37,6 +37,11 @@ _FITTER = {
 }
 
 
+def share_error(error: PenstockError) -> KafkaError:
+    """The code that answers this error in ShareFetch and ShareAcknowledge."""
+    return kafka_error(error, _FITTER)
+
+
 @dataclass(slots=True, kw_only=True)
 class _Findings:
     """The parts of an answer, by partition."""
@@ -154,7 +159,7 @@ class ShareFetch:
         """Tell the client. An error of the group refuses the request, if no acknowledgement has an answer."""
         client = settlement.client
         self._groups.forget(client.group)
-        verdict = Verdict(kafka_error(error, _FITTER), error_message(error))
+        verdict = Verdict(share_error(error), error_message(error))
         if verdict.error in _OF_THE_GROUP and all(each is not OK for each in settlement.verdicts.values()):
             findings.refusal = verdict
         elif verdict.error in _OF_THE_GROUP:

@@ -60,7 +60,7 @@ def wrong_state(why: str) -> RequestRefused:
 
 def code_for(error: PenstockError | RequestRefused, call: Call) -> KafkaError:
     """The code that tells the client of this version what to do."""
-    code = _code(error, call.key)
+    code = transaction_error(error, call.key)
     is_new = call.version >= _ABORTABLE_SINCE.get(call.key, _NEVER)
     if code is KafkaError.transaction_abortable and not is_new:
         is_produce = call.key is ApiKey.PRODUCE
@@ -72,7 +72,8 @@ def code_for(error: PenstockError | RequestRefused, call: Call) -> KafkaError:
     return code
 
 
-def _code(error: PenstockError | RequestRefused, key: ApiKey) -> KafkaError:
+def transaction_error(error: PenstockError | RequestRefused, key: ApiKey) -> KafkaError:
+    """The code that answers this error to a client that knows all codes."""
     if isinstance(error, PenstockError) and error.code.is_retriable:
         return KafkaError.kafka_storage_error if key is ApiKey.PRODUCE else KafkaError.coordinator_not_available
     return kafka_error(error, _FITTER)
