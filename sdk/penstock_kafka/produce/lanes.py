@@ -6,7 +6,7 @@ a partition's batches keep their order and a producer's sequences follow each ot
 """
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -84,10 +84,17 @@ class Lanes:
         self._queues: dict[LaneKey, deque[PendingBatch]] = {}
         self._ready: dict[LaneKey, None] = {}  # in the order in which they became ready
         self._busy: set[LaneKey] = set()
+        self._bytes: Counter[LaneKey] = Counter()  # that wait
+
+    @property
+    def ready_bytes(self) -> int:
+        """The bytes of all batches that a call could take now, were it large enough."""
+        return sum(self._bytes[key] for key in self._ready)
 
     def put(self, batch: PendingBatch) -> None:
         """Add a batch at the end of its lane."""
         self._queues.setdefault(batch.key, deque()).append(batch)
+        self._bytes[batch.key] += len(batch.data)
         if batch.key not in self._busy:
             self._ready[batch.key] = None
 
@@ -97,6 +104,7 @@ class Lanes:
         for each in reversed(run.batches):
             each.is_alone |= is_alone
             queue.appendleft(each)
+            self._bytes[run.key] += len(each.data)
         self.end(run.key)
 
     def end(self, key: LaneKey) -> None:
@@ -106,6 +114,7 @@ class Lanes:
             self._ready[key] = None
         else:
             self._queues.pop(key, None)
+            self._bytes.pop(key, None)
 
     def take(self) -> list[Run]:
         """The runs of the next call, one per partition at most, with the same acks; none if no lane is ready."""
@@ -127,6 +136,7 @@ class Lanes:
                 break
         for each in runs:
             del self._ready[each.key]
+            self._bytes[each.key] -= each.size
             self._busy.add(each.key)
         return runs
 

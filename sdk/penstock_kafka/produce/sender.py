@@ -8,6 +8,9 @@ The sender decides about a run whose append has failed:
 | is one that a retry can heal               | yes            | goes again if its producer numbers its records    |
 | is final, and the run shared its append    | no             | its batches go again, each alone                  |
 | any other                                  |                | fails, and so do the requests                     |
+
+A call costs the service much and a byte little, and a client that wants throughput sends its batches one after the
+other. So a large batch waits a moment for more, while another call is under way (`gather_ms`). A small one never waits.
 """
 
 import asyncio
@@ -19,10 +22,27 @@ from penstock.producer.produce_call import produce_results
 from penstock.retry import RetryPolicy
 from penstock.system import monotonic_ms, random_fraction
 from penstock_core.errors import PenstockError
-from penstock_core.limits import KAFKA_PRODUCE_CALLS_MAX
+from penstock_core.limits import (
+    KAFKA_GATHER_BYTES_MAX,
+    KAFKA_GATHER_BYTES_MIN,
+    KAFKA_GATHER_MS_MAX,
+    KAFKA_PRODUCE_CALLS_MAX,
+)
 from penstock_core.records import frame
 from penstock_kafka.context import Context
 from penstock_kafka.produce.lanes import Lanes, Outcome, PendingBatch, Run
+
+_GATHER_PART = 4  # a batch waits a quarter of the time that a call takes
+
+
+def gather_ms(*, ready_bytes: int, calls: int, call_ms: int) -> int:
+    """How long what is ready waits for more, from the moment at which it became ready.
+
+    `calls` are under way. The last one that succeeded took `call_ms`.
+    """
+    if calls == 0 or not KAFKA_GATHER_BYTES_MIN <= ready_bytes < KAFKA_GATHER_BYTES_MAX:
+        return 0
+    return min(call_ms // _GATHER_PART, KAFKA_GATHER_MS_MAX)
 
 
 class Sender:
@@ -34,6 +54,9 @@ class Sender:
         self._lanes = Lanes()
         self._calls = 0
         self._is_due = False
+        self._gathering: asyncio.TimerHandle | None = None
+        self._has_gathered = False
+        self._call_ms = 0
 
     def put(self, batch: PendingBatch) -> None:
         """Send this soon. Batches that are put in the same turn of the loop go together."""
@@ -47,9 +70,31 @@ class Sender:
 
     def _pump(self) -> None:
         self._is_due = False
-        while self._calls < KAFKA_PRODUCE_CALLS_MAX and (runs := self._lanes.take()):
+        while self._calls < KAFKA_PRODUCE_CALLS_MAX and not self._gathers() and (runs := self._lanes.take()):
+            self._begin_anew()
             self._calls += 1
             self._context.start(self._send(runs), "penstock-kafka-produce")
+
+    def _gathers(self) -> bool:
+        """True if what is ready waits for more. Then the sender looks again in time."""
+        wait_ms = gather_ms(ready_bytes=self._lanes.ready_bytes, calls=self._calls, call_ms=self._call_ms)
+        if wait_ms == 0 or self._has_gathered:
+            return False
+        if self._gathering is None:
+            self._gathering = asyncio.get_running_loop().call_later(wait_ms / 1_000, self._gathered)
+        return True
+
+    def _gathered(self) -> None:
+        """The time is over: what is ready goes."""
+        self._has_gathered = True
+        self._wake()
+
+    def _begin_anew(self) -> None:
+        """Something went. What comes now has its own time to wait."""
+        self._has_gathered = False
+        if self._gathering is not None:
+            self._gathering.cancel()
+            self._gathering = None
 
     async def _send(self, runs: Sequence[Run]) -> None:
         unsettled = {id(run): run for run in runs}
@@ -106,8 +151,11 @@ class Sender:
         request = _request(runs)
         self._context.figures.produce_calls += 1
         self._context.figures.produced_bytes += sum(run.size for run in runs)
+        began_ms = monotonic_ms()
         try:
-            return produce_results(request, await self._context.service.try_once(request), len(runs))
+            outcomes = produce_results(request, await self._context.service.try_once(request), len(runs))
+            self._call_ms = monotonic_ms() - began_ms
+            return outcomes
         except PenstockError as error:
             return [error] * len(runs)
 

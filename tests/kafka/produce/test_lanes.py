@@ -118,3 +118,19 @@ def test_offsets_follow_each_other_in_a_run(lanes: Lanes, batch: Maker) -> None:
     (run,) = lanes.take()
     run.settle(100)
     assert [each.outcome.result() for each in run.batches] == [100, 110]
+
+
+def test_ready_bytes_are_those_that_no_call_has_and_whose_lane_waits_for_none(
+    lanes: Lanes, loop: asyncio.AbstractEventLoop
+) -> None:
+    make = Maker(loop)
+    lanes.put(make(0, 0, size=100))
+    lanes.put(make(1, 0, size=1_000))
+    assert lanes.ready_bytes == 1_100
+    first, second = lanes.take()
+    lanes.put(make(0, 10, size=7))
+    assert lanes.ready_bytes == 0
+    lanes.end(first.key)
+    assert lanes.ready_bytes == 7
+    lanes.put_back(second, is_alone=True)
+    assert lanes.ready_bytes == 1_007

@@ -11,11 +11,12 @@ from penstock.retry import RetryPolicy
 from penstock.system import monotonic_ms
 from penstock.testing import MemoryPenstock, ThreadedTransport
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.limits import KAFKA_GATHER_BYTES_MAX, KAFKA_GATHER_BYTES_MIN
 from penstock_core.records.codec import BatchBuilder
 from penstock_core.records.record_batch import validate
 from penstock_kafka.context import Context
 from penstock_kafka.produce.lanes import LaneKey, Outcome, PendingBatch
-from penstock_kafka.produce.sender import Sender
+from penstock_kafka.produce.sender import Sender, gather_ms
 from penstock_kafka.service.service import Service
 from tests.kafka.running_gateway import SETTINGS
 
@@ -44,13 +45,15 @@ class LosingTransport(ThreadedTransport):
         raise ConnectionFailedError("lost", maybe_applied=self.are_applied)
 
 
-def _batch(value: bytes, *, producer_id: int = -1, sequence: int = -1, deadline_ms: int = SOON_MS) -> PendingBatch:
+def _batch(
+    value: bytes, *, partition: int = 0, producer_id: int = -1, sequence: int = -1, deadline_ms: int = SOON_MS
+) -> PendingBatch:
     builder = BatchBuilder()
     builder.append(1_000, None, value)
     epoch = -1 if producer_id < 0 else 0
     data = builder.build(producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
     return PendingBatch(
-        key=LaneKey("orders", 0, producer_id),
+        key=LaneKey("orders", partition, producer_id),
         data=bytes(data),
         summary=validate(data),
         acks="quorum",
@@ -123,3 +126,65 @@ def test_batch_that_is_refused_takes_no_other_with_it(service: MemoryPenstock) -
     assert isinstance(found[1], PenstockError)
     assert found[1].code is ErrorCode.RECORD_TOO_LARGE
     assert [each.value for each in service.records("orders")] == [b"a", b"c"]
+
+
+@pytest.mark.parametrize(
+    ("ready_bytes", "calls", "wait_ms"),
+    [
+        (KAFKA_GATHER_BYTES_MIN, 0, 0),
+        (KAFKA_GATHER_BYTES_MIN - 1, 1, 0),
+        (KAFKA_GATHER_BYTES_MIN, 1, 25),
+        (KAFKA_GATHER_BYTES_MAX - 1, 1, 25),
+        (KAFKA_GATHER_BYTES_MAX, 1, 0),
+    ],
+)
+def test_batches_wait_for_company_only_if_large_and_while_a_call_is_under_way(
+    ready_bytes: int, calls: int, wait_ms: int
+) -> None:
+    assert gather_ms(ready_bytes=ready_bytes, calls=calls, call_ms=100) == wait_ms
+    assert gather_ms(ready_bytes=ready_bytes, calls=calls, call_ms=900) == min(2 * wait_ms, 50)
+
+
+class HeldTransport(ThreadedTransport):
+    """Holds produce calls until it is told to let them go, and counts the batches of each."""
+
+    def __init__(self, service: MemoryPenstock) -> None:
+        super().__init__(service.transport)
+        self.may_go = asyncio.Event()
+        self.sizes: list[int] = []
+
+    async def call(
+        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
+    ) -> Response:
+        if path == "/v1/produce":
+            self.sizes.append(len(body))
+            await self.may_go.wait()
+        return await super().call(method, path, query, headers, body)
+
+
+def test_large_batches_share_a_call_while_another_one_is_under_way() -> None:
+    async def work(service: MemoryPenstock) -> None:
+        transport = HeldTransport(service)
+        sender = Sender(Context(service=Service(transport), settings=SETTINGS))
+        large = bytes(KAFKA_GATHER_BYTES_MIN)
+        transport.may_go.set()
+        slow = _batch(b"tells how long a call takes")
+        sender.put(slow)
+        assert await slow.outcome == 0
+        sender._call_ms = 10_000
+        transport.may_go.clear()
+        batches = [_batch(large, partition=number) for number in range(4)]
+        for each in batches:
+            sender.put(each)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        while len(transport.sizes) < 3:
+            await asyncio.sleep(0)  # the timer ends the wait
+        transport.may_go.set()
+        outcomes = [await each.outcome for each in batches]
+        assert outcomes == [1, 0, 0, 0]
+        assert [size // len(large) for size in transport.sizes] == [0, 1, 3]
+
+    with MemoryPenstock() as service:
+        service.create_topic("orders", partitions=4)
+        asyncio.run(work(service))
