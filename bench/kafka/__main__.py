@@ -25,6 +25,9 @@ def main(report: Report, records: int, samples: int, connection_count: int) -> N
         "librdkafka alone, with its mock broker": lambda: throughput.of_the_client(records),
         "gateway and a service that does nothing": lambda: throughput.of_the_gateway(records),
         "gateway and local stack": lambda: _with_bars(throughput.of_the_stack(records)),
+        "gateway with the service embedded, and the stack's storage": lambda: throughput.of_the_stack(
+            records, "embedded"
+        ),
         _LATENCY: lambda: added_latency.rows(samples),
         _MEMORY: lambda: connections.rows(connection_count),
     }

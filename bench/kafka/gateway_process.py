@@ -32,10 +32,10 @@ class GatewayProcess:
 
 
 @contextmanager
-def gateway_process(environment: Mapping[str, str] | None = None) -> Iterator[GatewayProcess]:
+def gateway_process(environment: Mapping[str, str] | None = None, *options: str) -> Iterator[GatewayProcess]:
     """Start a gateway on a free port and wait until it serves. SIGTERM ends it at the end of the block."""
     with subprocess.Popen(
-        [sys.executable, "-c", _PROGRAM, "--listen", "127.0.0.1:0"],
+        [sys.executable, "-c", _PROGRAM, "--listen", "127.0.0.1:0", *options],
         env={**os.environ, **(environment or {})},
         stdout=subprocess.PIPE,
         text=True,

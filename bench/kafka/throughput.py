@@ -41,10 +41,10 @@ def of_the_gateway(count: int) -> list[Row]:
             return [*rows, _measured(gateway, "consume", lambda: _consumed(gateway, NULL_TOPIC, readable))]
 
 
-def of_the_stack(count: int) -> list[Row]:
-    """The gateway in front of the deployed local stack, which shares the machine."""
+def of_the_stack(count: int, transport: str = "http") -> list[Row]:
+    """The gateway in front of the deployed local stack, which shares the machine. `embedded` calls its storage only."""
     topic = f"bench-kafka-{time.time_ns():x}"
-    with Admin() as admin, gateway_process() as gateway:
+    with Admin() as admin, gateway_process(None, "--transport", transport) as gateway:
         admin.create_topic(topic, partitions=PARTITIONS)
         try:
             produce(gateway.address, topic, count // 20, _PLAIN)  # functions start
