@@ -42,7 +42,7 @@ def show(service: Service, sections: tuple[str, ...], **named: str | None) -> No
     Without a SECTION it shows all of them, or those that the options are about. It shows the defaults of client
     options: only your programs know their arguments. The sections are:
 
-    connection, producer, consumer, share-consumer, topic, group, share-group, subscription, stage, storage.
+    connection, producer, consumer, share-consumer, topic, group, share-group, subscription, gateway, stage, storage.
     """
     asked = {option.replace("_", "-"): name for option, name in named.items() if name is not None}
     wanted = {*sections, *("stage" if name == "stack" else name for name in asked)}

@@ -29,10 +29,11 @@ def first_sentences(options: type[Any]) -> dict[str, str]:
             texts[name] = [found["text"]]
         elif name and line.strip():
             texts[name].append(line.strip())
-    return {each: _first_sentence(" ".join(lines)) for each, lines in texts.items()}
+    return {each: first_sentence(" ".join(lines)) for each, lines in texts.items()}
 
 
-def _first_sentence(text: str) -> str:
+def first_sentence(text: str) -> str:
+    """The text up to the end of its first sentence."""
     return _SENTENCE_END.split(text, maxsplit=1)[0]
 
 

@@ -2,6 +2,7 @@
 
 from penstock.tuning.client_options import CONSUMER, PRODUCER, SHARE_CONSUMER
 from penstock.tuning.environment import CONNECTION, STORAGE
+from penstock.tuning.gateway_options import GATEWAY
 from penstock.tuning.service_configs import GROUP, SHARE_GROUP, SUBSCRIPTION, TOPIC
 from penstock.tuning.setting import Section
 from penstock.tuning.stage import STAGE
@@ -15,6 +16,7 @@ SECTIONS: tuple[Section, ...] = (
     GROUP,
     SHARE_GROUP,
     SUBSCRIPTION,
+    GATEWAY,
     STAGE,
     STORAGE,
 )

@@ -5,6 +5,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from penstock.consumer.settings import ConsumerSettings
@@ -17,9 +18,11 @@ from penstock.tuning.page import default_text, settings_page
 from penstock.tuning.sections import BY_NAME, SECTIONS
 from penstock.tuning.setting import Section, Setting, default_of, settings_with
 from penstock_core.groups.group import GroupConfig
+from penstock_core.limits import KAFKA_CONNECTIONS_DEFAULT_MAX
 from penstock_core.log.topic import TopicConfig
 from penstock_core.push.subscription import SubscriptionConfig
 from penstock_core.share.share_group import ShareGroupConfig
+from penstock_kafka.command import kafka
 
 ROOT = Path(__file__).parents[3]
 READERS = ("sdk", "functions", "glue_jobs", "infra")
@@ -41,6 +44,14 @@ SETTINGS = [(section, each) for section in SECTIONS for each in section.settings
 def test_section_has_each_field_with_its_default(section: str, options: type[Any]) -> None:
     listed = {each.name: each.default for each in BY_NAME[section].settings}
     assert listed == {field.name: default_of(field) for field in fields(options)}
+
+
+def test_gateway_has_each_option_of_its_command_with_its_default() -> None:
+    listed = {each.name: each.default for each in BY_NAME["gateway"].settings}
+    options = [each for each in kafka.params if isinstance(each, click.Option)]
+    assert [*listed] == [max(each.opts, key=len) for each in options]
+    assert (listed["--listen"], listed["--partitions"], listed["--create-topics"]) == ("127.0.0.1:9092", 1, False)
+    assert (listed["--users"], listed["--connections-max"]) == (None, KAFKA_CONNECTIONS_DEFAULT_MAX)
 
 
 def test_each_variable_of_penstock_that_the_code_names_is_listed() -> None:
