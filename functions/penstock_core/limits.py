@@ -16,6 +16,8 @@ RESPONSE_BYTES_MAX = 6 * MIB - 32 * KIB  # of an answer as Lambda counts it, in 
 JSON_NAMES_MAX = 10_000  # in one object of a request: each unknown name costs an explanation
 REQUEST_PARTITIONS_MAX = 100  # topic-partitions in one produce or fetch: DynamoDB's BatchGetItem takes 100 keys
 
+INLINE_BYTES_MAX = 4 * KIB  # of a segment as an item: four write units and as many to delete it cost more than zones
+
 # Batches and records. A batch is what a topic's max_batch_bytes bounds; a record cannot be larger than its batch.
 BATCH_BYTES_DEFAULT_MAX = 1 * MIB
 BATCH_BYTES_MIN = 1 * KIB

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from penstock_core.acls.settings import DEFAULT_VARIABLE, SUPER_VARIABLE
+from penstock_core.log.inline import VARIABLE as INLINE_VARIABLE
 
 # The variable of functions and jobs that names a part of the storage, or decides about rights without rules -> the
 # output that has its value.
@@ -17,6 +18,7 @@ STORAGE_OUTPUTS: Mapping[str, str] = {
     "PENSTOCK_GROUPS_TABLE": "GroupsTable",
     "PENSTOCK_ZONES": "ZoneBuckets",
     "PENSTOCK_ARCHIVE": "ArchiveBucket",
+    INLINE_VARIABLE: "InlineBytesMax",
     "PENSTOCK_REPAIR_QUEUE_URL": "RepairQueueUrl",
     "PENSTOCK_WAKE_UPS": "WakeUpHosts",
     "PENSTOCK_TIMERS": "TimerPlaces",

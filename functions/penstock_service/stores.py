@@ -12,7 +12,7 @@ from penstock_service.ports.log import LogIndex
 from penstock_service.ports.push import DeliveryQueue, PushStore, Targets
 from penstock_service.ports.quotas import QuotaStore
 from penstock_service.ports.runtime import JobCursors
-from penstock_service.ports.segments import ArchiveStore, SegmentStore
+from penstock_service.ports.segments import ArchiveStore, InlineStore, SegmentStore
 from penstock_service.ports.share import ShareStore
 from penstock_service.ports.timers import TimerStore, TimerTriggers
 from penstock_service.ports.topics import TopicStore
@@ -26,7 +26,8 @@ class Stores:
     """One port for each kind of item, and one for each zone. Nothing in here belongs to a single function instance.
 
     `zones` are in configured order: a zone's place is its bit in a ref's bitmap. Appends put to `fallback_zones` only
-    where another zone fails (docs/adr/0029).
+    where another zone fails (docs/adr/0029). Segments of up to `inline_bytes_max` bytes go into `inline` and into no
+    zone; 0 puts none there, and what lies there is read and swept all the same (docs/adr/0064).
     """
 
     topics: TopicStore
@@ -45,12 +46,14 @@ class Stores:
     quotas: QuotaStore
     zones: Sequence[SegmentStore]
     archive: ArchiveStore
+    inline: InlineStore
     repair_queue: RepairQueue
     wake_ups: WakeUps
     timer_triggers: TimerTriggers
     deliveries: DeliveryQueue
     targets: Targets
     fallback_zones: frozenset[ZoneName] = frozenset()
+    inline_bytes_max: int = 0
 
     @property
     def zone_names(self) -> tuple[ZoneName, ...]:

@@ -23,6 +23,7 @@ from penstock_service.adapters.dynamodb.client import DynamoDbClient
 from penstock_service.adapters.dynamodb.compaction import DynamoDbCompactionStore
 from penstock_service.adapters.dynamodb.cursors import DynamoDbJobCursors
 from penstock_service.adapters.dynamodb.groups import DynamoDbGroupStore
+from penstock_service.adapters.dynamodb.inline import DynamoDbInlineStore
 from penstock_service.adapters.dynamodb.log import DynamoDbLogIndex
 from penstock_service.adapters.dynamodb.memberships import DynamoDbMembershipStore
 from penstock_service.adapters.dynamodb.push import DynamoDbPushStore
@@ -39,7 +40,7 @@ from penstock_service.adapters.memory.groups import MemoryGroupStore, MemoryMemb
 from penstock_service.adapters.memory.log import MemoryLogIndex
 from penstock_service.adapters.memory.push import MemoryPushStore
 from penstock_service.adapters.memory.quotas import MemoryQuotaStore
-from penstock_service.adapters.memory.segments import MemoryArchiveStore, MemorySegmentStore
+from penstock_service.adapters.memory.segments import MemoryArchiveStore, MemoryInlineStore, MemorySegmentStore
 from penstock_service.adapters.memory.share import MemoryShareStore
 from penstock_service.adapters.memory.timers import MemoryTimerStore
 from penstock_service.adapters.memory.topics import MemoryTopicStore
@@ -57,7 +58,7 @@ from penstock_service.ports.log import LogIndex
 from penstock_service.ports.push import PushStore
 from penstock_service.ports.quotas import QuotaStore
 from penstock_service.ports.runtime import JobCursors
-from penstock_service.ports.segments import ArchiveStore, SegmentStore
+from penstock_service.ports.segments import ArchiveStore, InlineStore, SegmentStore
 from penstock_service.ports.share import ShareStore
 from penstock_service.ports.timers import TimerStore
 from penstock_service.ports.topics import TopicStore
@@ -79,6 +80,7 @@ class Ports:
     segments: SegmentStore
     segments_by_hour: SegmentStore
     archive: ArchiveStore
+    inline: InlineStore
     zone_states: ZoneStateStore
     acls: AclStore
     cursors: JobCursors
@@ -103,6 +105,7 @@ def _memory() -> Iterator[Ports]:
         MemorySegmentStore("a"),
         ByHourSegmentStore(MemorySegmentStore("a", KeyLayout.BY_HOUR), MemorySegmentStore("a")),
         MemoryArchiveStore("archive"),
+        MemoryInlineStore(),
         MemoryZoneStateStore(),
         MemoryAclStore(),
         MemoryJobCursors(),
@@ -128,6 +131,7 @@ def _sqlite(folder: Path) -> Iterator[Ports]:
         stores.zones[0],
         ByHourSegmentStore(MemorySegmentStore("a", KeyLayout.BY_HOUR), stores.zones[0]),  # `penstock dev` has none
         stores.archive,
+        stores.inline,
         stores.zone_states,
         stores.acls,
         stores.cursors,
@@ -188,6 +192,7 @@ def _aws(dynamodb: Any, s3: Any) -> Iterator[Ports]:
                 S3SegmentStore(lambda: s3, "zone-by-hour", "a"),
             ),
             S3ArchiveStore(lambda: s3, "archive"),
+            DynamoDbInlineStore(client, "log"),
             DynamoDbZoneStateStore(client, "topics"),
             DynamoDbAclStore(client, "topics"),
             DynamoDbJobCursors(client, "topics"),

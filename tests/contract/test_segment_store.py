@@ -1,4 +1,4 @@
-"""The contract of SegmentStore, of a zone and of the archive, held by the adapters in memory and on S3."""
+"""The contract of SegmentStore, of a zone, the archive and the log table, in memory, in SQLite, and on AWS."""
 
 import os
 from collections.abc import Iterator
@@ -8,8 +8,9 @@ import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import SegmentId
-from penstock_core.limits import ARCHIVE_PART_BYTES, DELETE_SEGMENTS_MAX
+from penstock_core.limits import ARCHIVE_PART_BYTES, BATCH_GET_KEYS_MAX, DELETE_SEGMENTS_MAX
 from penstock_core.storage.keys import HOUR_MS, KeyLayout, folder_name, parse_segment_key, segment_folder, segment_key
+from penstock_service.adapters.dynamodb import inline as dynamodb_inline
 from penstock_service.adapters.memory import segments as memory_segments
 from penstock_service.adapters.memory.segments import MemorySegmentStore
 from penstock_service.adapters.sqlite import segments as sqlite_segments
@@ -20,9 +21,14 @@ ID = SegmentId(bytes(range(16)))
 BODY = bytes(range(256)) * 4
 
 
-@pytest.fixture(params=["zone", "zone by hour", "archive"])
+@pytest.fixture(params=["zone", "zone by hour", "archive", "inline"])
 def segments(request: pytest.FixtureRequest, ports: Ports) -> SegmentStore:
-    stores = {"zone": ports.segments, "zone by hour": ports.segments_by_hour, "archive": ports.archive}
+    stores = {
+        "zone": ports.segments,
+        "zone by hour": ports.segments_by_hour,
+        "archive": ports.archive,
+        "inline": ports.inline,
+    }
     return stores[request.param]
 
 
@@ -69,7 +75,7 @@ def test_put_keeps_and_overwrite_replaces_what_is_there(segments: SegmentStore) 
 @pytest.fixture
 def short_lists(monkeypatch: pytest.MonkeyPatch) -> int:
     """Every store lists so many keys or folders at once, where S3 lists LIST_KEYS_MAX."""
-    for module in (memory_segments, sqlite_segments):
+    for module in (memory_segments, sqlite_segments, dynamodb_inline):
         monkeypatch.setattr(module, "LIST_KEYS_MAX", 10)
     monkeypatch.setenv("MOTO_S3_DEFAULT_MAX_KEYS", "10")
     return 10
@@ -191,3 +197,12 @@ def test_upload_whose_chunks_fail_leaves_no_segment(ports: Ports) -> None:
     with pytest.raises(PenstockError, match="no zone answers"):
         ports.archive.upload(ID, chunks())
     assert ports.archive.get_whole(ID) is None
+
+
+def test_get_wholes_answers_those_that_are_there_across_calls(ports: Ports) -> None:
+    ids = [segment_of(ports.inline, each, each % 256) for each in range(BATCH_GET_KEYS_MAX + 5)]
+    for each in ids[1:]:
+        ports.inline.put(each, each + BODY, 0)
+    assert ports.inline.get_wholes(ids) == {each: each + BODY for each in ids[1:]}
+    assert ports.inline.get_wholes([]) == {}
+    assert ports.inline.zone == "inline"

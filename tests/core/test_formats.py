@@ -17,6 +17,7 @@ from penstock_core.storage.groups.group_item import parse_group
 from penstock_core.storage.groups.lease_item import parse_lease
 from penstock_core.storage.groups.member_item import parse_member
 from penstock_core.storage.head_item import parse_head
+from penstock_core.storage.inline_item import parse_inline
 from penstock_core.storage.merged_sequences_item import parse_sequences
 from penstock_core.storage.page_item import parse_merge_mark, parse_page
 from penstock_core.storage.producer_item import parse_producer
@@ -47,6 +48,7 @@ PARSERS: Mapping[str, Callable[[Mapping[str, Any]], object]] = {
     "audit_entry": parse_audit_item,
     "head": parse_head,
     "page": parse_page,
+    "inline": parse_inline,
     "merge_mark": parse_merge_mark,
     "producer": parse_producer,
     "compaction": parse_compaction,

@@ -32,5 +32,6 @@ def test_outputs_are_those_of_the_construct() -> None:
 
 
 def test_variables_are_those_of_the_outputs_that_a_stage_has() -> None:
-    outputs = {"LogTable": "log", "ZoneBuckets": "a=zone-a", "ApiUrl": "https://api"}
-    assert storage_variables(outputs) == {"PENSTOCK_LOG_TABLE": "log", "PENSTOCK_ZONES": "a=zone-a"}
+    outputs = {"LogTable": "log", "ZoneBuckets": "a=zone-a", "InlineBytesMax": "960", "ApiUrl": "https://api"}
+    wanted = {"PENSTOCK_LOG_TABLE": "log", "PENSTOCK_ZONES": "a=zone-a", "PENSTOCK_INLINE_BYTES_MAX": "960"}
+    assert storage_variables(outputs) == wanted

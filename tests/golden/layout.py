@@ -63,6 +63,8 @@ def kind_of(item: Mapping[str, Any]) -> str:
         return "claim"
     if pk.startswith(f"{keys.TIMERS}#"):
         return "due_minute"
+    if pk.startswith(keys.INLINE_PREFIX):
+        return "inline"
     if pk.startswith(keys.SUBSCRIPTIONS_OF):
         return "subscription_note"
     if "marks_before" in item:

@@ -15,6 +15,7 @@ from penstock_core.ids import (
     LockNonce,
     Offset,
     Partition,
+    SegmentId,
     ShareGroupId,
     SubscriptionId,
     SubscriptionName,
@@ -103,6 +104,8 @@ def tell(stage: Stage) -> None:
     service.create("tagged", 1, index_tags=True)
     _turn(stage)
     service.send({"value": "0", "headers": [["tag", "order"]]}, topic="tagged")
+    # As an append leaves it that dies before its update. A ref to it would be one that the release before refuses.
+    stage.instance.stores.inline.put(SegmentId(bytes(range(16))), b"a small segment", 0)
 
 
 def _turn(stage: Stage) -> None:

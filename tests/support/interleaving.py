@@ -83,6 +83,7 @@ def watched(
         cursors=wrap(instance.stores.cursors),
         zones=[wrap(zone) for zone in instance.stores.zones],
         archive=wrap(instance.stores.archive),
+        inline=wrap(instance.stores.inline),
         compaction=wrap(instance.stores.compaction),
         timers=wrap(instance.stores.timers),
         timer_triggers=wrap(instance.stores.timer_triggers),

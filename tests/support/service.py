@@ -144,7 +144,7 @@ def counted_instance(other: Instance, counts: Counter[str]) -> Instance:
     """A new instance, each call to its stores counted; zones as `zone.put` and `zone.get`."""
     names = (
         "topics", "log", "groups", "transactions", "memberships", "share", "zone_states", "archive", "compaction",
-        "timers",
+        "inline", "timers",
     )  # fmt: skip
     ports = {name: Counted(getattr(other.stores, name), name, counts) for name in names}
     zones = [Counted(zone, "zone", counts) for zone in other.stores.zones]

@@ -229,9 +229,9 @@ def plan_runs(
 
 
 def zonal_bytes(refs: Iterable[Ref], now_ms: int, age_ms: int) -> int:
-    """The bytes that the refs have had in zones for `age_ms` or longer."""
-    zonal = (ref for ref in refs if ref.tier is Tier.ZONAL)
-    return sum(ref.length for ref in zonal if now_ms - segment_time_ms(ref.segment_id) >= age_ms)
+    """The bytes that the refs have had in zones, or in items of the log table, for `age_ms` or longer."""
+    unmoved = (ref for ref in refs if ref.tier is not Tier.ARCHIVE)
+    return sum(ref.length for ref in unmoved if now_ms - segment_time_ms(ref.segment_id) >= age_ms)
 
 
 def _is_due(page: Page, now_ms: int, settings: CompactionSettings) -> bool:
@@ -244,8 +244,8 @@ def is_mergeable(page: Page, head: Head, now_ms: int, settings: CompactionSettin
 
 
 def is_old(page: Page, now_ms: int, settings: CompactionSettings) -> bool:
-    """True if no zonal segment of the page was stored within `age_ms_min`."""
-    stored_ms = [segment_time_ms(ref.segment_id) for ref in page.refs if ref.tier is Tier.ZONAL]
+    """True if no segment of the page was appended within `age_ms_min`."""
+    stored_ms = [segment_time_ms(ref.segment_id) for ref in page.refs if ref.tier is not Tier.ARCHIVE]
     return not stored_ms or now_ms - max(stored_ms) >= settings.age_ms_min
 
 
@@ -351,7 +351,7 @@ def _has_large_refs(page: Page, before_ms: int | None, settings: CompactionSetti
     large = 0
     for ref in page.refs:
         newest_ms = written_ms(ref)
-        spans_ms = 0 if before_ms is None or ref.tier is Tier.ZONAL else newest_ms - before_ms
+        spans_ms = 0 if before_ms is None or ref.tier is not Tier.ARCHIVE else newest_ms - before_ms
         large += 2 * ref.length >= settings.ref_bytes or 2 * spans_ms >= settings.ref_ms_max
         before_ms = newest_ms
     return 2 * large >= len(page.refs)

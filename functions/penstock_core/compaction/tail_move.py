@@ -1,7 +1,7 @@
 """The move of a tail's refs to the archive, in place (docs/adr/0030). Pure.
 
-The refs of a partition that gets few records stay in its head. A move copies their bytes into one segment of the
-archive. Then it exchanges the refs one for one:
+The refs of a partition that gets few records stay in its head. A move copies their bytes, from zones or from items of
+the log table, into one segment of the archive. Then it exchanges the refs one for one:
 
 ```
  before   zonal    zonal    zonal    young
@@ -50,7 +50,7 @@ def live_tail(head: Head) -> tuple[LocatedRef, ...]:
 
 
 def refs_to_move(head: Head, now_ms: int, settings: CompactionSettings) -> tuple[LocatedRef, ...]:
-    """The refs of the tail that move now. There are none unless one has lain in the zones for `zonal_ms_max`.
+    """The refs of the tail that move now. There are none unless one has lain outside the archive for `zonal_ms_max`.
 
     Those older than `age_ms_min` go along, so that a partition with an append now and then is not written each hour.
     """
@@ -58,8 +58,8 @@ def refs_to_move(head: Head, now_ms: int, settings: CompactionSettings) -> tuple
     max_ms = settings.zonal_ms_max
     if max_ms is None or not zonal_bytes((each.ref for each in live), now_ms, max_ms):
         return ()
-    zonal = (each for each in live if each.ref.tier is Tier.ZONAL)
-    return tuple(each for each in zonal if now_ms - segment_time_ms(each.ref.segment_id) >= settings.age_ms_min)
+    unmoved = (each for each in live if each.ref.tier is not Tier.ARCHIVE)
+    return tuple(each for each in unmoved if now_ms - segment_time_ms(each.ref.segment_id) >= settings.age_ms_min)
 
 
 def tail_move(head: Head, moving: Sequence[LocatedRef], segment_id: SegmentId, now_ms: int) -> TailMove:

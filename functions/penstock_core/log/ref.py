@@ -5,8 +5,8 @@ base or a page's base, and each covers `offset_span` offsets. So the base of eac
 This lets a writer append a ref before it knows its offset.
 
 ```
- 0  version u8      1; 2 if a producer follows; 3 if flags follow, which tell the rest
- 1  tier    u8      0 zonal, 1 archive
+ 0  version u8      1; 2 if a producer follows; 3 if flags follow, which tell the rest; 4 as 3, of tier 2
+ 1  tier    u8      0 zonal, 1 archive, 2 inline
  2  zones   u8      bit i set: zone i (in configured order) confirmed the segment before the append was committed
  3  segment id      16 bytes
 19  position u32    of the first batch inside the segment
@@ -15,13 +15,14 @@ This lets a writer append a ref before it knows its offset.
 31  record_count u32
 35  max_timestamp_ms i64   -1: none
 43  in version 2: the producer
-    in version 3: flags u8, then the fields whose bits are set, in this order, without gaps
+    in versions 3 and 4: flags u8, then the fields whose bits are set, in this order, without gaps
       bit 0   producer          14 bytes   id i64, epoch u16, first sequence u32 (the last one follows from the span)
       bit 1   tag filter        u64        Bloom filter of the records' `tag` headers (filters/tag_filter.py)
       bit 2   delivered_ms      i64        when delayed records were delivered
 ```
 Big-endian throughout. Each ref has one encoding: version 3 is written only where bit 1 or bit 2 is set, and a reader
-refuses it otherwise. So a topic that uses neither has refs that the release before reads.
+refuses it otherwise. So a topic that uses neither has refs that the release before reads. All refs of tier 2 have
+version 4, and no other ref has it: a release that does not know the tier refuses them as a whole (docs/adr/0064).
 """
 
 import struct
@@ -38,9 +39,9 @@ _LAYOUT = struct.Struct(">BBB16sIIIIq")
 _PRODUCER = struct.Struct(">qHI")
 _TAG_FILTER = struct.Struct(">Q")
 _DELIVERED = struct.Struct(">q")
-_PLAIN, _WITH_PRODUCER, _WITH_FLAGS = 1, 2, 3
+_PLAIN, _WITH_PRODUCER, _WITH_FLAGS, _INLINE = 1, 2, 3, 4
 _HAS_PRODUCER, _HAS_TAG_FILTER, _HAS_DELIVERED = 1, 2, 4
-assert {_PLAIN, _WITH_PRODUCER, _WITH_FLAGS} == BYTE_FORMATS["ref"].reads
+assert {_PLAIN, _WITH_PRODUCER, _WITH_FLAGS, _INLINE} == BYTE_FORMATS["ref"].reads
 
 REF_BYTES = _LAYOUT.size
 REF_WITH_PRODUCER_BYTES = REF_BYTES + _PRODUCER.size
@@ -52,15 +53,21 @@ _BYTES_BY_FLAGS = {
     + (_PRODUCER.size if flags & _HAS_PRODUCER else 0)
     + (_TAG_FILTER.size if flags & _HAS_TAG_FILTER else 0)
     + (_DELIVERED.size if flags & _HAS_DELIVERED else 0)
-    for flags in range(_HAS_TAG_FILTER, 8)
+    for flags in range(8)
 }
+_LEAST_FLAGS = {_WITH_FLAGS: _HAS_TAG_FILTER, _INLINE: 0}
 
 
 class Tier(IntEnum):
-    """The kind of bucket that holds the segment."""
+    """The kind of place that holds the segment: buckets of zones, the archive's bucket, or an item of the log table.
+
+    An append puts zonal and inline segments, so the ids of these tell when its records came. Compaction and the
+    scheduling of delayed records put segments into the archive.
+    """
 
     ZONAL = 0
     ARCHIVE = 1
+    INLINE = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +112,7 @@ def encode_ref(ref: Ref) -> bytes:
     """`REF_BYTES` to `REF_BYTES_MAX` bytes in the layout above."""
     flags = _flags_of(ref)
     data = _LAYOUT.pack(
-        _WITH_FLAGS if flags else _PLAIN if ref.sequence is None else _WITH_PRODUCER,
+        _version_of(ref, flags),
         ref.tier,
         ref.zones,
         ref.segment_id,
@@ -115,7 +122,7 @@ def encode_ref(ref: Ref) -> bytes:
         ref.record_count,
         ref.max_timestamp_ms,
     )
-    if flags:
+    if flags or ref.tier is Tier.INLINE:
         data += bytes((flags,))
     if ref.sequence is not None:
         data += _PRODUCER.pack(ref.sequence.producer_id, ref.sequence.epoch, ref.sequence.first_sequence)
@@ -169,18 +176,29 @@ def stored_bytes(refs: Iterable[Ref]) -> int:
     return sum(ref.length for ref in refs)
 
 
+def _version_of(ref: Ref, flags: int) -> int:
+    if ref.tier is Tier.INLINE:
+        return _INLINE
+    return _WITH_FLAGS if flags else _PLAIN if ref.sequence is None else _WITH_PRODUCER
+
+
 def _flags_of(ref: Ref) -> int:
-    """The flags of version 3, or 0 if the ref needs none."""
+    """The flags of versions 3 and 4, or 0 if the ref needs none."""
     flags = (ref.tag_filter is not None and _HAS_TAG_FILTER) | (ref.delivered_ms is not None and _HAS_DELIVERED)
-    return flags | (_HAS_PRODUCER if flags and ref.sequence is not None else 0)
+    has_flags = flags or ref.tier is Tier.INLINE
+    return flags | (_HAS_PRODUCER if has_flags and ref.sequence is not None else 0)
 
 
 def _size_at(data: bytes, position: int) -> int | None:
-    """The size of the ref at `position`, None if it is of no known version or has unknown flags."""
-    if data[position] != _WITH_FLAGS:
-        return _BYTES.get(data[position])
+    """The size of the ref at `position`, None if it is of no known version or tier, or has unknown flags."""
+    version, tier = data[position], data[position + 1 : position + 2]
+    if (tier == bytes((Tier.INLINE,))) != (version == _INLINE):
+        return None
+    least = _LEAST_FLAGS.get(version)
+    if least is None:
+        return _BYTES.get(version)
     flags_at = position + REF_BYTES
-    return _BYTES_BY_FLAGS.get(data[flags_at]) if flags_at < len(data) else None
+    return _BYTES_BY_FLAGS.get(data[flags_at]) if flags_at < len(data) and data[flags_at] >= least else None
 
 
 def _decode_at(data: bytes, position: int) -> Ref:
@@ -190,7 +208,7 @@ def _decode_at(data: bytes, position: int) -> Ref:
     sequence, tag_filter, delivered_ms = None, None, None
     position += REF_BYTES
     flags = _HAS_PRODUCER if version == _WITH_PRODUCER else 0
-    if version == _WITH_FLAGS:
+    if version in _LEAST_FLAGS:
         flags = data[position]
         position += 1
     if flags & _HAS_PRODUCER:

@@ -62,7 +62,7 @@ class Look:
 
 
 def owed_refs(refs: Iterable[NamedRef], wanted: int) -> list[NamedRef]:
-    """The refs that lack a bit of `wanted`. Archived segments lie in no zone and need no repair."""
+    """The refs that lack a bit of `wanted`. Archived and inline segments lie in no zone and need no repair."""
     return [each for each in refs if wanted & ~each.located.ref.zones and each.located.ref.tier is Tier.ZONAL]
 
 

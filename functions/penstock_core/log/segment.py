@@ -93,6 +93,11 @@ def build_segment(parts: Sequence[SegmentPart]) -> Segment:
     return Segment(body=body, toc=toc, crc32c=crc32c(body))
 
 
+def segment_bytes(parts: int, data_bytes: int) -> int:
+    """The size of a segment of so many parts, with so many bytes of batches together."""
+    return data_bytes + parts * _ENTRY.size + SEGMENT_FOOTER_BYTES
+
+
 def encode_end(toc: Sequence[TocEntry]) -> bytes:
     """The bytes behind the batches: the table of contents and the footer."""
     toc_bytes = b"".join(

@@ -22,6 +22,7 @@
 | log    | `<id>#<n>#timers#<s>`    | `timer#<due ms, 15 digits>#<id, 32 hex>`          | timer_item                  |
 | log    | `#timers#<shard>`        | `<minute, 10 digits>#<topic id>#<partition>`      | due_minute_item             |
 | log    | `#timers`                | `switch`                                          | timers_switch_item          |
+| log    | `#inline#<hex digit>`    | `<2 hex>/<segment id, 32 hex>`                    | inline_item                 |
 | log    | `#transactional#<id>`    | `producer`                                        | transactional_producer_item |
 | log    | `#transactional#<id>`    | `stage#<epoch>#<transaction>#<stage>`             | transaction_stage_item      |
 | groups | group name               | `group`                                           | group_item                  |
@@ -91,6 +92,7 @@ ORPHANED_STATES = "#orphaned_states"
 PUSH_PREFIX = "push#"
 LANE_PREFIX = "lane#"
 DELIVERY_PREFIX = "delivery#"
+INLINE_PREFIX = "#inline#"
 HOUR_MS = 3_600_000
 
 _SEGMENT_NAME = re.compile(r"[0-9a-f]{32}", re.ASCII)
@@ -112,6 +114,11 @@ def parse_producer_name(text: str) -> int:
 def transactional_key(transactional_id: TransactionalId) -> str:
     """Partition key of a transactional producer's items. No topic id begins with `#`."""
     return f"{TRANSACTIONAL_PREFIX}{transactional_id}"
+
+
+def inline_shard(folder: str) -> str:
+    """Partition key of the inline segments of a folder (`KeyLayout.SPREAD`): one of 16, by its first digit."""
+    return f"{INLINE_PREFIX}{folder[0]}"
 
 
 class KeyLayout(Enum):

@@ -14,6 +14,8 @@ from botocore.utils import parse_timestamp
 from penstock_core.acls.settings import AclSettings
 from penstock_core.ids import ZoneName
 from penstock_core.limits import STORAGE_CONNECTIONS_MAX
+from penstock_core.log.inline import VARIABLE as INLINE_VARIABLE
+from penstock_core.log.inline import parse_inline_bytes_max
 from penstock_core.storage.keys import KeyLayout
 from penstock_service.adapters.appsync import AppSyncWakeUps
 from penstock_service.adapters.by_hour import ByHourSegmentStore
@@ -24,6 +26,7 @@ from penstock_service.adapters.dynamodb.client import DynamoDbClient
 from penstock_service.adapters.dynamodb.compaction import DynamoDbCompactionStore
 from penstock_service.adapters.dynamodb.cursors import DynamoDbJobCursors
 from penstock_service.adapters.dynamodb.groups import DynamoDbGroupStore
+from penstock_service.adapters.dynamodb.inline import DynamoDbInlineStore
 from penstock_service.adapters.dynamodb.log import DynamoDbLogIndex
 from penstock_service.adapters.dynamodb.memberships import DynamoDbMembershipStore
 from penstock_service.adapters.dynamodb.push import DynamoDbPushStore
@@ -111,12 +114,12 @@ class Storage:
     """The place of a deployment's data. You can pickle it and send it to other processes.
 
     The order of `zones` gives each zone its bit in a ref. `repair_queue_url` is None where there is one zone.
-    `archive` is a bucket. `wake_ups` are the hosts of the Event API, for HTTP and for WebSockets,
-    None for a stage without wake-ups. Jobs put results into the bucket `results`, and register tables in `catalog`
-    (iceberg_table.py). Functions need neither. `timers` start deliveries of delayed records, and `deliveries` those of
-    subscriptions; None for a process that starts none. `targets` is the role that delivers, None for a process that
-    delivers nothing. botocore's own chain finds the region, endpoint and keys that
-    are None. `access_key` and `secret_key` are for the local stack only.
+    `archive` is a bucket. Appends put segments of up to `inline_bytes_max` bytes into the log table. `wake_ups` are the
+    hosts of the Event API, for HTTP and for WebSockets, None for a stage without wake-ups. Jobs put results into the
+    bucket `results`, and register tables in `catalog` (iceberg_table.py). Functions need neither. `timers` start
+    deliveries of delayed records, and `deliveries` those of subscriptions; None for a process that starts none.
+    `targets` is the role that delivers, None for a process that delivers nothing. botocore's own chain finds the
+    region, endpoint and keys that are None. `access_key` and `secret_key` are for the local stack only.
     """
 
     topics_table: str
@@ -125,6 +128,7 @@ class Storage:
     repair_queue_url: str | None
     zones: tuple[ZoneBucket, ...]
     archive: str
+    inline_bytes_max: int = 0
     wake_ups: tuple[str, str] | None = None
     timers: TimerPlaces | None = None
     deliveries: DeliveryPlaces | None = None
@@ -142,7 +146,8 @@ def storage_of_environment(environ: Mapping[str, str] = os.environ) -> Storage:
 
     Reads `PENSTOCK_TOPICS_TABLE`, `PENSTOCK_LOG_TABLE`, `PENSTOCK_GROUPS_TABLE`, `PENSTOCK_ARCHIVE`, `PENSTOCK_ZONES`
     (`a=<bucket>,b=<bucket>,…`), and with several zones `PENSTOCK_REPAIR_QUEUE_URL`. Raises KeyError for a missing one.
-    Also reads `PENSTOCK_WAKE_UPS` (`<host>,<WebSocket's host>`), which a stage without wake-ups lacks. Few functions
+    Also reads `PENSTOCK_WAKE_UPS` (`<host>,<WebSocket's host>`), which a stage without wake-ups lacks, and
+    `PENSTOCK_INLINE_BYTES_MAX`, which a stage has that puts small segments into the log table. Few functions
     have `PENSTOCK_TIMERS` (`<URL of the queue>,<name of the rule>,<ARN of the queue>`), `PENSTOCK_DELIVERIES` (`<URL of
     the queue>,<its ARN>,<name of the rule>`) and `PENSTOCK_TARGETS` (`<ARN of the role>`, on the stage `local` with
     private networks behind it).
@@ -155,6 +160,7 @@ def storage_of_environment(environ: Mapping[str, str] = os.environ) -> Storage:
         repair_queue_url=environ["PENSTOCK_REPAIR_QUEUE_URL"] if len(zones) > 1 else None,
         zones=zones,
         archive=environ["PENSTOCK_ARCHIVE"],
+        inline_bytes_max=parse_inline_bytes_max(environ.get(INLINE_VARIABLE)),
         wake_ups=parse_wake_ups(environ.get("PENSTOCK_WAKE_UPS")),
         timers=parse_timer_places(environ.get("PENSTOCK_TIMERS")),
         deliveries=parse_delivery_places(environ.get("PENSTOCK_DELIVERIES")),
@@ -245,6 +251,8 @@ def aws_instance(
         zones=[_zone_store(s3, each) for each in storage.zones],
         fallback_zones=frozenset(ZoneName(each.name) for each in storage.zones if each.is_fallback),
         archive=S3ArchiveStore(s3, storage.archive),
+        inline=DynamoDbInlineStore(dynamodb, storage.log_table),
+        inline_bytes_max=storage.inline_bytes_max,
         repair_queue=NoRepairQueue()
         if storage.repair_queue_url is None
         else SqsRepairQueue(sqs, storage.repair_queue_url),

@@ -1,6 +1,6 @@
 """The ports of segments. `penstock_service.ports` says what all methods raise."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -8,6 +8,7 @@ from penstock_core.ids import SegmentId, ZoneName
 from penstock_core.storage.keys import KeyLayout
 
 ARCHIVE = "archive"  # the archive's name, where a zone has its own
+INLINE = "inline"  # the name of the log table as a place of segments
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,11 +20,11 @@ class ListedKeys:
 
 
 class SegmentStore(Protocol):
-    """Segments in one zone, or in the archive."""
+    """Segments in one zone, in the archive, or in items of the log table."""
 
     @property
     def zone(self) -> ZoneName:
-        """The zone's name, or `ARCHIVE`."""
+        """The zone's name, or `ARCHIVE`, or `INLINE`."""
 
     @property
     def layout(self) -> KeyLayout:
@@ -83,3 +84,14 @@ class ArchiveStore(SegmentStore, Protocol):
         One put, or one call for each part of `ARCHIVE_PART_BYTES` and two more. The bucket's lifecycle removes the
         parts of an upload that died.
         """
+
+
+class InlineStore(SegmentStore, Protocol):
+    """Segments of `INLINE_BYTES_MAX` bytes at most, each an item of the log table. DynamoDB keeps it in three zones.
+
+    A put that has returned is seen by every later read. A put, a get and a delete are a call each; a list of folders
+    takes 16 calls and one more for each folder.
+    """
+
+    def get_wholes(self, segment_ids: Sequence[SegmentId]) -> Mapping[SegmentId, bytes]:
+        """The segments, in no order; a missing one is left out. Consistent. One call for each 100."""

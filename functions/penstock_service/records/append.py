@@ -1,5 +1,7 @@
 """One append: a segment by quorum, then one update per partition (design.md §3). Every kind of produce uses it.
 
+Where the stage says so, a small segment is one item of DynamoDB instead (put_inline.py).
+
 A crash before an update leaves an object that no ref names. A crash after it leaves nothing to do.
 """
 
@@ -18,6 +20,7 @@ from penstock_service.instance.instance import Instance
 from penstock_service.records.append_in_sequence import AppendOutcome, append_in_sequence
 from penstock_service.records.shorten_head import GrownHead, shorten_heads
 from penstock_service.records.wake_readers import wake_beside, wake_ups_after
+from penstock_service.segments.put_inline import is_inline, put_inline
 from penstock_service.segments.put_segment import StoredSegment, put_segment
 
 
@@ -50,10 +53,11 @@ class AppendedRange:
 def append(instance: Instance, batches: Sequence[PartitionBatches], acks: Acks) -> Outcomes[AppendedRange]:
     """Append to each partition, which succeeds or fails by itself. One outcome per partition, in request order.
 
-    `batches` names each partition once. One put per zone and one update per partition, plus what `shorten_heads` costs.
+    `batches` names each partition once. One put per zone, or one of an item, and one update per partition, plus what
+    `shorten_heads` costs.
     If readers wait for the records, it also costs what `wake_beside` costs.
 
-    Raises NOT_ENOUGH_ZONES or STORAGE_UNAVAILABLE when nothing was appended anywhere.
+    Raises NOT_ENOUGH_ZONES, THROTTLED or STORAGE_UNAVAILABLE when nothing was appended anywhere.
     """
     stored, refs = put_batches(instance, batches, acks)
     results = instance.executor.map(
@@ -74,7 +78,7 @@ def append(instance: Instance, batches: Sequence[PartitionBatches], acks: Acks) 
 def put_batches(instance: Instance, batches: Sequence[PartitionBatches], acks: Acks) -> tuple[StoredSegment, list[Ref]]:
     """Put one segment with all the batches. The result is the segment and one ref for each part, to be appended.
 
-    One put per zone. Raises NOT_ENOUGH_ZONES or STORAGE_UNAVAILABLE.
+    One put per zone, or one of an item. Raises NOT_ENOUGH_ZONES, THROTTLED or STORAGE_UNAVAILABLE.
     """
     segment = build_segment(
         [
@@ -88,7 +92,10 @@ def put_batches(instance: Instance, batches: Sequence[PartitionBatches], acks: A
             for batch in batches
         ]
     )
-    stored = put_segment(instance, segment, acks, max(batch.min_insync_zones for batch in batches))
+    if is_inline(instance, len(batches), sum(len(batch.data) for batch in batches)):
+        stored = put_inline(instance, segment)
+    else:
+        stored = put_segment(instance, segment, acks, max(batch.min_insync_zones for batch in batches))
     return stored, [
         Ref(
             segment_id=stored.segment_id,
@@ -98,6 +105,7 @@ def put_batches(instance: Instance, batches: Sequence[PartitionBatches], acks: A
             record_count=batch.summary.record_count,
             max_timestamp_ms=indexed_ms(batch.summary.max_timestamp_ms, stored.segment_id),
             zones=stored.zones,
+            tier=stored.tier,
             sequence=batch.summary.sequence,
             tag_filter=batch.tag_filter,
         )

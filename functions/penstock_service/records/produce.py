@@ -15,6 +15,7 @@ from penstock_core.zones.quorum import Acks
 from penstock_service.index.still_closed import still_closed
 from penstock_service.instance.instance import Instance
 from penstock_service.records.append import AppendedRange, PartitionBatches, append, is_head_closed, is_head_gone
+from penstock_service.segments.put_inline import is_inline
 from penstock_service.segments.put_segment import check_in_sync
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ def produce(instance: Instance, entries: Sequence[ProduceEntry], acks: Acks) -> 
     """
     check_entries(entries)
     budget = RecordBudget()
-    checked = Outcomes.collect(lambda entry: check_entry(instance, entry, budget), entries)
+    needs_zones = not are_inline(instance, entries)
+    checked = Outcomes.collect(lambda entry: check_entry(instance, entry, budget, needs_zones=needs_zones), entries)
     _raise_if_none_has_zones(checked)
     results = checked.map_all_ok(lambda batches: append(instance, batches, acks))
     refusals = {
@@ -59,7 +61,9 @@ def produce(instance: Instance, entries: Sequence[ProduceEntry], acks: Acks) -> 
     refused = [index for index, error in refusals.items() if error is None]
     if not refused:
         return results
-    checked_again = Outcomes.collect(lambda index: check_entry(instance, entries[index], budget), refused)
+    checked_again = Outcomes.collect(
+        lambda index: check_entry(instance, entries[index], budget, needs_zones=needs_zones), refused
+    )
     try:
         again = checked_again.map_all_ok(lambda batches: append(instance, batches, acks))
     except PenstockError as error:  # for these entries only: their neighbours have been appended
@@ -112,8 +116,18 @@ class RecordBudget:
         return bits
 
 
-def check_entry(instance: Instance, entry: ProduceEntry, budget: RecordBudget) -> PartitionBatches:
+def are_inline(instance: Instance, entries: Sequence[ProduceEntry]) -> bool:
+    """True if the entries of now go into DynamoDB together. So do any of them without the others."""
+    now = [len(entry.data) for entry in entries if entry.timer is None]
+    return is_inline(instance, len(now), sum(now))
+
+
+def check_entry(
+    instance: Instance, entry: ProduceEntry, budget: RecordBudget, *, needs_zones: bool = True
+) -> PartitionBatches:
     """The entry's batches, checked. Reads the topic if it is not remembered.
+
+    Without `needs_zones`, it does not ask which zones are in sync: the records go into none.
 
     The tag filter is kept for topics with `index_tags`. It is checked, or made, where `validate_records` is on.
     Raises INVALID_NAME, UNKNOWN_TOPIC, UNKNOWN_PARTITION, RECORD_TOO_LARGE, NOT_ENOUGH_ZONES, and the errors of
@@ -139,7 +153,7 @@ def check_entry(instance: Instance, entry: ProduceEntry, budget: RecordBudget) -
                 f"out; topic {topic.name!r} has validate_records",
             )
         tag_filter = found
-    if entry.timer is None:  # a delayed segment lies in no zone
+    if needs_zones and entry.timer is None:  # a delayed segment lies in no zone
         check_in_sync(instance, instance.zone_cache.get(), topic.config.min_insync_zones)
     return PartitionBatches(
         key=key,

@@ -42,7 +42,7 @@ def copy_portion(instance: Instance, current: CatchUpPass, portion: Sequence[Nam
 
 
 def _by_segment(portion: Sequence[NamedRef]) -> dict[SegmentId, list[NamedRef]]:
-    """The refs by segment, without those of the archive, which lies in no zone."""
+    """The refs by segment, without those that lie in no zone."""
     by_segment: dict[SegmentId, list[NamedRef]] = {}
     for named in portion:
         if named.located.ref.tier is Tier.ZONAL:

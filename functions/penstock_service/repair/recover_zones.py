@@ -108,7 +108,7 @@ def _is_after_pass(current: CatchUpPass) -> Callable[[Ref], bool]:
     until_ms = current.began_ms + FUNCTION_MS_MAX  # a ref behind one of that age was put after the pass began
 
     def is_after(ref: Ref) -> bool:
-        return ref.tier is Tier.ZONAL and segment_time_ms(ref.segment_id) > until_ms
+        return ref.tier is not Tier.ARCHIVE and segment_time_ms(ref.segment_id) > until_ms
 
     return is_after
 

@@ -102,7 +102,7 @@ def scrub_segment(instance: Instance, refs: Iterable[NamedRef]) -> ScrubResult:
 
 
 def _scrub_named(instance: Instance, named: NamedRef, verdicts: _Verdicts) -> ScrubResult:
-    scrub_ref = _scrub_zonal if named.located.ref.tier is Tier.ZONAL else _scrub_archived
+    scrub_ref = _scrub_zonal if named.located.ref.tier is Tier.ZONAL else _scrub_single
     return ScrubResult(refs=1).plus(scrub_ref(instance, named, verdicts))
 
 
@@ -129,8 +129,8 @@ def _mark(instance: Instance, named: NamedRef, verdict: _SegmentVerdict) -> Scru
         return ScrubResult(failures=1)
 
 
-def _scrub_archived(instance: Instance, named: NamedRef, verdicts: _Verdicts) -> ScrubResult:
-    """Reads the bytes that the ref names. S3 keeps the archive's three copies: there is none to heal from."""
+def _scrub_single(instance: Instance, named: NamedRef, verdicts: _Verdicts) -> ScrubResult:
+    """Reads the bytes that the ref names. S3 and DynamoDB keep three copies each: there is none to heal from."""
     ref = named.located.ref
     result = ScrubResult(segments=int(ref.segment_id not in verdicts))
     verdicts[ref.segment_id] = _SegmentVerdict()

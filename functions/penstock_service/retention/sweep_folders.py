@@ -67,9 +67,9 @@ class FolderList:
 
 
 def swept_stores(stores: Stores) -> list[SegmentStore]:
-    """The stores that a sweep goes over: zones, zones by the keys of an earlier release, and the archive."""
+    """The stores that a sweep goes over: zones, zones by the keys of an earlier release, archive, and log table."""
     earlier = [zone.earlier for zone in stores.zones if zone.earlier is not None]
-    return [*stores.zones, *earlier, stores.archive]
+    return [*stores.zones, *earlier, stores.archive, stores.inline]
 
 
 def find_folders(instance: Instance, cutoff_ms: int) -> FolderList:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import SEGMENT_ID_BYTES, SegmentId, ZoneName, new_segment_id
 from penstock_core.limits import FALLBACK_AFTER_MS
+from penstock_core.log.ref import Tier
 from penstock_core.log.segment import Segment
 from penstock_core.zones.quorum import Acks
 from penstock_core.zones.zone_state import Mover, ZoneStates, ZoneStatus, is_stored
@@ -27,16 +28,17 @@ from penstock_service.segments.update_window import UpdateWindow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSegment:
-    """A segment that enough zones hold. Updates may name it while its `window` is open.
+    """A segment that enough zones hold, or DynamoDB. Updates may name it while its `window` is open.
 
     Both bitmaps are by the configured order of zones: `zones` have confirmed the segment, and `unconfirmed_zones` take
-    writes but have not confirmed it.
+    writes but have not confirmed it. An inline segment is in no zone, and owed to none.
     """
 
     segment_id: SegmentId
     zones: int
     unconfirmed_zones: int
     window: UpdateWindow
+    tier: Tier = Tier.ZONAL
 
 
 def put_segment(instance: Instance, segment: Segment, acks: Acks, min_insync_zones: int = 1) -> StoredSegment:

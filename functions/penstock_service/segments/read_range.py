@@ -1,8 +1,8 @@
 """Read one range of a segment from a zone that has it whole: the fastest zone first, hedged to the next ones.
 
 If a zone takes longer than it usually does, the reader asks the next zone too, and the first good answer wins. A
-segment of the archive tier is in the archive only. Compaction gives merged batches a new id, so neither tier stands in
-for the other.
+segment of the archive tier is in the archive only, and an inline one in its item only. Compaction gives merged batches
+a new id, so no tier stands in for another.
 """
 
 import threading
@@ -20,6 +20,12 @@ from penstock_service.segments.report_copy import report_copy
 
 # A read fails so if the segment is damaged or out of reach, but also if retention has removed it since the plan.
 MAY_BE_REMOVED = (ErrorCode.CORRUPT_SEGMENT, ErrorCode.STORAGE_UNAVAILABLE)
+
+_WHO_FAILED = {
+    Tier.ZONAL: "no zone could",
+    Tier.ARCHIVE: "the archive could not",
+    Tier.INLINE: "the log table could not",
+}
 
 
 def read_range(instance: Instance, wanted: SegmentRange) -> bytes:
@@ -40,7 +46,7 @@ def read_range(instance: Instance, wanted: SegmentRange) -> bytes:
         begun.append((store, started_ms))
         try:
             data = store.get(wanted.segment_id, wanted.position, wanted.length)
-            _check(data, wanted)
+            check_range(data, wanted)
         except PenstockError:
             if not race_is_over.is_set():
                 instance.zone_latency.observe_failure(store.zone)
@@ -77,7 +83,7 @@ def read_range(instance: Instance, wanted: SegmentRange) -> bytes:
             return result
     errors = [result for result in results if isinstance(result, PenstockError)]
     is_corrupt = all(error.code is ErrorCode.CORRUPT_SEGMENT for error in errors)
-    who = "no zone could" if wanted.tier is Tier.ZONAL else "the archive could not"
+    who = _WHO_FAILED[wanted.tier]
     raise PenstockError(
         ErrorCode.CORRUPT_SEGMENT if is_corrupt else ErrorCode.STORAGE_UNAVAILABLE,
         f"{who} serve segment {wanted.segment_id.hex()}: " + "; ".join(error.message for error in errors),
@@ -90,14 +96,23 @@ def is_missing(error: PenstockError) -> bool:
     return bool(error.facts.get("is_missing"))
 
 
+def check_range(data: bytes, wanted: SegmentRange) -> None:
+    """Raises CORRUPT_SEGMENT unless the range's bytes are what its refs say, by the CRC-32C of each batch."""
+    view = memoryview(data)
+    for located in wanted.refs:
+        check_stored(view[wanted.place_of(located)], located.ref.offset_span)
+
+
 def _in_order(instance: Instance, wanted: SegmentRange) -> list[SegmentStore]:
     """The stores to ask, in order.
 
     Zones that confirmed the segment come first, then zones that may have got it since, then zones that are out. Within
-    each kind, the fastest comes first. For a segment of the archive tier it is the archive.
+    each kind, the fastest comes first. For a segment of another tier it is the one store that has it.
     """
     if wanted.tier is Tier.ARCHIVE:
         return [instance.stores.archive]
+    if wanted.tier is Tier.INLINE:
+        return [instance.stores.inline]
     by_name = {store.zone: store for store in instance.stores.zones}
     confirmed = frozenset(store.zone for index, store in enumerate(instance.stores.zones) if wanted.zones >> index & 1)
     order = read_order(instance.zone_cache.remembered, instance.zone_latency.fastest_first(by_name), confirmed)
@@ -117,9 +132,3 @@ def _report_bad_copies(
         is_bad = isinstance(result, PenstockError) and (result.code is ErrorCode.CORRUPT_SEGMENT or is_missing(result))
         if is_bad and written >> index & 1:
             report_copy(instance, wanted.segment_id, zone)
-
-
-def _check(data: bytes, wanted: SegmentRange) -> None:
-    view = memoryview(data)
-    for located in wanted.refs:
-        check_stored(view[wanted.place_of(located)], located.ref.offset_span)

@@ -1,12 +1,17 @@
-"""Read the bytes of refs: as few ranged gets as they allow, side by side, cut up by ref again."""
+"""Read the bytes of refs: as few ranged gets as they allow, side by side, cut up by ref again.
+
+One read answers up to a hundred inline segments.
+"""
 
 from collections.abc import Mapping, Sequence
 
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.limits import BATCH_GET_KEYS_MAX
 from penstock_core.log.read_plan import SegmentRange, join_ranges
-from penstock_core.log.ref import LocatedRef
+from penstock_core.log.ref import LocatedRef, Tier
 from penstock_core.outcomes import Outcome
 from penstock_service.instance.instance import Instance
+from penstock_service.segments.read_inline import read_inline
 from penstock_service.segments.read_range import read_range
 
 RefContents = Mapping[LocatedRef, Outcome[memoryview]]
@@ -15,7 +20,8 @@ RefContents = Mapping[LocatedRef, Outcome[memoryview]]
 def read_refs(instance: Instance, refs: Sequence[LocatedRef]) -> RefContents:
     """The checked bytes of each ref, or the error of the range that it shares.
 
-    Costs what `read_range` costs for each range of `join_ranges`, and a read of the zones' states if they are old.
+    Costs what `read_range` costs for each range of `join_ranges`, what `read_inline` costs for those of inline
+    segments, and a read of the zones' states if they are old.
     Raises what that read raises.
     """
     return read_ranges(instance, join_ranges(refs))
@@ -37,9 +43,27 @@ def read_ranges(instance: Instance, ranges: Sequence[SegmentRange]) -> RefConten
     if not ranges:
         return {}
     instance.zone_cache.get_for_reading()  # here, once: all reads below go by the states that it remembers
-    results = instance.executor.map(lambda wanted: memoryview(read_range(instance, wanted)), ranges)
+    reads = _reads(ranges)
+    results = instance.executor.map(lambda read: _read(instance, read), reads)
     return {
-        located: data if isinstance(data, PenstockError) else data[wanted.place_of(located)]
-        for wanted, data in zip(ranges, results, strict=True)
+        located: data if isinstance(data, PenstockError) else memoryview(data)[wanted.place_of(located)]
+        for read, result in zip(reads, results, strict=True)
+        for wanted, data in zip(read, _of_each(read, result), strict=True)
         for located in wanted.refs
     }
+
+
+def _reads(ranges: Sequence[SegmentRange]) -> list[Sequence[SegmentRange]]:
+    """The ranges by the reads that they share: each alone, but those of inline segments by the hundred."""
+    alone: list[Sequence[SegmentRange]] = [[each] for each in ranges if each.tier is not Tier.INLINE]
+    inline = [each for each in ranges if each.tier is Tier.INLINE]
+    return alone + [inline[start : start + BATCH_GET_KEYS_MAX] for start in range(0, len(inline), BATCH_GET_KEYS_MAX)]
+
+
+def _read(instance: Instance, read: Sequence[SegmentRange]) -> Sequence[Outcome[bytes]]:
+    return read_inline(instance, read) if read[0].tier is Tier.INLINE else [read_range(instance, read[0])]
+
+
+def _of_each(read: Sequence[SegmentRange], result: Outcome[Sequence[Outcome[bytes]]]) -> Sequence[Outcome[bytes]]:
+    """The outcome of each range of a read: its own, or the error of all."""
+    return [result] * len(read) if isinstance(result, PenstockError) else result

@@ -29,7 +29,7 @@ from penstock_core.limits import (
     TRANSACTION_MS_MAX,
     TRANSACTION_STAGES_MAX,
 )
-from penstock_core.log.ref import Ref, span
+from penstock_core.log.ref import Ref, Tier, span
 from penstock_core.records.producer_state import Verdict
 from penstock_core.storage.transactions.transaction_stage_item import StagedRef
 from penstock_core.transaction import (
@@ -47,7 +47,7 @@ from penstock_service.maybe_applied import errors_maybe_applied
 from penstock_service.ports.transactions import TransactionStore
 from penstock_service.records.append import PartitionBatches, is_head_closed, is_head_gone, put_batches
 from penstock_service.records.count_traffic import count_committed
-from penstock_service.records.produce import ProduceEntry, RecordBudget, check_entries, check_entry
+from penstock_service.records.produce import ProduceEntry, RecordBudget, are_inline, check_entries, check_entry
 from penstock_service.records.produce_or_schedule import check_delayed
 from penstock_service.records.schedule import DelayedBatches, put_delayed
 from penstock_service.records.shorten_head import GrownHead, shorten_heads
@@ -275,9 +275,11 @@ def _is_another_topic(topic_cache: TopicCache, name: str, key: PartitionKey) -> 
 def _checked(instance: Instance, entries: Sequence[ProduceEntry]) -> list[CheckedEntry]:
     """The batches of all entries. Raises the error of the first wrong entry."""
     check_entries(entries)
-    budget = RecordBudget()
+    budget, needs_zones = RecordBudget(), not are_inline(instance, entries)
     return [
-        check_entry(instance, entry, budget) if entry.timer is None else _check_timer(instance, entry, budget)
+        check_entry(instance, entry, budget, needs_zones=needs_zones)
+        if entry.timer is None
+        else _check_timer(instance, entry, budget)
         for entry in entries
     ]
 
@@ -335,10 +337,10 @@ def _staged(transactions: TransactionStore, last: TransactionPart, stage_count: 
 
 
 def _unconfirmed(refs: Mapping[PartitionKey, Sequence[Ref]], written_zones: int) -> dict[PartitionKey, int]:
-    """A bitmap per partition: the zones that take writes and lack some of its segments."""
+    """A bitmap per partition: the zones that take writes and lack some of its segments. They need no inline one."""
     unconfirmed: dict[PartitionKey, int] = {}
     for key, each in refs.items():
-        for ref in each:
+        for ref in (ref for ref in each if ref.tier is Tier.ZONAL):
             unconfirmed[key] = unconfirmed.get(key, 0) | (written_zones & ~ref.zones)
     return unconfirmed
 

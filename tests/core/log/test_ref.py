@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.formats import BYTE_FORMATS
 from penstock_core.ids import SegmentId
 from penstock_core.log.ref import (
     REF_BYTES,
@@ -41,14 +42,17 @@ _PLAIN_REFS = st.builds(
     record_count=_U32,
     max_timestamp_ms=st.integers(-1, 2**63 - 1),
     zones=st.integers(0, 255),
-    tier=st.sampled_from(Tier),
+    tier=st.sampled_from([Tier.ZONAL, Tier.ARCHIVE]),
 )
 _OLD_REFS = _PLAIN_REFS | st.builds(
     _with_producer, _PLAIN_REFS, st.integers(0, 2**63 - 1), st.integers(0, 2**15 - 1), st.integers(0, 2**31 - 1)
 )
 REFS = st.builds(
-    lambda ref, tag_filter, delivered_ms: replace(ref, tag_filter=tag_filter, delivered_ms=delivered_ms),
+    lambda ref, tier, tag_filter, delivered_ms: replace(
+        ref, tier=tier, tag_filter=tag_filter, delivered_ms=delivered_ms
+    ),
     _OLD_REFS,
+    st.sampled_from(Tier),
     st.none() | st.integers(0, 2**64 - 1),
     st.none() | st.integers(0, 2**63 - 1),
 )
@@ -115,6 +119,23 @@ def test_ref_bytes_with_flags_are_what_is_stored_today(ref: Ref, behind: str) ->
 
 
 @pytest.mark.parametrize(
+    ("ref", "behind"),
+    [
+        (GOLDEN, "00"),
+        (_with_producer(GOLDEN, 6, 7, 8), "010000000000000006000700000008"),
+        (replace(GOLDEN, tag_filter=9), "020000000000000009"),
+    ],
+)
+def test_inline_ref_bytes_are_what_is_stored_today(ref: Ref, behind: str) -> None:
+    fixed = "040200000102030405060708090a0b0c0d0e0f000000010000000200000003000000040000000000000005"
+    assert encode_ref(replace(ref, tier=Tier.INLINE, zones=0)).hex() == fixed + behind
+
+
+def test_release_that_knows_no_inline_segment_refuses_a_ref_to_one_by_its_version() -> None:
+    assert encode_ref(replace(GOLDEN, tier=Tier.INLINE))[0] not in BYTE_FORMATS["ref"].writes
+
+
+@pytest.mark.parametrize(
     "data",
     [
         b"",
@@ -128,6 +149,10 @@ def test_ref_bytes_with_flags_are_what_is_stored_today(ref: Ref, behind: str) ->
         b"\x03" + encode_ref(GOLDEN)[1:] + b"\x08" + bytes(8),  # an unknown flag
         b"\x03" + encode_ref(GOLDEN)[1:] + b"\x01" + bytes(14),  # a ref that has a shorter encoding
         2 * encode_ref(GOLDEN),
+        b"\x04" + encode_ref(GOLDEN)[1:] + b"\x00",  # an inline ref of the archive
+        b"\x01\x02" + encode_ref(GOLDEN)[2:],  # an inline ref of an old version
+        encode_ref(replace(GOLDEN, tier=Tier.INLINE))[:-1],
+        encode_ref(replace(GOLDEN, tier=Tier.INLINE))[:-1] + b"\x08",
         bytes(REF_BYTES + 1),
     ],
 )

@@ -24,7 +24,7 @@ from penstock_service.ports.groups import GroupStore, MembershipStore
 from penstock_service.ports.log import LogIndex
 from penstock_service.ports.push import PushStore
 from penstock_service.ports.runtime import JobCursors
-from penstock_service.ports.segments import ARCHIVE
+from penstock_service.ports.segments import ARCHIVE, INLINE
 from penstock_service.ports.topics import TopicStore
 from penstock_service.ports.transactions import TransactionStore
 from penstock_service.ports.zones import ZoneStateStore
@@ -247,7 +247,7 @@ def test_call_that_was_refused_is_not_done_again(tmp_path: Path) -> None:
 def test_every_store_is_kept() -> None:
     names = {field.name for field in dataclasses.fields(Stores)}
     queues = {"repair_queue", "wake_ups", "timer_triggers", "deliveries", "targets"}
-    assert names - READS.keys() == {"zones", "fallback_zones", ARCHIVE} | queues
+    assert names - READS.keys() == {"zones", "fallback_zones", ARCHIVE, INLINE, "inline_bytes_max"} | queues
 
 
 @pytest.mark.parametrize("name", PORTS)

@@ -95,7 +95,9 @@ def check_only_named_objects_are_left(log: CompactedLog) -> None:
     log.clock.time_ms += 25 * HOUR_MS
     sweep(log.instance, budget_ms=FOR_EVER)
     refs = [each.ref for each in refs_of(log.instance, key_of(log.instance, log.topic))]
-    for tier, stores in {Tier.ZONAL: log.instance.stores.zones, Tier.ARCHIVE: [log.instance.stores.archive]}.items():
+    stores_of = log.instance.stores
+    places = {Tier.ZONAL: stores_of.zones, Tier.ARCHIVE: [stores_of.archive], Tier.INLINE: [stores_of.inline]}
+    for tier, stores in places.items():
         named = {ref.segment_id for ref in refs if ref.tier is tier}
         assert all(set(store.segments) == named for store in stores)  # type: ignore[attr-defined]  # in memory
 

@@ -19,7 +19,7 @@ from penstock_service.adapters.memory.groups import MemoryGroupStore, MemoryMemb
 from penstock_service.adapters.memory.log import MemoryLogIndex
 from penstock_service.adapters.memory.push import MemoryPushStore
 from penstock_service.adapters.memory.quotas import MemoryQuotaStore
-from penstock_service.adapters.memory.segments import MemoryArchiveStore, MemorySegmentStore
+from penstock_service.adapters.memory.segments import MemoryArchiveStore, MemoryInlineStore, MemorySegmentStore
 from penstock_service.adapters.memory.share import MemoryShareStore
 from penstock_service.adapters.memory.targets import MemoryTargets
 from penstock_service.adapters.memory.timers import MemoryTimerStore, MemoryTimerTriggers
@@ -43,12 +43,13 @@ def memory_instance(
     entropy: Entropy | None = None,
     executor: Executor | None = None,
     acl_settings: AclSettings | None = None,
+    inline_bytes_max: int = 0,
 ) -> Instance:
     """A whole service in memory. It runs on the system's clock, entropy and threads unless you give others."""
     runtime = Runtime(
         clock=clock or SystemClock(), entropy=entropy or SystemEntropy(), executor=executor or ThreadExecutor()
     )
-    stores = memory_stores(zones, fallback_zones=fallback_zones)
+    stores = memory_stores(zones, fallback_zones=fallback_zones, inline_bytes_max=inline_bytes_max)
     return Instance.new(
         replace(stores, deliveries=MemoryDeliveryQueue(runtime.clock)), runtime, acl_settings=acl_settings
     )
@@ -61,6 +62,7 @@ def memory_stores(
     *,
     fallback_zones: Sequence[str] = (),
     hour_zones: Sequence[str] = (),
+    inline_bytes_max: int = 0,
 ) -> Stores:
     """Empty stores in memory. With a `contention`, transactions take time, and other writes conflict with them.
 
@@ -88,6 +90,8 @@ def memory_stores(
             MemorySegmentStore(zone, KeyLayout.BY_HOUR if zone in hour_zones else KeyLayout.SPREAD) for zone in zones
         ],
         archive=MemoryArchiveStore(ARCHIVE),
+        inline=MemoryInlineStore(),
+        inline_bytes_max=inline_bytes_max,
         repair_queue=MemoryRepairQueue(),
         wake_ups=wake_ups or NoWakeUps(),
         timer_triggers=MemoryTimerTriggers(),

@@ -10,7 +10,7 @@ from penstock_service.adapters.no_wake_ups import NoWakeUps
 from penstock_service.adapters.sqlite import journal, segments
 from penstock_service.adapters.sqlite.database import Database
 from penstock_service.adapters.sqlite.journal import READS, Journal
-from penstock_service.adapters.sqlite.segments import SqliteArchiveStore, SqliteSegmentStore
+from penstock_service.adapters.sqlite.segments import SqliteArchiveStore, SqliteInlineStore, SqliteSegmentStore
 from penstock_service.ports.segments import ARCHIVE
 from penstock_service.stores import Stores
 
@@ -72,6 +72,7 @@ def open_service(folder: Path) -> StoredService:
             quotas=kept.journalled("quotas", fresh.quotas),
             zones=[SqliteSegmentStore(database, zone) for zone in _ZONES],
             archive=SqliteArchiveStore(database, ARCHIVE),
+            inline=SqliteInlineStore(database),
             repair_queue=MemoryRepairQueue(),  # what it loses, the scrub finds again
             wake_ups=NoWakeUps(),
             timer_triggers=NoTimerTriggers(),

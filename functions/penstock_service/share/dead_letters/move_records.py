@@ -18,6 +18,7 @@ from penstock_service.instance.instance import Instance
 from penstock_service.records.append import PartitionBatches, put_batches
 from penstock_service.records.shorten_head import GrownHead, shorten_heads
 from penstock_service.records.wake_readers import wake_beside, wake_blindly, wake_ups_of_heads
+from penstock_service.segments.put_inline import is_inline
 from penstock_service.segments.put_segment import check_in_sync
 from penstock_service.segments.update_window import UpdateWindow
 
@@ -64,7 +65,8 @@ def move_records(
         )
         for each in moved
     ]
-    check_in_sync(instance, instance.zone_cache.get(), max(each.min_insync_zones for each in batches))
+    if not is_inline(instance, len(batches), sum(len(each.data) for each in batches)):
+        check_in_sync(instance, instance.zone_cache.get(), max(each.min_insync_zones for each in batches))
     stored, refs = put_batches(instance, batches, Acks.QUORUM)
     keys = [each.key for each in moved]
     move = Move(
