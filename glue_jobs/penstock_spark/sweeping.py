@@ -99,7 +99,7 @@ def sweep_store(
 ) -> tuple[Counts, list[dict[str, Any]]]:
     """Mark, then sweep all folders of keys. Returns the counts, and lines for operators.
 
-    Reads the whole index, lists every store once, and asks the archive for each live segment that no zone lists. If the
+    Reads the whole index, lists every store once, and asks for each live segment that no zone lists. If the
     index is damaged or does not answer, raises Spark's error with the first cause in it; then nothing is deleted.
     """
     marks = _portions(context, portions).mapPartitions(lambda some: _mark(sweep_round, some))
@@ -182,17 +182,32 @@ def _sweep_folder(instance: Instance, position: Position, live: LiveSegments, *,
             _add(counts, {"listed": found.listed, "deleted": found.deleted, "foreign": found.foreign})
             held[id(store)] = found.held
     zones = [held.get(id(zone)) for zone in instance.stores.zones]
-    archived = held.get(id(instance.stores.archive))
+    archived, inline = held.get(id(instance.stores.archive)), held.get(id(instance.stores.inline))
+    elsewhere = None if archived is None or inline is None else archived | inline
     if layout is not instance.stores.archive.layout:
-        archived = _archived(instance, live.ids.difference(*(found for found in zones if found is not None)))
-    for segment_id, missing in _missing(live.ids, [*zones, archived], zones_to_repair(instance)).items():
+        elsewhere = _elsewhere(instance, live.ids.difference(*(found for found in zones if found is not None)))
+    for segment_id, missing in _missing(live.ids, [*zones, elsewhere], zones_to_repair(instance)).items():
         _add(counts, {"missing": missing.bit_count()} | ({} if is_dry_run else _copy(instance, segment_id, missing)))
     return counts
 
 
-def _archived(instance: Instance, segment_ids: Iterable[SegmentId]) -> frozenset[SegmentId] | None:
-    """Those of the segments that the archive holds, by a get of a byte for each. None if it does not answer."""
+def _elsewhere(instance: Instance, segment_ids: Iterable[SegmentId]) -> frozenset[SegmentId] | None:
+    """Those of the segments that lie in no zone: in the log table, or in the archive. None if these do not answer.
+
+    One read of the log table for each hundred, and a get of a byte from the archive for each that is not there.
+    """
     asked = list(segment_ids)
+    try:
+        inline = frozenset(instance.stores.inline.get_wholes(asked))
+    except PenstockError as error:
+        instance.telemetry.log("sweep_failed", error=str(error))
+        return None
+    archived = _archived(instance, [each for each in asked if each not in inline])
+    return None if archived is None else archived | inline
+
+
+def _archived(instance: Instance, asked: Sequence[SegmentId]) -> frozenset[SegmentId] | None:
+    """Those of the segments that the archive holds, by a get of a byte for each. None if it does not answer."""
     outcomes = instance.executor.map(lambda each: instance.stores.archive.get(each, 0, 1), asked)
     errors = [found for found in outcomes if isinstance(found, PenstockError)]
     if any(not error.facts.get("is_missing") for error in errors):
@@ -204,16 +219,16 @@ def _archived(instance: Instance, segment_ids: Iterable[SegmentId]) -> frozenset
 def _missing(live: set[SegmentId], held: Sequence[frozenset[SegmentId] | None], required: int) -> dict[SegmentId, int]:
     """The zones of the bitmap `required` that do not hold a live segment, by segment.
 
-    `held` contains the list of each zone, and last that of the archive, whose segments lie in no zone. None is a list
-    that failed: it tells nothing.
+    `held` contains the list of each zone, and last that of the segments that lie in no zone. None is a list that
+    failed: it tells nothing.
     """
-    *zones, archived = held
-    if archived is None:
+    *zones, elsewhere = held
+    if elsewhere is None:
         return {}
     missing: dict[SegmentId, int] = {}
     for index, found in enumerate(zones):
         if found is not None and required >> index & 1:
-            for segment_id in live - found - archived:
+            for segment_id in live - found - elsewhere:
                 missing[segment_id] = missing.get(segment_id, 0) | 1 << index
     return missing
 

@@ -21,7 +21,7 @@ from penstock_spark.scripts import sweep
 from penstock_spark.sweeping import _missing
 from tests.glue_jobs.conftest import RunScript
 from tests.support.expiring import put
-from tests.support.service import key_of, new_topic, read_all
+from tests.support.service import key_of, new_topic, read_all, send, with_stores
 
 RunJob = Callable[..., dict[str, Any]]
 APPENDS = TAIL_ROLL_REFS + 4  # makes a page and a tail
@@ -94,6 +94,22 @@ def test_sweep_removes_garbage_from_every_zone_and_keeps_named_segments(instance
     }  # fmt: skip
     assert objects(instance) == [live] * 3 + [set()]
     assert read_all(instance, topic) == before
+
+
+def test_inline_segments_stay_or_go_and_no_zone_misses_them(instance: Instance, run_job: RunJob) -> None:
+    topic = new_topic(instance)
+    put(instance, topic, 2, instance.clock.now_ms())
+    send(with_stores(instance, inline_bytes_max=1_000), topic, "small")
+    [dead] = garbage(instance, 1)
+    instance.stores.inline.put(dead, b"x", crc32c(b"x"))
+    live = named(instance, topic)
+
+    result = run_job()
+    assert (result["swept"]["deleted"], result["swept"]["failures"], result["failures"]) == (4, 0, 0)
+    assert "missing" not in result["swept"]
+    assert list(instance.stores.inline.get_wholes([*live, dead])) == [max(live)]
+    assert objects(instance) == [live - {max(live)}] * 3 + [set()]
+    assert (2, "small") in read_all(instance, topic)
 
 
 def test_topic_that_is_deleted_leaves_garbage_only(instance: Instance, run_job: RunJob) -> None:

@@ -164,7 +164,7 @@ class AppendTimes:
         refs: Mapping[int, list[tuple[int, int]]] = defaultdict(list)
         for each in slices:
             for located in each.located():
-                is_known = located.ref.tier is Tier.ZONAL
+                is_known = located.ref.tier is not Tier.ARCHIVE
                 time_ms = segment_time_ms(located.ref.segment_id) if is_known else _UNKNOWN
                 refs[each.key.partition].append((located.base_offset, time_ms))
         self._refs = {partition: np.array(sorted(found), np.int64) for partition, found in refs.items()}

@@ -47,6 +47,19 @@ def test_a_read_finds_every_record_of_every_partition_once(instance: Instance) -
     assert read(instance, plan(instance)) == expected
 
 
+def test_a_read_finds_small_appends_in_the_log_table_among_others(instance: Instance) -> None:
+    new_topic(instance, partitions=3)
+    inline = with_stores(instance, inline_bytes_max=200)
+    for number in range(20):
+        for each in range(2):
+            send(inline if number % 3 else instance, "orders", f"{each} {number}", partition=each)
+    produce(inline, [entry("orders", each, batch(f"{each} last")) for each in range(3)], Acks.ALL)
+    expected = [(each, number, f"{each} {number}") for each in range(2) for number in range(20)]
+    expected += [(0, 20, "0 last"), (1, 20, "1 last"), (2, 0, "2 last")]
+
+    assert sorted(read(instance, plan(instance))) == sorted(expected)
+
+
 def test_one_get_reads_the_batches_that_one_request_appended_to_many_partitions(instance: Instance) -> None:
     new_topic(instance, partitions=20)
     for number in range(3):
