@@ -9,6 +9,7 @@ from typing import Any
 from penstock_cdk.jwt import Jwt
 from penstock_cdk.settings import AT_ONCE, METRICS_OF, Metrics, RestoredTables, StageSettings, settings_of_context
 from penstock_cdk.walls import reserved_concurrency
+from penstock_core.limits import INLINE_BYTES_MAX
 
 _SNS_TOPIC = re.compile(r"arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]+:[A-Za-z0-9_.-]+")
 _RESTORED = ("topics", "log", "groups", "log_stream")
@@ -43,6 +44,12 @@ def _waits(settings: StageSettings, value: str) -> StageSettings:
     if not value.isascii() or not value.isdigit():
         raise ValueError(f"waits_max={value!r}: give the instances that may wait for records at once, 0 or more")
     return replace(settings, waits_max=int(value))
+
+
+def _inline(settings: StageSettings, value: str) -> StageSettings:
+    if not value.isascii() or not value.isdigit():
+        raise ValueError(f"inline_bytes_max={value!r}: give 0 to {INLINE_BYTES_MAX} bytes")
+    return replace(settings, inline_bytes_max=int(value))
 
 
 def _restored(settings: StageSettings, value: str) -> StageSettings:
@@ -105,6 +112,7 @@ OVERRIDES: Mapping[str, Callable[[StageSettings, str], StageSettings]] = {
     "account_concurrency": _account,
     "reserved_concurrency": _reserved,
     "waits_max": _waits,
+    "inline_bytes_max": _inline,
     "restored_tables": _restored,
     "canary": _canary,
     "metrics": _metrics,

@@ -135,7 +135,7 @@ class Penstock(Construct):
         self._tell_if_nothing_is_reserved()
         self._api_outputs(api, policies)
         self._api, self._rights = api, Rights(api=api, wake_ups=wake_ups, rules=self._access_rules(settings))
-        self._storage_outputs(storage, queues)
+        self._storage_outputs(settings, storage, queues)
         self._starting_outputs(timers, push, wake_ups)
         self._job_outputs(spark)
 
@@ -377,7 +377,7 @@ class Penstock(Construct):
         self._output("TransactPolicyArn", policies.transact.managed_policy_arn)
         self._output("AdminPolicyArn", policies.admin.managed_policy_arn)
 
-    def _storage_outputs(self, storage: StageStorage, queues: RepairQueues | None) -> None:
+    def _storage_outputs(self, settings: StageSettings, storage: StageStorage, queues: RepairQueues | None) -> None:
         self._output("TopicsTable", storage.tables.topics.table_name)
         self._output("LogTable", storage.tables.log.table_name)
         self._output("GroupsTable", storage.tables.groups.table_name)
@@ -391,6 +391,8 @@ class Penstock(Construct):
         self._output("ArchiveBucket", storage.archive.bucket_name)
         for variable, value in rights_without_rules(self.settings).items():
             self._output(STORAGE_OUTPUTS[variable], value)
+        if settings.inline_bytes_max:
+            self._output("InlineBytesMax", str(settings.inline_bytes_max))
 
     def _starting_outputs(self, timers: TimerQueues, push: PushQueues, wake_ups: WakeUps) -> None:
         self._output("TimersQueueUrl", timers.seconds.queue_url)

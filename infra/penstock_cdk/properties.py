@@ -31,6 +31,8 @@ class Properties(TypedDict, total=False):
     the construct's id and a hash. `storage_profile` decides about zones (storage_profile.py); by default it is that of
     the stack's region. Never change name or profile of a Penstock that holds data.
 
+    Appends of up to `inline_bytes_max` bytes become items of the log table (docs/adr/0064); by default none does.
+
     `log_retention` is for the logs of functions and jobs, and `audit_log_retention` for the access log of the API.
     `topic_retention` is for the topics that you declare without `retention_ms`.
     `removal_policy` says what becomes of tables and buckets that CloudFormation removes: RETAIN or DESTROY. By default
@@ -48,6 +50,7 @@ class Properties(TypedDict, total=False):
 
     name: str
     storage_profile: Profile
+    inline_bytes_max: int
     log_retention: logs.RetentionDays
     audit_log_retention: logs.RetentionDays
     topic_retention: Duration
@@ -111,6 +114,7 @@ def _account(settings: StageSettings, account: int) -> StageSettings:
 _CHANGES: Mapping[str, Callable[[StageSettings, Any], StageSettings]] = {
     "name": lambda settings, name: replace(settings, name=name),
     "storage_profile": lambda settings, profile: replace(settings, storage_profile=profile),
+    "inline_bytes_max": lambda settings, bytes_max: replace(settings, inline_bytes_max=bytes_max),
     "log_retention": lambda settings, days: replace(settings, log_retention=days.name),
     "audit_log_retention": lambda settings, days: replace(settings, audit_log_retention=days.name),
     "topic_retention": lambda settings, time: replace(settings, topic_retention_ms=round(time.to_milliseconds())),

@@ -12,6 +12,7 @@ from penstock_cdk.storage_profile import PROFILES, Profile, ZonePlan, profile_of
 from penstock_cdk.walls import REQUEST_RATE, ROUTE_RATES, RequestRate, check_reserved
 from penstock_core.limits import (
     AUDIT_RETENTION_MS_DEFAULT,
+    INLINE_BYTES_MAX,
     LOG_START_GRACE_MS,
     METRIC_CONSUMERS_MAX,
     METRIC_TOPICS_MAX,
@@ -190,6 +191,9 @@ class StageSettings:
     be known then. Never change the profile of a stage that holds data. `has_directory_buckets` is false where there are
     none, as on the emulator: ordinary buckets stand in for them.
 
+    Appends of up to `inline_bytes_max` bytes become an item of the log table, and go into no zone: 0, the default, puts
+    all into zones. 960 is one write unit, 4,096 the most that is allowed (docs/adr/0064).
+
     `pip_platforms` are the platform tags that wheels may have, None for the machine that synthesizes.
     `account_concurrency` is the number of instances that your account has in the region, None if you do not know it.
     `reserved_concurrency` has instances by function, which that function may use, and no other. A function without an
@@ -236,6 +240,7 @@ class StageSettings:
     region: str | None = None
     storage_profile: Profile | None = None
     has_directory_buckets: bool = True
+    inline_bytes_max: int = 0
     python_version: str = "3.14"
     architecture: Architecture = "arm64"
     pip_platforms: tuple[str, ...] | None = (
@@ -288,6 +293,8 @@ class StageSettings:
             raise ValueError(f"stage {self.name} denies by default, and nobody could make rules: set super_principals")
         if self.waits_max is not None and self.waits_max < 0:
             raise ValueError(f"waits_max={self.waits_max}: give the instances that may wait at once, 0 or more")
+        if not 0 <= self.inline_bytes_max <= INLINE_BYTES_MAX:
+            raise ValueError(f"inline_bytes_max={self.inline_bytes_max}: give 0 to {INLINE_BYTES_MAX} bytes")
         if token := next((each for each in self.super_principals if each.startswith("jwt:")), None):
             raise ValueError(f"super principal {token!r:.100}: a token is none, add rules for it (penstock acls add)")
         check_reserved(self.reserved_concurrency, self.function_sizes, self.account_concurrency)

@@ -47,6 +47,7 @@ _EMPTIER = frozenset(("EmptyingRole",))  # it deletes the data of a stage that k
 
 _TOPICS, _LOG, _GROUPS = "TablesTopics", "TablesLog", "TablesGroups"
 _SHARES = f"{keys.SHARE_PREFIX}*"
+_INLINE = f"{keys.INLINE_PREFIX}*"
 _NOTES = f"{keys.SUBSCRIPTIONS_OF}*"
 _SUBSCRIPTIONS = [keys.SUBSCRIPTIONS, _NOTES, keys.ORPHANED_STATES, f"{keys.PUSH_PREFIX}*"]
 _STREAM, _REPAIRS = "TablesLog.StreamArn", "RepairQueuesRepairs"
@@ -77,6 +78,7 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("write", _LOG): _PROVISION | _PRODUCERS | _REPAIRERS | {"Topics", "Retention", "CompactJob", "Tier", "Promote"},
     ("write", f"{_LOG}.waiter"): frozenset(("Fetch",)),
     ("publish", "wake-ups"): _PRODUCERS | {"ShareAdmin", "Promote"},
+    ("delete", f"{_LOG}.inline"): _SWEEPERS,  # small segments
     ("delete", _LOG): _PROVISION | {"Topics", "Retention", "CompactJob", "Tier", "Promote"},
     ("read", _GROUPS): frozenset(("Transactions", "Groups", "GroupAdmin", "Retention", "AnalyzeJob", "Measure")),
     ("write", _GROUPS): frozenset(("Transactions", "Groups", "GroupAdmin", "Retention")),
@@ -234,6 +236,8 @@ class Permission:
                 return f"{self._named_place()}.buckets"
             case {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [str(below)]}} if below == f"{keys.CLAIMS}#*":
                 return f"{self._named_place()}.claims"
+            case {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [str(below)]}} if below == _INLINE:
+                return f"{self._named_place()}.inline"
             case {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [str(below)]}} if below == _NOTES:
                 return f"{self._named_place()}.subscriptions"
             case {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [*below]}} if below == _SUBSCRIPTIONS:

@@ -1,6 +1,7 @@
 """The Lambda functions: sizes, environment, log groups."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from aws_cdk import Stack
@@ -127,6 +128,20 @@ def test_waiting_requests_leave_instances_to_others(context: dict[str, str], poo
     settings = overridden(STAGES["prod"], context.get)
     found = {name: pool for name in settings.function_sizes if (pool := wait_pool(name, settings)) is not None}
     assert {name: format_wait_pool(pool) for name, pool in found.items()} == pools
+
+
+def test_functions_that_append_and_programs_know_the_bound_of_inline_segments_when_the_stage_has_one(
+    make_stack_of: Callable[[StageSettings], Stack],
+) -> None:
+    settings = replace(settings_named("dev"), inline_bytes_max=960)
+    template = Template.from_stack(make_stack_of(settings)).to_json()
+    found = {
+        each["FunctionName"].removeprefix("penstock-dev-")
+        for each in functions_in(template["Resources"]).values()
+        if each["Environment"]["Variables"].get("PENSTOCK_INLINE_BYTES_MAX") == "960"
+    }
+    assert found == {"produce", "records-produce", "transactions", "share", "deliver", "audit"}
+    assert template["Outputs"]["InlineBytesMax"]["Value"] == "960"
 
 
 def test_reserved_instances_are_in_the_template(make_stack_of: Callable[[StageSettings], Stack]) -> None:

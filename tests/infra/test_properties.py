@@ -34,6 +34,7 @@ def test_every_property_changes_its_setting(stack: Stack) -> None:
         {
             "name": "shop",
             "storage_profile": "standard1",
+            "inline_bytes_max": 960,
             "log_retention": logs.RetentionDays.ONE_DAY,
             "audit_log_retention": logs.RetentionDays.ONE_WEEK,
             "topic_retention": Duration.minutes(1),
@@ -54,6 +55,7 @@ def test_every_property_changes_its_setting(stack: Stack) -> None:
     assert (settings.name, settings.profile, settings.region) == ("shop", "standard1", "eu-west-1")
     assert (settings.log_retention, settings.audit_log_retention) == ("ONE_DAY", "ONE_WEEK")
     assert settings.topic_retention_ms == 60_000
+    assert settings.inline_bytes_max == 960
     assert not settings.keeps_data_on_delete
     assert settings.alarm_topic_arn == "arn:aws:sns:eu-west-1:1:ops"
     assert settings.canary == Canary(percent=20, minutes=5)
@@ -67,7 +69,7 @@ def test_every_property_changes_its_setting(stack: Stack) -> None:
     assert settings.super_principals == ("arn:aws:iam::111122223333:role/admin",)
     assert set(Properties.__annotations__) == {
         *("name", "storage_profile", "log_retention", "audit_log_retention", "topic_retention"),
-        *("removal_policy", "alarms"),
+        *("removal_policy", "alarms", "inline_bytes_max"),
         *("alarm_topic", "canary", "account_concurrency", "emr_release", "tags"),
         *("metrics", "acl_default", "super_principals", "jwt", "direct"),
     }, "a new property is asserted above"

@@ -63,7 +63,7 @@ def test_sweep_may_repair_and_delete_segments_and_keep_a_cursor(resources: Resou
         return {action.partition(":")[2] for action in actions_on(resources, "sweep", resource)}
 
     assert on("<TablesTopics>") == {"GetItem", "Scan", "PutItem", "DeleteItem"}
-    assert on("<TablesLog>") == {"GetItem", "BatchGetItem", "Query", "UpdateItem"}
+    assert on("<TablesLog>") == {"GetItem", "BatchGetItem", "Query", "UpdateItem", "BatchWriteItem"}
     assert on("<TablesGroups>") == set()
     assert on("<RepairQueuesRepairs>") == ({"SendMessage"} if STAGES[stage].repairs_zones else set())
     assert on("<ArchiveBucket>/*") == {"GetObject", "DeleteObject"}

@@ -140,6 +140,8 @@ class JobRole(Construct):
 
 def _item_statements(grants: JobGrants, tables: Tables) -> list[iam.PolicyStatement]:
     statements = tables.statements(topics=grants.topics, log=grants.log, groups=grants.groups)
+    if grants.sweeps_stores:
+        statements.append(tables.inline_sweep_statement())
     if grants.keeps_cursor:
         statements.append(tables.cursors_statement())
     if grants.changes_zone_states:

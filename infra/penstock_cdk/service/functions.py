@@ -21,6 +21,7 @@ from penstock_cdk.storage.stage_storage import StageStorage
 from penstock_cdk.walls import wait_pool
 from penstock_core.acls.settings import DEFAULT_VARIABLE, SUPER_VARIABLE
 from penstock_core.acls.tokens import CLAIM_VARIABLE, ISSUER_VARIABLE
+from penstock_core.log.inline import VARIABLE as INLINE_VARIABLE
 from penstock_core.quotas.wait_pool import VARIABLE as WAITS_VARIABLE
 from penstock_core.quotas.wait_pool import format_wait_pool
 
@@ -128,6 +129,11 @@ class Functions(Construct):
             "PENSTOCK_PROFILE": self._settings.profile,
             "PENSTOCK_ZONES": self._storage.zones.environment,
             "PENSTOCK_ARCHIVE": self._storage.archive.bucket_name,
+            **(
+                {INLINE_VARIABLE: str(settings.inline_bytes_max)}
+                if settings.inline_bytes_max and grants.writes_zones
+                else {}
+            ),
             **({} if self._queues is None else {"PENSTOCK_REPAIR_QUEUE_URL": self._queues.repairs.queue_url}),
             "PENSTOCK_WAKE_UPS": self._wake_ups.hosts,
             **(

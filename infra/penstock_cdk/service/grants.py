@@ -20,11 +20,11 @@ class Grants:
     `topics`, `log` and `groups` are DynamoDB actions on those tables, without the prefix `dynamodb:`.
     `shares` are actions on the items of share groups, which the groups table has, too.
     `reads_zones` and `writes_zones` cover the segments in the zones, `reads_archive` those in the archive.
-    `sweeps_zones` allows to list and delete segments in zones and archive. With `tells_missing_objects`, S3 answers
-    that an object is missing; without it, S3 answers that access is denied. `changes_zone_states`, `keeps_cursor`,
-    `changes_acls` and `settles_deletions` allow writes of those items of the topics table. `takes_repairs` covers the
-    repair queue and the log table's stream. `writes_archive` allows to upload segments to the archive. `arms_waiters`
-    allows to set the
+    `sweeps_zones` allows to list and delete segments in zones and archive, and to delete inline ones. With
+    `tells_missing_objects`, S3 answers that an object is missing; without it, S3 answers that access is denied.
+    `changes_zone_states`, `keeps_cursor`, `changes_acls` and `settles_deletions` allow writes of those items of the
+    topics table. `takes_repairs` covers the repair queue and the log table's stream. `writes_archive` allows to upload
+    segments to the archive. `arms_waiters` allows to set the
     waiter of a head, and `wakes_readers` to publish wake-ups. `schedules_records` allows to put delayed records into
     the archive, and to start their deliveries, `switches_timers` to enable the rule for them, and `promotes` to take
     their messages. `dispatches` covers the log table's stream, the notes of subscriptions, and messages that start

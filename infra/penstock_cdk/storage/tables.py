@@ -58,6 +58,14 @@ class Tables(Construct):
             conditions={"ForAllValues:StringEquals": {"dynamodb:Attributes": list(WAITER_ATTRIBUTES)}},
         )
 
+    def inline_sweep_statement(self) -> iam.PolicyStatement:
+        """Allows to delete the segments that are items of the log table, and no other item of it."""
+        return iam.PolicyStatement(
+            actions=["dynamodb:BatchWriteItem"],
+            resources=[self.log.table_arn],
+            conditions={"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [f"{keys.INLINE_PREFIX}*"]}},
+        )
+
     def layouts_statement(self) -> iam.PolicyStatement:
         """Allows to end a change of a topic's partitions, and to change no setting of it."""
         return iam.PolicyStatement(

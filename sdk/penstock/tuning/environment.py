@@ -52,7 +52,7 @@ CONNECTION = Section(
     ),
 )
 
-# The stack sets these for its functions and jobs. A job on your own machine finds the first eight in a file.
+# The stack sets these for its functions and jobs. A job on your own machine finds some of them in a file.
 STORAGE = Section(
     name="storage",
     title="Functions and jobs",
@@ -64,6 +64,11 @@ STORAGE = Section(
         Setting(name="PENSTOCK_REPAIR_QUEUE_URL", default=None, effect="The queue of repairs, if there are zones."),
         Setting(name="PENSTOCK_ZONES", default=None, effect="The zones and their buckets, in the order of their bits."),
         Setting(name="PENSTOCK_ARCHIVE", default=None, effect="The bucket of compacted and moved segments."),
+        Setting(
+            name="PENSTOCK_INLINE_BYTES_MAX",
+            default="0",
+            effect="Appends of up to so many bytes become items of the log table; functions that append have it.",
+        ),
         Setting(name="PENSTOCK_RESULTS", default=None, effect="The bucket of results and archived tables."),
         Setting(name="PENSTOCK_CATALOG", default=None, effect="The catalog that archived tables are registered in."),
         Setting(name="PENSTOCK_PROFILE", default="local", effect="The storage profile that `GET /v1/zones` tells."),

@@ -30,6 +30,13 @@ def test_storage_is_that_of_the_functions_variables() -> None:
     assert (found.log_table, found.archive, found.region) == ("log", "archive", "eu-west-1")
     assert found.wake_ups == ("events.host", "realtime.host")
     assert [zone.bucket for zone in found.zones] == ["zone-a"]
+    assert found.inline_bytes_max == 0
+
+
+def test_program_that_embeds_the_service_puts_inline_what_the_stage_puts_inline() -> None:
+    assert find_embedded_storage(environ={**VARIABLES, "PENSTOCK_INLINE_BYTES_MAX": "960"}).inline_bytes_max == 960
+    with pytest.raises(NotConfiguredError, match="give 0 to 4096 bytes"):
+        find_embedded_storage(environ={**VARIABLES, "PENSTOCK_INLINE_BYTES_MAX": "4097"})
 
 
 def test_argument_tells_the_region_when_the_environment_has_another() -> None:
