@@ -15,7 +15,7 @@ from tests.simulation.engine.scheduler import TraceEntry, format_entry
 from tests.simulation.oracle.violation import ViolationError
 from tests.simulation.service.simulation import Simulation
 from tests.simulation.verdict.verdict import judge
-from tests.simulation.workloads import MIXED, OF_ZONES, WORKLOADS, choose
+from tests.simulation.workloads import MIXED, OF_ZONES, WORKLOADS, choose, inline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ def run(seed: int, workload: str = MIXED, profile: str = "express3", reduction: 
     names = choose(Random(seed)) if workload == MIXED else workload.split(",")
     if profile == "standard1":
         names = [name for name in names if name not in OF_ZONES]
-    simulation = Simulation(seed, profile, reduction)
+    simulation = Simulation(seed, profile, reduction, inline.bytes_max(seed) if "inline" in names else 0)
     # Zone loss decides which acks the others may use: it goes first.
     for name in sorted(names, key=list(WORKLOADS)[::-1].index):
         WORKLOADS[name](simulation)

@@ -7,6 +7,7 @@ from tests.simulation.mutants.draining_mutants import DRAINING_MUTANTS
 from tests.simulation.mutants.filter_mutants import FILTER_MUTANTS
 from tests.simulation.mutants.generation_mutants import GENERATION_MUTANTS
 from tests.simulation.mutants.group_mutants import GROUP_MUTANTS
+from tests.simulation.mutants.inline_mutants import INLINE_MUTANTS
 from tests.simulation.mutants.job_mutants import JOB_MUTANTS
 from tests.simulation.mutants.push_failure_mutants import PUSH_FAILURE_MUTANTS
 from tests.simulation.mutants.push_mutants import PUSH_MUTANTS
@@ -36,4 +37,5 @@ MUTANTS = (
     *PUSH_FAILURE_MUTANTS,
     *CLAIM_MUTANTS,
     *AUDIT_MUTANTS,
+    *INLINE_MUTANTS,
 )

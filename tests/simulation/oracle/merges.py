@@ -59,7 +59,7 @@ class Merges:
                 located.ref, segment_id=old.segment_id, position=old.position, zones=old.zones, tier=old.tier
             )
             expect(same == old, f"a moved ref of {key} says {located.ref}, and said {old}")
-            expect(old.tier is Tier.ZONAL, f"a ref of {key} moved that lay in the archive: {old}")
+            expect(old.tier is not Tier.ARCHIVE, f"a ref of {key} moved that lay in the archive: {old}")
             self._check_content(key, located)
             self._log.merge(key, located)
             self._removals.appended(key, located.ref, located.end_offset)

@@ -63,7 +63,7 @@ class Oracle:
         """Note one effect, and check its invariants."""
         if isinstance(outcome, PenstockError):
             return
-        if label.startswith("zone ") or label == "archive":
+        if label.startswith("zone ") or label in ("archive", "inline"):
             self._observe_zone(label, method, arguments)
         elif label == "compaction" and method == "swap" and outcome:
             self.merges.swapped(*arguments)
@@ -93,6 +93,9 @@ class Oracle:
             expect(body == arguments[1], f"other bytes are written to segment {arguments[0].hex()}")
             if label == "archive":  # compaction uploads its segments: these are the marks of a sweep
                 self._marks_of_sweeps.add(arguments[0])
+                return
+            if label == "inline":
+                self.removals.stored(label, arguments[0])
                 return
             if self._state.zone(label.removeprefix("zone ")).segments[arguments[0]] == arguments[1]:
                 self.destroyed.discard((label, arguments[0]))  # a put overwrites nothing, so another body stays
@@ -176,6 +179,10 @@ class Oracle:
                 self._appended(key, ref, head, transaction.unconfirmed.get(key, 0))
 
     def _appended(self, key: PartitionKey, ref: Ref, head: Head, owed: int) -> None:
+        if ref.tier is Tier.INLINE:
+            self._state.count("inline append")
+            is_there = ref.segment_id in self._state.inline.segments
+            expect(is_there, f"{key} names inline segment {ref.segment_id.hex()}, which is not there")
         values = tuple(
             (record.value or b"").decode()
             for record in decode(memoryview(self.log.bodies[ref.segment_id])[ref.position : ref.position + ref.length])
@@ -235,7 +242,7 @@ class Oracle:
                 self._state.count("zone in_sync again")
                 since_ms = before.of(store.zone).since_ms - EPOCH_MS - CLOCK_SKEW_MS
                 for key, located in self.log.all_refs():
-                    if located.ref.tier is Tier.ARCHIVE:
+                    if located.ref.tier is not Tier.ZONAL:
                         continue
                     appended = next(each for each in self.log.appends[key] if each.base_offset == located.base_offset)
                     if appended.owed >> index & 1 and appended.at_ms >= since_ms:
@@ -270,7 +277,7 @@ class Oracle:
         for located in refs:
             bits = self.marked.get((key, int(located.base_offset)), 0)
             expect(
-                located.ref.tier is Tier.ARCHIVE or bits & ~located.ref.zones == 0,
+                located.ref.tier is not Tier.ZONAL or bits & ~located.ref.zones == 0,
                 f"{key} at {located.base_offset} was marked {bits:03b}, and names {located.ref.zones:03b}",
             )
 

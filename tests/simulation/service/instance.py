@@ -45,7 +45,7 @@ READS = {
     *("members", "find_members", "get_target", "retired", "find_merged", "find_states", "list_groups"),
     "hidden_groups",
     *("get_subscription", "list_subscriptions", "orphaned_states", "subscriptions_of", "find_lane", "find_deliveries"),
-    *("states_of", "claims", "entries", "is_registered"),
+    *("states_of", "claims", "entries", "is_registered", "get_wholes"),
 }
 REPEATABLE = {
     *(f"zone.{method}" for method in ("put", "overwrite", "delete")),
@@ -58,6 +58,7 @@ REPEATABLE = {
     *(f"memberships.{method}" for method in ("register", "unregister", "touch_member", "remove_member")),
     *(f"memberships.{method}" for method in ("put_target", "remove_targets", "delete_group")),
     *(f"archive.{method}" for method in ("put", "upload", "delete")),
+    *(f"inline.{method}" for method in ("put", "delete")),
     *(f"share.{method}" for method in ("update", "create_state", "begin_state", "begin_states")),
     *(f"share.{method}" for method in ("forget_group", "delete_state")),
     *(f"push.{method}" for method in ("put_lane", "put_delivery", "note_orphans", "forget_orphans", "delete_states")),

@@ -55,7 +55,9 @@ class Freezes:
 class Simulation:
     """All of one run. `stores` are the bare stores, and `bare` is an instance on them whose calls never fail."""
 
-    def __init__(self, seed: int, profile: str = "express3", reduction: Reduction = NOTHING) -> None:
+    def __init__(
+        self, seed: int, profile: str = "express3", reduction: Reduction = NOTHING, inline_bytes_max: int = 0
+    ) -> None:
         zones, fallback_zones, hour_zones = PROFILES[profile]
         self.scheduler = Scheduler(seed)
         self.faults = FaultPlan.chosen(self.scheduler.random)
@@ -69,6 +71,7 @@ class Simulation:
             Contention(_StoresClock(self.scheduler, self.faults), entropy, transaction_ms),
             fallback_zones=fallback_zones,
             hour_zones=hour_zones,
+            inline_bytes_max=inline_bytes_max,
             wake_ups=self._wake_ups,
         )
         self.stores = replace(self.stores, deliveries=MemoryDeliveryQueue(_StoppedClock(self.scheduler)))

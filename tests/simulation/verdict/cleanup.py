@@ -3,10 +3,11 @@
 No client runs meanwhile, and the oracle still observes every call. Time jumps over the graces.
 """
 
+from collections.abc import Set
 from typing import Any
 
 from penstock_core.errors import PenstockError
-from penstock_core.ids import Offset, PartitionKey
+from penstock_core.ids import Offset, PartitionKey, SegmentId
 from penstock_core.log.ref import LocatedRef, Tier
 from penstock_core.log.repair import Look
 from penstock_core.log.topic import Topic
@@ -149,8 +150,12 @@ def _check_objects(simulation: Simulation) -> None:
     """Check that exactly the objects that a ref above its log start names are stored."""
     refs = [located.ref for _, located in simulation.oracle.log.all_refs()]
     archive: Any = simulation.stores.archive
-    places = [(zone, Tier.ZONAL, simulation.zone(zone).segments.keys()) for zone in simulation.stores.zone_names]
-    for zone, tier, stored in [*places, ("archive", Tier.ARCHIVE, archive.segments.keys())]:
+    places: list[tuple[str, Tier, Set[SegmentId]]] = [
+        (zone, Tier.ZONAL, simulation.zone(zone).segments.keys()) for zone in simulation.stores.zone_names
+    ]
+    places += [("archive", Tier.ARCHIVE, archive.segments.keys())]
+    places += [("inline", Tier.INLINE, simulation.state.inline.segments.keys())]
+    for zone, tier, stored in places:
         named = {ref.segment_id for ref in refs if ref.tier is tier}
         garbage = [segment_id.hex() for segment_id in stored - named]
         expect(not garbage, f"zone {zone} keeps segments that nothing names: {garbage}")

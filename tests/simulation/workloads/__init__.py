@@ -15,6 +15,7 @@ from tests.simulation.workloads import (
     freezing,
     generations,
     groups,
+    inline,
     numbering,
     recreation,
     rolling,
@@ -78,12 +79,13 @@ WORKLOADS: dict[str, Install] = {
     "generations": generations.install,
     "claiming": claiming.install,
     "auditing": auditing.install,
+    "inline": inline.install,
 }
 MIXED = "mixed"
 OF_ZONES = {"zone_loss", "zone_moves", "recover_zones", "repair", "replicate", "scrub"}  # senseless with one zone
 # The seed does not combine these with others. `pushing` would make a run a quarter longer, which is little. But the
-# seeds that draw it have not all been run yet.
-ALONE = {"auditing", "claiming", "generations", "pushing", "redriving", "repeating", "waking"}
+# seeds that draw it have not all been run yet. `inline` puts the appends of all others into the log table.
+ALONE = {"auditing", "claiming", "generations", "inline", "pushing", "redriving", "repeating", "waking"}
 _TAKE_LONG = {"crowding", "recover_zones", "retention", "sweep"}
 
 
