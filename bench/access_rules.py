@@ -170,7 +170,7 @@ def _counted(instance: Instance, calls: Counter[str]) -> Instance:
     ports = {
         each.name: _Counted(each.name, getattr(instance.stores, each.name), calls)
         for each in fields(instance.stores)
-        if each.name not in ("zones", "fallback_zones")
+        if each.name not in ("zones", "fallback_zones", "inline_bytes_max")
     }
     zones = [_Counted("zone", zone, calls) for zone in instance.stores.zones]
     stores = replace(instance.stores, **ports, zones=zones)  # type: ignore[arg-type]

@@ -196,7 +196,9 @@ class BilledDeployment:
 
 
 @contextmanager
-def billed_deployment(profile: BilledProfile, log_level: str = "INFO") -> Iterator[BilledDeployment]:
+def billed_deployment(
+    profile: BilledProfile, log_level: str = "INFO", inline_bytes_max: int = 0
+) -> Iterator[BilledDeployment]:
     """A deployment that holds nothing yet, on moto, with one zone per bucket of the profile."""
     environment = {
         "PENSTOCK_TOPICS_TABLE": "topics",
@@ -205,6 +207,7 @@ def billed_deployment(profile: BilledProfile, log_level: str = "INFO") -> Iterat
         "PENSTOCK_REPAIR_QUEUE_URL": f"https://sqs.{prices.REGION}.amazonaws.com/123456789012/repairs",
         "PENSTOCK_ZONES": format_zones(profile.zones),
         "PENSTOCK_ARCHIVE": "archive",
+        "PENSTOCK_INLINE_BYTES_MAX": str(inline_bytes_max),
     }
     storage = replace(
         storage_of_environment(environment), region=prices.REGION, access_key="testing", secret_key="testing"

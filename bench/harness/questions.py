@@ -58,6 +58,10 @@ QUESTIONS = (
         command="bench.bill", results=("bill",), page="costs",
     ),
     Question(
+        asks="What does a small append cost as an item of DynamoDB, to the end of its bytes?",
+        command="bench.inline_appends", results=("inline_appends",), page="costs",
+    ),
+    Question(
         asks="What do idempotence, groups and transactions add to plain produce?",
         command="bench.costs", results=("costs_idempotence", "costs_groups", "costs_transactions"), page="costs",
         needs=STACK,

@@ -1,0 +1,28 @@
+"""The price of a small append as an item, against its budget and what the page shows."""
+
+import pytest
+
+from bench.bill.deployment import billed_profile
+from bench.bill.inline_life import bill_life
+from bench.report.result import load_results
+
+SMALL_APPEND_USD_MAX = 2.5  # of a million, embedded, with its deletion: the bar for small appends
+RECORD_BYTES = 500
+
+
+@pytest.mark.slow
+def test_small_append_as_an_item_costs_at_most_its_budget() -> None:
+    life = bill_life(billed_profile("express3"), RECORD_BYTES, is_inline=True, appends=32)
+    assert life.appended + life.removed <= SMALL_APPEND_USD_MAX
+    written = load_results()["inline_appends"]
+    row = {"record_bytes": RECORD_BYTES}
+    assert life.appended == pytest.approx(written.find("an append as an item, a million", row, "append_usd"), rel=0.02)
+    assert life.item_bytes == written.find("an append as an item, a million", row, "item_bytes")
+
+
+def test_small_append_as_an_item_costs_less_than_one_to_zones_to_the_end_of_its_bytes() -> None:
+    written = load_results()["inline_appends"]
+    item = written.find("an append as an item, a million", {"record_bytes": RECORD_BYTES}, "embedded_sum_usd")
+    for profile in ("express3", "express2", "standard1"):
+        row = {"profile": profile, "record_bytes": RECORD_BYTES}
+        assert item < written.find("an append to zones, a million", row, "embedded_sum_usd")
