@@ -34,9 +34,10 @@ def test_storage_is_that_of_the_functions_variables() -> None:
 
 
 def test_program_that_embeds_the_service_puts_inline_what_the_stage_puts_inline() -> None:
-    assert find_embedded_storage(environ={**VARIABLES, "PENSTOCK_INLINE_BYTES_MAX": "960"}).inline_bytes_max == 960
+    found = find_embedded_stage(environ={**VARIABLES, "PENSTOCK_INLINE_BYTES_MAX": "960"})
+    assert found.storage.inline_bytes_max == 960
     with pytest.raises(NotConfiguredError, match="give 0 to 4096 bytes"):
-        find_embedded_storage(environ={**VARIABLES, "PENSTOCK_INLINE_BYTES_MAX": "4097"})
+        find_embedded_stage(environ={**VARIABLES, "PENSTOCK_INLINE_BYTES_MAX": "4097"})
 
 
 def test_argument_tells_the_region_when_the_environment_has_another() -> None:
