@@ -6,6 +6,11 @@ import secrets
 import socket
 import time
 
+NS_PER_MS = 1_000_000
+
+# Nanoseconds since 1970, for the times of records and spans: the clock itself, without a call around it.
+wall_clock_ns = time.time_ns
+
 _forks = 0  # how often this process, or one that it was forked from, was the child of a fork
 
 
@@ -31,11 +36,6 @@ def monotonic_ms() -> int:
 def wall_clock_ms() -> int:
     """Milliseconds since 1970."""
     return time.time_ns() // 1_000_000
-
-
-def wall_clock_ns() -> int:
-    """Nanoseconds since 1970, for the times of spans."""
-    return time.time_ns()
 
 
 def random_fraction() -> float:

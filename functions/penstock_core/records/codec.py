@@ -48,6 +48,7 @@ _SCRATCH_BYTES = BATCH_HEADER_BYTES + BATCH_DECODED_BYTES_MAX + _SLACK_BYTES
 _CHUNK_RECORDS = 128
 
 Headers = Sequence[tuple[str, bytes | None]]
+_NO_HEADERS: Headers = ()  # the default: it need not be copied
 
 
 class Record(Protocol):
@@ -126,7 +127,7 @@ class BatchBuilder:
         try:
             if timestamp_ms < 0:  # -1 is what the compiled builder takes for "no record yet"
                 raise ValueError(f"timestamp {timestamp_ms} is before 1970")
-            appended = self._append(count, timestamp_ms, key, value, list(headers))
+            appended = self._append(count, timestamp_ms, key, value, [] if headers is _NO_HEADERS else list(headers))
         except (TypeError, ValueError, OverflowError, BufferError) as error:
             raise PenstockError(
                 ErrorCode.INVALID_REQUEST,

@@ -10,6 +10,7 @@ from penstock_core.ids import Partition
 _SEED = 0x9747B28C
 _M = 0x5BD1E995
 _UINT32 = 0xFFFFFFFF
+_WORDS = [struct.Struct(f"<{words}I").unpack_from for words in range(64)]  # of keys shorter than 256 bytes
 
 
 def partition_for_key(key: bytes, partitions: int) -> Partition:
@@ -19,14 +20,15 @@ def partition_for_key(key: bytes, partitions: int) -> Partition:
 
 def murmur2(data: bytes) -> int:
     """The 32-bit hash as an unsigned number (Java's is the same bits, signed)."""
+    # Products and exclusive ors of the low 32 bits depend on the low 32 bits only, so a mask is due before a shift to
+    # the right, and where numbers would grow from word to word.
     length = len(data)
-    tail_at = length & ~3
+    words = length >> 2
     h = _SEED ^ length
-    for (k,) in struct.iter_unpack("<I", data[:tail_at]):
-        k = (k * _M) & _UINT32
-        k = ((k ^ (k >> 24)) * _M) & _UINT32
-        h = ((h * _M) & _UINT32) ^ k
-    if length > tail_at:
-        h = ((h ^ int.from_bytes(data[tail_at:], "little")) * _M) & _UINT32
-    h = ((h ^ (h >> 13)) * _M) & _UINT32
-    return h ^ (h >> 15)
+    for k in _WORDS[words](data) if words < len(_WORDS) else struct.unpack_from(f"<{words}I", data):
+        k = k * _M & _UINT32
+        h = (h * _M ^ (k ^ k >> 24) * _M) & _UINT32
+    if length & 3:
+        h = (h ^ int.from_bytes(data[words << 2 :], "little")) * _M & _UINT32
+    h = (h ^ h >> 13) * _M & _UINT32
+    return h ^ h >> 15

@@ -19,7 +19,7 @@ from penstock.producer.producer_core import ProducerCore
 from penstock.producer.settings import ProducerOptions, ProducerSettings
 from penstock.producer.tracing import ProducerTracing
 from penstock.retry import NEVER_MS
-from penstock.system import choose, monotonic_ms, new_nonce, wall_clock_ms
+from penstock.system import NS_PER_MS, choose, monotonic_ms, new_nonce, wall_clock_ns
 from penstock.workers.fork_guard import ForkGuard
 from penstock_core.records.codec import Headers
 
@@ -49,7 +49,7 @@ class AsyncProducer:
     ) -> None:
         """As `Producer`. Needs the extra `penstock[async]`, unless a transport is given."""
         settings = ProducerSettings(**options)
-        self._settings = settings
+        self._on_delivery = settings.on_delivery
         self._fork = ForkGuard("AsyncProducer")
         self._core = ProducerCore(settings, now_ms=monotonic_ms, choose=choose, new_nonce=new_nonce)
         carrier = open_async_transport(url, region, transport)
@@ -83,11 +83,16 @@ class AsyncProducer:
         If it raises or is cancelled, the record was not sent. If you cancel the future, the record is sent all the
         same. The log has each error, also those that your program does not await.
         """
-        self._fork.check()
+        if self._fork.is_forked:
+            self._fork.check()
         if timestamp_ms is None:
-            timestamp_ms = wall_clock_ms()
-        timer = self._core.timers.timer(deliver_at_ms, delay_ms, cancellable=cancellable)
-        if on_delivery is not None:
+            timestamp_ms = wall_clock_ns() // NS_PER_MS
+        timer = None
+        if deliver_at_ms is not None or delay_ms is not None or cancellable:
+            timer = self._core.timers.timer(deliver_at_ms, delay_ms, cancellable=cancellable)
+        if on_delivery is None:
+            on_delivery = self._on_delivery
+        else:
             check_callable("on_delivery", on_delivery)
         await self._sender.yield_to_loop()
         if not self._tracing.is_on:
@@ -159,10 +164,10 @@ class AsyncProducer:
         index = batch.record_count - 1
         sent: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
         batch.followers.append(FutureFollower(sent, batch, index, timestamp_ms))
-        callback = on_delivery or self._settings.on_delivery
-        if callback is not None:
-            batch.followers.append(CallbackFollower(callback, batch, index, timestamp_ms))
-        self._sender.wake()
+        if on_delivery is not None:
+            batch.followers.append(CallbackFollower(on_delivery, batch, index, timestamp_ms))
+        if index == 0:  # only a new batch can be due before the sender's sleep ends
+            self._sender.wake()
         return sent
 
     async def _flush(self, timeout: float | None) -> bool:

@@ -19,7 +19,7 @@ from penstock.producer.settings import ProducerOptions, ProducerSettings
 from penstock.producer.tracing import ProducerTracing
 from penstock.producer.transaction import Transaction
 from penstock.retry import NEVER_MS
-from penstock.system import choose, monotonic_ms, new_nonce, wall_clock_ms
+from penstock.system import NS_PER_MS, choose, monotonic_ms, new_nonce, wall_clock_ns
 from penstock.workers.fork_guard import ForkGuard
 from penstock_core.limits import SDK_EXIT_FLUSH_S
 from penstock_core.records.codec import Headers
@@ -56,7 +56,7 @@ class Producer:
         NotConfiguredError, and InvalidError for an option.
         """
         settings = ProducerSettings(**options)
-        self._settings = settings
+        self._on_delivery = settings.on_delivery
         self._fork = ForkGuard("Producer")
         self._core = ProducerCore(settings, now_ms=monotonic_ms, choose=choose, new_nonce=new_nonce)
         carrier = open_transport(url, region, transport)
@@ -70,6 +70,7 @@ class Producer:
             max_in_flight=settings.max_in_flight,
             tracing=self._tracing,
         )
+        self._lock = self._sender.lock
         # Weak, so that an abandoned producer can go. One callable each, so that close() can take it back.
         self._at_exit = partial(_close_at_exit, weakref.ref(self))
         atexit.register(self._at_exit)
@@ -106,11 +107,16 @@ class Producer:
         Raises UnknownTopicError, UnknownPartitionError, RecordTooLargeError, BufferFullError, ClosedError, ForkedError,
         and the errors of a call to the service. If it raises, the record was not sent.
         """
-        self._fork.check()
+        if self._fork.is_forked:
+            self._fork.check()
         if timestamp_ms is None:
-            timestamp_ms = wall_clock_ms()
-        timer = self._core.timers.timer(deliver_at_ms, delay_ms, cancellable=cancellable)
-        if on_delivery is not None:
+            timestamp_ms = wall_clock_ns() // NS_PER_MS
+        timer = None
+        if deliver_at_ms is not None or delay_ms is not None or cancellable:
+            timer = self._core.timers.timer(deliver_at_ms, delay_ms, cancellable=cancellable)
+        if on_delivery is None:
+            on_delivery = self._on_delivery
+        else:
             check_callable("on_delivery", on_delivery)
         if not self._tracing.is_on:
             return self._append(topic, value, key, headers, partition, timestamp_ms, timer, on_delivery)
@@ -181,7 +187,7 @@ class Producer:
         on_delivery: DeliveryCallback | None,
         origin: "SpanContext | None" = None,
     ) -> Delivery:
-        with self._sender.lock:
+        with self._lock:
             batch = self._core.append_now(topic, value, key, headers, partition, timestamp_ms, timer)
             if batch is None:
                 batch = self._sender.drive(
@@ -190,11 +196,11 @@ class Producer:
             if origin is not None:
                 batch.note_origin(origin)
             index = batch.record_count - 1
-            callback = on_delivery or self._settings.on_delivery
-            if callback is not None:
-                batch.followers.append(CallbackFollower(callback, batch, index, timestamp_ms))
-            self._sender.wake()
-            return Delivery(batch, index, timestamp_ms)
+            if on_delivery is not None:
+                batch.followers.append(CallbackFollower(on_delivery, batch, index, timestamp_ms))
+            if index == 0:  # only a new batch can be due before the sender's sleep ends
+                self._sender.wake()
+        return Delivery(batch, index, timestamp_ms)
 
     def _flush(self, timeout: float | None) -> bool:
         deadline_ms = NEVER_MS if timeout is None else monotonic_ms() + int(timeout * 1_000)

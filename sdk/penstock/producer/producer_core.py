@@ -8,7 +8,6 @@ The driver calls everything here under one lock; an event loop needs none. Proce
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
 from operator import index
 from typing import Protocol, TypeVar
 
@@ -26,19 +25,18 @@ from penstock.http.steps import Steps, Wait
 from penstock.producer.batching.accumulator import Accumulator
 from penstock.producer.batching.producer_batch import ProducerBatch, TopicQueues
 from penstock.producer.delays import Timer, Timers
+from penstock.producer.key_hashing import KeyHashing, key_hashing
 from penstock.producer.salting import Salting
 from penstock.producer.settings import ProducerSettings
 from penstock.producer.transaction_core import TransactionCore
 from penstock.producer.transactional.transactional_state import TransactionalState
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.limits import BATCH_BYTES_DEFAULT_MAX, SDK_KEYS_REMEMBERED_MAX, SDK_TOPICS_REMEMBERED_MAX
+from penstock_core.limits import BATCH_BYTES_DEFAULT_MAX, SDK_TOPICS_REMEMBERED_MAX
 from penstock_core.records.codec import Headers
-from penstock_core.records.partitioner import partition_for_key
 
 DESCRIBE_AGAIN_MS = 1_000
 
 Appended = TypeVar("Appended", bound=ProducerBatch | None, covariant=True)
-_partition_for_key = lru_cache(maxsize=SDK_KEYS_REMEMBERED_MAX)(partition_for_key)
 
 
 class RecordSink(Protocol[Appended]):
@@ -70,6 +68,7 @@ class ProducerCore:
         new_nonce: Callable[[], str],
     ) -> None:
         self.accumulator = Accumulator(settings.accumulator(), choose)
+        self._join = self.accumulator.join
         self.is_closed = False
         self.timers = Timers()
         self._settings = settings
@@ -78,6 +77,7 @@ class ProducerCore:
         transactions = settings.transactions()
         self._transactional = None if transactions is None else TransactionalState(transactions, new_nonce)
         self._topics: dict[str, TopicQueues] = {}
+        self._key_hashing: KeyHashing | None = None  # found at the first key
         self._salting = None if settings.salted_keys is None else Salting(settings.salted_keys)
 
     def append_now(
@@ -92,16 +92,29 @@ class ProducerCore:
     ) -> ProducerBatch | None:
         """Append a record, the last of its batch. None if the producer must wait first: call `append`.
 
-        Raises ClosedError, RecordTooLargeError, and InvalidError for values of a wrong type.
+        Nearly every record joins an open batch. This reads no clock for it: the age of the topic's description counts
+        when a batch is opened. Raises ClosedError, RecordTooLargeError, and InvalidError for values of a wrong type.
         """
         try:
-            queues = self._topics.get(topic)
-        except TypeError:
-            return None  # not a name: `append` raises the error
+            queues = self._topics[topic]
+        except (KeyError, TypeError):
+            return None  # a new topic, or not a name: `append` describes it, or raises the error
+        if partition is None and timer is None and queues.fresh_until_ms and not self.is_closed:
+            if isinstance(value, str):
+                value = value.encode()
+            if isinstance(key, str):
+                key = key.encode()
+            try:
+                if timestamp_ms.__class__ is not int:
+                    timestamp_ms = index(timestamp_ms)
+                chosen = None if key is None else self._partition_of(queues, key)
+                batch = self._join(queues, chosen, key, value, headers, timestamp_ms)
+            except (PenstockError, TypeError, ValueError) as error:
+                raise _refused(error, value, key, headers, timestamp_ms) from None
+            if batch is not None:
+                return batch
         now_ms = self._now_ms()
-        if queues is None or queues.fresh_until_ms < now_ms:
-            return None
-        if partition is not None and not (is_whole(partition) and queues.may_take(partition)):
+        if not _is_known(queues, partition, now_ms):
             return None
         return self._put(self.accumulator, queues, value, key, headers, partition, timestamp_ms, now_ms, timer)
 
@@ -263,12 +276,15 @@ class ProducerCore:
         return batch
 
     def _partition_of(self, queues: TopicQueues, key: bytes) -> int:
-        number: int = _partition_for_key(key, queues.partitions)
+        if self._key_hashing is None:
+            self._key_hashing = key_hashing()
+        number = self._key_hashing(key, queues.partitions)
         if self._salting is not None:
             if queues.is_compacted:
                 self._salting.refuse_compacted(queues.name, key)
             number += self._salting.step(queues.name, key, queues.partitions, self._choose)
-        return queues.first + number % queues.partitions
+            number %= queues.partitions
+        return queues.first + number
 
     @contextmanager
     def _flushing(self) -> Iterator[None]:
@@ -286,6 +302,13 @@ class ProducerCore:
             f"{self.accumulator.buffered_bytes:,} bytes wait for delivery; send slower, raise buffer_bytes, or see why "
             "deliveries are slow"
         )
+
+
+def _is_known(queues: TopicQueues, partition: int | None, now_ms: int) -> bool:
+    """The topic's description is recent, and has the partition if the application names one."""
+    if queues.fresh_until_ms < now_ms:
+        return False
+    return partition is None or (is_whole(partition) and queues.may_take(partition))
 
 
 def _refused(error: Exception, value: object, key: object, headers: object, timestamp_ms: object) -> PenstockError:

@@ -1,27 +1,41 @@
 """Refuses a client that another process made: fork() copies its locks and batches, but not its threads."""
 
+import os
+import weakref
+
 from penstock.errors import ForkedError
-from penstock.system import fork_count
 
 
 class ForkGuard:
-    """Belongs to one client, which is `what` in errors."""
+    """Belongs to one client, which is `what` in errors.
 
-    __slots__ = ("_forks", "_what")
+    `is_forked` becomes true in a child by fork(). A client that is called for each record reads it before it calls
+    `check`: that costs no call.
+    """
+
+    __slots__ = ("__weakref__", "_what", "is_forked")
 
     def __init__(self, what: str) -> None:
         self._what = what
-        self._forks = fork_count()
-
-    @property
-    def is_forked(self) -> bool:
-        """This process was forked after the client was made."""
-        return fork_count() != self._forks
+        self.is_forked = False  # this process was forked after the client was made
+        _guards.add(self)
 
     def check(self) -> None:
         """Raises ForkedError in a process that was forked after the client was made. Takes no lock."""
-        if fork_count() != self._forks:
+        if self.is_forked:
             raise ForkedError(
                 f"this {self._what} was made before fork(), and its threads or tasks stayed in the parent: make one in "
                 "each process, as in gunicorn's post_fork, uWSGI's postfork or Celery's worker_process_init"
             )
+
+
+_guards: "weakref.WeakSet[ForkGuard]" = weakref.WeakSet()
+
+
+def _forked() -> None:
+    for guard in _guards:
+        guard.is_forked = True
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

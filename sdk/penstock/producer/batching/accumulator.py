@@ -25,7 +25,9 @@ from functools import partial
 
 from penstock.producer.batching.batch_bounds import (
     FRAME_OVERHEAD_BYTES,
+    RECORD_OVERHEAD_BYTES,
     entry_overhead,
+    headers_size,
     record_size,
     that_fit,
     too_large,
@@ -48,7 +50,7 @@ from penstock_core.errors import Category, ErrorCode, PenstockError
 from penstock_core.limits import REQUEST_PARTITIONS_MAX, SDK_REQUEST_TIMERS_MAX
 from penstock_core.records.codec import BatchBuilder, Headers, Record
 from penstock_core.records.producer_state import SEQUENCE_MAX
-from penstock_core.records.record_batch import BATCH_HEADER_BYTES, Compression
+from penstock_core.records.record_batch import Compression
 
 PRODUCER_IDS = 2**63  # two that are chosen at random from so many do not meet
 UNKNOWN_OFFSET = -1
@@ -83,6 +85,7 @@ class Accumulator:
 
     def __init__(self, settings: AccumulatorSettings, choose: Callable[[int], int]) -> None:
         self._settings = settings
+        self._buffer_bytes = settings.buffer_bytes
         self._choose = choose
         self._queues: dict[PartitionQueue, None] = {}  # with batches that wait, in order of the oldest batch
         self._in_flight: dict[PartitionQueue, None] = {}  # with batches in a request
@@ -92,6 +95,47 @@ class Accumulator:
         self.buffered_bytes = 0
         self.wake_at_ms = NEVER_MS  # when `drain` may have a request; `complete` may bring it forward
         self.flush_waiters = 0  # callers that flush or wait for memory: while there is one, no batch lingers
+
+    def join(
+        self,
+        topic: TopicQueues,
+        partition: int | None,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        timestamp_ms: int,
+    ) -> ProducerBatch | None:
+        """Add a record to the open batch of its partition, or of the sticky one, and return the batch.
+
+        None if no open batch takes it; the call changed nothing then, and `append` finds the record its batch, or the
+        error. Almost every record joins, so this does nothing that can be done once per batch. Raises INVALID_REQUEST
+        for values of a wrong type.
+        """
+        size = RECORD_OVERHEAD_BYTES if value is None else RECORD_OVERHEAD_BYTES + len(value)
+        if key is not None:
+            size += len(key)
+        if headers:
+            size += headers_size(headers)
+        if partition is None:
+            sticky = topic.sticky
+            if sticky.left_bytes <= 0:
+                return None
+            batch = topic.queues[topic.first + sticky.partition].open_batch
+        else:
+            batch = topic.queues[partition].open_batch
+        buffered_bytes = self.buffered_bytes + size
+        if batch is None or buffered_bytes > self._buffer_bytes or size > topic.record_bytes_max:
+            return None
+        if not batch.builder.append(timestamp_ms, key, value, headers):
+            return None
+        if partition is None:
+            sticky.left_bytes -= size
+        if headers:
+            batch.note_tags(headers)
+        batch.record_count += 1
+        batch.buffered_bytes += size
+        self.buffered_bytes = buffered_bytes
+        return batch
 
     def append(
         self,
@@ -112,9 +156,9 @@ class Accumulator:
         values of a wrong type.
         """
         size = record_size(key, value, headers)
-        if size > topic.batch_bytes_max - BATCH_HEADER_BYTES:
+        if size > topic.record_bytes_max:
             raise too_large(topic, size)
-        if self.buffered_bytes + size > self._settings.buffer_bytes and self.buffered_bytes:
+        if self.buffered_bytes + size > self._buffer_bytes and self.buffered_bytes:
             return None
         return self._add(topic, partition, key, value, headers, timestamp_ms, now_ms, timer, size)
 
@@ -134,15 +178,15 @@ class Accumulator:
             queue = delayed_queue(topic, partition, timer, self._choose)
         else:
             queue = topic.queues[partition] if partition is not None else self._sticky(topic, size)
-        if queue.is_open:
-            batch = queue.batches[-1]
+        batch = queue.open_batch
+        if batch is not None:
             if batch.builder.append(timestamp_ms, key, value, headers):
                 batch.note_tags(headers)
                 batch.record_count += 1
                 batch.buffered_bytes += size
                 self.buffered_bytes += size
                 return batch
-            queue.is_open = False
+            queue.open_batch = None
             self.wake_at_ms = now_ms  # a sealed batch need not linger
             if timer is not None:
                 queue = delayed_queue(topic, partition, timer, self._choose)
@@ -191,8 +235,8 @@ class Accumulator:
             queue.sent_ms = now_ms if queue.sent_ms is None else queue.sent_ms
             close_delayed(queue)  # another batch would change what its timer has
             self._in_flight[queue] = None
-            queue.is_open = queue.is_open and bool(queue.batches)
             if not queue.batches:
+                queue.open_batch = None
                 del self._queues[queue]
             entries.append(Entry(queue=queue, batches=queue.in_flight))
         return entries
@@ -259,7 +303,7 @@ class Accumulator:
     def _sticky(self, topic: TopicQueues, size: int) -> PartitionQueue:
         sticky = topic.sticky
         queue = topic.queues[topic.first + sticky.partition]
-        if sticky.left_bytes <= 0 or not queue.is_open:
+        if sticky.left_bytes <= 0 or queue.open_batch is None:
             is_busy = [self._is_busy(each) for each in topic.writable_queues()]
             queue = topic.queues[topic.first + sticky.move(is_busy, topic.batch_bytes, self._choose)]
         sticky.left_bytes -= size
@@ -275,7 +319,7 @@ class Accumulator:
         batch.tag_filter = 0 if queue.topic.has_tags else None
         batch.timer = queue.timer
         queue.batches.append(batch)
-        queue.is_open = True
+        queue.open_batch = batch
         self._queues[queue] = None
         self.wake_at_ms = min(self.wake_at_ms, now_ms if self.flush_waiters else now_ms + self._settings.linger_ms)
         return batch
@@ -284,7 +328,7 @@ class Accumulator:
         if queue.in_flight or not may_send(queue):
             return NEVER_MS
         batch = queue.batches[0]
-        is_lingering = queue.is_open and len(queue.batches) == 1 and not self.flush_waiters
+        is_lingering = queue.open_batch is not None and len(queue.batches) == 1 and not self.flush_waiters
         ready_at_ms = batch.created_ms + self._settings.linger_ms if is_lingering else batch.created_ms
         return min(max(ready_at_ms, queue.retry_at_ms), batch.deadline_ms)
 
@@ -385,7 +429,7 @@ class Accumulator:
                 continue
             topic.turn(*topic.coming)
             for queue, moving in old:
-                queue.is_open = False
+                queue.open_batch = None
                 for batch in moving:
                     queue.batches.remove(batch)
                 self._forget_if_empty(queue)
@@ -419,6 +463,6 @@ class Accumulator:
 
     def _forget_if_empty(self, queue: PartitionQueue) -> None:
         if not queue.batches:
-            queue.is_open = False
+            queue.open_batch = None
             close_delayed(queue)
             self._queues.pop(queue, None)

@@ -21,8 +21,13 @@ def record_size(key: bytes | None, value: bytes | None, headers: Headers) -> int
     if key is not None:
         size += len(key)
     if headers:
-        size += sum(len(name) * 4 + len(content or b"") + 10 for name, content in headers)
+        size += headers_size(headers)
     return size
+
+
+def headers_size(headers: Headers) -> int:
+    """The bytes of a record's headers at most."""
+    return sum(len(name) * 4 + len(content or b"") + 10 for name, content in headers)
 
 
 def entry_overhead(queue: PartitionQueue) -> int:

@@ -14,7 +14,7 @@ def delayed_queue(
     A cancellable record is alone. It closes the open queue, so that later records come behind it.
     """
     queue = topic.delayed.get(_place(partition, timer))
-    if queue is not None and queue.is_open and not timer.is_cancellable:
+    if queue is not None and queue.open_batch is not None and not timer.is_cancellable:
         return queue
     if queue is not None:
         close_delayed(queue)
@@ -33,7 +33,7 @@ def close_delayed(queue: PartitionQueue) -> None:
     """Lets no other record join a queue of delayed records."""
     if queue.timer is None:
         return
-    queue.is_open = False
+    queue.open_batch = None
     for place in ((queue.partition, queue.timer.deliver_at_ms), (-1, queue.timer.deliver_at_ms)):
         if queue.topic.delayed.get(place) is queue:
             del queue.topic.delayed[place]

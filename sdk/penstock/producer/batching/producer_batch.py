@@ -14,6 +14,7 @@ from penstock_core.errors import PenstockError
 from penstock_core.filters.tag_filter import tags_of
 from penstock_core.limits import SDK_SPAN_LINKS_MAX
 from penstock_core.records.codec import BatchBuilder, Headers
+from penstock_core.records.record_batch import BATCH_HEADER_BYTES
 
 if TYPE_CHECKING:
     from opentelemetry.trace import SpanContext
@@ -149,7 +150,7 @@ def tag_filter_of(batches: Sequence[ProducerBatch]) -> int | None:
 class PartitionQueue:
     """The batches of one partition, oldest first: those in a request, then those that wait.
 
-    Only the last batch may be open, that is, take more records. The first `sent_together` of the waiting batches were
+    Only the last batch may be the `open_batch`, which takes more records. The first `sent_together` of the waiting batches were
     sent before, in one request, and may be stored. They go again in the same company, and share their fate. `numbering`
     is None until a batch is numbered, and again after a numbered batch has failed. `sent_ms` is when the oldest batch
     was sent first, None if none was. `rest_ms` is how long the partition rests between requests (pacing.py).
@@ -160,8 +161,8 @@ class PartitionQueue:
     __slots__ = (
         "batches",
         "in_flight",
-        "is_open",
         "numbering",
+        "open_batch",
         "partition",
         "rest_ms",
         "retry_at_ms",
@@ -176,7 +177,7 @@ class PartitionQueue:
         self.topic = topic
         self.partition = partition
         self.batches: deque[ProducerBatch] = deque()
-        self.is_open = False
+        self.open_batch: ProducerBatch | None = None
         self.in_flight: tuple[ProducerBatch, ...] = ()
         self.retry_at_ms = 0
         self.rest_ms = 0
@@ -227,6 +228,7 @@ class TopicQueues:
         "name",
         "partitions",
         "queues",
+        "record_bytes_max",
         "sticky",
     )
 
@@ -234,6 +236,7 @@ class TopicQueues:
         self.name = name
         self.batch_bytes = 0
         self.batch_bytes_max = 0
+        self.record_bytes_max = 0
         self.fresh_until_ms = 0  # when the description is to be asked for again
         self.first = 0
         self.partitions = 0
@@ -271,6 +274,7 @@ class TopicQueues:
         """Take a description of the topic. If its partitions are new ones, it turns to them once that keeps order."""
         self.batch_bytes = min(batch_bytes, batch_bytes_max)
         self.batch_bytes_max = batch_bytes_max
+        self.record_bytes_max = batch_bytes_max - BATCH_HEADER_BYTES
         if first > self.first and any(queue.batches or queue.in_flight for queue in self.queues):
             self.await_turn(first, partitions)
         else:
