@@ -1,37 +1,58 @@
 """Measures how many records a CPU second of the SDK's producer and consumer carries. The service costs nothing.
 
-The transport answers from this process at once. CPU is that of all threads (`time.process_time`), so other programs of
-the machine change it little. It needs no stack.
+The transport answers at once, in the process of the client. CPU is that of all threads of that process
+(`time.process_time`), so other programs of the machine change it little. It needs no stack. With `--before`, an older
+checkout takes turns with this one. The floors are loops of the calls that no client can leave out.
 """
 
-import time
+import json
+import os
+import statistics
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
 from functools import partial
+from pathlib import Path
 
 import click
 
 from bench.harness.turns import spread, take_turns
-from bench.loads.traced_client import VALUE, AnswersAtOnce
+from bench.loads.client_floor import FLOORS
+from bench.loads.client_rounds import COMPRESSIONS
 from bench.report.recording import Report, reported
 from bench.report.result import Row
-from penstock import Consumer, Producer, TopicPartition
-from penstock.testing import MemoryPenstock
 
-PARTITIONS = 4
-COMPRESSIONS = ("none", "zstd")
-NO_KEY, DISTINCT_KEYS, POLL = "send, no key", "send, distinct keys", "poll"
-BARS = {NO_KEY: 500_000, DISTINCT_KEYS: 400_000, POLL: 1_000_000}
+WORKS = ("send, no key", "send, distinct keys", "send by asyncio, no key", "poll", "iterate")
+KEYS = "send, distinct keys"
+HASHED_IN_PYTHON = "send, distinct keys, murmur2 in Python"
+BARS = {"send, no key": 500_000, KEYS: 400_000, "poll": 1_000_000}
+_COMPILED = "confluent_kafka"
+_ROOT = Path(__file__).parents[2]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
-    """Records that one side sends or reads in a round."""
+class Side:
+    """A process with the packages of one checkout, which runs the rounds that it is asked for."""
 
-    name: str
-    compression: str
-    records: int
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self._process = process
+        self._answer()
+
+    def round(self, work: str, compression: str, records: int) -> float:
+        """The CPU seconds of one round."""
+        assert self._process.stdin is not None
+        request = {"work": work, "compression": compression, "records": records}
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        return float(self._answer()["cpu_s"])
+
+    def _answer(self) -> dict[str, float]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the process of a side has ended, with exit code {self._process.wait()}")
+        answer: dict[str, float] = json.loads(line)
+        return answer
 
 
 @click.command(help=__doc__)
@@ -39,32 +60,47 @@ class Work:
 @click.option("--records", default=300_000, show_default=True, type=click.IntRange(1_000), help="Of 100 B, each round.")
 @click.option("--rounds", default=7, show_default=True, type=click.IntRange(1), help="How often all take turns.")
 @click.option("--quick", is_flag=True, help="100,000 records, three rounds.")
-def main(report: Report, records: int, rounds: int, quick: bool) -> None:
+@click.option("--before", type=click.Path(exists=True, file_okay=False, path_type=Path), help="An older checkout.")
+def main(report: Report, records: int, rounds: int, quick: bool, before: Path | None) -> None:
     records, rounds = (100_000, 3) if quick else (records, rounds)
-    keys = [b"customer-%d" % number for number in range(records)]
-    works = [
-        Work(name=name, compression=compression, records=records)
-        for compression in COMPRESSIONS
-        for name in (NO_KEY, DISTINCT_KEYS, POLL)
-    ]
-    with _services(records) as transports:
-        sides: list[Callable[[], float]] = [
-            partial(_poll, transports[work.compression], work)
-            if work.name == POLL
-            else partial(_send, transports[work.compression], work, keys if work.name == DISTINCT_KEYS else None)
-            for work in works
-        ]
-        found = take_turns(sides, rounds)
-    report.show("records of 100 B", [row_of(work, seconds) for work, seconds in zip(works, found, strict=True)])
+    with ExitStack() as stack:
+        now = stack.enter_context(_side(_ROOT, records))
+        in_python = stack.enter_context(_side(_ROOT, records, hidden=_COMPILED))
+        sides: dict[tuple[str, str, str], Callable[[], float]] = {}
+        for compression in COMPRESSIONS:
+            for work in WORKS:
+                sides[work, compression, "after"] = partial(now.round, work, compression, records)
+            sides[HASHED_IN_PYTHON, compression, "after"] = partial(in_python.round, KEYS, compression, records)
+        if before is not None:
+            old = stack.enter_context(_side(before, records))
+            for work, compression, _ in list(sides):
+                known = KEYS if work == HASHED_IN_PYTHON else work
+                sides[work, compression, "before"] = partial(old.round, known, compression, records)
+        found = dict(zip(sides, take_turns(list(sides.values()), rounds), strict=True))
+    floors = take_turns([partial(floor, records) for floor in FLOORS.values()], rounds)
+    here = {(work, compression): cpu_s for (work, compression, side), cpu_s in found.items() if side == "after"}
+    report.show("records of 100 B", [row_of(*each, records, cpu_s) for each, cpu_s in here.items()])
+    if before is not None:
+        report.show(
+            "beside the older checkout, records/CPU s",
+            [compared(*each, records, found[*each, "before"], cpu_s) for each, cpu_s in here.items()],
+        )
+    report.show(
+        "floors",
+        [
+            {"step": name, "cpu_us_per_record": round(statistics.median(cpu_s) * 1e6 / records, 2)}
+            for name, cpu_s in zip(FLOORS, floors, strict=True)
+        ],
+    )
 
 
-def row_of(work: Work, cpu_s: Sequence[float]) -> Row:
+def row_of(work: str, compression: str, records: int, cpu_s: Sequence[float]) -> Row:
     """Rates of a CPU second, and the bar of that work without compression."""
-    rates = spread(work.records / each for each in cpu_s)
-    bar = BARS[work.name] if work.compression == "none" else None
+    rates = spread(records / each for each in cpu_s)
+    bar = BARS.get(work) if compression == "none" else None
     return {
-        "work": work.name,
-        "compression": work.compression,
+        "work": work,
+        "compression": compression,
         "records_per_cpu_s": round(rates.median),
         "span": rates.words(),
         "cpu_us_per_record": round(1e6 / rates.median, 2),
@@ -73,42 +109,31 @@ def row_of(work: Work, cpu_s: Sequence[float]) -> Row:
     }
 
 
+def compared(work: str, compression: str, records: int, before_s: Sequence[float], after_s: Sequence[float]) -> Row:
+    """The median rates of two checkouts, and how many times the first one's the second one's is."""
+    before, after = (records / statistics.median(each) for each in (before_s, after_s))
+    return {
+        "work": work,
+        "compression": compression,
+        "before": round(before),
+        "after": round(after),
+        "times": round(after / before, 2),
+    }
+
+
 @contextmanager
-def _services(records: int) -> Iterator[dict[str, AnswersAtOnce]]:
-    """A transport for each compression, with a topic of that name. Its first partition has records to read."""
-    transports: dict[str, AnswersAtOnce] = {}
-    with MemoryPenstock() as service:
-        for compression in COMPRESSIONS:
-            service.create_topic(compression, partitions=PARTITIONS)
-            transports[compression] = AnswersAtOnce(service.transport)
-            with Producer(transport=transports[compression], compression_type=compression) as producer:
-                for _ in range(records):
-                    producer.send(compression, VALUE, partition=0)
-            transports[compression].is_storing = False
-        yield transports
-
-
-def _send(transport: AnswersAtOnce, work: Work, keys: Sequence[bytes] | None) -> float:
-    """The CPU seconds of a producer from its first record to its close."""
-    begun_s = time.process_time()
-    with Producer(transport=transport, compression_type=work.compression) as producer:
-        if keys is None:
-            for _ in range(work.records):
-                producer.send(work.compression, VALUE)
-        else:
-            for key in keys:
-                producer.send(work.compression, VALUE, key=key)
-    return time.process_time() - begun_s
-
-
-def _poll(transport: AnswersAtOnce, work: Work) -> float:
-    """The CPU seconds of a consumer of one partition. The transport knows all answers after the warm-up."""
-    begun_s, left = time.process_time(), work.records
-    with Consumer(transport=transport) as consumer:
-        consumer.assign([TopicPartition(work.compression, 0)])
-        while left > 0:
-            left -= len(consumer.poll())
-    return time.process_time() - begun_s
+def _side(checkout: Path, records: int, hidden: str | None = None) -> Iterator[Side]:
+    path = os.pathsep.join(str(each) for each in (checkout / "functions", checkout / "sdk", _ROOT))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bench.loads.client_rounds", str(records), *([hidden] if hidden else [])],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=_ROOT,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    with process:  # the end of its standard input ends it
+        yield Side(process)
 
 
 if __name__ == "__main__":

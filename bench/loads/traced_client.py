@@ -7,6 +7,7 @@
 
 import json
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -18,15 +19,21 @@ from penstock_core.records import frame
 
 TOPIC = "orders"
 VALUE = bytes(range(100))
+HELD_S = 0.2
 _PARTITION = TopicPartition(TOPIC, 0)
+_WITH_RECORDS_BYTES = 1_000  # an answer without records is shorter
 
 
 class AnswersAtOnce:
-    """Knows each answer to a fetch by its offset, and takes each produce request."""
+    """Knows each answer to a fetch by its offset, and takes each produce request.
+
+    It holds a fetch at the end of the log for a while, as the service does: else the consumer would ask all the time.
+    """
 
     def __init__(self, inner: MemoryTransport) -> None:
         self._inner = inner
         self._fetched: dict[int, Response] = {}
+        self._has_ended = threading.Event()
         self.is_storing = True
 
     def call(
@@ -40,6 +47,8 @@ class AnswersAtOnce:
         offset = int(json.loads(body)["partitions"][0]["offset"])
         if offset not in self._fetched:
             self._fetched[offset] = self._inner.call(method, path, query, headers, body)
+        if len(self._fetched[offset].body) < _WITH_RECORDS_BYTES:
+            self._has_ended.wait(HELD_S)
         return self._fetched[offset]
 
     def close(self) -> None:

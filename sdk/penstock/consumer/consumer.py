@@ -81,7 +81,8 @@ class Consumer:
 
     def __next__(self) -> ConsumerRecord:
         """The next record. Waits for it, at most `consumer_timeout_ms`."""
-        self._fork.check()
+        if self._fork.is_forked:
+            self._fork.check()
         record = self._core.next_now()
         if record is None:
             self._fetcher.start()

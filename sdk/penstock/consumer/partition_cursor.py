@@ -253,14 +253,16 @@ class PartitionCursor:
         make, append = tuple.__new__, taken.append  # tuple's own: ConsumerRecord(...) costs twice as much
         try:
             for record in islice(self._records, budget.records_left):
-                key, value, headers = record.key, record.value, tuple(record.headers)
+                key, value = record.key, record.value
+                headers: Headers = ()
+                if record.headers:
+                    headers = tuple(record.headers)
+                    bytes_left -= _headers_bytes(headers)
                 append(make(ConsumerRecord, (topic, partition, record.offset, record.timestamp, key, value, headers)))
                 if value is not None:
                     bytes_left -= len(value)
                 if key is not None:
                     bytes_left -= len(key)
-                if headers:
-                    bytes_left -= _headers_bytes(headers)
                 if bytes_left <= 0:
                     break
         finally:

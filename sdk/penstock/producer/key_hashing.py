@@ -36,7 +36,7 @@ def chosen(compiled: KeyHashing) -> KeyHashing:
     if all(compiled(key, count) == partition_for_key(key, count) for key in _PROBES for count in _PROBED_PARTITIONS):
         return compiled
     logging.getLogger("penstock.producer").warning(
-        "confluent_kafka.murmur2 does not hash as Kafka's Java client does: the producer hashes in Python"
+        "confluent_kafka.murmur2 does not hash as Kafka's Java client does: this producer hashes in Python"
     )
     return RememberedHashes().partition
 
@@ -46,6 +46,10 @@ class RememberedHashes:
 
     def __init__(self) -> None:
         self._hashes = _Hashes()
+
+    def __len__(self) -> int:
+        """How many hashes it remembers."""
+        return len(self._hashes)
 
     def partition(self, key: bytes, partitions: int) -> int:
         """The partition of a key among `partitions`. Raises TypeError for what is not hashable."""

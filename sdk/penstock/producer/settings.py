@@ -5,7 +5,7 @@ from typing import TypedDict
 
 from penstock.arguments import check, check_callable, check_number, check_text, checked_name
 from penstock.errors import as_sdk_error
-from penstock.producer.batching.accumulator import AccumulatorSettings
+from penstock.producer.batching.accumulator_settings import AccumulatorSettings
 from penstock.producer.batching.pacing import pacing_within
 from penstock.producer.delivery import DeliveryCallback
 from penstock.producer.salting import SaltedKeys, Salting
@@ -70,7 +70,8 @@ class ProducerSettings:
         delivery_timeout_ms: The time from `send` until the producer gives up.
         retry_backoff_ms: The longest wait before the first retry. Waits have full jitter, and grow by a factor of two.
         retry_backoff_max_ms: The longest wait before any retry. A Retry-After of the service comes on top.
-        metadata_max_age_ms: How long the description of a topic serves before the producer asks for it again.
+        metadata_max_age_ms: How long the description of a topic serves before the producer asks for it again. It asks
+            when a record opens a batch, not when one joins a batch that is open.
         trace_records: If your program has a provider of OpenTelemetry, make a span for each record. Otherwise records
             carry the context of the span that is current at `send`, which costs less.
         adaptive_partitioning: Records without a key go less often to partitions whose deliveries take longer than those

@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from penstock.producer.batching.accumulator import UNKNOWN_OFFSET, Accumulator, AccumulatorSettings, Entry
+from penstock.producer.batching.accumulator import UNKNOWN_OFFSET, Accumulator, Entry
+from penstock.producer.batching.accumulator_settings import AccumulatorSettings
 from penstock.producer.batching.producer_batch import ProducerBatch, TopicQueues, tag_filter_of
 from penstock.retry import RetryPolicy
 from penstock_core.errors import Category, ErrorCode, PenstockError

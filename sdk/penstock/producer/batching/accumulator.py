@@ -1,4 +1,6 @@
-"""The producer's decisions: which batch a record joins, which batches the next request carries, which it sends again.
+"""The producer's decisions: which batches the next request carries, which it sends again, and what becomes of each.
+
+open_batches.py decides which batch a record joins.
 
 No I/O, no threads, no clock. Times are arguments, in milliseconds of one monotonic clock, and so is chance. A thread or
 a task drives it (sender.py, async_sender.py).
@@ -23,17 +25,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from penstock.producer.batching.accumulator_settings import AccumulatorSettings
 from penstock.producer.batching.batch_bounds import (
     FRAME_OVERHEAD_BYTES,
-    RECORD_OVERHEAD_BYTES,
     entry_overhead,
-    headers_size,
     record_size,
     that_fit,
-    too_large,
 )
 from penstock.producer.batching.batch_failures import final_error, timed_out
-from penstock.producer.batching.delayed_queues import close_delayed, delayed_queue, share_delayed
+from penstock.producer.batching.delayed_queues import close_delayed
 from penstock.producer.batching.moved_batches import (
     KeyPlacement,
     MovedBatches,
@@ -42,34 +42,18 @@ from penstock.producer.batching.moved_batches import (
     records_to_turn,
     writable_after,
 )
-from penstock.producer.batching.pacing import Pacing, rest_after
+from penstock.producer.batching.open_batches import OpenBatches
+from penstock.producer.batching.pacing import rest_after
 from penstock.producer.batching.producer_batch import Numbering, PartitionQueue, ProducerBatch, TopicQueues
 from penstock.producer.delays import Timer
-from penstock.retry import NEVER_MS, RetryPolicy
+from penstock.retry import NEVER_MS
 from penstock_core.errors import Category, ErrorCode, PenstockError
 from penstock_core.limits import REQUEST_PARTITIONS_MAX, SDK_REQUEST_TIMERS_MAX
-from penstock_core.records.codec import BatchBuilder, Headers, Record
+from penstock_core.records.codec import Record
 from penstock_core.records.producer_state import SEQUENCE_MAX
-from penstock_core.records.record_batch import Compression
 
 PRODUCER_IDS = 2**63  # two that are chosen at random from so many do not meet
 UNKNOWN_OFFSET = -1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccumulatorSettings:
-    """Bounds of batching. Bytes are counted before compression. Without `retry` each batch has one try."""
-
-    linger_ms: int
-    batch_bytes: int
-    request_bytes: int
-    buffer_bytes: int
-    delivery_timeout_ms: int
-    compression: Compression
-    retry: RetryPolicy | None  # None: one try
-    is_idempotent: bool = True
-    is_adaptive: bool = False  # records without a key avoid slow partitions
-    pacing: Pacing | None = None  # None: a throttled partition waits for its next try, and never rests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,127 +64,15 @@ class Entry:
     batches: tuple[ProducerBatch, ...]
 
 
-class Accumulator:
+class Accumulator(OpenBatches):
     """The batches of a producer. `choose(n)` picks one of n: a partition for records without key, or a producer id."""
 
     def __init__(self, settings: AccumulatorSettings, choose: Callable[[int], int]) -> None:
-        self._settings = settings
-        self._buffer_bytes = settings.buffer_bytes
-        self._choose = choose
-        self._queues: dict[PartitionQueue, None] = {}  # with batches that wait, in order of the oldest batch
+        super().__init__(settings, choose)
         self._in_flight: dict[PartitionQueue, None] = {}  # with batches in a request
         self._is_abandoned = False
         self._moved = MovedBatches()
         self._finished_sources: list[ProducerBatch] = []  # whose records were moved, and are finished by now
-        self.buffered_bytes = 0
-        self.wake_at_ms = NEVER_MS  # when `drain` may have a request; `complete` may bring it forward
-        self.flush_waiters = 0  # callers that flush or wait for memory: while there is one, no batch lingers
-
-    def join(
-        self,
-        topic: TopicQueues,
-        partition: int | None,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Headers,
-        timestamp_ms: int,
-    ) -> ProducerBatch | None:
-        """Add a record to the open batch of its partition, or of the sticky one, and return the batch.
-
-        None if no open batch takes it; the call changed nothing then, and `append` finds the record its batch, or the
-        error. Almost every record joins, so this does nothing that can be done once per batch. Raises INVALID_REQUEST
-        for values of a wrong type.
-        """
-        size = RECORD_OVERHEAD_BYTES if value is None else RECORD_OVERHEAD_BYTES + len(value)
-        if key is not None:
-            size += len(key)
-        if headers:
-            size += headers_size(headers)
-        if partition is None:
-            sticky = topic.sticky
-            if sticky.left_bytes <= 0:
-                return None
-            batch = topic.queues[topic.first + sticky.partition].open_batch
-        else:
-            batch = topic.queues[partition].open_batch
-        buffered_bytes = self.buffered_bytes + size
-        if batch is None or buffered_bytes > self._buffer_bytes or size > topic.record_bytes_max:
-            return None
-        if not batch.builder.append(timestamp_ms, key, value, headers):
-            return None
-        if partition is None:
-            sticky.left_bytes -= size
-        if headers:
-            batch.note_tags(headers)
-        batch.record_count += 1
-        batch.buffered_bytes += size
-        self.buffered_bytes = buffered_bytes
-        return batch
-
-    def append(
-        self,
-        topic: TopicQueues,
-        partition: int | None,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Headers,
-        timestamp_ms: int,
-        now_ms: int,
-        timer: Timer | None = None,
-    ) -> ProducerBatch | None:
-        """Add a record to its partition, or to the sticky one, and return its batch, of which it is the last record.
-
-        A record with a `timer` joins those of its partition and due time.
-
-        None if the memory is full; the call changed nothing then. Raises RecordTooLargeError, and INVALID_REQUEST for
-        values of a wrong type.
-        """
-        size = record_size(key, value, headers)
-        if size > topic.record_bytes_max:
-            raise too_large(topic, size)
-        if self.buffered_bytes + size > self._buffer_bytes and self.buffered_bytes:
-            return None
-        return self._add(topic, partition, key, value, headers, timestamp_ms, now_ms, timer, size)
-
-    def _add(  # noqa: PLR0913 - as `append`
-        self,
-        topic: TopicQueues,
-        partition: int | None,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Headers,
-        timestamp_ms: int,
-        now_ms: int,
-        timer: Timer | None,
-        size: int,
-    ) -> ProducerBatch:
-        if timer is not None:
-            queue = delayed_queue(topic, partition, timer, self._choose)
-        else:
-            queue = topic.queues[partition] if partition is not None else self._sticky(topic, size)
-        batch = queue.open_batch
-        if batch is not None:
-            if batch.builder.append(timestamp_ms, key, value, headers):
-                batch.note_tags(headers)
-                batch.record_count += 1
-                batch.buffered_bytes += size
-                self.buffered_bytes += size
-                return batch
-            queue.open_batch = None
-            self.wake_at_ms = now_ms  # a sealed batch need not linger
-            if timer is not None:
-                queue = delayed_queue(topic, partition, timer, self._choose)
-            elif partition is None:
-                queue = self._sticky(topic, size)
-        builder = BatchBuilder(self._settings.compression, batch_bytes=topic.batch_bytes)
-        builder.append(timestamp_ms, key, value, headers)  # raises INVALID_REQUEST before it changes anything
-        batch = self._open_batch(queue, builder, now_ms)
-        batch.note_tags(headers)
-        share_delayed(queue, partition)
-        batch.record_count = 1
-        batch.buffered_bytes = size
-        self.buffered_bytes += size
-        return batch
 
     def drain(self, now_ms: int) -> list[Entry]:
         """The next request, or nothing until `wake_at_ms`.
@@ -299,30 +171,6 @@ class Accumulator:
         """The batches without an outcome, in requests or not."""
         in_flight = [batch for queue in self._in_flight for batch in queue.in_flight]
         return in_flight + [batch for queue in self._queues for batch in queue.batches]
-
-    def _sticky(self, topic: TopicQueues, size: int) -> PartitionQueue:
-        sticky = topic.sticky
-        queue = topic.queues[topic.first + sticky.partition]
-        if sticky.left_bytes <= 0 or queue.open_batch is None:
-            is_busy = [self._is_busy(each) for each in topic.writable_queues()]
-            queue = topic.queues[topic.first + sticky.move(is_busy, topic.batch_bytes, self._choose)]
-        sticky.left_bytes -= size
-        return queue
-
-    def _is_busy(self, queue: PartitionQueue) -> bool:
-        """True if a request has batches of the partition, or if the partition waits to try again."""
-        return bool(queue.in_flight) or (self._settings.is_adaptive and queue.sent_ms is not None)
-
-    def _open_batch(self, queue: PartitionQueue, builder: BatchBuilder, now_ms: int) -> ProducerBatch:
-        deadline_ms = now_ms + self._settings.delivery_timeout_ms
-        batch = ProducerBatch(queue.topic.name, queue.partition, builder, now_ms, deadline_ms)
-        batch.tag_filter = 0 if queue.topic.has_tags else None
-        batch.timer = queue.timer
-        queue.batches.append(batch)
-        queue.open_batch = batch
-        self._queues[queue] = None
-        self.wake_at_ms = min(self.wake_at_ms, now_ms if self.flush_waiters else now_ms + self._settings.linger_ms)
-        return batch
 
     def _ready_at_ms(self, queue: PartitionQueue) -> int:
         if queue.in_flight or not may_send(queue):

@@ -150,10 +150,11 @@ def tag_filter_of(batches: Sequence[ProducerBatch]) -> int | None:
 class PartitionQueue:
     """The batches of one partition, oldest first: those in a request, then those that wait.
 
-    Only the last batch may be the `open_batch`, which takes more records. The first `sent_together` of the waiting batches were
-    sent before, in one request, and may be stored. They go again in the same company, and share their fate. `numbering`
-    is None until a batch is numbered, and again after a numbered batch has failed. `sent_ms` is when the oldest batch
-    was sent first, None if none was. `rest_ms` is how long the partition rests between requests (pacing.py).
+    The `open_batch` takes more records. If there is one, it is the last batch. The first `sent_together` of the waiting
+    batches were sent before, in one request, and may be stored. They go again in the same company, and share their
+    fate. `numbering` is None until a batch is numbered, and again after a numbered batch has failed. `sent_ms` is when
+    the oldest batch was sent first, None if none was. `rest_ms` is how long the partition rests between requests
+    (pacing.py).
 
     Delayed records have a queue of their own for each `timer`. It gets one batch, and no other after that has left.
     """
@@ -212,6 +213,9 @@ class TopicQueues:
     `partitions` partitions take records, from `first` on. While the topic turns (moved_batches.py), `coming` has the
     first partition and the number of those that take records next.
 
+    `fresh_until_ms` says how long the description serves to open batches. It is 0 once the service has shown that the
+    topic has changed: then the producer describes it before the next record.
+
     `delayed` has the queues of delayed records that take more, by partition (-1 for records without a key) and due
     time.
     """
@@ -237,7 +241,7 @@ class TopicQueues:
         self.batch_bytes = 0
         self.batch_bytes_max = 0
         self.record_bytes_max = 0
-        self.fresh_until_ms = 0  # when the description is to be asked for again
+        self.fresh_until_ms = 0
         self.first = 0
         self.partitions = 0
         self.coming: tuple[int, int] | None = None

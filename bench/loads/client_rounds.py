@@ -1,0 +1,130 @@
+"""Rounds of the SDK's clients on one checkout, beside a service that answers at once: tells their CPU.
+
+`bench/clients/cpu.py` runs it with the packages of this checkout or of an older one. It reads one request a line, and
+answers each by a line: `{"work": "poll", "compression": "none", "records": 1000}` by `{"cpu_s": 0.001}`.
+
+    python -m bench.loads.client_rounds RECORDS [PACKAGE_TO_HIDE ...]
+"""
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from bench.loads.traced_client import VALUE, AnswersAtOnce
+
+COMPRESSIONS = ("none", "zstd")
+_PARTITIONS = 4
+
+
+class Rounds:
+    """A topic for each compression, whose first partition has records to read. No key comes twice."""
+
+    def __init__(self, service: Any, records: int) -> None:
+        from penstock import Producer
+
+        self._keys = 0
+        self._works: dict[str, Callable[[str, AnswersAtOnce, int], float]] = {
+            "send, no key": _send,
+            "send, distinct keys": self._send_keys,
+            "send by asyncio, no key": _send_async,
+            "poll": _poll,
+            "iterate": _iterate,
+        }
+        self._transports: dict[str, AnswersAtOnce] = {}
+        for compression in COMPRESSIONS:
+            service.create_topic(compression, partitions=_PARTITIONS)
+            transport = self._transports[compression] = AnswersAtOnce(service.transport)
+            with Producer(transport=transport, compression_type=compression) as producer:
+                for _ in range(records):
+                    producer.send(compression, VALUE, partition=0)
+            transport.is_storing = False
+
+    def round(self, work: str, compression: str, records: int) -> float:
+        """The CPU seconds of a client from its start to its close, of all threads."""
+        return self._works[work](compression, self._transports[compression], records)
+
+    def _send_keys(self, compression: str, transport: AnswersAtOnce, records: int) -> float:
+        from penstock import Producer
+
+        keys = [b"customer-%d" % number for number in range(self._keys, self._keys + records)]
+        self._keys += records
+        begun_s = time.process_time()
+        with Producer(transport=transport, compression_type=compression) as producer:
+            for key in keys:
+                producer.send(compression, VALUE, key=key)
+        return time.process_time() - begun_s
+
+
+def _send(compression: str, transport: AnswersAtOnce, records: int) -> float:
+    from penstock import Producer
+
+    begun_s = time.process_time()
+    with Producer(transport=transport, compression_type=compression) as producer:
+        for _ in range(records):
+            producer.send(compression, VALUE)
+    return time.process_time() - begun_s
+
+
+def _send_async(compression: str, transport: AnswersAtOnce, records: int) -> float:
+    from penstock import AsyncProducer
+
+    class AnswersInLoop:
+        async def call(self, *request: Any) -> Any:
+            return transport.call(*request)
+
+        async def close(self) -> None:
+            pass
+
+    async def send() -> None:
+        async with AsyncProducer(transport=AnswersInLoop(), compression_type=compression) as producer:
+            for _ in range(records):
+                await producer.send(compression, VALUE)
+
+    begun_s = time.process_time()
+    asyncio.run(send())
+    return time.process_time() - begun_s
+
+
+def _poll(compression: str, transport: AnswersAtOnce, records: int) -> float:
+    from penstock import Consumer, TopicPartition
+
+    begun_s, left = time.process_time(), records
+    with Consumer(transport=transport) as consumer:
+        consumer.assign([TopicPartition(compression, 0)])
+        while left > 0:
+            left -= len(consumer.poll())
+    return time.process_time() - begun_s
+
+
+def _iterate(compression: str, transport: AnswersAtOnce, records: int) -> float:
+    from penstock import Consumer, TopicPartition
+
+    begun_s, left = time.process_time(), records
+    with Consumer(transport=transport) as consumer:
+        consumer.assign([TopicPartition(compression, 0)])
+        for _ in consumer:
+            left -= 1
+            if not left:
+                break
+    return time.process_time() - begun_s
+
+
+def main(records: int) -> None:
+    """Answer the requests of standard input until it ends."""
+    from penstock.testing import MemoryPenstock
+
+    with MemoryPenstock() as service:
+        rounds = Rounds(service, records)
+        print(json.dumps({"is_ready": True}), flush=True)
+        for line in sys.stdin:
+            request: Mapping[str, Any] = json.loads(line)
+            print(json.dumps({"cpu_s": rounds.round(**request)}), flush=True)
+
+
+if __name__ == "__main__":
+    for package in sys.argv[2:]:
+        sys.modules[package] = None  # type: ignore[assignment]  # as if it were not installed
+    main(int(sys.argv[1]))

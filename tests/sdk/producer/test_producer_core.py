@@ -1,0 +1,117 @@
+"""When the producer asks for a topic's description again."""
+
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from penstock.errors import InvalidError, UnknownTopicError
+from penstock.http.http_message import Document, HttpRequest
+from penstock.http.steps import Wait, drive
+from penstock.producer.batching.producer_batch import ProducerBatch
+from penstock.producer.producer_core import ProducerCore
+from penstock.producer.settings import ProducerSettings
+from penstock_core.errors import ErrorCode
+from penstock_core.records.partitioner import partition_for_key
+
+AGE_MS = 1_000
+
+
+class Described:
+    """A core with a clock of the test's, whose topic has four partitions. `asked` counts its descriptions."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.now_ms = 1
+        self.asked = 0
+        self.core = ProducerCore(
+            ProducerSettings(metadata_max_age_ms=AGE_MS, linger_ms=600_000, **settings),
+            now_ms=lambda: self.now_ms,
+            choose=lambda count: 0,
+            new_nonce=lambda: "0" * 32,
+        )
+
+    def send(self, value: Any = b"v", key: Any = None, timestamp_ms: Any = 5, partition: Any = None) -> ProducerBatch:
+        arguments = ("orders", value, key, (), partition, timestamp_ms)
+        batch = self.core.append_now(*arguments)
+        return self._drive(self.core.append(*arguments)) if batch is None else batch
+
+    def _drive(self, steps: Generator[HttpRequest | Wait, Document, ProducerBatch]) -> ProducerBatch:
+        return drive(steps, self._describe)
+
+    def _describe(self, effect: HttpRequest | Wait) -> Document:
+        assert isinstance(effect, HttpRequest)
+        self.asked += 1
+        return {
+            "name": "orders",
+            "topic_id": "0" * 32,
+            "partitions": 4,
+            "writable_partitions": 4,
+            "config": {},
+            "created_at_ms": 0,
+        }
+
+
+def test_record_that_joins_an_open_batch_asks_for_no_description_when_it_is_old() -> None:
+    described = Described()
+    batch = described.send()
+    described.now_ms = AGE_MS + 2
+    assert described.send() is batch
+    assert described.asked == 1
+
+
+def test_record_that_opens_a_batch_asks_for_the_description_when_it_is_old() -> None:
+    described = Described()
+    described.send()
+    described.core.accumulator.flush_waiters = 1
+    described.core.accumulator.drain(1)  # the open batch leaves
+    described.now_ms = AGE_MS + 2
+    described.send()
+    assert described.asked == 2
+
+
+def test_next_record_asks_for_the_description_when_the_topic_has_changed_though_a_batch_is_open() -> None:
+    described = Described()
+    accumulator = described.core.accumulator
+    described.send(key=b"a")
+    accumulator.flush_waiters = 1
+    entries = accumulator.drain(1)
+    described.send(key=b"a")  # it opens the next batch
+    accumulator.complete(entries, [UnknownTopicError(ErrorCode.UNKNOWN_TOPIC, "gone")], 1, 0.0)
+    described.send(key=b"a")
+    assert described.asked == 2
+
+
+@pytest.mark.parametrize("key", [b"customer 7", "customer 7"])
+def test_record_with_key_joins_the_batch_of_its_partition(key: Any) -> None:
+    described = Described()
+    first = described.send(key=key)
+    assert first.partition == partition_for_key(b"customer 7", 4)
+    assert described.send("text", key=key) is first
+
+
+def test_record_that_would_join_is_refused_with_the_argument_whose_type_is_wrong() -> None:
+    described = Described()
+    described.send()
+    with pytest.raises(InvalidError, match=r"timestamp_ms=1\.5: give milliseconds since 1970"):
+        described.send(timestamp_ms=1.5)
+    with pytest.raises(InvalidError, match="value=7: give bytes, str or None"):
+        described.send(7)
+    with pytest.raises(InvalidError, match="key=7: give bytes, str or None"):
+        described.send(key=7)
+
+
+def test_whole_number_that_is_no_int_serves_as_timestamp_when_the_record_joins() -> None:
+    class Whole:
+        def __index__(self) -> int:
+            return 9
+
+    described = Described()
+    batch = described.send()
+    assert described.send(timestamp_ms=Whole()) is batch
+
+
+def test_named_partition_pins_the_batch_that_its_record_joins() -> None:
+    described = Described()
+    batch = described.send(partition=3)
+    assert described.send(partition=3) is batch
+    assert batch.is_pinned
