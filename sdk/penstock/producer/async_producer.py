@@ -13,8 +13,9 @@ from penstock.model import RecordMetadata
 from penstock.options import shows_fields_of
 from penstock.producer.async_sender import AsyncSender
 from penstock.producer.async_transaction import AsyncTransaction
+from penstock.producer.batching.producer_batch import ProducerBatch
 from penstock.producer.delays import Timer
-from penstock.producer.delivery import CallbackFollower, DeliveryCallback, FutureFollower
+from penstock.producer.delivery import CallbackFollower, DeliveryCallback, follow
 from penstock.producer.producer_core import ProducerCore
 from penstock.producer.settings import ProducerOptions, ProducerSettings
 from penstock.producer.tracing import ProducerTracing
@@ -94,8 +95,12 @@ class AsyncProducer:
             on_delivery = self._on_delivery
         else:
             check_callable("on_delivery", on_delivery)
-        await self._sender.yield_to_loop()
+        if self._sender.is_due:
+            await asyncio.sleep(0)  # a program that never waits would keep the loop from sending
         if not self._tracing.is_on:
+            batch = self._core.append_now(topic, value, key, headers, partition, timestamp_ms, timer)
+            if batch is not None:
+                return self._followed(batch, timestamp_ms, on_delivery)
             return await self._append(topic, value, key, headers, partition, timestamp_ms, timer, on_delivery)
         with self._tracing.creating(topic, headers) as (told, origin):
             return await self._append(topic, value, key, told, partition, timestamp_ms, timer, on_delivery, origin)
@@ -161,9 +166,15 @@ class AsyncProducer:
             )
         if origin is not None:
             batch.note_origin(origin)
+        return self._followed(batch, timestamp_ms, on_delivery)
+
+    def _followed(
+        self, batch: ProducerBatch, timestamp_ms: int, on_delivery: DeliveryCallback | None
+    ) -> asyncio.Future[RecordMetadata]:
+        """The future of the batch's last record."""
         index = batch.record_count - 1
         sent: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
-        batch.followers.append(FutureFollower(sent, batch, index, timestamp_ms))
+        follow(batch, sent, index, timestamp_ms)
         if on_delivery is not None:
             batch.followers.append(CallbackFollower(on_delivery, batch, index, timestamp_ms))
         if index == 0:  # only a new batch can be due before the sender's sleep ends

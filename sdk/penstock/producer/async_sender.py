@@ -37,10 +37,10 @@ class AsyncSender:
         if self._accumulator.wake_at_ms < self._sleep.ends_at_ms:
             self._sleep.end()
 
-    async def yield_to_loop(self) -> None:
-        """Let the loop send a request that is due: a program that never waits would keep the sender from it."""
-        if self._accumulator.wake_at_ms <= monotonic_ms():
-            await asyncio.sleep(0)
+    @property
+    def is_due(self) -> bool:
+        """The loop has a request to send, as soon as it comes to it."""
+        return self._accumulator.wake_at_ms <= monotonic_ms()
 
     async def drive(self, steps: Steps[Result]) -> Result:
         """Carry out a procedure of the core."""

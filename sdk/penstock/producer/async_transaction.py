@@ -7,7 +7,7 @@ from typing import Self
 
 from penstock.model import RecordMetadata, TopicPartition
 from penstock.producer.async_sender import AsyncSender
-from penstock.producer.delivery import FutureFollower, resolve, resolve_quietly
+from penstock.producer.delivery import follow, resolve, resolve_quietly
 from penstock.producer.producer_core import ProducerCore
 from penstock.producer.tracing import ProducerTracing
 from penstock.producer.transaction import LeaseHolder, LockHolder, group_offsets
@@ -51,7 +51,7 @@ class AsyncTransaction:
             if origin is not None:
                 batch.note_origin(origin)
         sent: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
-        batch.followers.append(FutureFollower(sent, batch, batch.record_count - 1, timestamp_ms))
+        follow(batch, sent, batch.record_count - 1, timestamp_ms)
         return sent
 
     def send_offsets(self, offsets: Mapping[TopicPartition, int], group: str | LeaseHolder) -> None:

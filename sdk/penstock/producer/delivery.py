@@ -91,29 +91,39 @@ class CallbackFollower:
             _log.exception("on_delivery raised")
 
 
-class FutureFollower:
-    """Resolves the future of an event loop, in that loop."""
+class FutureFollowers:
+    """Resolves futures of an event loop, in that loop: those of records of one batch that came one after another."""
 
-    __slots__ = ("_batch", "_future", "_index", "_timestamp_ms")
+    __slots__ = ("_batch", "_futures")
 
-    def __init__(
-        self, future: asyncio.Future[RecordMetadata], batch: ProducerBatch, index: int, timestamp_ms: int
-    ) -> None:
-        self._future = future
+    def __init__(self, batch: ProducerBatch) -> None:
         self._batch = batch
-        self._index = index
-        self._timestamp_ms = timestamp_ms
+        self._futures: list[tuple[asyncio.Future[RecordMetadata], int, int]] = []
+
+    def add(self, future: asyncio.Future[RecordMetadata], index: int, timestamp_ms: int) -> None:
+        """Resolve this one, too: that of the record at `index`."""
+        self._futures.append((future, index, timestamp_ms))
 
     def resolve(self) -> None:
-        """Take the outcome of the batch, unless the future was cancelled."""
-        if self._future.done():
-            return
-        outcome = outcome_of(self._batch, self._index)
-        if isinstance(outcome, PenstockError):
-            self._future.set_exception(outcome)
-            self._future.exception()  # `resolve` logs it: asyncio need not, if the program never awaits it
-        else:
-            self._future.set_result(metadata_of(self._batch, self._index, self._timestamp_ms))
+        """Take the outcome of the batch, for each future that was not cancelled."""
+        for future, index, timestamp_ms in self._futures:
+            if future.done():
+                continue
+            batch, place = self._batch.place_of(index)
+            outcome = batch.outcome
+            if isinstance(outcome, PenstockError):
+                future.set_exception(outcome)
+                future.exception()  # `resolve` logs it: asyncio need not, if the program never awaits it
+            else:
+                future.set_result(_metadata_in(batch, place, timestamp_ms))
+
+
+def follow(batch: ProducerBatch, future: asyncio.Future[RecordMetadata], index: int, timestamp_ms: int) -> None:
+    """The future of the batch's record at `index` waits for the outcome, behind what waits already."""
+    followers = batch.followers
+    if not followers or followers[-1].__class__ is not FutureFollowers:
+        followers.append(FutureFollowers(batch))
+    followers[-1].add(future, index, timestamp_ms)
 
 
 def outcome_of(batch: ProducerBatch, index: int) -> int | PenstockError | None:
@@ -123,7 +133,10 @@ def outcome_of(batch: ProducerBatch, index: int) -> int | PenstockError | None:
 
 def metadata_of(batch: ProducerBatch, index: int, timestamp_ms: int) -> RecordMetadata:
     """The place of a batch's record. A record that was not delivered has offset -1."""
-    batch, index = batch.place_of(index)
+    return _metadata_in(*batch.place_of(index), timestamp_ms)
+
+
+def _metadata_in(batch: ProducerBatch, index: int, timestamp_ms: int) -> RecordMetadata:
     base_offset = batch.outcome
     offset = base_offset + index if isinstance(base_offset, int) and base_offset >= 0 else -1
     if batch.timer is None:
