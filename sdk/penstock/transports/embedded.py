@@ -109,7 +109,10 @@ class EmbeddedTransport:
 
     @property
     def service(self) -> EmbeddedService:
-        """The service of this process. The connections of a parent process are not used."""
+        """The service of this process. The connections of a parent process are not used.
+
+        Raises NotConfiguredError.
+        """
         opened = self._opened
         if opened is not None and opened[0] == fork_count():
             return opened[1]
@@ -156,10 +159,17 @@ def _service(stage: EmbeddedStage) -> EmbeddedService:
     with _opening:
         key = (fork_count(), stage)
         if key not in _services:
-            made = aws_instance(stage.storage, STORAGE_CALLS, stage.acls)
+            made = _instance(stage)
             executor = ExitingExecutor(made.executor, SequentialExecutor())
             _services[key] = EmbeddedService(replace(made, executor=executor), lambda: _caller(stage.storage))
         return _services[key]
+
+
+def _instance(stage: EmbeddedStage) -> Instance:
+    try:
+        return aws_instance(stage.storage, STORAGE_CALLS, stage.acls)
+    except BotoCoreError as error:
+        raise NotConfiguredError(f"no client of AWS can be made: {error} Set AWS_REGION, or give region=") from error
 
 
 def _signer(storage: Storage) -> Configuration:

@@ -4,6 +4,7 @@ from typing import Any
 import boto3
 import pytest
 
+from penstock import Admin
 from penstock.errors import NotConfiguredError
 from penstock.transports.embedded_storage import find_embedded_stage
 from penstock_core.stack_outputs import STORAGE_OUTPUTS
@@ -101,3 +102,13 @@ def test_environment_goes_before_the_stack_where_no_rule_decides(monkeypatch: py
 def test_wrong_default_is_refused_when_the_transport_is_opened() -> None:
     with pytest.raises(NotConfiguredError, match="PENSTOCK_ACL_DEFAULT='Deny': must be allow or deny"):
         find_embedded_stage(environ={**VARIABLES, "PENSTOCK_ACL_DEFAULT": "Deny"})
+
+
+def test_call_without_a_region_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {name: value for name, value in VARIABLES.items() if name != "AWS_REGION"}
+    for name, value in {**names, "AWS_CONFIG_FILE": "none", "AWS_EC2_METADATA_DISABLED": "true"}.items():
+        monkeypatch.setenv(name, value)
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(NotConfiguredError, match="Set AWS_REGION"):
+        Admin(transport="embedded").list_topics()
