@@ -9,11 +9,14 @@ The sender decides about a run whose append has failed:
 | is final, and the run shared its append    | no             | its batches go again, each alone                  |
 | any other                                  |                | fails, and so do the requests                     |
 
+A run that waits for its next try leaves its place to other calls: a topic over its quota does not hold up the others.
+
 A call costs the service much and a byte little, and a client that wants throughput sends its batches one after the
 other. So a large batch waits a moment for more, while another call is under way (`gather_ms`). A small one never waits.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Sequence
 
 from penstock.errors import as_maybe_applied
@@ -53,6 +56,7 @@ class Sender:
         self._retry = retry or RetryPolicy()
         self._lanes = Lanes()
         self._calls = 0
+        self._coming_back: deque[asyncio.Future[None]] = deque()  # sends that have waited, and need a place again
         self._is_due = False
         self._gathering: asyncio.TimerHandle | None = None
         self._has_gathered = False
@@ -70,6 +74,11 @@ class Sender:
 
     def _pump(self) -> None:
         self._is_due = False
+        while self._calls < KAFKA_PRODUCE_CALLS_MAX and self._coming_back:
+            place = self._coming_back.popleft()
+            if not place.done():
+                self._calls += 1
+                place.set_result(None)
         while self._calls < KAFKA_PRODUCE_CALLS_MAX and not self._gathers() and (runs := self._lanes.take()):
             self._begin_anew()
             self._calls += 1
@@ -109,14 +118,32 @@ class Sender:
                     self._judged(run, outcome, unsettled, doubtful, failures)
                     for run, outcome in zip(tried, outcomes, strict=True)
                 ]
-                await asyncio.sleep(max(waits) / 1_000 if unsettled else 0)
+                if unsettled:
+                    await self._wait(max(waits))
         finally:
-            self._calls -= 1
+            self._leave()
             for run in unsettled.values():  # the gateway stops
                 for each in run.batches:
                     each.outcome.cancel()
                 self._lanes.end(run.key)
+
+    async def _wait(self, wait_ms: int) -> None:
+        """Wait for the next try, and let other calls go meanwhile. Afterwards it has a place again, also if it ends."""
+        self._leave()
+        place = asyncio.get_running_loop().create_future()
+        try:
+            await asyncio.sleep(wait_ms / 1_000)
+            self._coming_back.append(place)
             self._wake()
+            await place
+        except asyncio.CancelledError:
+            if not place.done() or place.cancelled():
+                self._calls += 1
+            raise
+
+    def _leave(self) -> None:
+        self._calls -= 1
+        self._wake()
 
     def _judged(self, run: Run, outcome: Outcome, unsettled: dict[int, Run], doubtful: set[int], failures: int) -> int:
         """Settle the run, or return the milliseconds after which it goes again."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,7 @@ from penstock.retry import RetryPolicy
 from penstock.system import monotonic_ms
 from penstock.testing import MemoryPenstock, ThreadedTransport
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.limits import KAFKA_GATHER_BYTES_MAX, KAFKA_GATHER_BYTES_MIN
+from penstock_core.limits import KAFKA_GATHER_BYTES_MAX, KAFKA_GATHER_BYTES_MIN, KAFKA_PRODUCE_CALLS_MAX
 from penstock_core.records.codec import BatchBuilder
 from penstock_core.records.record_batch import validate
 from penstock_kafka.context import Context
@@ -188,3 +189,36 @@ def test_large_batches_share_a_call_while_another_one_is_under_way() -> None:
     with MemoryPenstock() as service:
         service.create_topic("orders", partitions=4)
         asyncio.run(work(service))
+
+
+def test_batches_that_wait_for_another_try_hold_up_no_other(service: MemoryPenstock) -> None:
+    service.create_topic("cold")
+
+    class HotTransport(ThreadedTransport):
+        """The service refuses each batch for `orders`, until `cools`."""
+
+        cools = False
+
+        async def call(
+            self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
+        ) -> Response:
+            if b'"orders"' in body and not self.cools:
+                raise PenstockError(ErrorCode.THROTTLED, "over its quota", retry_after_ms=300)
+            return await super().call(method, path, query, headers, body)
+
+    transport = HotTransport(service.transport)
+
+    async def work(sender: Sender) -> list[Outcome]:
+        hot = [_batch(b"hot", producer_id=number, sequence=0) for number in range(KAFKA_PRODUCE_CALLS_MAX)]
+        sent = asyncio.gather(*(each.outcome for each in hot))
+        for each in hot:
+            sender.put(each)
+            await asyncio.sleep(0)
+        cold = replace(_batch(b"cold"), key=LaneKey("cold", 0, -1))
+        sender.put(cold)
+        found = [await cold.outcome]
+        assert not any(each.outcome.done() for each in hot)
+        transport.cools = True
+        return found + sorted(await sent, key=str)
+
+    assert _run(transport, work) == [0, *range(KAFKA_PRODUCE_CALLS_MAX)]

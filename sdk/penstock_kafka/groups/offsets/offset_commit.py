@@ -87,7 +87,9 @@ class OffsetCommit:
         One call of the service for each topic and word.
         """
         resolved = {**offsets}
-        asked = {(where.topic, word) for where, each in offsets.items() if (word := _WORDS.get(each.offset)) is not None}
+        asked = {
+            (where.topic, word) for where, each in offsets.items() if (word := _WORDS.get(each.offset)) is not None
+        }
         for topic, word in sorted(asked):
             found = await self._sessions.service.offsets_at(topic, word)
             for where, each in offsets.items():
