@@ -135,6 +135,8 @@ GROUP_CHECK_CLAIM_MS = 10_000  # a check that did not end by then is begun again
 SUBSCRIPTION_LOOK_UPS_MAX = 20  # topics that a rebalance reads one by one; more are read with all topics
 ENROL_ATTEMPTS_MAX = 3  # puts of a member's item; heartbeats of the same member may change it in between
 OFFSET_RESET_ATTEMPTS_MAX = 5  # resets of one lease, and rounds that expel members
+GROUP_DOCUMENT_BYTES_MAX = 64 * KIB  # of a group whose leader assigns: each change writes its item anew
+PROTOCOL_TYPE_LENGTH_MAX = 100  # characters of what the members of such a group are
 GROUP_DELETE_ROUNDS_MAX = 3  # rounds that delete leases; consumers may commit in between
 TARGET_CHUNK_BYTES = 300 * KIB  # of a target assignment, in one item of 400 KB at most
 
@@ -520,6 +522,11 @@ KAFKA_SHARE_RECORDS_MAX = 20_000  # that one client holds: further locks push ou
 KAFKA_SHARE_MEMBERS_MAX = 10_000  # of share groups
 KAFKA_SHARE_MEMBER_MS_MAX = 45_000  # between two heartbeats of a member
 KAFKA_SHARE_HEARTBEAT_MS = 5_000  # that members are told to heartbeat in
+KAFKA_LED_GROUP_BYTES_MAX = 8 * MIB  # of the document of a group whose leader assigns, once it is decompressed
+KAFKA_LED_LOOK_MS_MAX = 5_000  # between two looks at that document: a third of the shortest session, if that is less
+KAFKA_LED_WAIT_LOOK_MS = 250  # the same while clients wait for a generation or for an assignment
+KAFKA_LED_TRIES_MAX = 12  # of a change to that document, when other gateways change it meanwhile
+KAFKA_LED_GROUPS_MAX = 1_000  # that one gateway looks at
 
 # Quotas (docs/adr/0049).
 QUOTAS_MAX = 1_000  # of a stage, defaults and those of single principals and topics: each instance remembers all

@@ -8,6 +8,7 @@ from aws_lambda_powertools.event_handler.openapi.params import Path, Query
 
 from penstock_core.acls.right import Kind, Operation
 from penstock_core.groups.group import GroupConfig, GroupState, Member, group_config_to_json
+from penstock_core.groups.group_document import CONSUMER
 from penstock_core.ids import GroupName
 from penstock_core.limits import GROUP_LIST_MAX, GROUP_PAGE_MAX
 from penstock_core.quotas.claim import ClaimKind
@@ -133,7 +134,8 @@ def _group(name: GroupName, state: GroupState | None) -> GroupAnswer:
     return {
         "group": name,
         "epoch": known.epoch,
-        "member_count": known.member_count,
+        "protocol_type": CONSUMER if known.document is None else known.document.protocol_type,
+        "member_count": known.member_count if known.document is None else known.document.member_count,
         "config": group_config_to_json(known.config),
         "changed_at_ms": known.changed_at_ms,
     }

@@ -1,5 +1,6 @@
-"""/v1/groups for consumers: heartbeats of members, and committed offsets."""
+"""/v1/groups for consumers: heartbeats of members, committed offsets, and documents of groups whose leader assigns."""
 
+import base64
 from collections.abc import Iterable, Sequence
 from typing import Annotated
 
@@ -7,7 +8,8 @@ from aws_lambda_powertools.event_handler.openapi.params import Path, Query
 
 from penstock_core.acls.right import Kind, Operation
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.groups.group import parse_subscription
+from penstock_core.groups.group import GroupState, parse_subscription
+from penstock_core.groups.group_document import checked_document
 from penstock_core.groups.lease import Lease, SeenCommit
 from penstock_core.ids import Offset, Partition, PartitionKey, TopicId
 from penstock_core.limits import GROUP_PAGE_MAX, OWNED_PARTITIONS_MAX
@@ -24,6 +26,7 @@ from penstock_handlers.edge.json_api import (
     error_json,
     fitting_page,
     instance_of,
+    principal_name,
     serve_with,
 )
 from penstock_handlers.edge.models.answer_models import (
@@ -32,12 +35,20 @@ from penstock_handlers.edge.models.answer_models import (
     CommittedOffsetJson,
     CommittedOffsets,
     GrantedLease,
+    GroupDocumentAnswer,
     HeartbeatAnswerJson,
 )
-from penstock_handlers.edge.models.request_models import CommitOffsets, HeartbeatJson, SeenCommitJson, WatchedPartition
+from penstock_handlers.edge.models.request_models import (
+    CommitOffsets,
+    HeartbeatJson,
+    PutGroupDocument,
+    SeenCommitJson,
+    WatchedPartition,
+)
 from penstock_service.groups.claim_group import claim_group
 from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
 from penstock_service.groups.committed_offsets import committed_page
+from penstock_service.groups.group_document import put_document, read_document
 from penstock_service.groups.heartbeat import HeartbeatAnswer, HeartbeatRequest, heartbeat, leave
 
 app = JsonApp("groups")
@@ -112,6 +123,35 @@ def committed(
     ]
     page, next_after = fitting_page(offsets, next_after, lambda last: str(shown[last].partition))
     return {"offsets": page, "next_after": next_after}
+
+
+@app.operation("GET /v1/groups/<group>/document", "readGroupDocument", "Read a group's document")
+def document(group: Annotated[str, Path()]) -> GroupDocumentAnswer:
+    """Read the document of a group whose leader assigns."""
+    return _document_json(read_document(instance_of(app), group))
+
+
+@app.operation("PUT /v1/groups/<group>/document", "putGroupDocument", "Replace a group's document")
+def replace_document(group: Annotated[str, Path()], request: PutGroupDocument) -> GroupDocumentAnswer:
+    """Replace the document of a group whose leader assigns, if its version is still the one that you read."""
+    try:
+        data = base64.b64decode(request.document, validate=True)
+    except ValueError:
+        raise PenstockError(ErrorCode.INVALID_REQUEST, "document: it is not base64") from None
+    document = checked_document(request.protocol_type, request.member_count, data)
+    if request.version is None:
+        claim_group(instance_of(app), principal_name(app), group)
+    return _document_json(put_document(instance_of(app), group, request.version, document))
+
+
+def _document_json(state: GroupState) -> GroupDocumentAnswer:
+    found = state.document
+    return {
+        "version": state.version,
+        "protocol_type": None if found is None else found.protocol_type,
+        "member_count": state.member_count if found is None else found.member_count,
+        "document": None if found is None else base64.b64encode(found.data).decode(),
+    }
 
 
 def _seen(commit: SeenCommitJson | None) -> SeenCommit | None:

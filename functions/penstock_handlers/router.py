@@ -82,6 +82,8 @@ ROUTES: Mapping[str, Serve] = {
     "POST /v1/groups/{group}/heartbeat": groups.serve,
     "POST /v1/groups/{group}/offsets": groups.serve,
     "GET /v1/groups/{group}/offsets": groups.serve,
+    "GET /v1/groups/{group}/document": groups.serve,
+    "PUT /v1/groups/{group}/document": groups.serve,
 }
 _PATTERNS = [(re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", route)), route) for route in ROUTES]
 Caller = str | Mapping[str, Any]

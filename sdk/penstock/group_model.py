@@ -7,13 +7,17 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """A group and its settings. `epoch` is 0 if no member ever joined: simple consumers commit for such a group."""
+    """A group and its settings. `epoch` is 0 if no member ever joined: simple consumers commit for such a group.
+
+    `protocol_type` is another one than "consumer" in a group whose leader assigns, such as Kafka Connect's workers.
+    """
 
     group: str
     epoch: int
     member_count: int
     config: Mapping[str, Any]
     changed_at_ms: int
+    protocol_type: str = "consumer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

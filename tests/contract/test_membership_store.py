@@ -9,6 +9,7 @@ import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.groups.group import GroupConfig, GroupState, Member, MemberProgress, SessionTouch, parse_subscription
+from penstock_core.groups.group_document import GroupDocument
 from penstock_core.groups.sessions import touched
 from penstock_core.ids import GroupName, MemberName
 from tests.contract.conftest import Ports
@@ -52,6 +53,19 @@ def test_group_is_made_once_and_changed_by_the_caller_that_saw_it_last(ports: Po
     refused(ErrorCode.CONCURRENT_UPDATE, lambda: ports.memberships.change_group(STATE, replace(second, epoch=5)))
     assert ports.memberships.get_group(GROUP) == second
     assert ports.memberships.get_group(GroupName("other")) is None
+
+
+def test_document_is_kept_until_a_change_takes_it_away(ports: Ports) -> None:
+    ports.memberships.change_group(None, STATE)
+    led = replace(
+        STATE, version=2, document=GroupDocument(protocol_type="connect", member_count=2, data=b"\x00\xff" * 9)
+    )
+    ports.memberships.change_group(STATE, led)
+    assert ports.memberships.get_group(GROUP) == led
+    assert ports.memberships.find_groups([GROUP]) == {GROUP: led}
+    plain = replace(led, version=3, document=None)
+    ports.memberships.change_group(led, plain)
+    assert ports.memberships.get_group(GROUP) == plain
 
 
 def test_group_is_deleted_by_the_caller_that_saw_it_last(ports: Ports) -> None:

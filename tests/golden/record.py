@@ -166,6 +166,8 @@ def _form_group(stage: Stage) -> None:
     plain = {"topic": "orders", "partition": 1, "offset": 1}
     assert service.call("POST", "/v1/groups/plain/offsets", {"offsets": [plain]}).status == 200
     _leave_group(stage, "left")
+    led = {"version": None, "protocol_type": "connect", "member_count": 1, "document": "AAEC"}
+    assert service.call("PUT", "/v1/groups/led/document", led).status == 200
 
 
 def _leave_group(stage: Stage, group: str) -> None:

@@ -109,6 +109,9 @@ def is_refused(answer: Answer, needed: Needed) -> bool:
     return REFUSED in answer.body and any(each in answer.body for each in told) and answer.status in (200, 403)
 
 
+_DOCUMENT: Mapping[str, Any] = {"version": None, "protocol_type": "connect", "member_count": 1, "document": "AAEC"}
+
+
 def as_ada(instance: Instance, method: str, path: str, body: Any = None, **query: str) -> Answer:
     """A call of the role `ada`. A body that is not bytes goes as JSON."""
     data = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -130,6 +133,7 @@ def world() -> World:
     subscription = {"topics": ["orders"], "target": FUNCTION}
     for method, path, body in (
         ("POST", "/v1/groups/billing/offsets", commit),
+        ("PUT", "/v1/groups/led/document", _DOCUMENT),
         ("PUT", "/v1/share-groups/workers", shared),
         ("PUT", "/v1/subscriptions/packing", subscription),
         ("POST", "/v1/producers", {"transactional_id": "ledger"}),
@@ -313,6 +317,13 @@ SAMPLES = (
         "POST /v1/groups/{group}/offsets",
         (_path("read", "group:billing"), _body("read", "topic:orders")),
         {"offsets": [{"topic": "orders", "partition": 0, "offset": 1}]},
+        _BILLING,
+    ),
+    Sample("GET /v1/groups/{group}/document", (_path("read", "group:led"),), path={"group": "led"}),
+    Sample(
+        "PUT /v1/groups/{group}/document",
+        (_path("read", "group:billing"),),
+        _DOCUMENT,
         _BILLING,
     ),
     Sample(

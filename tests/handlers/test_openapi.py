@@ -56,6 +56,7 @@ def test_every_operation_describes_its_errors_and_no_422() -> None:
 
 
 # One call of each route in this order, what it answers, and the type of the answer.
+LED = {"version": None, "protocol_type": "connect", "member_count": 1, "document": "AAEC"}
 COMMITS = {
     "offsets": [{"topic": "orders", "partition": 0, "offset": 1}, {"topic": "none", "partition": 0, "offset": 1}]
 }
@@ -110,6 +111,8 @@ CALLS: list[tuple[str, str, object, dict[str, str], int, Any]] = [
     ),
     ("POST /v1/groups/{group}/offsets", "/v1/groups/billing/offsets", COMMITS, {}, 200, answers.CommitResults),
     ("GET /v1/groups/{group}/offsets", "/v1/groups/billing/offsets", b"", {}, 200, answers.CommittedOffsets),
+    ("PUT /v1/groups/{group}/document", "/v1/groups/led/document", LED, {}, 200, answers.GroupDocumentAnswer),
+    ("GET /v1/groups/{group}/document", "/v1/groups/led/document", b"", {}, 200, answers.GroupDocumentAnswer),
     ("GET /v1/groups", "/v1/groups", b"", {"limit": "1"}, 200, answers.GroupList),
     ("GET /v1/groups/{group}", "/v1/groups/sharing", b"", {}, 200, answers.GroupDescriptionAnswer),
     ("GET /v1/groups/{group}", "/v1/groups/billing", b"", {}, 200, answers.GroupDescriptionAnswer),

@@ -123,6 +123,8 @@ def test_access_log_is_kept_with_the_data_and_never_in_the_way_of_the_next_stack
                 "POST/v1/groups/*/heartbeat",
                 "POST/v1/groups/*/offsets",
                 "GET/v1/groups/*/offsets",
+                "GET/v1/groups/*/document",
+                "PUT/v1/groups/*/document",
                 "GET/v1/groups/*",
                 "GET/v1/share-groups/*",
                 "POST/v1/share-groups/*/records",

@@ -12,6 +12,7 @@ from typing import Any
 
 from penstock_core import limits
 from penstock_core.errors import ErrorCode, PenstockError, shown
+from penstock_core.groups.group_document import GroupDocument
 from penstock_core.groups.topic_patterns import check_pattern, matches
 from penstock_core.ids import GroupName, MemberName
 
@@ -41,7 +42,7 @@ class GroupState:
     """The group's item. Each `epoch` has one target assignment, stored under `target_id` before the epoch begins.
 
     Epoch 0 has none, because no member has joined yet. `empty_since_ms` is when the group was first seen without
-    members.
+    members. `document` is there in a group whose leader assigns.
     """
 
     name: GroupName
@@ -53,6 +54,7 @@ class GroupState:
     next_check_ms: int = 0
     changed_at_ms: int = 0
     empty_since_ms: int | None = None
+    document: GroupDocument | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

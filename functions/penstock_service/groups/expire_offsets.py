@@ -65,7 +65,7 @@ def _groups(memberships: MembershipStore, after: str) -> Iterator[GroupName]:
 def _expire_group(instance: Instance, group: GroupName, done: OffsetExpiry) -> None:
     now_ms = instance.clock.now_ms()
     state = instance.stores.memberships.get_group(group)
-    if state is not None and now_ms >= state.next_check_ms:
+    if state is not None and state.document is None and now_ms >= state.next_check_ms:
         state = check_group(instance, state)
     kept_ms = (state.config if state else GroupConfig()).offsets_retention_ms
     if kept_ms == UNLIMITED or not _may_be_over(state, now_ms - kept_ms):

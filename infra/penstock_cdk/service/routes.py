@@ -42,6 +42,8 @@ DELETE_OFFSETS = Route(method="POST", path="/v1/groups/{group}/offsets/delete", 
 HEARTBEAT = Route(method="POST", path="/v1/groups/{group}/heartbeat", function="groups")
 COMMIT_OFFSETS = Route(method="POST", path="/v1/groups/{group}/offsets", function="groups")
 COMMITTED_OFFSETS = Route(method="GET", path="/v1/groups/{group}/offsets", function="groups")
+READ_DOCUMENT = Route(method="GET", path="/v1/groups/{group}/document", function="groups")
+PUT_DOCUMENT = Route(method="PUT", path="/v1/groups/{group}/document", function="groups")
 LIST_SHARE_GROUPS = Route(method="GET", path="/v1/share-groups", function="share_admin")
 PUT_SHARE_GROUP = Route(method="PUT", path="/v1/share-groups/{group}", function="share_admin")
 DESCRIBE_SHARE_GROUP = Route(method="GET", path="/v1/share-groups/{group}", function="share_admin")
@@ -112,6 +114,8 @@ ROUTES = (
     HEARTBEAT,
     COMMIT_OFFSETS,
     COMMITTED_OFFSETS,
+    READ_DOCUMENT,
+    PUT_DOCUMENT,
     LIST_SHARE_GROUPS,
     PUT_SHARE_GROUP,
     DESCRIBE_SHARE_GROUP,

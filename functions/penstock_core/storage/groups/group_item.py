@@ -10,6 +10,9 @@ config           M   settings that differ from their defaults: N, or S for the a
 next_check_ms    N   when a heartbeat looks at members and topics again
 changed_at_ms    N   when this item was last changed
 empty_since_ms   N   when the group was first seen without members; absent while it has some
+protocol_type    S   what the members are; this and the next two in a group whose leader assigns only
+document_members N   how many of them the document has
+document         B   the document, which gateways write and read (penstock_kafka.groups.led.led_codec)
 
 groups table   pk "#groups"   sk group name      no further attribute: a query of this key lists all groups
 ```
@@ -20,9 +23,12 @@ from typing import Any
 
 from penstock_core.formats import check_item
 from penstock_core.groups.group import GroupConfig, GroupState, alter_group_config, group_config_to_json
+from penstock_core.groups.group_document import GroupDocument
 from penstock_core.ids import GroupName
 from penstock_core.storage import keys
 from penstock_core.storage.item import Item, number
+
+OPTIONAL = ("empty_since_ms", "protocol_type", "document_members", "document")
 
 
 def group_key(group: GroupName) -> Item:
@@ -46,6 +52,10 @@ def group_item(group: GroupState) -> Item:
     }
     if group.empty_since_ms is not None:
         item["empty_since_ms"] = number(group.empty_since_ms)
+    if group.document is not None:
+        item["protocol_type"] = {"S": group.document.protocol_type}
+        item["document_members"] = number(group.document.member_count)
+        item["document"] = {"B": group.document.data}
     return item
 
 
@@ -63,6 +73,15 @@ def parse_group(item: Mapping[str, Any]) -> GroupState:
         next_check_ms=int(item["next_check_ms"]["N"]),
         changed_at_ms=int(item["changed_at_ms"]["N"]),
         empty_since_ms=int(item["empty_since_ms"]["N"]) if "empty_since_ms" in item else None,
+        document=_document(item) if "document" in item else None,
+    )
+
+
+def _document(item: Mapping[str, Any]) -> GroupDocument:
+    return GroupDocument(
+        protocol_type=item["protocol_type"]["S"],
+        member_count=int(item["document_members"]["N"]),
+        data=bytes(item["document"]["B"]),
     )
 
 

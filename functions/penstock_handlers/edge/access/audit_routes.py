@@ -193,6 +193,7 @@ UNAUDITED = frozenset(
         "POST /v1/topics/{topic}/records",
         "POST /v1/groups/{group}/heartbeat",
         "POST /v1/groups/{group}/offsets",
+        "PUT /v1/groups/{group}/document",
         "POST /v1/share-groups/{group}/records",
         "POST /v1/share-groups/{group}/acquire",
         "POST /v1/share-groups/{group}/acknowledge",

@@ -92,6 +92,8 @@ ROUTE_RIGHTS: Mapping[str, tuple[Need, ...]] = {
     "POST /v1/groups/{group}/heartbeat": (_path(_READ, _GROUP), _body(_READ, _TOPIC, "subscription")),
     "POST /v1/groups/{group}/offsets": (_path(_READ, _GROUP), _body(_READ, _TOPIC, "offsets")),
     "GET /v1/groups/{group}/offsets": (_path(_DESCRIBE, _GROUP), _needs(Where.SHOWN, _DESCRIBE, _TOPIC)),
+    "GET /v1/groups/{group}/document": (_path(_READ, _GROUP),),
+    "PUT /v1/groups/{group}/document": (_path(_READ, _GROUP),),
     "GET /v1/share-groups": (_needs(Where.SHOWN, _DESCRIBE, _SHARE_GROUP),),
     "PUT /v1/share-groups/{group}": (
         _needs(Where.NEW, _CREATE, _SHARE_GROUP, "group"),

@@ -223,10 +223,14 @@ class HeartbeatAnswerJson(TypedDict):
 
 
 class GroupAnswer(TypedDict):
-    """A group and its settings. `epoch` is 0 if no member has ever joined the group."""
+    """A group and its settings. `epoch` is 0 if no member has ever joined the group.
+
+    `protocol_type` is "consumer", or what the members of a group are whose leader assigns.
+    """
 
     group: str
     epoch: int
+    protocol_type: str
     member_count: int
     config: dict[str, Any]
     changed_at_ms: int
@@ -298,6 +302,15 @@ class CommitResults(TypedDict):
     """One result per offset, in request order."""
 
     results: list[CommitResult]
+
+
+class GroupDocumentAnswer(TypedDict):
+    """A group's version and its document, in base64; null in a group in which the service assigns."""
+
+    version: int
+    protocol_type: str | None
+    member_count: int
+    document: str | None
 
 
 class CommittedOffsetJson(TypedDict):

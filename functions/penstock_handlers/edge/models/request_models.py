@@ -145,6 +145,15 @@ class CommitOffsets(JsonRequest):
     offsets: Items[CommitOffset] = Field(min_length=1, max_length=limits.COMMIT_OFFSETS_MAX)
 
 
+class PutGroupDocument(JsonRequest):
+    """A group's document, in base64, in place of the one of `version`; null makes the group."""
+
+    version: Number | None
+    protocol_type: str = Field(min_length=1, max_length=limits.PROTOCOL_TYPE_LENGTH_MAX)
+    member_count: Number = Field(le=limits.GROUP_MEMBERS_MAX)
+    document: str = Field(max_length=(limits.GROUP_DOCUMENT_BYTES_MAX + 2) // 3 * 4)
+
+
 class AlterGroup(JsonRequest):
     """Changes to a group's settings. A setting that you leave out stays; null sets it back to its default."""
 

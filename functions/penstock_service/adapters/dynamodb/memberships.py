@@ -6,7 +6,7 @@ from typing import Any
 from penstock_core.groups.group import GroupState, Member, SessionTouch
 from penstock_core.groups.sessions import concurrent_update, touched
 from penstock_core.ids import GroupName, MemberName
-from penstock_core.storage.groups.group_item import group_item, group_key, parse_group, registered_key
+from penstock_core.storage.groups.group_item import OPTIONAL, group_item, group_key, parse_group, registered_key
 from penstock_core.storage.groups.member_item import (
     MEMBER_PREFIX,
     SEQUENCE_NAME,
@@ -46,9 +46,7 @@ class DynamoDbMembershipStore:
             self._put(what, group_item(new), ConditionExpression="attribute_not_exists(pk)")
         else:
             version = {":version": number(old.version)}
-            update = rewriting(
-                group_item(new), "#version = :version", version, names=_VERSION_NAME, optional=("empty_since_ms",)
-            )
+            update = rewriting(group_item(new), "#version = :version", version, names=_VERSION_NAME, optional=OPTIONAL)
             self._rewrite(what, update)
 
     def delete_group(self, seen: GroupState) -> None:

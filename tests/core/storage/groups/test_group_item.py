@@ -1,6 +1,7 @@
 import pytest
 
 from penstock_core.groups.group import GroupConfig, GroupState
+from penstock_core.groups.group_document import GroupDocument
 from penstock_core.ids import GroupName
 from penstock_core.storage.groups.group_item import group_item, group_key, parse_group, registered_key
 
@@ -22,10 +23,18 @@ GROUP = GroupName("billing")
             changed_at_ms=8,
             empty_since_ms=5,
         ),
+        GroupState(name=GROUP, version=2, document=GroupDocument(protocol_type="connect", member_count=2, data=b"{}")),
+        GroupState(name=GROUP, version=2, document=GroupDocument(protocol_type="connect", member_count=0, data=b"")),
     ],
 )
 def test_group_is_read_back(group: GroupState) -> None:
     assert parse_group(group_item(group)) == group
+
+
+def test_document_is_stored_beside_the_group() -> None:
+    group = GroupState(name=GROUP, document=GroupDocument(protocol_type="connect", member_count=2, data=b"{}"))
+    added = {"protocol_type": {"S": "connect"}, "document_members": {"N": "2"}, "document": {"B": b"{}"}}
+    assert group_item(group) == group_item(GroupState(name=GROUP)) | added
 
 
 def test_group_stores_no_setting_that_is_the_default() -> None:

@@ -1,0 +1,52 @@
+"""Read and replace the document of a group whose leader assigns: see `penstock_core.groups.group_document`."""
+
+from dataclasses import replace
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.groups.group import GroupState
+from penstock_core.groups.group_document import GroupDocument
+from penstock_core.groups.sessions import concurrent_update
+from penstock_core.ids import parse_group_name
+from penstock_service.groups.describe_group import live_members
+from penstock_service.groups.rebalance import create_group, find_group
+from penstock_service.instance.instance import Instance
+
+
+def read_document(instance: Instance, group_name: str) -> GroupState:
+    """The group with its document, if it has one. One read. Raises INVALID_NAME, UNKNOWN_GROUP."""
+    return find_group(instance.stores.memberships, parse_group_name(group_name))
+
+
+def put_document(instance: Instance, group_name: str, seen_version: int | None, document: GroupDocument) -> GroupState:
+    """The group with this document in place of the one of `seen_version`; None makes the group.
+
+    One read and one conditional write. The first document also costs a query of the members, and the writes that make a
+    group. Raises CONCURRENT_UPDATE if the group is of another version, UNKNOWN_GROUP if it is gone, GROUP_NOT_EMPTY if
+    it has no document but live members of the service, and INVALID_NAME.
+    """
+    group, memberships = parse_group_name(group_name), instance.stores.memberships
+    if seen_version is None:
+        if memberships.get_group(group) is not None:
+            raise concurrent_update(f"group {group}")
+        state = create_group(instance, group, {})
+        if state.document is not None:  # another gateway has made the group at the same time
+            raise concurrent_update(f"group {group}")
+    else:
+        state = find_group(memberships, group)
+        if state.version != seen_version:
+            raise concurrent_update(f"group {group}")
+    if state.document is None and (alive := live_members(memberships, instance.clock, group)):
+        raise PenstockError(
+            ErrorCode.GROUP_NOT_EMPTY,
+            f"group {group} has {len(alive)} consumers, to which the service assigns: give the workers another group",
+        )
+    now_ms = instance.clock.now_ms()
+    new = replace(
+        state,
+        version=state.version + 1,
+        document=document,
+        changed_at_ms=now_ms,
+        empty_since_ms=None if document.member_count else (state.empty_since_ms or now_ms),
+    )
+    memberships.change_group(state, new)
+    return new
