@@ -48,6 +48,8 @@ FUNCTION_OF_ROUTE: Mapping[str, str] = {
     f"POST {_GROUP}/heartbeat": "groups",
     f"POST {_GROUP}/offsets": "groups",
     f"GET {_GROUP}/offsets": "groups",
+    f"GET {_GROUP}/document": "groups",
+    f"PUT {_GROUP}/document": "groups",
     "GET /v1/share-groups": "share_admin",
     f"PUT {_SHARE_GROUP}": "share_admin",
     f"GET {_SHARE_GROUP}": "share_admin",
@@ -91,6 +93,8 @@ CONSUME_ROUTES = (
     f"POST {_GROUP}/heartbeat",
     f"POST {_GROUP}/offsets",
     f"GET {_GROUP}/offsets",
+    f"GET {_GROUP}/document",  # of groups whose leader assigns (docs/adr/0068)
+    f"PUT {_GROUP}/document",
     f"GET {_GROUP}",  # by which a gateway of Kafka clients takes members over (docs/adr/0057)
     f"GET {_SHARE_GROUP}",  # so that it knows whether to create a share group (docs/adr/0062)
     f"POST {_SHARE_GROUP}/records",

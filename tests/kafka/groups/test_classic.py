@@ -132,7 +132,7 @@ def test_operator_removes_a_static_member_by_its_instance_alone(service: MemoryP
 @pytest.mark.parametrize(
     "request_fields",
     [
-        {"protocol_type": "connect"},
+        {"protocol_type": "connect", "protocols": []},
         {"protocols": [{"name": "stream", "metadata": write_subscription(["orders"])}]},
         {"protocols": [{"name": "range", "metadata": b"\x00"}]},
         {"protocols": []},

@@ -9,11 +9,13 @@ from penstock.group_model import GroupDescription, GroupMember, GroupPartition
 from penstock.model import TopicPartition
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_kafka.dispatch.api import Answer, Call
-from penstock_kafka.errors import KafkaError, error_message
+from penstock_kafka.errors import KafkaError, RequestRefused, error_message
 from penstock_kafka.groups.admin.list_groups import state_of
 from penstock_kafka.groups.classic.consumer_protocol import write_assignment, write_subscription
 from penstock_kafka.groups.classic.join_group import PROTOCOL_TYPE
 from penstock_kafka.groups.group_errors import group_error
+from penstock_kafka.groups.led.led_group import LedGroup, Phase, metadata_of
+from penstock_kafka.groups.led.led_groups import LedGroups
 from penstock_kafka.groups.members.member_ids import kafka_id
 from penstock_kafka.groups.members.sessions import Sessions
 from penstock_kafka.groups.topic_uuids import uuid_of_id
@@ -25,12 +27,20 @@ _CONSUMER = 1  # member type of the newer protocol
 _CLASSIC_ASSIGNORS = {"round_robin": "roundrobin"}
 _SERVER_ASSIGNORS = {"sticky": "uniform"}
 
+_STATES = {
+    Phase.EMPTY: "Empty",
+    Phase.JOINING: "PreparingRebalance",
+    Phase.SYNCING: "CompletingRebalance",
+    Phase.STABLE: "Stable",
+}
+
 
 class DescribeGroups:
     """Answers DescribeGroups."""
 
-    def __init__(self, sessions: Sessions) -> None:
+    def __init__(self, sessions: Sessions, led: LedGroups) -> None:
         self._sessions = sessions
+        self._led = led
 
     async def answer(self, call: Call) -> Answer:
         """Each group with its members, their topics and their partitions."""
@@ -42,8 +52,14 @@ class DescribeGroups:
             return _refused(group, KafkaError.invalid_request, "too many groups")
         try:
             found = await self._sessions.service.describe(group)
-        except PenstockError as error:
-            if error.code is ErrorCode.UNKNOWN_GROUP and version < _NOT_FOUND_VERSION:
+            if found.group.protocol_type != PROTOCOL_TYPE:
+                return _led(group, await self._led.describe(group))
+        except (PenstockError, RequestRefused) as error:
+            if (
+                isinstance(error, PenstockError)
+                and error.code is ErrorCode.UNKNOWN_GROUP
+                and version < _NOT_FOUND_VERSION
+            ):
                 return _refused(group, KafkaError.none, "") | {"group_state": "Dead"}
             return _refused(group, group_error(error), error_message(error))
         owned = _owned(found.partitions)
@@ -88,6 +104,8 @@ class ConsumerGroupDescribe:
             found = await self._sessions.service.describe(group)
         except PenstockError as error:
             return _refused(group, group_error(error), error_message(error))
+        if found.group.protocol_type != PROTOCOL_TYPE:
+            return _refused(group, KafkaError.group_id_not_found, f"group {group} is of the classic protocol")
         epoch = found.group.epoch & _EPOCH_BITS
         assignor = str(found.group.config.get("assignor", ""))
         return {
@@ -99,6 +117,27 @@ class ConsumerGroupDescribe:
             "assignor_name": _SERVER_ASSIGNORS.get(assignor, assignor),
             "members": [_member(found, each) for each in found.members],
         }
+
+
+def _led(name: str, group: LedGroup) -> Answer:
+    return {
+        "error_code": KafkaError.none,
+        "group_id": name,
+        "group_state": _STATES[group.phase],
+        "protocol_type": group.protocol_type,
+        "protocol_data": group.protocol,
+        "members": [
+            {
+                "member_id": each.member_id,
+                "group_instance_id": None,
+                "client_id": each.client_id,
+                "client_host": "",
+                "member_metadata": metadata_of(each, group.protocol),
+                "member_assignment": each.assignment,
+            }
+            for each in group.members.values()
+        ],
+    }
 
 
 def _member(found: GroupDescription, member: GroupMember) -> Answer:

@@ -6,15 +6,18 @@ In the service a group and a share group may have the same name. Then a delete t
 from collections import Counter
 
 from penstock.api.share_group_calls import delete_share_group, list_share_groups
+from penstock.group_model import Group
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_kafka.dispatch.api import Answer, Call
-from penstock_kafka.errors import KafkaError
+from penstock_kafka.errors import KafkaError, RequestRefused
 from penstock_kafka.groups.classic.join_group import PROTOCOL_TYPE
 from penstock_kafka.groups.group_errors import group_error
+from penstock_kafka.groups.led.led_groups import LedGroups
 from penstock_kafka.groups.members.sessions import Sessions
 from penstock_kafka.service.service import Service
 
 GROUP_TYPE = "Consumer"
+CLASSIC_TYPE = "Classic"
 SHARE_TYPE = "Share"
 _SHARE_PROTOCOL = "share"
 _DENIED = (ErrorCode.ACCESS_DENIED, ErrorCode.NOT_AUTHORIZED)
@@ -41,11 +44,9 @@ class ListGroups:
         types = {str(each).lower() for each in getattr(request, "types_filter", ())}
         listed: list[dict[str, object]] = []
         try:
-            if not types or GROUP_TYPE.lower() in types:
-                listed += [
-                    _group(each.group, PROTOCOL_TYPE, GROUP_TYPE, each.member_count)
-                    for each in await self._sessions.service.groups()
-                ]
+            if not types or {GROUP_TYPE.lower(), CLASSIC_TYPE.lower()} & types:
+                found = [_listed(each) for each in await self._sessions.service.groups()]
+                listed += [each for each in found if not types or str(each["group_type"]).lower() in types]
             if not types or SHARE_TYPE.lower() in types:
                 listed += await self._share_groups(is_asked_for=bool(types))
         except PenstockError as error:
@@ -67,8 +68,9 @@ class ListGroups:
 class DeleteGroups:
     """Answers DeleteGroups."""
 
-    def __init__(self, sessions: Sessions, service: Service, share_members: Counter[str]) -> None:
+    def __init__(self, sessions: Sessions, led: LedGroups, service: Service, share_members: Counter[str]) -> None:
         self._sessions = sessions
+        self._led = led
         self._service = service
         self._share_members = share_members
 
@@ -89,9 +91,13 @@ class DeleteGroups:
 
     async def _deleted(self, group: str) -> KafkaError:
         try:
+            if (await self._led.describe(group)).members:
+                return KafkaError.non_empty_group
             await self._sessions.service.delete(group)
-        except PenstockError as error:
-            return await self._share_deleted(group) if error.code is ErrorCode.UNKNOWN_GROUP else group_error(error)
+        except (PenstockError, RequestRefused) as error:
+            if isinstance(error, PenstockError) and error.code is ErrorCode.UNKNOWN_GROUP:
+                return await self._share_deleted(group)
+            return group_error(error)
         return KafkaError.none
 
     async def _share_deleted(self, group: str) -> KafkaError:
@@ -102,6 +108,12 @@ class DeleteGroups:
         except PenstockError as error:
             return group_error(error)
         return KafkaError.none
+
+
+def _listed(group: Group) -> dict[str, object]:
+    """A led group is classic to Kafka, as the service knows no protocol of it."""
+    kind = GROUP_TYPE if group.protocol_type == PROTOCOL_TYPE else CLASSIC_TYPE
+    return _group(group.group, group.protocol_type, kind, group.member_count)
 
 
 def _group(group: str, protocol: str, kind: str, members: int) -> dict[str, object]:

@@ -25,6 +25,7 @@ from penstock_kafka.dispatch.api import Answer, Call
 from penstock_kafka.errors import KafkaError, RequestRefused
 from penstock_kafka.groups.classic.consumer_protocol import ClassicSubscription, read_subscription
 from penstock_kafka.groups.group_errors import group_error
+from penstock_kafka.groups.led.led_groups import LedGroups, led_member_id
 from penstock_kafka.groups.members.member import KafkaMember, MemberNames
 from penstock_kafka.groups.members.member_ids import service_id
 from penstock_kafka.groups.members.sessions import Sessions
@@ -40,12 +41,15 @@ _ASSIGNORS = {"range": "range", "roundrobin": "round_robin", "RoundRobinAssigner
 class JoinGroup:
     """Answers JoinGroup."""
 
-    def __init__(self, sessions: Sessions) -> None:
+    def __init__(self, sessions: Sessions, led: LedGroups) -> None:
         self._sessions = sessions
+        self._led = led
 
     async def answer(self, call: Call) -> Answer:
         """The generation and the assignor's name; the member's assignment comes with SyncGroup."""
         member_id = str(call.request.member_id)
+        if str(call.request.protocol_type) != PROTOCOL_TYPE and call.request.protocols:
+            return await self._join_led(call, member_id)
         try:
             protocol, offered = _offered(call)
             if not member_id:
@@ -74,6 +78,18 @@ class JoinGroup:
             "member_id": member_id,
             "members": [],
         }
+
+    async def _join_led(self, call: Call, member_id: str) -> Answer:
+        """A group of something else than consumers: its leader assigns."""
+        try:
+            if not member_id:
+                member_id = led_member_id(made_member_id(call.client_id))
+                if call.version >= _ID_REQUIRED_VERSION:
+                    return _refused(KafkaError.member_id_required, member_id)
+            _check_session(call)
+            return await self._led.join(call, member_id)
+        except (PenstockError, RequestRefused) as error:
+            return _refused(group_error(error), member_id)
 
     async def _known(self, call: Call, member_id: str, offered: ClassicSubscription) -> KafkaMember:
         """A member that goes on. One that keeps nothing may begin anew, wherever it was."""
@@ -124,29 +140,35 @@ def made_member_id(client_id: str) -> str:
 def _offered(call: Call) -> tuple[str, ClassicSubscription]:
     """The first protocol that the client offers.
 
-    Raises RequestRefused for those whose leader assigns, and for a session time-out that no group has.
+    Raises RequestRefused for consumers whose leader assigns, and for a session time-out that no group has.
     """
     request = call.request
     if request.protocol_type != PROTOCOL_TYPE or not request.protocols:
         raise RequestRefused(
             KafkaError.inconsistent_group_protocol,
-            f"protocol type {str(request.protocol_type)[:100]!r}: the service assigns partitions to consumers, and "
-            "nothing else",
+            f"protocol type {str(request.protocol_type)[:100]!r}, and {len(request.protocols)} protocols: offer one",
         )
-    session_ms = _milliseconds(request.session_timeout)
+    _check_session(call)
+    first = request.protocols[0]
+    name = str(first.name)
+    if name == "stream":
+        raise RequestRefused(
+            KafkaError.inconsistent_group_protocol,
+            "Kafka Streams: its leader assigns the partitions whose offsets it commits, and no lease would fence them",
+        )
+    try:
+        return name, read_subscription(first.metadata)
+    except ValueError as error:
+        raise RequestRefused(KafkaError.inconsistent_group_protocol, str(error)) from error
+
+
+def _check_session(call: Call) -> None:
+    session_ms = _milliseconds(call.request.session_timeout)
     if not SESSION_TIMEOUT_MS_MIN <= session_ms <= SESSION_TIMEOUT_MS_MAX:
         raise RequestRefused(
             KafkaError.invalid_session_timeout,
             f"session.timeout.ms is {session_ms:,}: {SESSION_TIMEOUT_MS_MIN:,} to {SESSION_TIMEOUT_MS_MAX:,}",
         )
-    first = request.protocols[0]
-    name = str(first.name)
-    if name == "stream":
-        raise RequestRefused(KafkaError.inconsistent_group_protocol, "Kafka Streams assigns tasks by itself")
-    try:
-        return name, read_subscription(first.metadata)
-    except ValueError as error:
-        raise RequestRefused(KafkaError.inconsistent_group_protocol, str(error)) from error
 
 
 def _subscription(offered: ClassicSubscription) -> Subscription:

@@ -6,6 +6,7 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_kafka.dispatch.api import Answer, Call
 from penstock_kafka.errors import KafkaError, RequestRefused
 from penstock_kafka.groups.group_errors import group_error
+from penstock_kafka.groups.led.led_groups import LedGroups, is_led
 from penstock_kafka.groups.members.member import KafkaMember, MemberNames
 from penstock_kafka.groups.members.member_ids import service_id
 from penstock_kafka.groups.members.sessions import Sessions
@@ -23,8 +24,9 @@ class _Leaver:
 class LeaveGroup:
     """Answers LeaveGroup."""
 
-    def __init__(self, sessions: Sessions) -> None:
+    def __init__(self, sessions: Sessions, led: LedGroups) -> None:
         self._sessions = sessions
+        self._led = led
 
     async def answer(self, call: Call) -> Answer:
         """The outcome for each member. A static member may be named by its instance id alone."""
@@ -51,6 +53,9 @@ class LeaveGroup:
 
     async def _left(self, group: str, leaver: _Leaver) -> KafkaError:
         try:
+            if is_led(leaver.member_id):
+                await self._led.leave(group, leaver.member_id)
+                return KafkaError.none
             await self._sessions.leave(await self._member(group, leaver))
         except (PenstockError, RequestRefused) as error:
             return group_error(error)
