@@ -171,7 +171,7 @@ QUESTIONS = (
         asks="What does one caller take from the others?",
         command="bench.neighbours",
         results=("neighbours_teams", "neighbours_exact", "neighbours_crowd"),
-        page="requests", needs=STACK,
+        page="neighbours", needs=TWO_STACKS,
     ),
     Question(
         asks="What does compaction cost, and what does it save a reader?",

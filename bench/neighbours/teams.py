@@ -35,7 +35,7 @@ ELSEWHERE = "beside team A on another stack"
 
 @click.command(help=__doc__)
 @reported("neighbours_teams")
-@click.option("--rounds", default=3, show_default=True, type=click.IntRange(1), help="Of each kind.")
+@click.option("--rounds", default=5, show_default=True, type=click.IntRange(1), help="Of each kind.")
 @click.option("--seconds", default=15, show_default=True, type=click.IntRange(5), help="Of one round.")
 @click.option(
     "--quota", default=1, show_default=True, type=click.IntRange(1), help="Team A's produces and fetches a second."
