@@ -45,14 +45,12 @@ class OlderGenerations:
 
     def _topic(self, partition: SharePartition) -> Topic | None:
         """The topic, as it is since it has that partition. None if it was deleted, or made anew since."""
-        topic = self._instance.topic_cache.find(partition.topic)
-        if (
-            topic is not None
-            and topic.topic_id == partition.key.topic_id
-            and partition.key.partition >= topic.partitions
-        ):
-            topic = self._instance.topic_cache.read_through(partition.topic)
-        return topic if topic is not None and topic.topic_id == partition.key.topic_id else None
+        topics, key = self._instance.topic_cache, partition.key
+        topic = topics.find(partition.topic)
+        if topic is not None and key.partition >= topic.partitions:
+            topics.forget(partition.topic)
+            topic = topics.find(partition.topic)
+        return topic if topic is not None and topic.topic_id == key.topic_id else None
 
     def _read(self, older: Iterable[ShareKey]) -> HeldBack:
         keys = [*older]

@@ -15,12 +15,23 @@ from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import ProduceEntry, produce
 from penstock_service.share.acknowledge import acknowledge
 from penstock_service.share.acquire.acquire import Acquired
-from penstock_service.share.acquire.partitions_in_turn import in_turn
+from penstock_service.share.acquire.partitions_in_turn import in_turn, strays
 from penstock_service.share.admin.reset_share_group import ShareResetTo, reset_share_group
 from penstock_service.topics.alter_topic import alter_topic
+from penstock_service.topics.delete_topic import delete_topic
 from penstock_service.topics.list_offsets import OffsetSpec
 from penstock_service.topics.truncate import truncate
-from tests.service.share.sharing import GROUP, entry_of, finish, locks_in, new_group, state_of, take, values_in
+from tests.service.share.sharing import (
+    GROUP,
+    entries_of,
+    entry_of,
+    finish,
+    locks_in,
+    new_group,
+    state_of,
+    take,
+    values_in,
+)
 from tests.support.service import SteppedClock, another_instance, counted_instance, new_topic
 
 WAITS = {"ordering_on_change": "wait"}
@@ -139,6 +150,32 @@ def test_repeat_gets_its_locks_back_when_an_older_partition_was_reset_meanwhile(
     assert values_in(take(fifo, nonce=nonce)) == ["new"]
     reset_share_group(fifo, GROUP, "orders", ShareResetTo(end=OffsetSpec.EARLIEST), [0, 1])
     assert values_in(take(fifo, nonce=nonce)) == ["new"]
+
+
+def test_instance_with_an_old_view_holds_back_what_it_acknowledges_beside(fifo: Instance) -> None:
+    """It looks at a partition of a generation that it does not know, because a lock there is acknowledged."""
+    beside = next(key for key in "bcdefgh" if crc32(key.encode()) % 3 == crc32(b"a") % 3)
+    send(fifo, "a", "old a")
+    take(fifo)
+    other = another_instance(fifo)
+    other.topic_cache.get("orders")
+    change(fifo, 3)
+    send(fifo, beside, "new beside")
+    taken = take(fifo)
+    assert values_in(taken) == ["new beside"]
+    send(fifo, "a", "new a")
+    assert not strays(LockNonce("nonce-01"))
+    assert values_in(take(other, nonce="nonce-01", acknowledge=entries_of(taken))) == []
+
+
+def test_topic_that_is_gone_holds_nothing_back(fifo: Instance) -> None:
+    send(fifo, "a", "old")
+    change(fifo, 3)
+    send(fifo, "b", "new")
+    taken = take(fifo)
+    other = another_instance(fifo)
+    delete_topic(fifo, "orders")
+    assert values_in(take(other, acknowledge=entries_of(taken))) == []
 
 
 def test_older_offsets_hold_the_later_generation_back_after_a_reset(fifo: Instance) -> None:
