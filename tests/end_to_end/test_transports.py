@@ -24,8 +24,8 @@ def _place(
 ) -> None:
     """What a program in the account has: credentials, and the names of the stage.
 
-    A program that embeds has the rights of the functions, as the emulator's root key has. One that invokes has those of the
-    policies for clients: the emulator's STS tells nothing of a root key that it does not verify.
+    A program that embeds has the rights of the functions, as the emulator's root key has. One that invokes has those
+    of the policies for clients: the emulator's STS tells nothing of a root key that it does not verify.
     """
     embeds = request.node.callspec.params.get("name") == "embedded" if hasattr(request.node, "callspec") else True
     variables = (

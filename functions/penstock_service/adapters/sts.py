@@ -76,7 +76,7 @@ def _arn_in(text: str) -> str:
 
 
 def _why_unavailable(status: int, text: str) -> str:
-    """The reason why STS told nothing. Raises NOT_AUTHORIZED for a refusal, by its code: its text repeats the request."""
+    """The reason why STS told nothing. Raises NOT_AUTHORIZED for a refusal, by its code: the text has the request."""
     found = _CODE.search(text)
     code = found[1] if found else ""
     if 400 <= status < 500 and status != 429 and code not in _BUSY:
