@@ -19,6 +19,8 @@ from tests.infra.templates import functions_in, name_of, of_type
 
 pytestmark = pytest.mark.synth
 
+OF_ROUTES = {route.function for route in ROUTES}
+
 FUNCTIONS = (
     "acls",
     "audit",
@@ -217,6 +219,7 @@ def test_environment_names_tables_and_zones(resources: Resources, stage: str) ->
             "POWERTOOLS_LOG_LEVEL": STAGES[stage].log_level,
             **({"PENSTOCK_AUDIT_RETENTION_MS": "31536000000"} if own == "audit" else {}),
             **metrics_in_environment(stage, own),
+            **({"PENSTOCK_DIRECT": STAGES[stage].name} if STAGES[stage].direct and own in OF_ROUTES else {}),
             **({"PENSTOCK_WAITS": "stage=50"} if own in ("fetch", "records_fetch", "share") else {}),
             **JOB_ENVIRONMENTS.get(own, {}),
             **({"PENSTOCK_SWEEP_GRACE_MS": "43200000"} if own == "sweep" and STAGES[stage].tiers_zones else {}),
