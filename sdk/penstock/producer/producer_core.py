@@ -99,7 +99,8 @@ class ProducerCore:
             queues = self._topics[topic]
         except (KeyError, TypeError):
             return None  # a new topic, or not a name: `append` describes it, or raises the error
-        if partition is None and timer is None and queues.fresh_until_ms and not self.is_closed:
+        may_join = timer is None and queues.fresh_until_ms and not self.is_closed
+        if may_join and (partition is None or (partition.__class__ is int and queues.takes(partition))):
             if isinstance(value, str):
                 value = value.encode()
             if isinstance(key, str):
@@ -107,11 +108,12 @@ class ProducerCore:
             try:
                 if timestamp_ms.__class__ is not int:
                     timestamp_ms = index(timestamp_ms)
-                chosen = None if key is None else self._partition_of(queues, key)
+                chosen = partition if key is None or partition is not None else self._partition_of(queues, key)
                 batch = self._join(queues, chosen, key, value, headers, timestamp_ms)
             except (PenstockError, TypeError, ValueError) as error:
                 raise _refused(error, value, key, headers, timestamp_ms) from None
             if batch is not None:
+                batch.is_pinned = batch.is_pinned or partition is not None
                 return batch
         now_ms = self._now_ms()
         if not _is_known(queues, partition, now_ms):

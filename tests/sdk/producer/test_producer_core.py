@@ -11,7 +11,7 @@ from penstock.http.steps import Wait, drive
 from penstock.producer.batching.producer_batch import ProducerBatch
 from penstock.producer.producer_core import ProducerCore
 from penstock.producer.settings import ProducerSettings
-from penstock_core.errors import ErrorCode
+from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.records.partitioner import partition_for_key
 
 AGE_MS = 1_000
@@ -112,6 +112,23 @@ def test_whole_number_that_is_no_int_serves_as_timestamp_when_the_record_joins()
 
 def test_named_partition_pins_the_batch_that_its_record_joins() -> None:
     described = Described()
-    batch = described.send(partition=3)
-    assert described.send(partition=3) is batch
+    batch = described.send(key=b"a")
+    assert not batch.is_pinned
+    assert described.send(partition=batch.partition) is batch
     assert batch.is_pinned
+
+
+@pytest.mark.parametrize("partition", [4, -1, True, "0"])
+def test_partition_that_the_topic_has_not_is_refused_though_batches_are_open(partition: Any) -> None:
+    described = Described()
+    for each in range(4):
+        described.send(partition=each)
+    with pytest.raises(PenstockError, match="partition"):
+        described.send(partition=partition)
+
+
+def test_named_partition_decides_when_there_is_a_key_too() -> None:
+    described = Described()
+    other = (partition_for_key(b"a", 4) + 1) % 4
+    batch = described.send(key=b"a", partition=other)
+    assert described.send(key=b"a", partition=other) is batch
