@@ -10,7 +10,7 @@ from yarl import URL
 from penstock.configuration import Configuration
 from penstock.http.connections import CONNECT_TIMEOUT_S, NoAnswerError
 from penstock.http.http_message import Response
-from penstock.http.signature import SignedRequest, event_headers, has_newer_token, sign
+from penstock.http.signature import SignedRequest, event_headers, has_newer_token, is_refused_token, sign
 from penstock.http.transport import ANSWER_TIMEOUT_S, no_answer
 
 # These are raised before the first byte of the request leaves.
@@ -68,7 +68,9 @@ class AiohttpTransport:
         """Send one signed request."""
         signed = await asyncio.to_thread(sign, self._configuration, method, path, query, headers, body)
         answer = await self._send(signed, method, path, body)
-        if await asyncio.to_thread(has_newer_token, self._configuration, signed, answer.status):
+        if is_refused_token(self._configuration, answer.status) and await asyncio.to_thread(
+            has_newer_token, self._configuration, signed, answer.status
+        ):
             signed = await asyncio.to_thread(sign, self._configuration, method, path, query, headers, body)
             answer = await self._send(signed, method, path, body)
         return answer

@@ -51,9 +51,17 @@ def sign(
     return SignedRequest(url, signed_for(configuration, SERVICE, method, url, headers, body))
 
 
+def is_refused_token(configuration: Configuration, status: int) -> bool:
+    """True if the answer refuses a token that may have been renewed since."""
+    return status == _REFUSED and configuration.tokens is not None
+
+
 def has_newer_token(configuration: Configuration, signed: SignedRequest, status: int) -> bool:
-    """True if the answer refuses the request's token, and there is another one since. Then nothing has been done."""
-    if status != _REFUSED or configuration.tokens is None:
+    """True if the answer refuses the request's token, and there is another one since. Then nothing has been done.
+
+    It may be slow, unless `is_refused_token` is false.
+    """
+    if not is_refused_token(configuration, status) or configuration.tokens is None:
         return False
     return configuration.tokens.renewed(signed.headers["Authorization"].removeprefix(_BEARER))
 
