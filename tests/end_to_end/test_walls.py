@@ -118,6 +118,8 @@ def _prepared(own: OwnStack, case: Case, facts: Facts) -> Facts:
         gone = {"member_id": "m", "sequence": 2, "epoch": 0, "leave": True}
         called(admin, "POST", "/v1/groups/billing/heartbeat", gone)
         commit_offsets(admin)
+    if route == "PUT /v1/groups/{group}/document":
+        called(admin, "DELETE", "/v1/groups/fresh")
     if route == "POST /v1/producers/{transactional_id}/release":
         expected(admin, "POST", "/v1/producers", {"transactional_id": "ledger"})
     if route == "POST /v1/transactions":

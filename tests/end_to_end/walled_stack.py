@@ -14,7 +14,7 @@ from penstock_core.acls.right import Right
 from penstock_core.limits import ACL_CHANGES_MAX, SHARE_LOCK_MS_MAX
 from tests.end_to_end.local_stack import Stack as LocalStack
 from tests.end_to_end.own_stack import ANY_ROUTE, NAME, SETTINGS, OwnStack, deploy_app
-from tests.handlers.route_samples import Facts, Sample
+from tests.handlers.route_samples import DOCUMENT, Facts, Sample
 from tests.handlers.service import Answer
 
 from penstock_cdk import Penstock  # isort: skip # own_stack sets a variable of jsii first
@@ -75,6 +75,7 @@ def furnish(transport: HttpTransport) -> Facts:
         expected(transport, "POST", "/v1/topics", {"name": topic})
     send(transport, "orders", {"value": "first"})
     send(transport, "shared", {"value": "shared"})
+    expected(transport, "PUT", "/v1/groups/led/document", DOCUMENT)
     later = {"value": "later", "delay_ms": 3_600_000, "cancellable": True}
     scheduled = send(transport, "orders", later)["scheduled_id"]
     commit_offsets(transport)

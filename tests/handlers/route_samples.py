@@ -109,7 +109,7 @@ def is_refused(answer: Answer, needed: Needed) -> bool:
     return REFUSED in answer.body and any(each in answer.body for each in told) and answer.status in (200, 403)
 
 
-_DOCUMENT: Mapping[str, Any] = {"version": None, "protocol_type": "connect", "member_count": 1, "document": "AAEC"}
+DOCUMENT: Mapping[str, Any] = {"version": None, "protocol_type": "connect", "member_count": 1, "document": "AAEC"}
 
 
 def as_ada(instance: Instance, method: str, path: str, body: Any = None, **query: str) -> Answer:
@@ -133,7 +133,7 @@ def world() -> World:
     subscription = {"topics": ["orders"], "target": FUNCTION}
     for method, path, body in (
         ("POST", "/v1/groups/billing/offsets", commit),
-        ("PUT", "/v1/groups/led/document", _DOCUMENT),
+        ("PUT", "/v1/groups/led/document", DOCUMENT),
         ("PUT", "/v1/share-groups/workers", shared),
         ("PUT", "/v1/subscriptions/packing", subscription),
         ("POST", "/v1/producers", {"transactional_id": "ledger"}),
@@ -322,9 +322,9 @@ SAMPLES = (
     Sample("GET /v1/groups/{group}/document", (_path("read", "group:led"),), path={"group": "led"}),
     Sample(
         "PUT /v1/groups/{group}/document",
-        (_path("read", "group:billing"),),
-        _DOCUMENT,
-        _BILLING,
+        (_path("read", "group:fresh"),),
+        DOCUMENT,
+        {"group": "fresh"},
     ),
     Sample(
         "GET /v1/groups/{group}/offsets",

@@ -13,6 +13,7 @@ from penstock import Admin, Consumer, Producer, TopicPartition
 from penstock.errors import ConflictError, PenstockError
 from penstock.http.transport import HttpTransport
 from tests.end_to_end.local_stack import NOW_MS, Stack
+from tests.end_to_end.walled_stack import called, expected
 from tests.support.deadlines import until
 
 pytestmark = pytest.mark.stack
@@ -190,6 +191,19 @@ def test_operator_describes_resets_and_deletes(stack: Stack, transport: HttpTran
         assert admin.alter_group("operated", {"assignor": "range"}).config["assignor"] == "range"
         admin.delete_group("operated")
         assert "operated" not in [group.group for group in admin.list_groups()]
+
+
+def test_document_of_a_group_is_replaced_by_the_caller_that_saw_it_last(transport: HttpTransport) -> None:
+    path, document = "/v1/groups/led/document", {"protocol_type": "connect", "member_count": 1}
+    first = expected(transport, "PUT", path, {**document, "version": None, "document": "AAEC"})["version"]
+    late = {**document, "version": first, "document": "AwQF"}
+    expected(transport, "PUT", path, late)
+    assert called(transport, "PUT", path, late).json["error"]["code"] == "CONCURRENT_UPDATE"
+    assert expected(transport, "GET", path)["document"] == "AwQF"
+    with Admin(transport=transport) as admin:
+        assert [each.protocol_type for each in admin.list_groups() if each.group == "led"] == ["connect"]
+        admin.delete_group("led")
+    assert called(transport, "GET", path).json["error"]["code"] == "UNKNOWN_GROUP"
 
 
 @pytest.mark.minutes
