@@ -16,7 +16,7 @@ from tests.support.kafka_jars import compile_java, kafka_jars
 _STANDALONE = "org.apache.kafka.connect.cli.ConnectStandalone"
 _DISTRIBUTED = "org.apache.kafka.connect.cli.ConnectDistributed"
 # jetty-security 12 is not among the jars. `java` has classes of the same names: the REST server has no security.
-_JARS = (
+CONNECT_JARS = (
     *("kafka-clients-", "connect-api", "connect-runtime", "connect-json", "connect-transforms", "maven-artifact"),
     *("jetty-alpn-client-12", "jetty-client-12", "jetty-ee10-", "jetty-http-12", "jetty-io-12", "jetty-server-12"),
     *("jetty-session-12", "jetty-util-12", "jersey-", "hk2-", "osgi-", "jackson-", "jakarta.", "javassist-"),
@@ -129,4 +129,6 @@ def connect(folder: Path, *plugins: str) -> Connect:
     for jar in kafka_jars(*plugins):
         (plugin / jar.name).symlink_to(jar)
     sources = sorted(Path(__file__).with_name("java").rglob("*.java"))
-    return Connect(folder=folder, class_path=compile_java(sources, kafka_jars(*_JARS), classes), plugins=plugin.parent)
+    return Connect(
+        folder=folder, class_path=compile_java(sources, kafka_jars(*CONNECT_JARS), classes), plugins=plugin.parent
+    )

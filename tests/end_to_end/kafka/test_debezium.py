@@ -1,4 +1,4 @@
-"""Debezium in Kafka Connect: changes of PostgreSQL's rows become records, and a worker that was killed resumes."""
+"""Debezium, in Kafka Connect and alone: changes of PostgreSQL's rows arrive, and what was killed resumes."""
 
 import json
 from pathlib import Path
@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 
 from penstock import Admin, Consumer, TopicPartition
-from tests.end_to_end.kafka.connect_worker import ConnectWorker, connect
+from tests.end_to_end.kafka.connect_worker import CONNECT_JARS, ConnectWorker, connect
 from tests.end_to_end.kafka.gateway_process import gateway_process
 from tests.end_to_end.kafka.postgres_server import Postgres, postgres_server
 from tests.end_to_end.local_stack import Stack, free_port
+from tests.support.child_process import child_process
 from tests.support.deadlines import until
+from tests.support.kafka_jars import compile_java, kafka_jars
 
 pytestmark = [pytest.mark.stack, pytest.mark.minutes]
 
@@ -31,7 +33,7 @@ OFFSETS = "/connectors/orders/offsets"
 _JSON = "org.apache.kafka.connect.json.JsonConverter"
 
 
-def _config(database: Postgres) -> dict[str, str]:
+def _source(database: Postgres) -> dict[str, str]:
     return {
         "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
         "plugin.name": "pgoutput",
@@ -43,6 +45,12 @@ def _config(database: Postgres) -> dict[str, str]:
         "topic.prefix": "shop",
         "table.include.list": "public.orders",
         "publication.autocreate.mode": "filtered",
+    }
+
+
+def _config(database: Postgres) -> dict[str, str]:
+    return {
+        **_source(database),
         "key.converter": _JSON,
         "key.converter.schemas.enable": "false",
         "value.converter": _JSON,
@@ -129,3 +137,50 @@ def test_changes_of_rows_arrive_by_key_and_a_killed_worker_resumes(stack: Stack,
         table.close()
     assert all(len(found) == 1 for found in table.partitions.values())
     assert table.operations.count("r") == 50  # the worker that resumed took no second snapshot
+
+
+def test_engine_without_connect_resumes_from_the_offsets_in_its_topic_when_it_is_killed(
+    stack: Stack, tmp_path: Path
+) -> None:
+    jars = kafka_jars(*CONNECT_JARS, *_JARS, "debezium-embedded")
+    class_path = compile_java([Path(__file__).with_name("Engine.java")], jars, tmp_path)
+    port, notes = free_port(), tmp_path / "notes"
+
+    def operations() -> list[str]:
+        lines = notes.read_text().splitlines() if notes.exists() else []
+        return [json.loads(line)["payload"]["op"] for line in lines]
+
+    with postgres_server() as database, gateway_process(stack, port):
+        database.run("CREATE TABLE orders (id int PRIMARY KEY, state text)")
+        database.run("INSERT INTO orders SELECT number, 'new' FROM generate_series(1, 5) number")
+        settings = {
+            **_source(database),
+            "name": "engine",
+            "offset.storage": "org.apache.kafka.connect.storage.KafkaOffsetBackingStore",
+            "offset.storage.topic": "engine-offsets",
+            "offset.storage.partitions": "1",
+            "offset.storage.replication.factor": "-1",
+            "offset.flush.interval.ms": "0",
+            "bootstrap.servers": f"127.0.0.1:{port}",
+        }
+        path = tmp_path / "engine.properties"
+        path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", class_path, "Engine", str(path), str(notes)]
+        log = (tmp_path / "engine.log").open("w")
+        with log, child_process(command, deadline_s=600, stdout=log, stderr=log):
+            until(lambda: len(operations()) == 5, shown=operations, deadline_s=180)
+            database.run("UPDATE orders SET state = 'paid' WHERE id = 1")
+            until(lambda: len(operations()) == 6, shown=operations, deadline_s=120)
+            until(lambda: _offsets(stack) > 1, shown=lambda: _offsets(stack), deadline_s=120)
+        database.run("UPDATE orders SET state = 'sent' WHERE id = 2; INSERT INTO orders VALUES (6, 'new')")
+        log = (tmp_path / "engine-again.log").open("w")
+        with log, child_process(command, deadline_s=600, stdout=log, stderr=log):
+            until(lambda: operations()[-1:] == ["c"], shown=operations, deadline_s=180)
+    assert operations().count("r") == 5  # one snapshot
+    assert operations()[-2:] == ["u", "c"]
+
+
+def _offsets(stack: Stack) -> int:
+    """The records in the topic of the engine's offsets."""
+    with Admin(transport=stack.transport()) as admin:
+        return sum(each.high_watermark for each in admin.describe_topic("engine-offsets").offsets)

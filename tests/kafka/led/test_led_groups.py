@@ -1,14 +1,18 @@
 """Groups whose leader assigns, by the requests of the classic protocol, in front of the service in memory."""
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from typing import Any
 
 import pytest
 
+from penstock.api.group_document_calls import StoredDocument
 from penstock.testing import MemoryPenstock
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_kafka.dispatch.api import ApiKey
+from penstock_kafka.groups.led.led_codec import encoded
+from penstock_kafka.groups.led.led_group import LedGroup, LedMember, Phase
+from penstock_kafka.groups.led.led_groups import LedGroups
 from tests.kafka.groups.desk import GroupDesk, run
 
 GROUP = "workers"
@@ -182,3 +186,35 @@ def test_group_is_deleted_once_its_members_have_left(service: MemoryPenstock) ->
     with pytest.raises(PenstockError) as caught:
         service.admin().describe_group(GROUP)
     assert caught.value.code is ErrorCode.UNKNOWN_GROUP
+
+
+def test_only_a_group_with_members_is_watched_once_it_is_described() -> None:
+    watched: list[str] = []
+    stored: dict[str, StoredDocument] = {}
+
+    class Documents:
+        async def read(self, group: str) -> StoredDocument | None:
+            return stored.get(group)
+
+        async def write(
+            self, group: str, version: int | None, protocol_type: str, member_count: int, data: bytes
+        ) -> int:
+            raise AssertionError("a description writes nothing")
+
+    def start(work: Coroutine[Any, Any, None], name: str) -> None:
+        work.close()
+        watched.append(name)
+
+    member = LedMember(member_id="m-led", session_ms=10_000, rebalance_ms=10_000, protocols=(("compatible", b""),))
+    alive = LedGroup(protocol_type="connect", phase=Phase.STABLE, members={"m-led": member})
+    stored["consumers"] = StoredDocument(version=1, data=None)
+    stored["left"] = StoredDocument(version=1, data=encoded(LedGroup(protocol_type="connect")))
+    stored["alive"] = StoredDocument(version=1, data=encoded(alive))
+
+    async def work() -> None:
+        groups = LedGroups(Documents(), "g", start)
+        found = [await groups.describe(name) for name in ("missing", "consumers", "left", "alive")]
+        assert [len(each.members) for each in found] == [0, 0, 0, 1]
+
+    run(work())
+    assert watched == ["watch over group alive"]

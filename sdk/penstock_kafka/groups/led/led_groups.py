@@ -18,6 +18,7 @@ from penstock_kafka.dispatch.api import Answer, Call
 from penstock_kafka.errors import KafkaError, RequestRefused
 from penstock_kafka.groups.led.board import LedBoard
 from penstock_kafka.groups.led.documents import Documents
+from penstock_kafka.groups.led.led_codec import decoded
 from penstock_kafka.groups.led.led_group import LedGroup, LedMember, metadata_of
 
 _ENDING = "-led"
@@ -101,8 +102,15 @@ class LedGroups:
         await self.board(group).leave(member_id)
 
     async def describe(self, group: str) -> LedGroup:
-        """The group as it is now. Raises PenstockError."""
-        return await self.board(group).read()
+        """The group as it is now. Its members are watched from now on, so that the dead ones go. Raises PenstockError.
+
+        One read. A group without members gets no watch: it may be one of consumers.
+        """
+        found = await self._documents.read(group)
+        described = LedGroup(protocol_type="") if found is None or found.data is None else decoded(found.data)
+        if described.members:
+            self.board(group)
+        return described
 
     def board(self, group: str) -> LedBoard:
         """The group's board. Raises INVALID_NAME, and RequestRefused if there are too many."""
