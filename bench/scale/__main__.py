@@ -14,6 +14,7 @@ from bench.scale.latencies import Latencies
 from bench.scale.limits import NEW_ACCOUNT, RAISED
 from bench.scale.scenario import Scenario
 from bench.scale.simulate import Outcome, simulate
+from penstock.http.named_transport import TRANSPORT_NAMES
 
 MB = 1_000_000
 BASE = Scenario(name="base", bytes_per_s=MB, partitions=10, producers=10, consumers=10)
@@ -39,6 +40,7 @@ def main(report: Report, seconds: float, seed: int) -> None:
         ("A million records of 1 KB a second", _million()),
         ("A new account", _new_account()),
         ("Storage profiles", _profiles()),
+        ("By transport, records that travel alone", _transports()),
     ):
         outcomes = [_run(replace(case, seconds=seconds), seed, report) for case in cases]
         report.show(title, [outcome.row() for outcome in outcomes])
@@ -130,6 +132,23 @@ def _new_account() -> Iterator[Scenario]:
 def _profiles() -> Iterator[Scenario]:
     for profile in ("express3", "express2", "standard1"):
         yield replace(BASE, name=profile, profile=profile)
+
+
+def _transports() -> Iterator[Scenario]:
+    """No record waits for another one: 100 producers send 5 a second each, and no linger."""
+    for profile in ("express3", "standard1"):
+        for transport in TRANSPORT_NAMES:
+            yield replace(
+                BASE,
+                name=f"{transport}, {profile}",
+                bytes_per_s=MB / 2,
+                partitions=100,
+                producers=100,
+                consumers=100,
+                linger_ms=0,
+                profile=profile,
+                transport=transport,
+            )
 
 
 if __name__ == "__main__":

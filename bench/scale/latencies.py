@@ -51,6 +51,9 @@ class Latencies:
         source="smplogs.com/patterns/apigateway/high-latency: 10 to 30 ms for REST, somewhat less for HTTP APIs",
     )
     invoke: Latency = Latency(median_ms=5, sigma=0.4, basis="assumed", source="from API Gateway into a warm instance")
+    direct_invoke: Latency = Latency(
+        median_ms=8, sigma=0.4, basis="assumed", source="from a client by Lambda's API into a warm instance, and back"
+    )
     cold_start: Latency = Latency(
         median_ms=770, sigma=0.2, basis="measured", source="bench/results/cold_start.json, wall time here"
     )

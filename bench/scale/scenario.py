@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from bench.scale.limits import DEFAULT, Limits
 from penstock.cost.counted import counted
 from penstock.cost.workload import Workload
+from penstock.http.named_transport import HTTP, TransportName
 
 REQUESTS_MAX = 6_000
 """Produce requests of one run. A larger system is cut into equal slices, and one of them is simulated."""
@@ -22,6 +23,7 @@ class Scenario:
     record_bytes: int = 1_000
     linger_ms: float = 5.0
     profile: str = "express3"
+    transport: TransportName = HTTP
     limits: Limits = DEFAULT
     seconds: float = 10.0
 

@@ -118,12 +118,24 @@ class Service:
         yield from self._called(self._read(waiting, found))
 
     def _called(self, work: Steps) -> Steps:
-        """Through API Gateway into an instance, and back."""
-        self.asked["api"] += 1
-        if not self.api.take(1, self.environment.now):
-            yield self.environment.timeout(self._draw("gateway") / 2)
-            raise self._refusal("api")
-        yield self.environment.timeout(self._draw("gateway") + self._draw("invoke"))
+        """By the scenario's transport to the handlers, and back."""
+        self.asked["calls"] += 1
+        match self.scenario.transport:
+            case "embedded":
+                yield self.environment.timeout(REQUEST_CPU_MS)
+                yield from work
+                return
+            case "lambda":
+                yield self.environment.timeout(self._draw("direct_invoke"))
+            case "http":
+                self.asked["api"] += 1
+                if not self.api.take(1, self.environment.now):
+                    yield self.environment.timeout(self._draw("gateway") / 2)
+                    raise self._refusal("api")
+                yield self.environment.timeout(self._draw("gateway") + self._draw("invoke"))
+        yield from self._in_instance(work)
+
+    def _in_instance(self, work: Steps) -> Steps:
         self.asked["instances"] += 1
         try:
             is_cold = self.instances.enter()

@@ -50,7 +50,7 @@ class Outcome:
         scenario = self.scenario
         shown = self.is_kept_up
         size = max(scenario.record_bytes, round(self.request_bytes))
-        usd = estimate(scenario.profile, replace(scenario.workload, request_bytes=size)).usd
+        usd = estimate(scenario.profile, replace(scenario.workload, request_bytes=size), scenario.transport).usd
         gib = scenario.bytes_per_s * SECONDS_PER_MONTH / 1024**3
         return {
             "case": scenario.name,
@@ -88,7 +88,7 @@ def simulate(whole: Scenario, *, seed: int = 1, latencies: Latencies | None = No
         request_bytes=measured.appended_bytes / max(1, measured.appends),
         append_ms=(quantile(measured.append_ms, 0.5), quantile(measured.append_ms, 0.99)),
         consume_ms=(quantile(measured.consume_ms, 0.5), quantile(measured.consume_ms, 0.99)),
-        requests_per_s=service.asked["api"] / end_ms * 1_000 * whole.slices(),
+        requests_per_s=service.asked["calls"] / end_ms * 1_000 * whole.slices(),
         instances=service.instances.busy_ms / end_ms * whole.slices(),
         bottleneck=_bottleneck(service, share, end_ms),
     )
@@ -110,7 +110,7 @@ def quantile(weighted: Sequence[tuple[float, float]], share: float) -> float:
 
 def _bottleneck(service: Service, share: float, end_ms: float) -> str:
     """The limit that refused most, else the one that is used most, with its share."""
-    asked = max(1, service.asked["api"])
+    asked = max(1, service.asked["calls"])
     refused = [(count / asked, _NAMES[name]) for name, count in service.refused.items()]
     if refused and max(refused)[0] >= _BUSY:
         return f"{max(refused)[1]} (refuses)"

@@ -1,6 +1,6 @@
 """The model against what can be computed, and against its own bounds."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from math import factorial
 from random import Random
 
@@ -12,26 +12,11 @@ from bench.scale.limits import NEW_ACCOUNT, Limits
 from bench.scale.scenario import Scenario
 from bench.scale.service import Instances, Steps, ThrottledError, Tokens
 from bench.scale.simulate import quantile, simulate
+from penstock.http.named_transport import TransportName
 
 SMALL = Scenario(name="small", bytes_per_s=20_000, partitions=2, producers=2, consumers=1, seconds=10.0)
 STILL = Latency(median_ms=10, sigma=1e-9, basis="test", source="")
-FIXED = Latencies(
-    **dict.fromkeys(
-        (
-            "gateway",
-            "invoke",
-            "cold_start",
-            "express_put",
-            "express_get",
-            "standard_put",
-            "standard_get",
-            "update",
-            "read",
-            "wake_up",
-        ),
-        STILL,
-    )
-)
+FIXED = Latencies(**{each.name: STILL for each in fields(Latencies)})
 
 
 def _erlang_b(servers: int, load: float) -> float:
@@ -72,6 +57,15 @@ def test_latency_is_the_sum_of_its_steps_when_nothing_waits() -> None:
     assert outcome.append_ms[0] == pytest.approx(5 + 10 + 10 + 5.1 + 10 + 10, abs=0.2)
     appended = outcome.append_ms[0]
     assert outcome.consume_ms[0] == pytest.approx(appended + 10 + 10 + 10 + 5.1 + 10 + 10, abs=0.2)
+
+
+@pytest.mark.parametrize(("transport", "passed_ms"), [("http", 10 + 10), ("lambda", 10), ("embedded", 0)])
+def test_call_takes_what_its_transport_passes(transport: TransportName, passed_ms: float) -> None:
+    case = replace(SMALL, bytes_per_s=2_000, producers=1, partitions=1, transport=transport)
+    outcome = simulate(case, latencies=FIXED)
+    assert outcome.append_ms[0] == pytest.approx(5 + passed_ms + 5.1 + 10 + 10, abs=0.2)
+    assert outcome.consume_ms[0] - outcome.append_ms[0] == pytest.approx(10 + passed_ms + 5.1 + 10 + 10, abs=0.2)
+    assert (outcome.instances == 0) == (transport == "embedded")
 
 
 def test_same_seed_gives_the_same_run_and_another_seed_another() -> None:
