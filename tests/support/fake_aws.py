@@ -31,6 +31,7 @@ ACCOUNT = "111122223333"
 REGION = "eu-central-1"
 SKEW_S_MAX = 900  # of STS
 _SERVES = {FUNCTION_OF_ROUTE[route]: serve for route, serve in ROUTES.items()}
+_POLL_S = 0.01  # between two looks whether to stop
 _INVOCATIONS = "/2015-03-31/functions/"
 Fault = Callable[[Callable[[], "Told"]], "Told"]
 
@@ -67,7 +68,7 @@ class FakeAws:
         self._numbers = count(1)
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, daemon=True, name="fake-aws").start()
+        threading.Thread(target=lambda: self._server.serve_forever(_POLL_S), daemon=True, name="fake-aws").start()
         self.url = f"http://127.0.0.1:{self._server.server_port}"
 
     def close(self) -> None:

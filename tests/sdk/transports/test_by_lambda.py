@@ -214,6 +214,7 @@ def test_write_is_tried_again_only_when_the_failure_changed_nothing(
     assert seen == tries
 
 
+@pytest.mark.slow
 def test_outage_of_sts_is_tried_again_and_applies_once(aws: FakeAws, transport: LambdaTransport) -> None:
     aws.sts_faults = [always(sts_error(503, "ServiceUnavailable"))] * 2
     assert Client(transport, retry=NOW).document(CREATE)["name"] == "fresh"
