@@ -13,6 +13,7 @@ It needs the extra `penstock[embedded]`.
 """
 
 import logging
+import os
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -97,14 +98,16 @@ class EmbeddedService:
 
 
 class EmbeddedTransport:
-    """A Transport that answers by the service of this process. `open_service` is called anew in a child by fork()."""
+    """A Transport that answers by the service of this process.
+
+    `open_service` is called anew in a child by fork(). It gives the same service to threads that call it at once.
+    """
 
     request_bytes_max = EMBEDDED_REQUEST_BYTES_MAX
 
     def __init__(self, open_service: Callable[[], EmbeddedService], open_signer: Callable[[], Configuration]) -> None:
         self._open_service = open_service
         self._open_signer = open_signer
-        self._lock = threading.Lock()
         self._opened: tuple[int, EmbeddedService] | None = None
 
     @property
@@ -114,12 +117,9 @@ class EmbeddedTransport:
         Raises NotConfiguredError.
         """
         opened = self._opened
-        if opened is not None and opened[0] == fork_count():
-            return opened[1]
-        with self._lock:
-            if self._opened is None or self._opened[0] != fork_count():
-                self._opened = (fork_count(), self._open_service())
-            return self._opened[1]
+        if opened is None or opened[0] != fork_count():
+            opened = self._opened = (fork_count(), self._open_service())
+        return opened[1]
 
     def call(
         self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
@@ -137,6 +137,16 @@ class EmbeddedTransport:
 
 _services: dict[tuple[int, EmbeddedStage], EmbeddedService] = {}
 _opening = threading.Lock()
+
+
+def _forked() -> None:
+    """A thread of the parent may have held the lock, and there is none in the child to let it go."""
+    global _opening
+    _opening = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 def open_transport(region: str | None = None) -> EmbeddedTransport:

@@ -1,0 +1,48 @@
+"""Embedded services of a process and of its children by fork()."""
+
+import os
+import signal
+import threading
+from typing import Any
+
+import pytest
+
+from penstock.transports import embedded
+from penstock.transports.embedded_storage import EmbeddedStage
+from penstock_core.acls.settings import AclSettings
+from penstock_service.adapters.aws import Storage
+from penstock_service.adapters.memory.service import memory_instance
+
+STAGE = EmbeddedStage(
+    storage=Storage(topics_table="t", log_table="l", groups_table="g", zones=(), archive="a", repair_queue_url=None),
+    acls=AclSettings(),
+)
+
+
+def test_child_opens_a_service_when_a_thread_of_its_parent_was_opening_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    is_opening, goes_on = threading.Event(), threading.Event()
+    parent = os.getpid()
+
+    def slow(*_: Any) -> Any:
+        if os.getpid() == parent:
+            is_opening.set()
+            assert goes_on.wait(60)
+        return memory_instance()
+
+    monkeypatch.setattr(embedded, "aws_instance", slow)
+    monkeypatch.setattr(embedded, "_services", {})
+    thread = threading.Thread(target=embedded._service, args=(STAGE,))
+    thread.start()
+    assert is_opening.wait(60)
+    child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(20)  # ends a child that hangs
+        is_open = False
+        try:
+            is_open = isinstance(embedded._service(STAGE), embedded.EmbeddedService)
+        finally:
+            os._exit(0 if is_open else 1)
+    goes_on.set()
+    thread.join()
+    assert os.waitpid(child, 0)[1] == 0
