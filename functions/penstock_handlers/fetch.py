@@ -1,14 +1,14 @@
 """POST /v1/fetch: batches of many topic-partitions in one binary frame."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock_core import limits
 from penstock_core.acls.right import Operation
 from penstock_core.errors import PenstockError
-from penstock_core.filters.filter import Filter
-from penstock_core.filters.policy import parse_filter
 from penstock_core.outcomes import Outcome, Outcomes
 from penstock_core.records import frame
 from penstock_handlers.edge.access.request_access import access_of, where_allowed
@@ -18,6 +18,9 @@ from penstock_handlers.edge.http import Event, Result, batches_result, json_obje
 from penstock_service.instance.instance import Instance
 from penstock_service.quotas.fetch_allowance import allow_fetch
 from penstock_service.records.fetch import FetchEntry, FetchResult, fetch
+
+if TYPE_CHECKING:
+    from penstock_core.filters.filter import Filter
 
 
 def serve(event: Event, instance: Instance) -> Result:
@@ -78,7 +81,11 @@ def _sizes(entries: Sequence[FetchEntry], results: Sequence[Outcome[FetchResult]
 def _filter(fields: Mapping[str, Any]) -> Filter | None:
     """The filter of a request, or of one of its partitions: an object, its JSON text, or null for none."""
     policy = fields.get("filter")
-    return None if policy is None else parse_filter(policy)
+    if policy is None:
+        return None
+    from penstock_core.filters.policy import parse_filter  # which most readers do not need
+
+    return parse_filter(policy)
 
 
 def _to_json(entry: FetchEntry, result: Outcome[FetchResult], *, must_arm: bool) -> dict[str, Any]:

@@ -1,24 +1,28 @@
 """The storage that all function instances share."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from penstock_core.ids import ZoneName
-from penstock_service.ports.acls import AclStore
-from penstock_service.ports.audit import AuditStore
-from penstock_service.ports.compaction import CompactionStore
-from penstock_service.ports.groups import GroupStore, MembershipStore
-from penstock_service.ports.log import LogIndex
-from penstock_service.ports.push import DeliveryQueue, PushStore, Targets
-from penstock_service.ports.quotas import QuotaStore
-from penstock_service.ports.runtime import JobCursors
-from penstock_service.ports.segments import ArchiveStore, InlineStore, SegmentStore
-from penstock_service.ports.share import ShareStore
-from penstock_service.ports.timers import TimerStore, TimerTriggers
-from penstock_service.ports.topics import TopicStore
-from penstock_service.ports.transactions import TransactionStore
-from penstock_service.ports.wake_ups import WakeUps
-from penstock_service.ports.zones import RepairQueue, ZoneStateStore
+if TYPE_CHECKING:  # a function loads the ports that it uses
+    from penstock_core.ids import ZoneName
+    from penstock_service.ports.acls import AclStore
+    from penstock_service.ports.audit import AuditStore
+    from penstock_service.ports.compaction import CompactionStore
+    from penstock_service.ports.groups import GroupStore, MembershipStore
+    from penstock_service.ports.log import LogIndex
+    from penstock_service.ports.push import DeliveryQueue, PushStore, Targets
+    from penstock_service.ports.quotas import QuotaStore
+    from penstock_service.ports.runtime import JobCursors
+    from penstock_service.ports.segments import ArchiveStore, InlineStore, SegmentStore
+    from penstock_service.ports.share import ShareStore
+    from penstock_service.ports.timers import TimerStore, TimerTriggers
+    from penstock_service.ports.topics import TopicStore
+    from penstock_service.ports.transactions import TransactionStore
+    from penstock_service.ports.wake_ups import WakeUps
+    from penstock_service.ports.zones import RepairQueue, ZoneStateStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,6 +36,8 @@ _DEAD_FOLDERS = (
 )
 _DEAD_SUFFIXES = (".pyi", ".pyx", ".pxd", ".c", ".h", ".typed", "examples-1.json", "examples-1.json.gz")
 _DEAD_NAMES = ("RECORD", "INSTALLER", "REQUESTED", "WHEEL", "direct_url.json")
+# crc32c's own loads the metadata of packages, and an argument parser, before its one function.
+_LIGHT_MODULES = {"crc32c/__init__.py": "from ._crc32c import crc32c as crc32c\n"}
 _ZIP_TIME = (1980, 1, 1, 0, 0, 0)
 _KEPT = 4
 
@@ -135,6 +137,8 @@ def _prune(folder: Path) -> None:
     for dead in _DEAD_FOLDERS:
         shutil.rmtree(folder / dead, ignore_errors=True)
     botocore_data.shrink(folder / "botocore/data")
+    for name, text in _LIGHT_MODULES.items():
+        (folder / name).write_text(text)
     for path in list(folder.rglob("*")):
         if path.is_dir() and path.name in ("tests", "__pycache__"):
             shutil.rmtree(path)

@@ -1,4 +1,4 @@
-"""Each port from all adapters: in memory, with a database below, and boto3 against moto."""
+"""Each port from all adapters: in memory, with a database below, and both kinds of clients against moto."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +17,10 @@ from penstock_core.log.push_event import PushEvent
 from penstock_core.storage.head_item import parse_push_event
 from penstock_core.storage.keys import KeyLayout
 from penstock_service.adapters.by_hour import ByHourSegmentStore
+from penstock_service.adapters.direct.dynamodb import DirectDynamoDb
+from penstock_service.adapters.direct.places import Places
+from penstock_service.adapters.direct.s3 import DirectS3
+from penstock_service.adapters.direct.signature import Keys
 from penstock_service.adapters.dynamodb.acls import DynamoDbAclStore
 from penstock_service.adapters.dynamodb.audit import DynamoDbAuditStore
 from penstock_service.adapters.dynamodb.client import DynamoDbClient
@@ -49,7 +53,8 @@ from penstock_service.adapters.memory.zones import MemoryJobCursors, MemoryZoneS
 from penstock_service.adapters.s3.archive import S3ArchiveStore
 from penstock_service.adapters.s3.segments import S3SegmentStore
 from penstock_service.adapters.sqlite.service import StoredService, open_service
-from penstock_service.adapters.system import SystemClock, SystemEntropy
+from penstock_service.adapters.storage_calls import StorageCalls
+from penstock_service.adapters.system import SequentialExecutor, SystemClock, SystemEntropy
 from penstock_service.ports.acls import AclStore
 from penstock_service.ports.audit import AuditStore
 from penstock_service.ports.compaction import CompactionStore
@@ -57,13 +62,14 @@ from penstock_service.ports.groups import GroupStore, MembershipStore
 from penstock_service.ports.log import LogIndex
 from penstock_service.ports.push import PushStore
 from penstock_service.ports.quotas import QuotaStore
-from penstock_service.ports.runtime import JobCursors
+from penstock_service.ports.runtime import JobCursors, Runtime
 from penstock_service.ports.segments import ArchiveStore, InlineStore, SegmentStore
 from penstock_service.ports.share import ShareStore
 from penstock_service.ports.timers import TimerStore
 from penstock_service.ports.topics import TopicStore
 from penstock_service.ports.transactions import TransactionStore
 from penstock_service.ports.zones import ZoneStateStore
+from tests.support.moto_wire import answer_by_moto
 
 REGION = "us-east-1"
 
@@ -171,13 +177,23 @@ def aws_clients() -> tuple[Any, Any]:
     return session.client("dynamodb", config=Config(retries={"total_max_attempts": 1})), session.client("s3")
 
 
-def _aws(dynamodb: Any, s3: Any) -> Iterator[Ports]:
+def _direct(dynamodb: Any, s3: Any) -> Iterator[Ports]:
+    """The clients of functions in Lambda. The other clients make the tables and the buckets."""
+    places, keys, calls = Places(region=REGION, endpoints={}), Keys("testing", "testing"), StorageCalls()
+    runtime = Runtime(clock=SystemClock(), entropy=SystemEntropy(), executor=SequentialExecutor())
+    direct_s3 = DirectS3(places, lambda: keys, runtime, calls, lambda: s3)
+    with pytest.MonkeyPatch.context() as patches:  # of its own: a test may undo those of its fixture
+        answer_by_moto(patches)
+        yield from _aws(dynamodb, s3, DirectDynamoDb(places, lambda: keys, runtime.clock.now_ms, calls), direct_s3)
+
+
+def _aws(dynamodb: Any, s3: Any, used_dynamodb: Any, used_s3: Any) -> Iterator[Ports]:
     with mock_aws():
         for table in ("topics", "log", "groups"):
             create_table(dynamodb, table, is_streamed=table == "log")
         for bucket in ("zone-a", "zone-by-hour", "archive"):
             s3.create_bucket(Bucket=bucket)
-        client = DynamoDbClient(dynamodb, SystemClock(), SystemEntropy())
+        client = DynamoDbClient(used_dynamodb, SystemClock(), SystemEntropy())
         yield Ports(
             DynamoDbTopicStore(client, "topics"),
             DynamoDbLogIndex(client, "log"),
@@ -186,12 +202,12 @@ def _aws(dynamodb: Any, s3: Any) -> Iterator[Ports]:
             DynamoDbTransactionStore(client, "log", "groups"),
             DynamoDbShareStore(client, "groups"),
             DynamoDbCompactionStore(client, "log"),
-            S3SegmentStore(lambda: s3, "zone-a", "a"),
+            S3SegmentStore(lambda: used_s3, "zone-a", "a"),
             ByHourSegmentStore(
-                S3SegmentStore(lambda: s3, "zone-by-hour", "a", KeyLayout.BY_HOUR),
-                S3SegmentStore(lambda: s3, "zone-by-hour", "a"),
+                S3SegmentStore(lambda: used_s3, "zone-by-hour", "a", KeyLayout.BY_HOUR),
+                S3SegmentStore(lambda: used_s3, "zone-by-hour", "a"),
             ),
-            S3ArchiveStore(lambda: s3, "archive"),
+            S3ArchiveStore(lambda: used_s3, "archive"),
             DynamoDbInlineStore(client, "log"),
             DynamoDbZoneStateStore(client, "topics"),
             DynamoDbAclStore(client, "topics"),
@@ -204,15 +220,17 @@ def _aws(dynamodb: Any, s3: Any) -> Iterator[Ports]:
         )
 
 
-@pytest.fixture(params=["memory", "sqlite", "aws"])
+@pytest.fixture(params=["memory", "sqlite", "aws", "direct"])
 def ports(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Ports]:
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
     if request.param == "memory":
         yield from _memory()
     elif request.param == "sqlite":
         yield from _sqlite(tmp_path)
+    elif request.param == "aws":
+        yield from _aws(*request.getfixturevalue("aws_clients"), *request.getfixturevalue("aws_clients"))
     else:
-        yield from _aws(*request.getfixturevalue("aws_clients"))
+        yield from _direct(*request.getfixturevalue("aws_clients"))
 
 
 def create_table(dynamodb: Any, name: str, *, is_streamed: bool = False) -> None:

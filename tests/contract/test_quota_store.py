@@ -84,9 +84,15 @@ def test_charge_of_a_bucket_that_is_not_there_is_refused(ports: Ports) -> None:
     assert (refused.is_made, refused.bucket) == (False, None)
 
 
+def _is_moto(request: pytest.FixtureRequest) -> bool:
+    return bool({"aws", "direct"} & {*request.node.callspec.params.values()})
+
+
 def test_charges_of_many_instances_add_up(ports: Ports, request: pytest.FixtureRequest) -> None:
     ports.quotas.begin(KEY, None, FRESH)
-    with ThreadPoolExecutor(1 if "aws" in request.node.name else 4) as pool:  # moto's updates are not atomic
+    with ThreadPoolExecutor(
+        1 if {"aws", "direct"} & {*request.node.callspec.params.values()} else 4
+    ) as pool:  # moto's updates are not atomic
         made = list(pool.map(lambda _: ports.quotas.charge(KEY, FRESH, 7, NOW).is_made, range(20)))
     stored = ports.quotas.charge(KEY, FRESH, 0, NOW).bucket
     assert all(made)
@@ -95,7 +101,7 @@ def test_charges_of_many_instances_add_up(ports: Ports, request: pytest.FixtureR
 
 
 def test_one_quota_too_many_is_refused_and_a_change_is_not(ports: Ports, request: pytest.FixtureRequest) -> None:
-    if "aws" in request.node.name:
+    if _is_moto(request):
         pytest.skip("a thousand puts against moto; the adapter counts as the one in memory does")
     for number in range(QUOTAS_MAX):
         ports.quotas.put(parse_quota("topic", f"t{number}", {"fetch_bytes_per_s": 1}))

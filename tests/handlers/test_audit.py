@@ -12,7 +12,8 @@ from penstock_core.ids import AUDIT_TOPIC, Partition, TimerId
 from penstock_core.log.timer import TimerPlace, scheduled_id
 from penstock_core.zones.quorum import Acks
 from penstock_handlers import audit
-from penstock_handlers.edge.access.audit_routes import AUDITED, UNAUDITED
+from penstock_handlers.edge.access.audit_routes import AUDITED
+from penstock_handlers.edge.access.unaudited import UNAUDITED
 from penstock_handlers.router import LOCAL_ADDRESS, LOCAL_PRINCIPAL, ROUTES
 from penstock_service.groups.alter_group import alter_group
 from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets

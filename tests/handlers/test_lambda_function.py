@@ -146,11 +146,34 @@ def test_import_outside_lambda_loads_no_library_of_aws() -> None:
     assert not {"boto3", "aws_xray_sdk", "botocore.session", "penstock_service.adapters.aws"} & {*loaded}
 
 
+HEAVY = {
+    "botocore.client",
+    "botocore.session",
+    "penstock_core.compaction",
+    "penstock_core.groups",
+    "penstock_core.push",
+    "penstock_core.share",
+    "penstock_core.transaction",
+    "penstock_handlers.edge.access.audited",
+    "pydantic",
+    "urllib3",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("function", ["produce", "fetch"])
+def test_import_in_lambda_loads_no_heavy_module_when_the_function_carries_records(function: str) -> None:
+    places = {"PENSTOCK_WAKE_UPS": "a.example,b.example", "PENSTOCK_TIMERS": "url,rule,arn,function"}
+    loaded = {*_imported([function], {**LAMBDA_ENVIRONMENT, **places})}
+    assert "penstock_service.adapters.direct.s3" in loaded
+    assert not HEAVY & loaded
+
+
 _IMPORT_ON_A_WIRE = """
-import json, botocore.session
+import json, pytest
 from tests.support.wire import Wire
 wire = Wire()
-botocore.session.get_session = wire.sessions()
+wire.replace_connections(pytest.MonkeyPatch())
 import penstock_handlers.{function}
 from penstock_handlers.edge.lambda_function import instance
 print(json.dumps([instance.cache_info().currsize, wire.operations()]))

@@ -1,15 +1,18 @@
-"""Answers the calls of boto3 clients without a network, and shows each request as it would leave the machine."""
+"""Answers the calls of clients without a network, and shows each request as it would leave the machine."""
 
 import io
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
 import botocore.session
+import pytest
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+
+from penstock_service.adapters.direct.connections import Connections, HttpAnswer
 
 # The environment of a function in Lambda, on ordinary buckets.
 LAMBDA_ENVIRONMENT = {
@@ -71,6 +74,27 @@ class Wire:
 
         return make
 
+    def replace_connections(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Lets the requests of direct clients end here, too."""
+
+        def send(
+            connections: Connections, method: str, target: str, headers: Mapping[str, str], body: bytes
+        ) -> HttpAnswer:
+            operation = "CreateSession" if target.endswith("?session") else f"{method.capitalize()}Object"
+            sent = SentRequest(
+                operation=operation, method=method, host=connections.host, headers=dict(headers), body=body
+            )
+            status, content = self._taken(sent)
+            return HttpAnswer(status, {}, content)
+
+        monkeypatch.setattr(Connections, "send", send)
+
+    def _taken(self, sent: SentRequest) -> tuple[int, bytes]:
+        with self._lock:
+            self.requests.append(sent)
+            status = self.refusals.pop(0) if self.refusals else 200
+            return status, self._content(sent.operation) if status == 200 else b""
+
     def _answer(self, request: AWSPreparedRequest, event_name: str, **_arguments: Any) -> AWSResponse:
         body = request.body or b""
         sent = SentRequest(
@@ -80,10 +104,7 @@ class Wire:
             headers={name.lower(): _text(value) for name, value in request.headers.items()},
             body=body if isinstance(body, bytes) else body.read() if hasattr(body, "read") else b"",
         )
-        with self._lock:
-            self.requests.append(sent)
-            status = self.refusals.pop(0) if self.refusals else 200
-            content = self._content(sent.operation) if status == 200 else b""
+        status, content = self._taken(sent)
         headers = {"Content-Length": str(len(content)), "ETag": '"1"'}
         return AWSResponse(request.url, status, headers, _Body(content))
 

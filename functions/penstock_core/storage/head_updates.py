@@ -4,9 +4,11 @@ An update removes list elements in descending order. AWS takes the indexes in th
 the list as it shrinks: in this order both agree.
 """
 
-from collections.abc import Mapping
+from __future__ import annotations
 
-from penstock_core.compaction.tail_move import TailMove
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
 from penstock_core.ids import Offset, PartitionKey
 from penstock_core.limits import TAIL_ROLL_REFS
 from penstock_core.log.index import Page, Waiter
@@ -15,6 +17,9 @@ from penstock_core.records.producer_state import ProducerState, encode_state
 from penstock_core.storage.head_item import CLOSED, CLOSED_OFFSET, LAYOUT, head_key
 from penstock_core.storage.item import ConditionalUpdate, Item, number
 from penstock_core.storage.keys import producer_name
+
+if TYPE_CHECKING:
+    from penstock_core.compaction.tail_move import TailMove
 
 # that `arming` names
 WAITER_ATTRIBUTES = ("pk", "sk", "next_offset", "under_replicated", Waiter.READER.value)

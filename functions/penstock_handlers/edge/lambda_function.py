@@ -45,10 +45,10 @@ def instance() -> Instance:
     `PENSTOCK_DIRECT`, which only functions that take direct calls have, and `PENSTOCK_METRICS`, which is `off` by
     default. Sends no call.
     """
-    from penstock_service.adapters.aws import aws_instance, storage_of_environment
+    from penstock_service.adapters.aws import aws_instance, function_drivers, storage_of_environment
 
     tuning = Tuning(wait_pool=parse_wait_pool(os.environ.get(WAITS_VARIABLE)))
-    made = aws_instance(storage_of_environment(), STORAGE_CALLS, acl_settings_of(os.environ), tuning)
+    made = aws_instance(storage_of_environment(), STORAGE_CALLS, acl_settings_of(os.environ), tuning, function_drivers)
     made.traffic.is_on = os.environ.get("PENSTOCK_METRICS", "off") != "off"
     stage = os.environ.get("PENSTOCK_DIRECT")
     return made if not stage else replace(made, proven_callers=_proven_callers(stage, made))

@@ -3,86 +3,48 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any
-
-import botocore.session
-from botocore.config import Config
-from botocore.handlers import add_expect_header
-from botocore.utils import parse_timestamp
+from typing import TYPE_CHECKING, Any
 
 from penstock_core.acls.settings import AclSettings
 from penstock_core.ids import ZoneName
-from penstock_core.limits import STORAGE_CONNECTIONS_MAX
 from penstock_core.log.inline import VARIABLE as INLINE_VARIABLE
 from penstock_core.log.inline import parse_inline_bytes_max
 from penstock_core.storage.keys import KeyLayout
 from penstock_service.adapters.appsync import AppSyncWakeUps
 from penstock_service.adapters.by_hour import ByHourSegmentStore
-from penstock_service.adapters.delivery_queue import DeliveryPlaces, SqsDeliveryQueue, parse_delivery_places
+from penstock_service.adapters.direct.drivers import DirectDrivers
+from penstock_service.adapters.direct.places import keys_of, places_of
+from penstock_service.adapters.drivers import Drivers
+from penstock_service.adapters.dynamodb import seldom
 from penstock_service.adapters.dynamodb.acls import DynamoDbAclStore
-from penstock_service.adapters.dynamodb.audit import DynamoDbAuditStore
 from penstock_service.adapters.dynamodb.client import DynamoDbClient
-from penstock_service.adapters.dynamodb.compaction import DynamoDbCompactionStore
-from penstock_service.adapters.dynamodb.cursors import DynamoDbJobCursors
-from penstock_service.adapters.dynamodb.groups import DynamoDbGroupStore
 from penstock_service.adapters.dynamodb.inline import DynamoDbInlineStore
 from penstock_service.adapters.dynamodb.log import DynamoDbLogIndex
-from penstock_service.adapters.dynamodb.memberships import DynamoDbMembershipStore
-from penstock_service.adapters.dynamodb.push import DynamoDbPushStore
 from penstock_service.adapters.dynamodb.quotas import DynamoDbQuotaStore
-from penstock_service.adapters.dynamodb.share import DynamoDbShareStore
-from penstock_service.adapters.dynamodb.timers import DynamoDbTimerStore
 from penstock_service.adapters.dynamodb.topics import DynamoDbTopicStore
-from penstock_service.adapters.dynamodb.transactions import DynamoDbTransactionStore
 from penstock_service.adapters.dynamodb.zones import DynamoDbZoneStateStore
 from penstock_service.adapters.no_delivery_queue import NoDeliveryQueue
 from penstock_service.adapters.no_targets import NoTargets
 from penstock_service.adapters.no_timer_triggers import NoTimerTriggers
 from penstock_service.adapters.no_wake_ups import NoWakeUps
-from penstock_service.adapters.on_demand import OnDemand
 from penstock_service.adapters.s3.archive import S3ArchiveStore
 from penstock_service.adapters.s3.segments import S3SegmentStore
 from penstock_service.adapters.s3.session import is_directory_bucket
 from penstock_service.adapters.sqs import NoRepairQueue, SqsRepairQueue
 from penstock_service.adapters.storage_calls import StorageCalls
 from penstock_service.adapters.system import SystemClock, SystemEntropy, ThreadExecutor
-from penstock_service.adapters.targets.places import TargetPlaces, parse_target_places
-from penstock_service.adapters.timer_triggers import AwsTimerTriggers, TimerPlaces, parse_timer_places
 from penstock_service.instance.instance import Instance, Tuning
-from penstock_service.ports.push import Targets
 from penstock_service.ports.runtime import Runtime
 from penstock_service.ports.segments import SegmentStore
 from penstock_service.ports.wake_ups import WakeUps
 from penstock_service.stores import Stores
 
-# botocore would join its own, of 16 parts, twice for each call, which takes a seventh of a warm append's CPU.
-_USER_AGENT = "penstock"
-# The driver must never send an append again (adapters/dynamodb/client.py).
-_DYNAMODB = Config(
-    retries={"total_max_attempts": 1},
-    connect_timeout=1,
-    read_timeout=5,
-    max_pool_connections=STORAGE_CONNECTIONS_MAX,
-    tcp_keepalive=True,
-    user_agent=_USER_AGENT,
-)
-# Penstock makes its own checksums: each put has a CRC-32C, and for reads each batch has one. TLS protects bodies on
-# their way, so the signature needs no hash of them.
-_S3 = Config(
-    retries={"mode": "standard", "total_max_attempts": 2},
-    connect_timeout=1,
-    read_timeout=5,
-    max_pool_connections=STORAGE_CONNECTIONS_MAX,
-    tcp_keepalive=True,
-    user_agent=_USER_AGENT,
-    request_checksum_calculation="when_required",
-    response_checksum_validation="when_required",
-    s3={"payload_signing_enabled": False},
-)
-# A report must not delay the read that sends it.
-_CONTROL = Config(retries={"total_max_attempts": 2}, connect_timeout=1, read_timeout=2, user_agent=_USER_AGENT)
-_SQS = Config(retries={"total_max_attempts": 1}, connect_timeout=1, read_timeout=1, user_agent=_USER_AGENT)
+if TYPE_CHECKING:
+    from penstock_service.adapters.delivery_queue import DeliveryPlaces
+    from penstock_service.adapters.targets.places import TargetPlaces
+    from penstock_service.adapters.timer_triggers import TimerPlaces
+    from penstock_service.ports.push import DeliveryQueue, Targets
+    from penstock_service.ports.timers import TimerTriggers
 
 
 _FALLBACK = "fallback"
@@ -130,9 +92,9 @@ class Storage:
     archive: str
     inline_bytes_max: int = 0
     wake_ups: tuple[str, str] | None = None
-    timers: TimerPlaces | None = None
-    deliveries: DeliveryPlaces | None = None
-    targets: TargetPlaces | None = None
+    timers: "TimerPlaces | None" = None
+    deliveries: "DeliveryPlaces | None" = None
+    targets: "TargetPlaces | None" = None
     results: str | None = None
     catalog: str | None = None
     region: str | None = None
@@ -162,9 +124,9 @@ def storage_of_environment(environ: Mapping[str, str] = os.environ) -> Storage:
         archive=environ["PENSTOCK_ARCHIVE"],
         inline_bytes_max=parse_inline_bytes_max(environ.get(INLINE_VARIABLE)),
         wake_ups=parse_wake_ups(environ.get("PENSTOCK_WAKE_UPS")),
-        timers=parse_timer_places(environ.get("PENSTOCK_TIMERS")),
-        deliveries=parse_delivery_places(environ.get("PENSTOCK_DELIVERIES")),
-        targets=parse_target_places(environ.get("PENSTOCK_TARGETS")),
+        timers=_timers_of(environ.get("PENSTOCK_TIMERS")),
+        deliveries=_deliveries_of(environ.get("PENSTOCK_DELIVERIES")),
+        targets=_targets_of(environ.get("PENSTOCK_TARGETS")),
     )
 
 
@@ -208,45 +170,56 @@ def parse_wake_ups(text: str | None) -> tuple[str, str] | None:
     return host, realtime_host
 
 
+MakeDrivers = Callable[[Storage, Runtime, StorageCalls], Drivers]
+
+
+def botocore_drivers(storage: Storage, runtime: Runtime, calls: StorageCalls) -> Drivers:  # noqa: ARG001 - one form
+    """Clients of botocore, which find region and keys by botocore's own chain."""
+    from penstock_service.adapters.botocore_drivers import BotocoreDrivers  # which the functions seldom need
+
+    return BotocoreDrivers(storage, calls)
+
+
+def function_drivers(storage: Storage, runtime: Runtime, calls: StorageCalls) -> Drivers:
+    """The drivers of a function in Lambda: direct ones, with the region and the keys of its environment.
+
+    botocore's clients where the environment has no keys, or names a region of an isolated partition.
+    """
+    places, keys = places_of(os.environ), keys_of(os.environ)
+    if places is None or keys is None:
+        return botocore_drivers(storage, runtime, calls)
+    return DirectDrivers(places, keys, runtime, calls, lambda: botocore_drivers(storage, runtime, calls))
+
+
 def aws_instance(
-    storage: Storage, calls: StorageCalls, acl_settings: AclSettings | None = None, tuning: Tuning | None = None
+    storage: Storage,
+    calls: StorageCalls,
+    acl_settings: AclSettings | None = None,
+    tuning: Tuning | None = None,
+    make_drivers: MakeDrivers = botocore_drivers,
 ) -> Instance:
     """A new function instance on `storage`. `calls` counts its calls to DynamoDB and S3. Sends no call.
 
-    The clients of S3 and SQS are made when they are first needed. `open_zones` makes that of S3.
+    Clients are made when they are first needed. `open_zones` makes that of S3.
     """
     runtime = Runtime(clock=SystemClock(), entropy=SystemEntropy(), executor=ThreadExecutor())
-    session = _session(storage)
-    client = _clients(session, storage.endpoint_url)
-
-    def s3_client() -> Any:
-        s3 = client("s3", _S3)
-        # With this header, each put would wait for an answer before S3 has a byte of its body.
-        s3.meta.events.unregister("before-call.s3", add_expect_header)
-        calls.watch(s3)
-        return s3
-
-    driver, s3, sqs = client("dynamodb", _DYNAMODB), OnDemand(s3_client), OnDemand(lambda: client("sqs", _SQS))
-    calls.watch(driver)
-
-    def control(service: str) -> Any:
-        return sqs() if service == "sqs" else client(service, _CONTROL)
-
-    dynamodb = DynamoDbClient(driver, runtime.clock, runtime.entropy)
+    drivers = make_drivers(storage, runtime, calls)
+    s3 = drivers.s3
+    dynamodb = DynamoDbClient(drivers.dynamodb, runtime.clock, runtime.entropy)
     stores = Stores(
         topics=DynamoDbTopicStore(dynamodb, storage.topics_table),
         log=DynamoDbLogIndex(dynamodb, storage.log_table),
-        groups=DynamoDbGroupStore(dynamodb, storage.groups_table),
-        memberships=DynamoDbMembershipStore(dynamodb, storage.groups_table),
-        share=DynamoDbShareStore(dynamodb, storage.groups_table),
-        push=DynamoDbPushStore(dynamodb, storage.groups_table),
-        transactions=DynamoDbTransactionStore(dynamodb, storage.log_table, storage.groups_table),
-        compaction=DynamoDbCompactionStore(dynamodb, storage.log_table),
-        timers=DynamoDbTimerStore(dynamodb, storage.log_table),
+        groups=seldom.groups(dynamodb, storage.groups_table),
+        memberships=seldom.memberships(dynamodb, storage.groups_table),
+        share=seldom.share(dynamodb, storage.groups_table),
+        push=seldom.push(dynamodb, storage.groups_table),
+        transactions=seldom.transactions(dynamodb, storage.log_table, storage.groups_table),
+        compaction=seldom.compaction(dynamodb, storage.log_table),
+        timers=seldom.timers(dynamodb, storage.log_table),
         zone_states=DynamoDbZoneStateStore(dynamodb, storage.topics_table),
         acls=DynamoDbAclStore(dynamodb, storage.topics_table),
-        cursors=DynamoDbJobCursors(dynamodb, storage.topics_table),
-        audit=DynamoDbAuditStore(dynamodb, storage.topics_table),
+        cursors=seldom.cursors(dynamodb, storage.topics_table),
+        audit=seldom.audit(dynamodb, storage.topics_table),
         quotas=DynamoDbQuotaStore(dynamodb, storage.groups_table),
         zones=[_zone_store(s3, each) for each in storage.zones],
         fallback_zones=frozenset(ZoneName(each.name) for each in storage.zones if each.is_fallback),
@@ -255,11 +228,11 @@ def aws_instance(
         inline_bytes_max=storage.inline_bytes_max,
         repair_queue=NoRepairQueue()
         if storage.repair_queue_url is None
-        else SqsRepairQueue(sqs, storage.repair_queue_url),
-        wake_ups=_wake_ups(storage, session),
-        timer_triggers=NoTimerTriggers() if storage.timers is None else AwsTimerTriggers(storage.timers, control),
-        deliveries=NoDeliveryQueue() if storage.deliveries is None else SqsDeliveryQueue(storage.deliveries, control),
-        targets=NoTargets() if storage.targets is None else _targets(storage, storage.targets, session, runtime),
+        else SqsRepairQueue(lambda: drivers.control("sqs"), storage.repair_queue_url),
+        wake_ups=_wake_ups(storage, drivers),
+        timer_triggers=_timer_triggers(storage, drivers),
+        deliveries=_deliveries(storage, drivers),
+        targets=NoTargets() if storage.targets is None else _targets(storage.targets, drivers, runtime),
     )
     return Instance.new(stores, runtime, tuning, acl_settings)
 
@@ -275,12 +248,6 @@ def open_zones(instance: Instance) -> None:
     instance.executor.map(S3SegmentStore.open, stores)
 
 
-def parse_time(value: Any) -> datetime:
-    """Does what botocore's `parse_timestamp` does, which takes most of the CPU of listing 1,000 objects."""
-    is_iso = isinstance(value, str) and value[10:11] == "T"
-    return datetime.fromisoformat(value) if is_iso else parse_timestamp(value)
-
-
 def _zone_store(s3: Callable[[], Any], zone: ZoneBucket) -> SegmentStore:
     spread = S3SegmentStore(s3, zone.bucket, zone.name)
     if zone.layout is KeyLayout.SPREAD:
@@ -288,37 +255,63 @@ def _zone_store(s3: Callable[[], Any], zone: ZoneBucket) -> SegmentStore:
     return ByHourSegmentStore(S3SegmentStore(s3, zone.bucket, zone.name, KeyLayout.BY_HOUR), spread)
 
 
-def _wake_ups(storage: Storage, session: botocore.session.Session) -> WakeUps:
+def _wake_ups(storage: Storage, drivers: Drivers) -> WakeUps:
     if storage.wake_ups is None:
         return NoWakeUps()
     host, realtime_host = storage.wake_ups
     return AppSyncWakeUps(
         host=host,
         realtime_host=realtime_host,
-        region=session.get_config_variable("region"),
-        credentials=session.get_credentials,
+        region=drivers.region,
+        keys=drivers.keys,
         endpoint_url=storage.endpoint_url or os.environ.get("AWS_ENDPOINT_URL"),
     )
 
 
-def _targets(storage: Storage, places: TargetPlaces, session: botocore.session.Session, runtime: Runtime) -> Targets:
+def _targets(places: "TargetPlaces", drivers: Drivers, runtime: Runtime) -> "Targets":
     from penstock_service.adapters.targets.aws_targets import AwsTargets  # which few functions need
-    from penstock_service.adapters.targets.role import session_of_role
 
-    role_session = session_of_role(session, places.role_arn, storage.endpoint_url)
-    return AwsTargets(places, _clients(role_session, storage.endpoint_url), runtime)
+    return AwsTargets(places, drivers.clients_of_role(places.role_arn), runtime)
 
 
-def _clients(session: botocore.session.Session, endpoint_url: str | None) -> Callable[[str, Config], Any]:
-    return lambda service, config: session.create_client(service, config=config, endpoint_url=endpoint_url)
+def _timer_triggers(storage: Storage, drivers: Drivers) -> "TimerTriggers":
+    if storage.timers is None:
+        return NoTimerTriggers()
+    from penstock_service.adapters.timer_triggers import AwsTimerTriggers
+
+    return AwsTimerTriggers(storage.timers, drivers.control)
 
 
-def _session(storage: Storage) -> botocore.session.Session:
-    """A session of botocore's own: boto3 would load its resources and transfers, which no function uses."""
-    session = botocore.session.get_session()
-    session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=parse_time)
-    if storage.region is not None:
-        session.set_config_variable("region", storage.region)
-    if storage.access_key is not None:
-        session.set_credentials(storage.access_key, storage.secret_key)
-    return session
+def _deliveries(storage: Storage, drivers: Drivers) -> "DeliveryQueue":
+    if storage.deliveries is None:
+        return NoDeliveryQueue()
+    from penstock_service.adapters.delivery_queue import SqsDeliveryQueue
+
+    return SqsDeliveryQueue(storage.deliveries, drivers.control)
+
+
+# Few functions have these variables, so only those load the modules that read them.
+
+
+def _timers_of(text: str | None) -> "TimerPlaces | None":
+    if not text:
+        return None
+    from penstock_service.adapters.timer_triggers import parse_timer_places
+
+    return parse_timer_places(text)
+
+
+def _deliveries_of(text: str | None) -> "DeliveryPlaces | None":
+    if not text:
+        return None
+    from penstock_service.adapters.delivery_queue import parse_delivery_places
+
+    return parse_delivery_places(text)
+
+
+def _targets_of(text: str | None) -> "TargetPlaces | None":
+    if not text:
+        return None
+    from penstock_service.adapters.targets.places import parse_target_places
+
+    return parse_target_places(text)

@@ -1,9 +1,14 @@
 """DeliveryQueue that takes no messages: of a process that starts no deliveries."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.push.message import PushMessage
+
+if TYPE_CHECKING:
+    from penstock_core.push.message import PushMessage
 
 
 class NoDeliveryQueue:

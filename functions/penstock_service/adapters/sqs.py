@@ -1,13 +1,17 @@
 """RepairQueue on SQS."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import REPAIR_DELAY_MS
-from penstock_core.log.repair import Look, Repair, encode_message
+
+if TYPE_CHECKING:
+    from penstock_core.log.repair import Look, Repair
 
 
 class NoRepairQueue:
@@ -25,6 +29,8 @@ class SqsRepairQueue:
         self._url = url
 
     def send(self, message: Repair | Look) -> None:
+        from penstock_core.log.repair import Look, encode_message  # a healthy zone has none
+
         body, delay_s = encode_message(message), REPAIR_DELAY_MS // 1_000 if isinstance(message, Look) else 0
         try:
             self._client().send_message(QueueUrl=self._url, MessageBody=body, DelaySeconds=delay_s)

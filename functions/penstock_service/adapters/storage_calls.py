@@ -31,15 +31,24 @@ _ASKING: ContextVar[RequestCalls | None] = ContextVar("penstock_storage_calls", 
 
 
 class StorageCalls:
-    """A running count by `service.Operation`, fed by botocore's `before-send` event."""
+    """A running count by `service.Operation`."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
 
     def watch(self, client: Any) -> None:
-        """Counts every call that `client` (boto3) sends from now on."""
+        """Counts every call that `client` (boto3) sends from now on, by botocore's `before-send` event."""
         client.meta.events.register("before-send", self._count)
+
+    def count(self, service: str, operation: str) -> None:
+        """Counts a call that is about to leave."""
+        name = f"{service}.{operation}"
+        with self._lock:
+            self._counts[name] += 1
+        asking = _ASKING.get()
+        if asking is not None and asking.counted_by is self:
+            asking.count(name)
 
     @contextmanager
     def of_request(self) -> Iterator[RequestCalls]:
@@ -66,9 +75,4 @@ class StorageCalls:
 
     def _count(self, event_name: str, **_arguments: Any) -> None:
         _event, service, operation = event_name.split(".")
-        name = f"{service}.{operation}"
-        with self._lock:
-            self._counts[name] += 1
-        asking = _ASKING.get()
-        if asking is not None and asking.counted_by is self:
-            asking.count(name)
+        self.count(service, operation)

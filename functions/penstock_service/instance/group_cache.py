@@ -3,13 +3,19 @@
 A warm heartbeat then reads no target, and does not register its group again.
 """
 
-from penstock_core.groups.group import GroupState
-from penstock_core.groups.group_target import EMPTY_TARGET, TargetAssignment, decode_target
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from penstock_core.ids import GroupName
 from penstock_core.limits import INSTANCE_GROUPS_MAX, INSTANCE_TARGETS_MAX
 from penstock_service.instance.moment import Moment
-from penstock_service.ports.groups import MembershipStore
 from penstock_service.ports.runtime import Clock
+
+if TYPE_CHECKING:
+    from penstock_core.groups.group import GroupState
+    from penstock_core.groups.group_target import TargetAssignment
+    from penstock_service.ports.groups import MembershipStore
 
 REGISTERED_TTL_MS = 10 * 60_000
 
@@ -28,6 +34,8 @@ class GroupCache:
 
     def target_of(self, group: GroupState) -> TargetAssignment | None:
         """The target of the group's epoch. None if a newer epoch has removed it. One query unless it is remembered."""
+        from penstock_core.groups.group_target import EMPTY_TARGET, decode_target  # which produce and fetch do not need
+
         if group.epoch == 0:
             return EMPTY_TARGET
         remembered = self._targets.get((group.name, group.target_id))

@@ -5,14 +5,19 @@ read, the instance goes by those that it remembers, and without any by none: a t
 it refuses creations then, since nothing would ever take back one too many.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.quotas.quota import DEFAULT, Count, Quota, Rate, Subject, merged, merged_counts
 from penstock_service.instance.moment import Moment
 from penstock_service.instance.telemetry import Telemetry
-from penstock_service.ports.quotas import QuotaStore
 from penstock_service.ports.runtime import Clock
+
+if TYPE_CHECKING:
+    from penstock_service.ports.quotas import QuotaStore
 
 TTL_MS = 30_000
 

@@ -4,13 +4,19 @@ A remembered group may be up to `TTL_MS` old. That is safe: the states of a grou
 made for it (`ShareStore.begin_state`). A change of its settings takes so long until all instances go by it.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import GroupName, parse_group_name
 from penstock_core.limits import INSTANCE_GROUPS_MAX
-from penstock_core.share.share_group import ShareGroup
 from penstock_service.instance.moment import Moment
 from penstock_service.ports.runtime import Clock
-from penstock_service.ports.share import ShareStore
+
+if TYPE_CHECKING:
+    from penstock_core.share.share_group import ShareGroup
+    from penstock_service.ports.share import ShareStore
 
 TTL_MS = 10_000
 

@@ -3,11 +3,17 @@
 A writer never uses states older than `REMEMBERED_MS_MAX`. The catch-up of a zone relies on that (docs/adr/0004).
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from penstock_core.errors import PenstockError
 from penstock_core.zones.zone_state import EVERY_ZONE_IN_SYNC, REMEMBERED_MS_MAX, ZoneStates
 from penstock_service.instance.moment import Moment
 from penstock_service.ports.runtime import Clock
-from penstock_service.ports.zones import ZoneStateStore
+
+if TYPE_CHECKING:
+    from penstock_service.ports.zones import ZoneStateStore
 
 
 class ZoneCache:

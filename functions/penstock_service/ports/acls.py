@@ -1,8 +1,11 @@
 """The port of access rules. `penstock_service.ports` says what all methods raise."""
 
-from typing import Protocol
+from __future__ import annotations
 
-from penstock_core.acls.rule_book import RuleBook
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from penstock_core.acls.rule_book import RuleBook
 
 
 class AclStore(Protocol):

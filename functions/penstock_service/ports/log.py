@@ -1,12 +1,15 @@
 """The port of the index. `penstock_service.ports` says what all methods raise."""
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from __future__ import annotations
 
-from penstock_core.ids import Offset, PartitionKey
-from penstock_core.log.index import Head, HeadAppend, Page
-from penstock_core.log.ref import LocatedRef, Ref
-from penstock_core.records.producer_state import ProducerSequence, ProducerState
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from penstock_core.ids import Offset, PartitionKey
+    from penstock_core.log.index import Head, HeadAppend, Page
+    from penstock_core.log.ref import LocatedRef, Ref
+    from penstock_core.records.producer_state import ProducerSequence, ProducerState
 
 
 class LogIndex(Protocol):

@@ -1,12 +1,15 @@
 """The port of quotas. `penstock_service.ports` says what all methods raise."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from penstock_core.quotas.bucket import Bucket, BucketKey
-from penstock_core.quotas.claim import Claim, ClaimKind
-from penstock_core.quotas.quota import Quota, Subject
+if TYPE_CHECKING:
+    from penstock_core.quotas.bucket import Bucket, BucketKey
+    from penstock_core.quotas.claim import Claim, ClaimKind
+    from penstock_core.quotas.quota import Quota, Subject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,13 @@
 """The port of topics. `penstock_service.ports` says what all methods raise."""
 
-from collections.abc import Sequence
-from typing import Protocol
+from __future__ import annotations
 
-from penstock_core.ids import TopicId, TopicName
-from penstock_core.log.topic import DeletedTopic, Topic
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from penstock_core.ids import TopicId, TopicName
+    from penstock_core.log.topic import DeletedTopic, Topic
 
 
 class TopicStore(Protocol):

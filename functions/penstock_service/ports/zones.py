@@ -1,10 +1,13 @@
 """The ports of zone states and repairs. `penstock_service.ports` says what all methods raise."""
 
-from typing import Protocol
+from __future__ import annotations
 
-from penstock_core.log.repair import Look, Repair
-from penstock_core.zones.catch_up import CatchUpPass
-from penstock_core.zones.zone_state import ZoneStates
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from penstock_core.log.repair import Look, Repair
+    from penstock_core.zones.catch_up import CatchUpPass
+    from penstock_core.zones.zone_state import ZoneStates
 
 
 class ZoneStateStore(Protocol):

@@ -4,11 +4,13 @@ Each entry goes through the same stages: its partition is looked up, its refs ar
 of all entries are read together, and the answer is cut from them.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.filters.filter import Filter
 from penstock_core.ids import Offset, PartitionKey, TopicId
 from penstock_core.limits import (
     FETCH_REFS_MAX,
@@ -25,9 +27,11 @@ from penstock_service.instance.instance import Instance
 from penstock_service.ports.log import LogIndex
 from penstock_service.quotas.wait import Wait
 from penstock_service.records.count_traffic import count_sent
-from penstock_service.records.scan import Scan, scan
 from penstock_service.segments.read_range import MAY_BE_REMOVED
 from penstock_service.segments.read_refs import RefContents, read_refs_singly
+
+if TYPE_CHECKING:
+    from penstock_core.filters.filter import Filter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,9 +107,15 @@ class _PartitionFetch:
             start, end, end_offset = cut(content, located.base_offset, self.next_offset, budget, is_first=not self.data)
             if start == end:
                 return
-            stamped = bytearray(content)
-            stamp(stamped, located.base_offset)
-            self.data += memoryview(stamped)[start:end]
+            if start == 0:  # as in most reads: the bytes are copied once
+                place = len(self.data)
+                self.data += content[:end]
+                with memoryview(self.data) as data, data[place:] as added:
+                    stamp(added, located.base_offset)
+            else:
+                stamped = bytearray(content)
+                stamp(stamped, located.base_offset)
+                self.data += memoryview(stamped)[start:end]
             self.next_offset = end_offset
             if end < len(content):
                 return
@@ -180,6 +190,8 @@ def fetch(
 
 def _scan(instance: Instance, partitions: Sequence[_PartitionFetch], max_bytes: int) -> None:
     """Read what matches the filters of these partitions, of `max_bytes` at most, but one batch at least."""
+    from penstock_service.records.scan import Scan, scan  # which most readers do not need
+
     scans = [
         Scan(
             key=each.key,

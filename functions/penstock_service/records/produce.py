@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock_core.errors import Category, ErrorCode, PenstockError, shown
-from penstock_core.filters.tag_filter import tags_of
 from penstock_core.ids import PartitionKey, parse_own_topic_name
 from penstock_core.limits import REQUEST_PARTITIONS_MAX, VALIDATED_BYTES_MAX
 from penstock_core.log.timer import TimerPlace
@@ -101,6 +100,7 @@ class RecordBudget:
 
     def check(self, data: memoryview | bytes) -> int:
         """Decode the batches, and return the tag filter of their records. Raises as `check_records`."""
+        from penstock_core.filters.tag_filter import tags_of
         from penstock_core.records.decode_budget import DecodeBudget  # the codec, which other topics do not need
         from penstock_core.records.record_check import check_records
 

@@ -1,18 +1,21 @@
 """WakeUps on AppSync: the signed request that leaves, the answers that count as failures, and the reader's place."""
 
 import json
-import socket
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import pytest
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 from botocore.exceptions import EndpointConnectionError
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.log.wake_up import WakeUpMessage
-from penstock_service.adapters import appsync
 from penstock_service.adapters.appsync import AppSyncWakeUps
 from penstock_service.adapters.aws import parse_wake_ups
+from penstock_service.adapters.direct.connections import Connections, HttpAnswer
+from penstock_service.adapters.direct.signature import Keys
 from penstock_service.adapters.no_wake_ups import NoWakeUps
 
 HOST = "abc.appsync-api.eu-north-1.amazonaws.com"
@@ -21,80 +24,76 @@ MESSAGE = WakeUpMessage(channel="/wake/t1/0", event='{"partition":0}')
 TAKEN = {"successful": [{"identifier": "1", "index": 0}], "failed": []}
 
 
-class Answer:
-    def __init__(self, status_code: int, body: Any) -> None:
-        self.status_code = status_code
-        self.content = json.dumps(body).encode()
-        self.text = self.content.decode()
+class Sent(NamedTuple):
+    origin: str
+    host: str
+    method: str
+    target: str
+    headers: Mapping[str, str]
+    body: bytes
 
 
-class Session:
-    """botocore's HTTP session, with one answer or error for all requests."""
-
-    def __init__(self, answer: Answer | Exception) -> None:
-        self.answer = answer
-        self.sent: list[Any] = []
-        self.options: dict[str, Any] = {}
-
-    def made(self, **options: Any) -> "Session":
-        self.options = options
-        return self
-
-    def send(self, request: Any) -> Answer:
-        self.sent.append(request)
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        return self.answer
+def answer(status: int, body: Any) -> HttpAnswer:
+    return HttpAnswer(status, {}, json.dumps(body).encode())
 
 
-def publish(monkeypatch: pytest.MonkeyPatch, answer: Answer | Exception, **options: Any) -> list[Any]:
+def publish(monkeypatch: pytest.MonkeyPatch, answered: HttpAnswer | Exception, **options: Any) -> list[Sent]:
     """The requests that one message sends."""
-    return published(monkeypatch, answer, **options).sent
+    requests: list[Sent] = []
 
+    def send(connections: Connections, method: str, target: str, headers: Mapping[str, str], body: bytes) -> HttpAnswer:
+        requests.append(Sent(connections.origin, connections.host, method, target, headers, body))
+        if isinstance(answered, Exception):
+            raise answered
+        return answered
 
-def published(monkeypatch: pytest.MonkeyPatch, answer: Answer | Exception, **options: Any) -> Session:
-    session = Session(answer)
-    monkeypatch.setattr(appsync, "URLLib3Session", session.made)
+    monkeypatch.setattr(Connections, "send", send)
     made = {"host": HOST, "realtime_host": REALTIME_HOST, "region": "eu-north-1", **options}
-    wake_ups = AppSyncWakeUps(credentials=lambda: Credentials("AKIA", "secret", "token"), **made)
-    wake_ups.publish(MESSAGE)
-    return session
+    AppSyncWakeUps(keys=lambda: Keys("AKIA", "secret", "token"), **made).publish(MESSAGE)
+    return requests
 
 
 def test_message_is_one_signed_post(monkeypatch: pytest.MonkeyPatch) -> None:
-    [request] = publish(monkeypatch, Answer(200, TAKEN))
-    assert (request.method, request.url) == ("POST", f"https://{HOST}/event")
+    [request] = publish(monkeypatch, answer(200, TAKEN))
+    assert (request.method, request.origin, request.target) == ("POST", f"https://{HOST}", "/event")
     assert json.loads(request.body) == {"channel": "/wake/t1/0", "events": ['{"partition":0}']}
-    headers = {name.lower(): str(value) for name, value in request.headers.items()}
-    assert headers["host"] == HOST
-    assert headers["x-amz-security-token"] == "token"
-    assert "/eu-north-1/appsync/aws4_request" in headers["authorization"]
-    assert "host" in headers["authorization"].partition("SignedHeaders=")[2].partition(",")[0].split(";")
+    assert request.host == HOST
+    assert request.headers["x-amz-security-token"] == "token"
+    assert "/eu-north-1/appsync/aws4_request" in request.headers["authorization"]
+    assert "host" in request.headers["authorization"].partition("SignedHeaders=")[2].partition(",")[0].split(";")
 
 
-def test_body_does_not_wait_for_the_acknowledgement_of_the_headers(monkeypatch: pytest.MonkeyPatch) -> None:
-    options = published(monkeypatch, Answer(200, TAKEN)).options["socket_options"]
-    assert (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1) in options
+def test_signature_is_botocore_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    [request] = publish(monkeypatch, answer(200, TAKEN))
+    same = AWSRequest("POST", f"https://{HOST}/event", data=request.body)
+    same.headers["content-type"] = "application/json"
+    same.context["timestamp"] = request.headers["x-amz-date"]
+    signer = SigV4Auth(Credentials("AKIA", "secret", "token"), "appsync", "eu-north-1")
+    same.headers["X-Amz-Date"] = request.headers["x-amz-date"]
+    same.headers["X-Amz-Security-Token"] = "token"
+    text = signer.string_to_sign(same, signer.canonical_request(same))
+    assert request.headers["authorization"].endswith(f"Signature={signer.signature(text, same)}")
 
 
 def test_message_goes_to_the_emulator_under_the_name_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    [request] = publish(monkeypatch, Answer(200, TAKEN), endpoint_url="http://127.0.0.1:4566")
-    assert request.url == "http://127.0.0.1:4566/event"
-    assert {str(value) for name, value in request.headers.items() if name.lower() == "host"} == {HOST}
+    [request] = publish(monkeypatch, answer(200, TAKEN), endpoint_url="http://127.0.0.1:4566")
+    assert (request.origin, request.host) == ("http://127.0.0.1:4566", HOST)
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "answered",
     [
-        Answer(401, {"errors": [{"errorType": "UnauthorizedException"}]}),
-        Answer(500, {}),
-        Answer(200, {"successful": [], "failed": [{"index": 0, "code": 1}]}),
+        answer(401, {"errors": [{"errorType": "UnauthorizedException"}]}),
+        answer(500, {}),
+        answer(200, {"successful": [], "failed": [{"index": 0, "code": 1}]}),
         EndpointConnectionError(endpoint_url=f"https://{HOST}"),
     ],
 )
-def test_message_that_is_not_taken_is_an_error(monkeypatch: pytest.MonkeyPatch, answer: Answer | Exception) -> None:
+def test_message_that_is_not_taken_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, answered: HttpAnswer | Exception
+) -> None:
     with pytest.raises(PenstockError) as caught:
-        publish(monkeypatch, answer)
+        publish(monkeypatch, answered)
     assert caught.value.code is ErrorCode.STORAGE_UNAVAILABLE
     assert MESSAGE.channel in caught.value.message
 
@@ -108,7 +107,11 @@ def test_message_that_is_not_taken_is_an_error(monkeypatch: pytest.MonkeyPatch, 
 )
 def test_place_names_the_websocket_and_both_hosts(endpoint_url: str | None, realtime_url: str) -> None:
     place = AppSyncWakeUps(
-        host=HOST, realtime_host=REALTIME_HOST, region="x", credentials=lambda: None, endpoint_url=endpoint_url
+        host=HOST,
+        realtime_host=REALTIME_HOST,
+        region="x",
+        keys=lambda: Keys("AKIA", "secret"),
+        endpoint_url=endpoint_url,
     ).place
     assert place is not None
     assert (place.realtime_url, place.host, place.realtime_host) == (realtime_url, HOST, REALTIME_HOST)

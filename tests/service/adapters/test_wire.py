@@ -1,6 +1,7 @@
 """The requests to S3 as they leave: headers, signature, host, and how many sessions are opened."""
 
 import base64
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
@@ -11,10 +12,14 @@ from crc32c import crc32c
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import SegmentId
 from penstock_core.limits import ARCHIVE_PART_BYTES
-from penstock_service.adapters.aws import Storage, ZoneBucket, aws_instance, open_zones
+from penstock_service.adapters.aws import MakeDrivers, Storage, ZoneBucket, aws_instance, botocore_drivers, open_zones
+from penstock_service.adapters.direct.drivers import DirectDrivers
+from penstock_service.adapters.direct.places import Places
+from penstock_service.adapters.direct.signature import Keys
 from penstock_service.adapters.s3.session import is_directory_bucket
 from penstock_service.adapters.storage_calls import StorageCalls
 from penstock_service.instance.instance import Instance
+from penstock_service.ports.runtime import Runtime
 from penstock_service.ports.segments import SegmentStore
 from tests.support.deadlines import DEADLINE_S
 from tests.support.wire import Wire
@@ -24,11 +29,26 @@ SEGMENT = SegmentId(b"s" * 16)
 DIRECTORY_BUCKETS = tuple((zone, f"zone-{zone}--use1-az{number}--x-s3") for number, zone in enumerate("abc", start=4))
 BUCKETS = (("a", "zone-a"), ("b", "zone-b"), ("c", "zone-c"))
 THREADS = 8
+_make_drivers: MakeDrivers = botocore_drivers  # of this test
+
+
+def _direct_drivers(storage: Storage, runtime: Runtime, calls: StorageCalls) -> DirectDrivers:
+    places = Places(region="us-east-1", endpoints={})
+    return DirectDrivers(
+        places, Keys("key", "secret"), runtime, calls, lambda: botocore_drivers(storage, runtime, calls)
+    )
+
+
+@pytest.fixture(params=["botocore", "direct"])
+def make_drivers(request: pytest.FixtureRequest) -> MakeDrivers:
+    return _direct_drivers if request.param == "direct" else botocore_drivers
 
 
 @pytest.fixture
-def wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
+def wire(monkeypatch: pytest.MonkeyPatch, make_drivers: MakeDrivers) -> Wire:
     made = Wire()
+    made.replace_connections(monkeypatch)
+    monkeypatch.setattr(sys.modules[__name__], "_make_drivers", make_drivers)
     monkeypatch.setattr(botocore.session, "get_session", made.sessions())
     for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_PROFILE", "AWS_SESSION_TOKEN"):
         monkeypatch.delenv(name, raising=False)
@@ -47,7 +67,7 @@ def _instance(zones: tuple[tuple[str, str], ...], calls: StorageCalls | None = N
         access_key="key",
         secret_key="secret",
     )
-    return aws_instance(storage, calls or StorageCalls())
+    return aws_instance(storage, calls or StorageCalls(), make_drivers=_make_drivers)
 
 
 def _put(store: SegmentStore, body: bytes = BODY) -> None:
@@ -90,7 +110,7 @@ def test_upload_of_parts_neither_waits_for_100_continue_nor_hashes_its_parts(wir
 def test_calls_to_an_ordinary_bucket_open_no_session(wire: Wire) -> None:
     _put(_instance(BUCKETS).stores.zones[0])
     assert wire.operations() == ["PutObject"]
-    assert wire.requests[0].host == "zone-a.s3.amazonaws.com"
+    assert wire.requests[0].host in ("zone-a.s3.amazonaws.com", "zone-a.s3.us-east-1.amazonaws.com")
 
 
 def test_calls_to_a_directory_bucket_go_to_its_zone_with_one_session(wire: Wire) -> None:

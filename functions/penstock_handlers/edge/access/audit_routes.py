@@ -1,7 +1,6 @@
 """The routes that leave a trail, and the state that each of them changes.
 
-Every route that is no GET stands in `AUDITED` or in `UNAUDITED`. The routes of `UNAUDITED` carry records, and the work
-of consumers and producers with them: the log itself is their trail.
+Every route that is no GET stands in `AUDITED` or in `UNAUDITED` (unaudited.py).
 """
 
 import json
@@ -183,19 +182,3 @@ AUDITED: Mapping[str, AuditedRoute] = {
         action="release_transactional_id", kind="transactional_id", parameter="transactional_id"
     ),
 }
-UNAUDITED = frozenset(
-    {
-        "POST /v1/acls/check",
-        "POST /v1/produce",
-        "POST /v1/fetch",
-        "POST /v1/producers",
-        "POST /v1/transactions",
-        "POST /v1/topics/{topic}/records",
-        "POST /v1/groups/{group}/heartbeat",
-        "POST /v1/groups/{group}/offsets",
-        "PUT /v1/groups/{group}/document",
-        "POST /v1/share-groups/{group}/records",
-        "POST /v1/share-groups/{group}/acquire",
-        "POST /v1/share-groups/{group}/acknowledge",
-    }
-)

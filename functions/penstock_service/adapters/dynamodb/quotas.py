@@ -1,19 +1,22 @@
 """QuotaStore on the groups table."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock_core.limits import QUOTAS_MAX
 from penstock_core.quotas.bucket import Bucket, BucketKey
-from penstock_core.quotas.claim import Claim, ClaimKind
 from penstock_core.quotas.quota import Quota, Subject, too_many_quotas
 from penstock_core.storage.item import Item, number
 from penstock_core.storage.keys import QUOTAS
 from penstock_core.storage.quotas.bucket_item import bucket_charge, bucket_key, bucket_put, parse_bucket
-from penstock_core.storage.quotas.claim_item import claim_item, claim_key, claims_pk, parse_claim
 from penstock_core.storage.quotas.quota_item import parse_quota_item, quota_item, quota_key
 from penstock_service.adapters.dynamodb.client import Applied, DynamoDbClient
 from penstock_service.ports.quotas import ChargeOutcome
+
+if TYPE_CHECKING:
+    from penstock_core.quotas.claim import Claim, ClaimKind
 
 
 class DynamoDbQuotaStore:
@@ -51,6 +54,8 @@ class DynamoDbQuotaStore:
         return quotas
 
     def claims(self, principal: str) -> Sequence[Claim]:
+        from penstock_core.storage.quotas.claim_item import claims_pk, parse_claim  # claims are for creations
+
         found: list[Claim] = []
         for items in self._client.read_pages(
             "query",
@@ -62,9 +67,13 @@ class DynamoDbQuotaStore:
         return found
 
     def put_claim(self, principal: str, claim: Claim) -> None:
+        from penstock_core.storage.quotas.claim_item import claim_item
+
         self._client.call("put_item", is_repeatable=True, TableName=self._table, Item=claim_item(principal, claim))
 
     def drop_claim(self, principal: str, claim: Claim) -> None:
+        from penstock_core.storage.quotas.claim_item import claim_key
+
         self._client.conditional(
             "delete_item",
             is_repeatable=True,
@@ -75,6 +84,8 @@ class DynamoDbQuotaStore:
         )
 
     def forget_claim(self, principal: str, kind: ClaimKind, name: str, resource_id: str) -> None:
+        from penstock_core.storage.quotas.claim_item import claim_key
+
         key = claim_key(principal, kind, name, resource_id)
         self._client.call("delete_item", is_repeatable=True, TableName=self._table, Key=key)
 

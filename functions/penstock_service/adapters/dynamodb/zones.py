@@ -1,12 +1,17 @@
 """ZoneStateStore on the topics table: one item with the states of all zones, and one with the pass that catches up."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.storage.catch_up_item import catch_up_pass_item, catch_up_pass_key, parse_catch_up_pass
 from penstock_core.storage.item import ConditionalPut, Item, number, rewriting
 from penstock_core.storage.zone_states_item import parse_zone_states, zone_states_item, zone_states_key
-from penstock_core.zones.catch_up import CatchUpPass
 from penstock_core.zones.zone_state import EVERY_ZONE_IN_SYNC, ZoneStates
 from penstock_service.adapters.dynamodb.client import DynamoDbClient, Refused
+
+if TYPE_CHECKING:
+    from penstock_core.zones.catch_up import CatchUpPass
 
 
 class DynamoDbZoneStateStore:
@@ -25,10 +30,14 @@ class DynamoDbZoneStateStore:
         self._write(zone_states_item(new), "version", expected, "another request changed a zone's state: try again")
 
     def get_pass(self) -> CatchUpPass | None:
+        from penstock_core.storage.catch_up_item import catch_up_pass_key, parse_catch_up_pass  # for one function
+
         item = self._client.get(self._table, catch_up_pass_key())
         return None if item is None else parse_catch_up_pass(item)
 
     def save_pass(self, old: CatchUpPass | None, new: CatchUpPass) -> None:
+        from penstock_core.storage.catch_up_item import catch_up_pass_item
+
         expected = None if old is None else old.saves
         self._write(
             catch_up_pass_item(new),

@@ -6,7 +6,7 @@ finds none: eight puts on a new client would send eight calls (measured with bot
 
 import re
 import threading
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 _DIRECTORY_BUCKET = re.compile(r".+--xa?-s3")  # a bucket, or an access point of one
 
@@ -14,6 +14,14 @@ _DIRECTORY_BUCKET = re.compile(r".+--xa?-s3")  # a bucket, or an access point of
 def is_directory_bucket(bucket: str) -> bool:
     """Tells by its name whether the bucket, or the access point, asks for sessions."""
     return _DIRECTORY_BUCKET.fullmatch(bucket) is not None
+
+
+@runtime_checkable
+class OpensSessions(Protocol):
+    """A client of S3 that can open a session by itself."""
+
+    def open_session(self, bucket: str) -> None:
+        """Opens the session of a directory bucket."""
 
 
 class BucketSession:
@@ -33,6 +41,8 @@ class BucketSession:
             return
         with self._opening:
             if not self._is_open:
-                # To sign a URL, botocore needs the session, and sends nothing else.
-                client.generate_presigned_url("get_object", Params={"Bucket": self._bucket, "Key": "session"})
+                if isinstance(client, OpensSessions):
+                    client.open_session(self._bucket)
+                else:  # To sign a URL, botocore needs the session, and sends nothing else.
+                    client.generate_presigned_url("get_object", Params={"Bucket": self._bucket, "Key": "session"})
                 self._is_open = True

@@ -1,11 +1,11 @@
-"""A function instance on AWS: the parts that do more than compose it."""
+"""The clients of botocore: how they read times."""
 
 from datetime import UTC, datetime
 
 import pytest
 from botocore.utils import parse_timestamp
 
-from penstock_service.adapters.aws import parse_time
+from penstock_service.adapters.botocore_drivers import parse_time
 
 
 @pytest.mark.parametrize(

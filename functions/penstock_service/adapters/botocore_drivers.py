@@ -1,0 +1,120 @@
+"""botocore's clients of the services, with Penstock's settings. Jobs and programs that embed the service use them."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import botocore.session
+from botocore.config import Config
+from botocore.exceptions import NoCredentialsError
+from botocore.handlers import add_expect_header
+from botocore.utils import parse_timestamp
+
+from penstock_core.limits import STORAGE_CONNECTIONS_MAX
+from penstock_service.adapters.direct.signature import Keys
+from penstock_service.adapters.on_demand import OnDemand
+from penstock_service.adapters.storage_calls import StorageCalls
+
+if TYPE_CHECKING:
+    from penstock_service.adapters.aws import Storage
+
+# botocore would join its own, of 16 parts, twice for each call, which takes a seventh of a warm append's CPU.
+_USER_AGENT = "penstock"
+# The driver must never send an append again (adapters/dynamodb/client.py).
+_DYNAMODB = Config(
+    retries={"total_max_attempts": 1},
+    connect_timeout=1,
+    read_timeout=5,
+    max_pool_connections=STORAGE_CONNECTIONS_MAX,
+    tcp_keepalive=True,
+    user_agent=_USER_AGENT,
+)
+# Penstock makes its own checksums: each put has a CRC-32C, and for reads each batch has one. TLS protects bodies on
+# their way, so the signature needs no hash of them.
+_S3 = Config(
+    retries={"mode": "standard", "total_max_attempts": 2},
+    connect_timeout=1,
+    read_timeout=5,
+    max_pool_connections=STORAGE_CONNECTIONS_MAX,
+    tcp_keepalive=True,
+    user_agent=_USER_AGENT,
+    request_checksum_calculation="when_required",
+    response_checksum_validation="when_required",
+    s3={"payload_signing_enabled": False},
+)
+# A report must not delay the read that sends it.
+_CONTROL = Config(retries={"total_max_attempts": 2}, connect_timeout=1, read_timeout=2, user_agent=_USER_AGENT)
+_SQS = Config(retries={"total_max_attempts": 1}, connect_timeout=1, read_timeout=1, user_agent=_USER_AGENT)
+
+
+class BotocoreDrivers:
+    """Drivers: the protocol documents its methods. `calls` counts the calls to DynamoDB and S3."""
+
+    def __init__(self, storage: "Storage", calls: StorageCalls) -> None:
+        self._endpoint_url = storage.endpoint_url
+        self._session = _session(storage)
+        self._calls = calls
+        self._dynamodb = OnDemand(self._new_dynamodb)
+        self.s3 = OnDemand(self._new_s3)
+        self._sqs = OnDemand(lambda: self._client("sqs", _SQS))
+
+    @property
+    def dynamodb(self) -> Any:
+        return self._dynamodb()
+
+    @property
+    def region(self) -> str:
+        region: str = self._session.get_config_variable("region")
+        return region
+
+    def control(self, service: str) -> Any:
+        return self._sqs() if service == "sqs" else self._client(service, _CONTROL)
+
+    def keys(self) -> Keys:
+        credentials = self._session.get_credentials()
+        if credentials is None:
+            raise NoCredentialsError
+        frozen = credentials.get_frozen_credentials()
+        return Keys(frozen.access_key, frozen.secret_key, frozen.token)
+
+    def clients_of_role(self, role_arn: str) -> Callable[[str, Any], Any]:
+        from penstock_service.adapters.targets.role import session_of_role  # which few functions need
+
+        session = session_of_role(self._session, role_arn, self._endpoint_url)
+        return _clients(session, self._endpoint_url)
+
+    def _client(self, service: str, config: Config) -> Any:
+        return _clients(self._session, self._endpoint_url)(service, config)
+
+    def _new_dynamodb(self) -> Any:
+        driver = self._client("dynamodb", _DYNAMODB)
+        self._calls.watch(driver)
+        return driver
+
+    def _new_s3(self) -> Any:
+        s3 = self._client("s3", _S3)
+        # With this header, each put would wait for an answer before S3 has a byte of its body.
+        s3.meta.events.unregister("before-call.s3", add_expect_header)
+        self._calls.watch(s3)
+        return s3
+
+
+def parse_time(value: Any) -> datetime:
+    """Does what botocore's `parse_timestamp` does, which takes most of the CPU of listing 1,000 objects."""
+    is_iso = isinstance(value, str) and value[10:11] == "T"
+    return datetime.fromisoformat(value) if is_iso else parse_timestamp(value)
+
+
+def _clients(session: botocore.session.Session, endpoint_url: str | None) -> Callable[[str, Any], Any]:
+    return lambda service, config: session.create_client(service, config=config, endpoint_url=endpoint_url)
+
+
+def _session(storage: "Storage") -> botocore.session.Session:
+    """A session of botocore's own: boto3 would load its resources and transfers, which no function uses."""
+    session = botocore.session.get_session()
+    session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=parse_time)
+    if storage.region is not None:
+        session.set_config_variable("region", storage.region)
+    if storage.access_key is not None:
+        session.set_credentials(storage.access_key, storage.secret_key)
+    return session

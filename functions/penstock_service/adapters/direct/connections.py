@@ -1,0 +1,168 @@
+"""HTTP/1.1 to one service of AWS, on connections that stay open between calls.
+
+Errors are botocore's, so that an adapter needs one rule for both kinds of clients. `ConnectTimeoutError` and
+`EndpointConnectionError` say that no byte of the request has left. After any other error the service may have had it.
+"""
+
+import os
+import select
+import socket
+import ssl
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from http.client import HTTPException, HTTPResponse
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from botocore.exceptions import (
+    ConnectionClosedError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
+    ReadTimeoutError,
+)
+
+from penstock_core.limits import STORAGE_CONNECTIONS_MAX
+
+_PORTS = {"http": 80, "https": 443}
+_JOINED_BYTES_MAX = 16_384  # of a body that leaves in one piece with its head
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAnswer:
+    """An answer with its whole body. Header names are in small letters."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Connections:
+    """Connections to the service at one origin, such as `https://dynamodb.eu-west-1.amazonaws.com`.
+
+    Safe for use by several threads: each call has a connection of its own. Up to `STORAGE_CONNECTIONS_MAX` stay open.
+    Makes no connection before the first call. `host` stands in the Host header in place of the origin's own.
+    """
+
+    def __init__(
+        self, origin: str, *, connect_timeout_s: float = 1, read_timeout_s: float = 5, host: str | None = None
+    ) -> None:
+        parts = urlsplit(origin)
+        if parts.scheme not in _PORTS or not parts.hostname:
+            raise ValueError(f"{origin!r} is no origin: give http(s)://HOST or http(s)://HOST:PORT")
+        self.origin = origin
+        self.host = host or parts.netloc
+        self._is_secure = parts.scheme == "https"
+        self._name = parts.hostname
+        self._address = (parts.hostname, parts.port or _PORTS[parts.scheme])
+        self._timeouts_s = (connect_timeout_s, read_timeout_s)
+        self._idle: list[socket.socket] = []  # append and pop of a list are atomic
+
+    def send(self, method: str, target: str, headers: Mapping[str, str], body: bytes | memoryview) -> HttpAnswer:
+        """The answer to one request. `headers` lack Host and Content-Length.
+
+        The request leaves once: a connection that the service has closed is found before, as far as that can be seen.
+        """
+        head = _head(method, target, {"Host": self.host, **headers, "Content-Length": str(len(body))})
+        connection = self._take_idle() or self._connect()
+        try:
+            if len(body) <= _JOINED_BYTES_MAX:
+                connection.sendall(head + body)
+            else:
+                connection.sendall(head)
+                connection.sendall(body)
+            response = HTTPResponse(connection, method=method)
+            try:
+                response.begin()
+                content = response.read()
+                stays_open = not response.will_close
+            finally:
+                response.close()
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, TimeoutError):
+                raise ReadTimeoutError(endpoint_url=self.origin, error=error) from error
+            if isinstance(error, OSError | HTTPException):
+                raise ConnectionClosedError(endpoint_url=self.origin, error=error) from error
+            raise
+        if stays_open and len(self._idle) < STORAGE_CONNECTIONS_MAX:
+            self._idle.append(connection)
+        else:
+            connection.close()
+        return HttpAnswer(response.status, {name.lower(): value for name, value in response.headers.items()}, content)
+
+    def close(self) -> None:
+        """Closes the connections that no call uses."""
+        while self._idle:
+            self._idle.pop().close()
+
+    def _take_idle(self) -> socket.socket | None:
+        """A connection from an earlier call, if one is still open. The latest comes first, so that others can end."""
+        while True:
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                return None
+            if not _is_readable(connection):
+                return connection
+            connection.close()  # the service has closed it, or says what no call asked for
+
+    def _connect(self) -> socket.socket:
+        connect_timeout_s, read_timeout_s = self._timeouts_s
+        try:
+            connection = socket.create_connection(self._address, connect_timeout_s)
+            try:
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                if self._is_secure:
+                    connection = trusted().wrap_socket(connection, server_hostname=self._name)
+                connection.settimeout(read_timeout_s)
+            except BaseException:
+                connection.close()
+                raise
+        except TimeoutError as error:
+            raise ConnectTimeoutError(endpoint_url=self.origin, error=error) from error
+        except OSError as error:
+            raise EndpointConnectionError(endpoint_url=self.origin, error=error) from error
+        return connection
+
+
+_trust = threading.Lock()
+
+
+def trusted() -> ssl.SSLContext:
+    """The context of all connections, which trusts botocore's authorities, or those of `AWS_CA_BUNDLE`.
+
+    The first call reads them, which takes as much CPU as tens of requests. Later ones cost nothing.
+    """
+    with _trust:
+        return _trusted(os.environ.get("AWS_CA_BUNDLE") or _authorities())
+
+
+@cache
+def _trusted(authorities: str) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=authorities)
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+def _authorities() -> str:
+    found = find_spec("botocore")
+    if found is None or found.origin is None:
+        raise ModuleNotFoundError("botocore is missing, whose certificates show that AWS is AWS", name="botocore")
+    return str(Path(found.origin).parent / "cacert.pem")
+
+
+def _head(method: str, target: str, headers: Mapping[str, str]) -> bytes:
+    lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+    if any("\n" in line or "\r" in line for line in lines):
+        raise ValueError(f"a header of {method} {target:.100} has a line break")
+    return "\r\n".join([*lines, "", ""]).encode("latin-1")
+
+
+def _is_readable(connection: socket.socket) -> bool:
+    poll = select.poll()
+    poll.register(connection, select.POLLIN)
+    return bool(poll.poll(0))

@@ -1,0 +1,58 @@
+"""Where the services of AWS answer, and with which keys a function calls them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from penstock_service.adapters.direct.signature import Keys
+
+# The domain of a region by the first part of its name. botocore knows the isolated partitions, whose domains differ.
+_DOMAINS = {"cn": "amazonaws.com.cn", "eusc": "amazonaws.eu"}
+_DOMAIN = "amazonaws.com"
+_ISOLATED = ("us-iso", "eu-iso")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """The origins of a region's services. `endpoints` has those that the environment sets, by service."""
+
+    region: str
+    endpoints: Mapping[str, str]
+
+    def endpoint(self, service: str) -> str | None:
+        """The origin that the environment sets for the service, as on the local stack. None on AWS."""
+        return self.endpoints.get(service)
+
+    def origin(self, service: str) -> str:
+        """The origin of the service, such as `https://dynamodb.eu-west-1.amazonaws.com`."""
+        return self.endpoint(service) or f"https://{service}.{self.region}.{self._domain}"
+
+    def bucket_origin(self, bucket: str, zone_id: str | None) -> str:
+        """The origin of a bucket on AWS. A directory bucket answers in the zone with this id, such as `use1-az4`."""
+        if zone_id is not None:
+            return f"https://{bucket}.s3express-{zone_id}.{self.region}.{self._domain}"
+        return f"https://{bucket}.s3.{self.region}.{self._domain}"
+
+    @property
+    def _domain(self) -> str:
+        return _DOMAINS.get(self.region.partition("-")[0], _DOMAIN)
+
+
+def places_of(environ: Mapping[str, str]) -> Places | None:
+    """The places that a function's environment names by `AWS_REGION`. None for a region that only botocore knows.
+
+    Reads botocore's variables `AWS_ENDPOINT_URL`, `AWS_ENDPOINT_URL_DYNAMODB` and `AWS_ENDPOINT_URL_S3`, too.
+    """
+    region = environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION")
+    if not region or region.startswith(_ISOLATED):
+        return None
+    common = environ.get("AWS_ENDPOINT_URL")
+    found = {service: environ.get(f"AWS_ENDPOINT_URL_{service.upper()}") or common for service in ("dynamodb", "s3")}
+    return Places(region=region, endpoints={service: url.rstrip("/") for service, url in found.items() if url})
+
+
+def keys_of(environ: Mapping[str, str]) -> Keys | None:
+    """The keys that Lambda gives a function in its environment, for as long as the instance lives. None without."""
+    access_key, secret_key = environ.get("AWS_ACCESS_KEY_ID"), environ.get("AWS_SECRET_ACCESS_KEY")
+    if not access_key or not secret_key:
+        return None
+    return Keys(access_key, secret_key, environ.get("AWS_SESSION_TOKEN") or None)

@@ -1,0 +1,186 @@
+"""A client of S3 for segments: PutObject and GetObject go out here, any other operation through botocore's client.
+
+It takes and gives what botocore's client takes and gives, for the arguments that S3SegmentStore has, and raises the
+same errors. TLS protects the bodies on their way, and each put has a CRC-32C, so their signature needs no hash of them.
+
+Source: https://docs.aws.amazon.com/AmazonS3/latest/API/API_PutObject.html, and of GetObject and CreateSession
+"""
+
+import io
+import re
+import threading
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from typing import Any
+from urllib.parse import quote
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from penstock_core.backoff import full_jitter_ms
+from penstock_core.limits import STORAGE_BACKOFF_MS_MAX
+from penstock_service.adapters.direct.connections import Connections, HttpAnswer
+from penstock_service.adapters.direct.places import Places
+from penstock_service.adapters.direct.session_keys import SessionKeys, parse_session
+from penstock_service.adapters.direct.signature import UNSIGNED, Keys, KeySource, Signer
+from penstock_service.adapters.s3.session import is_directory_bucket
+from penstock_service.adapters.storage_calls import StorageCalls
+from penstock_service.ports.runtime import Runtime
+
+_SERVICE = "s3"
+_EXPRESS = "s3express"
+_ATTEMPTS_MAX = 2
+_PASSING = {"SlowDown", "RequestTimeout"}  # besides the statuses from 500 on, and 429
+_ZONE_ID = re.compile(r".+--([a-z0-9-]+)--xa?-s3")
+_CODE = re.compile(rb"<Code>([^<]*)</Code>")
+_MESSAGE = re.compile(rb"<Message>([^<]*)</Message>")
+
+
+class DirectS3:
+    """S3 in one region. `others` makes botocore's client when an operation first needs it. `calls` counts each call.
+
+    Repeats a call once, because a repeated put meets its own object.
+    """
+
+    def __init__(
+        self, places: Places, keys: KeySource, runtime: Runtime, calls: StorageCalls, others: Callable[[], Any]
+    ) -> None:
+        self._places = places
+        self._keys = keys
+        self._runtime = runtime
+        self._calls = calls
+        self._others = others
+        self._lock = threading.Lock()
+        self._buckets: dict[str, _Bucket] = {}
+
+    def put_object(self, **arguments: Any) -> dict[str, Any]:
+        """As botocore's, of `Bucket`, `Key`, `Body`, `ChecksumCRC32C` and `IfNoneMatch`. Its answer names nothing."""
+        headers = {"x-amz-checksum-crc32c": arguments.pop("ChecksumCRC32C")}
+        if "IfNoneMatch" in arguments:
+            headers["if-none-match"] = arguments.pop("IfNoneMatch")
+        body = arguments.pop("Body")
+        self._sent("PutObject", "PUT", headers, body, **arguments)
+        return {}
+
+    def get_object(self, **arguments: Any) -> dict[str, Any]:
+        """As botocore's, of `Bucket`, `Key` and `Range`. The body is read already."""
+        headers = {"range": arguments.pop("Range")} if "Range" in arguments else {}
+        answer = self._sent("GetObject", "GET", headers, b"", **arguments)
+        return {"Body": io.BytesIO(answer.body)}
+
+    def open_session(self, bucket: str) -> None:
+        """Opens the session of a directory bucket: one CreateSession. Later calls to the bucket renew it."""
+        of = self._bucket(bucket)
+        if of.session is not None:
+            of.session.current()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._others(), name)
+
+    def _sent(self, operation: str, method: str, headers: Mapping[str, str], body: bytes, **place: str) -> HttpAnswer:
+        of = self._bucket(place.pop("Bucket"))
+        target = f"{of.path}/{quote(place.pop('Key'), safe='/~')}"
+        if place:
+            raise TypeError(f"{operation} takes no {', '.join(place)} here")
+        for attempt in range(_ATTEMPTS_MAX):
+            try:
+                keys, token_header = self._keys_of(of)
+                return self._once(of, operation, method, target, headers, body, keys, token_header)
+            except (ClientError, BotoCoreError) as error:
+                if attempt == _ATTEMPTS_MAX - 1 or not _helps_again(error):
+                    raise
+            chance = int.from_bytes(self._runtime.entropy.random_bytes(2), "big") / 2**16
+            self._runtime.clock.sleep_ms(
+                full_jitter_ms(attempt, STORAGE_BACKOFF_MS_MAX, STORAGE_BACKOFF_MS_MAX, chance)
+            )
+        raise AssertionError("the last attempt returns or raises")
+
+    def _keys_of(self, of: "_Bucket") -> tuple[Keys, str]:
+        """The keys that sign a call to the bucket, and the header that takes their token."""
+        if of.session is not None:
+            return of.session.current(), "x-amz-s3session-token"
+        return self._keys(), "x-amz-security-token"
+
+    def _once(
+        self,
+        of: "_Bucket",
+        operation: str,
+        method: str,
+        target: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        keys: Keys,
+        token_header: str,
+    ) -> HttpAnswer:
+        payload = UNSIGNED if of.connections.origin.startswith("https:") else sha256(body).hexdigest()
+        own = {**headers, "x-amz-content-sha256": payload}
+        if keys.token:
+            own[token_header] = keys.token
+        signed = of.signer.signed(keys, method, of.connections.host, target, own, payload)
+        self._calls.count(_SERVICE, operation)
+        answer = of.connections.send(method, target, signed, body)
+        if answer.status >= 300:
+            raise _refusal(answer, operation)
+        return answer
+
+    def _create_session(self, of: "_Bucket") -> tuple[Keys, float]:
+        answer = self._once(
+            of, "CreateSession", "GET", f"{of.path or '/'}?session", {}, b"", self._keys(), "x-amz-security-token"
+        )
+        return parse_session(answer.body)
+
+    def _bucket(self, name: str) -> "_Bucket":
+        with self._lock:
+            if name not in self._buckets:
+                self._buckets[name] = self._new_bucket(name)
+            return self._buckets[name]
+
+    def _new_bucket(self, name: str) -> "_Bucket":
+        """A name with dots goes into the path: no wildcard certificate covers it, and an emulator knows no hosts."""
+        clock, region = self._runtime.clock, self._places.region
+        is_directory = is_directory_bucket(name)
+        signer = Signer(_EXPRESS if is_directory else _SERVICE, region, clock.now_ms)
+        if self._places.endpoint(_SERVICE) is None and "." not in name:
+            zone = _ZONE_ID.fullmatch(name) if is_directory else None
+            bucket = _Bucket(Connections(self._places.bucket_origin(name, zone[1] if zone else None)), "", signer)
+        else:
+            bucket = _Bucket(self._shared(), f"/{name}", signer)
+        if is_directory:
+            bucket.session = SessionKeys(lambda: self._create_session(bucket), clock)
+        return bucket
+
+    def _shared(self) -> Connections:
+        """The connections of all buckets that the path names."""
+        origin = self._places.origin(_SERVICE)
+        found = (each.connections for each in self._buckets.values() if each.connections.origin == origin)
+        return next(found, None) or Connections(origin)
+
+
+class _Bucket:
+    """How to reach one bucket: `path` comes before each key. A directory bucket has a `session`."""
+
+    def __init__(self, connections: Connections, path: str, signer: Signer) -> None:
+        self.connections = connections
+        self.path = path
+        self.signer = signer
+        self.session: SessionKeys | None = None
+
+
+def _refusal(answer: HttpAnswer, operation: str) -> ClientError:
+    told = {"Code": _found(_CODE, answer.body) or str(answer.status), "Message": _found(_MESSAGE, answer.body)}
+    return ClientError({"Error": told, "ResponseMetadata": {"HTTPStatusCode": answer.status}}, operation)
+
+
+def _found(pattern: re.Pattern[bytes], body: bytes) -> str:
+    from html import unescape  # with a table of 2,000 names, for errors only
+
+    match = pattern.search(body)
+    return unescape(match[1].decode(errors="replace")) if match else ""
+
+
+def _helps_again(error: ClientError | BotoCoreError) -> bool:
+    if not isinstance(error, ClientError):
+        return True  # no answer came
+    status = error.response["ResponseMetadata"]["HTTPStatusCode"]
+    return status >= 500 or status == 429 or error.response["Error"]["Code"] in _PASSING

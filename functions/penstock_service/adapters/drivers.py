@@ -1,0 +1,30 @@
+"""The clients that reach AWS, behind one form: botocore's, or those of the room `direct`."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from penstock_service.adapters.direct.signature import Keys
+
+
+class Drivers(Protocol):
+    """The clients of one process. Making them sends no call. Its clients raise botocore's errors."""
+
+    @property
+    def dynamodb(self) -> Any:
+        """A client of DynamoDB that repeats nothing."""
+
+    @property
+    def region(self) -> str:
+        """The region of the clients."""
+
+    def s3(self) -> Any:
+        """The client of S3, always the same one."""
+
+    def control(self, service: str) -> Any:
+        """The client of another service, such as `sqs` or `lambda`."""
+
+    def keys(self) -> Keys:
+        """The keys of this moment. Raises BotoCoreError if there are none."""
+
+    def clients_of_role(self, role_arn: str) -> Callable[[str, Any], Any]:
+        """Makes the client of a service with a configuration, under a role that the process assumes."""

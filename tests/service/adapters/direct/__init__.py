@@ -1,0 +1,1 @@
+"""The direct clients of S3 and DynamoDB."""
