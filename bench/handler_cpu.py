@@ -1,0 +1,174 @@
+"""Measures the CPU of a warm produce and fetch in their handlers, apart from that of the calls to storage.
+
+Each figure is of a process of its own, which calls the handler as Lambda does. DynamoDB and S3 are a server on this
+machine that answers at once, over TLS; its work does not count. `--before` names an earlier checkout, which takes turns
+with this one. Each figure is the least of the rounds.
+
+The bars are for a request of 1 MiB: what the handler spends besides its calls to storage.
+"""
+
+import base64
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bench.harness.turns import take_turns
+from bench.loads.null_aws import from_base64, null_aws
+from bench.report.recording import Report, reported
+from bench.report.result import Row
+from penstock_core.limits import KIB, MIB
+from penstock_core.records import frame
+from penstock_core.records.codec import NewRecord, encode
+from penstock_core.records.record_batch import Compression
+from tests.golden.stage import empty_stage
+
+SIZES = {"100 B": 100, "64 KiB": 64 * KIB, "1 MiB": MIB}
+BARS_MS = {("produce", "1 MiB"): 7, ("fetch", "1 MiB"): 3}
+AFTER, BEFORE = "this checkout", "before"
+_OVERHEAD_BYTES = 256  # of a batch and a frame around a record, so that the request has the size
+WARM_UP = 20
+_FOLDER = Path(__file__).parents[1]
+_LOAD = Path(__file__).parent / "loads" / "handler_calls.py"
+_ENVIRONMENT = {
+    "AWS_LAMBDA_FUNCTION_NAME": "penstock",
+    "AWS_REGION": "us-east-1",
+    "AWS_DEFAULT_REGION": "us-east-1",
+    "AWS_ACCESS_KEY_ID": "key",
+    "AWS_SECRET_ACCESS_KEY": "secret",
+    "AWS_SESSION_TOKEN": "token" * 100,
+    "PENSTOCK_TOPICS_TABLE": "topics",
+    "PENSTOCK_LOG_TABLE": "log",
+    "PENSTOCK_GROUPS_TABLE": "groups",
+    "PENSTOCK_REPAIR_QUEUE_URL": "https://sqs.us-east-1.amazonaws.com/1/repair",
+    "PENSTOCK_ZONES": "a=zone-a,b=zone-b,c=zone-c",
+    "PENSTOCK_ARCHIVE": "archive",
+    "POWERTOOLS_SERVICE_NAME": "penstock",
+    "POWERTOOLS_METRICS_NAMESPACE": "Penstock",
+}
+
+
+@click.command(help=__doc__)
+@reported("handler_cpu")
+@click.option("--rounds", default=3, show_default=True, type=click.IntRange(1), help="How often each side is run.")
+@click.option("--requests", default=150, show_default=True, type=click.IntRange(1), help="In each process.")
+@click.option("--before", type=click.Path(exists=True, file_okay=False, path_type=Path), help="An older checkout.")
+def main(report: Report, rounds: int, requests: int, before: Path | None) -> None:
+    sides = {AFTER: _FOLDER} if before is None else {BEFORE: before, AFTER: _FOLDER}
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        stored = _fill(folder)
+        with null_aws(stored["tables"], from_base64(stored), folder) as place:
+            for function in ("produce", "fetch"):
+                for size in SIZES:
+                    calls = [
+                        partial(
+                            _measure, checkout, function, folder / f"{function}-{SIZES[size]}.json", place, requests
+                        )
+                        for checkout in sides.values()
+                    ]
+                    samples = take_turns(calls, rounds, has_warm_up=False)
+                    rows += [_row(function, size, *each) for each in zip(sides, samples, strict=True)]
+    report.show("warm requests", rows)
+    if before is not None:
+        report.show("after / before", _ratios(rows))
+    report.judge(holds=all(_number(row["handler_ms"]) <= _number(row["bar_ms"]) for row in rows if _is_judged(row)))
+
+
+def _fill(folder: Path) -> dict[str, Any]:
+    """Makes a topic for each size, with one request in it, and the events of both functions. Gives what is stored."""
+    with empty_stage() as stage:
+        for size in SIZES.values():
+            topic = f"size-{size}"
+            stage.service.create(topic)
+            data = encode(
+                [NewRecord(stage.clock.now_ms(), None, os.urandom(max(100, size - _OVERHEAD_BYTES)))], Compression.NONE
+            )
+            stage.service.produce((topic, 0, data))
+            named = [{"topic": topic, "partition": 0, "length": len(data)}]
+            wanted = [{"topic": topic, "partition": 0, "offset": 0, "max_bytes": 2 * MIB}]
+            for function, body in (
+                ("produce", frame.encode({"batches": named, "acks": "quorum"}, [data])),
+                ("fetch", json.dumps({"partitions": wanted, "max_bytes": 2 * MIB}).encode()),
+            ):
+                (folder / f"{function}-{size}.json").write_text(json.dumps(_event(function, body)))
+        return stage.stored()
+
+
+def _event(function: str, body: bytes) -> dict[str, Any]:
+    return {
+        "version": "2.0",
+        "routeKey": f"POST /v1/{function}",
+        "rawPath": f"/v1/{function}",
+        "headers": {"content-type": "application/octet-stream"},
+        "requestContext": {"authorizer": {"iam": {"userArn": "arn:aws:iam::1:user/client"}}},
+        "body": base64.b64encode(body).decode(),
+        "isBase64Encoded": True,
+    }
+
+
+def _measure(checkout: Path, function: str, event: Path, place: Mapping[str, str], requests: int) -> dict[str, float]:
+    done = subprocess.run(
+        [sys.executable, str(_LOAD), function, str(event), str(WARM_UP), str(requests)],
+        capture_output=True,
+        check=False,
+        text=True,
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(checkout / "functions"), **_ENVIRONMENT, **place},
+    )
+    if done.returncode:
+        raise RuntimeError(done.stderr[-2_000:])
+    measured: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return measured
+
+
+def _row(function: str, size: str, side: str, samples: list[dict[str, float]]) -> Row:
+    least = min(samples, key=lambda sample: sample["cpu_ms"])
+    return {
+        "request": function,
+        "body": size,
+        "code": side,
+        "cpu_ms": round(least["cpu_ms"], 2),
+        "storage_calls_ms": round(least["storage_ms"], 2),
+        "handler_ms": round(least["cpu_ms"] - least["storage_ms"], 2),
+        "bar_ms": BARS_MS.get((function, size), ""),
+        "calls": round(least["calls"], 2),
+    }
+
+
+def _number(value: object) -> float:
+    assert isinstance(value, int | float)
+    return value
+
+
+def _is_judged(row: Row) -> bool:
+    return row["code"] == AFTER and row["bar_ms"] != ""
+
+
+def _ratios(rows: list[Row]) -> list[Row]:
+    named = {(row["request"], row["body"], row["code"]): row for row in rows}
+    return [
+        {
+            "request": function,
+            "body": size,
+            **{
+                figure: round(
+                    _number(named[function, size, AFTER][figure]) / _number(named[function, size, BEFORE][figure]), 2
+                )
+                for figure in ("cpu_ms", "storage_calls_ms", "handler_ms")
+            },
+        }
+        for function in ("produce", "fetch")
+        for size in SIZES
+    ]
+
+
+if __name__ == "__main__":
+    main()
