@@ -2,18 +2,26 @@
 
 This is the part of a cold start that Penstock's code decides. AWS adds the start of the sandbox and of Python. CPU
 seconds are those of this machine, with Python's bytecode already compiled; a function with less than 1,769 MB has less
-than one core. The best of several rounds counts.
+than one core. The best of several rounds counts. `--before` names the asset of an earlier checkout, which takes turns
+with this one's: a zip below its `.penstock/assets/`.
+
+`--instructions` also counts the processor's instructions by callgrind, Python's own start included. Other work of the
+machine does not change them.
 """
 
 import json
+import os
+import re
 import subprocess
 import sys
 import tempfile
 import zipfile
+from functools import partial
 from pathlib import Path
 
 import click
 
+from bench.harness.turns import take_turns
 from bench.report.recording import Report, reported
 from bench.report.result import Row
 from penstock_cdk.assets import functions_asset
@@ -34,6 +42,8 @@ NO_STACK = {
     "PENSTOCK_REPAIR_QUEUE_URL": "https://sqs.us-east-1.amazonaws.com/1/repair",
     "PENSTOCK_ZONES": "a=zone-a,b=zone-b,c=zone-c",
     "PENSTOCK_ARCHIVE": "",
+    "PENSTOCK_WAKE_UPS": "a.example.com,b.example.com",
+    "PENSTOCK_TIMERS": "https://sqs.us-east-1.amazonaws.com/1/timers,rule,arn:aws:sqs:us-east-1:1:timers,promote",
     "POWERTOOLS_SERVICE_NAME": "penstock",
     "POWERTOOLS_METRICS_NAMESPACE": "Penstock",
 }
@@ -42,28 +52,66 @@ NO_STACK = {
 @click.command(help=__doc__)
 @reported("cold_start")
 @click.option("--rounds", default=5, show_default=True, help="How often each function is loaded.")
-def main(report: Report, rounds: int) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        with zipfile.ZipFile(functions_asset(installed_sources(), settings=settings_of("local")).path) as asset:
-            asset.extractall(folder)
-        report.show("functions", [_load(function, rounds, Path(folder)) for function in FUNCTIONS])
+@click.option("--before", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="An earlier asset.")
+@click.option("--instructions", is_flag=True, help="Count them for produce and fetch. Takes valgrind, and minutes.")
+def main(report: Report, rounds: int, before: Path | None, instructions: bool) -> None:
+    zips = {"this checkout": functions_asset(installed_sources(), settings=settings_of("local")).path}
+    if before is not None:
+        zips = {"before": before, **zips}
+    with tempfile.TemporaryDirectory() as name:
+        assets = {side: Path(name) / str(number) for number, side in enumerate(zips)}
+        for side, path in zips.items():
+            with zipfile.ZipFile(path) as asset:
+                asset.extractall(assets[side])
+        rows: list[Row] = []
+        for function in FUNCTIONS:
+            samples = take_turns([partial(_load, function, asset) for asset in assets.values()], rounds)
+            rows += [_row(function, side, costs) for side, costs in zip(assets, samples, strict=True)]
+        report.show("functions", rows)
+        if instructions:
+            counts = [
+                {
+                    "function": function,
+                    **{f"{side} M": _instructions(function, asset) for side, asset in assets.items()},
+                }
+                for function in FUNCTIONS[:2]
+            ]
+            report.show("instructions", counts)
 
 
-def _load(function: str, rounds: int, asset: Path) -> Row:
+def _command(function: str) -> list[str]:
+    return [sys.executable, "-S", "-s", str(LOAD), function]  # no package but the asset's
+
+
+def _load(function: str, asset: Path) -> dict[str, float]:
+    environment = {**NO_STACK, "PYTHONPATH": str(asset)}
+    done = subprocess.run(_command(function), env=environment, capture_output=True, text=True, check=True)
+    cost: dict[str, float] = json.loads(done.stdout)
+    return cost
+
+
+def _row(function: str, side: str, costs: list[dict[str, float]]) -> Row:
     """The least of each figure."""
-    command = [sys.executable, "-S", "-s", str(LOAD), function]  # no package but the asset's
-    costs: list[dict[str, float]] = []
-    for _ in range(rounds + 1):  # the first reads the files from the disk
-        environment = {**NO_STACK, "PYTHONPATH": str(asset)}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-        costs.append(json.loads(done.stdout))
-    least = {name: min(cost[name] for cost in costs[1:]) for name in costs[0]}
+    least = {name: min(cost[name] for cost in costs) for name in costs[0]}
     return {
         "function": function,
+        "code": side,
         **{name: round(least[name], 2) for name in ("cpu_s", "wall_s")},
         "modules": round(least["modules"]),
         "peak_mib": round(least["peak_mib"]),
     }
+
+
+def _instructions(function: str, asset: Path) -> int:
+    """Millions of instructions."""
+    command = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", os.path.realpath(sys.executable)]
+    environment = {**NO_STACK, "PYTHONPATH": str(asset), "PYTHONHASHSEED": "0", "PATH": os.environ["PATH"]}
+    done = subprocess.run(
+        [*command, *_command(function)[1:]], env=environment, capture_output=True, text=True, check=True
+    )
+    collected = re.search(r"Collected : (\d+)", done.stderr)
+    assert collected is not None, done.stderr[-500:]
+    return round(int(collected[1]) / 1_000_000)
 
 
 if __name__ == "__main__":

@@ -122,6 +122,10 @@ QUESTIONS = (
         command="bench.tracing", results=("tracing",), page="tracing",
     ),
     Question(
+        asks="What CPU do warm produce and fetch take, apart from their calls to storage?",
+        command="bench.handler_cpu", results=("handler_cpu",), page="requests",
+    ),
+    Question(
         asks="What does one put to S3 spend before it leaves?",
         command="bench.wire", results=("wire",), page="wire",
     ),
