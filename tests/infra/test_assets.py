@@ -54,6 +54,27 @@ def test_every_handler_loads_from_the_asset_alone(asset: Asset, tmp_path: Path) 
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("function", ["produce", "fetch"])
+def test_function_that_carries_records_loads_no_heavy_library_from_the_asset(
+    asset: Asset, tmp_path: Path, function: str
+) -> None:
+    with zipfile.ZipFile(asset.path) as archive:
+        archive.extractall(tmp_path)
+    heavy = ("argparse", "botocore.client", "botocore.session", "importlib.metadata", "pydantic", "urllib3", "zipfile")
+    program = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import penstock_handlers.{function}; "
+        f"print([name for name in {heavy!r} if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", program],
+        env={"PATH": os.environ["PATH"], **LAMBDA_ENVIRONMENT},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "[]\n"
+
+
 def test_asset_has_no_dead_weight(asset: Asset) -> None:
     assert asset.path.stat().st_size < 16 * MB
     with zipfile.ZipFile(asset.path) as archive:

@@ -1,6 +1,6 @@
 """The stores of DynamoDB that few functions use. Each loads its module, and the ports with it, when it is first used.
 
-A new instance of produce or fetch would spend a third of its CPU on loading them all (docs/adr/0067).
+A new instance of produce or fetch would else load them all, for nothing (docs/adr/0067).
 """
 
 from typing import TYPE_CHECKING
