@@ -69,7 +69,7 @@ def main(report: Report, rounds: int, before: Path | None, instructions: bool) -
             rows += [_row(function, side, costs) for side, costs in zip(assets, samples, strict=True)]
         report.show("functions", rows)
         if instructions:
-            counts = [
+            counts: list[Row] = [
                 {
                     "function": function,
                     **{f"{side} M": _instructions(function, asset) for side, asset in assets.items()},
