@@ -82,7 +82,7 @@ def main(function: str, event_file: str, warm_up: int, rounds: int) -> None:
     def serve() -> None:
         result = handler(event, CONTEXT)
         assert result["statusCode"] == 200, result
-        assert '"error"' not in result["body"], result["body"][:300]
+        assert result["isBase64Encoded"] or '"error"' not in result["body"], result["body"][:300]
 
     for _ in range(warm_up):
         serve()
