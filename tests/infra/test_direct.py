@@ -111,7 +111,7 @@ def test_output_names_the_functions_by_account_region_and_stage(found: dict[str,
 
 
 def test_stage_with_everything_leaves_room_for_topics(found: dict[str, Any]) -> None:
-    assert len(found["Resources"]) < 490  # CloudFormation takes 500
+    assert len(found["Resources"]) <= 494  # CloudFormation takes 500, and topics that an app declares are among them
 
 
 @pytest.mark.parametrize("stage", ["dev", "prod"])
