@@ -23,12 +23,12 @@ from bench.rivals.race import Load, Turn, pool_of, run_turn
 from bench.rivals.rival import Rival
 from bench.rivals.servers import HOW_TO_GET_THEM, nats_syncs, start_nats, start_rabbitmq, start_redis
 from bench.rivals.sqs import Sqs
-from bench.rivals.verdict import bar_rows, rate_rows
+from bench.rivals.verdict import EMBEDDED, bar_rows, rate_rows
 from penstock.configuration import find_configuration
 
 SIZES = (100, 1_000)
 _WIRE_RECORDS = {"SQS": 500, "SQS FIFO": 500}  # of others 5,000
-_ONLY = ("Penstock", "Kinesis", "SQS", "SQS FIFO", "Redis Streams", "RabbitMQ", "NATS JetStream")
+_ONLY = ("Penstock", EMBEDDED, "Kinesis", "SQS", "SQS FIFO", "Redis Streams", "RabbitMQ", "NATS JetStream")
 
 Threads = dict[str, tuple[int, int]]
 
@@ -62,6 +62,8 @@ def main(
         rows: list[Row] = []
         for size in SIZES:
             for each in rivals:
+                if each.name == EMBEDDED:  # it has no wire of its own: the service's calls to the storage go out
+                    continue
                 records = _WIRE_RECORDS.get(each.name, 5_000)
                 rows.append(wire(each, size, records // 5 if quick else records, threads[each.name]))
         report.show("on the wire", rows)
@@ -72,7 +74,13 @@ def _rivals(stack: ExitStack, report: Report) -> list[Rival]:
     port = urlsplit(find_configuration().url).port
     if port is None:
         raise click.ClickException("PENSTOCK_URL is no local stack: `penstock local up` starts one")
-    found: list[Rival] = [PenstockSdk(port=port), Kinesis(port=port), Sqs(port=port), Sqs(port=port, is_fifo=True)]
+    found: list[Rival] = [
+        PenstockSdk(port=port),
+        PenstockSdk(port=port, name=EMBEDDED, carrier="embedded"),
+        Kinesis(port=port),
+        Sqs(port=port),
+        Sqs(port=port, is_fifo=True),
+    ]
     missing: list[str] = []
     for name, package, start in (
         ("Redis Streams", "redis", start_redis),

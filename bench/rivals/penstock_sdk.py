@@ -8,7 +8,8 @@ from bench.meters.counting import CountingTransport
 from bench.rivals.rival import Seat
 from penstock import Admin, Consumer, Producer, TopicPartition
 from penstock.configuration import Configuration, find_configuration
-from penstock.http.transport import HttpTransport
+from penstock.http.named_transport import HTTP, TransportName, module_of
+from penstock.http.transport import HttpTransport, Transport
 
 PARTITIONS = 4
 _POLL_RECORDS = 10_000  # as many as one GetRecords of Kinesis
@@ -16,12 +17,13 @@ _POLL_RECORDS = 10_000  # as many as one GetRecords of Kinesis
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PenstockSdk:
-    """A topic of the local stack."""
+    """A topic of the local stack. `carrier` is the name of the transport."""
 
     port: int
     topic: str = ""
     name: str = "Penstock"
     threads: tuple[int, ...] = (1,)
+    carrier: TransportName = HTTP
 
     def make(self) -> None:
         with Admin(transport=self.transport()) as admin:
@@ -41,12 +43,15 @@ class PenstockSdk:
         return PenstockClient(self, seat)
 
     def transport(self) -> CountingTransport:
-        """The configured service at this rival's port."""
+        """The configured service, by HTTP at this rival's port."""
+        return CountingTransport(
+            self._over_http() if self.carrier == HTTP else module_of(self.carrier).open_transport()
+        )
+
+    def _over_http(self) -> Transport:
         found = find_configuration()
         url = urlsplit(found.url)._replace(netloc=f"127.0.0.1:{self.port}").geturl()
-        return CountingTransport(
-            HttpTransport(Configuration(url=url, region=found.region, credentials=found.credentials))
-        )
+        return HttpTransport(Configuration(url=url, region=found.region, credentials=found.credentials))
 
 
 class PenstockClient:

@@ -1,6 +1,7 @@
 """The rates as rows, and the bars that Penstock must reach beside Kinesis and SQS."""
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 
 from bench.harness.turns import spread
 from bench.report.result import Row
@@ -9,6 +10,8 @@ from bench.rivals.race import Load, Turn
 MB = 1_000_000
 BARS = (("Kinesis", 100, 8.0), ("SQS", 100, 30.0), ("Kinesis", 1_000, 2.5))
 """Penstock must reach so many times the other's records a second, each way, at that size of a record."""
+EMBEDDED = "Penstock embedded"
+_OURS = ("Penstock", EMBEDDED)
 
 Rates = Mapping[tuple[int, int], Mapping[str, Sequence[Turn]]]
 """The turns by size, clients and system."""
@@ -37,15 +40,16 @@ def rate_rows(load: Load, turns: Mapping[str, Sequence[Turn]]) -> list[Row]:
 def bar_rows(rates: Rates) -> list[Row]:
     """Penstock's rate by the other's, by clients, beside the bar. A system that did not run has no row."""
     rows: list[Row] = []
-    for other, size, bar in BARS:
+    for (other, size, bar), mine in product(BARS, _OURS):
         for (record_bytes, clients), turns in rates.items():
-            if record_bytes != size or other not in turns or "Penstock" not in turns:
+            if record_bytes != size or other not in turns or mine not in turns:
                 continue
-            ours, theirs = turns["Penstock"], turns[other]
+            ours, theirs = turns[mine], turns[other]
             sent = _times([each.sent_per_s for each in ours], [each.sent_per_s for each in theirs])
             received = _times([each.received_per_s for each in ours], [each.received_per_s for each in theirs])
             rows.append(
                 {
+                    "system": mine,
                     "beside": other,
                     "record": f"{size} B",
                     "clients": clients,
