@@ -57,9 +57,13 @@ class Counted:
         )
         return self._carried(counts | {"API_REQUESTS": _api_requests(answer_bytes)})
 
-    def arming_fetch(self, partitions: float) -> Counts:
-        """One fetch at the end that arms so many partitions, and the messages of the append that wakes its reader."""
-        return self._of_many("arming_fetch", "arming_fetch_of_many", partitions)
+    def arming_fetch(self, partitions: float, armed: float) -> Counts:
+        """One fetch at the end of so many partitions, and the messages of the append that wakes its reader.
+
+        It writes to the heads that it arms, those of the last append: the others are armed still.
+        """
+        asked, written = (self._of_many("arming_fetch", "arming_fetch_of_many", count) for count in (partitions, armed))
+        return asked | {"WRITE_UNITS": written["WRITE_UNITS"]}
 
     def commit(self, partitions: float) -> Counts:
         """One commit of a group's offsets of so many partitions."""

@@ -115,8 +115,9 @@ def _monthly(counts: Counted, workload: Workload) -> dict[str, Counts]:
     if found and consumers:
         fetch = counts.fetch(workload.bytes_per_s / found, max(1.0, requests / found), min(workload.partitions, 100))
         parts["consume"] = _scaled(fetch, found * consumers)
-        woken = counts.arming_fetch(min(workload.partitions, 100))
-        messages = min(woken.pop("WAKE_UPS"), workload.partitions_per_request)
+        armed = min(workload.partitions_per_request, 100)
+        woken = counts.arming_fetch(min(workload.partitions, 100), armed)
+        messages = min(woken.pop("WAKE_UPS"), armed)
         parts["wait"] = _scaled(woken, waits * consumers)
         parts["wait"]["APPSYNC_OPERATIONS"] = _monthly_of(waits * messages * (1 + consumers))
         touched = min(workload.partitions, requests * COMMIT_S * workload.partitions_per_request)

@@ -45,6 +45,12 @@ def test_each_consumer_adds_as_much_as_the_one_before() -> None:
     assert months[2] - months[1] == pytest.approx(months[1] - months[0], rel=0.01)
 
 
+def test_waiting_consumer_writes_to_the_heads_of_the_last_append_alone() -> None:
+    one, six = (counted("express3").arming_fetch(6, armed) for armed in (1, 6))
+    assert six["WRITE_UNITS"] == pytest.approx(6 * one["WRITE_UNITS"])
+    assert one["READ_UNITS"] == six["READ_UNITS"]
+
+
 def test_storage_grows_by_the_archive_price_once_bytes_left_the_zones() -> None:
     months = [estimate("express3", replace(TYPICAL, retention_days=days)).usd for days in (10, 20)]
     added_gb = TYPICAL.bytes_per_s * 10 * 86_400 / 1e9
