@@ -76,7 +76,7 @@ def test_embedded_call_costs_its_storage_only(profile: str) -> None:
 @pytest.mark.parametrize("transport", ["lambda", "embedded"])
 def test_every_kind_of_call_lacks_what_the_transport_does_not_pass(transport: TransportName) -> None:
     counts = counted("standard1", transport)
-    for found in (counts.fetch(MIB), counts.arming_fetch(3), counts.commit(3), counts.idle_member_hour()):
+    for found in (counts.fetch(MIB), counts.arming_fetch(3, 1), counts.commit(3), counts.idle_member_hour()):
         assert "API_REQUESTS" not in found
         assert ("LAMBDA_REQUESTS" in found) == (transport == "lambda")
         assert found["READ_UNITS"] > 0
