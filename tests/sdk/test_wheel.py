@@ -58,13 +58,8 @@ def test_four_commands_of_the_readme_bring_the_first_records_back(tmp_path: Path
     (tmp_path / "work").mkdir()
     for wheel in tmp_path.glob("*.whl"):
         wheel.rename(tmp_path / "work" / wheel.name)
-    commands = [
-        line
-        for snippet in snippets_of(CHECKOUT / "README.md")
-        if "wheel" in snippet.marks
-        for line in snippet.text.splitlines()
-    ]
-    install, serve, produce, consume = commands
+    snippets = [snippet for snippet in snippets_of(CHECKOUT / "README.md") if "wheel" in snippet.marks]
+    install, serve, produce, consume = (line for snippet in snippets[:2] for line in snippet.text.splitlines())
     environment = _plain_environment(tmp_path / "venv" / "bin")
     _run(install, tmp_path / "work", environment)
     with child_process(
