@@ -21,6 +21,7 @@ from bench.report.result import RESULTS_FOLDER, Machine, Result, Row
 from bench.report.tables import to_console
 
 GIB = 1024**3
+BROKEN = "**The run broke what it promises.**"
 _OWN_OPTIONS = ("--json", "--write")
 
 
@@ -47,7 +48,9 @@ class Report:
             self.console.print(to_console(title, rows))
 
     def judge(self, *, holds: bool) -> None:
-        """Tells whether the run kept its promise. A run that broke one exits with code 1 and is not written."""
+        """Tells whether the run kept its promise. A run that broke one exits with code 1, and its result says so."""
+        if self.holds and not holds:
+            self.conditions.append(BROKEN)
         self.holds = self.holds and holds
 
     def to_result(self) -> Result:
@@ -103,11 +106,11 @@ def _end(report: Report, *, as_json: bool, is_written: bool) -> None:
     result = report.to_result()
     if as_json:
         click.echo(result.to_json(), nl=False)
-    if not report.holds:
-        raise SystemExit(1)
     if is_written:
         path = result.save(RESULTS_FOLDER)
         report.console.print(f"{path.relative_to(RESULTS_FOLDER.parents[1])} is written: run python -m bench.pages")
+    if not report.holds:
+        raise SystemExit(1)
 
 
 def _commit() -> str:

@@ -53,9 +53,11 @@ def test_file_is_written_when_asked(folder: Path) -> None:
     assert load_results(folder)["example"].parameters["rounds"] == 3
 
 
-def test_result_is_not_written_when_the_bench_breaks_its_promise(folder: Path) -> None:
+def test_result_says_so_when_the_bench_breaks_its_promise(folder: Path) -> None:
     assert run("--write", "--breaks").exit_code == 1
-    assert load_results(folder) == {}
+    assert recording.BROKEN in load_results(folder)["example"].conditions
+    assert run("--write").exit_code == 0
+    assert recording.BROKEN not in load_results(folder)["example"].conditions
 
 
 def test_find_refuses_when_no_row_matches() -> None:
