@@ -95,7 +95,7 @@ def _fetch_ignores_pages() -> Patch:
 
 
 def _fetch_trusts_bytes() -> Patch:
-    return patch.object(read_module, "_check", lambda data, wanted: None)
+    return patch.object(read_module, "check_range", lambda data, wanted: None)
 
 
 def _fetch_reads_one_zone() -> Patch:
