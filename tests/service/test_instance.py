@@ -14,11 +14,12 @@ from penstock_service.instance.topic_cache import TopicCache
 from tests.support.service import SteppedClock, another_instance
 
 SHARED = {"stores", "clock", "entropy", "executor", "tuning"}
-ABSENT = {"proven_callers"}  # None: this stage takes no direct calls
 
 
 def _memory(instance: Instance) -> dict[str, object]:
-    return {each.name: getattr(instance, each.name) for each in fields(Instance) if each.name not in SHARED | ABSENT}
+    """What it remembers. None is no memory: `proven_callers` of a stage without direct calls."""
+    found = {each.name: getattr(instance, each.name) for each in fields(Instance) if each.name not in SHARED}
+    return {name: remembered for name, remembered in found.items() if remembered is not None}
 
 
 def test_new_instance_shares_no_memory_with_the_instance_before() -> None:
