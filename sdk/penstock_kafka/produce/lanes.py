@@ -31,7 +31,10 @@ Outcome = int | PenstockError  # the offset of the first record, or the error
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class PendingBatch:
-    """One partition's batches of one produce request. `is_alone`: it shares its call with no other."""
+    """One partition's batches of one produce request.
+
+    `is_alone`: it shares its call with no other. `maybe_applied`: the service may have stored it in an earlier try.
+    """
 
     key: LaneKey
     data: bytes
@@ -40,6 +43,7 @@ class PendingBatch:
     deadline_ms: int
     outcome: "asyncio.Future[Outcome]"
     is_alone: bool = False
+    maybe_applied: bool = False
 
     def settle(self, outcome: Outcome) -> None:
         """Tell the request."""
@@ -68,6 +72,16 @@ class Run:
     def is_repeatable(self) -> bool:
         """Its producer numbers its records: the service knows a repeat."""
         return self.key.producer_id != NO_PRODUCER
+
+    @property
+    def maybe_applied(self) -> bool:
+        """An earlier try of one of its batches may have been applied."""
+        return any(each.maybe_applied for each in self.batches)
+
+    def doubt(self) -> None:
+        """This try may have been applied. The doubt stays with the batches when the run is split."""
+        for each in self.batches:
+            each.maybe_applied = True
 
     def settle(self, outcome: Outcome) -> None:
         """Tell the requests. Offsets follow each other as the batches do."""
@@ -99,7 +113,7 @@ class Lanes:
             self._ready[batch.key] = None
 
     def put_back(self, run: Run, *, is_alone: bool) -> None:
-        """Add a run at the front again: nothing of it was appended."""
+        """Add a run at the front again: nothing of it was appended, or its producer numbers its records."""
         queue = self._queues.setdefault(run.key, deque())
         for each in reversed(run.batches):
             each.is_alone |= is_alone

@@ -7,7 +7,11 @@ The sender decides about a run whose append has failed:
 | is one that a retry can heal               | no             | goes again, until its request is over             |
 | is one that a retry can heal               | yes            | goes again if its producer numbers its records    |
 | is final, and the run shared its append    | no             | its batches go again, each alone                  |
+| is final, and the run shared its append    | yes            | the same if its producer numbers its records      |
 | any other                                  |                | fails, and so do the requests                     |
+
+A client that comes back sends batches that are stored already, and new ones behind them. The service refuses a run of
+both, but takes each alone: the stored ones are repeats.
 
 A run that waits for its next try leaves its place to other calls: a topic over its quota does not hold up the others.
 
@@ -107,7 +111,6 @@ class Sender:
 
     async def _send(self, runs: Sequence[Run]) -> None:
         unsettled = {id(run): run for run in runs}
-        doubtful: set[int] = set()  # runs of which an earlier try may be applied
         failures = 0
         try:
             while unsettled:
@@ -115,7 +118,7 @@ class Sender:
                 outcomes = await self._try(tried)
                 failures += 1
                 waits = [
-                    self._judged(run, outcome, unsettled, doubtful, failures)
+                    self._judged(run, outcome, unsettled, failures)
                     for run, outcome in zip(tried, outcomes, strict=True)
                 ]
                 if unsettled:
@@ -145,27 +148,27 @@ class Sender:
         self._calls -= 1
         self._wake()
 
-    def _judged(self, run: Run, outcome: Outcome, unsettled: dict[int, Run], doubtful: set[int], failures: int) -> int:
+    def _judged(self, run: Run, outcome: Outcome, unsettled: dict[int, Run], failures: int) -> int:
         """Settle the run, or return the milliseconds after which it goes again."""
         if isinstance(outcome, int):
             self._settle(run, outcome, unsettled)
             return 0
-        may_be_applied = outcome.maybe_applied or id(run) in doubtful
-        if may_be_applied:
-            doubtful.add(id(run))
+        if outcome.maybe_applied:
+            run.doubt()
+        may_go_again = run.is_repeatable or not run.maybe_applied
         now_ms = monotonic_ms()
-        if not may_be_applied or run.is_repeatable:
+        if may_go_again:
             retry_at_ms = self._retry.retry_at_ms(
                 outcome, failures=failures, now_ms=now_ms, deadline_ms=run.deadline_ms, chance=random_fraction()
             )
             if retry_at_ms is not None:
                 return retry_at_ms - now_ms
         shared = len(run.batches) > 1 or (failures == 1 and len(unsettled) > 1 and not run.batches[0].is_alone)
-        if not outcome.code.is_retriable and not may_be_applied and shared:
+        if not outcome.code.is_retriable and may_go_again and shared:
             del unsettled[id(run)]
             self._lanes.put_back(run, is_alone=True)
         else:
-            self._settle(run, as_maybe_applied(outcome) if may_be_applied else outcome, unsettled)
+            self._settle(run, as_maybe_applied(outcome) if run.maybe_applied else outcome, unsettled)
         return 0
 
     def _settle(self, run: Run, outcome: Outcome, unsettled: dict[int, Run]) -> None:

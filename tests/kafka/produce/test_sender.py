@@ -97,6 +97,34 @@ def test_numbered_batch_goes_again_and_is_stored_once_when_the_answer_is_lost(se
     assert transport.calls == 3
 
 
+@pytest.mark.parametrize("stored", [0, 1, 2, 3])
+@pytest.mark.parametrize("losses", [0, 1, 2])
+@pytest.mark.parametrize("are_applied", [True, False])
+def test_repeats_and_new_batches_are_stored_once_when_both_sides_lose_connections(
+    service: MemoryPenstock, stored: int, losses: int, are_applied: bool
+) -> None:
+    def numbered(count: int) -> list[PendingBatch]:
+        return [_batch(b"%d" % n, producer_id=7, sequence=n) for n in range(count)]
+
+    _run(ThreadedTransport(service.transport), lambda sender: _sent(sender, numbered(stored)))
+    transport = LosingTransport(service, losses, are_applied=are_applied)
+    assert _run(transport, lambda sender: _sent(sender, numbered(4))) == [0, 1, 2, 3]
+    assert [each.value for each in service.records("orders")] == [b"0", b"1", b"2", b"3"]
+
+
+def test_error_says_that_the_batch_may_be_stored_when_it_is_split_off_after_a_lost_answer(
+    service: MemoryPenstock,
+) -> None:
+    def numbered(*sequences: int) -> list[PendingBatch]:
+        return [_batch(b"%d" % n, producer_id=7, sequence=n) for n in sequences]
+
+    _run(ThreadedTransport(service.transport), lambda sender: _sent(sender, numbered(0)))
+    lossy = LosingTransport(service, 1, are_applied=True)
+    found = _run(lossy, lambda sender: _sent(sender, numbered(2, 3)))  # 1 is missing
+    assert all(isinstance(each, PenstockError) and each.maybe_applied for each in found)
+    assert not any(each.code.is_retriable for each in found if isinstance(each, PenstockError))
+
+
 def test_plain_batch_does_not_go_again_when_it_may_be_stored(service: MemoryPenstock) -> None:
     transport = LosingTransport(service, 1, are_applied=True)
     (error,) = _run(transport, lambda sender: _sent(sender, [_batch(b"v")]))
