@@ -60,7 +60,7 @@ def _delivery() -> Delivery:
     """A full delivery to a head with a usual tail."""
     head = EMPTY_HEAD
     for number in range(TAIL_ROLL_REFS // 2):
-        head = appended(head, replace(_timer(number).ref, delivered_ms=NOW_MS))
+        head = appended(head, replace(_timer(number).ref, appended_ms=NOW_MS, is_delayed=True))
     timers = [_timer(number) for number in range(TIMERS_PROMOTED_MAX)]
     return rolling(Delivery(key=KEY, timers=timers, now_ms=NOW_MS + 1_000), head)
 

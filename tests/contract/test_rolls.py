@@ -141,7 +141,7 @@ def test_replace_page_is_refused_when_there_is_none(ports: Ports) -> None:
 def test_tag_filter_and_delivery_time_stay_over_appends_rolls_and_repairs(ports: Ports) -> None:
     ports.log.create_head(KEY)
     wanted = [
-        replace(ref(number), zones=0b001, tag_filter=2**64 - 1 - number, delivered_ms=number or None)
+        replace(ref(number), zones=0b001, tag_filter=2**64 - 1 - number, appended_ms=number or None)
         for number in range(TAIL_ROLL_REFS + 2)
     ]
     for each in wanted:

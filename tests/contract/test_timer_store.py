@@ -79,7 +79,7 @@ def test_promotion_appends_refs_in_order_and_leaves_marks(ports: Ports) -> None:
     timers = put(ports, 1_000, 2_000, 3_000)
     assert promote(ports, timers[:2], NOW)
     head = head_of(ports)
-    assert head.tail == (before, *(replace(timer.ref, delivered_ms=NOW) for timer in timers[:2]))
+    assert head.tail == (before, *(replace(timer.ref, appended_ms=NOW, is_delayed=True) for timer in timers[:2]))
     assert (head.next_offset, head.waiter_ms) == (5, 5)
     assert list(waiting(ports.timers, KEY, 0, 9_000, 1)) == timers[2:]
     mark = ports.timers.get(KEY, timers[0].place)
@@ -100,7 +100,7 @@ def test_rolling_delivery_leaves_what_a_plain_one_and_its_rolls_leave(ports: Por
     assert head == replace(delivery.roll.after, waiter_ms=77)
     assert list(pages) == list(delivery.roll.pages)
     assert [len(page.refs) for page in pages] == [TAIL_ROLL_REFS] * len(pages)
-    refs = [*before.tail, *(replace(timer.ref, delivered_ms=NOW) for timer in timers)]
+    refs = [*before.tail, *(replace(timer.ref, appended_ms=NOW, is_delayed=True) for timer in timers)]
     assert [ref for page in pages for ref in page.refs] + list(head.tail) == refs
     assert (head.tail_base, head.next_offset) == (pages[-1].end_offset, 5 + 2 * len(timers))
     assert not waiting(ports.timers, KEY, 0, 9_000, 1)

@@ -170,7 +170,8 @@ class RefCutter:
                     zones=0,
                     tier=Tier.ARCHIVE,
                     tag_filter=self._open.tag_filter,
-                    delivered_ms=self._open.newest_ms if self._open.has_delayed else None,
+                    appended_ms=self._open.newest_ms if self._open.is_delayed else None,
+                    is_delayed=self._open.is_delayed,
                 )
             )
             self._open = None
@@ -185,12 +186,12 @@ class _OpenRef:
     record_count: int = 0
     max_timestamp_ms: int = -1
     newest_ms: int = -1
-    has_delayed: bool = False
+    is_delayed: bool = False
     tag_filter: int | None = 0
 
     def note_source(self, source: Ref) -> None:
         self.newest_ms = max(self.newest_ms, written_ms(source))
-        self.has_delayed |= source.delivered_ms is not None
+        self.is_delayed |= source.is_delayed
         if self.tag_filter is None or source.tag_filter is None:
             self.tag_filter = None
         else:

@@ -5,7 +5,8 @@ base or a page's base, and each covers `offset_span` offsets. So the base of eac
 This lets a writer append a ref before it knows its offset.
 
 ```
- 0  version u8      1; 2 if a producer follows; 3 if flags follow, which tell the rest; 4 as 3, of tier 2
+ 0  version u8      1; 2 if a producer follows; 3 if flags follow, which tell the rest; 4 as 3, of tier 2; 5 as 3,
+                   not delayed
  1  tier    u8      0 zonal, 1 archive, 2 inline
  2  zones   u8      bit i set: zone i (in configured order) confirmed the segment before the append was committed
  3  segment id      16 bytes
@@ -15,14 +16,15 @@ This lets a writer append a ref before it knows its offset.
 31  record_count u32
 35  max_timestamp_ms i64   -1: none
 43  in version 2: the producer
-    in versions 3 and 4: flags u8, then the fields whose bits are set, in this order, without gaps
+    in versions 3 to 5: flags u8, then the fields whose bits are set, in this order, without gaps
       bit 0   producer          14 bytes   id i64, epoch u16, first sequence u32 (the last one follows from the span)
       bit 1   tag filter        u64        Bloom filter of the records' `tag` headers (filters/tag_filter.py)
-      bit 2   delivered_ms      i64        when delayed records were delivered
+      bit 2   appended_ms       i64        when the newest records were appended; in version 3, some were delayed
 ```
-Big-endian throughout. Each ref has one encoding: version 3 is written only where bit 1 or bit 2 is set, and a reader
-refuses it otherwise. So a topic that uses neither has refs that the release before reads. All refs of tier 2 have
-version 4, and no other ref has it: a release that does not know the tier refuses them as a whole (docs/adr/0064).
+Big-endian throughout. Each ref has one encoding. Version 3 is written only where bit 1 is set, or bit 2 for delayed
+records. Version 5 is written where bit 2 is set and no record was delayed. A reader refuses both otherwise. All refs of
+tier 2 have version 4, and no other ref has it: a release that does not know the tier refuses them as a whole
+(docs/adr/0064). Delayed records are never of tier 2.
 """
 
 import struct
@@ -38,24 +40,24 @@ from penstock_core.records.producer_state import ProducerSequence
 _LAYOUT = struct.Struct(">BBB16sIIIIq")
 _PRODUCER = struct.Struct(">qHI")
 _TAG_FILTER = struct.Struct(">Q")
-_DELIVERED = struct.Struct(">q")
-_PLAIN, _WITH_PRODUCER, _WITH_FLAGS, _INLINE = 1, 2, 3, 4
-_HAS_PRODUCER, _HAS_TAG_FILTER, _HAS_DELIVERED = 1, 2, 4
-assert {_PLAIN, _WITH_PRODUCER, _WITH_FLAGS, _INLINE} == BYTE_FORMATS["ref"].reads
+_APPENDED = struct.Struct(">q")
+_PLAIN, _WITH_PRODUCER, _WITH_FLAGS, _INLINE, _DATED = 1, 2, 3, 4, 5
+_HAS_PRODUCER, _HAS_TAG_FILTER, _HAS_APPENDED = 1, 2, 4
+assert {_PLAIN, _WITH_PRODUCER, _WITH_FLAGS, _INLINE, _DATED} == BYTE_FORMATS["ref"].reads
 
 REF_BYTES = _LAYOUT.size
 REF_WITH_PRODUCER_BYTES = REF_BYTES + _PRODUCER.size
-REF_BYTES_MAX = REF_WITH_PRODUCER_BYTES + 1 + _TAG_FILTER.size + _DELIVERED.size
+REF_BYTES_MAX = REF_WITH_PRODUCER_BYTES + 1 + _TAG_FILTER.size + _APPENDED.size
 _BYTES = {_PLAIN: REF_BYTES, _WITH_PRODUCER: REF_WITH_PRODUCER_BYTES}
 _BYTES_BY_FLAGS = {
     flags: REF_BYTES
     + 1
     + (_PRODUCER.size if flags & _HAS_PRODUCER else 0)
     + (_TAG_FILTER.size if flags & _HAS_TAG_FILTER else 0)
-    + (_DELIVERED.size if flags & _HAS_DELIVERED else 0)
+    + (_APPENDED.size if flags & _HAS_APPENDED else 0)
     for flags in range(8)
 }
-_LEAST_FLAGS = {_WITH_FLAGS: _HAS_TAG_FILTER, _INLINE: 0}
+_LEAST_FLAGS = {_WITH_FLAGS: _HAS_TAG_FILTER, _INLINE: 0, _DATED: _HAS_APPENDED}
 
 
 class Tier(IntEnum):
@@ -78,8 +80,11 @@ class Ref:
     the batches hold, and covers `offset_span` of them. It is None for batches of no such producer.
 
     `tag_filter` is the 64-bit Bloom filter of the `tag` headers of all these records, 0 if no record has one. None
-    means that the tags are unknown. `delivered_ms` is when delayed records were delivered, None for records that were
-    not delayed. A ref that was merged from several has the newest time.
+    means that the tags are unknown.
+
+    `appended_ms` is when the newest of the records were appended, for delayed ones delivered. None means that the
+    segment's id tells it. A ref that was rewritten has the newest time of all that it covers. `is_delayed` says that
+    some of the records were delayed; then `appended_ms` is set.
     """
 
     segment_id: SegmentId
@@ -92,7 +97,8 @@ class Ref:
     tier: Tier = Tier.ZONAL
     sequence: ProducerSequence | None = None
     tag_filter: int | None = None
-    delivered_ms: int | None = None
+    appended_ms: int | None = None
+    is_delayed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,8 +134,8 @@ def encode_ref(ref: Ref) -> bytes:
         data += _PRODUCER.pack(ref.sequence.producer_id, ref.sequence.epoch, ref.sequence.first_sequence)
     if ref.tag_filter is not None:
         data += _TAG_FILTER.pack(ref.tag_filter)
-    if ref.delivered_ms is not None:
-        data += _DELIVERED.pack(ref.delivered_ms)
+    if ref.appended_ms is not None:
+        data += _APPENDED.pack(ref.appended_ms)
     return data
 
 
@@ -179,12 +185,14 @@ def stored_bytes(refs: Iterable[Ref]) -> int:
 def _version_of(ref: Ref, flags: int) -> int:
     if ref.tier is Tier.INLINE:
         return _INLINE
+    if ref.appended_ms is not None and not ref.is_delayed:
+        return _DATED
     return _WITH_FLAGS if flags else _PLAIN if ref.sequence is None else _WITH_PRODUCER
 
 
 def _flags_of(ref: Ref) -> int:
-    """The flags of versions 3 and 4, or 0 if the ref needs none."""
-    flags = (ref.tag_filter is not None and _HAS_TAG_FILTER) | (ref.delivered_ms is not None and _HAS_DELIVERED)
+    """The flags of versions 3 to 5, or 0 if the ref needs none."""
+    flags = (ref.tag_filter is not None and _HAS_TAG_FILTER) | (ref.appended_ms is not None and _HAS_APPENDED)
     has_flags = flags or ref.tier is Tier.INLINE
     return flags | (_HAS_PRODUCER if has_flags and ref.sequence is not None else 0)
 
@@ -205,7 +213,7 @@ def _decode_at(data: bytes, position: int) -> Ref:
     version, tier, zones, segment_id, at, length, offset_span, record_count, max_timestamp_ms = _LAYOUT.unpack_from(
         data, position
     )
-    sequence, tag_filter, delivered_ms = None, None, None
+    sequence, tag_filter, appended_ms = None, None, None
     position += REF_BYTES
     flags = _HAS_PRODUCER if version == _WITH_PRODUCER else 0
     if version in _LEAST_FLAGS:
@@ -223,8 +231,8 @@ def _decode_at(data: bytes, position: int) -> Ref:
     if flags & _HAS_TAG_FILTER:
         [tag_filter] = _TAG_FILTER.unpack_from(data, position)
         position += _TAG_FILTER.size
-    if flags & _HAS_DELIVERED:
-        [delivered_ms] = _DELIVERED.unpack_from(data, position)
+    if flags & _HAS_APPENDED:
+        [appended_ms] = _APPENDED.unpack_from(data, position)
     return Ref(
         segment_id=SegmentId(segment_id),
         position=at,
@@ -236,7 +244,8 @@ def _decode_at(data: bytes, position: int) -> Ref:
         tier=Tier(tier),
         sequence=sequence,
         tag_filter=tag_filter,
-        delivered_ms=delivered_ms,
+        appended_ms=appended_ms,
+        is_delayed=version == _WITH_FLAGS and appended_ms is not None,
     )
 
 

@@ -38,7 +38,9 @@ def searched_ms(ref: Ref) -> int:
 
     A delayed record counts as of its delivery. So a reader that starts at a time meets what was delivered since then.
     """
-    return ref.max_timestamp_ms if ref.delivered_ms is None else max(ref.max_timestamp_ms, ref.delivered_ms)
+    if ref.appended_ms is None or not ref.is_delayed:
+        return ref.max_timestamp_ms
+    return max(ref.max_timestamp_ms, ref.appended_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +82,8 @@ def written_ms(ref: Ref) -> int:
     It is the time of delivery if the records were delayed. Else it is the timestamp if credible, else when the ref was
     stored.
     """
-    if ref.delivered_ms is not None:
-        return ref.delivered_ms
+    if ref.appended_ms is not None:
+        return ref.appended_ms
     stored_ms = segment_time_ms(ref.segment_id)
     is_believable = 0 <= ref.max_timestamp_ms <= stored_ms + TIMESTAMP_AHEAD_MS_MAX
     return ref.max_timestamp_ms if is_believable else stored_ms

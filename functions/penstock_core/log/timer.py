@@ -181,7 +181,7 @@ def cancelled(timer: Timer, now_ms: int) -> Timer:
 
 def delivered_ref(timer: Timer, now_ms: int) -> Ref:
     """The ref as the head gets it. Retention counts from `now_ms`."""
-    return replace(timer.ref, delivered_ms=now_ms)
+    return replace(timer.ref, appended_ms=now_ms, is_delayed=True)
 
 
 def is_repeat(stored: Timer, timer: Timer) -> bool:

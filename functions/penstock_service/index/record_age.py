@@ -18,6 +18,6 @@ def record_age_ms(instance: Instance, key: PartitionKey, head: Head, offset: Off
         return None
     located = head.located_tail() if offset >= head.tail_base else page_at(instance.stores.log, key, offset).located()
     [ref] = [each.ref for each in located if each.base_offset <= offset < each.end_offset]
-    is_as_appended = ref.tier is not Tier.ARCHIVE and ref.delivered_ms is None  # else its segment is of another time
+    is_as_appended = ref.tier is not Tier.ARCHIVE and ref.appended_ms is None  # else its segment is of another time
     time_ms = segment_time_ms(ref.segment_id) if is_as_appended else written_ms(ref)
     return max(0, instance.clock.now_ms() - time_ms)

@@ -167,7 +167,7 @@ class _Search:
         for located in refs:
             if searched_ms(located.ref) < self._timestamp_ms or located.end_offset <= head.log_start_offset:
                 continue
-            delivered_ms = located.ref.delivered_ms
+            delivered_ms = located.ref.appended_ms if located.ref.is_delayed else None
             if delivered_ms is not None and delivered_ms >= self._timestamp_ms:
                 return max(located.base_offset, head.log_start_offset), delivered_ms
             found = self._in_ref(located, head.log_start_offset)

@@ -139,11 +139,11 @@ def test_merged_ref_has_the_tags_of_all_only_if_all_tell_theirs() -> None:
 
 
 def test_merged_ref_counts_from_the_newest_if_one_was_delayed() -> None:
-    old, delayed = ref(age_ms=3 * HOUR_MS), ref(age_ms=4 * HOUR_MS, delivered_ms=NOW_MS - 2 * HOUR_MS)
+    old, delayed = ref(age_ms=3 * HOUR_MS), ref(age_ms=4 * HOUR_MS, appended_ms=NOW_MS - 2 * HOUR_MS, is_delayed=True)
     newer = ref(age_ms=HOUR_MS)
-    assert merged(old, newer).delivered_ms is None
-    assert merged(old, delayed).delivered_ms == NOW_MS - 2 * HOUR_MS
-    assert merged(old, delayed, newer).delivered_ms == NOW_MS - HOUR_MS
+    assert merged(old, newer).appended_ms is None
+    assert merged(old, delayed).appended_ms == NOW_MS - 2 * HOUR_MS
+    assert merged(old, delayed, newer).appended_ms == NOW_MS - HOUR_MS
     assert written_ms(merged(old, delayed, newer)) == NOW_MS - HOUR_MS
 
 

@@ -48,13 +48,18 @@ _OLD_REFS = _PLAIN_REFS | st.builds(
     _with_producer, _PLAIN_REFS, st.integers(0, 2**63 - 1), st.integers(0, 2**15 - 1), st.integers(0, 2**31 - 1)
 )
 REFS = st.builds(
-    lambda ref, tier, tag_filter, delivered_ms: replace(
-        ref, tier=tier, tag_filter=tag_filter, delivered_ms=delivered_ms
+    lambda ref, tier, tag_filter, appended_ms, is_delayed: replace(
+        ref,
+        tier=tier,
+        tag_filter=tag_filter,
+        appended_ms=appended_ms,
+        is_delayed=is_delayed and appended_ms is not None and tier is not Tier.INLINE,
     ),
     _OLD_REFS,
     st.sampled_from(Tier),
     st.none() | st.integers(0, 2**64 - 1),
     st.none() | st.integers(0, 2**63 - 1),
+    st.booleans(),
 )
 GOLDEN = Ref(
     segment_id=SegmentId(bytes(range(16))),
@@ -101,14 +106,14 @@ def test_ref_bytes_are_what_is_stored_today() -> None:
     ("ref", "behind"),
     [
         (replace(GOLDEN, tag_filter=9), "020000000000000009"),
-        (replace(GOLDEN, delivered_ms=10), "04000000000000000a"),
-        (replace(GOLDEN, tag_filter=0, delivered_ms=10), "060000000000000000000000000000000a"),
+        (replace(GOLDEN, appended_ms=10, is_delayed=True), "04000000000000000a"),
+        (replace(GOLDEN, tag_filter=0, appended_ms=10, is_delayed=True), "060000000000000000000000000000000a"),
         (
             replace(_with_producer(GOLDEN, 6, 7, 8), tag_filter=2**64 - 1),
             "030000000000000006000700000008ffffffffffffffff",
         ),
         (
-            replace(_with_producer(GOLDEN, 6, 7, 8), tag_filter=9, delivered_ms=10),
+            replace(_with_producer(GOLDEN, 6, 7, 8), tag_filter=9, appended_ms=10, is_delayed=True),
             "0700000000000000060007000000080000000000000009000000000000000a",
         ),
     ],
@@ -121,9 +126,26 @@ def test_ref_bytes_with_flags_are_what_is_stored_today(ref: Ref, behind: str) ->
 @pytest.mark.parametrize(
     ("ref", "behind"),
     [
+        (replace(GOLDEN, appended_ms=10), "04000000000000000a"),
+        (replace(GOLDEN, tag_filter=0, appended_ms=10), "060000000000000000000000000000000a"),
+        (
+            replace(_with_producer(GOLDEN, 6, 7, 8), tag_filter=9, appended_ms=10),
+            "0700000000000000060007000000080000000000000009000000000000000a",
+        ),
+    ],
+)
+def test_ref_bytes_with_an_append_time_are_what_is_stored_today(ref: Ref, behind: str) -> None:
+    fixed = "050105000102030405060708090a0b0c0d0e0f000000010000000200000003000000040000000000000005"
+    assert encode_ref(ref).hex() == fixed + behind
+
+
+@pytest.mark.parametrize(
+    ("ref", "behind"),
+    [
         (GOLDEN, "00"),
         (_with_producer(GOLDEN, 6, 7, 8), "010000000000000006000700000008"),
         (replace(GOLDEN, tag_filter=9), "020000000000000009"),
+        (replace(GOLDEN, appended_ms=10), "04000000000000000a"),
     ],
 )
 def test_inline_ref_bytes_are_what_is_stored_today(ref: Ref, behind: str) -> None:
@@ -148,6 +170,7 @@ def test_release_that_knows_no_inline_segment_refuses_a_ref_to_one_by_its_versio
         encode_ref(replace(GOLDEN, tag_filter=1))[:-1],
         b"\x03" + encode_ref(GOLDEN)[1:] + b"\x08" + bytes(8),  # an unknown flag
         b"\x03" + encode_ref(GOLDEN)[1:] + b"\x01" + bytes(14),  # a ref that has a shorter encoding
+        b"\x05" + encode_ref(GOLDEN)[1:] + b"\x02" + bytes(8),  # an append time that is missing
         2 * encode_ref(GOLDEN),
         b"\x04" + encode_ref(GOLDEN)[1:] + b"\x00",  # an inline ref of the archive
         b"\x01\x02" + encode_ref(GOLDEN)[2:],  # an inline ref of an old version

@@ -56,7 +56,7 @@ def test_message_is_as_documented() -> None:
 
 
 def test_message_keeps_what_a_ref_tells_of_tags_and_delivery() -> None:
-    repair = replace(REPAIR, refs=(named(replace(REF, tag_filter=7, delivered_ms=8)),))
+    repair = replace(REPAIR, refs=(named(replace(REF, tag_filter=7, appended_ms=8, is_delayed=True)),))
     assert decode_message(encode_message(repair)) == repair
 
 

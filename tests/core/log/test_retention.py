@@ -142,7 +142,7 @@ def test_written_is_when_it_was_stored_where_the_timestamp_cannot_be_believed(ti
 
 
 def test_delayed_records_count_from_their_delivery() -> None:
-    delayed = replace(ref(0, stored_ms=0), delivered_ms=NOW_MS - 100)
+    delayed = replace(ref(0, stored_ms=0), appended_ms=NOW_MS - 100, is_delayed=True)
     assert (written_ms(delayed), searched_ms(delayed)) == (NOW_MS - 100, NOW_MS - 100)
     head, pages = log_of([delayed, ref(0, stored_ms=0)])
     assert expire(head, pages, TopicConfig(retention_ms=100), NOW_MS).refs == 0

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -80,7 +82,7 @@ def test_mark_expires_a_day_after_settlement_and_due_time() -> None:
     assert delivered(timer, NOW + 5).expires_ms == NOW + 5 + TIMER_MARK_KEPT_MS
     assert cancelled(timer, NOW - 5).expires_ms == NOW + TIMER_MARK_KEPT_MS
     assert [each(timer, NOW).state for each in (delivered, cancelled)] == [TimerState.DELIVERED, TimerState.CANCELLED]
-    assert delivered_ref(timer, NOW + 5).delivered_ms == NOW + 5
+    assert delivered_ref(timer, NOW + 5) == replace(timer.ref, appended_ms=NOW + 5, is_delayed=True)
 
 
 @given(st.integers(0, 999), st.integers(0, 10**15 - 1), st.binary(min_size=16, max_size=16))

@@ -54,7 +54,7 @@ def test_due_timers_come_in_order_and_others_wait(instance: Instance, clock: Ste
     done = promote(instance, topic)
     assert done == Promotion(timers=3, records=3, late_ms=1_000)
     assert values(instance, topic) == ["at once", "a", "b", "c"]
-    assert {ref.delivered_ms for ref in head_of(instance, topic).tail} == {None, now_ms + 2_000}
+    assert {ref.appended_ms for ref in head_of(instance, topic).tail} == {None, now_ms + 2_000}
     assert promote(instance, topic) == Promotion()
     assert len(values(instance, topic)) == 4
 
@@ -168,7 +168,7 @@ def test_frozen_promoter_reads_again(instance: Instance, clock: SteppedClock, to
     assert promote(slow, topic).timers == 1
     rounds = [sum(reads[at : at + TIMER_SHARDS]) for at in range(0, len(reads), TIMER_SHARDS)]
     assert rounds == [1, 1, 0]
-    assert head_of(instance, topic).tail[0].delivered_ms == clock.now_ms()
+    assert head_of(instance, topic).tail[0].appended_ms == clock.now_ms()
 
 
 def test_append_that_comes_between_changes_no_offset_and_ends_the_rolling(

@@ -102,12 +102,12 @@ def test_delayed_records_are_found_by_the_time_of_their_delivery(instance: Insta
     key = key_of(instance, topic)
     send(instance, topic, "early")
     [plain] = instance.stores.log.heads([key])[key].tail
-    delayed = replace(plain, delivered_ms=plain.max_timestamp_ms + 5_000)
+    delayed = replace(plain, appended_ms=plain.max_timestamp_ms + 5_000, is_delayed=True)
     instance.stores.log.append(key, delayed, 0)
     for _ in range(rolled):
         send(instance, topic, "early")
     [found] = _listed(instance, topic, plain.max_timestamp_ms + 1)
-    assert (found.offset, found.timestamp_ms) == (1, delayed.delivered_ms)
+    assert (found.offset, found.timestamp_ms) == (1, delayed.appended_ms)
     [nothing] = _listed(instance, topic, plain.max_timestamp_ms + 5_001)
     assert nothing.offset is None
 

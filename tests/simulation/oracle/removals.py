@@ -157,7 +157,7 @@ class Removals:
 
 
 def _written_ms(ref: Ref) -> int:
-    if ref.delivered_ms is not None:
-        return ref.delivered_ms
+    if ref.appended_ms is not None:
+        return ref.appended_ms
     stored_ms = segment_time_ms(ref.segment_id)
     return ref.max_timestamp_ms if 0 <= ref.max_timestamp_ms <= stored_ms + _AHEAD_MS_MAX else stored_ms

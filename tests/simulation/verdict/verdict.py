@@ -136,7 +136,7 @@ def _check_times(simulation: Simulation, topic: Topic, key: PartitionKey) -> Non
     ]
     if not records:
         return
-    has_delayed = any(entry.ref.delivered_ms is not None for entry in simulation.oracle.log.appends.get(key, ()))
+    has_delayed = any(entry.ref.is_delayed for entry in simulation.oracle.log.appends.get(key, ()))
     for share in (0.0, 0.3, 0.6, 0.9):
         time_ms = EPOCH_MS + int(share * simulation.scheduler.now_ms)
         [answer] = list_offsets(simulation.bare, topic.name, time_ms, key.partition).all_ok()
