@@ -133,12 +133,10 @@ def _blocks(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
         if block and (ends or item):
             yield start, block
             block = []
-        if item:
-            line = line[item.end() :]
         if not ends:
             if not block:
                 start = number
-            block.append(line.strip())
+            block.append((line[item.end() :] if item else line).strip())
         in_item = bool(item) or (in_item and (not line.strip() or line.startswith("  ")))
         after_blank = not line.strip() or (ends and after_blank)
     if block:

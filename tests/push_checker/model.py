@@ -101,9 +101,8 @@ class Model:
         for place, instance in enumerate(state.instances):
             others = state.instances[:place] + state.instances[place + 1 :]
             for name, after, then in self._delivery.steps(state, instance):
-                name = f"i{instance.nonce} (m{instance.message.number}) {name}"
                 there = others if then is None else tuple(sorted((*others, then), key=_nonce))
-                yield name, after._replace(instances=there)
+                yield f"i{instance.nonce} (m{instance.message.number}) {name}", after._replace(instances=there)
             if state.faults:
                 yield f"i{instance.nonce} dies", state._replace(instances=others, faults=state.faults - 1)
         if len(state.instances) < self._bounds.instances:

@@ -1,5 +1,6 @@
 """The set-up of the tests of use cases: batches, further function instances, a stepped clock, ports with faults."""
 
+import random
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import fields, replace
@@ -107,10 +108,24 @@ class Counted:
         return call
 
 
-def patient_instance(clock: Clock | None = None, zones: Iterable[str] = ("a", "b", "c")) -> Instance:
-    """A service in memory whose appends wait for every zone that answers, so that what they note is determined."""
+class SeededEntropy:
+    """Entropy of a seed: a test that counts calls must not depend on chance."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self._random = random.Random(seed)
+
+    def random_bytes(self, count: int) -> bytes:
+        """The next bytes."""
+        return self._random.randbytes(count)
+
+
+def patient_instance(clock: Clock | None = None, zones: Iterable[str] = ("a", "b", "c"), seed: int = 0) -> Instance:
+    """A service in memory whose appends wait for every zone that answers, so that what they note is determined.
+
+    Its random bytes follow from the seed.
+    """
     return with_tuning(
-        memory_instance(clock=clock, zones=list(zones)),
+        memory_instance(clock=clock, entropy=SeededEntropy(seed), zones=list(zones)),
         straggler_grace_ms=60_000,
         put_timeout_ms=60_000,
         hedge_floor_ms=60_000,

@@ -25,8 +25,8 @@ def murmur2(data: bytes) -> int:
     length = len(data)
     words = length >> 2
     h = _SEED ^ length
-    for k in _WORDS[words](data) if words < len(_WORDS) else struct.unpack_from(f"<{words}I", data):
-        k = k * _M & _UINT32
+    for word in _WORDS[words](data) if words < len(_WORDS) else struct.unpack_from(f"<{words}I", data):
+        k = word * _M & _UINT32
         h = (h * _M ^ (k ^ k >> 24) * _M) & _UINT32
     if length & 3:
         h = (h ^ int.from_bytes(data[words << 2 :], "little")) * _M & _UINT32

@@ -136,7 +136,7 @@ def acknowledge(
         if draft.room() < _ENTRIES_AT_ONCE + 2 * len(siblings):
             break
         planned += 1
-        lock = draft.locks.get(each.lock_id)
+        lock = _named(draft, each)
         wanted = _wanted(each, lock)
         if each.handed_out is not None and each.generation != draft.generation:
             # A reset has taken the lock. Offsets below the new position are skipped, which is not what the client did.
@@ -150,6 +150,16 @@ def acknowledge(
             answers.append(AckAnswer(index=index, ranges=mine.ranges, result=AckResult.OK))
         answers += _answers_of_others(draft, each, index, RecordSet(wanted).minus(mine.ranges))
     return answers, planned
+
+
+def _named(draft: Draft, each: Acknowledgement) -> Lock | None:
+    """The lock that the acknowledgement is for: by its id, and by its base where the acknowledgement tells it.
+
+    A repeated acquire uses its lock ids again. So another lock may have the id once its first one is finished.
+    """
+    lock = draft.locks.get(each.lock_id)
+    is_other = lock is not None and each.handed_out is not None and lock.base != each.handed_out.base
+    return None if is_other else lock
 
 
 def _wanted(each: Acknowledgement, lock: Lock | None) -> Ranges:
@@ -224,7 +234,7 @@ def take_behind(draft: Draft, name: LockId, gone: RecordSet) -> None:
 
 def _siblings(draft: Draft, each: Acknowledgement) -> list[LockId]:
     """With order by key: the locks beside the one that a release is for."""
-    lock = draft.locks.get(each.lock_id)
+    lock = _named(draft, each)
     if each.type is not AckType.RELEASE or lock is None or not lock.records.hashes:
         return []
     return locks_beside(draft, each.lock_id)

@@ -36,8 +36,9 @@ def copy_portion(instance: Instance, current: CatchUpPass, portion: Sequence[Nam
         for segment_id, result in zip(chunk, instance.executor.map(copy, chunk), strict=True):
             if isinstance(result, PenstockError):
                 instance.telemetry.log("catch_up_failed", segment=segment_id.hex(), error=str(result))
-                result = Progress(failures=len(named[segment_id]))
-            total = total.plus(result)
+                total = total.plus(Progress(failures=len(named[segment_id])))
+            else:
+                total = total.plus(result)
     return total
 
 

@@ -58,8 +58,9 @@ def promote_due(instance: Instance, *, budget_ms: float) -> DueRun:
     for result in instance.executor.map(lambda of_key: _run(instance, of_key, deadline_ms), by_key):
         if isinstance(result, PenstockError):
             instance.telemetry.log("promotion_failed", error=str(result))
-            result = DueRun(partitions=1, failures=1)
-        total = total.plus(result)
+            total = total.plus(DueRun(partitions=1, failures=1))
+        else:
+            total = total.plus(result)
     return total
 
 

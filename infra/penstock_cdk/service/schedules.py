@@ -51,14 +51,13 @@ class Schedules(Construct):
         for name, rate in RATES.items():
             if name not in functions:
                 continue
-            if name == "sweep" and settings.tiers_zones:
-                rate = SWEEP_RATE_WHERE_TIERED
+            is_rare = name == "sweep" and settings.tiers_zones
             events.Rule(
                 self,
                 construct_name(name),
                 rule_name=f"{settings.name}-{name.replace('_', '-')}",
                 description=f"Runs Penstock's function {name}",
-                schedule=events.Schedule.rate(rate),
+                schedule=events.Schedule.rate(SWEEP_RATE_WHERE_TIERED if is_rare else rate),
                 enabled=name not in _OFF_AT_FIRST or (name == PROMOTE and settings.timers_always_on),
                 targets=[targets.LambdaFunction(functions[name], retry_attempts=0)],
             )

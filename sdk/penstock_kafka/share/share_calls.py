@@ -61,7 +61,7 @@ class AcquiredPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcquiredLock:
-    """A lock of the answer. `missing` are offsets that no batch covers any more: nobody can work on them."""
+    """A lock of the answer. `missing` are offsets that no batch of the answer covers: they go back."""
 
     key: LockKey
     offsets: tuple[int, ...]

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from penstock.model import TopicPartition
-from penstock.share.acknowledgements import ACCEPT, GIVE_BACK, Acknowledgement
+from penstock.share.acknowledgements import GIVE_BACK, Acknowledgement
 from penstock.system import monotonic_ms
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import SHARE_KEY_RECORDS_MAX, SHARE_RECORDS_MAX
@@ -143,9 +143,9 @@ class ShareFetch:
         for lock in answer.locks:
             place = places[TopicPartition(lock.key.topic, lock.key.partition)]
             is_wanted = is_there and place in client.partitions
-            if is_wanted:
+            if is_wanted and lock.offsets:
                 client.locks.add(_held(lock))
-            else:
+            if not is_wanted:
                 own.append(_entry(lock, is_whole=True))
             if is_wanted and lock.missing:
                 own.append(_entry(lock, is_whole=False))
@@ -169,17 +169,17 @@ class ShareFetch:
 
 
 def _held(lock: AcquiredLock) -> HeldLock:
-    offsets = {*lock.offsets, *lock.missing}
-    return HeldLock(key=lock.key, lock_id=lock.key.lock_id, count=len(offsets), ends_ms=lock.ends_ms, open=offsets)
+    count = len(lock.offsets) + len(lock.missing)
+    return HeldLock(key=lock.key, lock_id=lock.key.lock_id, count=count, ends_ms=lock.ends_ms, open={*lock.offsets})
 
 
 def _entry(lock: AcquiredLock, *, is_whole: bool) -> Acknowledgement:
-    """The whole lock goes back, or the offsets that no batch covers are finished."""
+    """The whole lock goes back, or the offsets that no batch covers: the client has not seen them (G11)."""
     offsets = sorted({*lock.offsets, *lock.missing}) if is_whole else lock.missing
     return Acknowledgement(
         key=lock.key,
         lock_id=lock.key.lock_id,
-        wish=GIVE_BACK if is_whole else ACCEPT,
+        wish=GIVE_BACK,
         offsets=tuple(offsets),
         is_whole=is_whole or not lock.offsets,
     )

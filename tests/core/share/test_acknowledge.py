@@ -205,6 +205,15 @@ def test_blind_accept_is_refused_when_the_id_came_back_with_other_records() -> N
     assert apply(again, blind.update) is None
 
 
+@pytest.mark.parametrize("kind", AckType)
+def test_acknowledgement_of_a_lock_changes_no_other_lock_that_has_its_id_by_now(kind: AckType) -> None:
+    """It names offsets of the new lock, which its client was never sent."""
+    accepted, _ = acknowledged(HELD, handed_out(HELD))
+    again = acquired(accepted)
+    after, results = acknowledged(again, replace(handed_out(HELD), type=kind, offsets=((10, 20),)))
+    assert (after, results) == (again, [(((10, 20),), LOST)])
+
+
 def test_no_blind_plan_without_the_lock_or_for_two_generations() -> None:
     known = handed_out(HELD)
     assert plan_blind(PLAIN, [known, ack(AckType.ACCEPT, nonce=OTHER)], NOW_MS) is None

@@ -1,10 +1,13 @@
 """ShareFetch in front of the service's own code."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
+from penstock.http.http_message import Response
 from penstock.testing import MemoryPenstock
+from penstock_core.records import frame
 from penstock_kafka.dispatch.api import ApiKey, Uuid
 from tests.kafka.groups.desk import run
 from tests.kafka.share.desk import ACCEPT, REJECT, RELEASE, RENEW, ShareDesk, member_of, send
@@ -214,6 +217,39 @@ def test_partitions_outside_of_the_session_are_given_back(service: MemoryPenstoc
         assert await one.fetch() == []
         await desk.context_is_idle()
         assert await two.fetch() == [(1, 0, "a", 1)]
+
+    run(work())
+
+
+def test_offsets_that_came_without_their_batch_go_back_and_are_not_finished(service: MemoryPenstock) -> None:
+    class CuttingTransport:
+        """The first answer with records loses them."""
+
+        cuts = True
+
+        def call(
+            self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
+        ) -> Response:
+            response = service.transport.call(method, path, query, headers, body)
+            if not self.cuts or not path.endswith("/acquire"):
+                return response
+            header, data = frame.decode(response.body)
+            partitions: Any = header["partitions"]
+            self.cuts = not data
+            whole = [{**each, "length": 0} for each in partitions]
+            return Response(response.status, response.headers, frame.encode({**header, "partitions": whole}, []))
+
+        def close(self) -> None:
+            """Nothing to close."""
+
+    send(service, "a")
+
+    async def work() -> None:
+        desk = ShareDesk(service, CuttingTransport())
+        member = await _member(service, desk)
+        assert await member.fetch() == []
+        await desk.context_is_idle()
+        assert await member.fetch() == [(0, 0, "a", 1)]
 
     run(work())
 

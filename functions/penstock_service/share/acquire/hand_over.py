@@ -94,11 +94,10 @@ def hand_over(
     ]
     handed: list[HandedPartition] = []
     records_left = request.records_max
-    for each, read in zip(taken, read_batches(instance, asked), strict=True):
-        if each.is_repeat:
-            if read.unreadable:
-                raise _unread_again(each, read)
-            each = _renewed(instance, config, each, request)
+    for seen, read in zip(taken, read_batches(instance, asked), strict=True):
+        if seen.is_repeat and read.unreadable:
+            raise _unread_again(seen, read)
+        each = _renewed(instance, config, seen, request) if seen.is_repeat else seen
         found = replace(read, batches=_joined(each.batches, read.batches))
         sorted_out = _sift(found, each, wanted, records_left)
         records_left -= sorted_out.matching
@@ -113,14 +112,17 @@ def hand_over(
 
 
 def _renewed(instance: Instance, config: ShareGroupConfig, taken: Taken, request: AcquireRequest) -> Taken:
-    """The locks of a repeated acquire last from now on, as far as it still has them.
+    """The locks of a repeated acquire last from now on, if it still has them.
 
-    That changes each lock, so a slower try of the same acquire cannot give back what this one hands over.
+    That changes each lock, so a slower try of the same acquire cannot give back what this one hands over. The slower
+    try may have finished a lock and locked other records under its id: this call has not read them, and leaves them.
     """
     renewals = [
         Acknowledgement(
             lock_id=each.lock_id,
             type=AckType.RENEW,
+            generation=each.generation,
+            handed_out=each.lock,
             lock_ms=max(request.lock_ms, each.lock.until_ms - request.now_ms + 1),
         )
         for each in taken.grants
@@ -128,7 +130,7 @@ def _renewed(instance: Instance, config: ShareGroupConfig, taken: Taken, request
     state = acknowledge_partition(instance, config, taken.partition.key, renewals, taken.state).state
     if state is None:  # the group was deleted
         return replace(taken, state=_without(taken.state, request.nonce), grants=())
-    return replace(taken, state=state, grants=grants(state, request.nonce))
+    return replace(taken, state=state, grants=_among(grants(state, request.nonce), _ranges(taken.grants)))
 
 
 def _unread_again(taken: Taken, found: FoundBatches) -> PenstockError:
@@ -239,12 +241,12 @@ def with_batches(
     nonce: LockNonce,
     batches: Sequence[StoredBatch],
 ) -> HandedPartition:
-    """The locks that the state has of the acquire, each with its batches, as far as their records were `read`.
+    """The locks of the acquire in the state whose records were `read` and lie in the batches, each with its batches.
 
-    A repeat of the acquire that runs beside this call may have locked others meanwhile. Their records are not in the
-    batches, so a client would take them for removed, and finish them. The call that has read them hands them over.
+    A repeat of the acquire that runs at the same time may have locked other records. They are not in the batches, so
+    a client would take them for removed, and finish them. The call that has read them hands them over.
     """
-    known = RecordSet(_ranges(read))
+    known = RecordSet(_ranges(read)).only(normalized(map(span_of, batches))).ranges
     return HandedPartition(
         partition=partition,
         state=state,
@@ -254,10 +256,14 @@ def with_batches(
                 grant=grant,
                 batches=[batch for batch in batches if grant.records.only((span_of(batch),)).ranges],
             )
-            for grant in grants(state, nonce)
-            if not grant.records.minus(known.ranges).ranges
+            for grant in _among(grants(state, nonce), known)
         ],
     )
+
+
+def _among(found: Sequence[Grant], known: Ranges) -> list[Grant]:
+    """The grants all of whose records are known."""
+    return [each for each in found if not each.records.minus(known).ranges]
 
 
 def span_of(batch: StoredBatch) -> Range:
@@ -334,6 +340,8 @@ class Fate:
         return Acknowledgement(
             lock_id=grant.lock_id,
             type=self.type,
+            generation=grant.generation,
+            handed_out=grant.lock,
             offsets=ranges,
             delay_ms=self.delay_ms,
             reason=self.reason,

@@ -322,4 +322,6 @@ def _acknowledgements(found: Sequence[Grant], portion: _Portion) -> Iterator[Ack
                     offsets=mine,
                     delay_ms=delay_ms,
                     is_uncounted=kind is AckType.RELEASE,
+                    generation=grant.generation,
+                    handed_out=grant.lock,
                 )
