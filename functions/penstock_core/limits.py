@@ -55,6 +55,7 @@ FILTER_NUMBER_BYTES_MAX = 32  # of a header that is read as a number, and of a n
 FILTER_HEADERS_MAX = 1_000  # of a record that a filter looks at, as many as JSON carries
 FILTER_WORK_MAX = 500_000  # records and headers that one fetch filters: some 10 s of CPU for the slowest policy
 FILTER_DECODED_BYTES_MAX = 32 * MIB  # decoded by one fetch with a filter, and the rest of the batch that spends it
+READ_DECODED_BYTES_MAX = 32 * MIB  # decoded by one read of a share group, a subscription or a redrive, as above
 FILTER_SCAN_BYTES_MAX = 16 * MIB  # of segments that one fetch with a filter reads
 FILTER_SCAN_PAGES_MAX = 256  # of the index, for refs that one fetch passes over by their tags: 4,096 refs
 

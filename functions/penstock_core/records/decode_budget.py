@@ -6,6 +6,7 @@ from penstock_core.limits import BATCH_DECODED_BYTES_MAX
 from penstock_core.records.codec import Record, decode
 from penstock_core.records.record_batch import BatchHeader, BytesLike, Compression
 
+_KEPT_RECORD_BYTES = 256  # the objects of a record: measured 200 to 250
 _EXPANSION_MAX = 40_000  # of compressed bytes: zstd takes 4 bytes for 128 KiB of one value
 
 
@@ -21,6 +22,10 @@ class DecodeBudget:
     def is_spent(self) -> bool:
         """No further batch may be decoded."""
         return self._bytes_left <= 0
+
+    def keep_record(self) -> None:
+        """Count the objects of a record that the caller keeps. A batch of 7 MB may have a million records."""
+        self._bytes_left -= _KEPT_RECORD_BYTES
 
     def decode(self, batch: BytesLike, header: BatchHeader) -> Iterator[Record]:
         """The records of one batch. Raises as `decode`. What does not decompress counts as what it may have taken."""

@@ -7,18 +7,19 @@ from dataclasses import dataclass
 from penstock_core.filters.filter import matches
 from penstock_core.filters.policy import parse_filter
 from penstock_core.ids import Offset, TopicName
-from penstock_core.limits import PUSH_PAYLOAD_BYTES_MAX, PUSH_READ_AHEAD_BYTES
+from penstock_core.limits import PUSH_PAYLOAD_BYTES_MAX, PUSH_READ_AHEAD_BYTES, READ_DECODED_BYTES_MAX
 from penstock_core.log.index import Head
 from penstock_core.push.attempt import Candidate, Found
 from penstock_core.push.batch import PushRecord
 from penstock_core.push.delivery_key import DeliveryKey
 from penstock_core.push.subscription import SubscriptionConfig
 from penstock_core.push.targets.kafka_event import event_bytes, fitting
-from penstock_core.share.record_set import RecordSet, normalized
+from penstock_core.records.decode_budget import DecodeBudget
+from penstock_core.share.record_set import Ranges, RecordSet, normalized
 from penstock_service.instance.instance import Instance
 from penstock_service.records.count_traffic import count_sent
+from penstock_service.share.batches.decode_batches import decode_batches
 from penstock_service.share.batches.read_batches import FoundBatches, WantedRecords, read_batches
-from penstock_service.share.batches.sift import decoded_among
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +59,8 @@ def read_ahead(
 ) -> RecordsAhead:
     """The records from `offset` on, of about `PUSH_READ_AHEAD_BYTES` of segments, and of one segment at the least.
 
+    It decodes `READ_DECODED_BYTES_MAX`, and the rest of the batch that spends it.
+
     Costs what `read_batches` costs: ranged gets at the tail, and one query for each place below it. A batch that
     cannot be decoded is passed over: the log line `push_undecodable` tells of it.
     """
@@ -69,25 +72,18 @@ def read_ahead(
         [WantedRecords(key=key.partition_key, head=head, ranges=ranges, wanted=wanted)],
         PUSH_READ_AHEAD_BYTES,
     )
-    end = _end(found, head)
-    readable = RecordSet(((offset, end),)).minus(found.removed)
-    records = []
     for batch in found.batches:
         count_sent(instance, topic, batch.data)
-        mine = readable.only(((batch.base_offset, batch.next_offset),))
-        if not mine.ranges:
-            continue
-        decoded = decoded_among(batch, mine)
-        if decoded is None:
-            instance.telemetry.log(
-                "push_undecodable", partition=str(key.partition_key), start_offset=mine.start, records=mine.count
-            )
-            continue
-        records += [
-            PushRecord(topic=topic, key=key.partition_key, record=each)
-            for each in decoded
-            if wanted is None or matches(wanted, each.headers)
-        ]
+    end = _end(found, head)
+    readable = RecordSet(((offset, end),)).minus(found.removed).ranges
+    decoded = decode_batches(found.batches, readable, DecodeBudget(READ_DECODED_BYTES_MAX))
+    end = Offset(decoded.left_out[0][0]) if decoded.left_out else end
+    _report_undecodable(instance, key, decoded.undecodable)
+    records = [
+        PushRecord(topic=topic, key=key.partition_key, record=each)
+        for each in decoded.records
+        if wanted is None or matches(wanted, each.headers)
+    ]
     return RecordsAhead(
         records=records,
         end=end,
@@ -95,6 +91,13 @@ def read_ahead(
         has_more=end < head.next_offset,
         error=str(found.error or "it cannot be read") if _starts_at(found.unreadable, end) else "",
     )
+
+
+def _report_undecodable(instance: Instance, key: DeliveryKey, undecodable: Ranges) -> None:
+    for start, stop in undecodable:
+        instance.telemetry.log(
+            "push_undecodable", partition=str(key.partition_key), start_offset=start, records=stop - start
+        )
 
 
 def _offset(each: PushRecord) -> int:

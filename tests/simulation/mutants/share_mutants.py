@@ -175,9 +175,9 @@ def _generation_ignored() -> Patch:
 def _not_filtered_again() -> Patch:
     original = hand_over._sift
 
-    def sift(found: FoundBatches, taken: Taken, wanted: Filter | None, records_max: int) -> Any:
+    def sift(found: FoundBatches, taken: Taken, wanted: Filter | None, records_max: int, budget: Any) -> Any:
         is_fresh = all(each.lock.deliveries == 1 for each in taken.grants)
-        return original(found, taken, wanted if is_fresh else None, records_max)
+        return original(found, taken, wanted if is_fresh else None, records_max, budget)
 
     return patch.object(hand_over, "_sift", sift)
 

@@ -8,11 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from penstock_core.ids import PartitionKey, TopicName
-from penstock_core.limits import SHARE_REASON_BYTES_MAX
+from penstock_core.limits import READ_DECODED_BYTES_MAX, SHARE_REASON_BYTES_MAX
 from penstock_core.push.batch import PushRecord
 from penstock_core.push.parallel_attempt import batch_size
 from penstock_core.push.subscription import SubscriptionConfig
 from penstock_core.push.targets.kafka_event import fitting
+from penstock_core.records.decode_budget import DecodeBudget
 from penstock_core.share.acknowledge import Acknowledgement, AckType
 from penstock_core.share.dead_letter import UNDECODABLE
 from penstock_core.share.record_set import Ranges, normalized
@@ -22,7 +23,7 @@ from penstock_service.instance.instance import Instance
 from penstock_service.share.acknowledge import AckEntry, acknowledge_entries
 from penstock_service.share.acquire.acquire import Acquired
 from penstock_service.share.acquire.hand_over import HandedLock
-from penstock_service.share.batches.sift import decoded_among
+from penstock_service.share.batches.decode_batches import decode_batches
 from penstock_service.share.client_lock import parse_marked_lock_id
 
 
@@ -96,8 +97,9 @@ class HeldRecords:
         self._instance = instance
         self._group = group
         self._entries: list[tuple[HeldLock, AckEntry]] = []
+        budget = DecodeBudget(READ_DECODED_BYTES_MAX)
         self.records: Sequence[HeldRecord] = [
-            each for handed in acquired.partitions for lock in handed.locks for each in self._of(lock)
+            each for handed in acquired.partitions for lock in handed.locks for each in self._of(lock, budget)
         ]
 
     def batches(self, config: SubscriptionConfig) -> Iterator[Sequence[HeldRecord]]:
@@ -148,22 +150,22 @@ class HeldRecords:
             if outcome.next_lock_id is not None:
                 locks[id(outcome.entry)].go_on(outcome.next_lock_id)
 
-    def _of(self, handed: HandedLock) -> Iterator[HeldRecord]:
-        """The records of a lock, without those that a batch holds no more, or that cannot be decoded."""
+    def _of(self, handed: HandedLock, budget: DecodeBudget) -> Iterator[HeldRecord]:
+        """The records of a lock, without those that a batch holds no more, that cannot be decoded, or come later."""
         lock = HeldLock(handed)
-        for batch in handed.batches:
-            mine = handed.grant.records.only(((batch.base_offset, batch.next_offset),))
-            records = decoded_among(batch, mine)
-            if records is None:
-                self._instance.telemetry.log("push_undecodable", partition=str(lock.key), start_offset=mine.start)
-                kind = AckType.ACCEPT if self._group.config.dead_letter_topic is None else AckType.REJECT
-                self._entries.append((lock, lock.entry(kind, mine.ranges, reason=UNDECODABLE)))
-                continue
-            for each in records:
-                yield HeldRecord(lock=lock, record=PushRecord(topic=lock.topic, key=lock.key, record=each))
-            removed = mine.minus(normalized((each.offset, each.offset + 1) for each in records)).ranges
-            if removed:
-                self._entries.append((lock, lock.entry(AckType.ACCEPT, removed)))
+        found = decode_batches(handed.batches, handed.ranges, budget)
+        if found.undecodable:
+            start = found.undecodable[0][0]
+            self._instance.telemetry.log("push_undecodable", partition=str(lock.key), start_offset=start)
+            kind = AckType.ACCEPT if self._group.config.dead_letter_topic is None else AckType.REJECT
+            self._entries.append((lock, lock.entry(kind, found.undecodable, reason=UNDECODABLE)))
+        if found.removed:
+            self._entries.append((lock, lock.entry(AckType.ACCEPT, found.removed)))
+        if found.left_out:
+            again = lock.entry(AckType.RELEASE, found.left_out, delay_ms=0, is_uncounted=True)
+            self._entries.append((lock, again))
+        for each in found.records:
+            yield HeldRecord(lock=lock, record=PushRecord(topic=lock.topic, key=lock.key, record=each))
 
 
 def _by_lock(records: Sequence[HeldRecord]) -> Iterator[tuple[HeldLock, Ranges]]:

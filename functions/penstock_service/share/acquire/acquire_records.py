@@ -15,10 +15,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.limits import JSON_RECORD_BYTES_MAX, JSON_RESPONSE_BYTES_MAX
+from penstock_core.limits import JSON_RECORD_BYTES_MAX, JSON_RESPONSE_BYTES_MAX, READ_DECODED_BYTES_MAX
 from penstock_core.records.codec import Record
+from penstock_core.records.decode_budget import DecodeBudget
 from penstock_core.share.acknowledge import Acknowledgement, AckType
-from penstock_core.share.record_set import Range, RecordSet, normalized
+from penstock_core.share.record_set import Range, normalized
 from penstock_core.share.share_group import ShareGroupConfig
 from penstock_service.instance.instance import Instance
 from penstock_service.share.acquire.acquire import Acquired, AcquireWish, acquire
@@ -27,12 +28,11 @@ from penstock_service.share.acquire.hand_over import (
     HandedLock,
     HandedPartition,
     give_back,
-    span_of,
     undecodable_fate,
     with_batches,
 )
+from penstock_service.share.batches.decode_batches import decode_batches
 from penstock_service.share.batches.read_batches import StoredBatch
-from penstock_service.share.batches.sift import decoded_among
 
 SizeOf = Callable[[Record], int]
 """The bytes that a record takes in the answer, at least."""
@@ -68,10 +68,11 @@ def acquire_records(
     acquired = acquire(instance, group_name, wish)
     bytes_left, is_first = JSON_RESPONSE_BYTES_MAX, True
     decoded: list[DecodedLock] = []
+    budget = DecodeBudget(READ_DECODED_BYTES_MAX)
     partitions: list[HandedPartition] = []
     too_large: PenstockError | None = None
     for each in acquired.partitions:
-        found = _sort(each, size_of, bytes_left, is_first=is_first)
+        found = _sort(each, size_of, (budget, bytes_left), is_first=is_first)
         bytes_left -= sum(map(size_of, found.kept))
         is_first = is_first and not found.kept
         if found.too_large:
@@ -84,32 +85,24 @@ def acquire_records(
     return replace(acquired, partitions=partitions), decoded
 
 
-def _sort(handed: HandedPartition, size_of: SizeOf, bytes_left: int, *, is_first: bool) -> _Sorted:
-    """Decode the batches in order, until the answer is full."""
-    found = _Sorted()
-    locked = RecordSet(normalized(span for lock in handed.locks for span in lock.ranges))
+def _sort(handed: HandedPartition, size_of: SizeOf, left: tuple[DecodeBudget, int], *, is_first: bool) -> _Sorted:
+    """Decode the batches in order within the budget, until the answer is full."""
+    budget, bytes_left = left
+    locked = normalized(span for lock in handed.locks for span in lock.ranges)
+    decoded = decode_batches(_batches(handed), locked, budget)
+    found = _Sorted(removed=[*decoded.removed], left_out=[*decoded.left_out], undecodable=[*decoded.undecodable])
     is_full = False
-    for batch in _batches(handed):
-        mine = locked.only((span_of(batch),))
-        if is_full:
-            found.left_out += mine.ranges
-            continue
-        records = decoded_among(batch, mine)
-        if records is None:
-            found.undecodable += mine.ranges
-            continue
-        found.removed += mine.minus(normalized((each.offset, each.offset + 1) for each in records)).ranges
-        for record in records:
-            size = size_of(record)
-            place = (record.offset, record.offset + 1)
-            if size > JSON_RECORD_BYTES_MAX:
-                found.too_large.append(place)
-            elif is_full or (size > bytes_left and not (is_first and not found.kept)):
-                is_full = True
-                found.left_out.append(place)
-            else:
-                found.kept.append(record)
-                bytes_left -= size
+    for record in decoded.records:
+        size = size_of(record)
+        place = (record.offset, record.offset + 1)
+        if size > JSON_RECORD_BYTES_MAX:
+            found.too_large.append(place)
+        elif is_full or (size > bytes_left and not (is_first and not found.kept)):
+            is_full = True
+            found.left_out.append(place)
+        else:
+            found.kept.append(record)
+            bytes_left -= size
     return found
 
 

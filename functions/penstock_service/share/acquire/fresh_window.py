@@ -7,16 +7,16 @@ record that will never be readable is in it as one without a key, so that it doe
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock_core.errors import PenstockError
 from penstock_core.filters.filter import Filter, matches
-from penstock_core.limits import SHARE_WINDOW_BYTES, SHARE_WINDOW_RECORDS
-from penstock_core.records.codec import decode
+from penstock_core.limits import READ_DECODED_BYTES_MAX, SHARE_WINDOW_BYTES, SHARE_WINDOW_RECORDS
+from penstock_core.records.decode_budget import DecodeBudget
 from penstock_core.share.read_first import NO_KEY, key_hash
-from penstock_core.share.record_set import Ranges
+from penstock_core.share.record_set import Ranges, RecordSet
 from penstock_core.share.share_group import ShareGroupConfig
 from penstock_core.share.share_state import ShareState
 from penstock_service.instance.instance import Instance
 from penstock_service.share.acquire.record_sizes import records_within
+from penstock_service.share.batches.decode_batches import decode_batches
 from penstock_service.share.batches.read_batches import FoundBatches, StoredBatch, WantedRecords, read_batches
 from penstock_service.share.share_partitions import SharePartition
 
@@ -55,12 +55,12 @@ def fresh_window(
     end = start + records_within(head, start, SHARE_WINDOW_BYTES, room)
     asked = WantedRecords(key=partition.key.partition_key, head=head, ranges=((start, end),))
     [found] = read_batches(instance, [asked])
-    hashes = _hashes(found, wanted)
+    hashes = _hashes(found, ((start, end),), wanted)
     window: list[int | None] = []
     for offset in range(start, end):
         if offset in hashes:
             window.append(hashes[offset])
-        elif _holds(found.removed, offset) or _is_covered(found, offset):
+        elif _holds(found.removed, offset):
             window.append(None)
         elif _holds(found.lost, offset):
             window.append(NO_KEY)
@@ -69,23 +69,15 @@ def fresh_window(
     return FreshWindow(start=start, hashes=window, batches=found.batches)
 
 
-def _hashes(found: FoundBatches, wanted: Filter | None) -> dict[int, int | None]:
-    """The hash of each record by its offset. All records of a batch that cannot be decoded have no key."""
-    hashes: dict[int, int | None] = {}
-    for batch in found.batches:
-        try:
-            records = [*decode(batch.data)]
-        except PenstockError:
-            hashes |= dict.fromkeys(range(batch.base_offset, batch.next_offset), NO_KEY)
-            continue
-        for record in records:
-            is_taken = wanted is None or matches(wanted, record.headers)
-            hashes[record.offset] = key_hash(record.key) if is_taken else None
+def _hashes(found: FoundBatches, ranges: Ranges, wanted: Filter | None) -> dict[int, int | None]:
+    """The hash of each record by its offset, as far as the budget goes. Records that cannot be decoded have no key."""
+    decoded = decode_batches(found.batches, ranges, DecodeBudget(READ_DECODED_BYTES_MAX))
+    hashes: dict[int, int | None] = dict.fromkeys(RecordSet(decoded.removed).offsets())
+    hashes |= dict.fromkeys(RecordSet(decoded.undecodable).offsets(), NO_KEY)
+    for record in decoded.records:
+        is_taken = wanted is None or matches(wanted, record.headers)
+        hashes[record.offset] = key_hash(record.key) if is_taken else None
     return hashes
-
-
-def _is_covered(found: FoundBatches, offset: int) -> bool:
-    return any(batch.base_offset <= offset < batch.next_offset for batch in found.batches)
 
 
 def _holds(ranges: Ranges, offset: int) -> bool:

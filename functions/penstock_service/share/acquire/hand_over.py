@@ -21,7 +21,8 @@ from dataclasses import dataclass, replace
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.filters.filter import Filter
 from penstock_core.ids import LockNonce
-from penstock_core.limits import SHARE_ATTEMPTS_MAX, SHARE_UNREAD_PAUSE_MS
+from penstock_core.limits import READ_DECODED_BYTES_MAX, SHARE_ATTEMPTS_MAX, SHARE_UNREAD_PAUSE_MS
+from penstock_core.records.decode_budget import DecodeBudget
 from penstock_core.share.acknowledge import Acknowledgement, AckType, plan_acknowledge
 from penstock_core.share.acquire import AcquireRequest, Grant, grants
 from penstock_core.share.dead_letter import UNDECODABLE
@@ -93,13 +94,13 @@ def hand_over(
         for each in taken
     ]
     handed: list[HandedPartition] = []
-    records_left = request.records_max
+    records_left, budget = request.records_max, DecodeBudget(READ_DECODED_BYTES_MAX)
     for seen, read in zip(taken, read_batches(instance, asked), strict=True):
         if seen.is_repeat and read.unreadable:
             raise _unread_again(seen, read)
         each = _renewed(instance, config, seen, request) if seen.is_repeat else seen
         found = replace(read, batches=_joined(each.batches, read.batches))
-        sorted_out = _sift(found, each, wanted, records_left)
+        sorted_out = _sift(found, each, wanted, records_left, budget)
         records_left -= sorted_out.matching
         kept, too_many = _within(sorted_out.found, sorted_out.ranges, bytes_max, is_first=not handed)
         bytes_max -= sum(len(batch.data) for batch in kept)
@@ -153,15 +154,17 @@ class _SortedOut:
     undecodable: Ranges = ()
 
 
-def _sift(found: FoundBatches, taken: Taken, wanted: Filter | None, records_max: int) -> _SortedOut:
+def _sift(
+    found: FoundBatches, taken: Taken, wanted: Filter | None, records_max: int, budget: DecodeBudget
+) -> _SortedOut:
     """Apply the filter, if there is one. What matches beyond `records_max` is left out, with all behind it."""
     ranges = _ranges(taken.grants)
     if wanted is None:
         return _SortedOut(found=found, ranges=ranges, matching=RecordSet(ranges).count)
-    sifted = sift(found.batches, ranges, wanted)
-    beyond: Ranges = ()
+    sifted = sift(found.batches, ranges, wanted, budget)
+    beyond: Ranges = sifted.left_out
     if len(sifted.matching) > records_max:
-        beyond = RecordSet(ranges).minus(((0, sifted.matching[records_max]),)).ranges
+        beyond = normalized((*beyond, *RecordSet(ranges).minus(((0, sifted.matching[records_max]),)).ranges))
     gone = RecordSet(normalized((*found.removed, *found.passed, *sifted.finished))).minus(beyond).ranges
     left = RecordSet(ranges).minus(gone).minus(beyond).minus(sifted.undecodable)
     return _SortedOut(

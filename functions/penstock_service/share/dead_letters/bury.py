@@ -14,16 +14,16 @@ any filter saw them. A record that a client rejected was handed out, so it goes 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from penstock_core.errors import PenstockError
 from penstock_core.filters.filter import matches
-from penstock_core.limits import DEAD_LETTERS_AT_ONCE
+from penstock_core.limits import DEAD_LETTERS_AT_ONCE, READ_DECODED_BYTES_MAX
 from penstock_core.log.topic import Topic
-from penstock_core.records.codec import NewRecord, Record, decode
+from penstock_core.records.codec import NewRecord
+from penstock_core.records.decode_budget import DecodeBudget
 from penstock_core.share.bury import Burial, BurialCause, BuryPlan, has_burials, plan_bury, plan_wait_longer
 from penstock_core.share.dead_letter import UNDECODABLE, DeadLetterOrigin, dead_letter, undecodable_letter
-from penstock_core.share.record_set import normalized
+from penstock_core.share.record_set import RecordSet, normalized
 from penstock_core.share.share_group import ShareGroup
 from penstock_core.share.share_state import ShareState
 from penstock_core.transaction import ShareCommit
@@ -31,7 +31,8 @@ from penstock_service.index.open_partitions import move_again_if_closed
 from penstock_service.instance.instance import Instance
 from penstock_service.records.append import is_head_gone
 from penstock_service.segments.update_window import UpdateWindow
-from penstock_service.share.batches.read_batches import StoredBatch, WantedRecords, read_batches
+from penstock_service.share.batches.decode_batches import DecodedRecords, decode_batches
+from penstock_service.share.batches.read_batches import FoundBatches, WantedRecords, read_batches
 from penstock_service.share.batches.sift import filter_of
 from penstock_service.share.dead_letters.move_records import MovedRecords, move_records
 from penstock_service.share.dead_letters.place_records import place_records, places_keys
@@ -139,24 +140,25 @@ def _letters(
     [found] = read_batches(instance, [WantedRecords(key=partition.key.partition_key, head=head, ranges=ranges)])
     if found.unreadable or found.left_out:
         return None
+    wanted = RecordSet(ranges).minus(found.removed).ranges
+    decoded = decode_batches(found.batches, wanted, DecodeBudget(READ_DECODED_BYTES_MAX))
+    if decoded.left_out:
+        return None
     now_ms = instance.clock.now_ms()
     return [
-        letter
-        for burial in plan.burials
-        for batch in found.batches
-        for letter in _letters_of(
-            group, partition, replace(burial, records=burial.records.minus(found.removed)), batch, now_ms
-        )
+        letter for burial in plan.burials for letter in _letters_of(group, partition, burial, (found, decoded), now_ms)
     ]
 
 
 def _letters_of(
-    group: ShareGroup, partition: SharePartition, burial: Burial, batch: StoredBatch, now_ms: int
+    group: ShareGroup,
+    partition: SharePartition,
+    burial: Burial,
+    read: tuple[FoundBatches, DecodedRecords],
+    now_ms: int,
 ) -> Iterator[NewRecord]:
-    """The dead letters of one burial in one batch; one for the batch if it cannot be decoded."""
-    mine = burial.records.only(((batch.base_offset, batch.next_offset),))
-    if not mine.ranges:
-        return
+    """The dead letters of one burial; one for each batch that cannot be decoded."""
+    found, decoded = read
 
     def origin(offset: int, reason: str) -> DeadLetterOrigin:
         return DeadLetterOrigin(
@@ -170,14 +172,14 @@ def _letters_of(
             time_ms=now_ms,
         )
 
-    try:
-        records: list[Record] = [*decode(batch.data)]
-    except PenstockError:
-        yield undecodable_letter(bytes(batch.data), origin(mine.start, UNDECODABLE))
-        return
-    offsets, reason = {*mine.offsets()}, burial.reason or burial.cause.value
+    bad = burial.records.only(decoded.undecodable)
+    for batch in found.batches:
+        mine = bad.only(((batch.base_offset, batch.next_offset),))
+        if mine.ranges:
+            yield undecodable_letter(bytes(batch.data), origin(mine.start, UNDECODABLE))
+    offsets, reason = {*burial.records.offsets()}, burial.reason or burial.cause.value
     wanted = None if burial.cause is BurialCause.REJECTED else filter_of(group.config)
-    for record in records:
+    for record in decoded.records:
         if record.offset in offsets and (wanted is None or matches(wanted, record.headers)):
             yield dead_letter(record, origin(record.offset, reason))
 

@@ -16,6 +16,7 @@ from penstock_core.filters.filter import Filter, matches
 from penstock_core.ids import RESERVED_PREFIX, LockNonce, Offset, Partition, PartitionKey, parse_own_topic_name
 from penstock_core.limits import (
     MOVED_BYTES_MAX,
+    READ_DECODED_BYTES_MAX,
     REDRIVE_AT_ONCE,
     REDRIVE_LOOKS_MAX,
     REDRIVE_MS_MAX,
@@ -26,6 +27,7 @@ from penstock_core.limits import (
 from penstock_core.log.index import Head
 from penstock_core.log.topic import Topic
 from penstock_core.records.codec import NewRecord, Record, record_bytes_max
+from penstock_core.records.decode_budget import DecodeBudget
 from penstock_core.share.acknowledge import Acknowledgement, AckType, plan_acknowledge
 from penstock_core.share.acquire import AcquireRequest, Grant, LogBounds, grants, plan_acquire
 from penstock_core.share.dead_letter import HEADER_PREFIX, UNDECODABLE, own_headers
@@ -37,8 +39,8 @@ from penstock_service.index.open_partitions import move_again_if_closed
 from penstock_service.instance.instance import Instance
 from penstock_service.records.append import is_head_closed, is_head_gone
 from penstock_service.segments.update_window import UpdateWindow
+from penstock_service.share.batches.decode_batches import decode_batches
 from penstock_service.share.batches.read_batches import WantedRecords, read_batches
-from penstock_service.share.batches.sift import decoded_among
 from penstock_service.share.dead_letters.move_records import MovedRecords, encoded, move_records
 from penstock_service.share.dead_letters.place_records import keeps_keys, place_of
 
@@ -234,16 +236,13 @@ class _Redrive:
         portion.removed += read.removed
         portion.later += read.left_out
         portion.unreadable += read.unreadable
-        locked = RecordSet(ranges).minus(read.removed)
-        for batch in read.batches:
-            mine = locked.only(((batch.base_offset, batch.next_offset),))
-            records = decoded_among(batch, mine)
-            if records is None:
-                portion.skipped += mine.ranges
-                continue
-            portion.removed += mine.minus(normalized((each.offset, each.offset + 1) for each in records)).ranges
-            for record in records:
-                self._place(portion, record)
+        locked = RecordSet(ranges).minus(read.removed).ranges
+        decoded = decode_batches(read.batches, locked, DecodeBudget(READ_DECODED_BYTES_MAX))
+        portion.removed += decoded.removed
+        portion.skipped += decoded.undecodable
+        portion.later += decoded.left_out
+        for record in decoded.records:
+            self._place(portion, record)
         return portion
 
     def _place(self, portion: _Portion, record: Record) -> None:
