@@ -1,4 +1,4 @@
-"""Instances with an event before or after their nth storage call: another process acts, or the instance is killed."""
+"""Instances with an event at their nth storage call: another process acts, or the instance is killed, or it sleeps."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -86,6 +86,8 @@ def watched(
         inline=wrap(instance.stores.inline),
         compaction=wrap(instance.stores.compaction),
         timers=wrap(instance.stores.timers),
+        transactions=wrap(instance.stores.transactions),
+        quotas=wrap(instance.stores.quotas),
         timer_triggers=wrap(instance.stores.timer_triggers),
         executor=InOrder(),
     )
@@ -109,6 +111,16 @@ def killed_at(instance: Instance, place: int, *, is_applied: bool) -> Instance:
             raise Killed
 
     return watched(instance, lambda _: None, die) if is_applied else watched(instance, die)
+
+
+def asleep_after(instance: Instance, place: int, meanwhile: Callable[[], object]) -> Instance:
+    """An instance that sleeps after its storage call number `place`, as a laptop may: others act, and time goes by."""
+
+    def sleep(number: int) -> None:
+        if number == place:
+            meanwhile()
+
+    return watched(instance, lambda _: None, sleep)
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from penstock_service.adapters.dynamodb.topics import DynamoDbTopicStore
 from penstock_service.adapters.dynamodb.zones import DynamoDbZoneStateStore
 from penstock_service.adapters.no_delivery_queue import NoDeliveryQueue
 from penstock_service.adapters.no_targets import NoTargets
-from penstock_service.adapters.no_timer_triggers import NoTimerTriggers
+from penstock_service.adapters.no_timer_triggers import MissingTimerTriggers
 from penstock_service.adapters.no_wake_ups import NoWakeUps
 from penstock_service.adapters.s3.archive import S3ArchiveStore
 from penstock_service.adapters.s3.segments import S3SegmentStore
@@ -276,7 +276,7 @@ def _targets(places: "TargetPlaces", drivers: Drivers, runtime: Runtime) -> "Tar
 
 def _timer_triggers(storage: Storage, drivers: Drivers) -> "TimerTriggers":
     if storage.timers is None:
-        return NoTimerTriggers()
+        return MissingTimerTriggers()
     from penstock_service.adapters.timer_triggers import AwsTimerTriggers
 
     return AwsTimerTriggers(storage.timers, drivers.control)

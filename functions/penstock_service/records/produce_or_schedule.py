@@ -18,6 +18,7 @@ from penstock_service.records.produce import (
     refusal_now,
 )
 from penstock_service.records.schedule import DelayedBatches, ScheduledRecords, schedule
+from penstock_service.segments.update_window import UpdateWindow
 
 Produced: TypeAlias = AppendedRange | ScheduledRecords
 
@@ -61,13 +62,14 @@ def _schedule(instance: Instance, entries: Sequence[ProduceEntry], *, is_alone: 
 
     A partition that does not take records costs what `refusal_now` costs: the answer tells which do.
     """
+    window = UpdateWindow.open(instance.clock)
     budget = RecordBudget()
     for name in {entry.topic for entry in entries}:
         instance.topic_cache.forget(name)
     checked = Outcomes.collect(lambda entry: check_delayed(instance, entry, budget), entries)
     failure: PenstockError
     try:
-        results = checked.map_all_ok(lambda delayed: schedule(instance, delayed))
+        results = checked.map_all_ok(lambda delayed: schedule(instance, window, delayed))
     except PenstockError as error:
         if is_alone:
             raise

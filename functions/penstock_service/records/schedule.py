@@ -53,14 +53,20 @@ class ScheduledRecords:
     place: TimerPlace
 
 
-def schedule(instance: Instance, delayed: Sequence[DelayedBatches]) -> Outcomes[ScheduledRecords]:
+def schedule(
+    instance: Instance, window: UpdateWindow, delayed: Sequence[DelayedBatches]
+) -> Outcomes[ScheduledRecords]:
     """Lets each of the batches wait for its due time. They succeed or fail one by one. One outcome each, in order.
+
+    Open the window before you read the topics. No timer is put once it is over: a due minute is forgotten some time
+    after it, and a partition that drains may go (docs/adr/0039, 0046).
 
     One put of a segment into the archive; for each timer one conditional put; one update of the index for the first
     timers of a minute and partition; one message for the first timers of a second, if it is within 15 minutes. An
     outcome is INVALID_REQUEST for a due time that is too far ahead, or past and no repeat, TIMER_EXISTS for an id that
-    has other records, TOO_MANY_TIMERS, or PARTITION_CLOSED for a partition that drains, unless it repeats an earlier
-    put. Raises STORAGE_UNAVAILABLE when nothing was scheduled.
+    has other records, TOO_MANY_TIMERS, STORAGE_UNAVAILABLE once the window is over, or PARTITION_CLOSED for a partition
+    that drains, unless it repeats an earlier put. Raises STORAGE_UNAVAILABLE when nothing was scheduled, and
+    INVALID_REQUEST if this process has no triggers of timers.
     """
     switch_on(instance)
     repeats: dict[int, Outcome[ScheduledRecords]] = {}
@@ -70,21 +76,20 @@ def schedule(instance: Instance, delayed: Sequence[DelayedBatches]) -> Outcomes[
     ready = Outcomes.collect(
         lambda index: _made_ready(instance, delayed[index]), [at for at in range(len(delayed)) if at not in repeats]
     )
-    done = iter(ready.map_all_ok(lambda each: _put(instance, each)))
+    done = iter(ready.map_all_ok(lambda each: _put(instance, window, each)))
     return Outcomes([repeats[at] if at in repeats else next(done) for at in range(len(delayed))])
 
 
-def put_delayed(instance: Instance, delayed: Sequence[DelayedBatches]) -> tuple[UpdateWindow, list[Timer]]:
-    """Puts one segment with all the batches into the archive. Gives a timer for each, to be put within the window.
+def put_delayed(instance: Instance, delayed: Sequence[DelayedBatches]) -> list[Timer]:
+    """Puts one segment with all the batches into the archive. Gives a timer for each, to be put within a window.
 
-    One put. Raises STORAGE_UNAVAILABLE.
+    The caller has opened the window, before it read the topics. One put. Raises STORAGE_UNAVAILABLE.
     """
-    window = UpdateWindow.open(instance.clock)
     now_ms = instance.clock.now_ms()
     segment_id = new_segment_id(now_ms, instance.entropy.random_bytes(SEGMENT_ID_BYTES - 6))
     segment = build_segment([_part(each.batches) for each in delayed])
     instance.stores.archive.put(segment_id, segment.body, segment.crc32c)
-    return window, [
+    return [
         Timer(
             key=each.batches.key,
             place=each.place,
@@ -131,8 +136,10 @@ def _made_ready(instance: Instance, each: DelayedBatches) -> DelayedBatches:
     return each
 
 
-def _put(instance: Instance, delayed: Sequence[DelayedBatches]) -> Outcomes[ScheduledRecords]:
-    window, timers = put_delayed(instance, delayed)
+def _put(
+    instance: Instance, window: UpdateWindow, delayed: Sequence[DelayedBatches]
+) -> Outcomes[ScheduledRecords]:
+    timers = put_delayed(instance, delayed)
     stored = instance.executor.map(lambda timer: _put_timer(instance, window, timer), timers)
     announce(instance, stored.ok)
     return stored.map_ok(lambda timer: ScheduledRecords(key=timer.key, place=timer.place))

@@ -11,7 +11,8 @@ def switch_on(instance: Instance) -> None:
     """Switches the triggers of timers on, once in the life of the instance, and notes it for other functions.
 
     One read and one call. For the first timer of a stage, also a call that starts a run at once, because the pollers of
-    messages take a minute to begin, and a put. Raises STORAGE_UNAVAILABLE: nothing was scheduled.
+    messages take a minute to begin, and a put. Raises STORAGE_UNAVAILABLE, and INVALID_REQUEST in a process that has no
+    triggers: nothing was scheduled.
     """
     if instance.timer_memory.has_switched_on:
         return
@@ -20,9 +21,9 @@ def switch_on(instance: Instance) -> None:
     try:
         instance.stores.timer_triggers.switch_on()
     except PenstockError as error:
-        if not is_noted:
+        if not is_noted or error.code is ErrorCode.INVALID_REQUEST:  # a process without triggers delays no record
             raise PenstockError(
-                error.code, f"{error.message}: nothing was scheduled, try again", maybe_applied=False
+                error.code, f"{error.message}: nothing was scheduled" + (", try again" if error.code.is_retriable else ""), maybe_applied=False
             ) from error
         instance.telemetry.log("timers_switch_failed", error=str(error))  # `retention` looks after the switch
     if not is_noted:

@@ -15,7 +15,7 @@ from penstock_service.ports.runtime import Clock
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateWindow:
-    """Opened before a segment gets its id, by both clocks of its writer."""
+    """Opened before the first read that a write rests on, and before a segment gets its id, by both clocks."""
 
     clock: Clock
     opened: Moment
@@ -42,6 +42,6 @@ class UpdateWindow:
         if age_ms > APPEND_MS_MAX:
             raise PenstockError(
                 ErrorCode.STORAGE_UNAVAILABLE,
-                f"{age_ms / 1_000:.0f} s have passed since the data was put, {APPEND_MS_MAX // 1_000} s at most may "
-                "pass before an append: nothing was appended, try again",
+                f"{age_ms / 1_000:.0f} s have passed since the request began, and {APPEND_MS_MAX // 1_000} s at most may "
+                "pass before its write: nothing was written, try again",
             )

@@ -89,6 +89,7 @@ def stage(instance: Instance, part: TransactionPart, stage_number: int) -> None:
     One read, one put per zone, one put. Raises PRODUCER_FENCED, OUT_OF_ORDER_SEQUENCE, TRANSACTION_TOO_LARGE after
     `TRANSACTION_STAGES_MAX` stages, and the error of the first wrong entry.
     """
+    window = UpdateWindow.open(instance.clock)
     producer, number = part.producer, part.number
     if stage_number >= TRANSACTION_STAGES_MAX:
         raise PenstockError(
@@ -98,6 +99,7 @@ def stage(instance: Instance, part: TransactionPart, stage_number: int) -> None:
         )
     judge_transaction(instance.stores.transactions.get(producer.transactional_id), producer, number, part.nonce)
     staged = _put(instance, part, _checked(instance, part.entries))
+    window.check()  # the commit trusts what was checked here, and counts its time from the segment's
     instance.stores.transactions.put_stage(producer, number, part.nonce, stage_number, staged, instance.clock.now_ms())
 
 
@@ -303,7 +305,7 @@ def _put(instance: Instance, part: TransactionPart, checked: Sequence[CheckedEnt
     now = [each for each in checked if isinstance(each, PartitionBatches)]
     refs = iter(put_batches(instance, now, part.acks)[1] if now else ())
     later = [each for each in checked if isinstance(each, DelayedBatches)]
-    timers = iter(put_delayed(instance, later)[1] if later else ())
+    timers = iter(put_delayed(instance, later) if later else ())
     return [
         staged_timer(entry.topic, next(timers))
         if isinstance(each, DelayedBatches)

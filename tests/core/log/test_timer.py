@@ -40,12 +40,13 @@ from tests.support.timers import timer_at
 
 KEY = PartitionKey(TopicId("0f" * 10), Partition(3))
 NOW = 1_800_000_000_000
+CLOCKS_APART_MS = 5 * 60_000  # AWS refuses a signature from a clock that is further off
 
 
 def test_no_put_comes_after_its_mark_or_its_minute_have_gone() -> None:
     """A put is checked, and then sent for some seconds at most; a staged one waits for its commit."""
     latest_put_ms = TIMER_PAST_MS_MAX + APPEND_MS_MAX + STORAGE_REPEAT_MS_MAX
-    assert latest_put_ms < TIMER_MINUTE_KEPT_MS
+    assert latest_put_ms + 2 * CLOCKS_APART_MS < TIMER_MINUTE_KEPT_MS
     assert latest_put_ms + TRANSACTION_MS_MAX < TIMER_MARK_KEPT_MS
     assert 1 + TIMERS_PROMOTED_MAX <= TRANSACTION_ACTIONS_MAX
 
