@@ -53,9 +53,7 @@ class ScheduledRecords:
     place: TimerPlace
 
 
-def schedule(
-    instance: Instance, window: UpdateWindow, delayed: Sequence[DelayedBatches]
-) -> Outcomes[ScheduledRecords]:
+def schedule(instance: Instance, window: UpdateWindow, delayed: Sequence[DelayedBatches]) -> Outcomes[ScheduledRecords]:
     """Lets each of the batches wait for its due time. They succeed or fail one by one. One outcome each, in order.
 
     Open the window before you read the topics. No timer is put once it is over: a due minute is forgotten some time
@@ -136,9 +134,7 @@ def _made_ready(instance: Instance, each: DelayedBatches) -> DelayedBatches:
     return each
 
 
-def _put(
-    instance: Instance, window: UpdateWindow, delayed: Sequence[DelayedBatches]
-) -> Outcomes[ScheduledRecords]:
+def _put(instance: Instance, window: UpdateWindow, delayed: Sequence[DelayedBatches]) -> Outcomes[ScheduledRecords]:
     timers = put_delayed(instance, delayed)
     stored = instance.executor.map(lambda timer: _put_timer(instance, window, timer), timers)
     announce(instance, stored.ok)

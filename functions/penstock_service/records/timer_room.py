@@ -22,8 +22,9 @@ def switch_on(instance: Instance) -> None:
         instance.stores.timer_triggers.switch_on()
     except PenstockError as error:
         if not is_noted or error.code is ErrorCode.INVALID_REQUEST:  # a process without triggers delays no record
+            hint = ", try again" if error.code.is_retriable else ""
             raise PenstockError(
-                error.code, f"{error.message}: nothing was scheduled" + (", try again" if error.code.is_retriable else ""), maybe_applied=False
+                error.code, f"{error.message}: nothing was scheduled{hint}", maybe_applied=False
             ) from error
         instance.telemetry.log("timers_switch_failed", error=str(error))  # `retention` looks after the switch
     if not is_noted:

@@ -42,6 +42,6 @@ class UpdateWindow:
         if age_ms > APPEND_MS_MAX:
             raise PenstockError(
                 ErrorCode.STORAGE_UNAVAILABLE,
-                f"{age_ms / 1_000:.0f} s have passed since the request began, and {APPEND_MS_MAX // 1_000} s at most may "
-                "pass before its write: nothing was written, try again",
+                f"{age_ms / 1_000:.0f} s have passed since the request began, and its write may come "
+                f"{APPEND_MS_MAX // 1_000} s after that at most: nothing was written, try again",
             )

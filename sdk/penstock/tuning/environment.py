@@ -73,7 +73,11 @@ STORAGE = Section(
         Setting(name="PENSTOCK_CATALOG", default=None, effect="The catalog that archived tables are registered in."),
         Setting(name="PENSTOCK_PROFILE", default="local", effect="The storage profile that `GET /v1/zones` tells."),
         Setting(name="PENSTOCK_WAKE_UPS", default=None, effect="The event API that wakes consumers."),
-        Setting(name="PENSTOCK_TIMERS", default=None, effect="The queue and the rule that bring delayed records."),
+        Setting(
+            name="PENSTOCK_TIMERS",
+            default=None,
+            effect="The queue and the rule that bring delayed records, which a program refuses without them.",
+        ),
         Setting(
             name="PENSTOCK_DELIVERIES", default=None, effect="The queue of deliveries, and the switch of its rule."
         ),

@@ -13,6 +13,7 @@ from penstock_core.log.timer import Timer, minute_of
 from penstock_core.records.codec import BatchBuilder
 from penstock_core.zones.quorum import Acks
 from penstock_service.adapters.memory.timers import MemoryTimerTriggers
+from penstock_service.adapters.no_timer_triggers import MissingTimerTriggers
 from penstock_service.instance.instance import Instance
 from penstock_service.records.append import AppendedRange
 from penstock_service.records.produce_or_schedule import produce_or_schedule
@@ -244,6 +245,21 @@ def test_failing_switch_refuses_the_first_timer_of_a_stage_only(instance: Instan
     refused(ErrorCode.STORAGE_UNAVAILABLE, lambda: delay(unlucky, topic, 1_000_000, "a"))
     delay(instance, topic, 1_000_000, "b")
     assert delay(unlucky, topic, 1_000_000, "c", number=1)
+
+
+def test_process_without_triggers_delays_no_record_and_appends_the_others(instance: Instance, topic: str) -> None:
+    """The stage has timers already, so a failing switch alone would not refuse it."""
+    delay(instance, topic, 1_000_000, "first")
+    deaf = another_instance(instance, timer_triggers=MissingTimerTriggers())
+    error = refused(ErrorCode.INVALID_REQUEST, lambda: delay(deaf, topic, 1_000_000, "a", number=1))
+    assert "PENSTOCK_TIMERS" in error.message
+    now, later = produce_or_schedule(
+        deaf, [entry(topic, 0, batch("now")), delayed(topic, 1_000_000, "b", number=2)], Acks.QUORUM
+    )
+    assert isinstance(now, AppendedRange)
+    assert isinstance(later, PenstockError)
+    assert later.code is ErrorCode.INVALID_REQUEST
+    assert waiting(instance.stores.timers, key_of(instance, topic), 0, 10**15, 100) != []
 
 
 @pytest.mark.parametrize("call", [None, 1])
