@@ -15,8 +15,8 @@ A failure tells this:
 | away: throttled, denied, missing, unreachable | no | no |
 
 A record goes to the dead letters after a last attempt that began when the target was known to work. It is, if another
-delivery has succeeded since the batch failed first, or a part of the same batch. Records that fail and are too old go
-there in any case.
+delivery has succeeded that began after the batch failed first, or a part of the same batch. Records that fail and are
+too old go there in any case.
 """
 
 from collections.abc import Sequence
@@ -62,20 +62,25 @@ class Found:
 class Facts:
     """The facts beside the state. `deaths` counts the deliveries in a row that died with the lane.
 
-    `succeeded_ms` is the last success of any partition of the subscription; None if it was not read.
+    `proof_ms` is the begin of the last delivery of the subscription that succeeded; None if it was not read.
     """
 
     now_ms: int
     deaths: int = 0
-    succeeded_ms: int | None = None
+    proof_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Named:
-    """The first record of a batch that the target has named as failed. `is_first`: it is the batch's first record."""
+    """The first record of a batch that the target has named as failed. `is_first`: it is the batch's first record.
+
+    `has_proof`: the target has handled others of the batch, before it, or between records that failed. A handler that
+    stops at the first failure names it alone, or all behind it too: that proves nothing.
+    """
 
     offset: Offset
     is_first: bool
+    has_proof: bool
     error: str
 
 
@@ -114,7 +119,7 @@ class Bury:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NeedsEvidence:
-    """Plan again with `Facts.succeeded_ms`."""
+    """Plan again with `Facts.proof_ms`."""
 
 
 Plan = Try | Rest | Skip | Bury | NeedsEvidence
@@ -148,25 +153,31 @@ def fail(state: DeliveryState, config: SubscriptionConfig, tried: Try, failed: F
     if failed.failure is Failure.AWAY:
         trouble = replace(trouble, attempts=max(0, trouble.attempts - 1), outages=trouble.outages + 1, is_well=False)
         return changed(state, trouble=trouble, next_try_ms=now_ms + pause_ms(config, trouble.outages))
-    trouble = replace(trouble, failing_end=end, outages=0, is_broken=failed.failure is Failure.BROKEN)
+    first_ms = now_ms if trouble.failing_end is None else trouble.first_failed_ms  # the target may have worked before
+    trouble = replace(
+        trouble, first_failed_ms=first_ms, failing_end=end, outages=0, is_broken=failed.failure is Failure.BROKEN
+    )
     return _failed(state, config, trouble, now_ms, is_alone=tried.is_alone)
 
 
-def fail_record(state: DeliveryState, config: SubscriptionConfig, named: Named, now_ms: int) -> DeliveryState:
-    """The records before the named one are handled. It is tried alone from now on."""
+def fail_record(
+    state: DeliveryState, config: SubscriptionConfig, named: Named, began_ms: int, now_ms: int
+) -> DeliveryState:
+    """The records before the named one are handled. It is tried alone from now on. The delivery began at `began_ms`."""
     known, alone = state.trouble, Offset(named.offset + 1)
     is_same = known is not None and known.try_end == alone and named.is_first
     trouble = Trouble(
-        first_failed_ms=now_ms if known is None else known.first_failed_ms,
+        first_failed_ms=now_ms if known is None or known.failing_end is None else known.first_failed_ms,
         range_end=alone,
         failing_end=alone,
         try_end=alone,
         attempts=known.attempts if known is not None and is_same else 1,
-        is_well=not named.is_first or (known is not None and known.is_well),
+        is_well=named.has_proof or (known is not None and known.is_well),
         error=reason_of(Failed(failure=Failure.REFUSAL, error=named.error))[:PUSH_ERROR_LENGTH_MAX],
     )
-    succeeded_ms = state.succeeded_ms if named.is_first else now_ms
-    state = replace(state, offset=max(state.offset, named.offset), succeeded_ms=succeeded_ms)
+    state = replace(state, offset=max(state.offset, named.offset))
+    if named.has_proof:
+        state = replace(state, succeeded_ms=now_ms, proof_ms=began_ms)
     return _failed(state, config, trouble, now_ms, is_alone=True)
 
 
@@ -273,9 +284,9 @@ def _is_well(trouble: Trouble, config: SubscriptionConfig, facts: Facts) -> bool
     """True if the target works, or the patience is over. None if the last success must be read."""
     if trouble.is_well or facts.now_ms - trouble.first_failed_ms >= config.patience_ms:
         return True
-    if facts.succeeded_ms is None:
+    if facts.proof_ms is None:
         return None
-    return facts.succeeded_ms > trouble.first_failed_ms + PUSH_EVIDENCE_MARGIN_MS
+    return facts.proof_ms > trouble.first_failed_ms + PUSH_EVIDENCE_MARGIN_MS
 
 
 def _is_alone(config: SubscriptionConfig, found: Found) -> bool:

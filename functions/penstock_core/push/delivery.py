@@ -66,14 +66,15 @@ class DeliveryState:
     """`offset` is the first record that the target has not answered for.
 
     Nothing is tried before `next_try_ms`, unless `window` says that a batch waits: then it goes as soon as it is full.
-    `succeeded_ms` is the time of the last success. `dead_lettered` counts the records that went to the dead-letter
-    topic. `version` rises with each write; it is 1 in the first state that is stored.
+    `succeeded_ms` is the time of the last success, whose delivery began at `proof_ms`. `dead_lettered` counts the
+    records that went to the dead-letter topic. `version` rises with each write; it is 1 in the first state stored.
     """
 
     offset: Offset
     version: int = 1
     next_try_ms: int = 0
     succeeded_ms: int = 0
+    proof_ms: int = 0
     dead_lettered: int = 0
     trouble: Trouble | None = None
     window: Window | None = None
@@ -84,15 +85,15 @@ def pause(state: DeliveryState, next_try_ms: int) -> DeliveryState:
     return changed(state, next_try_ms=next_try_ms)
 
 
-def commit(state: DeliveryState, next_offset: Offset, now_ms: int) -> DeliveryState:
-    """The target has handled all records below `next_offset` that it was to get.
+def commit(state: DeliveryState, next_offset: Offset, began_ms: int, now_ms: int) -> DeliveryState:
+    """The target has handled all records below `next_offset` that it was to get, in a delivery that began then.
 
     So it works, and what is left of the batch fails for its own sake.
     """
     trouble = _beyond(state, next_offset)
     if trouble is not None:
         trouble = replace(trouble, try_end=None, attempts=0, outages=0, is_well=True)
-    return changed(state, offset=next_offset, next_try_ms=0, succeeded_ms=now_ms, trouble=trouble)
+    return changed(state, offset=next_offset, next_try_ms=0, succeeded_ms=now_ms, proof_ms=began_ms, trouble=trouble)
 
 
 def skip(state: DeliveryState, next_offset: Offset) -> DeliveryState:
@@ -121,9 +122,8 @@ def _beyond(state: DeliveryState, offset: Offset) -> Trouble | None:
     if trouble is None or offset >= trouble.range_end:
         return None
     if trouble.failing_end is not None and offset >= trouble.failing_end:
-        return Trouble(
-            first_failed_ms=trouble.first_failed_ms, range_end=trouble.range_end, is_split=True, error=trouble.error
-        )
+        return Trouble(first_failed_ms=trouble.first_failed_ms, range_end=trouble.range_end, is_split=True)
     if trouble.try_end is not None and offset >= trouble.try_end:
-        return replace(trouble, try_end=None, attempts=0)
+        # An outage is what the tried records met. A failure that counts was one of the failing range, and stays.
+        return replace(trouble, try_end=None, attempts=0, error="" if trouble.outages else trouble.error)
     return trouble

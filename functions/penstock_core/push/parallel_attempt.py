@@ -46,13 +46,13 @@ from penstock_core.push.subscription import SubscriptionConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParallelFacts:
-    """The time, and what the states of all lanes tell: the last success, and the failures in a row of other lanes.
+    """The time, and what the states of all lanes tell: `proof_ms`, and the failures in a row of other lanes.
 
-    Where `needs_evidence` is False, only the time matters.
+    `proof_ms` is the begin of the last delivery that succeeded. Where `needs_evidence` is False, only the time matters.
     """
 
     now_ms: int
-    succeeded_ms: int = 0
+    proof_ms: int = 0
     failures_elsewhere: int = 0
 
 
@@ -103,14 +103,15 @@ def needs_evidence(config: SubscriptionConfig, failed: Failed, deliveries: int) 
     return failed.failure is Failure.BROKEN or (failed.failure is Failure.REFUSAL and is_last(config, deliveries))
 
 
-def succeed_parallel(state: DeliveryState, now_ms: int) -> DeliveryState:
-    """The target has handled some records. The same state if that is noted well enough: nothing to write."""
-    trouble = state.trouble
+def succeed_parallel(state: DeliveryState, began_ms: int, now_ms: int) -> DeliveryState:
+    """The target has handled some records, of a delivery that began at `began_ms`.
+
+    The same state if that is noted well enough: nothing to write.
+    """
+    trouble, noted = state.trouble, {"succeeded_ms": now_ms, "proof_ms": began_ms}
     if trouble is not None and not trouble.is_well:
-        return changed(
-            state, succeeded_ms=now_ms, next_try_ms=0, trouble=replace(trouble, is_well=True, outages=0, attempts=0)
-        )
-    return state if now_ms - state.succeeded_ms < PUSH_SUCCESS_NOTE_MS else changed(state, succeeded_ms=now_ms)
+        return changed(state, **noted, next_try_ms=0, trouble=replace(trouble, is_well=True, outages=0, attempts=0))
+    return state if now_ms - state.succeeded_ms < PUSH_SUCCESS_NOTE_MS else changed(state, **noted)
 
 
 def failures_in_row(state: DeliveryState) -> int:
@@ -134,7 +135,7 @@ def fail_parallel(
     first_ms = now_ms if before is None or before.is_well else before.first_failed_ms
     failures = failures_in_row(state) + 1
     is_away = failed.failure is Failure.AWAY
-    has_worked_elsewhere = facts.succeeded_ms > first_ms + PUSH_EVIDENCE_MARGIN_MS
+    has_worked_elsewhere = facts.proof_ms > first_ms + PUSH_EVIDENCE_MARGIN_MS
     is_well = (before is not None and before.is_well) or has_worked_elsewhere or now_ms - first_ms >= config.patience_ms
     if is_away:
         fate = Fate.GIVE_BACK
@@ -165,7 +166,7 @@ def _is_proven(config: SubscriptionConfig, deliveries: int, failures: int, facts
     return (
         failures + facts.failures_elsewhere < deliveries
         or waited >= config.patience_ms
-        or facts.succeeded_ms > facts.now_ms - waited + PUSH_EVIDENCE_MARGIN_MS
+        or facts.proof_ms > facts.now_ms - waited + PUSH_EVIDENCE_MARGIN_MS
     )
 
 

@@ -39,6 +39,7 @@ def copy_to_topic(
     """
     instance, target = work.instance, work.subscription.target
     assert isinstance(target, TopicTarget)
+    window = UpdateWindow.open(instance.clock)  # before the topic is read, whose partitions the copies go to
     copies = [copied(each.record) for each in records]
 
     def copy() -> tuple[DeliveryState, int] | Failed:
@@ -50,7 +51,10 @@ def copy_to_topic(
         if moved is None:
             return Failed(failure=Failure.REFUSAL, error="the record is larger than a batch may be")
         behind = end if count == len(records) else Offset(records[count].record.offset)
-        return _moved(instance, place[1], moved, state, behind), count
+        if not moved:
+            return _pass_over(instance, place[1], skip(state, behind)), count
+        new = commit(state, behind, window.opened.wall_ms, instance.clock.now_ms())
+        return move_with_state(instance, place[1], moved, new, window), count
 
     try:
         done = move_again_if_closed(instance, [target.topic], copy)
@@ -70,17 +74,11 @@ def copy_to_topic(
     return new
 
 
-def _moved(
-    instance: Instance, key: DeliveryKey, moved: Sequence[MovedRecords], state: DeliveryState, end: Offset
-) -> DeliveryState:
-    """The state behind the copies, once they are moved. Without copies, all records below `end` are passed over."""
-    if moved:
-        window = UpdateWindow.open(instance.clock)
-        return move_with_state(instance, key, moved, commit(state, end, instance.clock.now_ms()), window)
-    new = skip(state, end)
-    if instance.stores.push.put_delivery(key, new) != new:
+def _pass_over(instance: Instance, key: DeliveryKey, state: DeliveryState) -> DeliveryState:
+    """The state behind records of which none is copied. One write."""
+    if instance.stores.push.put_delivery(key, state) != state:
         raise overtaken(key)
-    return new
+    return state
 
 
 def _placed(

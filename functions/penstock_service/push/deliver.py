@@ -22,7 +22,7 @@ from enum import Enum
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import PartitionKey, TopicName
-from penstock_core.limits import PUSH_PAUSE_MS_MAX, PUSH_RECEIPT_RETRY_MS
+from penstock_core.limits import PUSH_PAUSE_MS_MAX, PUSH_RECEIPT_RETRY_MS, PUSH_SLICE_MS
 from penstock_core.log.index import Head
 from penstock_core.push.delivery_key import DeliveryKey
 from penstock_core.push.lane import Drop, LaneKey, LaneState, Postpone, Turn, finish, lane_of, rest, take
@@ -88,17 +88,23 @@ class _Delivery:
             if after is None:
                 return Ending.KEEP
             added = self._added(subscription)
-            if result.is_unfinished:
+            if not result.is_unfinished and added is None and self._arm(result):
+                return self._leave(after)
+            if result.is_unfinished or not self._may_take():
                 self._instance.stores.deliveries.send([self._successor(subscription, added)])
                 return Ending.DELETE
-            if added is None and self._arm(result):
-                return self._leave(after)
             lane = self._take(subscription, after)
         return self._hide(lane.until_ms) if isinstance(lane, Postpone) else Ending.DELETE
 
     def _take(self, subscription: Subscription, stored: LaneState | None) -> LaneState | Drop | Postpone:
-        """The lane as it is held now. One write, and one for each delivery that came between."""
+        """The lane as it is held now. One write, and one for each delivery that came between.
+
+        A delivery that was frozen since it began takes no lane: the queue may have given its message to another one,
+        which has deleted it. A lane without a message in the queue would swallow the wake-up of the next append.
+        """
         for _ in range(_TAKES_MAX):
+            if not self._may_take():
+                return Postpone(until_ms=self._instance.clock.now_ms() + PUSH_RECEIPT_RETRY_MS)
             turn = Turn(
                 message_id=self._receipt.message_id,
                 nonce=self._nonce,
@@ -113,6 +119,10 @@ class _Delivery:
             if stored == taken:
                 return taken
         raise PenstockError(ErrorCode.CONCURRENT_UPDATE, f"lane {self._key} was changed {_TAKES_MAX} times in a row")
+
+    def _may_take(self) -> bool:
+        """True while no other delivery can have the message. A freeze behind this look is met by the lane's version."""
+        return self._started.age_ms(self._instance.clock) < PUSH_SLICE_MS
 
     def _work(self, subscription: Subscription, lane: LaneState) -> LaneResult:
         if subscription.is_paused:

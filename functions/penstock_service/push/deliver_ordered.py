@@ -31,7 +31,7 @@ from penstock_core.push.attempt import (
     fail_record,
     plan,
 )
-from penstock_core.push.batch import Answer, Answered, Failed, PushBatch, PushRecord
+from penstock_core.push.batch import Answered, Failed, PushBatch, PushRecord
 from penstock_core.push.delivery import DeliveryState, commit, pause, skip
 from penstock_core.push.delivery_key import DeliveryKey
 from penstock_core.push.targets.target import TopicTarget
@@ -196,8 +196,8 @@ class _Partition:
         if not isinstance(step, NeedsEvidence):
             return step
         states = self._instance.stores.push.states_of(self._subscription.subscription_id)
-        succeeded_ms = max((each.succeeded_ms for each in states.deliveries.values()), default=0)
-        return plan(state, self._config, found, replace(facts, succeeded_ms=succeeded_ms))
+        proof_ms = max((each.proof_ms for each in states.deliveries.values()), default=0)
+        return plan(state, self._config, found, replace(facts, proof_ms=proof_ms))
 
     def _take_back(self, old: DeliveryState, begun: DeliveryState) -> DeliveryState:
         """The state before an attempt that was counted and is not made, so that no record is buried untried."""
@@ -209,31 +209,44 @@ class _Partition:
             copied = copy_to_topic(self._work, self._place, state, records, tried.end)
             if isinstance(copied, DeliveryState):
                 return copied
-            return self._note(state, tried, records, copied)
+            return self._fail(state, tried, copied)
         batch = PushBatch(
             subscription=self._subscription.name,
             subscription_id=self._subscription.subscription_id,
             records=records,
             attempt=1 if state.trouble is None else state.trouble.attempts,
         )
+        began_ms = self._instance.clock.now_ms()
         answer = self._instance.stores.targets.deliver(target, batch, PUSH_TARGET_MS)
-        return self._note(state, tried, records, answer)
-
-    def _note(self, state: DeliveryState, tried: Try, records: Sequence[PushRecord], answer: Answer) -> DeliveryState:
-        now_ms = self._instance.clock.now_ms()
-        if isinstance(answer, Answered) and not answer.failed:
-            self._count_pushed(len(records))
-            return self._put(commit(state, tried.end, now_ms))
-        offset = state.offset
         if isinstance(answer, Failed):
-            kind, new = answer.failure.value, fail(state, self._config, tried, answer, now_ms)
-        else:
-            offset = min(offset for _, offset in answer.failed)
-            named = Named(offset=offset, is_first=offset == records[0].record.offset, error=answer.error)
-            kind, new = "record", fail_record(state, self._config, named, now_ms)
-            self._count_pushed(sum(each.record.offset < offset for each in records))
-        self._instance.telemetry.log("push_failed", **self._facts(offset), kind=kind, error=answer.error)
-        return self._put(new)
+            return self._fail(state, tried, answer)
+        if answer.failed:
+            return self._fail_record(state, records, answer, began_ms)
+        self._count_pushed(len(records))
+        return self._put(commit(state, tried.end, began_ms, self._instance.clock.now_ms()))
+
+    def _fail(self, state: DeliveryState, tried: Try, failed: Failed) -> DeliveryState:
+        self._log_failure(state.offset, failed.failure.value, failed.error)
+        return self._put(fail(state, self._config, tried, failed, self._instance.clock.now_ms()))
+
+    def _fail_record(
+        self, state: DeliveryState, records: Sequence[PushRecord], answer: Answered, began_ms: int
+    ) -> DeliveryState:
+        offsets = [each.record.offset for each in records]
+        failed = {offset for _, offset in answer.failed}
+        first, last = min(failed), max(failed)
+        named = Named(
+            offset=first,
+            is_first=first == offsets[0],
+            has_proof=any(offset < last and offset not in failed for offset in offsets),
+            error=answer.error,
+        )
+        self._count_pushed(sum(offset < first for offset in offsets))
+        self._log_failure(first, "record", answer.error)
+        return self._put(fail_record(state, self._config, named, began_ms, self._instance.clock.now_ms()))
+
+    def _log_failure(self, offset: Offset, kind: str, error: str) -> None:
+        self._instance.telemetry.log("push_failed", **self._facts(offset), kind=kind, error=error)
 
     def _count_pushed(self, records: int) -> None:
         if records:

@@ -101,7 +101,7 @@ class Delivery:
         step = plan(self.state, self.config, found, facts)
         if isinstance(step, NeedsEvidence):
             self.evidence_reads += 1
-            step = plan(self.state, self.config, found, replace(facts, succeeded_ms=self._succeeded_elsewhere_ms()))
+            step = plan(self.state, self.config, found, replace(facts, proof_ms=self._succeeded_elsewhere_ms()))
         match step:
             case Rest(state=state):
                 self._put(state)
@@ -127,14 +127,15 @@ class Delivery:
         assert offsets
         answer = self.target.invoke(offsets, self.now_ms)
         if answer is None:
-            self._put(commit(self.state, tried.end, self.now_ms))
+            self._put(commit(self.state, tried.end, self.now_ms, self.now_ms))
             self.deaths = 0
         elif isinstance(answer, Failure):
             self._put(fail(self.state, self.config, tried, Failed(failure=answer, error="no"), self.now_ms))
             self.deaths = 0
         elif answer >= 0:
-            named = Named(offset=Offset(answer), is_first=answer == offsets[0], error="no")
-            self._put(fail_record(self.state, self.config, named, self.now_ms))
+            is_first = answer == offsets[0]
+            named = Named(offset=Offset(answer), is_first=is_first, has_proof=not is_first, error="no")
+            self._put(fail_record(self.state, self.config, named, self.now_ms, self.now_ms))
         else:
             self.deaths += 1
             self.now_ms += LOCK_MS

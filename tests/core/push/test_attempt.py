@@ -120,11 +120,14 @@ def test_named_record_is_tried_alone_and_those_before_it_are_handled_once() -> N
     assert delivery.evidence_reads == 0
 
 
-def test_named_record_behind_records_that_are_not_for_the_target_is_no_success() -> None:
-    state = fail_record(START, config(), Named(offset=Offset(8), is_first=True, error="no"), 500)
-    assert (state.offset, state.succeeded_ms) == (8, 0)
+@pytest.mark.parametrize("has_proof", [False, True])
+def test_named_record_proves_that_the_target_works_if_others_were_handled(has_proof: bool) -> None:
+    """Records before it that are not for the target are no success."""
+    named = Named(offset=Offset(8), is_first=True, has_proof=has_proof, error="no")
+    state = fail_record(START, config(), named, 400, 500)
+    assert (state.offset, state.succeeded_ms, state.proof_ms) == ((8, 500, 400) if has_proof else (8, 0, 0))
     assert state.trouble is not None
-    assert not state.trouble.is_well
+    assert state.trouble.is_well is has_proof
 
 
 def test_all_poison_is_buried_one_by_one() -> None:
@@ -162,7 +165,7 @@ def test_batch_that_is_not_full_waits_for_its_window_and_a_full_one_goes_at_once
     assert step.state.next_try_ms == 600
     full = plan(step.state, settings, replace(found, is_full=True), Facts(now_ms=101))
     assert isinstance(full, Try)
-    assert commit(full.state, full.end, 102).window is None
+    assert commit(full.state, full.end, 102, 102).window is None
     looked = plan(step.state, settings, found, Facts(now_ms=599))
     assert isinstance(looked, Rest)
     assert isinstance(plan(looked.state, settings, found, Facts(now_ms=600)), Try)

@@ -61,7 +61,7 @@ def test_success_of_another_partition_buries_no_record_that_was_not_tried_since(
     """A record that failed in an outage gets another attempt once the target works."""
     state = DeliveryState(offset=Offset(0), trouble=alone(attempts=9))
     found = Found(records=[candidate(0)], end=Offset(1))
-    facts = Facts(now_ms=10 * MINUTE_MS, succeeded_ms=9 * MINUTE_MS)
+    facts = Facts(now_ms=10 * MINUTE_MS, proof_ms=9 * MINUTE_MS)
     step = plan(state, config(), found, facts)
     assert isinstance(step, Try)
     failed = fail(step.state, config(), step, Failed(failure=Failure.REFUSAL, error=""), 10 * MINUTE_MS)
@@ -74,7 +74,7 @@ def test_success_of_another_partition_buries_no_record_that_was_not_tried_since(
 )
 def test_success_counts_if_it_is_later_than_the_failure_by_the_margin_of_clocks(late_ms: int, is_well: bool) -> None:
     state = DeliveryState(offset=Offset(0), trouble=alone(attempts=5))
-    facts = Facts(now_ms=MINUTE_MS, succeeded_ms=late_ms)
+    facts = Facts(now_ms=MINUTE_MS, proof_ms=late_ms)
     step = plan(state, config(), Found(records=[candidate(0)], end=Offset(1)), facts)
     assert isinstance(step, Try)
     assert step.state.trouble is not None
@@ -129,7 +129,7 @@ def test_record_is_not_buried_by_the_attempts_of_a_larger_range() -> None:
         first_failed_ms=0, range_end=Offset(50), try_end=Offset(50), attempts=1, is_split=True, is_well=True
     )
     found = Found(records=[Candidate(offset=Offset(0), timestamp_ms=0)], end=Offset(1))
-    step = plan(replace(START, trouble=trouble), config, found, Facts(now_ms=1, succeeded_ms=0))
+    step = plan(replace(START, trouble=trouble), config, found, Facts(now_ms=1, proof_ms=0))
     assert isinstance(step, Try)
 
 

@@ -39,7 +39,7 @@ ELSEWHERE = 9  # failures in a row of other lanes
 def fail(
     state: DeliveryState, failure: Failure, deliveries: int, now_ms: int = NOW_MS, last_ms: int = 0
 ) -> ParallelFailure:
-    facts = ParallelFacts(now_ms=now_ms, succeeded_ms=last_ms, failures_elsewhere=ELSEWHERE)
+    facts = ParallelFacts(now_ms=now_ms, proof_ms=last_ms, failures_elsewhere=ELSEWHERE)
     return fail_parallel(state, config(), Failed(failure=failure, error="no"), deliveries, facts)
 
 
@@ -68,7 +68,7 @@ def test_broken_target_counts_before_the_last_delivery_once_it_has_worked_since_
     first = fail(NEW, Failure.BROKEN, 1)
     assert first.fate is Fate.GIVE_BACK
     assert fail(first.state, Failure.BROKEN, 1).fate is Fate.GIVE_BACK
-    again = fail(succeed_parallel(first.state, NOW_MS + 1), Failure.BROKEN, 1)
+    again = fail(succeed_parallel(first.state, NOW_MS + 1, NOW_MS + 1), Failure.BROKEN, 1)
     assert again.fate is Fate.RETRY
     assert fail(again.state, Failure.BROKEN, 1).fate is Fate.GIVE_BACK, "it has failed since"
 
@@ -76,7 +76,7 @@ def test_broken_target_counts_before_the_last_delivery_once_it_has_worked_since_
 @pytest.mark.parametrize("failure", [Failure.REFUSAL, Failure.BROKEN])
 def test_success_of_the_lane_before_the_record_failed_first_buries_nothing(failure: Failure) -> None:
     """An outage begins. Each lane has worked since its own last failure, which was before the record's first one."""
-    well = succeed_parallel(fail(NEW, Failure.REFUSAL, 1).state, NOW_MS)
+    well = succeed_parallel(fail(NEW, Failure.REFUSAL, 1).state, NOW_MS, NOW_MS)
     assert well.trouble is not None
     assert well.trouble.is_well
     waited = waited_ms(config(), 5)
@@ -106,7 +106,7 @@ def test_poison_record_is_buried_after_a_success_and_never_before_one(
     first_failed_ms = now_ms - waited_ms(chosen, deliveries)
     for step in range(40):
         succeeded_ms = first_failed_ms if step < 5 else now_ms - PUSH_SUCCESS_NOTE_MS
-        facts = ParallelFacts(now_ms=now_ms, succeeded_ms=succeeded_ms, failures_elsewhere=1_000)
+        facts = ParallelFacts(now_ms=now_ms, proof_ms=succeeded_ms, failures_elsewhere=1_000)
         done = fail_parallel(NEW, chosen, failed, deliveries, facts)
         if done.fate is Fate.BURY:
             break
@@ -135,7 +135,7 @@ def test_patience_ends() -> None:
 
 
 def test_target_that_is_away_never_counts() -> None:
-    well = succeed_parallel(fail(NEW, Failure.AWAY, 5).state, NOW_MS)
+    well = succeed_parallel(fail(NEW, Failure.AWAY, 5).state, NOW_MS, NOW_MS)
     assert fail(well, Failure.AWAY, 5, NOW_MS + 10**9, NOW_MS + 10**9).fate is Fate.GIVE_BACK
     assert not needs_evidence(config(), Failed(failure=Failure.AWAY, error=""), 5)
 
@@ -154,12 +154,12 @@ def test_lane_rests_from_the_second_failure_on_and_records_come_later_than_it() 
 
 
 def test_success_is_noted_seldom_but_at_once_after_a_failure() -> None:
-    noted = succeed_parallel(NEW, NOW_MS)
-    assert (noted.succeeded_ms, noted.version) == (NOW_MS, 1)
-    assert succeed_parallel(noted, NOW_MS + PUSH_SUCCESS_NOTE_MS - 1) is noted
-    assert succeed_parallel(noted, NOW_MS + PUSH_SUCCESS_NOTE_MS).version == 2
+    noted = succeed_parallel(NEW, NOW_MS - 7, NOW_MS)
+    assert (noted.succeeded_ms, noted.proof_ms, noted.version) == (NOW_MS, NOW_MS - 7, 1)
+    assert succeed_parallel(noted, NOW_MS + PUSH_SUCCESS_NOTE_MS - 1, NOW_MS + PUSH_SUCCESS_NOTE_MS - 1) is noted
+    assert succeed_parallel(noted, NOW_MS + PUSH_SUCCESS_NOTE_MS, NOW_MS + PUSH_SUCCESS_NOTE_MS).version == 2
     failed = fail(noted, Failure.REFUSAL, 1).state
-    well = succeed_parallel(failed, NOW_MS + 1)
+    well = succeed_parallel(failed, NOW_MS + 1, NOW_MS + 1)
     assert well.trouble is not None
     assert (well.trouble.is_well, well.succeeded_ms, well.next_try_ms) == (True, NOW_MS + 1, 0)
 
@@ -186,5 +186,5 @@ def test_success_of_another_lane_before_an_outage_counts_one_failure_only() -> N
 def test_lane_without_room_rests_as_long_as_it_had_no_success(
     idle_ms: int, returns_in_ms: int | None, pause_ms: int
 ) -> None:
-    state = succeed_parallel(NEW, NOW_MS)
+    state = succeed_parallel(NEW, NOW_MS, NOW_MS)
     assert blocked_pause_ms(state, NOW_MS + idle_ms, returns_in_ms) == pause_ms

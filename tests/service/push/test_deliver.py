@@ -319,6 +319,79 @@ def test_delivery_that_was_frozen_before_its_invocation_sends_nothing_old() -> N
     assert deliveries.batches == [[0], [1]]
 
 
+def test_delivery_that_was_frozen_before_it_took_its_lane_takes_it_no_more() -> None:
+    """Another delivery has got and deleted its message: the lane would sleep on a message that is gone."""
+    deliveries = Deliveries()
+    deliveries.append("a")
+    [first] = deliveries.queue.receive()
+    instance = another_instance(deliveries.instance)
+
+    def find_lane(read: Any, key: Any) -> Any:
+        deliveries.clock.time_ms += PUSH_VISIBILITY_MS
+        deliveries.run()
+        assert is_at_rest(deliveries)
+        return read(key)
+
+    frozen = with_stores(instance, push=Intercepted(instance.stores.push, find_lane=find_lane))
+    with pytest.raises(PenstockError, match="in flight"):
+        deliveries.deliver(first, frozen)
+    assert is_at_rest(deliveries)
+    deliveries.append("b")
+    deliveries.run()
+    assert deliveries.batches == [[0], [1]]
+
+
+def test_delivery_that_was_slow_hands_records_that_came_meanwhile_to_another_one() -> None:
+    deliveries = Deliveries()
+    deliveries.run()
+    deliveries.append("a")
+
+    def answer(_batch: PushBatch) -> Answer:
+        deliveries.clock.time_ms += PUSH_SLICE_MS
+        return Answered()
+
+    def arm_push(arm: Any, key: Any, next_offset: Any) -> Any:
+        if next_offset == 1:
+            deliveries.append("b")
+        return arm(key, next_offset)
+
+    deliveries.answer = answer
+    log = Intercepted(deliveries.instance.stores.log, arm_push=arm_push)
+    assert deliveries.run_once(with_stores(deliveries.instance, log=log)) is Ending.DELETE
+    assert deliveries.batches == [[0]]
+    assert len(deliveries.queue.messages) == 1
+    deliveries.run()
+    assert deliveries.batches == [[0], [1]]
+    assert is_at_rest(deliveries)
+
+
+def test_delivery_that_was_frozen_while_it_noted_an_attempt_takes_it_back() -> None:
+    """The look at the clock is behind the write, so the target gets nothing late, and no attempt counts untried."""
+    deliveries = Deliveries(settings={"batch_records": 1})
+    deliveries.append("a", "b")
+    deliveries.answer = lambda _: BROKEN
+    deliveries.run_once()
+    deliveries.answer = lambda _: Answered()
+
+    def put_delivery(put: Any, key: Any, new: Any) -> Any:
+        stored = put(key, new)
+        if new.version == 2:
+            assert stored.trouble.attempts == 2
+            deliveries.clock.time_ms += PUSH_SLICE_MS
+        return stored
+
+    deliveries.clock.time_ms += 1_000
+    push = Intercepted(deliveries.instance.stores.push, put_delivery=put_delivery)
+    deliveries.run_once(with_stores(deliveries.instance, push=push))
+    assert deliveries.batches == [[0]]
+    state = deliveries.state()
+    assert state is not None
+    assert state.trouble is not None
+    assert state.trouble.attempts == 1
+    deliveries.run()
+    assert deliveries.batches == [[0], [0], [1]]
+
+
 def test_answer_that_comes_after_the_lock_changes_nothing() -> None:
     deliveries = Deliveries(settings={"batch_records": 1})
     deliveries.append("a", "b")

@@ -81,6 +81,65 @@ def test_success_of_another_partition_is_evidence_for_the_first_record() -> None
     assert deliveries.counts()["push_dead_lettered"] == 1
 
 
+def test_success_that_began_before_the_failure_is_no_evidence() -> None:
+    """An outage begins while the target still works on a batch of another partition."""
+    deliveries = Deliveries(partitions=2, settings={**DEAD, "batch_records": 1, "concurrency": 2})
+    new_topic(deliveries.instance, "dead")
+
+    def answer(batch: PushBatch) -> Answer:
+        if batch.records[0].key.partition == 1:
+            deliveries.run_once()
+            deliveries.clock.time_ms += 2 * PUSH_EVIDENCE_MARGIN_MS
+            return Answered()
+        return REFUSED
+
+    deliveries.answer = answer
+    deliveries.run()
+    deliveries.append("slow", partition=1)
+    deliveries.append("poison", partition=0)
+    deliveries.run(for_ms=60_000)
+    assert deliveries.counts().get("push_dead_lettered", 0) == 0
+    deliveries.run()
+    assert deliveries.counts()["push_dead_lettered"] == 1, "after the patience"
+
+
+@pytest.mark.parametrize("names_records", [False, True])
+def test_burst_with_poison_in_it_drains_without_patience(names_records: bool) -> None:
+    """Other records succeed in each second, so no poison record holds its partition for the patience."""
+    deliveries = Deliveries(partitions=8, settings={**DEAD, "concurrency": 8})
+    new_topic(deliveries.instance, "dead")
+    poison = {(partition, 7 * partition) for partition in range(8)}
+
+    def answer(batch: PushBatch) -> Answer:
+        deliveries.clock.time_ms += 200
+        bad = [each.place for each in batch.records if (each.key.partition, each.record.offset) in poison]
+        return REFUSED if bad and not names_records else Answered(failed=frozenset(bad), error="no")
+
+    deliveries.answer = answer
+    for partition in range(8):
+        deliveries.append_many(125, partition)
+    deliveries.run(for_ms=120_000)
+    assert deliveries.counts()["push_dead_lettered"] == 8
+    assert not deliveries.queue.messages
+
+
+@pytest.mark.parametrize(("failed", "is_proof"), [([0], False), ([0, 1, 2, 3], False), ([0, 2], True)])
+def test_answer_that_leaves_out_a_record_between_two_is_the_proof_that_the_target_works(
+    failed: list[int], is_proof: bool
+) -> None:
+    """A handler that stops at its first failure names it alone, or all from it on."""
+    deliveries = with_dead_letters()
+
+    def answer(batch: PushBatch) -> Answer:
+        there = [each.record.offset for each in batch.records]
+        return Answered(failed=frozenset(map(deliveries.place, {*failed} & {*there})), error="no")
+
+    deliveries.answer = answer
+    deliveries.append_many(4)
+    deliveries.run(for_ms=60_000)
+    assert (deliveries.counts().get("push_dead_lettered", 0) > 0) is is_proof
+
+
 def test_outage_buries_nothing_and_its_end_is_found() -> None:
     deliveries = with_dead_letters(backoff_ms_max=60_000)
     begin_ms = deliveries.clock.now_ms()

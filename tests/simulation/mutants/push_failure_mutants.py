@@ -74,7 +74,7 @@ def _passed_over_is_success(module: Any, name: str) -> Callable[[], Patch]:
             return step(self, *arguments)
 
         def succeeding(*arguments: Any) -> Any:
-            return replace(passed_over(*arguments), succeeded_ms=now_ms[0])
+            return replace(passed_over(*arguments), proof_ms=now_ms[0])
 
         both = ExitStack()
         both.enter_context(patch.object(_Partition, "_step", stepped))

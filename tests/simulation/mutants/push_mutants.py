@@ -104,9 +104,9 @@ def _half_committed_twice() -> Patch:
     """A success of the lower half moves the offset over the upper one."""
     original = commit
 
-    def whole(state: DeliveryState, end: Offset, now_ms: int) -> DeliveryState:
+    def whole(state: DeliveryState, end: Offset, *times_ms: int) -> DeliveryState:
         trouble = state.trouble
-        return original(state, end if trouble is None else max(end, trouble.range_end), now_ms)
+        return original(state, end if trouble is None else max(end, trouble.range_end), *times_ms)
 
     return patch.object(deliver_ordered, "commit", whole)
 
@@ -115,8 +115,8 @@ def _named_record_passed_over() -> Patch:
     """The records that a target names are done, as those before them are."""
     original = fail_record
 
-    def passed(state: DeliveryState, config: Any, named: Any, now_ms: int) -> DeliveryState:
-        failed = original(state, config, named, now_ms)
+    def passed(state: DeliveryState, config: Any, named: Any, *times_ms: int) -> DeliveryState:
+        failed = original(state, config, named, *times_ms)
         return replace(failed, offset=Offset(named.offset + 1), trouble=None)
 
     return patch.object(deliver_ordered, "fail_record", passed)

@@ -6,6 +6,7 @@ version        N   rises with each write: the condition of the next one
 offset         N   the first record that the target has not answered for
 next_try_ms    N   nothing is tried before
 succeeded_ms   N   the last success; 0 for none
+proof_ms       N   when the delivery of that success began
 dead_lettered  N   records that went to the dead-letter topic
 trouble        S   JSON of the range that fails (push/delivery.py); missing while all is well
 window         S   JSON of the window of a batch that waits for more records; missing while none waits

@@ -158,15 +158,16 @@ class _ParallelLane:
             records=[each.record for each in chosen],
             attempt=deliveries,
         )
+        began_ms = self._instance.clock.now_ms()
         answer = self._instance.stores.targets.deliver(self._subscription.target, batch, PUSH_TARGET_MS)
         if isinstance(answer, Answered) and len(answer.failed) < len(chosen):
-            self._succeed(chosen, answer, held)
+            self._succeed(chosen, answer, held, began_ms)
             return
         failed = answer if isinstance(answer, Failed) else Failed(failure=Failure.REFUSAL, error=answer.error)
         self._fail(chosen, failed, held)
 
-    def _succeed(self, chosen: Sequence[HeldRecord], answer: Answered, held: HeldRecords) -> None:
-        """The target has handled the records, but perhaps some."""
+    def _succeed(self, chosen: Sequence[HeldRecord], answer: Answered, held: HeldRecords, began_ms: int) -> None:
+        """The target has handled the records, but perhaps some. It got them at `began_ms`."""
         good = [each for each in chosen if each.record.place not in answer.failed]
         bad = [each for each in chosen if each.record.place in answer.failed]
         self._instance.telemetry.count("records_pushed", len(good))
@@ -174,7 +175,7 @@ class _ParallelLane:
         if bad:
             self._log(bad, "record", answer.error)
             self._count(bad, reason_of(Failed(failure=Failure.REFUSAL, error=answer.error)), held)
-        self._put(succeed_parallel(self._state, self._instance.clock.now_ms()))
+        self._put(succeed_parallel(self._state, began_ms, self._instance.clock.now_ms()))
 
     def _fail(self, chosen: Sequence[HeldRecord], failed: Failed, held: HeldRecords) -> None:
         """The target has handled none of the records."""
@@ -217,7 +218,7 @@ class _ParallelLane:
         states = self._instance.stores.push.states_of(self._subscription.subscription_id).deliveries
         return ParallelFacts(
             now_ms=now_ms,
-            succeeded_ms=max((each.succeeded_ms for each in states.values()), default=0),
+            proof_ms=max((each.proof_ms for each in states.values()), default=0),
             failures_elsewhere=sum(failures_in_row(each) for key, each in states.items() if key != self._key),
         )
 

@@ -18,7 +18,7 @@ from penstock_core.storage.push.delivery_item import (
 from tests.core.push.push_samples import DELIVERY
 
 TROUBLE = Trouble(first_failed_ms=5, range_end=Offset(9), attempts=2, error="é")
-STATE = DeliveryState(offset=Offset(90), version=4, next_try_ms=7, succeeded_ms=8, trouble=TROUBLE)
+STATE = DeliveryState(offset=Offset(90), version=4, next_try_ms=7, succeeded_ms=8, proof_ms=6, trouble=TROUBLE)
 
 
 @given(st.from_type(DeliveryState))
@@ -41,6 +41,7 @@ def test_item_is_what_is_stored_today() -> None:
         "offset": {"N": "90"},
         "next_try_ms": {"N": "7"},
         "succeeded_ms": {"N": "8"},
+        "proof_ms": {"N": "6"},
         "dead_lettered": {"N": "0"},
         "trouble": {"S": '{"attempts":2,"error":"\\u00e9","first_failed_ms":5,"range_end":9}'},
     }

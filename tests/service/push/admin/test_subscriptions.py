@@ -94,7 +94,7 @@ def test_description_tells_the_last_result(instance: Instance, clock: SteppedClo
     key, now_ms = delivery_key(instance, made), clock.now_ms()
     state = DeliveryState(offset=Offset(0))
     store(instance, key, state)
-    state = commit(state, Offset(1), now_ms)
+    state = commit(state, Offset(1), now_ms, now_ms)
     store(instance, key, state)
     [partition] = described(instance)
     assert (partition.place.offset, partition.place.lag) == (1, 2)
