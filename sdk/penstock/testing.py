@@ -157,18 +157,16 @@ class MemoryPenstock:
     """A service of its own, empty at first, and clients of it. Closing it closes the clients that have threads.
 
     Delayed records come while it is open, if their delay is 15 minutes at most. Subscriptions deliver when you call
-    `deliver_pushes`. With `denies_by_default`, principals other than that of `transport` may only do what access rules
-    allow: test yours with `transport_as`. Appends of up to `inline_bytes_max` bytes go where a stage with that setting
-    puts them: records are the same, and you may see that your program does not care.
+    `deliver_pushes`. The principal of `transport` may do everything. With `denies_by_default`, others may only do what
+    access rules allow: test yours with `transport_as`. Appends of up to `inline_bytes_max` bytes go where a stage with
+    that setting puts them: records are the same, and you may see that your program does not care.
     """
 
     def __init__(self, *, denies_by_default: bool = False, inline_bytes_max: int = 0) -> None:
         settings = AclSettings(
             allows_by_default=not denies_by_default, super_principals=(parse_principal_pattern(LOCAL_PRINCIPAL),)
         )
-        instance = memory_instance(
-            acl_settings=settings if denies_by_default else None, inline_bytes_max=inline_bytes_max
-        )
+        instance = memory_instance(acl_settings=settings, inline_bytes_max=inline_bytes_max)
         self._triggers = _ThreadTriggers()
         self._functions = _Functions()
         self._queue = MemoryDeliveryQueue(instance.clock)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from penstock_core.acls.rule import parse_rule
 from penstock_core.audit.audit_entry import AuditEntry, AuditResult
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import AUDIT_TOPIC, Partition, TimerId
@@ -15,6 +16,7 @@ from penstock_handlers import audit
 from penstock_handlers.edge.access.audit_routes import AUDITED
 from penstock_handlers.edge.access.unaudited import UNAUDITED
 from penstock_handlers.router import LOCAL_ADDRESS, LOCAL_PRINCIPAL, ROUTES
+from penstock_service.acls.change_acls import change_acls
 from penstock_service.groups.alter_group import alter_group
 from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
 from penstock_service.instance.instance import Instance
@@ -24,6 +26,7 @@ from penstock_service.records.produce_or_schedule import produce_or_schedule
 from penstock_service.records.schedule import ScheduledRecords
 from penstock_service.share.admin.put_share_group import put_share_group
 from penstock_service.transactions.begin_transactions import begin_transactions
+from tests.core.push.push_samples import SECRET
 from tests.handlers.service import Service
 from tests.service.push.admin.setting import FUNCTION, create
 from tests.support.service import Intercepted, batch, filled_topic, with_stores
@@ -193,11 +196,31 @@ def test_defect_in_a_change_leaves_it_as_unknown(service: Service) -> None:
     assert (note.result, note.after) == (AuditResult.UNKNOWN, None)
 
 
+def name_the_trail(service: Service) -> None:
+    change_acls(service.instance, [parse_rule(LOCAL_PRINCIPAL, "read", f"topic:{AUDIT_TOPIC}")], [])
+
+
+def test_trail_shows_the_host_of_an_endpoint_only(service: Service) -> None:
+    hook = {"https": {"url": "https://hooks.example:8443/services/T0/s3cret?key=1", "secret": SECRET}}
+    for pause in (False, True):  # the state after a change, and the one before the next
+        body = {"topics": ["orders"], "target": hook, "batch_records": 3 + pause}
+        answer = service.call("PUT", "/v1/subscriptions/hook", body)
+        assert answer.status < 300, answer.body
+    told = [note.after for note in notes_of(service)] + [note.before for note in notes_of(service)]
+    assert "s3cret" not in json.dumps(told)
+    assert json.dumps(told).count('{"url": "https://hooks.example:8443"}') == 3
+
+
 def test_function_moves_the_notes_into_the_topic(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PENSTOCK_AUDIT_RETENTION_MS", "86400000")
     service.call("DELETE", "/v1/share-groups/billing")
     assert audit.run(service.instance) == {"changes_settled": 1, "changes_begun": 0, "audit_unfinished": 0}
-    answer = service.call("GET", f"/v1/topics/{AUDIT_TOPIC}/partitions/0/records", offset="0")
+    path = f"/v1/topics/{AUDIT_TOPIC}/partitions/0/records"
+    refused = service.call("GET", path, offset="0")
+    assert refused.error["code"] == "NOT_AUTHORIZED"
+    assert f"`penstock acls add '{LOCAL_PRINCIPAL}' read 'topic:_audit'` grants it" in refused.error["message"]
+    name_the_trail(service)
+    answer = service.call("GET", path, offset="0")
     [record] = answer.json["records"]
     assert json.loads(record["value"])["action"] == "delete_share_group"
 
@@ -218,6 +241,7 @@ def test_topic_of_the_trail_cannot_be_changed_by_callers(
     monkeypatch.setenv("PENSTOCK_AUDIT_RETENTION_MS", "86400000")
     service.call("DELETE", "/v1/share-groups/billing")
     audit.run(service.instance)
+    name_the_trail(service)
     answer = service.call(method, path, body)
     assert answer.error["code"] == "INVALID_NAME"
 

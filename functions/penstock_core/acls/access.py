@@ -47,7 +47,7 @@ class Access:
 
 
 # The service works for itself under these rights: its deployment, its jobs, its deliveries.
-UNRESTRICTED = Access(principal=ANONYMOUS, rules=PrincipalRules((), allows_by_default=True))
+UNRESTRICTED = Access(principal=ANONYMOUS, rules=PrincipalRules((), allows_by_default=True, is_super=True))
 
 
 def _not_authorized(principal: Principal, right: Right, reason: Reason) -> PenstockError:

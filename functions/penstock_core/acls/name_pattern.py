@@ -33,6 +33,10 @@ class NamePatterns:
         self._beginnings = frozenset(each.text for each in known if each.is_prefix)
         self._lengths = sorted({len(each) for each in self._beginnings})
 
+    def names(self, name: str) -> bool:
+        """True if one of the patterns is the name itself."""
+        return name in self._names
+
     def match(self, name: str) -> bool:
         """True if one of the patterns matches the name."""
         if name in self._names:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import Enum
 
+from penstock_core.ids import RESERVED_PREFIX
+
 
 class Operation(Enum):
     """The work of a caller on a resource."""
@@ -42,3 +44,8 @@ class Right:
     def resource(self) -> str:
         """The resource as a rule writes it: `topic:orders`, or `service`."""
         return self.kind.value if self.kind is Kind.SERVICE else f"{self.kind.value}:{self.name}"
+
+    @property
+    def is_reserved(self) -> bool:
+        """True for the right to read a topic of the service's own, such as the audit trail."""
+        return self.operation is Operation.READ and self.kind is Kind.TOPIC and self.name.startswith(RESERVED_PREFIX)

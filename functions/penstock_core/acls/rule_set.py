@@ -1,5 +1,8 @@
 """Decisions by all rules: deny wins, then allow, then the stage's default.
 
+The records of the service's own topics, such as the audit trail, tell about everybody. So only a rule with the topic's
+exact name allows to read one: neither a pattern nor the stage's default does.
+
 A token's subject is a stranger until a rule names it. Neither the stage's default nor its super principals are about
 it, and of the patterns that allow, only those are that name its issuer. Each pattern that denies is about it.
 
@@ -27,6 +30,7 @@ class Reason(Enum):
     SUPER = "super principal"
     DENIED = "a deny rule"
     ALLOWED = "an allow rule"
+    RESERVED = "whether an allow rule has the exact name"
     DEFAULT = "the stage's default"
 
 
@@ -61,7 +65,10 @@ class PrincipalRules:
         place = (right.operation, right.kind)
         if self._denied.get(place, _NO_PATTERNS).match(right.name):
             return Decision(is_allowed=False, reason=Reason.DENIED)
-        if self._allowed.get(place, _NO_PATTERNS).match(right.name):
+        allowed = self._allowed.get(place, _NO_PATTERNS)
+        if right.is_reserved:
+            return Decision(is_allowed=allowed.names(right.name), reason=Reason.RESERVED)
+        if allowed.match(right.name):
             return Decision(is_allowed=True, reason=Reason.ALLOWED)
         return Decision(is_allowed=self._allows_by_default, reason=Reason.DEFAULT)
 

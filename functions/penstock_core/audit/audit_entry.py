@@ -14,6 +14,7 @@ import json
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NewType
+from urllib.parse import urlsplit
 
 from penstock_core.limits import AUDIT_NAME_LENGTH_MAX, AUDIT_STATE_BYTES_MAX
 
@@ -67,9 +68,24 @@ def bounded_name(name: str) -> str:
 
 
 def bounded_state(state: Any) -> Any:
-    """The state, or its number of bytes in place of one over `AUDIT_STATE_BYTES_MAX`."""
+    """The state, or its number of bytes in place of one over `AUDIT_STATE_BYTES_MAX`.
+
+    Of an endpoint's URL it has scheme and host: the path of many webhooks is a secret.
+    """
+    state = _without_paths(state)
     size = len(json.dumps(state, ensure_ascii=False).encode(errors="replace"))
     return state if size <= AUDIT_STATE_BYTES_MAX else {"left_out_bytes": size}
+
+
+def _without_paths(state: Any) -> Any:
+    match state:
+        case {"https": {"url": str(url)}}:
+            parts = urlsplit(url)
+            return {"https": {"url": f"{parts.scheme}://{parts.netloc}"}}
+        case {**items}:
+            return {name: _without_paths(value) for name, value in items.items()}
+        case _:
+            return state
 
 
 def audit_key(entry: AuditEntry) -> bytes:

@@ -9,6 +9,7 @@ from penstock_core.acls.right import IMPLY_DESCRIBE, Kind, Operation, Right
 from penstock_core.acls.rule import Rule, parse_rule
 from penstock_core.acls.rule_set import Reason, RuleSet
 from penstock_core.acls.settings import AclSettings
+from penstock_core.ids import AUDIT_TOPIC
 from penstock_core.limits import ACL_PRINCIPALS_REMEMBERED_MAX
 
 DENY = AclSettings(allows_by_default=False)
@@ -16,19 +17,20 @@ ADA, BOB = "arn:aws:iam::1:user/ada", "arn:aws:iam::1:user/bob"
 READ_ORDERS = Right(operation=Operation.READ, kind=Kind.TOPIC, name="orders")
 
 _PATTERNS = st.builds(NamePattern, st.text("ab", max_size=2), st.booleans())
+_NAMES_OF_TOPICS = st.builds(NamePattern, st.text("_a", max_size=2), st.booleans())
 _RULES = st.builds(
     Rule,
     principal=_PATTERNS,
     operation=st.none() | st.sampled_from(Operation),
     kind=st.none() | st.sampled_from([Kind.TOPIC, Kind.GROUP]),
-    resource=_PATTERNS,
+    resource=_NAMES_OF_TOPICS,
     is_allow=st.booleans(),
 )
 _RIGHTS = st.builds(
     Right,
     operation=st.sampled_from(Operation),
     kind=st.sampled_from([Kind.TOPIC, Kind.GROUP]),
-    name=st.text("ab", min_size=1, max_size=3),
+    name=st.text("_a", min_size=1, max_size=3),
 )
 
 
@@ -47,6 +49,9 @@ def _decided(rules: list[Rule], principal: str, right: Right, *, allows_by_defau
     ]
     if any(not rule.is_allow and rule.operation in (None, right.operation) for rule in about):
         return False
+    if right.operation is Operation.READ and right.kind is Kind.TOPIC and right.name.startswith("_"):
+        named = [rule for rule in about if rule.resource == NamePattern(right.name)]
+        return any(rule.is_allow and rule.operation in (None, Operation.READ) for rule in named)
     operations = {None, right.operation} | (IMPLY_DESCRIBE if right.operation is Operation.DESCRIBE else set())
     return any(rule.is_allow and rule.operation in operations for rule in about) or allows_by_default
 
@@ -78,6 +83,24 @@ def test_decision_tells_what_it_goes_by(texts: list[tuple[str, str, str, str]], 
     rules = [parse_rule(*each) for each in texts]
     decision = RuleSet(rules, DENY).of(ADA).decide(READ_ORDERS)
     assert (decision.reason, decision.is_allowed) == (expected, expected is Reason.ALLOWED)
+
+
+READ_AUDIT = Right(operation=Operation.READ, kind=Kind.TOPIC, name=AUDIT_TOPIC)
+
+
+@pytest.mark.parametrize("resource", ["*", "topic:*", "topic:_*", "topic:_audi*", "topic:_audit*", "service"])
+def test_no_pattern_and_no_default_allows_to_read_the_audit_trail(resource: str) -> None:
+    for settings in (DENY, AclSettings(allows_by_default=True)):
+        rules = RuleSet([parse_rule(ADA, "all", resource)], settings)
+        assert not rules.of(ADA).decide(READ_AUDIT).is_allowed
+
+
+@pytest.mark.parametrize("principal", [ADA, "*"])
+def test_rule_with_the_exact_name_allows_to_read_the_audit_trail(principal: str) -> None:
+    rules = RuleSet([parse_rule(principal, "read", "topic:_audit")], DENY)
+    assert rules.of(ADA).decide(READ_AUDIT).is_allowed
+    denied = RuleSet([*rules.rules, parse_rule("*", "read", "topic:_*", "deny")], DENY)
+    assert not denied.of(ADA).decide(READ_AUDIT).is_allowed
 
 
 def test_super_principal_may_do_what_rules_deny() -> None:
