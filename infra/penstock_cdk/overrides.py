@@ -9,6 +9,8 @@ from typing import Any
 from penstock_cdk.jwt import Jwt
 from penstock_cdk.settings import AT_ONCE, METRICS_OF, Metrics, RestoredTables, StageSettings, settings_of_context
 from penstock_cdk.walls import reserved_concurrency
+from penstock_core.acls.rule import ALLOW, DENY, parse_principal_pattern
+from penstock_core.errors import PenstockError
 from penstock_core.limits import INLINE_BYTES_MAX
 
 _SNS_TOPIC = re.compile(r"arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]+:[A-Za-z0-9_.-]+")
@@ -97,6 +99,23 @@ def _direct(settings: StageSettings, value: str) -> StageSettings:
     return replace(settings, direct=value == "on")
 
 
+def _acl_default(settings: StageSettings, value: str) -> StageSettings:
+    if value not in (ALLOW, DENY):
+        raise ValueError(f"acl_default={value!r}: give allow or deny")
+    return replace(settings, acl_default="deny" if value == DENY else "allow")
+
+
+def _super_principals(settings: StageSettings, value: str) -> StageSettings:
+    """Takes ARNs of roles and users, with commas."""
+    arns = tuple(part.strip() for part in value.split(","))
+    try:
+        for arn in arns:
+            parse_principal_pattern(arn)
+    except PenstockError as error:
+        raise ValueError(f"super_principals={value!r:.300}: give ARN,ARN: {error}") from error
+    return replace(settings, super_principals=arns)
+
+
 def _pairs(setting: str, value: str, allowed: str) -> dict[str, str]:
     """The `name=value` parts of a text with commas. Raises ValueError for another part, and for a name given twice."""
     pairs = [part.partition("=") for part in value.split(",")]
@@ -118,6 +137,8 @@ OVERRIDES: Mapping[str, Callable[[StageSettings, str], StageSettings]] = {
     "metrics": _metrics,
     "jwt": _jwt,
     "direct": _direct,
+    "acl_default": _acl_default,
+    "super_principals": _super_principals,
 }
 CONTEXT_NAMES = ("stage", "region", "profile", *OVERRIDES)
 
@@ -130,12 +151,18 @@ def settings_of_app(context: Mapping[str, Any], region: str | None) -> StageSett
     """Returns the settings that the whole context of a CDK app asks for. `region` is that of your credentials.
 
     Raises ValueError, with the name or value and what is allowed, for a name that is neither ours nor the CDK's, for a
-    wrong value, and for a profile that the region cannot have.
+    wrong value, for a profile that the region cannot have, and for a stage in which nobody could make access rules.
     """
     for name in context:
         _check_name(name)
     settings = overridden(settings_of_context(context, region), context.get)
     _ = settings.zones
+    if settings.acl_default == DENY and not settings.super_principals:
+        raise ValueError(
+            f"stage {settings.name} refuses what no access rule allows, and nobody could make rules: pass -c "
+            "super_principals=ARN,ARN. A stage that was open until now stays so by -c acl_default=allow "
+            "(docs/how-to/acls.md)"
+        )
     return settings
 
 

@@ -41,7 +41,7 @@ from penstock_cdk.service.targets import TargetsRole
 from penstock_cdk.service.timers import PROMOTE, TimerQueues, TimerSource
 from penstock_cdk.service.token_api import TokenApi
 from penstock_cdk.service.wake_ups import WakeUps
-from penstock_cdk.settings import StageSettings
+from penstock_cdk.settings import AclDefault, StageSettings
 from penstock_cdk.shipment import Shipment, built_shipment
 from penstock_cdk.storage.archive import Archive
 from penstock_cdk.storage.emptying import Emptying
@@ -52,6 +52,10 @@ from penstock_cdk.told_settings import METADATA_KEY, settings_text
 from penstock_core.metrics.consumer_lag import Consumer, ConsumerKind
 from penstock_core.stack_outputs import FUNCTIONS_OUTPUT, FUNCTIONS_VARIABLE, STORAGE_OUTPUTS
 
+_ACCESS: Mapping[AclDefault, str] = {
+    "deny": "refused without an access rule: penstock acls add PRINCIPAL write topic:NAME (docs/how-to/acls.md)",
+    "allow": "allowed without an access rule: penstock acls add PRINCIPAL all '*' --deny (docs/how-to/acls.md)",
+}
 _HIDDEN = "Default"  # the CDK leaves this id out of the names that it makes
 
 
@@ -132,9 +136,9 @@ class Penstock(Construct):
         policies = self._client_policies(functions, releases, api, wake_ups)
         if settings.has_alarms:
             self._ring(settings, functions, releases, api, storage, spark)
-        self._tell_if_nothing_is_reserved()
+        self._warn()
         self._api_outputs(api, policies)
-        self._api, self._rights = api, Rights(api=api, wake_ups=wake_ups, rules=self._access_rules(settings))
+        self._api, self._rights = api, Rights(api=api, wake_ups=wake_ups, rules=self._access_rules())
         self._storage_outputs(settings, storage, queues)
         self._starting_outputs(timers, push, wake_ups)
         self._job_outputs(spark)
@@ -168,7 +172,7 @@ class Penstock(Construct):
             Dashboard(self, "Dashboard", settings=settings)
         return Pins(self, settings=settings, measure=functions.get(MEASURE))
 
-    def _tell_if_nothing_is_reserved(self) -> None:
+    def _warn(self) -> None:
         settings = self.settings
         if settings.keeps_data_on_delete and settings.account_concurrency is None and not settings.reserved_concurrency:
             Annotations.of(self).add_warning_v2(
@@ -176,6 +180,12 @@ class Penstock(Construct):
                 "no function has instances for itself, so readers that poll may starve producers: set "
                 "account_concurrency, with app.py by `-c account_concurrency=N`, to what `penstock doctor` says your "
                 "account has",
+            )
+        if settings.acl_default == "deny" and not settings.super_principals:
+            Annotations.of(self).add_warning_v2(
+                "penstock:no-super-principal",
+                "this stage refuses what no access rule allows, and only grants of this app make rules: set "
+                'super_principals. A stage that was open until now stays so by acl_default="allow"',
             )
 
     def topic(
@@ -313,9 +323,9 @@ class Penstock(Construct):
     def _consumer_metrics(self, kind: ConsumerKind, name: str) -> ConsumerMetrics:
         return ConsumerMetrics(settings=self.settings, consumer=Consumer(kind, name), pin=self._pins.pin)
 
-    def _access_rules(self, settings: StageSettings) -> AccessRules:
-        """The rules that grants write. A stage without `acl_default` has none."""
-        return AccessRules(None if settings.acl_default is None else lambda: (_room(self, "Acls"), self._provision))
+    def _access_rules(self) -> AccessRules:
+        """The rules that grants write."""
+        return AccessRules(lambda: (_room(self, "Acls"), self._provision))
 
     @cached_property
     def _provision(self) -> Provision:
@@ -391,6 +401,7 @@ class Penstock(Construct):
         self._output("ArchiveBucket", storage.archive.bucket_name)
         for variable, value in rights_without_rules(self.settings).items():
             self._output(STORAGE_OUTPUTS[variable], value)
+        self._output("Access", _ACCESS[self.settings.acl_default])
         if settings.inline_bytes_max:
             self._output("InlineBytesMax", str(settings.inline_bytes_max))
 

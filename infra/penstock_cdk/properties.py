@@ -42,8 +42,8 @@ class Properties(TypedDict, total=False):
     requests first; the default is none. `account_concurrency` reserves instances of an account that has so many
     (docs/how-to/deploy.md). `emr_release` is that of the application for Spark jobs; with None there is no application,
     and the jobs run on Glue only. `tags` are on every resource.
-    `acl_default` is `allow` or `deny`, for what no access rule is about. With either of them, grants write rules.
-    `super_principals` are roles, users or ARNs that may do everything; `deny` needs one of them (docs/how-to/acls.md).
+    `acl_default` is `allow` or `deny`, for what no access rule is about; the default is `deny`. Grants write rules.
+    `super_principals` are roles, users or ARNs that may do everything, such as make rules (docs/how-to/acls.md).
     `jwt` adds an API for callers with tokens (docs/how-to/jwt.md).
     `direct` lets clients invoke the functions by Lambda's API, too (docs/how-to/transports.md).
     """

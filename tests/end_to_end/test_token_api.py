@@ -22,6 +22,7 @@ from penstock.http.transport import HttpTransport
 from penstock_cdk import Jwt
 from tests.end_to_end.local_stack import Stack
 from tests.end_to_end.own_stack import NAME, SETTINGS, OwnStack, deploy_app
+from tests.end_to_end.walled_stack import ADMINS
 from tests.support.deadlines import until
 from tests.support.penstock_command import penstock
 
@@ -68,7 +69,8 @@ def issuer() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def own(stack: Stack, issuer: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnStack]:
-    settings = replace(SETTINGS, jwt=Jwt(issuer=issuer, audiences=["penstock"], scopes=["use"]))
+    jwt = Jwt(issuer=issuer, audiences=["penstock"], scopes=["use"])
+    settings = replace(SETTINGS, jwt=jwt, super_principals=(ADMINS,))  # only they read the trail without a rule
 
     def make(app: App) -> None:
         Penstock(CdkStack(app, NAME), "Queue", settings=settings)

@@ -43,6 +43,8 @@ WRONG = (
     ("metrics", "on", "topics or all"),
     ("jwt", "https://login.example", "ISSUER,AUDIENCE"),
     ("direct", "yes", "on or off"),
+    ("acl_default", "open", "allow or deny"),
+    ("super_principals", "ops", "give ARN,ARN"),
     ("metrics", "all,topics", "topics=N"),
     ("metrics", "all,groups=3", "topics=N"),
     ("restored_tables", "topics=t", "log_stream="),
@@ -111,10 +113,21 @@ def test_names_of_the_cdk_and_all_of_ours_are_taken() -> None:
         "metrics": "all,topics=3,dashboard",
         "jwt": "https://login.example,penstock",
         "direct": "on",
+        "acl_default": "deny",
+        "super_principals": "arn:aws:iam::123456789012:role/ops,arn:aws:iam::123456789012:user/ada",
     }
     assert set(ours) == set(CONTEXT_NAMES)
     settings = settings_of_app({**names_of_cdk, **ours}, None)
     assert (settings.name, settings.alarm_topic_arn) == ("penstock-dev", ours["alarm_topic_arn"])
+
+
+@pytest.mark.parametrize("stage", [{}, {"stage": "prod"}, {"stage": "dev", "acl_default": "deny"}])
+def test_app_in_which_nobody_could_make_rules_is_refused_with_the_ways_out(stage: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=r"super_principals=ARN,ARN.*stays so by -c acl_default=allow"):
+        settings_of_app({**stage, "region": "us-east-1"}, None)
+    settings_of_app({**stage, "acl_default": "allow"}, "us-east-1")
+    ops = {"super_principals": "arn:aws:iam::123456789012:role/ops"}
+    assert settings_of_app({**stage, **ops}, "us-east-1").super_principals == tuple(ops.values())
 
 
 @pytest.mark.parametrize(

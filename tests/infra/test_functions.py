@@ -8,6 +8,7 @@ from aws_cdk import Stack
 from aws_cdk.assertions import Template
 
 from penstock_cdk.overrides import overridden
+from penstock_cdk.service.functions import rights_without_rules
 from penstock_cdk.service.routes import ROUTES
 from penstock_cdk.settings import STAGES, StageSettings
 from penstock_cdk.walls import wait_pool
@@ -219,6 +220,7 @@ def test_environment_names_tables_and_zones(resources: Resources, stage: str) ->
             "POWERTOOLS_LOG_LEVEL": STAGES[stage].log_level,
             **({"PENSTOCK_AUDIT_RETENTION_MS": "31536000000"} if own == "audit" else {}),
             **metrics_in_environment(stage, own),
+            **(rights_without_rules(STAGES[stage]) if own in OF_ROUTES else {}),
             **({"PENSTOCK_DIRECT": STAGES[stage].name} if STAGES[stage].direct and own in OF_ROUTES else {}),
             **({"PENSTOCK_WAITS": "stage=50"} if own in ("fetch", "records_fetch", "share") else {}),
             **JOB_ENVIRONMENTS.get(own, {}),

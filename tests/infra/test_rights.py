@@ -2,13 +2,15 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aws_cdk import App, Environment, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk.assertions import Template
+from aws_cdk.assertions import Annotations, Match, Template
 from cdk_nag import AwsSolutionsChecks
 
 from bench.bill.synthesized import empty_shipment
@@ -158,7 +160,7 @@ def test_right_on_every_group_is_refused(queue: Penstock, group: str) -> None:
         allowed(queue, lambda role: topic.grant_consume(role, group=group))
 
 
-def test_grants_write_access_rules_where_the_stage_says_what_it_does_without(tmp_path: Path) -> None:
+def test_grants_write_access_rules(tmp_path: Path) -> None:
     stack = Stack(App(builtin_cloud_formation_validation=False), "Shop", env=Environment(region="eu-west-1"))
     settings = STAGES["prod"]
     shipment = empty_shipment(settings, tmp_path)
@@ -189,6 +191,7 @@ def test_grants_write_access_rules_where_the_stage_says_what_it_does_without(tmp
         ("read", "group:billing"),
         ("read", "share_group:workers"),
         ("all", "*"),
+        ("read", "topic:_audit"),
     }
     assert len(rules) == len(rights)
     [produce] = [each for each in functions_in(resources).values() if ".produce." in each["Handler"]]
@@ -200,9 +203,40 @@ def test_grants_write_access_rules_where_the_stage_says_what_it_does_without(tmp
     assert outputs["SuperPrincipals"]["Value"] == variables["PENSTOCK_SUPER_PRINCIPALS"]
 
 
-def test_stage_that_denies_by_default_needs_somebody_who_makes_rules() -> None:
-    with pytest.raises(ValueError, match="set super_principals"):
-        StageSettings(name="a", acl_default="deny")
+def test_new_stages_refuse_what_no_rule_allows() -> None:
+    assert StageSettings(name="a").acl_default == "deny"
+    assert {name: settings.acl_default for name, settings in STAGES.items()} == {
+        "local": "allow",
+        "dev": "allow",
+        "prod": "deny",
+    }
+
+
+def test_template_tells_what_no_rule_is_about_and_how_to_grant(
+    template: Callable[[str], dict[str, Any]], stage: str
+) -> None:
+    outputs = template(stage)["Outputs"]
+    assert outputs["AclDefault"]["Value"] == STAGES[stage].acl_default
+    told = outputs["Access"]["Value"]
+    assert told.startswith("refused" if STAGES[stage].acl_default == "deny" else "allowed")
+    assert "penstock acls add PRINCIPAL" in told
+    for function in functions_in(resources_of(template(stage))).values():
+        if ".fetch." in function["Handler"]:
+            assert function["Environment"]["Variables"]["PENSTOCK_ACL_DEFAULT"] == STAGES[stage].acl_default
+
+
+def test_cdk_warns_of_a_stage_in_which_only_its_app_makes_rules(
+    make_stack_of: Callable[[StageSettings], Stack],
+) -> None:
+    found = [
+        Annotations.from_stack(make_stack_of(settings)).find_warning("*", Match.string_like_regexp("super_principals"))
+        for settings in (
+            STAGES["prod"],
+            replace(STAGES["prod"], super_principals=("arn:aws:iam::1:role/ops",)),
+            replace(STAGES["prod"], acl_default="allow"),
+        )
+    ]
+    assert [len(each) for each in found] == [1, 0, 0]
 
 
 def test_principal_without_an_arn_is_refused() -> None:

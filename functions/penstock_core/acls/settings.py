@@ -28,11 +28,12 @@ def acl_settings_of(environ: Mapping[str, str]) -> AclSettings:
     """The settings in `PENSTOCK_ACL_DEFAULT` (allow, deny) and `PENSTOCK_SUPER_PRINCIPALS` (a JSON array of patterns).
 
     `token_settings_of` reads those of tokens.
-    Without the variables everything is allowed. Raises ValueError and INVALID_REQUEST for values that mean nothing.
+    The first one must be there: a stage that denies by default is not open to a program that does not know it. Raises
+    ValueError and INVALID_REQUEST for values that mean nothing.
     """
-    default = environ.get(DEFAULT_VARIABLE, ALLOW)
+    default = environ.get(DEFAULT_VARIABLE)
     if default not in (ALLOW, DENY):
-        raise ValueError(f"{DEFAULT_VARIABLE}={default!r}: must be {ALLOW} or {DENY}")
+        raise ValueError(f"{DEFAULT_VARIABLE}={default!r}: must be {ALLOW} or {DENY}, as the stage's functions have it")
     patterns = json.loads(environ.get(SUPER_VARIABLE, "[]"))
     return AclSettings(
         allows_by_default=default == ALLOW,

@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
-from penstock_core.acls.settings import acl_settings_of
+from penstock_core.acls.rule import ALLOW
+from penstock_core.acls.settings import DEFAULT_VARIABLE, acl_settings_of
 from penstock_core.quotas.wait_pool import VARIABLE as WAITS_VARIABLE
 from penstock_core.quotas.wait_pool import parse_wait_pool
 from penstock_handlers.edge.meters.metering import Meter
@@ -48,7 +49,10 @@ def instance() -> Instance:
     from penstock_service.adapters.aws import aws_instance, function_drivers, storage_of_environment
 
     tuning = Tuning(wait_pool=parse_wait_pool(os.environ.get(WAITS_VARIABLE)))
-    made = aws_instance(storage_of_environment(), STORAGE_CALLS, acl_settings_of(os.environ), tuning, function_drivers)
+    # An open stage of the release before has no variable, and an update of a function changes its code and its
+    # environment one after the other. Functions that serve no caller have none, either.
+    acls = acl_settings_of({DEFAULT_VARIABLE: ALLOW, **os.environ})
+    made = aws_instance(storage_of_environment(), STORAGE_CALLS, acls, tuning, function_drivers)
     made.traffic.is_on = os.environ.get("PENSTOCK_METRICS", "off") != "off"
     stage = os.environ.get("PENSTOCK_DIRECT")
     return made if not stage else replace(made, proven_callers=_proven_callers(stage, made))

@@ -14,15 +14,13 @@ _ID_LENGTH = 12
 
 
 class AccessRules:
-    """Writes rules where `room` is given: it answers the scope of the resources, and what makes them."""
+    """Writes rules. `room` answers the scope of the resources, and what makes them."""
 
-    def __init__(self, room: Callable[[], tuple[Construct, Provision]] | None) -> None:
+    def __init__(self, room: Callable[[], tuple[Construct, Provision]]) -> None:
         self._room = room
 
     def allow(self, grantee: iam.IGrantable, operation: str, *resources: str) -> None:
         """Allows the operation on these resources. A rule goes with the resource that has made it."""
-        if self._room is None:
-            return
         scope, provision = self._room()
         principal = principal_name(grantee)
         for resource in resources:

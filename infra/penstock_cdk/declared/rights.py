@@ -18,7 +18,7 @@ from penstock_cdk.service.routes import Route
 from penstock_cdk.service.wake_ups import WakeUps
 from penstock_cdk.wildcards import acknowledge_wildcard
 from penstock_core.errors import PenstockError
-from penstock_core.ids import parse_group_name
+from penstock_core.ids import AUDIT_TOPIC, parse_group_name
 
 _PRODUCE = (routes.TOPIC_METADATA, routes.PRODUCE_RECORDS, routes.LIST_SCHEDULED, routes.CANCEL_SCHEDULED)
 _READ = (routes.TOPIC_METADATA, routes.DESCRIBE_TOPIC, routes.LIST_OFFSETS, routes.FETCH_RECORDS)
@@ -67,8 +67,9 @@ class Rights:
         return self._call(grantee, _SHARE_GROUP, group=group).combine(self._be_woken(grantee, group_id))
 
     def everything(self, grantee: iam.IGrantable) -> iam.Grant:
-        """Allows every route, and all wake-ups."""
+        """Allows every route, the audit trail, and all wake-ups."""
         self.rules.allow(grantee, "all", "*")
+        self.rules.allow(grantee, "read", f"topic:{AUDIT_TOPIC}")  # which no pattern gives
         return self._call(grantee, routes.ROUTES).combine(self._be_woken(grantee, None))
 
     def _call(self, grantee: iam.IGrantable, allowed: Iterable[Route], **names: str) -> iam.Grant:

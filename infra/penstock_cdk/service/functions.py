@@ -165,10 +165,9 @@ def _acl_environment(settings: StageSettings) -> dict[str, str]:
 
 
 def rights_without_rules(settings: StageSettings) -> dict[str, str]:
-    """The variables that decide without access rules. A stage that allows all by default has no variable."""
-    default = {} if settings.acl_default is None else {DEFAULT_VARIABLE: settings.acl_default}
+    """The variables that decide without access rules."""
     principals = {SUPER_VARIABLE: json.dumps(settings.super_principals)} if settings.super_principals else {}
-    return {**default, **principals}
+    return {DEFAULT_VARIABLE: settings.acl_default, **principals}
 
 
 def _wait_environment(settings: StageSettings, name: str) -> dict[str, str]:

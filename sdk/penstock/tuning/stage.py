@@ -68,7 +68,7 @@ _SETTINGS: tuple[tuple[str, Any, str], ...] = (
     ("topic_retention_ms", None, "The retention of topics that the CDK app declares without one."),
     ("restored_tables", False, "The stack uses tables that DynamoDB has restored."),
     ("canary", None, "The share of requests that a new version gets at first, and for how long."),
-    ("acl_default", None, "Rights that no access rule is about are given (`allow`) or refused (`deny`)."),
+    ("acl_default", "deny", "Rights that no access rule is about are given (`allow`) or refused (`deny`)."),
     ("super_principals", False, "Principals that may do everything, whatever the rules say."),
     ("jwt", None, "Issuer, audiences and claim of the tokens that a second API takes; without it there is none."),
     ("direct", False, "Let clients invoke the functions by Lambda's API, too: the transport `lambda`."),

@@ -9,8 +9,8 @@ from penstock_core.errors import PenstockError
 ROLE = "arn:aws:iam::111122223333:role/ops"
 
 
-def test_everything_is_allowed_without_variables() -> None:
-    assert acl_settings_of({}) == AclSettings(allows_by_default=True)
+def test_stage_that_allows_what_no_rule_denies_says_so() -> None:
+    assert acl_settings_of({"PENSTOCK_ACL_DEFAULT": "allow"}) == AclSettings(allows_by_default=True)
 
 
 def test_variables_say_the_default_and_who_may_do_everything() -> None:
@@ -23,10 +23,11 @@ def test_variables_say_the_default_and_who_may_do_everything() -> None:
 @pytest.mark.parametrize(
     "variables",
     [
+        {},
         {"PENSTOCK_ACL_DEFAULT": "Deny"},
         {"PENSTOCK_ACL_DEFAULT": ""},
-        {"PENSTOCK_SUPER_PRINCIPALS": "ops"},
-        {"PENSTOCK_SUPER_PRINCIPALS": '["ops"]'},
+        {"PENSTOCK_ACL_DEFAULT": "deny", "PENSTOCK_SUPER_PRINCIPALS": "ops"},
+        {"PENSTOCK_ACL_DEFAULT": "deny", "PENSTOCK_SUPER_PRINCIPALS": '["ops"]'},
     ],
 )
 def test_value_that_means_nothing_is_refused(variables: dict[str, str]) -> None:

@@ -1,3 +1,4 @@
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from penstock.errors import NotConfiguredError
 from penstock.transports.embedded_storage import find_embedded_stage
 from penstock_core.stack_outputs import STORAGE_OUTPUTS
 
-VARIABLES = {
+STORAGE = {
     "PENSTOCK_TOPICS_TABLE": "topics",
     "PENSTOCK_LOG_TABLE": "log",
     "PENSTOCK_GROUPS_TABLE": "groups",
@@ -18,6 +19,7 @@ VARIABLES = {
     "PENSTOCK_WAKE_UPS": "events.host,realtime.host",
     "AWS_REGION": "eu-west-1",
 }
+VARIABLES = {**STORAGE, "PENSTOCK_ACL_DEFAULT": "allow"}
 
 
 @pytest.fixture(autouse=True)
@@ -73,7 +75,7 @@ def test_ways_out_are_named_when_there_is_no_storage() -> None:
 
 def _stack_answers(monkeypatch: pytest.MonkeyPatch, **more: str) -> None:
     """CloudFormation tells the outputs of a stack with this storage."""
-    outputs = {STORAGE_OUTPUTS[name]: value for name, value in VARIABLES.items() if name in STORAGE_OUTPUTS} | more
+    outputs = {STORAGE_OUTPUTS[name]: value for name, value in STORAGE.items() if name in STORAGE_OUTPUTS} | more
     described = [{"OutputKey": name, "OutputValue": value} for name, value in outputs.items()]
 
     class CloudFormation:
@@ -92,11 +94,20 @@ def test_stack_that_denies_by_default_denies_in_the_program_too(monkeypatch: pyt
 
 
 def test_environment_goes_before_the_stack_where_no_rule_decides(monkeypatch: pytest.MonkeyPatch) -> None:
-    _stack_answers(monkeypatch)
+    _stack_answers(monkeypatch, AclDefault="allow")
     assert find_embedded_stage(environ={"PENSTOCK_STACK": "Queue"}).acls.allows_by_default
     assert not find_embedded_stage(
         environ={"PENSTOCK_STACK": "Queue", "PENSTOCK_ACL_DEFAULT": "deny"}
     ).acls.allows_by_default
+
+
+@pytest.mark.parametrize("source", [STORAGE, {"PENSTOCK_STACK": "Queue"}])
+def test_stage_whose_default_is_not_known_is_not_open(
+    monkeypatch: pytest.MonkeyPatch, source: Mapping[str, str]
+) -> None:
+    _stack_answers(monkeypatch)
+    with pytest.raises(NotConfiguredError, match="PENSTOCK_ACL_DEFAULT=None: must be allow or deny"):
+        find_embedded_stage(environ=source)
 
 
 def test_wrong_default_is_refused_when_the_transport_is_opened() -> None:
