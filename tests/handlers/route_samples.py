@@ -432,6 +432,16 @@ SAMPLES = (
         _PACKING,
         note="target",
     ),
+    *(
+        Sample(
+            "PUT /v1/subscriptions/{name}",
+            (_needed(Where.CHANGED, "alter", "subscription:packing"), _body("read", "topic:orders")),
+            setting,
+            _PACKING,
+            note=note,
+        )
+        for note, setting in (("filter", {"filter": {"type": ["order"]}}), ("lanes", {"concurrency": 1_000}))
+    ),
     Sample(
         "GET /v1/subscriptions/{name}",
         (_path("describe", "subscription:packing"), _shown("describe", "topic:orders", '"topic":"orders"')),

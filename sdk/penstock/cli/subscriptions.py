@@ -129,7 +129,7 @@ def alter(
     defaults: tuple[str, ...],
     **target: Any,
 ) -> None:
-    """Change topics, target or settings of NAME. An endpoint keeps its secret unless you give another one."""
+    """Change topics, target or settings of NAME. An endpoint keeps its secret while it keeps its URL."""
     config = _config(settings, defaults, dead_letter_topic, policy)
     chosen = target_of(**target)
     if not (config or topics or chosen):

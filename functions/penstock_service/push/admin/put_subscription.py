@@ -39,13 +39,14 @@ from penstock_service.quotas.claim_resource import claim_resource
 
 _HTTPS, _SECRET = "https", "secret"
 _DEAD_LETTER = "dead_letter_topic"
+_CARRYING = (_DEAD_LETTER, "filter")  # settings that tell which records go where
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionWish:
     """What a caller asks for. None leaves topics or target as they are, and so does a setting that is left out.
 
-    The object of `target` is that of the API. An endpoint's secret may be left out once it is set, for the same host.
+    The object of `target` is that of the API. An endpoint's secret may be left out once it is set, for the same URL.
     """
 
     topics: Sequence[str] | None = None
@@ -96,11 +97,11 @@ def _claim(subscription: Subscription) -> Claim:
 def check_push_rights(access: Access, name: str, found: Subscription | None, wish: SubscriptionWish) -> None:
     """Raises NOT_AUTHORIZED, before any topic is looked up.
 
-    A subscription carries records of its topics to its target. So a caller who changes topics, target or dead-letter
-    topic needs the rights on all of them, as they will be.
+    A subscription carries records of its topics to its target. So a caller who changes topics, target, dead-letter
+    topic or filter, or raises the concurrency, needs the rights on all of them, as they will be.
     """
     access.require(Operation.CREATE if found is None else Operation.ALTER, Kind.SUBSCRIPTION, name)
-    if found is not None and wish.topics is None and wish.target is None and _DEAD_LETTER not in wish.settings:
+    if found is not None and not _carries_other_records(found, wish):
         return
     known = () if found is None else found.topics
     access.require(Operation.READ, Kind.TOPIC, *(known if wish.topics is None else wish.topics))
@@ -111,6 +112,14 @@ def check_push_rights(access: Access, name: str, found: Subscription | None, wis
     if _DEAD_LETTER in wish.settings:
         dead_letter = wish.settings[_DEAD_LETTER]
     access.require(Operation.WRITE, Kind.TOPIC, *(each for each in (mirror, dead_letter) if isinstance(each, str)))
+
+
+def _carries_other_records(found: Subscription, wish: SubscriptionWish) -> bool:
+    """True if the target may get more records by the change, or get them faster, or another target gets them."""
+    if wish.topics is not None or wish.target is not None or not wish.settings.keys().isdisjoint(_CARRYING):
+        return True
+    lanes = wish.settings.get("concurrency", found.config.concurrency)
+    return not isinstance(lanes, int) or lanes > found.config.concurrency  # null is the default: it may be more
 
 
 def _new(instance: Instance, name: SubscriptionName, wish: SubscriptionWish) -> Subscription:
@@ -144,10 +153,10 @@ def _bound(instance: Instance, topics: Sequence[str]) -> dict[TopicName, TopicId
 
 
 def _target(document: Mapping[str, Any], known: Target | None) -> Target:
-    """The target of the API's object. An endpoint of the known host without a secret keeps the one that is known.
+    """The target of the API's object. An endpoint of the known URL without a secret keeps the one that is known.
 
-    Another host would get requests with a signature that the first one trusts. The target's check refuses an endpoint
-    without TLS where none is allowed.
+    Another URL would get requests with a signature that the first one trusts: several tenants may share a host. The
+    target's check refuses an endpoint without TLS where none is allowed.
     """
     endpoint = document.get(_HTTPS)
     if isinstance(known, HttpsTarget) and isinstance(endpoint, Mapping) and _keeps_secret(endpoint, known):
@@ -156,12 +165,7 @@ def _target(document: Mapping[str, Any], known: Target | None) -> Target:
 
 
 def _keeps_secret(endpoint: Mapping[str, Any], known: HttpsTarget) -> bool:
-    return endpoint.get(_SECRET) is None and _origin(endpoint.get("url")) == _origin(known.url)
-
-
-def _origin(url: object) -> str:
-    """All of the address before its path."""
-    return "/".join(str(url).split("/", 3)[:3])
+    return endpoint.get(_SECRET) is None and endpoint.get("url") == known.url
 
 
 def _check(instance: Instance, wanted: Subscription) -> None:

@@ -5,6 +5,11 @@ from typing import Any
 
 import pytest
 
+from penstock_core.acls.access import Access
+from penstock_core.acls.principal import iam_principal
+from penstock_core.acls.rule import parse_rule
+from penstock_core.acls.rule_set import RuleSet
+from penstock_core.acls.settings import AclSettings
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, Partition, SubscriptionName
 from penstock_core.limits import PUSH_SUBSCRIPTIONS_MAX
@@ -132,20 +137,27 @@ def test_settings_that_are_left_out_stay_and_null_is_the_default(instance: Insta
 def test_secret_that_is_left_out_stays(instance: Instance) -> None:
     new_topic(instance)
     create(instance, target=ENDPOINT)
-    moved = {"https": {"url": "https://example.com/other"}}
-    assert put_subscription(instance, NAME, wish(None, moved))[0].target == HttpsTarget(
-        url="https://example.com/other", secret=SECRET
+    same = {"https": {"url": "https://example.com/hook"}}
+    assert put_subscription(instance, NAME, wish(None, same))[0].target == HttpsTarget(
+        url="https://example.com/hook", secret=SECRET
     )
-    renewed = {"https": {**moved["https"], "secret": OTHER_SECRET}}
+    renewed = {"https": {"url": "https://example.com/other", "secret": OTHER_SECRET}}
     found = put_subscription(instance, NAME, wish(None, renewed))[0].target
     assert isinstance(found, HttpsTarget)
     assert found.secret == OTHER_SECRET
 
 
 @pytest.mark.parametrize(
-    "url", ["https://other.com/hook", "https://example.com:444/hook", "https://example.com.x/hook"]
+    "url",
+    [
+        "https://other.com/hook",
+        "https://example.com:444/hook",
+        "https://example.com.x/hook",
+        "https://example.com/other",
+        "https://example.com/hook?to=other",
+    ],
 )
-def test_another_host_needs_a_secret(instance: Instance, url: str) -> None:
+def test_another_url_needs_a_secret(instance: Instance, url: str) -> None:
     new_topic(instance)
     made = create(instance, target=ENDPOINT)
     error = refused(
@@ -161,6 +173,35 @@ def test_secret_is_needed_where_there_is_none_yet(instance: Instance) -> None:
     refused(ErrorCode.INVALID_CONFIG, lambda: create(instance, target=moved))
     create(instance)
     refused(ErrorCode.INVALID_CONFIG, lambda: put_subscription(instance, NAME, wish(None, moved)))
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_allowed"),
+    [
+        ({"batch_records": 7}, True),
+        ({"concurrency": 2}, True),
+        ({"concurrency": 4}, False),
+        ({"concurrency": None}, False),
+        ({"filter": {"type": ["order"]}}, False),
+        ({"filter": None}, False),
+        ({"dead_letter_topic": None}, False),
+    ],
+)
+def test_caller_who_may_not_read_the_topics_widens_no_subscription(
+    instance: Instance, settings: dict[str, Any], is_allowed: bool
+) -> None:
+    new_topic(instance)
+    found = create(instance, concurrency=3)
+    ada = iam_principal("arn:aws:iam::1:user/ada")
+    rules = RuleSet([parse_rule(ada.name, "alter", "subscription:*")], AclSettings(allows_by_default=False))
+    access = Access(principal=ada, rules=rules.of(ada.name))
+    if is_allowed:
+        put_subscription(instance, NAME, wish(None, None, **settings), access)
+    else:
+        refused(
+            ErrorCode.NOT_AUTHORIZED, lambda: put_subscription(instance, NAME, wish(None, None, **settings), access)
+        )
+        assert instance.stores.push.get_subscription(found.name) == found
 
 
 @pytest.mark.parametrize(
