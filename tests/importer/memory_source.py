@@ -26,6 +26,13 @@ class MemorySource:
         self.ends[partition] = offset + 1
         return offset
 
+    def grow(self, partitions: int) -> None:
+        """Have so many partitions. A reader that has begun does not know the new ones."""
+        new = partitions - len(self.records)
+        self.records += [[] for _ in range(new)]
+        self.ends += [0] * new
+        self.starts += [0] * new
+
     def mark(self, partition: int) -> None:
         """Append an offset without a record."""
         self.ends[partition] += 1

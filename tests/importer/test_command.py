@@ -1,6 +1,8 @@
 """`penstock import` as a user runs it, from librdkafka's mock cluster to a service in memory."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from penstock.testing import MemoryPenstock
 from penstock_import.command import import_
+from tests.support.child_process import bare_environment
 
 
 @pytest.fixture
@@ -37,6 +40,24 @@ def _finished(result: Result) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(result.stdout.splitlines()[-1])
     assert found["event"] == "finished"
     return found
+
+
+_UNREACHABLE = """
+from tests.support.child_process import bare_environment
+confluent._CALL_S = 0.5
+try:
+    confluent.ConfluentSource(KafkaAddress(servers="127.0.0.1:1", topic="orders"), {}).describe()
+except Exception as error:
+    print(error)
+"""
+
+
+@pytest.mark.slow
+def test_import_says_once_why_no_broker_answers() -> None:
+    script = [sys.executable, "-c", _UNREACHABLE]
+    done = subprocess.run(script, capture_output=True, check=True, env=bare_environment(), text=True)
+    assert done.stderr == ""
+    assert "Connection refused" in done.stdout
 
 
 @pytest.mark.slow

@@ -101,6 +101,16 @@ class Copier:
         """End the producer. The reader is the caller's."""
         self._producer.close()
 
+    def is_at_end(self) -> bool:
+        """Ask the source: no partition holds more than is copied. Partitions that are new there make it false.
+
+        The copy takes them in before its next chunk: it begins a round anew.
+        """
+        held = self._reader.bounds()
+        if held.keys() != self.positions.keys():
+            self.rounds.is_ready = False
+        return all(self.positions.get(each, -1) >= bounds.end for each, bounds in held.items())
+
     def run(self, is_over: Callable[[Mapping[int, int]], bool]) -> None:
         """Copy until `is_over(positions)` or `rounds.stop`. Raises the error that no further try heals."""
         self._is_over = is_over
@@ -131,7 +141,10 @@ class Copier:
         self._bounds = self._ends_of(self._settings.topic.name)
         known = dict(self.positions)
         held = self._reader.bounds()
-        positions = first_positions(self._settings.start, self._settings.topic.name, held, known, self._bounds)
+        settings = self._settings
+        settings.placement.check(len(held), settings.source.topic, settings.topic.name)
+        start = settings.start.again() if has_begun else settings.start
+        positions = first_positions(start, settings.topic.name, held, known, self._bounds)
         moved = {each: at for each, at in positions.items() if known.get(each) != at}
         if moved:
             self._commit_starts(moved)

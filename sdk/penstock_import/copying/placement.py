@@ -31,16 +31,19 @@ class Placement:
             return self.first + record.partition % self.count
         return self.first + partition_for_key(record.key, self.count)
 
+    def check(self, partitions: int, source: str, topic: str) -> None:
+        """Raise InvalidError if the `partitions` of the source cannot keep their numbers, and should."""
+        if self.mode == KEEP and (self.first, self.count) != (0, partitions):
+            raise InvalidError(
+                ErrorCode.INVALID_REQUEST,
+                f"topic {source!r} of Kafka has {partitions} partitions, and topic {topic!r} takes records in "
+                f"{self.count} from {self.first} on: create a topic of {partitions} partitions, or use --partitions "
+                "rehash, which keeps the order of each key",
+            )
+
 
 def placement_for(mode: str, source: SourceTopic, topic: Topic) -> Placement:
     """The placement of records of `source` in `topic`. Raises InvalidError if they cannot keep their numbers."""
     placement = Placement(mode=mode, first=topic.first_writable_partition, count=topic.writable_partitions)
-    is_same = placement.first == 0 and placement.count == source.partitions
-    if mode == KEEP and not is_same:
-        raise InvalidError(
-            ErrorCode.INVALID_REQUEST,
-            f"topic {source.topic!r} of Kafka has {source.partitions} partitions, and topic {topic.name!r} takes "
-            f"records in {topic.writable_partitions} from {topic.first_writable_partition} on: create a topic of "
-            f"{source.partitions} partitions, or use --partitions rehash, which keeps the order of each key",
-        )
+    placement.check(source.partitions, source.topic, topic.name)
     return placement

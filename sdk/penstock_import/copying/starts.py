@@ -1,7 +1,7 @@
 """The offsets from which a copy reads the source: those of its notes, or those that the user names."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from penstock.errors import ConflictError, OffsetOutOfRangeError, UnknownPartitionError
 from penstock_core.errors import ErrorCode
@@ -26,6 +26,10 @@ class StartSettings:
     def names_a_start(self) -> bool:
         """The user has said where to begin."""
         return self.from_beginning or bool(self.offsets)
+
+    def again(self) -> "StartSettings":
+        """The settings of a later round of the same process: its notes say where to begin."""
+        return replace(self, offsets={}, from_beginning=False)
 
 
 def first_positions(

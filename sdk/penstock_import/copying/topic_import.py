@@ -16,7 +16,7 @@ class ImportReport(CopyReport, Protocol):
     """The one to tell of the copy, its end, and the groups."""
 
     def drained(self) -> None:
-        """The copy has reached the present end of the source."""
+        """The copy has reached the end of the source, which was asked after the last chunk."""
 
     def moved(self, moves: Sequence[GroupMove]) -> None:
         """Groups were moved, or not."""
@@ -24,7 +24,10 @@ class ImportReport(CopyReport, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportOutcome:
-    """The end of an import. If `is_complete`, it has copied the records that the source held when it began."""
+    """The end of an import. If `is_complete`, it has copied the records that the source held when it began.
+
+    If `is_drained`, it has copied all that the source held, in all its partitions, when the import asked at its end.
+    """
 
     records: int
     skipped: int
@@ -46,7 +49,7 @@ class TopicImport:
         self._follows = follows
         self._goal: Mapping[int, int] | None = None
         self._was_drained = False
-        self._next_move_ms = monotonic_ms() + IMPORT_GROUPS_MS
+        self._next_look_ms = monotonic_ms() + IMPORT_GROUPS_MS
         self._moves: Sequence[GroupMove] = ()
 
     def run(self) -> ImportOutcome:
@@ -58,7 +61,7 @@ class TopicImport:
             records=self._copier.records,
             skipped=self._copier.skipped,
             is_complete=self._follows or self._is_at_goal(positions),
-            is_drained=bool(positions) and self._copier.lag == 0,
+            is_drained=bool(positions) and self._is_drained_now(),
             groups=self._moves,
         )
 
@@ -68,25 +71,36 @@ class TopicImport:
             if self._goal is None:
                 self._goal = {each: bounds.end for each, bounds in self._reader.bounds().items()}
             return self._is_at_goal(positions)
+        if monotonic_ms() >= self._next_look_ms:
+            self._look_at_source()
         is_drained = self._copier.has_read and self._copier.lag == 0
         if is_drained and not self._was_drained:
-            self._report.drained()
+            is_drained = self._copier.is_at_end()
+            if is_drained:
+                self._report.drained()
         self._was_drained = is_drained
-        if monotonic_ms() >= self._next_move_ms:
-            self._move_if_possible()
         return False
 
     def _is_at_goal(self, positions: Mapping[int, int]) -> bool:
         return self._goal is not None and all(positions.get(each, 0) >= end for each, end in self._goal.items())
 
-    def _move_if_possible(self) -> None:
+    def _is_drained_now(self) -> bool:
+        """Ask the source once more. False, too, if it does not answer."""
         try:
+            return self._copier.is_at_end()
+        except PenstockError:
+            return False
+
+    def _look_at_source(self) -> None:
+        """Each `IMPORT_GROUPS_MS`: find partitions that are new there, and move the groups."""
+        try:
+            self._copier.is_at_end()
             self._move()
         except PenstockError as error:
             if not error.code.is_retriable:
                 raise
             self._report.waits(error, IMPORT_GROUPS_MS / 1_000)
-        self._next_move_ms = monotonic_ms() + IMPORT_GROUPS_MS
+        self._next_look_ms = monotonic_ms() + IMPORT_GROUPS_MS
 
     def _move(self) -> None:
         moves = self._mover.move(self._copier.positions)

@@ -34,6 +34,8 @@ except ModuleNotFoundError as missing:
 
 _CALL_S = IMPORT_CALL_MS_MAX / 1_000
 _log = logging.getLogger("penstock.import")
+_librdkafka_log = logging.getLogger("penstock.import.librdkafka")
+_librdkafka_log.addHandler(logging.NullHandler())  # a line for each refused connection; the error says it once
 
 
 class ConfluentSource:
@@ -51,7 +53,7 @@ class ConfluentSource:
             **{name: value for name, value in settings.items() if name != "group.id"},
             "bootstrap.servers": address.servers,
             "error_cb": self._note,
-            "logger": logging.getLogger("penstock.import.librdkafka"),
+            "logger": _librdkafka_log,
         }
         reader = {
             # librdkafka wants a name, and asks for its coordinator. Nothing joins, so no group comes into being.
@@ -195,6 +197,7 @@ class ConfluentSource:
         try:
             return call()
         except KafkaException as failure:
+            self._admin.poll(0)  # what its connections met
             raise _as_penstock_error(failure.args[0], self._servers, self._last_error) from failure
         except TimeoutError as failure:
             raise self._unreachable(f"no answer in {_CALL_S:.0f} s") from failure

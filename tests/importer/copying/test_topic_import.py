@@ -1,23 +1,39 @@
 from collections.abc import Callable
 
+import pytest
+
+from penstock.errors import InvalidError
 from penstock.testing import MemoryPenstock
 from penstock_import.copying.group_mover import GroupMover, GroupSettings
-from penstock_import.copying.topic_import import TopicImport
+from penstock_import.copying.starts import StartSettings
+from penstock_import.copying.topic_import import ImportOutcome, TopicImport
 from tests.importer.copies import Told, copier_of, held, sent
 from tests.importer.memory_source import MemorySource
 
 
-class _Switch(Told):
-    """The source gets another record behind its end when the first is copied. At the new end the copy is stopped."""
+def _second(source: MemorySource) -> None:
+    source.add(0, None, b"second")
 
-    def __init__(self, source: MemorySource) -> None:
+
+def _second_in_a_new_partition(source: MemorySource) -> None:
+    source.grow(3)
+    source.add(2, b"key", b"second")
+
+
+class _Switch(Told):
+    """The source changes when its first record is copied. At its end the copy is stopped."""
+
+    def __init__(self, source: MemorySource, change: Callable[[MemorySource], None] = _second) -> None:
         super().__init__()
         self.source = source
+        self.change = change
+        self.has_changed = False
         self.stop: Callable[[], None] = lambda: None
 
     def copied(self, records: int, skipped: int, lag: int) -> None:
-        if records == len(self.source.records[0]) == 1:
-            self.source.add(0, None, b"second")
+        if records == 1 and not self.has_changed:
+            self.has_changed = True
+            self.change(self.source)
 
     def drained(self) -> None:
         super().drained()
@@ -41,3 +57,50 @@ def test_import_follows_until_it_is_stopped_and_tells_that_the_source_is_drained
     assert (report.ends, outcome.is_complete, outcome.is_drained) == (1, True, True)
     assert dict(outcome.groups[0].offsets) == {0: 2}
     assert report.moves == list(outcome.groups)
+
+
+def _follow(service: MemoryPenstock, source: MemorySource, report: _Switch, mode: str) -> ImportOutcome:
+    copier = copier_of(source, service, report=report, mode=mode, start=StartSettings(from_beginning=True))
+    report.stop = copier.rounds.stop
+    mover = GroupMover(service.admin(), source, copier.progress, GroupSettings(groups=[], topic="orders", mode=mode))
+    try:
+        return TopicImport(copier, source, mover, report, follows=True).run()
+    finally:
+        copier.close()
+
+
+def test_import_copies_the_partitions_that_the_source_gets_meanwhile() -> None:
+    service = MemoryPenstock()
+    service.create_topic("orders", partitions=2)
+    source = MemorySource()
+    source.add(0, b"key", b"first")
+    report = _Switch(source, _second_in_a_new_partition)
+    outcome = _follow(service, source, report, "rehash")
+    assert [value for *_, value in held(service)] == [b"first", b"second"]
+    assert (report.ends, outcome.records, outcome.is_drained) == (1, 2, True)
+    assert report.firsts == [True, False]
+
+
+def test_import_ends_as_a_new_one_would_when_new_partitions_cannot_keep_their_numbers() -> None:
+    service = MemoryPenstock()
+    service.create_topic("orders")
+    source = MemorySource()
+    source.add(0, b"key", b"first")
+    report = _Switch(source, _second_in_a_new_partition)
+    with pytest.raises(InvalidError, match="has 3 partitions"):
+        _follow(service, source, report, "keep")
+    assert report.ends == 0
+
+
+def test_import_that_is_stopped_tells_of_records_in_partitions_that_it_has_not_seen() -> None:
+    service = MemoryPenstock()
+    service.create_topic("orders", partitions=2)
+    source = MemorySource()
+    source.add(0, b"key", b"first")
+
+    def change(source: MemorySource) -> None:
+        _second_in_a_new_partition(source)
+        report.stop()
+
+    report = _Switch(source, change)
+    assert not _follow(service, source, report, "rehash").is_drained
