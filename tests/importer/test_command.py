@@ -43,7 +43,8 @@ def _finished(result: Result) -> dict[str, Any]:
 
 
 _UNREACHABLE = """
-from tests.support.child_process import bare_environment
+from penstock_import.source import confluent
+from penstock_import.source.address import KafkaAddress
 confluent._CALL_S = 0.5
 try:
     confluent.ConfluentSource(KafkaAddress(servers="127.0.0.1:1", topic="orders"), {}).describe()

@@ -190,8 +190,11 @@ class ConfluentSource:
 
     def _note(self, error: Any) -> None:
         """Remember what librdkafka complains of. It goes on by itself; silence makes it an error."""
-        self._last_error = error.str()
-        _log.debug("librdkafka: %s", self._last_error)
+        if not (
+            self._last_error and error.code() == KafkaError._ALL_BROKERS_DOWN
+        ):  # it only counts what the others say
+            self._last_error = error.str()
+        _log.debug("librdkafka: %s", error.str())
 
     def _call(self, call: Callable[[], Any]) -> Any:
         try:
