@@ -355,6 +355,7 @@ EXPRESSION_OPERATORS_MAX = 300  # operators and functions of one update
 STORAGE_ATTEMPTS_MAX = 5  # tries of one call to DynamoDB, and of one batched read whose keys stay unprocessed
 STORAGE_BACKOFF_MS_MAX = 200.0  # between two attempts: a caller waits for all of them
 STORAGE_REPEAT_MS_MAX = 10_000  # a write is sent again within this time of its first attempt, or not at all
+STORAGE_IDLE_CONNECTION_MS_MAX = 20_000  # then it may be dead: AWS has closed it, or a freeze has ended it
 STORAGE_CONNECTIONS_MAX = 32  # to DynamoDB and to S3 each: as many as an instance has threads
 TRANSACT_ATTEMPTS_MAX = 10  # tries of one transaction while other writers hold its items
 BATCH_GET_KEYS_MAX = 100  # keys in one BatchGetItem: DynamoDB takes no more

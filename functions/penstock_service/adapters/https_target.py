@@ -10,24 +10,22 @@ Each request has a connection of its own: an endpoint gets few requests, and a f
 old connections closed.
 """
 
-import io
 import socket
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from http.client import HTTPConnection, HTTPException, HTTPResponse
-from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.limits import PUSH_ADDRESSES_MAX, PUSH_ANSWER_BYTES_MAX
 from penstock_core.push.targets.public_address import Address, Network, check_public, is_within, parse_address
 from penstock_core.version import VERSION
+from penstock_service.adapters.timed_socket import Deadline, TimedSocket
 from penstock_service.ports.runtime import Clock
 
 _PORTS = {"https": 443, "http": 80}
-_SENT_AT_ONCE = 65_536  # bytes between two looks at the clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,10 +69,10 @@ class HttpsEndpoints:
         none that can be read; `maybe_applied` tells whether the request may have been sent.
         """
         target = urlsplit(url)
-        deadline = _Deadline(self._clock, timeout_ms)
+        deadline = Deadline(self._clock, timeout_ms)
         sock = self._connected(target, deadline)
         try:
-            return _exchange(target, _TimedSocket(sock, deadline), headers, body)
+            return _exchange(target, TimedSocket(sock, deadline), headers, body)
         except (OSError, HTTPException, _UnreadableError) as error:
             raise _unavailable(target, error, maybe_applied=True) from error
         finally:
@@ -101,7 +99,7 @@ class HttpsEndpoints:
             raise PenstockError(ErrorCode.INVALID_CONFIG, f"{target.geturl()!r:.200}: give an https:// address")
         return addresses
 
-    def _connected(self, target: SplitResult, deadline: "_Deadline") -> socket.socket:
+    def _connected(self, target: SplitResult, deadline: "Deadline") -> socket.socket:
         host, port = target.hostname or "", _port(target)
         try:
             sock = _connect(self._addresses(target)[:PUSH_ADDRESSES_MAX], port, deadline)
@@ -109,7 +107,7 @@ class HttpsEndpoints:
         except (OSError, UnicodeError) as error:
             raise _unavailable(target, error, maybe_applied=False) from error
 
-    def _secured(self, sock: socket.socket, host: str, deadline: "_Deadline") -> socket.socket:
+    def _secured(self, sock: socket.socket, host: str, deadline: "Deadline") -> socket.socket:
         try:
             sock.settimeout(deadline.remaining_s())
             return self._context.wrap_socket(sock, server_hostname=host.removesuffix("."))
@@ -126,62 +124,11 @@ class _UnreadableError(Exception):
     """The answer came, but it is too long or not whole."""
 
 
-class _Deadline:
-    """The end of all that one request may take."""
-
-    def __init__(self, clock: Clock, timeout_ms: int) -> None:
-        self._clock = clock
-        self._end_ms = clock.monotonic_ms() + timeout_ms
-
-    def remaining_s(self) -> float:
-        """The time that is left. Raises TimeoutError if there is none."""
-        remaining_ms = self._end_ms - self._clock.monotonic_ms()
-        if remaining_ms <= 0:
-            raise TimeoutError("the time for the request is over")
-        return remaining_ms / 1_000
-
-
-class _TimedSocket:
-    """What http.client needs of a socket. All its calls end by the deadline, however slowly the bytes come."""
-
-    def __init__(self, sock: socket.socket, deadline: _Deadline) -> None:
-        self._socket = sock
-        self._deadline = deadline
-
-    def sendall(self, data: bytes) -> None:
-        rest = memoryview(data)
-        while rest:
-            self._socket.settimeout(self._deadline.remaining_s())
-            rest = rest[self._socket.send(rest[:_SENT_AT_ONCE]) :]
-
-    def recv_into(self, buffer: Any) -> int:
-        self._socket.settimeout(self._deadline.remaining_s())
-        return self._socket.recv_into(buffer)
-
-    def makefile(self, _mode: str) -> io.BufferedReader:
-        return io.BufferedReader(_Reading(self))
-
-    def close(self) -> None:
-        """Nothing: the answer's body may still be read. `post` closes the socket."""
-
-
-class _Reading(io.RawIOBase):
-    def __init__(self, sock: _TimedSocket) -> None:
-        super().__init__()
-        self._socket = sock
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        return self._socket.recv_into(buffer)
-
-
 def _port(target: SplitResult) -> int:
     return target.port or _PORTS[target.scheme]
 
 
-def _connect(addresses: Sequence[Address], port: int, deadline: _Deadline) -> socket.socket:
+def _connect(addresses: Sequence[Address], port: int, deadline: Deadline) -> socket.socket:
     """A connection to the first of the addresses that takes one. Raises OSError."""
     failure = OSError("the host has no address")
     for address in addresses:
@@ -194,7 +141,7 @@ def _connect(addresses: Sequence[Address], port: int, deadline: _Deadline) -> so
     raise failure
 
 
-def _exchange(target: SplitResult, sock: _TimedSocket, headers: Mapping[str, str], body: bytes) -> HttpAnswer:
+def _exchange(target: SplitResult, sock: TimedSocket, headers: Mapping[str, str], body: bytes) -> HttpAnswer:
     connection = HTTPConnection(target.netloc)
     connection.sock = sock
     path = f"{target.path or '/'}{'?' if target.query else ''}{target.query}"

@@ -93,7 +93,8 @@ class ConfluentSource:
         return {name: entry.value for name, entry in found.items() if entry.value is not None}
 
     def bounds(self) -> Mapping[int, PartitionBounds]:
-        """As TopicSource.bounds. Two requests to each leader."""
+        """As TopicSource.bounds. Two requests, and two to each leader."""
+        self._call(lambda: self._admin.list_topics(self.topic, timeout=_CALL_S))  # or it knows no new partitions
         places = [TopicPartition(self.topic, each) for each in range(self.describe().partitions)]
         starts = self._offsets(places, OffsetSpec.earliest())
         self._ends = self._offsets(places, OffsetSpec.latest())

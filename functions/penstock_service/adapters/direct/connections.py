@@ -10,6 +10,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from http.client import HTTPException, HTTPResponse
@@ -24,10 +25,15 @@ from botocore.exceptions import (
     ReadTimeoutError,
 )
 
-from penstock_core.limits import STORAGE_CONNECTIONS_MAX
+from penstock_core.limits import STORAGE_CONNECTIONS_MAX, STORAGE_IDLE_CONNECTION_MS_MAX
+from penstock_service.adapters.system import SystemClock
+from penstock_service.adapters.timed_socket import Deadline, TimedSocket
+from penstock_service.instance.moment import Moment
+from penstock_service.ports.runtime import Clock
 
 _PORTS = {"http": 80, "https": 443}
 _JOINED_BYTES_MAX = 16_384  # of a body that leaves in one piece with its head
+_CALL_TIMEOUTS = 3  # read time-outs that a whole call may take: an answer that trickles ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +50,20 @@ class Connections:
 
     Safe for use by several threads: each call has a connection of its own. Up to `STORAGE_CONNECTIONS_MAX` stay open.
     Makes no connection before the first call. `host` stands in the Host header in place of the origin's own.
+
+    A connection that was idle for `STORAGE_IDLE_CONNECTION_MS_MAX`, by either clock, is not used again. A load balancer
+    may have forgotten it meanwhile, or the freeze of a function, and no FIN tells so. A connection that fails after it
+    was idle ends all others that are idle: the next try of a call takes a new one.
     """
 
     def __init__(
-        self, origin: str, *, connect_timeout_s: float = 1, read_timeout_s: float = 5, host: str | None = None
+        self,
+        origin: str,
+        *,
+        connect_timeout_s: float = 1,
+        read_timeout_s: float = 5,
+        host: str | None = None,
+        clock: Clock | None = None,
     ) -> None:
         parts = urlsplit(origin)
         if parts.scheme not in _PORTS or not parts.hostname:
@@ -58,7 +74,8 @@ class Connections:
         self._name = parts.hostname
         self._address = (parts.hostname, parts.port or _PORTS[parts.scheme])
         self._timeouts_s = (connect_timeout_s, read_timeout_s)
-        self._idle: list[socket.socket] = []  # append and pop of a list are atomic
+        self._clock = clock or SystemClock()
+        self._idle: list[tuple[socket.socket, Moment]] = []  # append and pop of a list are atomic
 
     def send(self, method: str, target: str, headers: Mapping[str, str], body: bytes | memoryview) -> HttpAnswer:
         """The answer to one request. `headers` lack Host and Content-Length.
@@ -66,14 +83,16 @@ class Connections:
         The request leaves once: a connection that the service has closed is found before, as far as that can be seen.
         """
         head = _head(method, target, {"Host": self.host, **headers, "Content-Length": str(len(body))})
-        connection = self._take_idle() or self._connect()
+        idle = self._take_idle()
+        connection = idle or self._connect()
+        timed = self._timed(connection)
         try:
             if len(body) <= _JOINED_BYTES_MAX:
                 connection.sendall(head + body)
             else:
                 connection.sendall(head)
                 connection.sendall(body)
-            response = HTTPResponse(connection, method=method)
+            response = HTTPResponse(timed, method=method)  # type: ignore[arg-type] # makefile is all that it uses
             try:
                 response.begin()
                 content = response.read()
@@ -82,13 +101,15 @@ class Connections:
                 response.close()
         except BaseException as error:
             connection.close()
+            if idle is not None:
+                self.close()
             if isinstance(error, TimeoutError):
                 raise ReadTimeoutError(endpoint_url=self.origin, error=error) from error
             if isinstance(error, OSError | HTTPException):
                 raise ConnectionClosedError(endpoint_url=self.origin, error=error) from error
             raise
         if stays_open and len(self._idle) < STORAGE_CONNECTIONS_MAX:
-            self._idle.append(connection)
+            self._idle.append((connection, Moment.now(self._clock)))
         else:
             connection.close()
         return HttpAnswer(response.status, {name.lower(): value for name, value in response.headers.items()}, content)
@@ -96,18 +117,25 @@ class Connections:
     def close(self) -> None:
         """Closes the connections that no call uses."""
         while self._idle:
-            self._idle.pop().close()
+            with suppress(IndexError):  # a call took the last one meanwhile
+                self._idle.pop()[0].close()
 
     def _take_idle(self) -> socket.socket | None:
         """A connection from an earlier call, if one is still open. The latest comes first, so that others can end."""
         while True:
             try:
-                connection = self._idle.pop()
+                connection, since = self._idle.pop()
             except IndexError:
                 return None
-            if not _is_readable(connection):
+            is_young = since.age_ms(self._clock) <= STORAGE_IDLE_CONNECTION_MS_MAX
+            if is_young and not _is_readable(connection):
                 return connection
-            connection.close()  # the service has closed it, or says what no call asked for
+            connection.close()  # it may be dead, the service has closed it, or it says what no call asked for
+
+    def _timed(self, connection: socket.socket) -> TimedSocket:
+        read_ms = self._timeouts_s[1] * 1_000
+        connection.settimeout(self._timeouts_s[1])
+        return TimedSocket(connection, Deadline(self._clock, _CALL_TIMEOUTS * read_ms, read_ms))
 
     def _connect(self) -> socket.socket:
         connect_timeout_s, read_timeout_s = self._timeouts_s

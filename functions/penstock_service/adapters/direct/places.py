@@ -8,6 +8,7 @@ from penstock_service.adapters.direct.signature import Keys
 # The domain of a region by the first part of its name. botocore knows the isolated partitions, whose domains differ.
 _DOMAINS = {"cn": "amazonaws.com.cn", "eusc": "amazonaws.eu"}
 _DOMAIN = "amazonaws.com"
+_PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY")
 _ISOLATED = ("us-iso", "eu-iso")
 
 
@@ -38,16 +39,24 @@ class Places:
 
 
 def places_of(environ: Mapping[str, str]) -> Places | None:
-    """The places that a function's environment names by `AWS_REGION`. None for a region that only botocore knows.
+    """The places that a function's environment names by `AWS_REGION`.
+
+    None where only botocore knows the way: isolated partitions, FIPS and dual-stack endpoints, and proxies.
 
     Reads botocore's variables `AWS_ENDPOINT_URL`, `AWS_ENDPOINT_URL_DYNAMODB` and `AWS_ENDPOINT_URL_S3`, too.
     """
     region = environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION")
-    if not region or region.startswith(_ISOLATED):
+    if not region or region.startswith(_ISOLATED) or _needs_botocore(environ):
         return None
     common = environ.get("AWS_ENDPOINT_URL")
     found = {service: environ.get(f"AWS_ENDPOINT_URL_{service.upper()}") or common for service in ("dynamodb", "s3")}
     return Places(region=region, endpoints={service: url.rstrip("/") for service, url in found.items() if url})
+
+
+def _needs_botocore(environ: Mapping[str, str]) -> bool:
+    asks = (environ.get(f"AWS_USE_{name}_ENDPOINT", "").lower() == "true" for name in ("FIPS", "DUALSTACK"))
+    has_proxy = (environ.get(name) for each in _PROXIES for name in (each, each.lower()))
+    return any(asks) or any(has_proxy)
 
 
 def keys_of(environ: Mapping[str, str]) -> Keys | None:

@@ -2,15 +2,17 @@
 
 import socket
 import ssl
+import struct
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 import trustme
 from botocore.exceptions import ConnectionClosedError, EndpointConnectionError, ReadTimeoutError
 
+from penstock_core.limits import STORAGE_IDLE_CONNECTION_MS_MAX
 from penstock_service.adapters.direct.connections import Connections
 from tests.support.deadlines import DEADLINE_S
 
@@ -84,6 +86,61 @@ def serve() -> Iterator[Callable[..., Server]]:
         server.close()
 
 
+class _TwoClocks:
+    """A Clock whose two hands a test sets by itself."""
+
+    def __init__(self) -> None:
+        self.wall, self.monotonic = 1_000_000_000, 1_000.0
+
+    def now_ms(self) -> int:
+        return self.wall
+
+    def monotonic_ms(self) -> float:
+        return self.monotonic
+
+    def sleep_ms(self, duration_ms: float) -> None:
+        raise AssertionError("a connection does not sleep")
+
+
+def _by_the_wall_clock(clock: _TwoClocks) -> None:
+    clock.wall += STORAGE_IDLE_CONNECTION_MS_MAX + 1
+
+
+def _by_the_monotonic_clock(clock: _TwoClocks) -> None:
+    clock.monotonic += STORAGE_IDLE_CONNECTION_MS_MAX + 1
+
+
+def _by_the_other_after_a_step_back(clock: _TwoClocks) -> None:
+    clock.wall -= 10 * STORAGE_IDLE_CONNECTION_MS_MAX
+    _by_the_monotonic_clock(clock)
+
+
+@contextmanager
+def _forgetful_server() -> Iterator[tuple[int, Callable[[], None]]]:
+    """A server of many connections, and what makes it forget them: no FIN comes, and the next byte meets a reset."""
+    is_forgotten = threading.Event()
+    arrived = threading.Barrier(3)
+
+    def serve_one(connection: socket.socket, is_old: bool) -> None:
+        with connection:
+            _read_request(connection)
+            if is_old:
+                arrived.wait(DEADLINE_S)  # so that each call has a connection of its own
+            connection.sendall(OK)
+            if is_old and connection.recv(1) and is_forgotten.is_set():
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                threading.Thread(target=serve_one, args=(connection, not is_forgotten.is_set()), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=accept, daemon=True).start()
+        yield listener.getsockname()[1], is_forgotten.set
+
+
 @contextmanager
 def _to(server: Server, scheme: str = "http", read_timeout_s: float = DEADLINE_S) -> Iterator[Connections]:
     host = "127.0.0.1" if scheme == "http" else "localhost"
@@ -124,6 +181,60 @@ def test_connection_that_the_service_has_closed_is_not_used_again(serve: Callabl
         assert server.has_ended[0].wait(DEADLINE_S)
         assert connections.send("GET", "/", {}, b"").body == b"ok"
     assert server.accepted == 2
+
+
+@pytest.mark.parametrize("slept", [_by_the_wall_clock, _by_the_monotonic_clock, _by_the_other_after_a_step_back])
+def test_connection_that_was_idle_for_long_by_any_clock_is_not_used_again(
+    serve: Callable[..., Server], slept: Callable[[_TwoClocks], None]
+) -> None:
+    server, clock = serve([OK], [OK]), _TwoClocks()
+    connections = Connections(f"http://127.0.0.1:{server.port}", read_timeout_s=DEADLINE_S, clock=clock)
+    connections.send("GET", "/", {}, b"")
+    slept(clock)
+    assert connections.send("GET", "/", {}, b"").body == b"ok"
+    connections.close()
+    assert server.accepted == 2
+
+
+def test_connection_that_fails_after_it_was_idle_ends_the_others_that_are_idle() -> None:
+    with _forgetful_server() as (port, forget):
+        connections = Connections(f"http://127.0.0.1:{port}", read_timeout_s=DEADLINE_S)
+        barrier = threading.Barrier(3)
+
+        def call() -> None:
+            barrier.wait(DEADLINE_S)
+            connections.send("GET", "/", {}, b"")
+
+        threads = [threading.Thread(target=call) for _ in range(3)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join(DEADLINE_S)
+        forget()
+        with pytest.raises(ConnectionClosedError):
+            connections.send("GET", "/", {}, b"")
+        assert connections.send("GET", "/", {}, b"").body == b"ok"
+        connections.close()
+
+
+def test_answer_that_trickles_ends_at_three_read_time_outs() -> None:
+    clock = _TwoClocks()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        connections = Connections(f"http://127.0.0.1:{listener.getsockname()[1]}", read_timeout_s=1_000, clock=clock)
+
+        def trickle() -> None:
+            peer, _ = listener.accept()
+            with peer, suppress(OSError):
+                peer.recv(65_536)
+                for part in (b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n", *[b"x"] * 99):
+                    clock.monotonic += 999_000
+                    peer.sendall(part)
+
+        thread = threading.Thread(target=trickle, daemon=True)
+        thread.start()
+        with pytest.raises(ReadTimeoutError):
+            connections.send("GET", "/", {}, b"")
+        thread.join(DEADLINE_S)
 
 
 @pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok", b"nonsense\r\n\r\n"])

@@ -133,6 +133,19 @@ def test_region_of_an_isolated_partition_is_left_to_botocore(region: str) -> Non
     assert places_of({"AWS_REGION": region}) is None
 
 
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"AWS_USE_FIPS_ENDPOINT": "true"},
+        {"AWS_USE_DUALSTACK_ENDPOINT": "True"},
+        {"HTTPS_PROXY": "http://proxy:3128"},
+        {"http_proxy": "http://proxy:3128"},
+    ],
+)
+def test_settings_that_change_the_way_to_aws_are_left_to_botocore(setting: Mapping[str, str]) -> None:
+    assert places_of({"AWS_REGION": REGION, **setting}) is None
+
+
 def test_places_are_those_of_the_environment_where_it_sets_some() -> None:
     places = places_of({"AWS_REGION": REGION, "AWS_ENDPOINT_URL": "http://a:1/", "AWS_ENDPOINT_URL_S3": "http://b:2"})
     assert places is not None
