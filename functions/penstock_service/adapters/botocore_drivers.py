@@ -12,6 +12,7 @@ from botocore.utils import parse_timestamp
 
 from penstock_core.limits import STORAGE_CONNECTIONS_MAX
 from penstock_service.adapters.direct.signature import Keys
+from penstock_service.adapters.idle_guard import IdleGuard
 from penstock_service.adapters.on_demand import OnDemand
 from penstock_service.adapters.storage_calls import StorageCalls
 
@@ -44,7 +45,8 @@ _S3 = Config(
 )
 # A report must not delay the read that sends it.
 _CONTROL = Config(retries={"total_max_attempts": 2}, connect_timeout=1, read_timeout=2, user_agent=_USER_AGENT)
-_SQS = Config(retries={"total_max_attempts": 1}, connect_timeout=1, read_timeout=1, user_agent=_USER_AGENT)
+# A message that is sent twice is one repeat more, as SQS gives some by itself. A lost one comes a quarter later.
+_SQS = Config(retries={"total_max_attempts": 2}, connect_timeout=1, read_timeout=1, user_agent=_USER_AGENT)
 
 
 class BotocoreDrivers:
@@ -106,7 +108,14 @@ def parse_time(value: Any) -> datetime:
 
 
 def _clients(session: botocore.session.Session, endpoint_url: str | None) -> Callable[[str, Any], Any]:
-    return lambda service, config: session.create_client(service, config=config, endpoint_url=endpoint_url)
+    def client(service: str, config: Config) -> Any:
+        made = session.create_client(service, config=config, endpoint_url=endpoint_url)
+        made.meta.events.register(
+            f"before-send.{made.meta.service_model.service_id.hyphenize()}", IdleGuard(made.close).before_call
+        )
+        return made
+
+    return client
 
 
 def _session(storage: "Storage") -> botocore.session.Session:

@@ -13,6 +13,7 @@ from urllib3.exceptions import HTTPError
 from penstock_core.direct.caller_proof import PROOF_BODY, PROOF_METHOD, CallerProof, refused_proof
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import KIB
+from penstock_service.adapters.idle_guard import IdleGuard
 
 _CONNECT_TIMEOUT_S = 1
 _READ_TIMEOUT_S = 2
@@ -37,6 +38,7 @@ class StsIdentities:
         self._url = url.rstrip("/") + "/"
         timeout = urllib3.Timeout(connect=_CONNECT_TIMEOUT_S, read=_READ_TIMEOUT_S)
         self._pool = urllib3.PoolManager(timeout=timeout, retries=False)
+        self._idle = IdleGuard(self._pool.clear)
 
     def arn_of(self, proof: CallerProof, stage: str) -> str:
         """As Identities says. It asks again once if STS does not answer."""
@@ -45,6 +47,7 @@ class StsIdentities:
             try:
                 status, text = self._ask(headers)
             except HTTPError as error:
+                self._pool.clear()  # the next try takes a new connection
                 why = type(error).__name__  # its text may hold the URL only, but nothing of a proof may slip
             else:
                 if status == 200:
@@ -55,6 +58,7 @@ class StsIdentities:
         raise AssertionError
 
     def _ask(self, headers: dict[str, str]) -> tuple[int, str]:
+        self._idle.before_call()
         answer = self._pool.request(
             PROOF_METHOD, self._url, body=PROOF_BODY, headers=headers, redirect=False, preload_content=False
         )
