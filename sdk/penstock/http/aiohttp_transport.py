@@ -3,6 +3,7 @@
 import asyncio
 import io
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import aiohttp
 from yarl import URL
@@ -10,41 +11,76 @@ from yarl import URL
 from penstock.configuration import Configuration
 from penstock.http.connections import CONNECT_TIMEOUT_S, NoAnswerError
 from penstock.http.http_message import Response
+from penstock.http.proxy import proxy_of
 from penstock.http.signature import SignedRequest, event_headers, has_newer_token, is_refused_token, sign
 from penstock.http.transport import ANSWER_TIMEOUT_S, no_answer
+from penstock.system import wall_clock_ms
+from penstock_core.limits import SDK_IDLE_CONNECTION_MS_MAX
 
 # These are raised before the first byte of the request leaves.
 _NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
 
+@dataclass(slots=True)
+class _Session:
+    """A session with its connections, and how many calls are under way in it."""
+
+    client: aiohttp.ClientSession
+    calls: int = 0
+    is_old: bool = False
+
+
 class AiohttpConnections:
-    """As Connections, for one event loop."""
+    """As Connections, for one event loop.
+
+    aiohttp drops idle connections by the loop's clock, which may stand still while the host or a function is frozen. So
+    a jump of the wall clock against it makes all connections old: calls under way end on them, and later ones open new.
+    """
 
     def __init__(self) -> None:
-        self._session: aiohttp.ClientSession | None = None  # made at the first call: it belongs to a running loop
+        self._session: _Session | None = None  # made at the first call: it belongs to a running loop
+        self._ahead_ms = 0.0  # the wall clock, of the loop's, at the last call
 
     async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Response:
         """As `Connections.send`, awaited."""
-        if self._session is None:
-            timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=ANSWER_TIMEOUT_S)
-            self._session = aiohttp.ClientSession(timeout=timeout, skip_auto_headers=("Accept-Encoding",))
+        session = await self._current()
+        session.calls += 1
         try:
-            async with self._session.request(
+            async with session.client.request(
                 method,
                 URL(url, encoded=True),  # as it was signed
                 headers=headers,
                 data=io.BytesIO(body) if body else None,  # sent in portions, so that it does not hold up the loop
                 allow_redirects=False,
+                proxy=proxy_of(url),
             ) as answer:
                 return Response(answer.status, answer.headers, await answer.read())
         except (aiohttp.ClientError, TimeoutError) as error:
             raise NoAnswerError(repr(error), maybe_sent=not isinstance(error, _NOT_SENT)) from error
+        finally:
+            session.calls -= 1
+            if session.is_old and not session.calls:
+                await session.client.close()
 
     async def close(self) -> None:
         """Close the session. A later request opens another."""
         session, self._session = self._session, None
         if session is not None:
-            await session.close()
+            await session.client.close()
+
+    async def _current(self) -> _Session:
+        ahead_ms = wall_clock_ms() - asyncio.get_running_loop().time() * 1_000
+        has_jumped = abs(ahead_ms - self._ahead_ms) > SDK_IDLE_CONNECTION_MS_MAX
+        self._ahead_ms = ahead_ms
+        if self._session is not None and has_jumped:
+            old, self._session = self._session, None
+            old.is_old = True
+            if not old.calls:
+                await old.client.close()
+        if self._session is None:
+            timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=ANSWER_TIMEOUT_S)
+            self._session = _Session(aiohttp.ClientSession(timeout=timeout, skip_auto_headers=("Accept-Encoding",)))
+        return self._session
 
 
 class AiohttpTransport:

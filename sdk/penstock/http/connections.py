@@ -1,13 +1,20 @@
 """Kept-alive connections of a client that waits in threads: one request, one answer, no retry and no redirect."""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import urllib3
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
 
 from penstock.http.http_message import Response
-from penstock.system import fork_count, wall_clock_ms
+from penstock.http.proxy import proxy_of
+from penstock.system import fork_count, monotonic_ms, wall_clock_ms
 from penstock_core.limits import SDK_CONNECTIONS_MAX, SDK_IDLE_CONNECTION_MS_MAX
+
+if TYPE_CHECKING:
+    from urllib3._base_connection import BaseHTTPConnection
 
 CONNECT_TIMEOUT_S = 5
 
@@ -20,40 +27,68 @@ class NoAnswerError(Exception):
         self.maybe_sent = maybe_sent
 
 
+class _AgingPool(HTTPConnectionPool):
+    """Knows since when each idle connection is so, and closes one that is taken after too long: urllib3 reopens it."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._idle_since_ms: WeakKeyDictionary[BaseHTTPConnection, tuple[int, float]] = WeakKeyDictionary()
+
+    def _get_conn(self, timeout: float | None = None) -> "BaseHTTPConnection":
+        connection = super()._get_conn(timeout)
+        wall_ms, own_ms = self._idle_since_ms.get(connection, (wall_clock_ms(), monotonic_ms()))
+        if max(wall_clock_ms() - wall_ms, monotonic_ms() - own_ms) > SDK_IDLE_CONNECTION_MS_MAX:
+            connection.close()
+        return connection
+
+    def _put_conn(self, conn: "BaseHTTPConnection | None") -> None:
+        if conn is not None:
+            self._idle_since_ms[conn] = wall_clock_ms(), monotonic_ms()
+        super()._put_conn(conn)
+
+
+class _AgingTlsPool(_AgingPool, HTTPSConnectionPool):
+    pass
+
+
 class Connections:
     """A pool that several threads may use, and a child by fork() too.
 
-    Connections that were idle for `SDK_IDLE_CONNECTION_MS_MAX` are not used again: after the freeze of a Lambda
-    function they may be dead, and a request on a dead one waits for `timeout_s`. The wall clock tells, as the other one
-    may stand still meanwhile.
+    A connection that was idle for `SDK_IDLE_CONNECTION_MS_MAX`, by either clock, is not used again: after the freeze of
+    a Lambda function it may be dead, and a request on a dead one waits for `timeout_s`. The monotonic clock may stand
+    still meanwhile. Requests go through the proxy that the environment names for the first URL.
     """
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s
-        self._pool = self._new_pool()
+        self._pool: urllib3.PoolManager | None = None
         self._forks = fork_count()
-        self._used_at_ms = wall_clock_ms()
 
     def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Response:
         """The answer of any status. The body is sent without a copy. Raises NoAnswerError."""
         if self._forks != fork_count():  # the connections are the parent's: two processes would mix their answers
-            self._pool, self._forks = self._new_pool(), fork_count()
-        if wall_clock_ms() - self._used_at_ms > SDK_IDLE_CONNECTION_MS_MAX:
-            self._pool.clear()
+            self._pool, self._forks = None, fork_count()
+        pool = self._pool = self._pool or self._new_pool(url)
         try:
-            answer = self._pool.request(method, url, headers=headers, body=body or None, redirect=False)
+            answer = pool.request(method, url, headers=headers, body=body or None, redirect=False)
         except HTTPError as error:
             # These are raised before the first byte of the request leaves.
             maybe_sent = not isinstance(error, NewConnectionError | ConnectTimeoutError)
             raise NoAnswerError(str(error), maybe_sent=maybe_sent) from error
-        finally:
-            self._used_at_ms = wall_clock_ms()
         return Response(answer.status, answer.headers, answer.data)
 
     def close(self) -> None:
         """Close the pool. A later request opens connections again."""
-        self._pool.clear()
+        if self._pool is not None:
+            self._pool.clear()
 
-    def _new_pool(self) -> urllib3.PoolManager:
+    def _new_pool(self, url: str) -> urllib3.PoolManager:
         timeout = urllib3.Timeout(connect=min(CONNECT_TIMEOUT_S, self._timeout_s), read=self._timeout_s)
-        return urllib3.PoolManager(maxsize=SDK_CONNECTIONS_MAX, timeout=timeout, retries=False)
+        proxy = proxy_of(url)
+        pool = (
+            urllib3.PoolManager(maxsize=SDK_CONNECTIONS_MAX, timeout=timeout, retries=False)
+            if proxy is None
+            else urllib3.ProxyManager(proxy, maxsize=SDK_CONNECTIONS_MAX, timeout=timeout, retries=False)
+        )
+        pool.pool_classes_by_scheme = {"http": _AgingPool, "https": _AgingTlsPool}
+        return pool

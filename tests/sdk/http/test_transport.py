@@ -12,10 +12,14 @@ from botocore.credentials import Credentials
 
 from penstock.configuration import Configuration
 from penstock.errors import ConnectionFailedError
-from penstock.http.aiohttp_transport import AiohttpTransport
+from penstock.http.aiohttp_transport import AiohttpConnections, AiohttpTransport
+from penstock.http.connections import Connections
 from penstock.http.http_message import Response
+from penstock.http.proxy import proxy_of
 from penstock.http.transport import HttpTransport, Transport
+from penstock.system import wall_clock_ms
 from penstock_core.limits import SDK_IDLE_CONNECTION_MS_MAX
+from tests.support.deadlines import DEADLINE_S
 
 
 class _Recorder(BaseHTTPRequestHandler):
@@ -136,6 +140,90 @@ def test_call_opens_a_new_connection_when_the_old_one_was_idle_for_too_long(
     transport.close()
     first, second, third, fourth = [address for *_, address in server.requests]  # type: ignore[attr-defined]  # set above
     assert first == second != third == fourth
+
+
+def test_each_connection_has_an_age_of_its_own(server: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One busy thread keeps its own connection young, and no other."""
+    times_ms = [0]
+    monkeypatch.setattr("penstock.http.connections.wall_clock_ms", lambda: times_ms[-1])
+    connections = Connections(DEADLINE_S)
+    url = f"http://127.0.0.1:{server.server_port}/v1/x"
+    pool = connections._new_pool(url).connection_from_url(url)
+    first, second = pool._get_conn(), pool._get_conn()
+    for each in (first, second):
+        each.request("POST", "/v1/x")
+        each.getresponse().read()
+        pool._put_conn(each)
+    times_ms.append(SDK_IDLE_CONNECTION_MS_MAX)
+    assert pool._get_conn() is second
+    pool._put_conn(second)
+    times_ms.append(SDK_IDLE_CONNECTION_MS_MAX + 1)
+    busy, idle = pool._get_conn(), pool._get_conn()
+    assert (busy is second, busy.is_closed) == (True, False)
+    assert (idle is first, idle.is_closed) == (True, True)
+    pool.close()
+
+
+def test_async_connections_are_new_after_a_jump_of_the_wall_clock(
+    server: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop's clock stands still in a freeze."""
+    behind_ms = [0]
+    monkeypatch.setattr("penstock.http.aiohttp_transport.wall_clock_ms", lambda: wall_clock_ms() + behind_ms[-1])
+
+    async def call_four_times() -> None:
+        connections = AiohttpConnections()
+        for frozen_ms in (0, SDK_IDLE_CONNECTION_MS_MAX // 2, SDK_IDLE_CONNECTION_MS_MAX * 2, 0):
+            behind_ms.append(behind_ms[-1] + frozen_ms)
+            await connections.send("POST", f"http://127.0.0.1:{server.server_port}/v1/x", {}, b"body")
+        await connections.close()
+
+    asyncio.run(call_four_times())
+    first, second, third, fourth = [address for *_, address in server.requests]  # type: ignore[attr-defined]  # set above
+    assert first == second != third == fourth
+
+
+@pytest.mark.parametrize(
+    ("variables", "url", "proxy"),
+    [
+        ({}, "https://api.example.com/v1", None),
+        ({"HTTPS_PROXY": "http://proxy:3128"}, "https://api.example.com/v1", "http://proxy:3128"),
+        ({"https_proxy": "proxy:3128"}, "https://api.example.com/v1", "http://proxy:3128"),
+        ({"HTTPS_PROXY": "http://proxy:3128"}, "http://127.0.0.1:4566", None),
+        ({"HTTPS_PROXY": "http://proxy:3128", "NO_PROXY": ".example.com"}, "https://api.example.com/v1", None),
+        ({"ALL_PROXY": "http://proxy:3128"}, "https://api.example.com/v1", "http://proxy:3128"),
+    ],
+)
+def test_proxy_is_the_one_that_other_clients_of_aws_use(
+    variables: dict[str, str], url: str, proxy: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert proxy_of(url) == proxy
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_call_goes_through_the_proxy_of_the_environment(
+    server: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch, is_async: bool
+) -> None:
+    """The server stands for the proxy: it gets the whole URL of a host that has no address."""
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{server.server_port}")
+    url = "http://api.penstock.invalid/v1/x"
+    if is_async:
+
+        async def call() -> None:
+            connections = AiohttpConnections()
+            await connections.send("POST", url, {}, b"body")
+            await connections.close()
+
+        asyncio.run(call())
+    else:
+        Connections(DEADLINE_S).send("POST", url, {}, b"body")
+    [(path, *_)] = server.requests  # type: ignore[attr-defined]  # set above
+    assert path == url
 
 
 def test_large_body_is_sent_whole(make: Callable[[int], Transport], server: ThreadingHTTPServer) -> None:

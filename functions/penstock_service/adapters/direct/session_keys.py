@@ -34,7 +34,7 @@ class SessionKeys:
         self._clock = clock
         self._renewing = threading.Lock()
         self._held: tuple[Keys, float] | None = None
-        self._may_renew_s = _MAY_RENEW_S  # before the end; less after a try that failed
+        self._may_renew_s: float = _MAY_RENEW_S  # before the end; less after a try that failed
 
     def current(self) -> Keys:
         """Keys that are good for a minute at least. No call, or one CreateSession."""
