@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import pickle
+import re
 import shutil
 import sqlite3
 from collections.abc import Sequence
@@ -191,6 +192,62 @@ def test_foreign_classes_are_not_loaded(tmp_path: Path, statement: str) -> None:
         connection.execute(statement, (pickle.dumps(Malice()),))
     connection.close()
     with pytest.raises(PenstockError, match=r"mkdir is no class"):
+        open_service(tmp_path)
+
+
+def pickled_name(module: str, name: str) -> bytes:
+    """A pickle that loads what the module has under the name, which may have dots."""
+    texts = b"".join(b"\x8c" + bytes([len(each)]) + each.encode() for each in (module, name))
+    return b"\x80\x04" + texts + b"\x93."
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("penstock_core.errors", "PenstockError.__init__.__class__"),
+        ("penstock_core.errors", "PenstockError.__init__.__globals__"),
+        ("penstock_core.errors", "Enum"),  # what a module has imported is none of its own
+        ("penstock_core.acls.principal", "iam_principal"),
+        ("penstock_core.other", "PenstockError"),
+        ("penstock_service.adapters.sqlite.journal", "Journal"),
+        ("builtins", "eval"),
+        ("builtins", "set.__init__"),
+    ],
+)
+def test_no_name_but_those_of_listed_classes_is_loaded(tmp_path: Path, module: str, name: str) -> None:
+    open_service(tmp_path).close()
+    with sqlite3.connect(tmp_path / "penstock.db") as connection:
+        connection.execute("INSERT INTO journal (call) VALUES (?)", (pickled_name(module, name),))
+    connection.close()
+    with pytest.raises(PenstockError, match=re.escape(f"{module}.{name} is no class")):
+        open_service(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        ("cursors", "__init__", (), {}),
+        ("cursors", "get", ("job",), {}),
+        ("other", "put", ("job", "1"), {}),
+        ("cursors", "put", ["job", "1"], {}),
+        "cursors",
+    ],
+)
+def test_row_that_is_no_change_of_a_store_is_refused(tmp_path: Path, row: object) -> None:
+    open_service(tmp_path).close()
+    with sqlite3.connect(tmp_path / "penstock.db") as connection:
+        connection.execute("INSERT INTO journal (call) VALUES (?)", (pickle.dumps(row),))
+    connection.close()
+    with pytest.raises(PenstockError, match="no change of a store"):
+        open_service(tmp_path)
+
+
+def test_snapshot_of_other_stores_is_refused(tmp_path: Path) -> None:
+    open_service(tmp_path).close()
+    with sqlite3.connect(tmp_path / "penstock.db") as connection:
+        connection.execute("UPDATE snapshot SET state = ?", (pickle.dumps({"cursors": {"job": "1"}}),))
+    connection.close()
+    with pytest.raises(PenstockError, match="its snapshot holds other stores"):
         open_service(tmp_path)
 
 

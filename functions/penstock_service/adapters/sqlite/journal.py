@@ -9,8 +9,9 @@ snapshot with the database held: write all stores as one value, and empty `journ
 A store's methods depend on their arguments and its state alone, so the same calls in the same order give the same
 state. A call that raises has changed nothing, and is not written. A call that turns out to change nothing may be.
 
-Values are pickled. Only the classes of the core and of these stores are loaded, and other users cannot write the file.
-The file's format is a hash of those classes: another version of Penstock refuses it rather than misread it.
+Values are pickled. A closed list of classes is loaded, those of the core and of these stores, and no other name. So the
+file of a stranger holds odd values at most, and runs nothing. Other users cannot write the file of yours. Its format is
+a hash of those classes: another version of Penstock refuses it rather than misread it.
 """
 
 import dataclasses
@@ -22,6 +23,7 @@ import pkgutil
 import threading
 from collections.abc import Callable, Mapping
 from enum import Enum
+from functools import cache
 from typing import Any, TypeVar, cast
 
 import penstock_core
@@ -129,11 +131,14 @@ class Journal:
 
     def _load(self) -> None:
         for (state,) in self._database.read("SELECT state FROM snapshot"):
-            self._stores = _load_pickle(state)
+            loaded = _load_pickle(state)
+            if not isinstance(loaded, dict) or _types(loaded) != _types(self._stores):
+                raise _unreadable("its snapshot holds other stores")
+            self._stores = loaded
             self._snapshot_bytes = len(state)
         try:
             for (call,) in self._database.read("SELECT call FROM journal ORDER BY number"):
-                name, method, args, kwargs = _load_pickle(call)
+                name, method, args, kwargs = _parse_call(_load_pickle(call))
                 getattr(self._stores[name], method)(*args, **kwargs)
                 self._bytes += len(call)
         except PenstockError as error:
@@ -164,16 +169,25 @@ class _JournalledStore:
 def stored_format(stores: Mapping[str, object]) -> str:
     """A hash of the names and fields of all classes that a file may hold, and of the stores' attributes."""
     shapes = {f"{name}: {sorted(vars(store))}" for name, store in stores.items()}
-    for package in _PACKAGES:
-        for found in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
-            shapes |= {shape for each in vars(importlib.import_module(found.name)).values() if (shape := _shape(each))}
+    shapes |= {_shape(name, each) for name, each in _classes().items()}
     return hashlib.sha256("\n".join(sorted(shapes)).encode()).hexdigest()
 
 
-def _shape(value: object) -> str | None:
-    if not isinstance(value, type) or not value.__module__.startswith(_PACKAGES):
-        return None
-    name = f"{value.__module__}.{value.__qualname__}"
+@cache
+def _classes() -> Mapping[str, type]:
+    """The classes of the core and of the stores in memory, by their whole names."""
+    found = {}
+    for package in _PACKAGES:
+        for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
+            for value in vars(importlib.import_module(module.name)).values():
+                if isinstance(value, type) and f"{value.__module__}.".startswith(
+                    tuple(f"{each}." for each in _PACKAGES)
+                ):
+                    found[f"{value.__module__}.{value.__qualname__}"] = value
+    return found
+
+
+def _shape(name: str, value: type) -> str:
     if dataclasses.is_dataclass(value):
         return f"{name}: {[(field.name, str(field.type)) for field in dataclasses.fields(value)]}"
     if issubclass(value, Enum):
@@ -193,11 +207,9 @@ class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) in _PLAIN_CLASSES:
             return super().find_class(module, name)
-        is_ours = any(module == package or module.startswith(f"{package}.") for package in _PACKAGES)
-        found = super().find_class(module, name) if is_ours else None
-        if not isinstance(found, type):
+        if "." in name or f"{module}.{name}" not in _classes():
             raise pickle.UnpicklingError(f"{module}.{name} is no class that a data folder holds")
-        return found
+        return _classes()[f"{module}.{name}"]
 
 
 def _dump(value: object) -> bytes:
@@ -210,6 +222,21 @@ def _load_pickle(data: bytes) -> Any:
     try:
         return _Unpickler(io.BytesIO(data)).load()
     except (pickle.UnpicklingError, AttributeError, EOFError, ImportError, IndexError, TypeError, ValueError) as error:
-        raise PenstockError(
-            ErrorCode.INVALID_CONFIG, f"the data folder cannot be read: {error}; take another folder"
-        ) from error
+        raise _unreadable(str(error)) from error
+
+
+def _parse_call(value: Any) -> tuple[str, str, tuple[Any, ...], dict[str, Any]]:
+    """The store's name, a method that changes it, and its arguments. Raises INVALID_CONFIG for another value."""
+    match value:
+        case (str(name), str(method), tuple(args), dict(kwargs)) if name in READS:
+            if not method.startswith("_") and method not in READS[name]:
+                return name, method, args, kwargs
+    raise _unreadable("its journal has a row that is no change of a store")
+
+
+def _types(stores: Mapping[str, object]) -> dict[str, type]:
+    return {name: type(store) for name, store in stores.items()}
+
+
+def _unreadable(why: str) -> PenstockError:
+    return PenstockError(ErrorCode.INVALID_CONFIG, f"the data folder cannot be read: {why}; take another folder")
