@@ -8,7 +8,7 @@ from penstock_core.acls.access import Access
 from penstock_core.acls.principal import Principal, named_principal
 from penstock_core.acls.right import Kind, Operation, Right
 from penstock_core.acls.rule import ALLOW, Rule, parse_operation, parse_principal_pattern, parse_resource, parse_rule
-from penstock_core.acls.tokens import full_principal
+from penstock_core.acls.tokens import full_principal, trusted_principal
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import ACL_CHANGES_MAX, ACL_LIST_MAX, ACL_PRINCIPAL_LENGTH_MAX
 from penstock_handlers.edge.entry import entry_point
@@ -56,7 +56,7 @@ def change(request: ChangeAcls) -> AclChanges:
             limit=ACL_CHANGES_MAX,
         )
     done = change_acls(
-        instance_of(app), [_rule(each) for each in request.add], [_rule(each) for each in request.remove]
+        instance_of(app), [_new_rule(each) for each in request.add], [_rule(each) for each in request.remove]
     )
     return {
         "added": [rule_answer(rule) for rule in sorted(done.added, key=lambda rule: rule.place)],
@@ -109,6 +109,12 @@ def _named(request: CheckAcl, caller: Access) -> Principal:
     if pattern.text != caller.principal.name:
         caller.require(Operation.DESCRIBE, Kind.SERVICE, "")
     return named_principal(pattern.text)
+
+
+def _new_rule(given: AclRuleJson) -> Rule:
+    """The rule, if it can be about a caller. Raises INVALID_REQUEST."""
+    trusted_principal(given.principal, instance_of(app).acl_cache.settings.tokens)
+    return _rule(given)
 
 
 def _rule(given: AclRuleJson) -> Rule:

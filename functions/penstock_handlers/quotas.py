@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Query
 
-from penstock_core.acls.tokens import full_principal
+from penstock_core.acls.tokens import full_principal, trusted_principal
 from penstock_core.limits import PRINCIPAL_LENGTH_MAX, QUOTAS_MAX
 from penstock_core.quotas.quota import Quota, Subject
 from penstock_handlers.edge.entry import entry_point
@@ -31,6 +31,8 @@ def list_all(
 @app.operation("PUT /v1/quotas", "putQuota", "Set the quota of a principal or a topic, or a default")
 def put(request: PutQuota) -> QuotaAnswer:
     """Set all limits of one quota. A limit that you leave out is taken away, and the default holds for it."""
+    if request.subject == Subject.PRINCIPAL:
+        trusted_principal(request.name, instance_of(app).acl_cache.settings.tokens)
     return _answer(put_quota(instance_of(app), request.subject, _full(request.subject, request.name), request.limits))
 
 

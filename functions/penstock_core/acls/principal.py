@@ -6,6 +6,9 @@ Rules name a principal. A session of an assumed role counts as its role, because
     arn:aws:iam::111122223333:role/ledger                    the principal
     jwt:https://login.example#ada                            the subject `ada` of that issuer's tokens
 
+    arn:aws:sts::111122223333:federated-user/any             a session of GetFederationToken: its name is a choice, too,
+    arn:aws:sts::111122223333:federated-user                 so all of an account are one principal, a stranger to rules
+
 A session's ARN does not tell the path of its role. The names of roles are unique in an account whatever their paths, so
 the principal has none.
 """
@@ -17,6 +20,7 @@ from functools import lru_cache
 _DIGEST_DIGITS = 32  # 128 bits
 _REMEMBERED = 1_024
 JWT = "jwt:"
+FEDERATED = ":federated-user"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,13 +64,21 @@ def named_principal(name: str) -> Principal:
     return Principal(name=name, digest=_digest(name)) if name.startswith(JWT) else iam_principal(name)
 
 
+def is_stranger(name: str) -> bool:
+    """True for principals that only rules about their kind allow something: subjects of tokens, and federated users."""
+    return is_token(name) or name.endswith(FEDERATED)
+
+
 def is_token(name: str) -> bool:
     """True if the name of a principal is that of a token's subject."""
     return name.startswith(JWT)
 
 
 def role_of_session(arn: str) -> str:
-    """The ARN of the role, without a path, of a session or a role. Other ARNs stay as they are."""
+    """The ARN of the role, without a path, of a session or a role. A federated user loses its name.
+
+    Other ARNs stay as they are.
+    """
     parts = arn.split(":", 5)
     if len(parts) < 6:
         return arn
@@ -74,6 +86,8 @@ def role_of_session(arn: str) -> str:
     kind, _, rest = resource.partition("/")
     if service == "sts" and kind == "assumed-role":
         return f"arn:{partition}:iam::{account}:role/{rest.partition('/')[0]}"
+    if service == "sts" and kind == "federated-user":
+        return f"arn:{partition}:sts::{account}{FEDERATED}"
     if service == "iam" and kind == "role":
         return f"arn:{partition}:iam::{account}:role/{rest.rpartition('/')[2]}"
     return arn

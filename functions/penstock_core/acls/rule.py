@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 
 from penstock_core.acls.name_pattern import EVERY, NamePattern, parse_name_pattern
-from penstock_core.acls.principal import role_of_session
+from penstock_core.acls.principal import FEDERATED, role_of_session
 from penstock_core.acls.right import Kind, Operation
 from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.ids import NAME_CHARACTERS
@@ -100,6 +100,11 @@ def parse_principal_pattern(text: str) -> NamePattern:
         raise _invalid("principal", text, f"{EVERY} stands at the end only")
     if session := _SESSION.fullmatch(pattern.text):
         pattern = _role_of_sessions(pattern, *session.groups())
+    arn, federated, user = pattern.text.partition(FEDERATED)
+    if federated and text.startswith("arn:"):
+        if user not in ("", "/"):
+            raise _invalid("principal", text, f"a federated user chooses its name: give {arn}{FEDERATED} for all")
+        return NamePattern(f"{arn}{FEDERATED}")
     _, role, rest = pattern.text.partition(_ROLE)
     if not role or not pattern.text.startswith("arn:"):
         return pattern

@@ -3,8 +3,9 @@
 The records of the service's own topics, such as the audit trail, tell about everybody. So only a rule with the topic's
 exact name allows to read one: neither a pattern nor the stage's default does.
 
-A token's subject is a stranger until a rule names it. Neither the stage's default nor its super principals are about
-it, and of the patterns that allow, only those are that name its issuer. Each pattern that denies is about it.
+A token's subject is a stranger until a rule names it, and so are federated users. Neither the stage's default nor its
+super principals are about them. Of the patterns that allow, only those are that name the token's issuer, or federated
+users. Each pattern that denies is about them.
 
 The rules are sorted once for each principal, and kept. A check then costs a few look-ups, however many rules there are.
 """
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from penstock_core.acls.name_pattern import NamePattern, NamePatterns
-from penstock_core.acls.principal import is_token
+from penstock_core.acls.principal import FEDERATED, is_stranger, is_token
 from penstock_core.acls.right import IMPLY_DESCRIBE, Kind, Operation, Right
 from penstock_core.acls.rule import Rule
 from penstock_core.acls.settings import AclSettings
@@ -110,15 +111,16 @@ class RuleSet:
         for beginning, those in self._by_beginning.items():
             if principal.startswith(beginning):
                 rules += those
-        if is_token(principal):
-            return PrincipalRules((rule for rule in rules if _is_about_tokens(rule)), allows_by_default=False)
+        if is_stranger(principal):
+            return PrincipalRules((rule for rule in rules if _is_about_strangers(rule)), allows_by_default=False)
         return PrincipalRules(
             rules, allows_by_default=self.settings.allows_by_default, is_super=self._super.match(principal)
         )
 
 
-def _is_about_tokens(rule: Rule) -> bool:
-    return not rule.is_allow or (is_token(rule.principal.text) and "#" in rule.principal.text)
+def _is_about_strangers(rule: Rule) -> bool:
+    text = rule.principal.text
+    return not rule.is_allow or (is_token(text) and "#" in text) or text.endswith(FEDERATED)
 
 
 def _places(rule: Rule) -> Iterable[_Place]:

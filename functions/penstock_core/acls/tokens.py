@@ -83,15 +83,31 @@ def token_principal(claims: Any, settings: TokenSettings | None) -> Principal:
 def full_principal(text: str, settings: TokenSettings | None) -> str:
     """The principal or pattern with its issuer: `jwt:alice` stands for `alice` of the issuer that the stage trusts.
 
-    Other texts stay as they are. Raises INVALID_REQUEST for `jwt:alice` where no token is taken, and for an issuer
-    without a subject.
+    A text that names an issuer has its URL. Every other one is a subject, whatever `#` it has. Texts without `jwt:`
+    stay as they are. Raises INVALID_REQUEST for `jwt:alice` where no token is taken, and for an issuer without a
+    subject.
     """
-    if not text.startswith(JWT) or "#" in text:
+    if not text.startswith(JWT):
         return text
     subject = text.removeprefix(JWT)
-    if settings is None or subject.startswith(_URL_SCHEMES):
+    has_issuer = subject.lower().startswith(_URL_SCHEMES)
+    if has_issuer and "#" in subject:
+        return text
+    if settings is None or has_issuer:
         raise PenstockError(ErrorCode.INVALID_REQUEST, f"principal={shown(text)}: give jwt:ISSUER#SUBJECT")
     return f"{JWT}{settings.issuer}#{subject}"
+
+
+def trusted_principal(text: str, settings: TokenSettings | None) -> str:
+    """As `full_principal`, for a rule or a quota that is to be made: one for another issuer would match no caller.
+
+    Raises INVALID_REQUEST for that, too.
+    """
+    full = full_principal(text, settings)
+    if full.startswith(JWT) and (settings is None or not full.startswith(f"{JWT}{settings.issuer}#")):
+        trusted = "no token" if settings is None else f"tokens of {settings.issuer} alone, give jwt:SUBJECT"
+        raise PenstockError(ErrorCode.INVALID_REQUEST, f"principal={shown(text)}: this stage takes {trusted}")
+    return full
 
 
 def _refused(why: str) -> PenstockError:

@@ -60,6 +60,8 @@ def answer_direct(serve: Serve, call: DirectCall, to: Instance) -> tuple[Event, 
         event = event_of(call, to)
     except PenstockError as error:
         return {}, error_result(error)
+    except Exception:
+        return {}, _defect(maybe_applied=False)  # no request was begun
     return event, answer(serve, event, to)
 
 
@@ -74,14 +76,19 @@ def answer(serve: Serve, event: Event, to: Instance) -> Result:
     except PenstockError as error:
         return error_result(error)
     except Exception:
-        logger.exception("unexpected error")
-        return error_result(
-            PenstockError(
-                ErrorCode.INTERNAL,
-                "an unexpected error, which is ours: the function's log has it under this request's id",
-                maybe_applied=True,
-            )
+        return _defect(maybe_applied=True)
+
+
+def _defect(*, maybe_applied: bool) -> Result:
+    """The answer for the error that is being handled, which is logged."""
+    logger.exception("unexpected error")
+    return error_result(
+        PenstockError(
+            ErrorCode.INTERNAL,
+            "an unexpected error, which is ours: the function's log has it under this request's id",
+            maybe_applied=maybe_applied,
         )
+    )
 
 
 def _served(serve: Serve, event: Event, to: Instance) -> Result:

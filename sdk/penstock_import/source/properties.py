@@ -1,6 +1,8 @@
 """Client settings from a properties file, as Kafka's own tools take by `--config`.
 
-A line is `name=value` or `name: value`. Lines that begin with # or ! are comments. Names are librdkafka's.
+A line is `name=value` or `name: value`. Lines that begin with # or ! are comments. Names are librdkafka's, for TLS,
+SASL and the network. Other ones are refused: by some, such as plugins, engines and the command of Kerberos, a file from
+somebody else would run code on this machine.
 """
 
 from collections.abc import Mapping
@@ -17,6 +19,24 @@ OWN = frozenset(
         "enable.partition.eof",
         "isolation.level",
         "auto.offset.reset",
+    ]
+)
+# Kerberos is left out: librdkafka puts its settings into a shell command. So are `ssl.engine.*` and `ssl.providers`.
+ALLOWED = frozenset(
+    [
+        *("client.id", "client.rack", "client.dns.lookup", "group.id", "debug", "check.crcs", "broker.address.family"),
+        *("connections.max.idle.ms", "reconnect.backoff.ms", "reconnect.backoff.max.ms", "retry.backoff.ms"),
+        *("socket.timeout.ms", "socket.keepalive.enable", "socket.nagle.disable", "socket.receive.buffer.bytes"),
+        *("socket.connection.setup.timeout.ms", "socket.send.buffer.bytes", "metadata.max.age.ms"),
+        *("fetch.wait.max.ms", "fetch.max.bytes", "fetch.message.max.bytes", "max.partition.fetch.bytes"),
+        *("receive.message.max.bytes", "fetch.error.backoff.ms", "queued.min.messages"),
+        *("security.protocol", "sasl.mechanism", "sasl.mechanisms", "sasl.username", "sasl.password"),
+        *("sasl.oauthbearer.method", "sasl.oauthbearer.client.id", "sasl.oauthbearer.client.secret"),
+        *("sasl.oauthbearer.scope", "sasl.oauthbearer.extensions", "sasl.oauthbearer.token.endpoint.url"),
+        *("ssl.ca.location", "ssl.ca.pem", "ssl.certificate.location", "ssl.certificate.pem", "ssl.crl.location"),
+        *("ssl.key.location", "ssl.key.pem", "ssl.key.password", "ssl.keystore.location", "ssl.keystore.password"),
+        *("ssl.cipher.suites", "ssl.curves.list", "ssl.sigalgs.list", "ssl.endpoint.identification.algorithm"),
+        "enable.ssl.certificate.verification",
     ]
 )
 # Names of the Java client that librdkafka has under other names.
@@ -42,6 +62,9 @@ def parse_properties(text: str) -> Mapping[str, str]:
             raise _refused(number, f"{name} is the importer's own: remove the line")
         if name in _INSTEAD:
             raise _refused(number, f"{name} is a setting of Java clients; librdkafka takes {_INSTEAD[name]}")
+        if name not in ALLOWED:
+            allowed = "settings for TLS, SASL and the network only (docs/how-to/move-from-kafka.md)"
+            raise _refused(number, f"{shown(name)} is not taken from a file: {allowed}")
         settings[name] = value
     return settings
 

@@ -28,12 +28,18 @@ def test_other_partition_stays_in_the_name() -> None:
     [
         "arn:aws:iam::111122223333:user/team/ada",
         "arn:aws:iam::111122223333:root",
-        "arn:aws:sts::111122223333:federated-user/ada",
         "no arn",
     ],
 )
 def test_other_arns_stay_as_they_are(arn: str) -> None:
     assert iam_principal(arn).name == arn
+
+
+def test_federated_users_of_an_account_are_one_principal() -> None:
+    first, second = (iam_principal(f"{ACCOUNT}:federated-user/{name}") for name in ("ada", "any"))
+    assert first == second == named_principal(f"{ACCOUNT}:federated-user")
+    assert first.name == f"{ACCOUNT}:federated-user"
+    assert first != iam_principal("arn:aws:sts::444455556666:federated-user/ada")
 
 
 def test_digest_is_what_transactional_ids_were_bound_to() -> None:

@@ -5,10 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_core.acls.name_pattern import NamePattern, parse_name_pattern
+from penstock_core.acls.principal import iam_principal
 from penstock_core.acls.right import IMPLY_DESCRIBE, Kind, Operation, Right
 from penstock_core.acls.rule import Rule, parse_rule
 from penstock_core.acls.rule_set import Reason, RuleSet
 from penstock_core.acls.settings import AclSettings
+from penstock_core.errors import PenstockError
 from penstock_core.ids import AUDIT_TOPIC
 from penstock_core.limits import ACL_PRINCIPALS_REMEMBERED_MAX
 
@@ -128,6 +130,27 @@ def test_rule_set_forgets_principals_beyond_its_bound() -> None:
     for number in range(ACL_PRINCIPALS_REMEMBERED_MAX + 1):
         rules.of(f"arn:aws:iam::1:user/{number}")
     assert rules.of(ADA).decide(READ_ORDERS).is_allowed
+
+
+FEDERATED = "arn:aws:sts::1:federated-user"
+
+
+@pytest.mark.parametrize("principal", ["*", "arn:*", "arn:aws:sts::1:*", "arn:aws:sts::2:federated-user"])
+def test_federated_user_has_no_right_but_by_a_rule_for_federated_users(principal: str) -> None:
+    settings = AclSettings(allows_by_default=True, super_principals=(parse_name_pattern("arn:*"),))
+    caller = iam_principal(f"{FEDERATED}/any").name
+    assert not RuleSet([parse_rule(principal, "all", "*")], settings).of(caller).decide(READ_ORDERS).is_allowed
+    for named in (FEDERATED, f"{FEDERATED}/*", f"{FEDERATED}*"):
+        allowed = parse_rule(named, "read", "topic:orders")
+        assert RuleSet([allowed], DENY).of(caller).decide(READ_ORDERS).is_allowed
+    denied = parse_rule("*", "read", "topic:*", "deny")
+    assert not RuleSet([allowed, denied], DENY).of(caller).decide(READ_ORDERS).is_allowed
+
+
+def test_rule_that_names_one_federated_user_is_refused() -> None:
+    for name in ("bob", "b*"):
+        with pytest.raises(PenstockError, match=f"give {FEDERATED} for all"):
+            parse_rule(f"{FEDERATED}/{name}", "all", "*", "deny")
 
 
 ALICE = "jwt:https://login.example#alice"

@@ -1,6 +1,17 @@
 import pytest
 
-from penstock_core.acls.tokens import TokenSettings, check_issuer, full_principal, token_principal, token_settings_of
+from penstock_core.acls.right import Kind, Operation, Right
+from penstock_core.acls.rule import parse_rule
+from penstock_core.acls.rule_set import Reason, RuleSet
+from penstock_core.acls.settings import AclSettings
+from penstock_core.acls.tokens import (
+    TokenSettings,
+    check_issuer,
+    full_principal,
+    token_principal,
+    token_settings_of,
+    trusted_principal,
+)
 from penstock_core.errors import ErrorCode, PenstockError
 
 ISSUER = "https://login.example/pool"
@@ -31,8 +42,31 @@ def test_short_principal_stands_for_the_issuer_of_the_stage() -> None:
     assert full_principal("jwt:alice", TOKENS) == f"jwt:{ISSUER}#alice"
     assert full_principal("jwt:repo:shop/*", TOKENS) == f"jwt:{ISSUER}#repo:shop/*"
     assert full_principal("jwt:*", TOKENS) == f"jwt:{ISSUER}#*"
-    for text in (f"jwt:{ISSUER}#alice", "jwt:https://b#c", "arn:aws:iam::1:role/jwt:x", "*"):
+    assert full_principal("jwt:team#bob", TOKENS) == f"jwt:{ISSUER}#team#bob"
+    assert full_principal("jwt:#bob", TOKENS) == f"jwt:{ISSUER}##bob"
+    for text in (f"jwt:{ISSUER}#alice", "jwt:https://b#c", "jwt:HTTPS://b#c", "arn:aws:iam::1:role/jwt:x", "*"):
         assert full_principal(text, TOKENS) == full_principal(text, None) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["jwt:https://b#c", f"jwt:{ISSUER}/#c", f"jwt:{ISSUER.upper()}#c", "jwt:http://login.example/pool#*"]
+)
+def test_rule_for_an_issuer_that_the_stage_does_not_trust_is_refused(text: str) -> None:
+    for tokens in (TOKENS, None):
+        with pytest.raises(PenstockError, match="this stage takes") as refused:
+            trusted_principal(text, tokens)
+        assert refused.value.code is ErrorCode.INVALID_REQUEST
+    for own in ("jwt:alice", "jwt:team#bob", "jwt:*", f"jwt:{ISSUER}#alice", "*", "arn:aws:iam::1:user/ada"):
+        assert trusted_principal(own, TOKENS) == full_principal(own, TOKENS)
+
+
+@pytest.mark.parametrize("subject", ["team#bob", "#bob", "a##", "repo:shop/main#1"])
+def test_denial_of_a_subject_with_a_hash_is_about_its_token(subject: str) -> None:
+    caller = token_principal({"iss": ISSUER, "exp": 1, "sub": subject}, TOKENS).name
+    rule = parse_rule(trusted_principal(f"jwt:{subject}", TOKENS), "all", "*", "deny")
+    rules = RuleSet([rule, parse_rule(f"jwt:{ISSUER}#*", "all", "*")], AclSettings(tokens=TOKENS))
+    right = Right(operation=Operation.READ, kind=Kind.TOPIC, name="orders")
+    assert rules.of(caller).decide(right).reason is Reason.DENIED
 
 
 @pytest.mark.parametrize(("text", "tokens"), [("jwt:alice", None), ("jwt:https://login*", TOKENS), ("jwt:*", None)])

@@ -87,6 +87,10 @@ def _fields_of(payload: object) -> tuple[str, str, dict[str, str], str, object]:
         raise _invalid("method, path and body must be texts")
     if not isinstance(query, Mapping) or not all(isinstance(each, str) for pair in query.items() for each in pair):
         raise _invalid("query must be an object of texts")
+    try:
+        "".join((method, path, body, *query, *query.values())).encode()
+    except UnicodeEncodeError:
+        raise _invalid("half a surrogate pair is no text") from None
     length = len(path) + sum(len(name) + len(value) for name, value in query.items())
     if length > DIRECT_PATH_LENGTH_MAX:
         raise _invalid(f"path and query have {length} characters: {DIRECT_PATH_LENGTH_MAX} are allowed")
