@@ -31,7 +31,7 @@ def list_all(
 @app.operation("PUT /v1/quotas", "putQuota", "Set the quota of a principal or a topic, or a default")
 def put(request: PutQuota) -> QuotaAnswer:
     """Set all limits of one quota. A limit that you leave out is taken away, and the default holds for it."""
-    if request.subject == Subject.PRINCIPAL:
+    if request.subject == "principal":
         trusted_principal(request.name, instance_of(app).acl_cache.settings.tokens)
     return _answer(put_quota(instance_of(app), request.subject, _full(request.subject, request.name), request.limits))
 
