@@ -75,8 +75,9 @@ ITEM_FORMATS: Mapping[str, Format] = {
 }
 BYTE_FORMATS: Mapping[str, Format] = {
     # 2 has the sequence of an idempotent producer, 3 a tag filter or a delivery time, 4 is of an inline segment: this
-    # release writes 4 only where the stage's `inline_bytes_max` says so (docs/adr/0064). 5 has an append time.
-    "ref": Format(frozenset((1, 2, 3)), frozenset((1, 2, 3, 4, 5))),
+    # release writes 4 only where the stage's `inline_bytes_max` says so (docs/adr/0064). 5 has an append time
+    # (docs/adr/0069).
+    "ref": Format(frozenset((1, 2, 3, 5)), frozenset((1, 2, 3, 4, 5))),
     "segment": _only(1),
     "target": Format(frozenset((2,)), frozenset((1, 2))),
     "share_lock": _only(1),

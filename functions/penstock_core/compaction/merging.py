@@ -137,8 +137,7 @@ class RefCutter:
         """Adds the batch that follows.
 
         `time_ms` is the timestamp of its newest record. `source` is the ref that its records come from. A merged ref
-        has the tags of all its sources, if all tell theirs. It has the newest time from which retention counts any of
-        them, if any was delayed.
+        has the tags of all its sources, if all tell theirs. It has the newest append time of them.
         """
         stored_ms = written_ms(source)
         if self._open is not None and not self._open.takes(length, offset_span, stored_ms, self._settings):
@@ -170,7 +169,7 @@ class RefCutter:
                     zones=0,
                     tier=Tier.ARCHIVE,
                     tag_filter=self._open.tag_filter,
-                    appended_ms=self._open.newest_ms if self._open.is_delayed else None,
+                    appended_ms=self._open.newest_ms,
                     is_delayed=self._open.is_delayed,
                 )
             )
@@ -268,18 +267,6 @@ def is_worth_merging(run: Sequence[Page], settings: CompactionSettings) -> bool:
     for ref in refs:
         cutter.add(ref.length, ref.offset_span, ref.record_count, ref.max_timestamp_ms, ref)
     return 2 * len(cutter.refs()) <= len(refs)
-
-
-def batch_time_ms(max_timestamp_ms: int, ref: Ref) -> int:
-    """The timestamp of a batch that is rewritten from `ref`.
-
-    It is no later than the ref's, which bounds what a batch may claim (`indexed_ms`). For a batch without one it is the
-    time at which the batch was stored, as retention counts it. The id of the new segment does not tell that time any
-    more.
-    """
-    if max_timestamp_ms >= 0:
-        return min(max_timestamp_ms, ref.max_timestamp_ms)
-    return ref.max_timestamp_ms if ref.tier is Tier.ARCHIVE else segment_time_ms(ref.segment_id)
 
 
 def new_pages(old: Sequence[Page], refs: Sequence[Ref]) -> tuple[Page, ...]:

@@ -16,11 +16,12 @@ this tail has the new ones, whoever rolls it (docs/adr/0019). A longer tail is r
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from penstock_core.compaction.merging import CompactionSettings, batch_time_ms, zonal_bytes
+from penstock_core.compaction.merging import CompactionSettings, zonal_bytes
 from penstock_core.ids import Offset, SegmentId, segment_time_ms
 from penstock_core.limits import TAIL_ROLL_REFS
 from penstock_core.log.index import Head
 from penstock_core.log.ref import LocatedRef, Ref, Tier
+from penstock_core.log.retention import written_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,9 +76,9 @@ def tail_move(head: Head, moving: Sequence[LocatedRef], segment_id: SegmentId, n
             ref,
             segment_id=segment_id,
             position=position,
-            max_timestamp_ms=batch_time_ms(ref.max_timestamp_ms, ref),
             zones=0,
             tier=Tier.ARCHIVE,
+            appended_ms=written_ms(ref),
         )
         position += ref.length
     return TailMove(tail_base=head.tail_base, end_offset=moving[-1].end_offset, old=old, new=new, moved_ms=now_ms)

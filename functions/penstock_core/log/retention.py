@@ -1,24 +1,21 @@
 """Retention: the refs that a partition may lose, those older than `retention_ms` and those beyond `retention_bytes`.
 
 As in Kafka, whole refs go, oldest first, up to the first one that must stay. So no unexpired record is ever hidden
-(G8), and expired ones behind it wait. By time, a ref goes when its newest record is older than `retention_ms`. By size,
-a ref goes when the refs behind it alone have `retention_bytes`, so that at least so much is kept.
+(G8), and expired ones behind it wait. By time, a ref goes when its newest record was appended more than `retention_ms`
+ago. By size, a ref goes when the refs behind it alone have `retention_bytes`, so that at least so much is kept.
 
-Two timestamps say nothing of a record's age. A ref without one (-1) counts from when its segment was stored, as Kafka
-counts from a file's last change. So does a ref whose timestamp is more than `TIMESTAMP_AHEAD_MS_MAX` ahead of when it
-was stored. Kafka 4 refuses such records by default (KIP-937, KIP-1030). A single one, such as microseconds taken for
-milliseconds, would keep a log for ever.
-
-Delayed records count from their delivery, whatever their timestamps say.
+Age counts from the append, and for delayed records from the delivery, whatever timestamps say (docs/adr/0069). A
+dead letter, a copy or an import of an old record lives its full time. The append is at most `APPEND_MS_MAX` later than
+the time that a ref tells, so retention waits for so long.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from penstock_core.ids import Offset, SegmentId, segment_time_ms
-from penstock_core.limits import UNLIMITED
+from penstock_core.limits import APPEND_MS_MAX, UNLIMITED
 from penstock_core.log.index import Head, Page
-from penstock_core.log.ref import LocatedRef, Ref, stored_bytes
+from penstock_core.log.ref import LocatedRef, Ref, Tier, stored_bytes
 from penstock_core.log.topic import TopicConfig
 
 TIMESTAMP_AHEAD_MS_MAX = 3_600_000
@@ -27,8 +24,8 @@ TIMESTAMP_AHEAD_MS_MAX = 3_600_000
 def indexed_ms(max_timestamp_ms: int, segment_id: SegmentId) -> int:
     """The time that the index keeps for batches of this segment that claim to reach `max_timestamp_ms`.
 
-    It is one above what `written_ms` believes at most. So one false claim does not lead every later search by time to
-    its batch, and retention still goes by when the segment was stored.
+    It is one above what `written_ms` believes at most of an old ref. So one false claim, such as microseconds taken for
+    milliseconds, does not lead every later search by time to its batch.
     """
     return min(max_timestamp_ms, segment_time_ms(segment_id) + TIMESTAMP_AHEAD_MS_MAX + 1)
 
@@ -68,7 +65,7 @@ def expire(
         stored_up_to = rolled_up_to if held_bytes is None else counted
         if located.end_offset <= start:
             continue
-        is_old = config.retention_ms != UNLIMITED and now_ms - written_ms(located.ref) > config.retention_ms
+        is_old = config.retention_ms != UNLIMITED and is_older(located.ref, now_ms, config.retention_ms)
         is_beyond = config.retention_bytes != UNLIMITED and total - stored_up_to >= config.retention_bytes
         if not (is_old or is_beyond):
             break
@@ -76,15 +73,23 @@ def expire(
     return Expiry(log_start_offset=start, refs=count)
 
 
-def written_ms(ref: Ref) -> int:
-    """The time from which the newest record of a ref counts.
+def is_older(ref: Ref, now_ms: int, age_ms: int) -> bool:
+    """True if all records of the ref were appended more than `age_ms` ago."""
+    return now_ms - written_ms(ref) > age_ms + APPEND_MS_MAX
 
-    It is the time of delivery if the records were delayed. Else it is the timestamp if credible, else when the ref was
-    stored.
+
+def written_ms(ref: Ref) -> int:
+    """The time from which the newest record of a ref counts: its append or, if it was delayed, its delivery.
+
+    A segment's id tells it, at most `APPEND_MS_MAX` too early, unless the ref was rewritten. A ref that was rewritten
+    before refs had version 5 does not tell it. It counts as then: from the timestamp if credible, else from the
+    rewriting.
     """
     if ref.appended_ms is not None:
         return ref.appended_ms
     stored_ms = segment_time_ms(ref.segment_id)
+    if ref.tier is not Tier.ARCHIVE:
+        return stored_ms
     is_believable = 0 <= ref.max_timestamp_ms <= stored_ms + TIMESTAMP_AHEAD_MS_MAX
     return ref.max_timestamp_ms if is_believable else stored_ms
 

@@ -49,6 +49,7 @@ _CHUNK_RECORDS = 128
 
 Headers = Sequence[tuple[str, bytes | None]]
 _NO_HEADERS: Headers = ()  # the default: it need not be copied
+NO_TIME_MS = -1  # Kafka's timestamp of a record without a time
 
 
 class Record(Protocol):
@@ -80,12 +81,21 @@ class Record(Protocol):
 
 
 class NewRecord(NamedTuple):
-    """A record that has no offset yet."""
+    """A record that has no offset yet. Its time is in milliseconds since 1970, -1 for none."""
 
     timestamp_ms: int
     key: bytes | None
     value: bytes | None
     headers: Headers = ()
+
+
+def time_of(timestamp_ms: int | None, copied_ms: int) -> int:
+    """The time of a record's copy: the record's own or, where it has none, the time of the copy.
+
+    Everything that makes a record of a record asks this. A timestamp before 1970 counts as none: releases before this
+    one stored such.
+    """
+    return copied_ms if timestamp_ms is None or timestamp_ms < 0 else timestamp_ms
 
 
 class BatchBuilder:
@@ -95,7 +105,7 @@ class BatchBuilder:
     that one whatever its size. The sender of the batch must compare `size_bytes` with the topic's `max_batch_bytes`.
     """
 
-    __slots__ = ("_append", "_builder", "_compression", "_record_count")
+    __slots__ = ("_append", "_builder", "_compression", "_record_count", "_shift_ms")
 
     def __init__(
         self, compression: Compression = Compression.NONE, *, batch_bytes: int = BATCH_BYTES_DEFAULT_MAX
@@ -105,6 +115,7 @@ class BatchBuilder:
         self._append = self._builder.append
         self._compression = compression
         self._record_count = 0
+        self._shift_ms = 0
 
     @property
     def record_count(self) -> int:
@@ -119,19 +130,23 @@ class BatchBuilder:
     def append(self, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: Headers = ()) -> bool:
         """Add a record; False, and nothing changed, if the batch is full.
 
-        Raises INVALID_REQUEST for a negative timestamp, a value of a wrong type, and a header name that is not Unicode.
+        Raises INVALID_REQUEST for a timestamp below -1, a value of a wrong type, and a header name that is no Unicode.
         """
         count = self._record_count
         if count == BATCH_RECORDS_MAX:
             return False
         try:
-            if timestamp_ms < 0:  # -1 is what the compiled builder takes for "no record yet"
-                raise ValueError(f"timestamp {timestamp_ms} is before 1970")
-            appended = self._append(count, timestamp_ms, key, value, [] if headers is _NO_HEADERS else list(headers))
+            if timestamp_ms < 0:
+                if timestamp_ms < NO_TIME_MS:
+                    raise ValueError(f"timestamp {timestamp_ms} is before 1970")
+                if not count:  # -1 is what the compiled builder takes for "no record yet"
+                    self._shift_ms = 1
+            time_ms = timestamp_ms + self._shift_ms
+            appended = self._append(count, time_ms, key, value, [] if headers is _NO_HEADERS else list(headers))
         except (TypeError, ValueError, OverflowError, BufferError) as error:
             raise PenstockError(
                 ErrorCode.INVALID_REQUEST,
-                f"record {count} of the batch: {error}; give a timestamp in milliseconds since 1970, bytes or None for"
+                f"record {count} of the batch: {error}; give milliseconds since 1970 or -1 for none, bytes or None for"
                 " key and value, and (str, bytes or None) tuples for headers",
             ) from error
         if appended is None:
@@ -149,6 +164,9 @@ class BatchBuilder:
             raise PenstockError(ErrorCode.INVALID_REQUEST, "a batch without records: append one first")
         self._builder.set_producer_state(producer_id, producer_epoch, base_sequence)
         plain = self._builder.build()  # the builder's own bytearray: it cannot grow while a view of it lives
+        if self._shift_ms:
+            plain = bytearray(plain)
+            _set_back(plain, self._shift_ms)
         with memoryview(plain) as view:
             if self._compression is Compression.NONE:
                 return bytes(view)
@@ -194,9 +212,8 @@ def keep_records(batch: BytesLike, is_kept: Callable[[Record], bool]) -> BytesLi
     """One stored batch with only the records that `is_kept` keeps.
 
     It is the batch itself if all are kept, None if none is. Offsets, timestamps, the span, the compression and the
-    producer's numbers stay. Records have the offsets that the batch's base offset gives them. Raises as `decode`.
-    Raises UNSUPPORTED_FORMAT for a batch that loses some records and has others without a timestamp: the codec cannot
-    write it.
+    producer's numbers stay. Records have the offsets that the batch's base offset gives them. Raises as `decode` and
+    `with_records`.
     """
     header = parse_header(batch)
     records = list(decode(batch))
@@ -205,8 +222,6 @@ def keep_records(batch: BytesLike, is_kept: Callable[[Record], bool]) -> BytesLi
         return batch
     if not kept:
         return None
-    if min(record.timestamp for record in records) < 0:
-        raise PenstockError(ErrorCode.UNSUPPORTED_FORMAT, "a batch has records without a timestamp: it is left whole")
     return with_records(header, kept)
 
 
@@ -214,18 +229,16 @@ def with_records(header: BatchHeader, records: Sequence[Record], end_offset: int
     """A batch of some of the records of the batch with this header, at least one.
 
     Offsets, timestamps, the compression and the producer's numbers stay. So does the end, unless `end_offset` is
-    given. Raises UNSUPPORTED_FORMAT for a record that the codec cannot write, with a timestamp before -1.
+    given. Raises UNSUPPORTED_FORMAT for a record that the codec cannot write.
     """
     producer = (header.producer_id, header.producer_epoch, header.base_sequence)
     builder = _compiled().Builder(BATCH_MAGIC, 0, 0, *producer, _SCRATCH_BYTES)
-    # The builder takes no timestamp below 0. Records have theirs relative to the header's, so all may be written later
-    # by one millisecond, and the header set back.
-    shift_ms = 1 if any(record.timestamp < 0 for record in records) else 0
+    # The builder takes no timestamp below 0. Records have theirs relative to the header's, so all may be written later,
+    # and the header set back. An old release took any timestamp behind a batch's first one.
+    shift_ms = max(0, *(-record.timestamp for record in records))
     try:
         for record in records:
             delta, time_ms = record.offset - header.base_offset, record.timestamp + shift_ms
-            if time_ms < 0:
-                raise ValueError(f"timestamp {record.timestamp}")
             builder.append(delta, time_ms, record.key, record.value, list(record.headers))
     except (ValueError, OverflowError) as error:
         raise PenstockError(
@@ -235,9 +248,7 @@ def with_records(header: BatchHeader, records: Sequence[Record], end_offset: int
     struct.pack_into(">q", plain, 0, header.base_offset)
     last_delta = header.last_offset_delta if end_offset is None else end_offset - header.base_offset - 1
     struct.pack_into(">i", plain, _LAST_DELTA_AT, last_delta)
-    first_ms, newest_ms = _TIMES.unpack_from(plain, _TIMES_AT)
-    _TIMES.pack_into(plain, _TIMES_AT, first_ms - shift_ms, newest_ms - shift_ms)
-    struct.pack_into(">I", plain, _CRC_AT, crc32c(plain[_ATTRIBUTES_AT:]))
+    _set_back(plain, shift_ms)
     if header.compression is Compression.NONE:
         return bytes(plain)
     payload = compress(memoryview(plain)[BATCH_HEADER_BYTES:], header.compression)
@@ -269,6 +280,13 @@ def _compiled() -> _Compiled:
     from penstock_core.records import compiled
 
     return _Compiled(compiled.DefaultRecordBatchBuilder, compiled.DefaultRecordBatch, compiled.CorruptRecordException)
+
+
+def _set_back(plain: bytearray, shift_ms: int) -> None:
+    """Sets the times of a batch without compression back, and its CRC right."""
+    first_ms, newest_ms = _TIMES.unpack_from(plain, _TIMES_AT)
+    _TIMES.pack_into(plain, _TIMES_AT, first_ms - shift_ms, newest_ms - shift_ms)
+    struct.pack_into(">I", plain, _CRC_AT, crc32c(plain[_ATTRIBUTES_AT:]))
 
 
 def _compressed(plain: memoryview, payload: bytes, compression: Compression) -> bytes:

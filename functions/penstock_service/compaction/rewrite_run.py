@@ -17,7 +17,7 @@ Memory holds one window of batches (`COMPACTION_WINDOW_BYTES`) and one part of t
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from penstock_core.compaction.merging import RefCutter, Swap, batch_time_ms, new_pages, same_but_for_zones
+from penstock_core.compaction.merging import RefCutter, Swap, new_pages, same_but_for_zones
 from penstock_core.errors import PenstockError
 from penstock_core.ids import SEGMENT_ID_BYTES, PartitionKey, new_segment_id, segment_time_ms
 from penstock_core.limits import (
@@ -29,7 +29,8 @@ from penstock_core.limits import (
     TRANSACTION_ACTIONS_MAX,
 )
 from penstock_core.log.index import Page
-from penstock_core.log.ref import LocatedRef, stored_bytes
+from penstock_core.log.ref import LocatedRef, Ref, stored_bytes
+from penstock_core.log.retention import written_ms
 from penstock_core.log.segment import TocEntry, encode_end
 from penstock_core.records.codec import empty_batch
 from penstock_core.records.record_batch import BytesLike, parse_header, walk
@@ -151,11 +152,11 @@ class _Sources:
                 self._refs.append(located)
             yield offset, batch
 
-    def ref_at(self, offset: int) -> LocatedRef:
-        """The ref that covers the offset. Forgets the refs before it, because offsets rise from call to call."""
-        while self._refs[0].end_offset <= offset:
-            self._refs.pop(0)
-        return self._refs[0]
+    def up_to(self, end_offset: int) -> list[Ref]:
+        """The refs that cover offsets from the last call's end to this one. It forgets those that end here."""
+        found = [each.ref for each in self._refs if each.base_offset < end_offset]
+        self._refs = [each for each in self._refs if each.end_offset > end_offset]
+        return found
 
 
 def _chunks(
@@ -165,11 +166,11 @@ def _chunks(
     span, newest_ms = 0, -1
     for offset, batch in batches:
         header = parse_header(batch)
-        # One empty batch may stand for batches of many refs. It takes the time of the last, so that it expires no
-        # sooner than they would.
-        ref = sources.ref_at(offset + header.offset_span - 1)
-        time_ms = batch_time_ms(header.max_timestamp_ms, ref.ref)
-        cutter.add(header.length, header.offset_span, header.record_count, time_ms, ref.ref)
+        # One empty batch may stand for batches of many refs. It counts from the newest append among them, so that it
+        # expires no sooner than they would.
+        ref = max(sources.up_to(offset + header.offset_span), key=written_ms)
+        time_ms = min(header.max_timestamp_ms, ref.max_timestamp_ms)  # which bounds what a batch may claim
+        cutter.add(header.length, header.offset_span, header.record_count, time_ms, ref)
         span, newest_ms = span + header.offset_span, max(newest_ms, time_ms)
         yield bytes(batch)
     yield encode_end(

@@ -11,7 +11,7 @@ for whatever reason, it looks whether that commit was applied before.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.groups.lease import CommittedOffset, LeaseToken
@@ -335,7 +335,10 @@ def _staged(transactions: TransactionStore, last: TransactionPart, stage_count: 
             f"transaction {number} of {producer.transactional_id!r} has staged data for {age_ms // 1_000} s: "
             f"{TRANSACTION_MS_MAX // 1_000} s at most. Abort it, and send its records again",
         )
-    return parts
+    # The commit is their append, and their segments' ids may be as old as the transaction.
+    return [
+        each if each.place is not None else each._replace(ref=replace(each.ref, appended_ms=now_ms)) for each in parts
+    ]
 
 
 def _unconfirmed(refs: Mapping[PartitionKey, Sequence[Ref]], written_zones: int) -> dict[PartitionKey, int]:

@@ -19,12 +19,11 @@ from hashlib import sha256
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock_core.backoff import full_jitter_ms
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Partition, PartitionKey
-from penstock_core.limits import MIB, REQUEST_PARTITIONS_MAX, UNLIMITED
+from penstock_core.limits import MIB, REQUEST_PARTITIONS_MAX
 from penstock_core.log.topic import Topic
 from penstock_core.records.codec import BatchBuilder, Headers, record_bytes_max
 from penstock_core.records.partitioner import partition_for_key
@@ -61,7 +60,6 @@ class ReplayTarget:
     by_key: bool
     compression: Compression
     records_per_second: float | None  # of each lane
-    allows_expired: bool
     first: int = 0
     earlier: tuple[tuple[int, int], ...] = ()
 
@@ -147,8 +145,6 @@ class _Sender:
         self.arrived: dict[int, int] = {}
 
     def add(self, table: pa.Table) -> None:
-        if not self._target.allows_expired:
-            _refuse_expired(self._topic, table, self._instance.clock.now_ms())
         for key, value, timestamp_ms, headers in _records(table):
             partition, number = self._place(key)
             self._counts[partition] = number + 1
@@ -315,20 +311,6 @@ def deleted(target: ReplayTarget) -> PenstockError:
         ErrorCode.UNKNOWN_TOPIC,
         f"topic {target.topic!r} was deleted since the replay into it began: give another --replay-id to begin again",
     )
-
-
-def _refuse_expired(topic: Topic, table: pa.Table, now_ms: int) -> None:
-    retention_ms = topic.config.retention_ms
-    if retention_ms == UNLIMITED or not table.num_rows:
-        return
-    oldest_ms = pc.min(table["timestamp"].cast(pa.int64())).as_py() // 1_000
-    if oldest_ms < now_ms - retention_ms:
-        raise PenstockError(
-            ErrorCode.INVALID_REQUEST,
-            f"a record of partition {table['partition'][0].as_py()} has the timestamp {oldest_ms}, and topic "
-            f"{topic.name!r} keeps {retention_ms} ms: retention would remove it soon. Raise the topic's retention_ms, "
-            "replay later records (--from-time), or give --allow-expired",
-        )
 
 
 def _records(table: pa.Table) -> Iterator[tuple[bytes | None, bytes | None, int, Headers]]:

@@ -107,7 +107,6 @@ def main(argv: Sequence[str]) -> None:
             by_key=request.by_key,
             compression=Compression[options.compression.upper()],
             records_per_second=None if options.records_per_second is None else options.records_per_second / tasks,
-            allows_expired=options.allow_expired,
         )
         rows = _rows(table, note, uri, storage)
 
@@ -153,9 +152,6 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         help="of the batches (default zstd)",
     )
     parser.add_argument("--records-per-second", type=record_rate, help="a bound for all partitions together, about")
-    parser.add_argument(
-        "--allow-expired", action="store_true", help="also append records that retention will soon remove"
-    )
     parser.add_argument(
         "--replay-id", type=parse_topic_name, help="to send the same records again (default: a digest of the options)"
     )

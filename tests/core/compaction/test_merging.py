@@ -138,12 +138,13 @@ def test_merged_ref_has_the_tags_of_all_only_if_all_tell_theirs() -> None:
     assert merged(silent, left).tag_filter is None
 
 
-def test_merged_ref_counts_from_the_newest_if_one_was_delayed() -> None:
+def test_merged_ref_counts_from_the_newest_append() -> None:
     old, delayed = ref(age_ms=3 * HOUR_MS), ref(age_ms=4 * HOUR_MS, appended_ms=NOW_MS - 2 * HOUR_MS, is_delayed=True)
     newer = ref(age_ms=HOUR_MS)
-    assert merged(old, newer).appended_ms is None
+    assert merged(newer, old).appended_ms == NOW_MS - HOUR_MS
     assert merged(old, delayed).appended_ms == NOW_MS - 2 * HOUR_MS
     assert merged(old, delayed, newer).appended_ms == NOW_MS - HOUR_MS
+    assert [merged(old, newer).is_delayed, merged(delayed, newer).is_delayed] == [False, True]
     assert written_ms(merged(old, delayed, newer)) == NOW_MS - HOUR_MS
 
 

@@ -1,6 +1,7 @@
 """The plan of a move of a tail's refs to the archive, and its effect on the head."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -60,14 +61,15 @@ def test_moved_ref_says_all_that_the_old_one_said_but_where_its_bytes_lie() -> N
     after = moved(head, tail_move(head, head.located_tail()[1:], SEGMENT, NOW_MS))
     assert after is not None
     assert replace(after, tail=head.tail) == head
+    archived: Any = {"segment_id": SEGMENT, "tier": Tier.ARCHIVE}
     assert after.tail == (
         head.tail[0],
-        replace(old, segment_id=SEGMENT, position=0, tier=Tier.ARCHIVE, zones=0),
-        replace(head.tail[2], segment_id=SEGMENT, position=101, tier=Tier.ARCHIVE, zones=0),
+        replace(old, position=0, zones=0, **archived, appended_ms=NOW_MS - 8 * HOUR_MS),
+        replace(head.tail[2], position=101, zones=0, **archived, appended_ms=NOW_MS - 7 * HOUR_MS),
     )
 
 
-def test_moved_ref_without_a_time_expires_when_it_would_have() -> None:
+def test_moved_ref_expires_when_it_would_have() -> None:
     head = head_of(9)
     timeless = replace(head, tail=(replace(head.tail[0], max_timestamp_ms=-1),))
     after = moved(timeless, tail_move(timeless, timeless.located_tail(), SEGMENT, NOW_MS))

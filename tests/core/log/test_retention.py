@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_core.ids import Offset
-from penstock_core.limits import UNLIMITED
+from penstock_core.limits import APPEND_MS_MAX, UNLIMITED
 from penstock_core.log.index import EMPTY_HEAD, Head, Page, appended, safe_log_start
-from penstock_core.log.ref import Ref
+from penstock_core.log.ref import Ref, Tier
 from penstock_core.log.retention import TIMESTAMP_AHEAD_MS_MAX, Expiry, expire, searched_ms, written_ms
 from penstock_core.log.roll import is_roll_due, next_page, shortened
 from penstock_core.log.topic import TopicConfig
@@ -19,8 +19,8 @@ NOW_MS = 10_000_000
 FOREVER = TopicConfig(retention_ms=UNLIMITED, retention_bytes=UNLIMITED)
 
 
-def ref(timestamp_ms: int, *, length: int = 10, span: int = 1, stored_ms: int = NOW_MS) -> Ref:
-    return ref_at(timestamp_ms, stored_ms=stored_ms, length=length, span=span)
+def ref(timestamp_ms: int, *, length: int = 10, span: int = 1, stored_ms: int = NOW_MS, tier: Tier = Tier.ZONAL) -> Ref:
+    return ref_at(timestamp_ms, stored_ms=stored_ms, length=length, span=span, tier=tier)
 
 
 def log_of(refs: list[Ref], log_start: int = 0, rolls_to: int | None = None) -> tuple[Head, list[Page]]:
@@ -48,6 +48,7 @@ REFS = st.lists(
         length=st.integers(1, 100),
         span=st.integers(1, 5),
         stored_ms=st.integers(0, NOW_MS),
+        tier=st.sampled_from(Tier),
     ),
     max_size=80,
 )
@@ -73,7 +74,7 @@ def test_expire_hides_all_that_may_go_and_nothing_that_must_stay(
         if base <= log_start:
             continue
         behind = sum(other.length for other in refs[number + 1 :])
-        is_old = config.retention_ms != UNLIMITED and NOW_MS - written_ms(each) > config.retention_ms
+        is_old = config.retention_ms != UNLIMITED and NOW_MS - APPEND_MS_MAX - written_ms(each) > config.retention_ms
         is_beyond = config.retention_bytes != UNLIMITED and behind >= config.retention_bytes
         if not (is_old or is_beyond):
             break
@@ -97,7 +98,7 @@ def test_expire_of_the_first_pages_only_is_lower_never_higher(refs: list[Ref], c
 
 
 def test_expire_takes_no_more_pages_than_up_to_what_must_stay() -> None:
-    head, pages = log_of([ref(0) for _ in range(20)] + [ref(NOW_MS) for _ in range(60)])
+    head, pages = log_of([ref(0, stored_ms=0) for _ in range(20)] + [ref(NOW_MS) for _ in range(60)])
     taken: list[Page] = []
 
     def watched() -> object:
@@ -122,7 +123,7 @@ def test_expire_by_size_keeps_at_least_so_much() -> None:
 
 
 def test_expire_can_empty_a_partition() -> None:
-    head, pages = log_of([ref(0, span=3) for _ in range(20)])
+    head, pages = log_of([ref(NOW_MS, span=3, stored_ms=0) for _ in range(20)])
     assert expire(head, pages, TopicConfig(retention_ms=1), NOW_MS) == Expiry(log_start_offset=Offset(60), refs=20)
 
 
@@ -137,22 +138,36 @@ def test_expire_can_empty_a_partition() -> None:
         (2**62, 5_000_000),
     ],
 )
-def test_written_is_when_it_was_stored_where_the_timestamp_cannot_be_believed(timestamp_ms: int, written: int) -> None:
-    assert written_ms(ref(timestamp_ms, stored_ms=5_000_000)) == written
+def test_ref_that_an_old_release_rewrote_counts_from_a_timestamp_that_can_be_believed(
+    timestamp_ms: int, written: int
+) -> None:
+    assert written_ms(ref(timestamp_ms, stored_ms=5_000_000, tier=Tier.ARCHIVE)) == written
+
+
+@pytest.mark.parametrize("timestamp_ms", [-1, 0, 4_000_000, 2**62])
+@pytest.mark.parametrize("tier", [Tier.ZONAL, Tier.INLINE])
+def test_ref_counts_from_its_append_whatever_its_timestamp_says(tier: Tier, timestamp_ms: int) -> None:
+    appended = ref(timestamp_ms, stored_ms=5_000_000, tier=tier)
+    assert written_ms(appended) == 5_000_000
+    rewritten = replace(appended, segment_id=ref(0).segment_id, tier=Tier.ARCHIVE, appended_ms=5_000_000)
+    assert (written_ms(rewritten), searched_ms(rewritten)) == (5_000_000, timestamp_ms)
+    head, pages = log_of([appended, rewritten])
+    assert expire(head, pages, TopicConfig(retention_ms=1_000), 5_001_000 + APPEND_MS_MAX).refs == 0
+    assert expire(head, pages, TopicConfig(retention_ms=1_000), 5_001_001 + APPEND_MS_MAX).refs == 2
 
 
 def test_delayed_records_count_from_their_delivery() -> None:
     delayed = replace(ref(0, stored_ms=0), appended_ms=NOW_MS - 100, is_delayed=True)
     assert (written_ms(delayed), searched_ms(delayed)) == (NOW_MS - 100, NOW_MS - 100)
     head, pages = log_of([delayed, ref(0, stored_ms=0)])
-    assert expire(head, pages, TopicConfig(retention_ms=100), NOW_MS).refs == 0
-    assert expire(head, pages, TopicConfig(retention_ms=99), NOW_MS).refs == 2
+    assert expire(head, pages, TopicConfig(retention_ms=100), NOW_MS + APPEND_MS_MAX).refs == 0
+    assert expire(head, pages, TopicConfig(retention_ms=99), NOW_MS + APPEND_MS_MAX).refs == 2
 
 
 def test_expire_is_not_held_up_for_ever_by_a_timestamp_in_the_far_future() -> None:
     refs = [ref(2**60, stored_ms=0), ref(0, stored_ms=0), ref(-1, stored_ms=0), ref(NOW_MS)]
     head, pages = log_of(refs)
-    assert expire(head, pages, TopicConfig(retention_ms=NOW_MS - 1), NOW_MS).refs == 3
+    assert expire(head, pages, TopicConfig(retention_ms=NOW_MS - 1), NOW_MS + APPEND_MS_MAX).refs == 3
 
 
 @pytest.mark.parametrize(("now_ms", "settled"), [(1_000, 0), (1_059, 0), (1_060, 7), (10**9, 7)])

@@ -10,7 +10,16 @@ from kafka.record import default_records as kafka_python
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.records import codec as records_module
-from penstock_core.records.codec import BatchBuilder, NewRecord, decode, encode, record_bytes_max
+from penstock_core.records.codec import (
+    NO_TIME_MS,
+    BatchBuilder,
+    NewRecord,
+    decode,
+    encode,
+    keep_records,
+    record_bytes_max,
+    time_of,
+)
 from penstock_core.records.compression import SNAPPY_MAGIC, compress
 from penstock_core.records.record_batch import BATCH_HEADER_BYTES, Compression, parse_header, stamp, validate
 from tests.core.records.record_samples import GOLDEN_RECORDS, NOW_MS, contents, every_compression, new_records, sealed
@@ -200,10 +209,34 @@ def test_builder_builds_again_with_another_producer_and_further_records(compress
     assert contents(decode(builder.build())) == [*GOLDEN_RECORDS, NewRecord(NOW_MS, None, b"more", [])]
 
 
+@given(
+    st.lists(st.just(NO_TIME_MS) | st.integers(NO_TIME_MS, 2**62), min_size=1, max_size=8), st.sampled_from(Compression)
+)
+def test_records_without_a_time_survive_a_round_trip_at_any_place(times: list[int], compression: Compression) -> None:
+    records = [NewRecord(time_ms, None, b"v" * 100, []) for time_ms in times]
+    data = encode(records, compression)
+    assert contents(decode(data)) == records
+    header = parse_header(data)
+    assert (header.first_timestamp_ms, header.max_timestamp_ms) == (times[0], max(times))
+    assert validate(data).max_timestamp_ms == max(times)
+
+
+def test_batch_with_records_without_a_time_can_lose_others() -> None:
+    records = [NewRecord(time_ms, None, b"v", []) for time_ms in (NO_TIME_MS, 5, NO_TIME_MS)]
+    kept = keep_records(encode(records), lambda record: record.offset != 1)
+    assert kept is not None
+    assert [(each.offset, each.timestamp) for each in decode(kept)] == [(0, NO_TIME_MS), (2, NO_TIME_MS)]
+
+
+@pytest.mark.parametrize(("timestamp_ms", "expected"), [(None, 7), (-2, 7), (NO_TIME_MS, 7), (0, 0), (5, 5)])
+def test_copy_has_the_time_of_its_record_or_of_the_copy(timestamp_ms: int | None, expected: int) -> None:
+    assert time_of(timestamp_ms, 7) == expected
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((-1, None, b"v"), "timestamp -1 is before 1970"),
+        ((-2, None, b"v"), "timestamp -2 is before 1970"),
         ((2**63, None, b"v"), "record 1 of the batch"),
         (("now", None, b"v"), "record 1 of the batch"),
         ((NOW_MS, "key", b"v"), "record 1 of the batch.*'str'.*bytes or None for key and value"),

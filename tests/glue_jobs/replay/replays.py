@@ -79,7 +79,6 @@ def replay(
         by_key=by_key,
         compression=Compression.NONE,
         records_per_second=None,
-        allows_expired=False,
     )
 
     def run_lanes(lanes: Any) -> list[LaneResult]:

@@ -18,7 +18,7 @@ def fill(instance: Instance) -> None:
         send(instance, "orders", f"{number}-a", f"{number}-b", partition=number % 3)
 
 
-OPTIONS = ("--table", "orders", "--to", "copy", "--allow-expired")
+OPTIONS = ("--table", "orders", "--to", "copy")
 
 
 def test_a_table_is_replayed_once_however_often_it_is_asked_for(

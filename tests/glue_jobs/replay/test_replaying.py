@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.errors import PenstockError
 from penstock_core.records.partitioner import partition_for_key
+from penstock_service.retention.retain import retain
 from penstock_spark.replay.replay_source import (
     RowWindow,
     Selection,
@@ -25,7 +26,6 @@ from tests.support.service import (
     Killed,
     SteppedClock,
     another_instance,
-    head_of,
     new_topic,
 )
 
@@ -195,17 +195,10 @@ def test_replay_sends_the_selected_records_only(archived: ArchivedTopic, selecti
         )
 
 
-def test_records_that_retention_would_remove_are_refused_unless_expired_ones_are_allowed(
-    parquet: ArchivedTopic,
-) -> None:
+def test_old_records_live_their_full_time_from_the_replay(parquet: ArchivedTopic) -> None:
     new_topic(parquet.instance, "copy", partitions=2, retention_ms=9 * DAY_MS)
-
-    with pytest.raises(PenstockError, match=r"timestamp 1\d+, and topic 'copy' keeps 777600000 ms") as raised:
-        replay(parquet)
-    assert raised.value.code is ErrorCode.INVALID_REQUEST
-    assert head_of(parquet.instance, "copy").high_watermark == 0
-
-    assert replay(parquet, allows_expired=True).appended == len(parquet.model)
+    assert replay(parquet).appended == len(parquet.model)
+    assert retain(parquet.instance, budget_ms=60_000).refs_expired == 0
 
 
 def test_the_rate_is_kept(parquet: ArchivedTopic, clock: SteppedClock) -> None:

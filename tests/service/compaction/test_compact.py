@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from crc32c import crc32c
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import TAIL_ROLL_REFS
@@ -117,18 +116,18 @@ def test_refs_do_not_span_more_time_than_retention_may_wait(instance: Instance, 
     assert [ref.offset_span for ref in page.refs] == [9, 9, 9, 5]
 
 
-def test_records_without_a_time_expire_by_when_they_were_stored_first(instance: Instance, clock: SteppedClock) -> None:
+@pytest.mark.parametrize("timestamp_ms", [-1, 0, 2**50])
+def test_rewritten_records_expire_by_when_they_were_appended(
+    instance: Instance, clock: SteppedClock, timestamp_ms: int
+) -> None:
     topic = new_topic(instance, retention_ms=10 * HOUR_MS)
-    stored_ms = clock.now_ms()
-    timeless = bytearray(batch("timeless"))
-    timeless[27:43] = (-1).to_bytes(8, "big", signed=True) * 2
-    timeless[17:21] = crc32c(bytes(timeless[21:])).to_bytes(4, "big")
+    appended_ms = clock.now_ms()
     for _ in range(TAIL_ROLL_REFS):
-        produce(instance, [entry(topic, 0, bytes(timeless))], Acks.QUORUM)
+        produce(instance, [entry(topic, 0, batch("old", timestamp_ms=timestamp_ms))], Acks.QUORUM)
     clock.time_ms += 9 * HOUR_MS
     assert run(instance, topic).runs == 1
     [page] = pages_of(instance, topic)
-    assert {ref.max_timestamp_ms for ref in page.refs} == {stored_ms}
+    assert {(ref.tier, ref.appended_ms) for ref in page.refs} == {(Tier.ARCHIVE, appended_ms)}
     assert retain(instance, budget_ms=FOR_EVER).refs_expired == 0
     clock.time_ms += 2 * HOUR_MS
     assert retain(instance, budget_ms=FOR_EVER).refs_expired == len(page.refs)

@@ -73,7 +73,7 @@ def test_refs_and_their_bytes_go_to_one_segment_of_the_archive(instance: Instanc
     done = run(instance, topic)
     after = head_of(instance, topic)
     assert (done.runs, done.refs_after, done.bytes_after) == (1, SHORT, sum(ref.length for ref in before.tail))
-    assert [replace(ref, zones=0b111, tier=Tier.ZONAL, segment_id=old.segment_id, position=0)
+    assert [replace(ref, zones=0b111, tier=Tier.ZONAL, segment_id=old.segment_id, position=0, appended_ms=None)
             for ref, old in zip(after.tail, before.tail, strict=True)] == [*before.tail]  # fmt: skip
     assert replace(after, tail=before.tail) == before
     [body] = archive_of(instance).segments.values()

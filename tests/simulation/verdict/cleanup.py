@@ -8,6 +8,7 @@ from typing import Any
 
 from penstock_core.errors import PenstockError
 from penstock_core.ids import Offset, PartitionKey, SegmentId
+from penstock_core.limits import APPEND_MS_MAX
 from penstock_core.log.ref import LocatedRef, Tier
 from penstock_core.log.repair import Look
 from penstock_core.log.topic import Topic
@@ -116,6 +117,7 @@ def _bring_zones_back(simulation: Simulation, instance: Instance) -> None:
 
 
 def _check_expired(simulation: Simulation, topic: Topic) -> None:
+    removals = simulation.oracle.removals
     for partition in topic.all_partitions():
         key = PartitionKey(topic.topic_id, partition)
         entries = simulation.oracle.log.appends.get(key, [])
@@ -126,7 +128,7 @@ def _check_expired(simulation: Simulation, topic: Topic) -> None:
             first is None
             or located is None
             or located.ref.tier is Tier.ARCHIVE  # it goes with its newest record, which may not be expired
-            or not simulation.oracle.removals.is_expired(entries, start, first.end_offset, topic.config, skew_ms=0.0),
+            or not removals.is_expired(entries, start, first.end_offset, topic.config, skew_ms=-APPEND_MS_MAX),
             f"{key} at {start} is expired, and retention keeps it",
         )
 
