@@ -126,13 +126,20 @@ def garbage(storage: StackStorage, age_ms: int, count: int = 3) -> set[str]:
 
 
 def aged_topic(transport: HttpTransport, admin: Admin, name: str) -> str:
-    """Makes a topic that keeps ten minutes. It has `OLD` records from two hours ago, then `NEW` from now."""
-    admin.create_topic(name, config={"retention_ms": 600_000})
+    """Makes a topic that keeps 1 MiB. It has `OLD` small records, then `NEW` large ones that alone fill that.
+
+    By time, a record expires a minute after its append at the earliest. Tests on a stepped clock hold that.
+    """
+    admin.create_topic(name, config={"retention_bytes": RETENTION_BYTES_MIN})
     for _ in range(OLD):
-        append(transport, name, timestamp_ms=now_ms() - 2 * HOUR_MS)
-    for _ in range(NEW):
         append(transport, name, timestamp_ms=now_ms())
+    append_large(transport, name)
     return name
+
+
+def append_large(transport: HttpTransport, name: str) -> None:
+    for _ in range(NEW):
+        append(transport, name, timestamp_ms=now_ms(), size=RETENTION_BYTES_MIN // NEW)
 
 
 def test_records_beyond_retention_bytes_are_hidden_and_no_more(
@@ -148,7 +155,7 @@ def test_records_beyond_retention_bytes_are_hidden_and_no_more(
 def test_expired_records_are_hidden_at_once_and_all_else_waits_for_the_graces(
     stack: Stack, storage: StackStorage, transport: HttpTransport, admin: Admin
 ) -> None:
-    topic = aged_topic(transport, admin, "by-time")
+    topic = aged_topic(transport, admin, "expired")
     named = set(keys_of(storage, topic))
     before = pages(storage, storage.partition(topic))
     for _ in range(2):
@@ -164,12 +171,11 @@ def test_pages_and_objects_of_expired_records_go_after_the_graces_and_what_other
     stack: Stack, storage: StackStorage, transport: HttpTransport, admin: Admin
 ) -> None:
     admin.create_topic("neighbour")
-    admin.create_topic("passing", config={"retention_ms": 600_000})
-    append(transport, "passing", "neighbour", timestamp_ms=now_ms() - 2 * HOUR_MS)  # expired for one of the two
+    admin.create_topic("passing", config={"retention_bytes": RETENTION_BYTES_MIN})
+    append(transport, "passing", "neighbour", timestamp_ms=now_ms())  # expired for one of the two
     for _ in range(OLD):
-        append(transport, "passing", timestamp_ms=now_ms() - 2 * HOUR_MS)
-    for _ in range(NEW):
         append(transport, "passing", timestamp_ms=now_ms())
+    append_large(transport, "passing")
     keys = keys_of(storage, "passing")
     shared, expired, unexpired = {keys[0]}, set(keys[1 : OLD + 1]), set(keys[OLD + 1 :])
     assert keys_of(storage, "neighbour") == [keys[0]]
