@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.ids import LockNonce, PartitionKey, ShareGroupId
 from penstock_core.limits import (
+    READ_DECODED_BYTES_MAX,
     SHARE_FILTER_REACH_MAX,
     SHARE_KEY_RECORDS_MAX,
     SHARE_LOOK_MS_MAX,
@@ -18,6 +19,7 @@ from penstock_core.limits import (
     SHARE_UNREAD_PAUSE_MS,
     SHARE_WATCHED_MAX,
 )
+from penstock_core.records.decode_budget import DecodeBudget
 from penstock_core.share.acquire import AcquireRequest, next_available_ms
 from penstock_core.share.bury import has_burials
 from penstock_core.share.holders import RANDOM_BYTES, named_nonce
@@ -29,7 +31,7 @@ from penstock_service.maybe_applied import errors_maybe_applied
 from penstock_service.quotas.wait import Wait
 from penstock_service.records.count_traffic import count_sent
 from penstock_service.share.acknowledge import AckEntry, AckOutcome, acknowledge_entries, count_outcomes, group_of
-from penstock_service.share.acquire.hand_over import HandedPartition, hand_over
+from penstock_service.share.acquire.hand_over import AnswerBounds, HandedPartition, hand_over
 from penstock_service.share.acquire.look import Look
 from penstock_service.share.acquire.look_through import look_through
 from penstock_service.share.acquire.partitions_in_turn import strays
@@ -168,6 +170,7 @@ class _Call:
         self._group = group
         self._wish = wish
         self.again_ms: int | None = None
+        self._budget = DecodeBudget(READ_DECODED_BYTES_MAX)
         self._end_ms = instance.clock.monotonic_ms() + SHARE_LOOK_MS_MAX
 
     def records(
@@ -179,14 +182,15 @@ class _Call:
             look, watched = self.wait(request, look)
             if not look.taken:
                 return look, watched, []
-            handed = hand_over(self._instance, self._group, look.taken, request, self._wish.bytes_max)
+            bounds = AnswerBounds(bytes_max=self._wish.bytes_max, decoded=self._budget)
+            handed = hand_over(self._instance, self._group, look.taken, request, bounds)
             if self._group.config.filter is None or any(each.locks for each in handed) or self._is_late():
                 return look, watched, handed
             reach = min(reach * _REACH_GROWTH, SHARE_FILTER_REACH_MAX)
             look = self.look(request, reach=reach)
 
     def _is_late(self) -> bool:
-        return self._instance.clock.monotonic_ms() > self._end_ms
+        return self._budget.is_spent or self._instance.clock.monotonic_ms() > self._end_ms
 
     def look(self, request: AcquireRequest, entries: Sequence[AckEntry] = (), reach: int = 1) -> Look:
         """Look through the partitions, and wake the consumers that wait for what was given back."""
@@ -218,7 +222,7 @@ class _Call:
     def wait(self, request: AcquireRequest, look: Look) -> tuple[Look, list[WatchedPartition]]:
         """Look again until there are records, or the wait ends. Arm the partitions then, if the client wants that."""
         with Wait(self._instance, self._wish.wait_ms) as wait:
-            while not look.taken and ((look.has_passed and not self._is_late()) or wait.pause()):
+            while not (look.taken or look.is_spent) and ((look.has_passed and not self._is_late()) or wait.pause()):
                 look = self.look(request)
         self.again_ms = wait.again_ms
         return (look, []) if look.taken else self._arm(request, look)
@@ -256,7 +260,7 @@ class _Call:
 
 def _next_available_ms(look: Look) -> int | None:
     """0 if the look has not seen everything."""
-    if look.taken or look.has_passed or not look.is_complete:
+    if look.taken or look.has_passed or look.is_spent or not look.is_complete:
         return 0
     if look.blocked:
         return min(SHARE_ROOM_RETRY_MS, SHARE_ROOM_RETRY_MS if look.available_ms is None else look.available_ms)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock_core.filters.filter import Filter, matches
-from penstock_core.limits import READ_DECODED_BYTES_MAX, SHARE_WINDOW_BYTES, SHARE_WINDOW_RECORDS
+from penstock_core.limits import SHARE_WINDOW_BYTES, SHARE_WINDOW_RECORDS
 from penstock_core.records.decode_budget import DecodeBudget
 from penstock_core.share.read_first import NO_KEY, key_hash
 from penstock_core.share.record_set import Ranges, RecordSet
@@ -18,6 +18,7 @@ from penstock_service.instance.instance import Instance
 from penstock_service.share.acquire.record_sizes import records_within
 from penstock_service.share.batches.decode_batches import decode_batches
 from penstock_service.share.batches.read_batches import FoundBatches, StoredBatch, WantedRecords, read_batches
+from penstock_service.share.batches.sift import filter_of
 from penstock_service.share.share_partitions import SharePartition
 
 
@@ -44,9 +45,9 @@ def first_fresh(partition: SharePartition, state: ShareState | None) -> int:
 
 
 def fresh_window(
-    instance: Instance, config: ShareGroupConfig, partition: SharePartition, state: ShareState, wanted: Filter | None
+    instance: Instance, config: ShareGroupConfig, partition: SharePartition, state: ShareState, budget: DecodeBudget
 ) -> FreshWindow:
-    """The next fresh records, as many as may be in flight. Costs what `read_batches` costs."""
+    """The next fresh records, as many as may be in flight and as the budget allows. Costs what `read_batches` costs."""
     head = partition.head
     start = first_fresh(partition, state)
     room = min(config.in_flight_max - state.open, SHARE_WINDOW_RECORDS, head.next_offset - start)
@@ -55,7 +56,7 @@ def fresh_window(
     end = start + records_within(head, start, SHARE_WINDOW_BYTES, room)
     asked = WantedRecords(key=partition.key.partition_key, head=head, ranges=((start, end),))
     [found] = read_batches(instance, [asked])
-    hashes = _hashes(found, ((start, end),), wanted)
+    hashes = _hashes(found, ((start, end),), filter_of(config), budget)
     window: list[int | None] = []
     for offset in range(start, end):
         if offset in hashes:
@@ -69,9 +70,9 @@ def fresh_window(
     return FreshWindow(start=start, hashes=window, batches=found.batches)
 
 
-def _hashes(found: FoundBatches, ranges: Ranges, wanted: Filter | None) -> dict[int, int | None]:
+def _hashes(found: FoundBatches, ranges: Ranges, wanted: Filter | None, budget: DecodeBudget) -> dict[int, int | None]:
     """The hash of each record by its offset, as far as the budget goes. Records that cannot be decoded have no key."""
-    decoded = decode_batches(found.batches, ranges, DecodeBudget(READ_DECODED_BYTES_MAX))
+    decoded = decode_batches(found.batches, ranges, budget)
     hashes: dict[int, int | None] = dict.fromkeys(RecordSet(decoded.removed).offsets())
     hashes |= dict.fromkeys(RecordSet(decoded.undecodable).offsets(), NO_KEY)
     for record in decoded.records:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.filters.filter import Filter
 from penstock_core.ids import LockNonce
-from penstock_core.limits import READ_DECODED_BYTES_MAX, SHARE_ATTEMPTS_MAX, SHARE_UNREAD_PAUSE_MS
+from penstock_core.limits import SHARE_ATTEMPTS_MAX, SHARE_UNREAD_PAUSE_MS
 from penstock_core.records.decode_budget import DecodeBudget
 from penstock_core.share.acknowledge import Acknowledgement, AckType, plan_acknowledge
 from penstock_core.share.acquire import AcquireRequest, Grant, grants
@@ -73,16 +73,24 @@ class HandedPartition:
     locks: Sequence[HandedLock]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerBounds:
+    """The bytes of batches that an answer takes, and the bytes that the call may decode to match a filter."""
+
+    bytes_max: int
+    decoded: DecodeBudget
+
+
 def hand_over(
-    instance: Instance, group: ShareGroup, taken: Sequence[Taken], request: AcquireRequest, bytes_max: int
+    instance: Instance, group: ShareGroup, taken: Sequence[Taken], request: AcquireRequest, bounds: AnswerBounds
 ) -> list[HandedPartition]:
     """The locks with their batches, `bytes_max` at most, except that the first batch of all is always there.
 
     Costs what `read_batches` costs, and one update for each partition of which something goes back or is finished. With
-    a filter, all records are decoded, and `records_max` of the request bounds those that match. Raises
-    STORAGE_UNAVAILABLE for records that a repeat cannot read.
+    a filter, records are decoded until the budget is spent, and the rest goes back; `records_max` of the request
+    bounds those that match. Raises STORAGE_UNAVAILABLE for records that a repeat cannot read.
     """
-    config, wanted = group.config, filter_of(group.config)
+    config, wanted, bytes_max = group.config, filter_of(group.config), bounds.bytes_max
     taken = _with_new_heads(instance, taken)
     asked = [
         WantedRecords(
@@ -94,13 +102,13 @@ def hand_over(
         for each in taken
     ]
     handed: list[HandedPartition] = []
-    records_left, budget = request.records_max, DecodeBudget(READ_DECODED_BYTES_MAX)
+    records_left = request.records_max
     for seen, read in zip(taken, read_batches(instance, asked), strict=True):
         if seen.is_repeat and read.unreadable:
             raise _unread_again(seen, read)
         each = _renewed(instance, config, seen, request) if seen.is_repeat else seen
         found = replace(read, batches=_joined(each.batches, read.batches))
-        sorted_out = _sift(found, each, wanted, records_left, budget)
+        sorted_out = _sift(found, each, wanted, records_left, bounds.decoded)
         records_left -= sorted_out.matching
         kept, too_many = _within(sorted_out.found, sorted_out.ranges, bytes_max, is_first=not handed)
         bytes_max -= sum(len(batch.data) for batch in kept)

@@ -31,7 +31,8 @@ class Look:
 
     `idle` are the partitions that had nothing. `is_complete`: these are all partitions of the group. `blocked`
     have fresh records, and no room for them in flight. `has_passed`: fresh records were finished without being handed
-    out, and there are more. `available_ms` is the time until a record comes back.
+    out, and there are more. `is_spent`: the look has decoded as much as it may, so it has not seen everything.
+    `available_ms` is the time until a record comes back.
     """
 
     taken: list[Taken] = field(default_factory=list)
@@ -42,6 +43,7 @@ class Look:
     blocked: set[PartitionKey] = field(default_factory=set)
     is_alone: bool = False
     has_passed: bool = False
+    is_spent: bool = False
     available_ms: int | None = None
 
     def note_available(self, available_ms: int | None) -> None:

@@ -19,6 +19,7 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, Partition, PartitionKey, TopicName
 from penstock_core.limits import (
     HEADS_AT_ONCE,
+    READ_DECODED_BYTES_MAX,
     SHARE_ACQUIRE_ATTEMPTS_MAX,
     SHARE_KEY_ATTEMPTS_MAX,
     SHARE_LOOK_MS_MAX,
@@ -27,6 +28,7 @@ from penstock_core.limits import (
     SHARE_UNREAD_PAUSE_MS,
 )
 from penstock_core.log.index import Head
+from penstock_core.records.decode_budget import DecodeBudget
 from penstock_core.share.acknowledge import Acknowledgement
 from penstock_core.share.acquire import (
     AcquirePlan,
@@ -125,6 +127,7 @@ class _Search:
         self._reach = reach
         self._records_left = request.records_max
         self._bytes_left = self._bytes_max = bytes_max
+        self._budget = DecodeBudget(READ_DECODED_BYTES_MAX)
         self._older = OlderGenerations(instance)
         self._deadline_ms = instance.clock.monotonic_ms() + SHARE_LOOK_MS_MAX
         self.look = Look(outcomes=unknown_outcomes(entries, self._places))
@@ -136,6 +139,7 @@ class _Search:
             self._round(first)
         with errors_maybe_applied() if first else nullcontext():
             self._look_on(partitions, first)
+        self.look.is_spent = self._budget.is_spent
 
     def _look_on(
         self, partitions: Iterator[tuple[TopicName, ShareKey]], first: Sequence[tuple[TopicName, ShareKey]]
@@ -148,7 +152,7 @@ class _Search:
             if not chosen:
                 self.look.is_complete = True
                 return
-            if self._instance.clock.monotonic_ms() > self._deadline_ms:
+            if self._budget.is_spent or self._instance.clock.monotonic_ms() > self._deadline_ms:
                 return
             self._round(chosen)
             size = min(size * _GROWTH, HEADS_AT_ONCE)
@@ -193,9 +197,9 @@ class _Search:
                 self._acknowledge_only(key, state)
 
     def _is_satisfied(self) -> bool:
-        """True if the next partition's update would bring few records."""
+        """True if the next partition's update would bring few records, or nothing more may be decoded."""
         is_half_full = self._records_left <= self._request.records_max // 2 or self._bytes_left <= self._bytes_max // 2
-        return self.look.is_alone or (bool(self.look.taken) and is_half_full)
+        return self.look.is_alone or self._budget.is_spent or (bool(self.look.taken) and is_half_full)
 
     def _take(self, partition: SharePartition) -> None:
         key, state = partition.key, partition.state
@@ -268,7 +272,7 @@ class _Search:
         """
         if known is not None and known.covers(first_fresh(partition, state)):
             return known, state
-        window = fresh_window(self._instance, self._config, partition, state, self._wanted)
+        window = fresh_window(self._instance, self._config, partition, state, self._budget)
         if not window.batches:
             return window, state
         return window, self._instance.stores.share.find_states([partition.key]).get(partition.key)
