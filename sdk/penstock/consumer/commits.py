@@ -26,7 +26,7 @@ from penstock.http.steps import Calls
 from penstock.model import ConsumerRecord, GroupOffset, TopicPartition
 from penstock.retry import NEVER_MS
 from penstock.telemetry.operations import Notes
-from penstock_core.errors import ErrorCode
+from penstock_core.errors import ErrorCode, PenstockError
 
 _log = logging.getLogger("penstock.consumer")
 _NO_GROUP = "there are no commits without a group: give a group_id"
@@ -170,7 +170,7 @@ class Commits:
         if self.membership is not None:
             try:
                 yield from self._commit_leased(self.membership, {each: start.offset for each, start in starts.items()})
-            except LeaseLostError as error:
+            except (LeaseLostError, TopicReplacedError) as error:
                 _log.info("%s", error)  # the rebalance takes the partition away
             return {}
         refused = yield from calls.commit_offsets(
@@ -291,8 +291,10 @@ class Commits:
         for each, error in refused.items():
             if error.code in (ErrorCode.LEASE_FENCED, ErrorCode.UNKNOWN_TOPIC_ID):
                 membership.fenced(each, leased[each][1].lease_epoch, self._now_ms())
-        for error in refused.values():
-            raise error
+            elif error.code is ErrorCode.UNKNOWN_TOPIC:
+                self._buffer.gone.add(each)
+        for each, error in refused.items():
+            raise _lost_with_its_topic(each, error) if error.code is ErrorCode.UNKNOWN_TOPIC else error
         self._refuse_lost(changed.keys() - leased.keys())
 
     def _refuse_lost(self, partitions: Iterable[TopicPartition]) -> None:
@@ -302,3 +304,12 @@ class Commits:
                 f"this member of group {self.group_id} does not own {topic}[{partition}]: nothing was committed for "
                 "it, and its owner goes on from the last commit",
             )
+
+
+def _lost_with_its_topic(partition: TopicPartition, error: PenstockError) -> LeaseLostError:
+    topic, number = partition
+    return LeaseLostError(
+        ErrorCode.LEASE_FENCED,
+        f"topic {topic!r} was deleted, and the lease of {topic}[{number}] with it: nothing was committed for it",
+        maybe_applied=error.maybe_applied,
+    )

@@ -297,7 +297,7 @@ class ConsumerCore:
                 if self.is_closed:
                     raise ClosedError("the consumer was closed while it waited for records")
                 now_ms = self._now_ms()
-                if self._is_rebalanced(now_ms) or changes != self._subscriber.changes:
+                if self._is_rebalanced(now_ms) or self.buffer.gone or changes != self._subscriber.changes:
                     break
                 taken = yield from self.poison.take(take, max_records)
                 if taken is None:

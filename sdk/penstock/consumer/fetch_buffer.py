@@ -85,6 +85,7 @@ class FetchBuffer:
         # In order of turn: the partition that was served last is last.
         self._cursors: dict[TopicPartition, PartitionCursor] = {}
         self._told_partitions: dict[str, tuple[int, int]] = {}  # by topic: how many, and when a fetch told it
+        self.gone: set[TopicPartition] = set()  # leased ones whose topic was deleted, for the rebalance to take
         self._in_flight = 0
         self._failures = 0
         self._error: PenstockError | None = None
@@ -361,6 +362,9 @@ class FetchBuffer:
             # A member's group takes the partition away, and gives the new one.
             cursor.is_replaced = not cursor.is_leased
             self.waiting.is_stale = True
+        elif error.code is ErrorCode.UNKNOWN_TOPIC and cursor.is_leased:
+            _log.warning("%s[%d]: %s", *cursor.partition, error)
+            self.gone.add(cursor.partition)
         elif not error.code.is_retriable:
             cursor.error = error
 

@@ -3,6 +3,9 @@
 The order is this. Lost partitions are dropped. Revoked partitions are committed, told to the application, dropped, and
 released to the group. Granted partitions are read from the group's offset. All other partitions are read on meanwhile.
 Without the application only partitions are released of which it holds nothing (`release_idle`).
+
+A partition whose topic was deleted is lost to the application at once. The member keeps its lease until the group has
+seen the deletion too: the group would give the partition back otherwise.
 """
 
 import logging
@@ -39,6 +42,7 @@ class Rebalance:
         self.listener = listener
         self._stop_reading = stop_reading
         self._now_ms = now_ms
+        self._gone: set[TopicPartition] = set()  # owned until the group takes them, and lost to the application
 
     def carry_out(self) -> ConsumerSteps[None]:
         """Do as the group says. The application must have dealt with all records that were returned.
@@ -47,6 +51,7 @@ class Rebalance:
         callback was told of has happened even if it raises.
         """
         membership = self.membership
+        yield from self._lose_gone()
         while membership.is_changed(self._now_ms()):
             yield from self._lose(membership.take_lost(self._now_ms()))
             error = membership.take_error()
@@ -92,10 +97,23 @@ class Rebalance:
             self.membership.close(self._now_ms(), is_leaving=is_leaving)
 
     def _tell_all(self) -> ConsumerSteps[None]:
+        yield from self._lose_gone()
         yield from self._lose(self.membership.take_lost(self._now_ms()))
-        yield from _tell(self.listener.revoked, sorted(self.membership.owned))
+        yield from _tell(self.listener.revoked, sorted(self.membership.owned.keys() - self._gone))
 
-    def _lose(self, lost: list[TopicPartition]) -> ConsumerSteps[None]:
+    def _lose_gone(self) -> ConsumerSteps[None]:
+        """A deleted topic is a lost lease. The group finds that out later, and takes the partitions away."""
+        gone = sorted(self._buffer.gone & self.membership.owned.keys() - self._gone)
+        self._buffer.gone.clear()
+        if gone:
+            _log.warning("lost %d partitions with their topics, which were deleted: %s", len(gone), gone[:10])
+            self._gone |= {*gone}
+            self._stop_reading(gone)
+            yield from _tell(self.listener.lost, gone)
+
+    def _lose(self, taken: list[TopicPartition]) -> ConsumerSteps[None]:
+        lost = [each for each in taken if each not in self._gone]
+        self._gone -= {*taken}
         if lost:
             _log.warning("lost %d partitions to other members of the group: %s", len(lost), lost[:10])
             self._stop_reading(lost)
@@ -110,8 +128,9 @@ class Rebalance:
             except PenstockError as error:  # tried for long enough: other members wait for the partitions
                 _log.warning("released without a commit, so the last records come again: %s", error)
         try:
-            yield from _tell(self.listener.revoked, revoked)
+            yield from _tell(self.listener.revoked, [each for each in revoked if each not in self._gone])
         finally:
+            self._gone -= {*revoked}
             self._stop_reading(revoked)
             self.membership.release(revoked, self._now_ms())
 

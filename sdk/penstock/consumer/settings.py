@@ -119,7 +119,8 @@ class ConsumerSettings:
             `close` call this and the next two. They may call the consumer; for AsyncConsumer they may be coroutine
             functions.
         on_revoked: Called after the last commit, before other members get the partitions.
-        on_lost: Called when other members may have the partitions already. Nothing can be committed for them.
+        on_lost: Called when other members may have the partitions already, or their topic was deleted. Nothing can be
+            committed for them.
         enable_auto_commit: With "at_least_once", commit what was returned. A later `poll` or iteration does so, when
             you must have dealt with it, and `close` does; not when a `with` block ends in an exception.
         auto_commit_interval_ms: The time between two such commits. With "at_most_once" every `poll` commits.

@@ -177,12 +177,7 @@ class Subscriber:
             return
         self._commits.forget(missing)
         group_id = self._settings.group_id
-        committed, found = yield from _start_offsets(
-            missing,
-            group_id=None if self.is_member else group_id,
-            offset_reset=self._settings.auto_offset_reset,
-            appeared=self._appeared | {each for each in missing if self._buffer.cursor(each).is_late},
-        )
+        committed, found = yield from self._starts(missing)
         starts = committed | found
         is_kept = self._settings.auto_offset_reset == "latest" or (self.is_member and self._commits.is_automatic)
         if found and group_id is not None and is_kept:
@@ -192,6 +187,25 @@ class Subscriber:
         for partition, start in starts.items():
             if partition in unknown:
                 self._buffer.start(partition, *start)
+
+    def _starts(
+        self, missing: Collection[TopicPartition]
+    ) -> Calls[tuple[dict[TopicPartition, StartOffset], dict[TopicPartition, StartOffset]]]:
+        """As `_start_offsets`. A member loses the partitions of a topic that was deleted, and goes on."""
+        late = self._appeared | {each for each in missing if self._buffer.cursor(each).is_late}
+        reset = self._settings.auto_offset_reset
+        if not self.is_member:
+            group_id = self._settings.group_id
+            return (yield from _start_offsets(missing, group_id=group_id, offset_reset=reset, appeared=late))
+        found: dict[TopicPartition, StartOffset] = {}
+        for topic in {each.topic: None for each in missing}:
+            part = [each for each in missing if each.topic == topic]
+            try:
+                _, starts = yield from _start_offsets(part, group_id=None, offset_reset=reset, appeared=late)
+                found |= starts
+            except UnknownTopicError:
+                self._buffer.gone.update(part)
+        return {}, found
 
 
 def told_since_ms(settings: ConsumerSettings, now_ms: int) -> int:
