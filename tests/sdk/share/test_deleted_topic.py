@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from penstock import ShareRecord
 from penstock.testing import MemoryPenstock
 from tests.sdk.share.share_kinds import ShareKind
 from tests.sdk.share.work_group import WorkGroup
@@ -26,7 +27,7 @@ def test_consumers_work_on_and_close_when_a_topic_of_theirs_is_deleted(
     workers.append(b"1")
     send(service, "gone", b"x", b"y")
     with consumers.consumer(group_id="both", wait=wait, acknowledge="explicit") as consumer:
-        held = []
+        held: list[ShareRecord] = []
         until(lambda: len(held) == 3, step=lambda: held.extend(consumer.poll(timeout_ms=50)))
         workers.admin.delete_topic("gone")
         for record in held:
@@ -44,7 +45,7 @@ def test_released_records_of_a_deleted_topic_are_lost_and_tell_no_error(
     workers.admin.create_share_group("both", ["orders", "gone"], {"dead_letter_topic": None})
     send(service, "gone", b"x", b"y")
     with consumers.consumer("gone", group_id="both", acknowledge="explicit") as consumer:
-        held = []
+        held: list[ShareRecord] = []
         until(lambda: len(held) == 2, step=lambda: held.extend(consumer.poll(timeout_ms=50)))
         workers.admin.delete_topic("gone")
         consumer.release(held[0])
