@@ -1,9 +1,10 @@
 """The plan of a burial: records leave the share item for the dead-letter topic, in one transaction with its head.
 
 The records are those that were rejected, and those whose last delivery has ended: released ones, and locks whose time
-is over. If an operator lowers the bound of deliveries, records that wait have one more, which is their last. The update
-expects their entries as they were read. So each record is buried once, and a client that accepts at the same time
-either comes first or has lost its lock.
+is over. If an operator lowers the bound of deliveries, records that wait have one more, which is their last. A record
+that cannot be moved waits alone, so that it holds up none of its neighbours. The update expects their entries as they
+were read. So each record is buried once, and a client that accepts at the same time either comes first or has lost its
+lock.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,14 +14,14 @@ from enum import Enum
 from penstock_core.ids import LockId, Offset
 from penstock_core.limits import DEAD_LETTERS_AT_ONCE
 from penstock_core.share.draft import Draft
-from penstock_core.share.record_set import RecordSet
+from penstock_core.share.record_set import Ranges, RecordSet
 from penstock_core.share.retry import available_ms, is_last_delivery
 from penstock_core.share.share_group import ShareGroupConfig
 from penstock_core.share.share_state import Lock, ShareState, Wait
 from penstock_core.share.share_update import ShareUpdate
 
 _NO_LOCK = LockId("")
-_ENTRIES_AT_ONCE = 2  # that one burial touches: the entry, and the rest of it
+_ENTRIES_AT_ONCE = 3  # that one burial touches: the entry, the rest of it, and the wait of what cannot be moved
 
 
 class BurialCause(Enum):
@@ -48,17 +49,42 @@ class BuryPlan:
     burials: Sequence[Burial] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Movable:
+    """What became of the records of a plan that its caller has read: `moved` leave the item.
+
+    Those of `stuck` cannot be moved now: each entry's wait for the longest pause, apart from the others. All others
+    stay as they are, and are due.
+    """
+
+    moved: Ranges
+    stuck: Ranges = ()
+
+
 def plan_bury(
-    state: ShareState, config: ShareGroupConfig, now_ms: int, records_max: int = DEAD_LETTERS_AT_ONCE
+    state: ShareState,
+    config: ShareGroupConfig,
+    now_ms: int,
+    records_max: int = DEAD_LETTERS_AT_ONCE,
+    movable: Movable | None = None,
 ) -> BuryPlan:
-    """The next records for the dead-letter topic, `records_max` at most. None of them without such a topic."""
+    """The next records for the dead-letter topic, `records_max` at most. None of them without such a topic.
+
+    With `movable`, only as far as these could be moved. Plan on the same state at the same time as before.
+    """
     draft, burials, left = Draft(state), [], records_max
     for name, entry in _due(state, config, now_ms):
         if left <= 0 or draft.room() < _ENTRIES_AT_ONCE:
             break
-        taken = _take(draft, name, entry, left)
-        left -= taken.records.count
-        burials.append(taken)
+        seen = (entry.held if isinstance(entry, Lock) else entry.records).first(left)
+        left -= seen.count
+        fate = movable or Movable(moved=seen.ranges)
+        stuck = seen.only(fate.stuck)
+        burial = _take(draft, name, entry, seen.only(fate.moved), stuck)
+        if stuck.ranges:
+            draft.put_wait(_longer(entry, stuck, now_ms + config.retry_backoff_ms_max))
+        if burial.records.ranges:
+            burials.append(burial)
     return BuryPlan(update=draft.update(), burials=burials)
 
 
@@ -71,9 +97,9 @@ def plan_wait_longer(state: ShareState, config: ShareGroupConfig, now_ms: int) -
             break
         if isinstance(entry, Lock):
             draft.put_lock(name, None)
-            draft.put_wait(Wait(later_ms, entry.deliveries, entry.held, is_dead=True))
+            draft.put_wait(_longer(entry, entry.held, later_ms))
         else:
-            draft.put_wait(replace(entry, available_ms=later_ms, is_dead=not entry.is_rejected))
+            draft.put_wait(_longer(entry, entry.records, later_ms))
     return draft.update()
 
 
@@ -94,17 +120,22 @@ def _due(state: ShareState, config: ShareGroupConfig, now_ms: int) -> Iterator[t
             yield name, lock
 
 
-def _take(draft: Draft, name: LockId, entry: Lock | Wait, limit: int) -> Burial:
-    """Take up to `limit` records out of the entry."""
+def _take(draft: Draft, name: LockId, entry: Lock | Wait, taken: RecordSet, stuck: RecordSet) -> Burial:
+    """Take these records out of the entry: those that are moved, and those that get a wait of their own."""
     if isinstance(entry, Lock):
-        taken = entry.held.first(limit)
-        left = entry.held.minus(taken.ranges)
+        left = entry.held.minus(taken.ranges).minus(stuck.ranges)
         draft.put_lock(name, replace(entry, records=left.shifted(-entry.base)))
         return Burial(records=taken, deliveries=entry.deliveries, cause=BurialCause.DELIVERIES)
-    taken = entry.records.first(limit)
-    left = entry.records.minus(taken.ranges)
+    left = entry.records.minus(taken.ranges).minus(stuck.ranges)
     draft.remove_wait(Offset(entry.records.start))
     if left.ranges:
         draft.put_wait(replace(entry, records=left))
     cause = BurialCause.REJECTED if entry.is_rejected else BurialCause.DELIVERIES
     return Burial(records=taken, deliveries=entry.deliveries, cause=cause, reason=entry.reason)
+
+
+def _longer(entry: Lock | Wait, records: RecordSet, later_ms: int) -> Wait:
+    """A wait of these records of the entry, which go to the dead-letter topic later."""
+    if isinstance(entry, Lock):
+        return Wait(later_ms, entry.deliveries, records, is_dead=True)
+    return replace(entry, available_ms=later_ms, records=records, is_dead=not entry.is_rejected)

@@ -7,25 +7,35 @@ they were read. So of two that bury the same records, one is refused, and finds 
 1 read of the records    1 put per zone    1 transaction: head of the dead-letter topic + share item
 ```
 place_records.py tells which partitions take them, so that dead letters of one key stay in order. If the topic is
-missing, or refuses the records, they wait for the longest pause, and a log line that an alarm watches tells of it.
+missing, all wait for the longest pause. A record that cannot be read waits so alone. A log line that an alarm watches
+tells of both. A record that is too large for any batch leaves a letter that names it. A record that was buried too
+often goes round in a circle: it is finished, and a metric counts it.
 
 Records that the group's filter does not take are finished, and leave no dead letter: their lock may have ended before
 any filter saw them. A record that a client rejected was handed out, so it goes to the topic whatever the filter is now.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from penstock_core.errors import PenstockError
 from penstock_core.filters.filter import matches
-from penstock_core.limits import DEAD_LETTERS_AT_ONCE, READ_DECODED_BYTES_MAX
+from penstock_core.limits import READ_DECODED_BYTES_MAX
 from penstock_core.log.topic import Topic
 from penstock_core.records.codec import NewRecord
 from penstock_core.records.decode_budget import DecodeBudget
-from penstock_core.share.bury import Burial, BurialCause, BuryPlan, has_burials, plan_bury, plan_wait_longer
-from penstock_core.share.dead_letter import UNDECODABLE, DeadLetterOrigin, dead_letter, undecodable_letter
-from penstock_core.share.record_set import RecordSet, normalized
+from penstock_core.share.bury import Burial, BurialCause, Movable, has_burials, plan_bury, plan_wait_longer
+from penstock_core.share.dead_letter import (
+    UNDECODABLE,
+    DeadLetterOrigin,
+    dead_letter,
+    too_large_letter,
+    undecodable_letter,
+)
+from penstock_core.share.record_set import Range, Ranges, RecordSet, normalized
 from penstock_core.share.share_group import ShareGroup
 from penstock_core.share.share_state import ShareState
+from penstock_core.share.share_update import ShareUpdate
 from penstock_core.transaction import ShareCommit
 from penstock_service.index.open_partitions import move_again_if_closed
 from penstock_service.instance.instance import Instance
@@ -35,11 +45,9 @@ from penstock_service.share.batches.decode_batches import DecodedRecords, decode
 from penstock_service.share.batches.read_batches import FoundBatches, WantedRecords, read_batches
 from penstock_service.share.batches.sift import filter_of
 from penstock_service.share.dead_letters.move_records import MovedRecords, move_records
-from penstock_service.share.dead_letters.place_records import place_records, places_keys
+from penstock_service.share.dead_letters.place_records import fitting, place_records, places_keys
 from penstock_service.share.share_partitions import SharePartition
 from penstock_service.share.wake_workers import wake_workers
-
-_FEWER = 4
 
 
 class _Stuck(Exception):  # noqa: N818 - the state of the records, which is no error of the caller
@@ -58,13 +66,7 @@ def bury(instance: Instance, group: ShareGroup, partition: SharePartition) -> bo
     try:
         return _bury(instance, group, partition)
     except _Stuck as stuck:
-        instance.telemetry.log(
-            "dead_letters_stuck",
-            group=group.name,
-            partition=str(partition.key.partition_key),
-            topic=group.config.dead_letter_topic,
-            error=str(stuck),
-        )
+        _report_stuck(instance, group, partition, str(stuck))
         return _wait_longer(instance, group, partition, state)
     except PenstockError as error:
         instance.telemetry.log(
@@ -77,48 +79,84 @@ def _bury(instance: Instance, group: ShareGroup, partition: SharePartition) -> b
     window = UpdateWindow.open(instance.clock)
     name = group.config.dead_letter_topic or ""
 
-    def move_letters() -> tuple[bool, int]:
-        target = _target(instance, group)
-        plan, letters, moved = _plan(instance, group, partition, target)
-        if plan.update is None:
-            return False, 0
-        if not moved:  # retention or compaction has removed them all, or the filter takes none
-            return instance.stores.share.update(partition.key, plan.update).is_applied, 0
-        is_done = move_records(instance, moved, ShareCommit(key=partition.key, update=plan.update), window)
+    def move_letters() -> tuple[bool, _Portion]:
+        portion = _portion(instance, group, partition, _target(instance, group))
+        if portion.update is None:
+            return False, portion
+        if not portion.moved:  # retention or compaction has removed them all, or the filter takes none
+            return instance.stores.share.update(partition.key, portion.update).is_applied, portion
+        share = ShareCommit(key=partition.key, update=portion.update)
+        is_done = move_records(instance, portion.moved, share, window)
         if group.config.is_by_key:
             wake_workers(instance, [partition.key])  # a transaction does not tell if somebody waits for the keys
-        return is_done, letters
+        return is_done, portion
 
     try:
-        is_done, letters = move_again_if_closed(instance, [name], move_letters)
+        is_done, portion = move_again_if_closed(instance, [name], move_letters)
     except PenstockError as error:
         if is_head_gone(error):
             instance.topic_cache.forget(name)
             raise _Stuck(f"topic {name!r} was deleted") from error
         raise
-    if is_done and letters:
-        instance.telemetry.count("share_records_dead_lettered", letters)
+    if is_done:
+        for metric, count in (
+            ("share_records_dead_lettered", portion.letters),
+            ("dead_letters_too_large", portion.too_large),
+            ("dead_letter_loops", portion.loops),
+        ):
+            if count:
+                instance.telemetry.count(metric, count)
     return is_done
 
 
-def _plan(
-    instance: Instance, group: ShareGroup, partition: SharePartition, target: Topic
-) -> tuple[BuryPlan, int, Sequence[MovedRecords]]:
-    """The plan, for as many records as can be read and moved at once; its dead letters, and their batches."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Letter:
+    """A dead letter, and the offsets that it stands for."""
+
+    origin: DeadLetterOrigin
+    ranges: Ranges
+    record: NewRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _DeadRecords:
+    """The records of a plan as they were read: those that go, those that are finished without a letter, and the stuck.
+
+    All others come with the next burial.
+    """
+
+    letters: Sequence[_Letter]
+    finished: Ranges
+    stuck: Ranges
+    loops: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Portion:
+    """What one transaction moves: the batches, the update beside them, and the number of its letters of each kind."""
+
+    moved: Sequence[MovedRecords]
+    update: ShareUpdate | None
+    letters: int
+    too_large: int
+    loops: int
+
+
+def _portion(instance: Instance, group: ShareGroup, partition: SharePartition, target: Topic) -> _Portion:
+    """As many records as can be read and moved at once."""
     assert partition.state is not None
+    now_ms = instance.clock.now_ms()
+    read = _read(instance, group, partition, plan_bury(partition.state, group.config, now_ms).burials)
     by_key = places_keys(instance, target, partition.topic)
-    records_max = DEAD_LETTERS_AT_ONCE
-    while True:
-        plan = plan_bury(partition.state, group.config, instance.clock.now_ms(), records_max)
-        letters = _letters(instance, group, partition, plan)
-        moved = None
-        if letters is not None:
-            moved = place_records(target, letters, partition.key.partition, by_key=by_key)
-        if letters is not None and moved is not None:
-            return plan, len(letters), moved
-        if records_max == 1:
-            raise _Stuck("a record cannot be read, or it is larger than a batch may be")
-        records_max = max(1, records_max // _FEWER)
+    letters, too_large = [each.record for each in read.letters], 0
+    moved, count = fitting(letters, lambda some: place_records(target, some, partition.key.partition, by_key=by_key))
+    if moved is None:  # the first letter does not fit even alone
+        letters, too_large = [too_large_letter(read.letters[0].origin)], 1
+        moved, count = place_records(target, letters, partition.key.partition, by_key=by_key) or (), 1
+    done = normalized((*read.finished, *(span for each in read.letters[:count] for span in each.ranges)))
+    movable = Movable(moved=done, stuck=read.stuck)
+    plan = plan_bury(partition.state, group.config, now_ms, movable=movable)
+    return _Portion(moved=moved, update=plan.update, letters=count, too_large=too_large, loops=read.loops)
 
 
 def _target(instance: Instance, group: ShareGroup) -> Topic:
@@ -129,59 +167,75 @@ def _target(instance: Instance, group: ShareGroup) -> Topic:
     return topic
 
 
-def _letters(
-    instance: Instance, group: ShareGroup, partition: SharePartition, plan: BuryPlan
-) -> list[NewRecord] | None:
-    """The dead letters, None if some of the records cannot be read in this call."""
-    ranges = normalized(span for each in plan.burials for span in each.records.ranges)
+def _read(instance: Instance, group: ShareGroup, partition: SharePartition, burials: Sequence[Burial]) -> _DeadRecords:
+    """Read the records, within the budgets of one read."""
+    ranges = normalized(span for each in burials for span in each.records.ranges)
     head = partition.head
     if ranges and ranges[-1][1] > head.next_offset:
         head = instance.stores.log.heads([partition.key.partition_key]).get(partition.key.partition_key, head)
     [found] = read_batches(instance, [WantedRecords(key=partition.key.partition_key, head=head, ranges=ranges)])
-    if found.unreadable or found.left_out:
-        return None
+    if found.unreadable:
+        _report_stuck(instance, group, partition, f"offset {found.unreadable[0][0]} cannot be read: {found.error}")
     wanted = RecordSet(ranges).minus(found.removed).ranges
     decoded = decode_batches(found.batches, wanted, DecodeBudget(READ_DECODED_BYTES_MAX))
-    if decoded.left_out:
-        return None
-    now_ms = instance.clock.now_ms()
-    return [
-        letter for burial in plan.burials for letter in _letters_of(group, partition, burial, (found, decoded), now_ms)
-    ]
+    letters: list[_Letter] = []
+    ended: list[Range] = []  # the records that no filter takes, and those of a circle
+    loops = 0
+    for burial in burials:
+        origin = _origin(group, partition, burial, instance.clock.now_ms())
+        letters += _undecodable(burial, origin, found, decoded)
+        wanted_now = None if burial.cause is BurialCause.REJECTED else filter_of(group.config)
+        offsets = {*burial.records.offsets()}
+        for record in (each for each in decoded.records if each.offset in offsets):
+            place = (record.offset, record.offset + 1)
+            if wanted_now is not None and not matches(wanted_now, record.headers):
+                ended.append(place)
+                continue
+            its = replace(origin, offset=record.offset)
+            letter = dead_letter(record, its)
+            if letter is None:
+                loops += 1
+                ended.append(place)
+            else:
+                letters.append(_Letter(origin=its, ranges=(place,), record=letter))
+    finished = normalized((*found.removed, *decoded.removed, *ended))
+    return _DeadRecords(letters=letters, finished=finished, stuck=found.unreadable, loops=loops)
 
 
-def _letters_of(
-    group: ShareGroup,
-    partition: SharePartition,
-    burial: Burial,
-    read: tuple[FoundBatches, DecodedRecords],
-    now_ms: int,
-) -> Iterator[NewRecord]:
-    """The dead letters of one burial; one for each batch that cannot be decoded."""
-    found, decoded = read
+def _origin(group: ShareGroup, partition: SharePartition, burial: Burial, now_ms: int) -> DeadLetterOrigin:
+    """The origin of the burial's first record."""
+    return DeadLetterOrigin(
+        topic=partition.topic,
+        partition=partition.key.partition,
+        offset=burial.records.start,
+        group=group.name if group.subscription is None else None,
+        subscription=group.subscription,
+        reason=burial.reason or burial.cause.value,
+        deliveries=burial.deliveries,
+        time_ms=now_ms,
+    )
 
-    def origin(offset: int, reason: str) -> DeadLetterOrigin:
-        return DeadLetterOrigin(
-            topic=partition.topic,
-            partition=partition.key.partition,
-            offset=offset,
-            group=group.name if group.subscription is None else None,
-            subscription=group.subscription,
-            reason=reason,
-            deliveries=burial.deliveries,
-            time_ms=now_ms,
-        )
 
+def _undecodable(
+    burial: Burial, origin: DeadLetterOrigin, found: FoundBatches, decoded: DecodedRecords
+) -> Iterator[_Letter]:
+    """One letter for each batch that cannot be decoded."""
     bad = burial.records.only(decoded.undecodable)
     for batch in found.batches:
         mine = bad.only(((batch.base_offset, batch.next_offset),))
         if mine.ranges:
-            yield undecodable_letter(bytes(batch.data), origin(mine.start, UNDECODABLE))
-    offsets, reason = {*burial.records.offsets()}, burial.reason or burial.cause.value
-    wanted = None if burial.cause is BurialCause.REJECTED else filter_of(group.config)
-    for record in decoded.records:
-        if record.offset in offsets and (wanted is None or matches(wanted, record.headers)):
-            yield dead_letter(record, origin(record.offset, reason))
+            its = replace(origin, offset=mine.start, reason=UNDECODABLE)
+            yield _Letter(origin=its, ranges=mine.ranges, record=undecodable_letter(bytes(batch.data), its))
+
+
+def _report_stuck(instance: Instance, group: ShareGroup, partition: SharePartition, why: str) -> None:
+    instance.telemetry.log(
+        "dead_letters_stuck",
+        group=group.name,
+        partition=str(partition.key.partition_key),
+        topic=group.config.dead_letter_topic,
+        error=why,
+    )
 
 
 def _wait_longer(instance: Instance, group: ShareGroup, partition: SharePartition, state: ShareState) -> bool:

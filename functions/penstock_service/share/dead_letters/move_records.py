@@ -33,15 +33,15 @@ class MovedRecords:
 
 
 def encoded(records: Sequence[NewRecord]) -> bytes | None:
-    """One batch of all, empty for no records. None if it is larger than `MOVED_BYTES_MAX`.
+    """One batch of all, empty for no records. None if it is larger than a reader decodes, or than `MOVED_BYTES_MAX`.
 
-    The bound is above that of any topic: a record that fits into its own topic can always be moved.
+    These bounds are above those of any topic, but headers are added, and a producer may compress better.
     """
     if not records:
         return b""
     builder = BatchBuilder(Compression.ZSTD, batch_bytes=BATCH_DECODED_BYTES_MAX)
     for each in records:
-        if not builder.append(*each):
+        if not builder.append(*each) or builder.size_bytes > BATCH_DECODED_BYTES_MAX:
             return None
     data = builder.build()
     return data if len(data) <= MOVED_BYTES_MAX else None
