@@ -48,7 +48,7 @@ def dead_letter(record: Record, origin: DeadLetterOrigin) -> NewRecord | None:
         timestamp_ms=max(record.timestamp, 0),
         key=record.key,
         value=record.value,
-        headers=[*own_headers(record.headers), *_headers(origin), *_again(burials)],
+        headers=[*own_headers(record.headers), *_headers(origin), *burials_again(burials)],
     )
 
 
@@ -70,6 +70,11 @@ def burials_of(headers: Iterable[tuple[str, bytes | None]]) -> int:
     return max(_count(told.get(_BURIALS)), _TOPIC in told)
 
 
+def burials_again(burials: int) -> Sequence[tuple[str, bytes]]:
+    """The header of the next burial after so many; none for the first one."""
+    return [(_BURIALS, str(burials + 1).encode())] if burials else []
+
+
 def own_headers(headers: Headers) -> Sequence[tuple[str, bytes | None]]:
     """The headers without those of dead letters."""
     return [(name, value) for name, value in headers if not name.startswith(HEADER_PREFIX)]
@@ -87,10 +92,6 @@ def _headers(origin: DeadLetterOrigin) -> Sequence[tuple[str, bytes | None]]:
         "time_ms": origin.time_ms,
     }
     return [(f"{HEADER_PREFIX}{name}", str(value).encode()) for name, value in facts.items() if value is not None]
-
-
-def _again(burials: int) -> Sequence[tuple[str, bytes]]:
-    return [(_BURIALS, str(burials + 1).encode())] if burials else []
 
 
 def _count(value: bytes | None) -> int:

@@ -1,7 +1,8 @@
 """Bury: move records that a target cannot handle to the dead-letter topic of their subscription, each exactly once.
 
-One transaction appends them there and moves the subscription's offset over them. If the topic is missing, or a record
-does not fit into a batch, the partition rests for the longest pause, and a log line that an alarm watches tells of it.
+One transaction appends them there and moves the subscription's offset over them. If the topic is missing, the
+partition rests for the longest pause, and a log line that an alarm watches tells of it. A record that is too large for
+any batch leaves a letter that names it. A record that was buried too often goes round in a circle, and is passed over.
 """
 
 from collections.abc import Sequence
@@ -10,9 +11,8 @@ from penstock_core.errors import PenstockError
 from penstock_core.ids import Offset, TopicName
 from penstock_core.push.attempt import pause_ms
 from penstock_core.push.batch import PushRecord
-from penstock_core.push.delivery import DeliveryState, move, pause
+from penstock_core.push.delivery import DeliveryState, move, pause, skip
 from penstock_core.push.delivery_key import DeliveryKey
-from penstock_core.records.codec import NewRecord
 from penstock_core.share.bury import BurialCause
 from penstock_core.share.dead_letter import DeadLetterOrigin, dead_letter
 from penstock_service.index.open_partitions import move_again_if_closed
@@ -20,7 +20,7 @@ from penstock_service.push.lane_work import LaneWork, overtaken
 from penstock_service.push.move_with_state import move_with_state
 from penstock_service.records.append import is_head_closed, is_head_gone
 from penstock_service.segments.update_window import UpdateWindow
-from penstock_service.share.dead_letters.place_records import fitting, place_records, places_keys
+from penstock_service.share.dead_letters.place_records import Letter, PlacedLetters, place_letters, places_keys
 
 _LONGEST = 1_000  # failures: more than any pause doubles for
 
@@ -45,19 +45,23 @@ def bury(
     window = UpdateWindow.open(instance.clock)
     letters = [_letter(work, place, state, each) for each in records]
 
-    def move_letters() -> tuple[DeliveryState, int]:
+    def move_letters() -> tuple[DeliveryState, PlacedLetters]:
         topic = None if name is None else instance.topic_cache.find(name)
         if topic is None:
             raise _Stuck(f"topic {name!r} does not exist: create it, or name another one")
         by_key = places_keys(instance, topic, place[0])
-        moved, count = fitting(letters, lambda some: place_records(topic, some, place[1].partition, by_key=by_key))
-        if moved is None:
-            raise _Stuck("a record is larger than a batch may be")
-        behind = end if count == len(records) else Offset(records[count].record.offset)
-        return move_with_state(instance, place[1], moved, move(state, behind, count), window), count
+        placed = place_letters(topic, letters, place[1].partition, by_key=by_key)
+        behind = end if placed.count == len(records) else Offset(records[placed.count].record.offset)
+        if placed.moved:
+            after = move(state, behind, placed.count - placed.loops)
+            return move_with_state(instance, place[1], placed.moved, after, window), placed
+        after = skip(state, behind)
+        if instance.stores.push.put_delivery(place[1], after) != after:
+            raise overtaken(place[1])
+        return after, placed
 
     try:
-        buried, count = move_again_if_closed(instance, [] if name is None else [name], move_letters)
+        buried, placed = move_again_if_closed(instance, [] if name is None else [name], move_letters)
     except _Stuck as stuck:
         return _wait(work, place[1], state, str(stuck))
     except PenstockError as error:
@@ -65,11 +69,11 @@ def bury(
             raise
         instance.topic_cache.forget(name)
         return _wait(work, place[1], state, f"topic {name!r} was {'deleted' if is_head_gone(error) else 'altered'}")
-    instance.telemetry.count("push_dead_lettered", count)
+    placed.report(instance, "push_dead_lettered")
     return buried
 
 
-def _letter(work: LaneWork, place: tuple[TopicName, DeliveryKey], state: DeliveryState, each: PushRecord) -> NewRecord:
+def _letter(work: LaneWork, place: tuple[TopicName, DeliveryKey], state: DeliveryState, each: PushRecord) -> Letter:
     trouble = state.trouble
     origin = DeadLetterOrigin(
         topic=place[0],
@@ -80,7 +84,8 @@ def _letter(work: LaneWork, place: tuple[TopicName, DeliveryKey], state: Deliver
         deliveries=0 if trouble is None else trouble.attempts,
         time_ms=work.instance.clock.now_ms(),
     )
-    return dead_letter(each.record, origin)
+    place_of_record = (each.record.offset, each.record.offset + 1)
+    return Letter(origin=origin, ranges=(place_of_record,), record=dead_letter(each.record, origin))
 
 
 def _wait(work: LaneWork, key: DeliveryKey, state: DeliveryState, why: str) -> DeliveryState:

@@ -2,7 +2,7 @@
 
 from penstock.arguments import check_text, check_whole, checked_topic
 from penstock.consumer.async_consumer import AsyncConsumer
-from penstock.dead_letters.headers import death, with_death
+from penstock.dead_letters.headers import check_no_circle, death, with_death
 from penstock.model import ConsumerRecord, RecordMetadata, TopicPartition
 from penstock.producer.async_producer import AsyncProducer
 from penstock.system import wall_clock_ms
@@ -21,6 +21,7 @@ class AsyncDeadLetters:
         """As `DeadLetters.move`, awaited."""
         check_text("reason", reason)
         check_whole("deliveries", deliveries, 1)
+        check_no_circle(record, self._topic)
         offsets = {TopicPartition(record.topic, record.partition): record.offset + 1}
         (lease,) = self._consumer.group_offsets(offsets)
         told = death(record, lease.group, reason, deliveries, wall_clock_ms())

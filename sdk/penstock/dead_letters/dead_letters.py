@@ -2,7 +2,7 @@
 
 from penstock.arguments import check_text, check_whole, checked_topic
 from penstock.consumer.consumer import Consumer
-from penstock.dead_letters.headers import death, with_death
+from penstock.dead_letters.headers import check_no_circle, death, with_death
 from penstock.model import ConsumerRecord, RecordMetadata, TopicPartition
 from penstock.producer.producer import Producer
 from penstock.system import wall_clock_ms
@@ -35,10 +35,12 @@ class DeadLetters:
 
         One transaction: the record is in the dead-letter topic if and only if the offset is committed. Returns its
         place there. Raises LeaseLostError if another member owns the partition, the errors of a transaction, and
-        InvalidError if the consumer is in no group. After an error nothing has moved, unless it says `maybe_applied`.
+        InvalidError if the consumer is in no group, or if dead letters go in a circle. After an error nothing has
+        moved, unless it says `maybe_applied`.
         """
         check_text("reason", reason)
         check_whole("deliveries", deliveries, 1)
+        check_no_circle(record, self._topic)
         offsets = {TopicPartition(record.topic, record.partition): record.offset + 1}
         (lease,) = self._consumer.group_offsets(offsets)
         told = death(record, lease.group, reason, deliveries, wall_clock_ms())

@@ -10,13 +10,17 @@
 | `penstock.dead-letter.reason`             | what the application said                  |
 | `penstock.dead-letter.deliveries`         | how often it was handed out                |
 | `penstock.dead-letter.time_ms`            | when it was moved, milliseconds since 1970 |
+| `penstock.dead-letter.burials`            | how often it became one, from 2 on         |
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from penstock.errors import InvalidError
 from penstock.model import ConsumerRecord, Headers
-from penstock_core.share.dead_letter import HEADER_PREFIX, own_headers
+from penstock_core.errors import ErrorCode
+from penstock_core.limits import DEAD_LETTER_BURIALS_MAX
+from penstock_core.share.dead_letter import HEADER_PREFIX, burials_again, burials_of, own_headers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +46,20 @@ def with_death(headers: Headers, death: Death) -> Headers:
     if not death.subscription:
         del facts["subscription"]
     told = tuple((f"{HEADER_PREFIX}{name}", str(value).encode()) for name, value in facts.items())
-    return tuple(own_headers(headers)) + told
+    return tuple(own_headers(headers)) + told + tuple(burials_again(burials_of(headers)))
+
+
+def check_no_circle(record: ConsumerRecord, topic: str) -> None:
+    """Raises InvalidError for a record whose next dead letter would go in a circle."""
+    if record.topic == topic:
+        raise InvalidError(ErrorCode.INVALID_REQUEST, f"topic={topic!r}: the record is in this topic. Name another one")
+    burials = burials_of(record.headers)
+    if burials >= DEAD_LETTER_BURIALS_MAX:
+        raise InvalidError(
+            ErrorCode.INVALID_REQUEST,
+            f"offset {record.offset} of {record.topic}[{record.partition}]: has been a dead letter {burials} times, so "
+            "dead-letter topics form a circle",
+        )
 
 
 def death_of(headers: Iterable[tuple[str, bytes | None]]) -> Death:

@@ -8,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import AsyncDeadLetters, DeadLetters, InvalidError, PenstockError, TopicPartition
-from penstock.dead_letters.headers import Death, death_of, with_death
+from penstock.dead_letters.headers import Death, check_no_circle, death_of, with_death
+from penstock.model import ConsumerRecord, Headers
 from penstock.testing import MemoryPenstock
+from penstock_core.limits import DEAD_LETTER_BURIALS_MAX
 from penstock_core.share.dead_letter import HEADER_PREFIX
 
 ORDERS = TopicPartition("orders", 0)
@@ -97,8 +99,22 @@ def test_headers_tell_the_death_and_replace_an_older_one(death: Death) -> None:
     assert death_of(again) == death
     assert again[0] == ("own", None)
     untold = 0 if death.subscription else 1  # only a letter of a subscription names one
-    assert len(again) == 1 + len(Death.__slots__) - untold
+    burials = 1  # it is a dead letter for the second time
+    assert len(again) == 1 + len(Death.__slots__) - untold + burials
 
 
 def test_headers_that_make_no_sense_count_as_missing() -> None:
     assert death_of([(f"{HEADER_PREFIX}offset", b"-1x"), (f"{HEADER_PREFIX}reason", None)]) == Death()
+
+
+def test_record_of_the_dead_letter_topic_itself_and_one_in_a_circle_are_refused() -> None:
+    record = ConsumerRecord("dead", 0, 7, 0, None, b"v", ())
+    with pytest.raises(InvalidError, match="in this topic"):
+        check_no_circle(record, "dead")
+    check_no_circle(record, "other")
+    headers: Headers = ()
+    for _ in range(DEAD_LETTER_BURIALS_MAX):
+        check_no_circle(record._replace(headers=headers), "other")
+        headers = with_death(headers, Death(topic="dead"))
+    with pytest.raises(InvalidError, match="circle"):
+        check_no_circle(record._replace(headers=headers), "other")

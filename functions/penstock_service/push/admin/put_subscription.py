@@ -36,6 +36,7 @@ from penstock_service.push.admin.begin_at_the_end import begin_deliveries, ends_
 from penstock_service.push.parallel.parallel_group import put_parallel_group
 from penstock_service.push.start_deliveries import start_deliveries
 from penstock_service.quotas.claim_resource import claim_resource
+from penstock_service.share.dead_letters.place_records import check_letter_topic
 
 _HTTPS, _SECRET = "https", "secret"
 _DEAD_LETTER = "dead_letter_topic"
@@ -72,7 +73,7 @@ def put_subscription(
     found = instance.stores.push.get_subscription(known)
     check_push_rights(access, known, found, wish)
     wanted = _new(instance, known, wish) if found is None else _altered(instance, found, wish)
-    _check(instance, wanted)
+    _check(instance, found, wanted)
     if found is None:
         _check_room(instance, known)
         claim_resource(instance, access.principal.name, _claim(wanted))
@@ -168,13 +169,14 @@ def _keeps_secret(endpoint: Mapping[str, Any], known: HttpsTarget) -> bool:
     return endpoint.get(_SECRET) is None and endpoint.get("url") == known.url
 
 
-def _check(instance: Instance, wanted: Subscription) -> None:
+def _check(instance: Instance, found: Subscription | None, wanted: Subscription) -> None:
     """Raises what is wrong with topics, filter and target, before anything is stored."""
     check_subscription_topics(wanted.topics, wanted.target, wanted.config)
     if wanted.config.filter is not None:
         parse_filter(wanted.config.filter)
     if wanted.config.dead_letter_topic is not None:
-        instance.topic_cache.read_through(wanted.config.dead_letter_topic)
+        before = None if found is None else found.config.dead_letter_topic
+        check_letter_topic(instance, wanted.config.dead_letter_topic, before)
     if isinstance(wanted.target, TopicTarget):
         instance.topic_cache.read_through(wanted.target.topic)
     else:

@@ -30,6 +30,7 @@ from penstock_core.share.share_group import (
 from penstock_core.share.share_state import ShareKey
 from penstock_service.instance.instance import Instance
 from penstock_service.quotas.claim_resource import claim_resource
+from penstock_service.share.dead_letters.place_records import check_letter_topic
 from penstock_service.share.share_partitions import partitions_of, states_of
 
 _LATEST = STARTS[1]
@@ -62,7 +63,8 @@ def put_share_group(
     if group.config.filter is not None:
         parse_filter(group.config.filter)
     if group.config.dead_letter_topic is not None:
-        instance.topic_cache.read_through(group.config.dead_letter_topic)
+        before = None if found is None else found.config.dead_letter_topic
+        check_letter_topic(instance, group.config.dead_letter_topic, before)
     if found is not None and found.config.dead_letter_topic is not None and group.config.dead_letter_topic is None:
         _check_no_dead_letters(instance, found)
     if found is None:

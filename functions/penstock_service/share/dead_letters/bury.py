@@ -22,14 +22,12 @@ from penstock_core.errors import PenstockError
 from penstock_core.filters.filter import matches
 from penstock_core.limits import READ_DECODED_BYTES_MAX
 from penstock_core.log.topic import Topic
-from penstock_core.records.codec import NewRecord
 from penstock_core.records.decode_budget import DecodeBudget
 from penstock_core.share.bury import Burial, BurialCause, Movable, has_burials, plan_bury, plan_wait_longer
 from penstock_core.share.dead_letter import (
     UNDECODABLE,
     DeadLetterOrigin,
     dead_letter,
-    too_large_letter,
     undecodable_letter,
 )
 from penstock_core.share.record_set import Range, Ranges, RecordSet, normalized
@@ -44,8 +42,8 @@ from penstock_service.segments.update_window import UpdateWindow
 from penstock_service.share.batches.decode_batches import DecodedRecords, decode_batches
 from penstock_service.share.batches.read_batches import FoundBatches, WantedRecords, read_batches
 from penstock_service.share.batches.sift import filter_of
-from penstock_service.share.dead_letters.move_records import MovedRecords, move_records
-from penstock_service.share.dead_letters.place_records import fitting, place_records, places_keys
+from penstock_service.share.dead_letters.move_records import move_records
+from penstock_service.share.dead_letters.place_records import Letter, PlacedLetters, place_letters, places_keys
 from penstock_service.share.share_partitions import SharePartition
 from penstock_service.share.wake_workers import wake_workers
 
@@ -83,10 +81,10 @@ def _bury(instance: Instance, group: ShareGroup, partition: SharePartition) -> b
         portion = _portion(instance, group, partition, _target(instance, group))
         if portion.update is None:
             return False, portion
-        if not portion.moved:  # retention or compaction has removed them all, or the filter takes none
+        if not portion.letters.moved:  # retention or compaction has removed them all, or the filter takes none
             return instance.stores.share.update(partition.key, portion.update).is_applied, portion
         share = ShareCommit(key=partition.key, update=portion.update)
-        is_done = move_records(instance, portion.moved, share, window)
+        is_done = move_records(instance, portion.letters.moved, share, window)
         if group.config.is_by_key:
             wake_workers(instance, [partition.key])  # a transaction does not tell if somebody waits for the keys
         return is_done, portion
@@ -99,47 +97,28 @@ def _bury(instance: Instance, group: ShareGroup, partition: SharePartition) -> b
             raise _Stuck(f"topic {name!r} was deleted") from error
         raise
     if is_done:
-        for metric, count in (
-            ("share_records_dead_lettered", portion.letters),
-            ("dead_letters_too_large", portion.too_large),
-            ("dead_letter_loops", portion.loops),
-        ):
-            if count:
-                instance.telemetry.count(metric, count)
+        portion.letters.report(instance, "share_records_dead_lettered")
     return is_done
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Letter:
-    """A dead letter, and the offsets that it stands for."""
-
-    origin: DeadLetterOrigin
-    ranges: Ranges
-    record: NewRecord
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _DeadRecords:
-    """The records of a plan as they were read: those that go, those that are finished without a letter, and the stuck.
+    """The records of a plan as they were read: their letters, those that are finished without one, and the stuck.
 
     All others come with the next burial.
     """
 
-    letters: Sequence[_Letter]
+    letters: Sequence[Letter]
     finished: Ranges
     stuck: Ranges
-    loops: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Portion:
-    """What one transaction moves: the batches, the update beside them, and the number of its letters of each kind."""
+    """What one transaction moves, and the update beside it."""
 
-    moved: Sequence[MovedRecords]
+    letters: PlacedLetters
     update: ShareUpdate | None
-    letters: int
-    too_large: int
-    loops: int
 
 
 def _portion(instance: Instance, group: ShareGroup, partition: SharePartition, target: Topic) -> _Portion:
@@ -148,15 +127,11 @@ def _portion(instance: Instance, group: ShareGroup, partition: SharePartition, t
     now_ms = instance.clock.now_ms()
     read = _read(instance, group, partition, plan_bury(partition.state, group.config, now_ms).burials)
     by_key = places_keys(instance, target, partition.topic)
-    letters, too_large = [each.record for each in read.letters], 0
-    moved, count = fitting(letters, lambda some: place_records(target, some, partition.key.partition, by_key=by_key))
-    if moved is None:  # the first letter does not fit even alone
-        letters, too_large = [too_large_letter(read.letters[0].origin)], 1
-        moved, count = place_records(target, letters, partition.key.partition, by_key=by_key) or (), 1
-    done = normalized((*read.finished, *(span for each in read.letters[:count] for span in each.ranges)))
+    placed = place_letters(target, read.letters, partition.key.partition, by_key=by_key)
+    done = normalized((*read.finished, *(span for each in read.letters[: placed.count] for span in each.ranges)))
     movable = Movable(moved=done, stuck=read.stuck)
     plan = plan_bury(partition.state, group.config, now_ms, movable=movable)
-    return _Portion(moved=moved, update=plan.update, letters=count, too_large=too_large, loops=read.loops)
+    return _Portion(letters=placed, update=plan.update)
 
 
 def _target(instance: Instance, group: ShareGroup) -> Topic:
@@ -178,9 +153,8 @@ def _read(instance: Instance, group: ShareGroup, partition: SharePartition, buri
         _report_stuck(instance, group, partition, f"offset {found.unreadable[0][0]} cannot be read: {found.error}")
     wanted = RecordSet(ranges).minus(found.removed).ranges
     decoded = decode_batches(found.batches, wanted, DecodeBudget(READ_DECODED_BYTES_MAX))
-    letters: list[_Letter] = []
-    ended: list[Range] = []  # the records that no filter takes, and those of a circle
-    loops = 0
+    letters: list[Letter] = []
+    passed: list[Range] = []  # the records that the filter does not take
     for burial in burials:
         origin = _origin(group, partition, burial, instance.clock.now_ms())
         letters += _undecodable(burial, origin, found, decoded)
@@ -189,17 +163,12 @@ def _read(instance: Instance, group: ShareGroup, partition: SharePartition, buri
         for record in (each for each in decoded.records if each.offset in offsets):
             place = (record.offset, record.offset + 1)
             if wanted_now is not None and not matches(wanted_now, record.headers):
-                ended.append(place)
+                passed.append(place)
                 continue
             its = replace(origin, offset=record.offset)
-            letter = dead_letter(record, its)
-            if letter is None:
-                loops += 1
-                ended.append(place)
-            else:
-                letters.append(_Letter(origin=its, ranges=(place,), record=letter))
-    finished = normalized((*found.removed, *decoded.removed, *ended))
-    return _DeadRecords(letters=letters, finished=finished, stuck=found.unreadable, loops=loops)
+            letters.append(Letter(origin=its, ranges=(place,), record=dead_letter(record, its)))
+    finished = normalized((*found.removed, *decoded.removed, *passed))
+    return _DeadRecords(letters=letters, finished=finished, stuck=found.unreadable)
 
 
 def _origin(group: ShareGroup, partition: SharePartition, burial: Burial, now_ms: int) -> DeadLetterOrigin:
@@ -218,14 +187,14 @@ def _origin(group: ShareGroup, partition: SharePartition, burial: Burial, now_ms
 
 def _undecodable(
     burial: Burial, origin: DeadLetterOrigin, found: FoundBatches, decoded: DecodedRecords
-) -> Iterator[_Letter]:
+) -> Iterator[Letter]:
     """One letter for each batch that cannot be decoded."""
     bad = burial.records.only(decoded.undecodable)
     for batch in found.batches:
         mine = bad.only(((batch.base_offset, batch.next_offset),))
         if mine.ranges:
             its = replace(origin, offset=mine.start, reason=UNDECODABLE)
-            yield _Letter(origin=its, ranges=mine.ranges, record=undecodable_letter(bytes(batch.data), its))
+            yield Letter(origin=its, ranges=mine.ranges, record=undecodable_letter(bytes(batch.data), its))
 
 
 def _report_stuck(instance: Instance, group: ShareGroup, partition: SharePartition, why: str) -> None:

@@ -6,18 +6,67 @@ put them. So the key keeps its order although its partitions change (docs/adr/00
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
+from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.ids import Partition, PartitionKey
 from penstock_core.limits import MOVED_BYTES_MAX, REDRIVE_AT_ONCE
 from penstock_core.log.topic import WAIT, Topic
 from penstock_core.records.codec import NewRecord
 from penstock_core.records.partitioner import partition_for_key
+from penstock_core.share.dead_letter import DeadLetterOrigin, too_large_letter
+from penstock_core.share.record_set import Ranges
 from penstock_service.instance.instance import Instance
 from penstock_service.share.dead_letters.move_records import MovedRecords, encoded
 
 Each = TypeVar("Each")
 _FEWER = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Letter:
+    """The dead letter for the records at `ranges`. None for a record that goes round in a circle of burials."""
+
+    origin: DeadLetterOrigin
+    ranges: Ranges
+    record: NewRecord | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedLetters:
+    """The batches of the first `count` letters. One that is `too_large` is a record that only names its own.
+
+    `loops` of them have no record.
+    """
+
+    moved: Sequence[MovedRecords]
+    count: int
+    too_large: int
+    loops: int
+
+    def report(self, instance: Instance, metric: str) -> None:
+        """Count them once they have moved."""
+        for name, count in (
+            (metric, self.count - self.loops),
+            ("dead_letters_too_large", self.too_large),
+            ("dead_letter_loops", self.loops),
+        ):
+            if count:
+                instance.telemetry.count(name, count)
+
+
+def check_letter_topic(instance: Instance, name: str, before: str | None) -> None:
+    """Raises UNKNOWN_TOPIC, and INVALID_CONFIG for a compacted topic in place of the one before.
+
+    Compaction keeps the newest record of a key, so it removes dead letters. One read.
+    """
+    topic = instance.topic_cache.read_through(name)
+    if topic.config.is_compacted and name != before:
+        raise PenstockError(
+            ErrorCode.INVALID_CONFIG,
+            f"dead_letter_topic={shown(name)}: is compacted and keeps one dead letter of each key. Name another topic",
+        )
 
 
 def keeps_keys(topic: Topic) -> bool:
@@ -73,3 +122,19 @@ def fitting(
     while (moved := place(records[:count])) is None and count > 1:
         count = max(1, count // _FEWER)
     return moved, count
+
+
+def place_letters(topic: Topic, letters: Sequence[Letter], number: int, *, by_key: bool) -> PlacedLetters:
+    """As many of the letters as one transaction moves, from the first one on, and one at the least."""
+
+    def place(some: Sequence[Letter]) -> Sequence[MovedRecords] | None:
+        records = [each.record for each in some if each.record is not None]
+        return place_records(topic, records, number, by_key=by_key)
+
+    moved, count = fitting(letters, place)
+    if moved is not None:
+        loops = sum(each.record is None for each in letters[:count])
+        return PlacedLetters(moved=moved, count=count, too_large=0, loops=loops)
+    named = place_records(topic, [too_large_letter(letters[0].origin)], number, by_key=by_key)
+    assert named  # a few headers
+    return PlacedLetters(moved=named, count=1, too_large=1, loops=0)
