@@ -196,7 +196,9 @@ REDRIVE_MS_MAX = 15_000  # one call begins no further transaction after this
 REDRIVE_PAUSE_MS = 60_000  # records that a redrive skips come up again after this
 SHARE_BEGINS_MAX = 99  # states that one transaction begins, with a condition on their group
 SHARE_BEGIN_ATTEMPTS_MAX = 5  # of such a transaction, while others begin some of the states
-DEAD_LETTER_BURIALS_MAX = 10  # of one record: dead-letter topics whose groups bury into each other are a circle
+DEAD_LETTER_BURIALS_MAX = (
+    10  # one record has no more: dead-letter topics whose groups bury into each other are a circle
+)
 DEAD_LETTERS_AT_ONCE = 100  # records that one transaction moves to a dead-letter topic
 
 # Subscriptions.

@@ -51,10 +51,10 @@ class BuryPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Movable:
-    """What became of the records of a plan that its caller has read: `moved` leave the item.
+    """The fates of the records of a plan, once its caller has read them: `moved` leave the item.
 
-    Those of `stuck` cannot be moved now: each entry's wait for the longest pause, apart from the others. All others
-    stay as they are, and are due.
+    The caller cannot move `stuck` now: they wait for the longest pause, apart from the others of their entry. All
+    others stay as they are, and are due.
     """
 
     moved: Ranges

@@ -65,7 +65,7 @@ def too_large_letter(origin: DeadLetterOrigin) -> NewRecord:
 
 
 def burials_of(headers: Iterable[tuple[str, bytes | None]]) -> int:
-    """How often the record became a dead letter since it was written or redriven."""
+    """The number of times that the record became a dead letter since it was written or redriven."""
     told = {name: value for name, value in headers if name.startswith(HEADER_PREFIX)}
     return max(_count(told.get(_BURIALS)), _TOPIC in told)
 

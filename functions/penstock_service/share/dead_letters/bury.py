@@ -115,7 +115,7 @@ class _DeadRecords:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Portion:
-    """What one transaction moves, and the update beside it."""
+    """The letters of one transaction, and the update beside them."""
 
     letters: PlacedLetters
     update: ShareUpdate | None

@@ -35,10 +35,7 @@ class Letter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedLetters:
-    """The batches of the first `count` letters. One that is `too_large` is a record that only names its own.
-
-    `loops` of them have no record.
-    """
+    """The batches of the first `count` letters. `too_large` of them only name their record, and `loops` have none."""
 
     moved: Sequence[MovedRecords]
     count: int
