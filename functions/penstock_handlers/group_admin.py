@@ -11,7 +11,6 @@ from penstock_core.groups.group import GroupConfig, GroupState, Member, group_co
 from penstock_core.groups.group_document import CONSUMER
 from penstock_core.ids import GroupName
 from penstock_core.limits import GROUP_LIST_MAX, GROUP_PAGE_MAX
-from penstock_core.quotas.claim import ClaimKind
 from penstock_handlers.edge.entry import entry_point
 from penstock_handlers.edge.fields import partition_number
 from penstock_handlers.edge.json_api import (
@@ -35,12 +34,10 @@ from penstock_handlers.edge.models.answer_models import (
 from penstock_handlers.edge.models.request_models import AlterGroup, DeleteOffsets, ResetOffsets
 from penstock_handlers.edge.models.reset_answer import DeletedOffsets, ResetResults, deleted_offsets, reset_results
 from penstock_service.groups.alter_group import alter_group
-from penstock_service.groups.claim_group import claim_group
 from penstock_service.groups.delete_group import delete_group
 from penstock_service.groups.delete_offsets import delete_offsets
 from penstock_service.groups.describe_group import GroupPartition, describe_group, list_groups
 from penstock_service.groups.reset_offsets import ResetTo, reset_offsets
-from penstock_service.quotas.claim_resource import forget_claim
 from penstock_service.topics.list_offsets import OffsetSpec
 
 app = JsonApp("groups")
@@ -84,7 +81,7 @@ def describe(
 @app.operation("PATCH /v1/groups/<group>", "alterGroup", "Alter a group's settings")
 def alter(group: Annotated[str, Path()], request: AlterGroup) -> GroupAnswer:
     """Change some of a group's settings."""
-    state = alter_group(instance_of(app), group, request.config)
+    state = alter_group(instance_of(app), group, request.config, principal_name(app))
     return _group(state.name, state)
 
 
@@ -92,7 +89,6 @@ def alter(group: Annotated[str, Path()], request: AlterGroup) -> GroupAnswer:
 def delete(group: Annotated[str, Path()]) -> Response[None]:
     """Delete a group without members, with its committed offsets."""
     delete_group(instance_of(app), group)
-    forget_claim(instance_of(app), principal_name(app), ClaimKind.GROUP, group)
     return Response(status_code=204)
 
 
@@ -100,8 +96,6 @@ def delete(group: Annotated[str, Path()]) -> Response[None]:
 def reset(group: Annotated[str, Path()], request: ResetOffsets) -> ResetResults:
     """Set a group's offsets in one topic, or show what would change."""
     caller_of(app).require(Operation.READ, Kind.TOPIC, request.topic)
-    if not request.dry_run:
-        claim_group(instance_of(app), principal_name(app), group)  # a reset makes a group that nobody has joined
     given = request.offsets
     to = ResetTo(
         end=None if request.to is None else OffsetSpec(request.to),
@@ -117,6 +111,7 @@ def reset(group: Annotated[str, Path()], request: ResetOffsets) -> ResetResults:
         request.partitions,
         is_dry_run=request.dry_run,
         is_forced=request.force,
+        principal=principal_name(app),
     )
     return reset_results(results)
 

@@ -45,7 +45,6 @@ from penstock_handlers.edge.models.request_models import (
     SeenCommitJson,
     WatchedPartition,
 )
-from penstock_service.groups.claim_group import claim_group
 from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
 from penstock_service.groups.committed_offsets import committed_page
 from penstock_service.groups.group_document import put_document, read_document
@@ -87,9 +86,9 @@ def commit(group: Annotated[str, Path()], request: CommitOffsets) -> CommitResul
     instance, access = instance_of(app), caller_of(app)
 
     def commit_allowed(allowed: Sequence[CommitEntry]) -> Outcomes[None]:
-        if request.member_id is None:
-            claim_group(instance, access.principal.name, group)
-        return commit_offsets(instance, group, allowed, request.member_id, request.instance_id)
+        return commit_offsets(
+            instance, group, allowed, request.member_id, request.instance_id, principal=access.principal.name
+        )
 
     results = where_allowed(access, Operation.READ, entries, lambda entry: entry.topic, commit_allowed)
     return {"results": [_to_json(*pair) for pair in zip(entries, results, strict=True)]}
@@ -139,9 +138,7 @@ def replace_document(group: Annotated[str, Path()], request: PutGroupDocument) -
     except ValueError:
         raise PenstockError(ErrorCode.INVALID_REQUEST, "document: it is not base64") from None
     document = checked_document(request.protocol_type, request.member_count, data)
-    if request.version is None:
-        claim_group(instance_of(app), principal_name(app), group)
-    return _document_json(put_document(instance_of(app), group, request.version, document))
+    return _document_json(put_document(instance_of(app), group, request.version, document, principal_name(app)))
 
 
 def _document_json(state: GroupState) -> GroupDocumentAnswer:

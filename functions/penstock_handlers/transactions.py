@@ -15,6 +15,7 @@ from penstock_core.limits import (
     TOPIC_PARTITIONS_MAX,
     TRANSACTION_STAGES_MAX,
 )
+from penstock_core.quotas.quota import Rate
 from penstock_core.records import frame
 from penstock_core.transaction import Begin, TransactionalProducer
 from penstock_core.zones.quorum import Acks, parse_acks
@@ -26,6 +27,8 @@ from penstock_handlers.edge.http import Event, Result, body_of, json_object_of, 
 from penstock_handlers.edge.share_requests import parse_acceptances
 from penstock_handlers.produce import parse_entries
 from penstock_service.instance.instance import Instance
+from penstock_service.quotas.admit import admit
+from penstock_service.quotas.spenders import principal_spender
 from penstock_service.records.produce_within_quotas import admit_whole
 from penstock_service.transactions.begin_transactions import begin_transactions, release_transactional_id
 from penstock_service.transactions.commit_transaction import (
@@ -59,7 +62,9 @@ def _begin(event: Event, instance: Instance) -> Result:
     fields = json_object_of(event)
     refuse_unknown(fields, "transactional_id", "nonce", "producer_id", "epoch")
     name = take(fields, "transactional_id", str)
-    access_of(event, instance).require(Operation.WRITE, Kind.TRANSACTIONAL_ID, name)
+    access = access_of(event, instance)
+    access.require(Operation.WRITE, Kind.TRANSACTIONAL_ID, name)
+    admit(instance, principal_spender(access.principal.name), {Rate.PRODUCE_REQUESTS: 1})
     begin = Begin(nonce=_nonce(fields), last=_last_epoch(fields), principal=principal_of(event, instance).digest)
     state = begin_transactions(instance.stores.transactions, instance.entropy, name, begin)
     return json_result(
@@ -99,10 +104,15 @@ def _transact(event: Event, instance: Instance) -> Result:
     if acks not in (Acks.QUORUM, Acks.ALL):
         raise PenstockError(ErrorCode.INVALID_REQUEST, f"acks={header['acks']!r}: use 'quorum' or 'all' here")
     batches = take_objects(header, "batches") if "batches" in header else []
-    part = TransactionPart(
-        producer=producer, number=number, entries=parse_entries(batches, payload), acks=acks, nonce=_nonce(header)
-    )
     access = access_of(event, instance)
+    part = TransactionPart(
+        producer=producer,
+        number=number,
+        entries=parse_entries(batches, payload),
+        acks=acks,
+        nonce=_nonce(header),
+        principal=access.principal.name,
+    )
     access.require(Operation.WRITE, Kind.TRANSACTIONAL_ID, producer.transactional_id)
     access.require(Operation.WRITE, Kind.TOPIC, *(entry.topic for entry in part.entries))
     if "stage" in header:

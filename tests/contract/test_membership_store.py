@@ -12,6 +12,7 @@ from penstock_core.groups.group import GroupConfig, GroupState, Member, MemberPr
 from penstock_core.groups.group_document import GroupDocument
 from penstock_core.groups.sessions import touched
 from penstock_core.ids import GroupName, MemberName
+from penstock_core.quotas.claim import GroupClaim
 from tests.contract.conftest import Ports
 from tests.support.refusals import refused
 
@@ -84,8 +85,19 @@ def test_registered_groups_are_listed_page_by_page(ports: Ports) -> None:
     assert list(ports.memberships.registered("", 10)) == names
     assert list(ports.memberships.registered("", 2)) == names[:2]
     assert list(ports.memberships.registered("a", 10)) == names[2:]
-    ports.memberships.unregister(names[2])
+    assert ports.memberships.unregister(names[2]) is None
     assert list(ports.memberships.registered("a", 10)) == names[3:]
+
+
+def test_listed_group_keeps_its_first_claim_until_it_leaves_the_list(ports: Ports) -> None:
+    first, second = (GroupClaim(principal=name, claimed_at_ms=at) for at, name in enumerate(("ada", "bob")))
+    ports.memberships.register(GROUP)
+    for claim in (first, second, None):
+        ports.memberships.register(GROUP, claim)
+    assert ports.memberships.unregister(GROUP) == first
+    assert ports.memberships.unregister(GROUP) is None
+    ports.memberships.register(GROUP, second)
+    assert ports.memberships.unregister(GROUP) == second
 
 
 def test_find_groups_finds_those_that_there_are(ports: Ports) -> None:

@@ -234,6 +234,12 @@ OTHER_GROUPS: list[tuple[str, str, Any]] = [
     ("POST", "/v1/groups/new/heartbeat", JOIN),
     ("PUT", "/v1/share-groups/new", {"topics": ["orders"]}),
     ("POST", "/v1/groups/new/reset", {"topic": "orders", "to": "earliest"}),
+    ("PATCH", "/v1/groups/new", {"config": {"heartbeat_interval_ms": 6_000}}),
+    (
+        "PUT",
+        "/v1/groups/new/document",
+        {"version": None, "protocol_type": "connect", "member_count": 0, "document": ""},
+    ),
 ]
 
 
@@ -251,6 +257,29 @@ def test_creation_above_a_count_is_refused_and_makes_nothing(
         assert service.call("GET", path).status == 404
     put(service, "principal", LOCAL_PRINCIPAL, **{limit: 3})
     assert service.call(*creation).status in (200, 201)
+
+
+def test_offsets_of_a_transaction_make_no_group_above_the_count(service: Service) -> None:
+    put(service, "principal", LOCAL_PRINCIPAL, groups_max=0)
+    begun = service.call("POST", "/v1/producers", {"transactional_id": "ledger"}).json
+    offsets = [{"group": "new", "topic": "orders", "partition": 0, "offset": 0}]
+    header = {"transactional_id": "ledger", "epoch": begun["epoch"], "transaction": begun["transaction"]}
+    commit = frame.encode({**header, "batches": [], "offsets": offsets}, [])
+    refused = service.call("POST", "/v1/transactions", commit)
+    assert (refused.status, refused.json["error"]["code"]) == (409, "QUOTA_EXCEEDED")
+    assert service.call("GET", "/v1/groups").json["groups"] == []
+    put(service, "principal", LOCAL_PRINCIPAL, groups_max=1)
+    assert service.call("POST", "/v1/transactions", commit).status == 200
+    assert "new" in {each.name for each in service.instance.stores.quotas.claims(LOCAL_PRINCIPAL)}
+
+
+def test_begin_of_a_producer_spends_a_request(service: Service) -> None:
+    put(service, "principal", LOCAL_PRINCIPAL, produce_requests_per_s=2)
+    statuses = [
+        service.call("POST", "/v1/producers", {"transactional_id": f"id{number}"}).status for number in range(5)
+    ]
+    assert statuses[0] == 200
+    assert statuses[-1] == 429
 
 
 def test_deleted_resource_makes_room(service: Service) -> None:

@@ -43,6 +43,14 @@ class Claim:
         return self.kind, self.name, self.resource_id
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupClaim:
+    """The claim of a listed group: it goes when the group goes, whoever removes it."""
+
+    principal: str
+    claimed_at_ms: int
+
+
 _COUNT_OF = {
     ClaimKind.TOPIC: Count.TOPICS,
     ClaimKind.PARTITIONS: None,

@@ -15,8 +15,10 @@ from penstock_core.limits import COMMIT_METADATA_BYTES_MAX, COMMIT_OFFSETS_MAX
 from penstock_core.log.index import Head
 from penstock_core.outcomes import Outcomes
 from penstock_service.groups.abandoned_lease import release_abandoned_lease
+from penstock_service.groups.claim_group import list_group
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.topic_cache import TopicCache
+from penstock_service.segments.update_window import UpdateWindow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,17 +44,21 @@ def commit_offsets(
     entries: Sequence[CommitEntry],
     member_id: str | None = None,
     instance_id: str | None = None,
+    *,
+    principal: str = "",
 ) -> Outcomes[None]:
     """None or an error per entry, in order. One conditional update per entry.
 
+    A commit without a member may make the group: it counts as the principal's then (`list_group`).
+
     Without a member also one read per topic, and one of the heads for 100 partitions (docs/adr/0022). A commit without
     a member that meets an owner reads the lease, the group and the owner. The first commit for a partition lists the
-    group, with one put.
+    group, with one update.
 
     An entry's error is LEASE_FENCED if the lease is not the member's, LEASE_HELD if the lease has an owner and the
     commit names no member, OFFSET_BEHIND, OFFSET_OUT_OF_RANGE without a member above the high watermark, or
-    UNKNOWN_TOPIC_ID if the name stands for another topic than the caller has read. Raises INVALID_NAME, and
-    INVALID_REQUEST for too many entries or a topic-partition that stands twice.
+    UNKNOWN_TOPIC_ID if the name stands for another topic than the caller has read. Raises INVALID_NAME,
+    QUOTA_EXCEEDED, and INVALID_REQUEST for too many entries or a topic-partition that stands twice.
     """
     group = parse_group_name(group_name)
     _check_entries(entries)
@@ -61,12 +67,15 @@ def commit_offsets(
         return instance.executor.map(lambda entry: _commit_as_owner(instance, group, owner, entry), entries)
     if instance_id is not None:
         raise PenstockError(ErrorCode.INVALID_REQUEST, "a commit with an instance id names its member id too")
-    return _commit_alone(instance, group, entries)
+    return _commit_alone(instance, principal, group, entries)
 
 
-def _commit_alone(instance: Instance, group: GroupName, entries: Sequence[CommitEntry]) -> Outcomes[None]:
-    """Commit without a member."""
-    instance.group_cache.register(group)
+def _commit_alone(
+    instance: Instance, principal: str, group: GroupName, entries: Sequence[CommitEntry]
+) -> Outcomes[None]:
+    """Commit without a member. What topics and heads said counts while the window is open, and the claim, too."""
+    window = UpdateWindow.open(instance.clock)
+    claim = list_group(instance, window, principal, group)
     # Read past the cache: a commit under the id of a deleted topic would be lost.
     names = list(dict.fromkeys(entry.topic for entry in entries))
     found = instance.executor.map(instance.topic_cache.read_through, names)
@@ -87,11 +96,12 @@ def _commit_alone(instance: Instance, group: GroupName, entries: Sequence[Commit
         if isinstance(committed, PenstockError):
             raise committed
         _check_in_log(entry, heads.get(committed.partition))
+        window.check()
         return _commit_unowned(instance, group, committed, entry.back_from or False)
 
     done = instance.executor.map(commit_one, [*zip(entries, checked, strict=True)])
     if any(done.ok):
-        instance.group_cache.register_new(group)
+        instance.group_cache.register_new(group, claim)
     return done.map_ok(lambda _: None)
 
 

@@ -10,6 +10,7 @@ from penstock_core.ids import parse_group_name
 from penstock_service.groups.describe_group import live_members
 from penstock_service.groups.rebalance import create_group, find_group
 from penstock_service.instance.instance import Instance
+from penstock_service.segments.update_window import UpdateWindow
 
 
 def read_document(instance: Instance, group_name: str) -> GroupState:
@@ -17,18 +18,21 @@ def read_document(instance: Instance, group_name: str) -> GroupState:
     return find_group(instance.stores.memberships, parse_group_name(group_name))
 
 
-def put_document(instance: Instance, group_name: str, seen_version: int | None, document: GroupDocument) -> GroupState:
-    """The group with this document in place of the one of `seen_version`; None makes the group.
+def put_document(
+    instance: Instance, group_name: str, seen_version: int | None, document: GroupDocument, principal: str = ""
+) -> GroupState:
+    """The group with this document in place of the one of `seen_version`; None makes the group, as the principal's.
 
     One read and one conditional write. The first document also costs a query of the members, and the writes that make a
     group. Raises CONCURRENT_UPDATE if the group is of another version, UNKNOWN_GROUP if it is gone, GROUP_NOT_EMPTY if
-    it has no document but live members of the service, and INVALID_NAME.
+    it has no document but live members of the service, INVALID_NAME, and as `create_group`.
     """
+    window = UpdateWindow.open(instance.clock)
     group, memberships = parse_group_name(group_name), instance.stores.memberships
     if seen_version is None:
         if memberships.get_group(group) is not None:
             raise concurrent_update(f"group {group}")
-        state = create_group(instance, group, {})
+        state = create_group(instance, window, principal, group, {})
         if state.document is not None:  # another gateway has made the group at the same time
             raise concurrent_update(f"group {group}")
     else:

@@ -33,12 +33,12 @@ from penstock_core.limits import (
     WAITING_HEARTBEAT_MS,
 )
 from penstock_service.groups.acquire_leases import acquire_leases
-from penstock_service.groups.claim_group import claim_group
 from penstock_service.groups.look_at_watched import look_at_watched
 from penstock_service.groups.rebalance import check_group, create_group, rebalance
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.groups import MembershipStore
 from penstock_service.ports.runtime import Clock
+from penstock_service.segments.update_window import UpdateWindow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,12 +109,12 @@ def heartbeat(
     group, name = parse_group_name(group_name), beat.name
     _check_request(beat)
     _check_sequence(instance.clock, beat)
+    window = UpdateWindow.open(instance.clock)
     state = instance.stores.memberships.get_group(group)
     member = None
     if beat.subscription is not None:
         if state is None:
-            claim_group(instance, access.principal.name, group)
-            state = create_group(instance, group, beat.config)
+            state = create_group(instance, window, access.principal.name, group, beat.config)
         member = _enrol(instance.stores.memberships, instance.clock, state, beat, beat.subscription)
     if state is None:
         raise unknown_member(group, name)

@@ -32,6 +32,7 @@ from penstock_core.limits import (
     SUBSCRIPTION_LOOK_UPS_MAX,
 )
 from penstock_core.log.topic import Topic
+from penstock_service.groups.claim_group import list_group
 from penstock_service.groups.readable_ends import readable_ends
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.telemetry import Telemetry
@@ -39,17 +40,22 @@ from penstock_service.instance.topic_cache import TopicCache
 from penstock_service.ports.groups import MembershipStore
 from penstock_service.ports.runtime import Executor
 from penstock_service.ports.topics import TopicStore
+from penstock_service.segments.update_window import UpdateWindow
 
 _TARGET_ID_BYTES = 8
 
 
-def create_group(instance: Instance, group: GroupName, config: Mapping[str, Any]) -> GroupState:
+def create_group(
+    instance: Instance, window: UpdateWindow, principal: str, group: GroupName, config: Mapping[str, Any]
+) -> GroupState:
     """The group's item. Another heartbeat may have created it at the same time: then it is that one's.
 
-    One conditional put, and two that list the group: one before, in case the function dies, and one after, in case a
-    deletion of a group of this name ends between them (`unlist_group`). Raises INVALID_CONFIG. The
-    version and the first epoch are random: a request for a deleted group of this name must not pass for a request to
-    this one.
+    It counts as the principal's (`list_group`). Open the window before you look whether there is a group.
+
+    One conditional put, and two updates that list the group: one before, in case the function dies, and one after, in
+    case a deletion of a group of this name ends between them (`unlist_group`). Raises INVALID_CONFIG, QUOTA_EXCEEDED
+    and STORAGE_UNAVAILABLE. The version and the first epoch are random: a request for a deleted group of this name must
+    not pass for a request to this one.
     """
     now_ms = instance.clock.now_ms()
     new = GroupState(
@@ -60,7 +66,9 @@ def create_group(instance: Instance, group: GroupName, config: Mapping[str, Any]
         changed_at_ms=now_ms,
         empty_since_ms=now_ms,
     )
-    instance.group_cache.register(group)
+    instance.group_cache.forget(group)  # if it was listed, it was deleted since
+    claim = list_group(instance, window, principal, group)
+    window.check()
     try:
         instance.stores.memberships.change_group(None, new)
     except PenstockError as error:
@@ -68,7 +76,7 @@ def create_group(instance: Instance, group: GroupName, config: Mapping[str, Any]
         if found is None:
             raise
         return found
-    instance.group_cache.register_new(group)
+    instance.group_cache.register_new(group, claim)
     return new
 
 

@@ -23,11 +23,13 @@ from penstock_core.limits import OFFSET_RESET_ATTEMPTS_MAX
 from penstock_core.log.index import Head
 from penstock_core.log.topic import Topic
 from penstock_core.outcomes import Outcome
+from penstock_service.groups.claim_group import list_group
 from penstock_service.groups.describe_group import live_members
 from penstock_service.groups.rebalance import rebalance
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.groups import MembershipStore
 from penstock_service.ports.runtime import Executor
+from penstock_service.segments.update_window import UpdateWindow
 from penstock_service.topics.list_offsets import OffsetSpec, list_offsets
 from penstock_service.topics.reset_offset import ResetOffset
 
@@ -55,16 +57,18 @@ def reset_offsets(
     *,
     is_dry_run: bool = False,
     is_forced: bool = False,
+    principal: str = "",
 ) -> list[tuple[Partition, Outcome[ResetOffset]]]:
     """One result per partition: all of the topic's, or only the ones that `partitions` or the given offsets name.
 
     Reads the leases and the heads, and for a time what `list_offsets` reads. Then one conditional update for each
     partition, a query of the members and a delete for each. Raises GROUP_NOT_EMPTY while the group has live members,
-    unless the reset is forced or a dry run; INVALID_NAME, INVALID_REQUEST, UNKNOWN_TOPIC. A partition's error is
+    unless the reset is forced or a dry run; INVALID_NAME, INVALID_REQUEST, UNKNOWN_TOPIC, and QUOTA_EXCEEDED if the
+    group is new, and the principal may have no more. A partition's error is
     UNKNOWN_PARTITION, OFFSET_OUT_OF_RANGE for a given offset, or INVALID_REQUEST without an offset to shift. Raises
     CONCURRENT_UPDATE with `maybe_applied` if the offsets were reset but members could not be expelled.
     """
-    group = parse_group_name(group_name)
+    window, group = UpdateWindow.open(instance.clock), parse_group_name(group_name)
     _check_target(to)
     topic = instance.topic_cache.read_through(topic_name)
     keys = _keys(topic, to, partitions)
@@ -77,7 +81,7 @@ def reset_offsets(
     leases = instance.stores.groups.find_leases(group, keys)
     at_time = _at_time(instance, topic_name, to)
     if not is_dry_run:
-        instance.group_cache.register(group)
+        list_group(instance, window, principal, group)
 
     def reset_one(key: PartitionKey) -> ResetOffset:
         if key not in heads:
@@ -88,6 +92,7 @@ def reset_offsets(
         seen = leases.get(key) or Lease(topic=topic.name, partition=key)
         offset = _new_offset(to, key.partition, seen.offset, heads[key], at_time)
         if not is_dry_run:
+            window.check()
             _reset(instance, group, seen, offset)
         return ResetOffset(old_offset=seen.offset, new_offset=offset)
 

@@ -18,7 +18,7 @@ def open_partitions(instance: Instance, name: str) -> None:
     One read of the topic and one of its writable heads for each 100; one update for each head that opens. While a
     generation is opening, it costs what `open_generation` costs, and raises as that does.
     """
-    topic = open_generation(instance, instance.topic_cache.read_through(name))
+    topic = open_generation(instance, name)
     keys = [PartitionKey(topic.topic_id, Partition(each)) for each in range(topic.first_writable, topic.writable_end)]
     for key, head in instance.stores.log.heads(keys).items():
         if is_unsettled(topic, key.partition, head):

@@ -14,7 +14,7 @@ def still_closed(instance: Instance, topic_name: str, key: PartitionKey) -> Pens
     Its topic has opened it since, or an alteration died before it could open the head. One read of the topic, and one
     update then. While a generation is opening, it costs what `open_generation` costs, and raises as that does.
     """
-    topic = open_generation(instance, instance.topic_cache.read_through(topic_name))
+    topic = open_generation(instance, topic_name)
     if topic.topic_id != key.topic_id:
         return partition_closed(key)
     if not topic.is_writable(key.partition):

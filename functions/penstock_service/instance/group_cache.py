@@ -15,6 +15,7 @@ from penstock_service.ports.runtime import Clock
 if TYPE_CHECKING:
     from penstock_core.groups.group import GroupState
     from penstock_core.groups.group_target import TargetAssignment
+    from penstock_core.quotas.claim import GroupClaim
     from penstock_service.ports.groups import MembershipStore
 
 REGISTERED_TTL_MS = 10 * 60_000
@@ -56,23 +57,23 @@ class GroupCache:
         since = self._registered.get(group)
         return since is not None and since.age_ms(self._clock) < REGISTERED_TTL_MS
 
-    def register(self, group: GroupName) -> None:
-        """Puts the group on the list of groups. One put, unless this instance `knows` it."""
+    def register(self, group: GroupName, claim: GroupClaim | None = None) -> None:
+        """Puts the group on the list of groups, with its claim. One update, unless this instance `knows` it."""
         if self.knows(group):
             return
         asked = Moment.now(self._clock)
-        self._memberships.register(group)
+        self._memberships.register(group, claim)
         if len(self._registered) >= INSTANCE_GROUPS_MAX:
             self._registered.clear()
         self._registered[group] = asked
 
-    def register_new(self, group: GroupName) -> None:
-        """Puts a group on the list that has just been made. One put.
+    def register_new(self, group: GroupName, claim: GroupClaim | None) -> None:
+        """Puts a group on the list that has just been made. One update.
 
         A deletion may have taken it off since `register`, which comes before the group is made (`unlist_group`).
         """
         self.forget(group)
-        self.register(group)
+        self.register(group, claim)
 
     def forget(self, group: GroupName) -> None:
         """Forgets that the group is on the list."""

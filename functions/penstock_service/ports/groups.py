@@ -6,6 +6,7 @@ from typing import Protocol
 from penstock_core.groups.group import GroupState, Member, SessionTouch
 from penstock_core.groups.lease import CommittedOffset, Lease, LeaseToken, MayGoBack
 from penstock_core.ids import GroupName, MemberName, PartitionKey, TopicId
+from penstock_core.quotas.claim import GroupClaim
 
 
 class GroupStore(Protocol):
@@ -81,11 +82,17 @@ class MembershipStore(Protocol):
     def delete_group(self, seen: GroupState) -> None:
         """Removes the group. Raises CONCURRENT_UPDATE if it has changed since `seen`. One conditional delete."""
 
-    def register(self, group: GroupName) -> None:
-        """Puts the group's name on the list that `registered` reads. One put."""
+    def register(self, group: GroupName, claim: GroupClaim | None = None) -> None:
+        """Puts the group's name on the list that `registered` reads. One update.
 
-    def unregister(self, group: GroupName) -> None:
-        """Takes the group's name off the list. One delete."""
+        The claim goes with it. A listed group keeps the claim that it has.
+        """
+
+    def unregister(self, group: GroupName) -> GroupClaim | None:
+        """Takes the group's name off the list, and gives its claim, None if it had none.
+
+        One delete. A repeat after a lost answer gives None.
+        """
 
     def is_registered(self, group: GroupName) -> bool:
         """True if the group's name is listed. One read."""

@@ -7,25 +7,30 @@ put the claim ▶ count all claims of the principal ▶ within the limits: make 
 ```
 Of creations at once, the one that counts last sees the claims of all others. So no race admits one too many. It may
 refuse two where one had room: the caller tries again.
+
+The resource is made in the window that was open before the claim, so within seconds of it. Claims are dropped only
+after `CLAIM_GRACE_MS`, so a creation that slept is refused, and none escapes its count.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from penstock_core.errors import PenstockError
 from penstock_core.ids import GroupName, SubscriptionName, TopicName
-from penstock_core.limits import CLAIM_GRACE_MS, CLAIMS_CHECKED_MAX
+from penstock_core.limits import APPEND_MS_MAX, CLAIM_GRACE_MS, CLAIMS_CHECKED_MAX
 from penstock_core.quotas.claim import Claim, ClaimKind, counts_of, exceeded
 from penstock_service.instance.instance import Instance
+from penstock_service.segments.update_window import UpdateWindow
 
 _TOPICS = frozenset((ClaimKind.TOPIC, ClaimKind.PARTITIONS))
 
 
-def claim_resource(instance: Instance, principal: str, claim: Claim) -> None:
+def claim_resource(instance: Instance, window: UpdateWindow, principal: str, claim: Claim) -> None:
     """Stores the claim if the principal's quotas leave room for it. The service itself, "", claims nothing.
 
-    One put, and two queries if the principal has limits. At the limit also a delete, and up to `CLAIMS_CHECKED_MAX`
-    reads. Raises QUOTA_EXCEEDED, and then nothing was made.
+    Open the window before you call, and make the resource while it is open: a claim without a resource is dropped by
+    and by, and the resource would never be counted. One put, and two queries if the principal has limits. At the limit
+    also a delete, and reads for half of the window's time at most. Raises QUOTA_EXCEEDED, and then nothing was made.
     """
     if not principal:
         return
@@ -38,9 +43,14 @@ def claim_resource(instance: Instance, principal: str, claim: Claim) -> None:
     # A group has no id: the claim that is there may be one that a failed call has left.
     counts = counts_of(claim, is_new=before is None or not claim.resource_id)
     claims = quotas.claims(principal)
-    if exceeded(limits, counts, claims):
-        claims = _without_gone(instance, principal, claims, claim)
-    if error := exceeded(limits, counts, claims):
+    error = exceeded(limits, counts, claims)
+    for some in _ripe(instance, claims, claim):
+        if error is None or window.age_ms > APPEND_MS_MAX / 2:
+            break
+        gone = _drop_gone(instance, principal, some)
+        claims = [each for each in claims if each.place not in gone]
+        error = exceeded(limits, counts, claims)
+    if error is not None:
         if before is None:
             quotas.drop_claim(principal, claim)
         else:
@@ -58,8 +68,8 @@ def forget_claim(instance: Instance, principal: str, kind: ClaimKind, name: str,
             instance.stores.quotas.forget_claim(principal, kind, name, resource_id)
 
 
-def _without_gone(instance: Instance, principal: str, claims: Sequence[Claim], new: Claim) -> list[Claim]:
-    """The claims without those whose resources are gone. It looks at some only, from a random one on.
+def _ripe(instance: Instance, claims: Sequence[Claim], new: Claim) -> Iterator[Sequence[Claim]]:
+    """The claims whose resources should be there by now, `CLAIMS_CHECKED_MAX` at a time, from a random one on.
 
     They are of the new one's kind: a function may read the resources that it makes, and not all others.
     """
@@ -68,12 +78,22 @@ def _without_gone(instance: Instance, principal: str, claims: Sequence[Claim], n
     ripe = [each for each in known if now_ms - each.claimed_at_ms > CLAIM_GRACE_MS]
     if ripe:
         first = int.from_bytes(instance.entropy.random_bytes(4), "big") % len(ripe)
-        ripe = [*ripe[first:], *ripe[:first]][:CLAIMS_CHECKED_MAX]
-    found = instance.executor.map(lambda claim: _is_there(instance, claim), ripe).all_ok()
-    gone = [claim for claim, is_here in zip(ripe, found, strict=True) if not is_here]
-    for claim in gone:
+        ripe = [*ripe[first:], *ripe[:first]]
+    for at in range(0, len(ripe), CLAIMS_CHECKED_MAX):
+        yield ripe[at : at + CLAIMS_CHECKED_MAX]
+
+
+def _drop_gone(instance: Instance, principal: str, claims: Sequence[Claim]) -> frozenset[tuple[ClaimKind, str, str]]:
+    """The places of the claims whose resources are gone. The claims are dropped. One read for each, and a delete."""
+
+    def is_dropped(claim: Claim) -> bool:
+        if _is_there(instance, claim):
+            return False
         instance.stores.quotas.drop_claim(principal, claim)
-    return [each for each in claims if each not in gone]
+        return True
+
+    found = instance.executor.map(is_dropped, claims).all_ok()
+    return frozenset(claim.place for claim, is_gone in zip(claims, found, strict=True) if is_gone)
 
 
 def _is_there(instance: Instance, claim: Claim) -> bool:

@@ -35,7 +35,7 @@ def retire_partitions(run: RetentionRun, topic: Topic) -> RetentionResult:
         return RetentionResult()
     instance = run.instance
     try:
-        now = open_generation(instance, instance.topic_cache.read_through(topic.name))
+        now = open_generation(instance, topic.name)
         keys = [PartitionKey(now.topic_id, each) for each in now.draining_partitions()]
         heads = instance.stores.log.heads(keys)
         for key, head in heads.items():

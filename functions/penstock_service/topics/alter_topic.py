@@ -17,12 +17,13 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Partition, parse_own_topic_name
 from penstock_core.limits import TOPIC_PARTITIONS_MAX
 from penstock_core.log.topic import WAIT, Topic, alter_config, check_compaction, check_partitions, check_zones
+from penstock_service.index.create_heads import create_heads
 from penstock_service.index.open_generation import open_generation
 from penstock_service.index.settle_head import settle_heads
 from penstock_service.instance.instance import Instance
 from penstock_service.maybe_applied import errors_maybe_applied
+from penstock_service.segments.update_window import UpdateWindow
 from penstock_service.topics.claim_topic import claim_partitions
-from penstock_service.topics.create_topic import create_heads
 
 _ORDER_AND_CLEANUP = frozenset(("ordering_on_change", "cleanup_policy"))
 
@@ -51,23 +52,25 @@ def alter_any_topic(
     number that no topic may have, and CONCURRENT_UPDATE if another
     call altered the topic meanwhile. After another error the call may have been applied: make it again.
     """
-    old = open_generation(instance, instance.topic_cache.read_through(name))
+    window = UpdateWindow.open(instance.clock)
+    old = open_generation(instance, name)
     new = replace(old, config=alter_config(old.config, config))
     check_zones(new.config, len(instance.stores.zones))
     if partitions is not None:
         new = _with_partitions(new, check_partitions(partitions))
     if partitions is not None or not _ORDER_AND_CLEANUP.isdisjoint(config):
         check_compaction(new.config, len(new.generations))
-    claim_partitions(instance, principal, old, new)
+    claim_partitions(instance, window, principal, old, new)
     added = map(Partition, range(old.head_count, new.head_count))
     # No delivery has been at the new partitions yet. So their heads begin with the push waiter of subscriptions.
-    create_heads(instance.stores.log, instance.executor, new, added, has_push_waiter=True)
+    create_heads(instance, window, new, added, has_push_waiter=True)
+    window.check()
     instance.stores.topics.replace(old, new)
     instance.topic_cache.forget(name)
     if partitions is not None:
         with errors_maybe_applied():
             settle_heads(instance, new, _to_settle(old, new))
-            return open_generation(instance, new)
+            return new if new.opening is None else open_generation(instance, name)
     return new
 
 

@@ -4,14 +4,15 @@ from penstock_core.log.topic import Topic
 from penstock_core.quotas.claim import Claim, ClaimKind
 from penstock_service.instance.instance import Instance
 from penstock_service.quotas.claim_resource import claim_resource
+from penstock_service.segments.update_window import UpdateWindow
 
 
-def claim_topic(instance: Instance, principal: str, topic: Topic) -> None:
+def claim_topic(instance: Instance, window: UpdateWindow, principal: str, topic: Topic) -> None:
     """Claims the new topic with its partitions. Costs and raises as `claim_resource`."""
-    claim_resource(instance, principal, _claim(instance, ClaimKind.TOPIC, topic, topic.partitions))
+    claim_resource(instance, window, principal, _claim(instance, ClaimKind.TOPIC, topic, topic.partitions))
 
 
-def claim_partitions(instance: Instance, principal: str, old: Topic, new: Topic) -> None:
+def claim_partitions(instance: Instance, window: UpdateWindow, principal: str, old: Topic, new: Topic) -> None:
     """Claims the partitions that an alteration makes. Partitions that only open again are claimed already.
 
     An alteration that died may have claimed them before, so a claim never has more than the topic will have.
@@ -26,7 +27,7 @@ def claim_partitions(instance: Instance, principal: str, old: Topic, new: Topic)
     known = {each.kind: each for each in instance.stores.quotas.claims(principal) if each.resource_id == new.topic_id}
     kind = ClaimKind.TOPIC if ClaimKind.TOPIC in known else ClaimKind.PARTITIONS
     before = known[kind].partitions if kind in known else 0
-    claim_resource(instance, principal, _claim(instance, kind, new, min(before + added, end)))
+    claim_resource(instance, window, principal, _claim(instance, kind, new, min(before + added, end)))
 
 
 def _claim(instance: Instance, kind: ClaimKind, topic: Topic, partitions: int) -> Claim:

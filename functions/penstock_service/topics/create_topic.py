@@ -8,14 +8,12 @@ A creation that dies leaves the note. Retention turns it into the note of a dele
 transaction fails once the note has changed. So no topic is ever visible without its heads, whatever the clocks say.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import (
     TOPIC_ID_BYTES,
-    Partition,
-    PartitionKey,
     new_topic_id,
     parse_own_topic_name,
     parse_topic_name,
@@ -30,10 +28,10 @@ from penstock_core.log.topic import (
     check_zones,
     note_of,
 )
+from penstock_service.index.create_heads import create_heads
 from penstock_service.index.index_age import note_index_age
 from penstock_service.instance.instance import Instance
-from penstock_service.ports.log import LogIndex
-from penstock_service.ports.runtime import Executor
+from penstock_service.segments.update_window import UpdateWindow
 from penstock_service.topics.claim_topic import claim_topic
 
 
@@ -51,10 +49,11 @@ def create_any_topic(
 
     Two reads and a put, one put per partition, then one transaction that makes it visible. `claim_topic` says what the
     claim costs. The first topic of an index costs one put more (`note_index_age`). Counting the topics reads the topics
-    table. Raises INVALID_NAME, INVALID_REQUEST, INVALID_CONFIG, TOPIC_EXISTS, QUOTA_EXCEEDED, and CONCURRENT_UPDATE for
-    a creation that outlasted retention's grace. Raises TOO_MANY_TOPICS if there are `TOPICS_MAX`. Creations at the same
-    time may exceed that by their number.
+    table. Raises INVALID_NAME, INVALID_REQUEST, INVALID_CONFIG, TOPIC_EXISTS, QUOTA_EXCEEDED, and STORAGE_UNAVAILABLE
+    for a creation that was held up. Raises TOO_MANY_TOPICS if there are `TOPICS_MAX`. Creations at the same time may
+    exceed that by their number.
     """
+    window = UpdateWindow.open(instance.clock)
     topic = Topic(
         name=parse_topic_name(name),
         topic_id=new_topic_id(instance.entropy.random_bytes(TOPIC_ID_BYTES)),
@@ -73,21 +72,12 @@ def create_any_topic(
             f"topic {name!r} is not created: there are {count} topics of {TOPICS_MAX} that are allowed, delete some",
             limit=TOPICS_MAX,
         )
-    claim_topic(instance, principal, topic)
+    claim_topic(instance, window, principal, topic)
     note_index_age(instance.stores.cursors, [topic])
+    window.check()
     instance.stores.topics.begin(note_of(topic, topic.created_at_ms, is_being_created=True))
-    create_heads(instance.stores.log, instance.executor, topic, topic.all_partitions())
+    create_heads(instance, window, topic, topic.all_partitions())
+    window.check()
     instance.stores.topics.create(topic)
     instance.topic_cache.forget(name)
     return topic
-
-
-def create_heads(
-    log: LogIndex, executor: Executor, topic: Topic, partitions: Iterable[Partition], *, has_push_waiter: bool = False
-) -> None:
-    """Make empty heads for the partitions that have none, and a push waiter in each if asked. One put for each.
-
-    Raises the first error.
-    """
-    keys = [PartitionKey(topic.topic_id, partition) for partition in partitions]
-    executor.map(lambda key: log.create_head(key, has_push_waiter), keys).all_ok()

@@ -40,6 +40,7 @@ from penstock_core.transaction import (
     judge_transaction,
 )
 from penstock_service.groups.abandoned_lease import release_abandoned_lease
+from penstock_service.groups.claim_group import list_group
 from penstock_service.index.still_closed import still_closed
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.topic_cache import TopicCache
@@ -155,11 +156,11 @@ def _prepared(
     acceptances: Sequence[Acceptance],
 ) -> _Prepared:
     """Check all of the transaction, and put the last part."""
-    now_ms = instance.clock.now_ms()
     window = UpdateWindow.open(instance.clock)
+    now_ms = instance.clock.now_ms()
     commits = [_offset_commit(instance.topic_cache, each, now_ms) for each in offsets]
     for group in {each.group for each in commits if each.token is None}:
-        instance.group_cache.register(group)
+        list_group(instance, window, last.principal, group)
     checked = _checked(instance, last.entries) if last.entries else []
     staged = _staged(instance.stores.transactions, last, stage_count, now_ms)
     shares = share_commits(instance, acceptances)

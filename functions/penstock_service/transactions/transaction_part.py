@@ -13,7 +13,7 @@ from penstock_service.records.produce import ProduceEntry
 class TransactionPart:
     """One request of transaction `number` of the producer: its entries, to be put as `acks` asks for.
 
-    All requests of one transaction carry its `nonce`.
+    All requests of one transaction carry its `nonce`. Groups that its commit makes count as those of `principal`.
     """
 
     producer: TransactionalProducer
@@ -21,3 +21,4 @@ class TransactionPart:
     entries: Sequence[ProduceEntry]
     acks: Acks
     nonce: Nonce = NO_NONCE
+    principal: str = ""

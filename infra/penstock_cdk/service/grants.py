@@ -108,6 +108,7 @@ GRANTS: Mapping[str, Grants] = {
         _PRODUCE,
         log=("BatchGetItem", *_PRODUCE.log),
         groups=("GetItem", "BatchGetItem", "Query", "UpdateItem", "DeleteItem"),
+        claims_resources=True,
         notes_changes=True,
     ),
     "records_produce": _RECORDS_PRODUCE,

@@ -1,20 +1,24 @@
 """Quotas of what a principal creates: refused before it is made, whatever the order of creations at once."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.limits import CLAIM_GRACE_MS
+from penstock_core.limits import APPEND_MS_MAX, CLAIM_GRACE_MS, CLAIMS_CHECKED_MAX
 from penstock_core.quotas.claim import Claim, ClaimKind
 from penstock_service.adapters.memory.quotas import MemoryQuotaStore
 from penstock_service.adapters.memory.service import memory_instance
 from penstock_service.instance.instance import Instance
 from penstock_service.quotas.admin.set_quota import put_quota
 from penstock_service.quotas.claim_resource import claim_resource, forget_claim
+from penstock_service.segments.update_window import UpdateWindow
 from penstock_service.topics.create_topic import create_topic
 from penstock_service.topics.delete_topic import delete_topic
+from tests.support.interleaving import asleep_after
 from tests.support.service import Intercepted, SteppedClock, another_instance, with_stores
 
 ADA = "arn:aws:iam::1:user/ada"
@@ -29,34 +33,38 @@ def group(instance: Instance, name: str) -> Claim:
     return Claim(kind=ClaimKind.SUBSCRIPTION, name=name, resource_id=name, claimed_at_ms=instance.clock.now_ms())
 
 
+def opened(instance: Instance) -> UpdateWindow:
+    return UpdateWindow.open(instance.clock)
+
+
 def names(instance: Instance) -> set[str]:
     return {claim.name for claim in instance.stores.quotas.claims(ADA)}
 
 
 def test_claim_above_the_limit_is_refused_and_taken_back(instance: Instance) -> None:
     put_quota(instance, "principal", "*", {"subscriptions_max": 2})
-    claim_resource(instance, ADA, group(instance, "a"))
-    claim_resource(instance, ADA, group(instance, "b"))
+    claim_resource(instance, opened(instance), ADA, group(instance, "a"))
+    claim_resource(instance, opened(instance), ADA, group(instance, "b"))
     with pytest.raises(PenstockError, match="subscriptions_max=2") as refused:
-        claim_resource(instance, ADA, group(instance, "c"))
+        claim_resource(instance, opened(instance), ADA, group(instance, "c"))
     assert (refused.value.code, refused.value.maybe_applied) == (ErrorCode.QUOTA_EXCEEDED, False)
     assert names(instance) == {"a", "b"}
-    claim_resource(instance, "arn:aws:iam::1:user/bob", group(instance, "c"))
-    claim_resource(instance, ADA, group(instance, "b"))  # a repeat
+    claim_resource(instance, opened(instance), "arn:aws:iam::1:user/bob", group(instance, "c"))
+    claim_resource(instance, opened(instance), ADA, group(instance, "b"))  # a repeat
     forget_claim(instance, ADA, ClaimKind.SUBSCRIPTION, "a", "a")
-    claim_resource(instance, ADA, group(instance, "c"))
+    claim_resource(instance, opened(instance), ADA, group(instance, "c"))
 
 
 def test_what_was_made_before_there_was_a_quota_counts(instance: Instance) -> None:
-    claim_resource(instance, ADA, group(instance, "a"))
+    claim_resource(instance, opened(instance), ADA, group(instance, "a"))
     put_quota(instance, "principal", ADA, {"subscriptions_max": 1})
     with pytest.raises(PenstockError, match="would have 2 subscriptions"):
-        claim_resource(instance, ADA, group(instance, "b"))
+        claim_resource(instance, opened(instance), ADA, group(instance, "b"))
 
 
 def test_service_itself_claims_nothing(instance: Instance) -> None:
     put_quota(instance, "principal", "*", {"subscriptions_max": 0})
-    claim_resource(instance, "", group(instance, "a"))
+    claim_resource(instance, opened(instance), "", group(instance, "a"))
     assert [*instance.stores.quotas.claims("")] == []
 
 
@@ -68,7 +76,7 @@ def test_creations_at_once_never_exceed_the_limit(instance: Instance, racers: in
     store = instance.stores.quotas
     assert isinstance(store, MemoryQuotaStore)
     for name in ("a", "b"):
-        claim_resource(instance, ADA, group(instance, name))
+        claim_resource(instance, opened(instance), ADA, group(instance, name))
     waiting = [f"r{number}" for number in range(racers)]
     admitted: list[str] = []
     counted: list[str] = []
@@ -87,7 +95,7 @@ def test_creations_at_once_never_exceed_the_limit(instance: Instance, racers: in
 
         raced = with_stores(instance, quotas=Intercepted(store, claims=claims))
         try:
-            claim_resource(raced, ADA, group(instance, name))
+            claim_resource(raced, opened(raced), ADA, group(instance, name))
         except PenstockError as error:
             refused.add(error.code)
         else:
@@ -119,12 +127,14 @@ def test_call_at_a_limit_reads_resources_of_its_own_kind_only(instance: Instance
         raise AssertionError("a group was read")
 
     put_quota(instance, "principal", ADA, {"groups_max": 1})
-    claim_resource(instance, ADA, Claim(kind=ClaimKind.GROUP, name="g", claimed_at_ms=instance.clock.now_ms()))
+    claim_resource(
+        instance, opened(instance), ADA, Claim(kind=ClaimKind.GROUP, name="g", claimed_at_ms=instance.clock.now_ms())
+    )
     instance.clock.sleep_ms(CLAIM_GRACE_MS + 1)
     walled = with_stores(instance, memberships=Intercepted(instance.stores.memberships, is_registered=refuse))
     shared = Claim(kind=ClaimKind.SHARE_GROUP, name="w", resource_id="1", claimed_at_ms=instance.clock.now_ms())
     with pytest.raises(PenstockError, match="groups_max=1"):
-        claim_resource(walled, ADA, shared)
+        claim_resource(walled, opened(walled), ADA, shared)
 
 
 def test_group_is_counted_although_a_call_that_failed_has_left_its_claim(instance: Instance) -> None:
@@ -133,7 +143,9 @@ def test_group_is_counted_although_a_call_that_failed_has_left_its_claim(instanc
     for name in ("there", "left"):
         instance.stores.quotas.put_claim(ADA, Claim(kind=ClaimKind.GROUP, name=name, claimed_at_ms=now_ms))
     with pytest.raises(PenstockError, match="groups_max=1"):
-        claim_resource(instance, ADA, Claim(kind=ClaimKind.GROUP, name="left", claimed_at_ms=now_ms + 1))
+        claim_resource(
+            instance, opened(instance), ADA, Claim(kind=ClaimKind.GROUP, name="left", claimed_at_ms=now_ms + 1)
+        )
 
 
 def test_deletion_leaves_the_claim_of_a_resource_that_was_made_anew(instance: Instance) -> None:
@@ -167,3 +179,51 @@ def test_creation_is_refused_when_the_quotas_cannot_be_read(instance: Instance) 
 def delete_topic_of(instance: Instance, name: str) -> str:
     create_topic(instance, name, 1, {}, ADA)
     return delete_topic(instance, name)
+
+
+def test_creation_that_slept_over_its_claim_is_refused_and_none_is_uncounted(instance: Instance) -> None:
+    """Wherever the creation sleeps: meanwhile its claim is dropped, and another one takes its place."""
+    outcomes = set()
+    for place in range(20):
+        clock = SteppedClock()
+        fresh = memory_instance(clock=clock)
+        put_quota(fresh, "principal", ADA, {"topics_max": 1})
+        try:
+            create_topic(asleep_after(fresh, place, partial(second_creation, fresh, clock)), "first", 1, {}, ADA)
+        except PenstockError as error:
+            outcomes.add(error.code)
+        topics = {each.name for each in fresh.stores.topics.list()}
+        assert len(topics) == 1, f"a sleep after call {place} leaves {topics}"
+        assert topics <= names(fresh)
+    assert outcomes >= {ErrorCode.STORAGE_UNAVAILABLE, ErrorCode.QUOTA_EXCEEDED}
+
+
+def second_creation(instance: Instance, clock: SteppedClock) -> None:
+    clock.time_ms += CLAIM_GRACE_MS + 1_000
+    with suppress(PenstockError):
+        create_topic(another_instance(instance), "second", 1, {}, ADA)
+
+
+def test_call_at_a_limit_looks_at_claims_until_there_is_room(instance: Instance) -> None:
+    """Each run of a CI has made a group of its own, long ago."""
+    for number in range(5 * CLAIMS_CHECKED_MAX):
+        claim = Claim(kind=ClaimKind.GROUP, name=f"ci-{number}", claimed_at_ms=instance.clock.now_ms())
+        claim_resource(instance, opened(instance), ADA, claim)
+    instance.clock.sleep_ms(CLAIM_GRACE_MS + 1)
+    put_quota(instance, "principal", ADA, {"groups_max": 10})
+    new = Claim(kind=ClaimKind.GROUP, name="new", claimed_at_ms=instance.clock.now_ms())
+    claim_resource(instance, opened(instance), ADA, new)
+    assert len(names(instance)) <= 10
+
+
+def test_look_at_claims_ends_when_half_of_the_window_is_over(instance: Instance) -> None:
+    for number in range(3 * CLAIMS_CHECKED_MAX):
+        claim = Claim(kind=ClaimKind.GROUP, name=f"ci-{number}", claimed_at_ms=instance.clock.now_ms())
+        claim_resource(instance, opened(instance), ADA, claim)
+    instance.clock.sleep_ms(CLAIM_GRACE_MS + 1)
+    put_quota(instance, "principal", ADA, {"groups_max": 1})
+    window = opened(instance)
+    instance.clock.sleep_ms(APPEND_MS_MAX / 2 + 1)
+    new = Claim(kind=ClaimKind.GROUP, name="new", claimed_at_ms=instance.clock.now_ms())
+    with pytest.raises(PenstockError, match="groups_max=1"):
+        claim_resource(instance, window, ADA, new)

@@ -1,14 +1,14 @@
 """With ordering_on_change=wait a change closes all partitions, and new ones take the records (docs/adr/0051)."""
 
-from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
 import pytest
 
-from penstock_core.errors import ErrorCode
+from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import PartitionKey
-from penstock_core.limits import APPEND_MS_MAX, TOPIC_PARTITIONS_MAX
+from penstock_core.limits import LOG_START_GRACE_MS, TOPIC_PARTITIONS_MAX
 from penstock_service.index.open_generation import open_generation
 from penstock_service.instance.instance import Instance
 from penstock_service.retention.retain import retain
@@ -17,7 +17,7 @@ from penstock_service.topics.create_topic import create_topic
 from penstock_service.topics.delete_topic import delete_topic
 from penstock_service.topics.describe_topic import describe_topic
 from tests.service.records.test_idempotence import numbered, tell
-from tests.support.interleaving import catch_kill, killed_at
+from tests.support.interleaving import asleep_after, catch_kill, interrupted_before, killed_at
 from tests.support.refusals import refused
 from tests.support.service import (
     UNAVAILABLE,
@@ -116,12 +116,17 @@ def test_retention_ends_an_alteration_that_died(instance: Instance, topic: str) 
     assert instance.topic_cache.read_through(topic).generations == (0, 2)
 
 
-def test_late_helper_changes_nothing_when_a_later_generation_is_open(instance: Instance, topic: str) -> None:
-    opening = instance.topic_cache.read_through(topic).with_opening(3)
-    alter_topic(instance, topic, 3, {})
-    send(instance, topic, "a", partition=2)
-    alter_topic(instance, topic, 1, {})
-    assert open_generation(instance, opening).generations == (0, 2, 5)
+@pytest.mark.parametrize("call", range(1, 8))
+def test_late_helper_changes_nothing_when_a_later_generation_is_open(instance: Instance, topic: str, call: int) -> None:
+    before = instance.topic_cache.read_through(topic)
+    instance.stores.topics.replace(before, before.with_opening(3))
+
+    def others() -> None:
+        alter_topic(instance, topic, 3, {})
+        send(instance, topic, "a", partition=2)
+        alter_topic(instance, topic, 1, {})
+
+    assert open_generation(interrupted_before(instance, call, others), topic).generations == (0, 2, 5)
     assert send(instance, topic, "b", partition=5) == appended(0, 1)
     assert read_all(instance, topic, 2) == [(0, "a")]
 
@@ -171,19 +176,25 @@ def test_generation_opens_although_a_setting_changes_meanwhile(instance: Instanc
     instance.stores.topics.replace(instance.topic_cache.read_through(topic), opening)
     changed = replace(opening, config=replace(opening.config, retention_ms=7_200_000))
     instance.stores.topics.replace(opening, changed)
-    assert open_generation(instance, opening) == changed.with_next_generation()
+    assert open_generation(instance, topic) == changed.with_next_generation()
 
 
-def test_opener_that_was_held_up_brings_no_head_of_a_deleted_topic_back(
-    instance: Instance, clock: SteppedClock, topic: str
+@pytest.mark.parametrize("call", range(7))
+def test_opener_that_slept_brings_no_head_of_a_deleted_topic_back(
+    instance: Instance, clock: SteppedClock, topic: str, call: int
 ) -> None:
-    opening = instance.topic_cache.read_through(topic).with_opening(3)
+    before = instance.topic_cache.read_through(topic)
+    opening = before.with_opening(3)
+    instance.stores.topics.replace(before, opening)
 
-    def stall(do: Callable[..., object], *arguments: object) -> object:
-        clock.time_ms += APPEND_MS_MAX + 1
-        return do(*arguments)
+    def others() -> None:
+        delete_topic(instance, topic)
+        for _ in range(4):
+            clock.time_ms += 2 * LOG_START_GRACE_MS
+            retain(another_instance(instance), budget_ms=60_000.0)
+        assert not instance.stores.topics.deleted()
 
-    held_up = another_instance(instance, log=Intercepted(instance.stores.log, move_to_layout=stall))
-    delete_topic(instance, topic)
-    refused(ErrorCode.STORAGE_UNAVAILABLE, lambda: open_generation(held_up, opening))
-    assert not instance.stores.log.heads([PartitionKey(opening.topic_id, each) for each in opening.coming_partitions()])
+    with suppress(PenstockError):
+        open_generation(asleep_after(instance, call, others), topic)
+    heads = instance.stores.log.heads([PartitionKey(opening.topic_id, each) for each in range(5)])
+    assert not heads

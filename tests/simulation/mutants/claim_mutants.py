@@ -1,6 +1,5 @@
 """Defects put into the claims by which a principal's counts hold, each of which the workload `claiming` must find."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
@@ -13,12 +12,13 @@ from penstock_service.groups import claim_group as group_module
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.quota_cache import QuotaCache
 from penstock_service.quotas import claim_resource as resource_module
+from penstock_service.segments.update_window import UpdateWindow
 from penstock_service.topics import claim_topic as topic_module
 from tests.simulation.mutants.mutant import Mutant, Patch
 
 
 def _count_before_the_claim() -> Patch:
-    def claim_resource(instance: Instance, principal: str, claim: Claim) -> None:
+    def claim_resource(instance: Instance, window: UpdateWindow, principal: str, claim: Claim) -> None:
         quotas = instance.stores.quotas
         limits = instance.quota_cache.counts_of(principal)
         counts = counts_of(claim, is_new=True)
@@ -30,10 +30,7 @@ def _count_before_the_claim() -> Patch:
 
 
 def _claims_of_the_gone_stay() -> Patch:
-    def everything(_: Instance, __: str, claims: Sequence[Claim], ___: Claim) -> list[Claim]:
-        return [*claims]
-
-    return patch.object(resource_module, "_without_gone", everything)
+    return patch.object(resource_module, "_ripe", lambda *_: ())
 
 
 def _young_claims_are_dropped() -> Patch:
@@ -56,9 +53,9 @@ def _deletion_drops_any_claim_of_the_name() -> Patch:
 
 
 def _left_claim_of_a_group_admits() -> Patch:
-    def claim_resource(instance: Instance, principal: str, claim: Claim) -> None:
+    def claim_resource(instance: Instance, window: UpdateWindow, principal: str, claim: Claim) -> None:
         if claim.place not in {each.place for each in instance.stores.quotas.claims(principal)}:
-            original(instance, principal, claim)
+            original(instance, window, principal, claim)
 
     original = resource_module.claim_resource
     return patch.object(group_module, "claim_resource", claim_resource)
@@ -76,9 +73,9 @@ def _unknown_quotas_are_none() -> Patch:
 
 
 def _refused_claim_stays() -> Patch:
-    def claim_resource(instance: Instance, principal: str, claim: Claim) -> None:
+    def claim_resource(instance: Instance, window: UpdateWindow, principal: str, claim: Claim) -> None:
         try:
-            original(instance, principal, claim)
+            original(instance, window, principal, claim)
         except PenstockError:
             instance.stores.quotas.put_claim(principal, replace(claim, claimed_at_ms=2 * claim.claimed_at_ms))
             raise

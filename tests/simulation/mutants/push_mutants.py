@@ -14,13 +14,13 @@ from penstock_core.push.delivery_key import DeliveryKey
 from penstock_core.push.lane import LaneState
 from penstock_service.adapters.memory.log import MemoryLogIndex
 from penstock_service.adapters.memory.push import MemoryPushStore
+from penstock_service.index.create_heads import create_heads
 from penstock_service.push import copy_to_topic as copy_module
 from penstock_service.push import deliver as deliver_module
 from penstock_service.push import deliver_ordered
 from penstock_service.push.deliver import Ending
 from penstock_service.push.lane_work import LaneResult
 from penstock_service.topics import alter_topic
-from penstock_service.topics.create_topic import create_heads
 from tests.simulation.mutants.mutant import Mutant, Patch
 from tests.simulation.mutants.push_failure_mutants import apart
 

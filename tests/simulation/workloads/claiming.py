@@ -19,11 +19,13 @@ from penstock_core.ids import GroupName
 from penstock_core.limits import CLAIM_GRACE_MS
 from penstock_core.quotas.claim import ClaimKind
 from penstock_core.quotas.quota import Count, parse_quota
-from penstock_service.groups.claim_group import claim_group
+from penstock_service.groups.claim_group import list_group
+from penstock_service.groups.delete_group import unlist_group
 from penstock_service.instance.instance import Instance
 from penstock_service.push.admin.delete_subscription import delete_subscription
 from penstock_service.push.admin.put_subscription import SubscriptionWish, put_subscription
 from penstock_service.quotas.claim_resource import forget_claim
+from penstock_service.segments.update_window import UpdateWindow
 from penstock_service.share.admin.delete_share_group import delete_share_group
 from penstock_service.share.admin.put_share_group import put_share_group
 from penstock_service.topics.alter_topic import alter_topic
@@ -122,21 +124,13 @@ class _Client:
     def _join(self) -> None:
         group = self._group()
 
-        def join(to: Instance) -> None:
-            claim_group(to, self._name, group)
-            to.stores.memberships.register(group)
-
-        self._try(join)
+        self._try(lambda to: list_group(to, UpdateWindow.open(to.clock), self._name, group))
 
     def _leave(self) -> None:
         group = self._group()
 
-        def leave(to: Instance) -> None:
-            to.stores.memberships.unregister(group)
-            forget_claim(to, self._name, ClaimKind.GROUP, group)
-
         self._simulation.scheduler.pause(_QUIET_MS)
-        self._try(leave)
+        self._try(lambda to: unlist_group(to, group))
         self._simulation.scheduler.pause(_QUIET_MS)
 
     def _wait(self) -> None:
@@ -201,8 +195,7 @@ def _fill(to: Instance, principal: str) -> None:
     access = Access(principal=Principal(name=name, digest=""), rules=PrincipalRules((), allows_by_default=True))
 
     def join(group: str) -> None:
-        claim_group(to, name, group)
-        to.stores.memberships.register(GroupName(group))
+        list_group(to, UpdateWindow.open(to.clock), name, GroupName(group))
 
     def share(group: str) -> None:
         put_share_group(to, group, [_SOURCE], {}, access)

@@ -14,7 +14,10 @@ protocol_type    S   what the members are; this and the next two in a group whos
 document_members N   how many of them the document has
 document         B   the document, which gateways write and read (penstock_kafka.groups.led.led_codec)
 
-groups table   pk "#groups"   sk group name      no further attribute: a query of this key lists all groups
+groups table   pk "#groups"   sk group name      a query of this key lists all groups
+is_listed        BOOL true: an update that creates an item has to set something
+claimed_by       S   the principal whose claim counts the group (docs/adr/0053); absent without a claim
+claimed_at_ms    N   when it was claimed: the removal of the group drops that claim only
 ```
 """
 
@@ -25,6 +28,7 @@ from penstock_core.formats import check_item
 from penstock_core.groups.group import GroupConfig, GroupState, alter_group_config, group_config_to_json
 from penstock_core.groups.group_document import GroupDocument
 from penstock_core.ids import GroupName
+from penstock_core.quotas.claim import GroupClaim
 from penstock_core.storage import keys
 from penstock_core.storage.item import Item, number
 
@@ -86,5 +90,22 @@ def _document(item: Mapping[str, Any]) -> GroupDocument:
 
 
 def registered_key(group: GroupName) -> Item:
-    """The item that lists the group. It is its own key."""
+    """The key of the item that lists the group."""
     return {"pk": {"S": keys.GROUPS}, "sk": {"S": group}}
+
+
+def listing(group: GroupName, claim: GroupClaim | None) -> dict[str, Any]:
+    """The arguments of the update that lists a group. A claim that the item has stays."""
+    update, values = "SET is_listed = :true", {":true": {"BOOL": True}}
+    if claim is not None:
+        update += ", claimed_by = if_not_exists(claimed_by, :principal)"
+        update += ", claimed_at_ms = if_not_exists(claimed_at_ms, :claimed)"
+        values |= {":principal": {"S": claim.principal}, ":claimed": number(claim.claimed_at_ms)}
+    return {"Key": registered_key(group), "UpdateExpression": update, "ExpressionAttributeValues": values}
+
+
+def parse_group_claim(item: Mapping[str, Any]) -> GroupClaim | None:
+    """The claim in an item that lists a group. None if nobody has claimed it."""
+    if "claimed_by" not in item:
+        return None
+    return GroupClaim(principal=item["claimed_by"]["S"], claimed_at_ms=int(item["claimed_at_ms"]["N"]))

@@ -6,7 +6,16 @@ from typing import Any
 from penstock_core.groups.group import GroupState, Member, SessionTouch
 from penstock_core.groups.sessions import concurrent_update, touched
 from penstock_core.ids import GroupName, MemberName
-from penstock_core.storage.groups.group_item import OPTIONAL, group_item, group_key, parse_group, registered_key
+from penstock_core.quotas.claim import GroupClaim
+from penstock_core.storage.groups.group_item import (
+    OPTIONAL,
+    group_item,
+    group_key,
+    listing,
+    parse_group,
+    parse_group_claim,
+    registered_key,
+)
 from penstock_core.storage.groups.member_item import (
     MEMBER_PREFIX,
     SEQUENCE_NAME,
@@ -53,11 +62,18 @@ class DynamoDbMembershipStore:
         if not self._deleted(group_key(seen.name), **_version_is(seen)):
             raise concurrent_update(f"group {seen.name}")
 
-    def register(self, group: GroupName) -> None:
-        self._client.call("put_item", is_repeatable=True, TableName=self._table, Item=registered_key(group))
+    def register(self, group: GroupName, claim: GroupClaim | None = None) -> None:
+        self._client.call("update_item", is_repeatable=True, TableName=self._table, **listing(group, claim))
 
-    def unregister(self, group: GroupName) -> None:
-        self._deleted(registered_key(group))
+    def unregister(self, group: GroupName) -> GroupClaim | None:
+        done = self._client.call(
+            "delete_item",
+            is_repeatable=True,
+            TableName=self._table,
+            Key=registered_key(group),
+            ReturnValues="ALL_OLD",
+        )
+        return parse_group_claim(done.get("Attributes", {}))
 
     def is_registered(self, group: GroupName) -> bool:
         return self._client.get(self._table, registered_key(group)) is not None

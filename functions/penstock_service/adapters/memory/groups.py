@@ -9,6 +9,7 @@ from penstock_core.groups.group import GroupState, Member, SessionTouch
 from penstock_core.groups.lease import CommittedOffset, Lease, LeaseToken, MayGoBack, refusal
 from penstock_core.groups.sessions import concurrent_update, touched
 from penstock_core.ids import GroupName, MemberName, PartitionKey, TopicId
+from penstock_core.quotas.claim import GroupClaim
 
 
 class MemoryGroupStore:
@@ -93,7 +94,7 @@ class MemoryMembershipStore:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._groups: dict[GroupName, GroupState] = {}
-        self._registered: set[GroupName] = set()
+        self._registered: dict[GroupName, GroupClaim | None] = {}
         self._members: dict[GroupName, dict[MemberName, Member]] = {}
         self._targets: dict[GroupName, dict[tuple[int, str], tuple[bytes, ...]]] = {}
 
@@ -118,13 +119,13 @@ class MemoryMembershipStore:
                 raise concurrent_update(f"group {seen.name}")
             del self._groups[seen.name]
 
-    def register(self, group: GroupName) -> None:
+    def register(self, group: GroupName, claim: GroupClaim | None = None) -> None:
         with self._lock:
-            self._registered.add(group)
+            self._registered[group] = self._registered.get(group) or claim
 
-    def unregister(self, group: GroupName) -> None:
+    def unregister(self, group: GroupName) -> GroupClaim | None:
         with self._lock:
-            self._registered.discard(group)
+            return self._registered.pop(group, None)
 
     def is_registered(self, group: GroupName) -> bool:
         with self._lock:

@@ -36,6 +36,7 @@ from penstock_service.push.admin.begin_at_the_end import begin_deliveries, ends_
 from penstock_service.push.parallel.parallel_group import put_parallel_group
 from penstock_service.push.start_deliveries import start_deliveries
 from penstock_service.quotas.claim_resource import claim_resource
+from penstock_service.segments.update_window import UpdateWindow
 from penstock_service.share.dead_letters.place_records import check_letter_topic
 
 _HTTPS, _SECRET = "https", "secret"
@@ -70,18 +71,20 @@ def put_subscription(
     """
     known = parse_subscription_name(name)
     access.require_either(Operation.CREATE, Operation.ALTER, Kind.SUBSCRIPTION, name)
+    window = UpdateWindow.open(instance.clock)
     found = instance.stores.push.get_subscription(known)
     check_push_rights(access, known, found, wish)
     wanted = _new(instance, known, wish) if found is None else _altered(instance, found, wish)
     _check(instance, found, wanted)
     if found is None:
         _check_room(instance, known)
-        claim_resource(instance, access.principal.name, _claim(wanted))
+        claim_resource(instance, window, access.principal.name, _claim(wanted))
+        window.check()
         instance.stores.push.note_orphans(
             OrphanedStates(subscription_id=wanted.subscription_id, name=known, since_ms=wanted.created_at_ms)
         )
     if wanted != found:
-        _store(instance, found, wanted)
+        _store(instance, window, found, wanted)
     start_deliveries(instance, wanted)
     return wanted, found is None
 
@@ -197,12 +200,14 @@ def _check_room(instance: Instance, name: SubscriptionName) -> None:
         )
 
 
-def _store(instance: Instance, found: Subscription | None, wanted: Subscription) -> None:
+def _store(instance: Instance, window: UpdateWindow, found: Subscription | None, wanted: Subscription) -> None:
     bound = {} if found is None else found.topics
     added = [name for name, topic_id in wanted.topics.items() if bound.get(name) != topic_id]
     begins = ends_of(instance, added) if wanted.config.start == LATEST else []
+    window.check()  # states that come later than the look of deserted ones would stay
     if wanted.config.mode == PARALLEL:
         put_parallel_group(instance, wanted, begins)
     else:
         begin_deliveries(instance, wanted, begins)
+    window.check()
     instance.stores.push.change_subscription(found, wanted)

@@ -30,6 +30,7 @@ from penstock_core.share.share_group import (
 from penstock_core.share.share_state import ShareKey
 from penstock_service.instance.instance import Instance
 from penstock_service.quotas.claim_resource import claim_resource
+from penstock_service.segments.update_window import UpdateWindow
 from penstock_service.share.dead_letters.place_records import check_letter_topic
 from penstock_service.share.share_partitions import partitions_of, states_of
 
@@ -56,6 +57,7 @@ def put_share_group(
     """
     group_name = parse_group_name(name)
     access.require_either(Operation.CREATE, Operation.ALTER, Kind.SHARE_GROUP, name)
+    window = UpdateWindow.open(instance.clock)
     found = instance.stores.share.get_group(group_name)
     check_share_rights(access, group_name, found, topics, config)
     group = _new(instance, group_name, topics, config) if found is None else _altered(instance, found, topics, config)
@@ -68,12 +70,13 @@ def put_share_group(
     if found is not None and found.config.dead_letter_topic is not None and group.config.dead_letter_topic is None:
         _check_no_dead_letters(instance, found)
     if found is None:
-        claim_resource(instance, access.principal.name, _claim(group))
+        claim_resource(instance, window, access.principal.name, _claim(group))
     if group.config.start == _LATEST:
         bound = {} if found is None else found.topics
         added = [name for name, each in group.topics.items() if bound.get(name) != each]
         _begin_at_the_end(instance, group, added, is_new=found is None)
     if group != found:
+        window.check()
         instance.stores.share.change_group(found, group)
     instance.share_group_cache.forget(name)
     return group, found is None
