@@ -13,6 +13,7 @@ from moto import mock_aws
 
 from penstock_service.adapters.aws import Storage, ZoneBucket, aws_instance
 from penstock_service.adapters.memory.wake_ups import MemoryWakeUps
+from penstock_service.adapters.no_timer_triggers import NoTimerTriggers
 from penstock_service.adapters.storage_calls import StorageCalls
 from penstock_service.adapters.system import SequentialExecutor
 from penstock_service.instance.instance import Instance
@@ -108,7 +109,8 @@ def empty_stage(seed: int = 1) -> Iterator[Stage]:
         clock.time_ms = 1_800_000_000_000.0
         made = aws_instance(_STORAGE, StorageCalls())
         runtime = Runtime(clock=clock, entropy=_RepeatableEntropy(seed), executor=SequentialExecutor())
-        instance = Instance.new(replace(made.stores, wake_ups=MemoryWakeUps()), runtime)
+        stores = replace(made.stores, wake_ups=MemoryWakeUps(), timer_triggers=NoTimerTriggers())
+        instance = Instance.new(stores, runtime)
         yield Stage(instance, Service(instance), clock, dynamodb, s3)
 
 

@@ -32,7 +32,7 @@ _PRODUCERS = frozenset(("Produce", "RecordsProduce", "Transactions", "Share", "D
 _SPENDERS = frozenset((  # of quotas
     "Produce", "RecordsProduce", "Transactions", "Fetch", "RecordsFetch", "Share",
 ))  # fmt: skip
-_CLAIMERS = frozenset(("Topics", "ShareAdmin", "Subscriptions"))  # Groups and GroupAdmin may do all there
+_CLAIMERS = frozenset(("Topics", "ShareAdmin", "Subscriptions", "Transactions"))  # Groups and GroupAdmin may do all
 _CHANGERS = frozenset((
     "Topics", "GroupAdmin", "Share", "ShareAdmin", "Subscriptions", "Quotas", "Zones", "Transactions",
     "Acls",
