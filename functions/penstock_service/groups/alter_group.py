@@ -8,7 +8,7 @@ from penstock_core.groups.group import GroupState, alter_group_config
 from penstock_core.ids import parse_group_name
 from penstock_service.groups.rebalance import create_group, rebalance
 from penstock_service.instance.instance import Instance
-from penstock_service.segments.update_window import UpdateWindow
+from penstock_service.instance.update_window import UpdateWindow
 
 
 def alter_group(instance: Instance, group_name: str, changes: Mapping[str, Any], principal: str = "") -> GroupState:

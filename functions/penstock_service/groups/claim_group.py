@@ -7,8 +7,8 @@ where there is none. All of them come through here, before the write that makes 
 from penstock_core.ids import GroupName
 from penstock_core.quotas.claim import Claim, ClaimKind, GroupClaim
 from penstock_service.instance.instance import Instance
+from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.quotas.claim_resource import claim_resource
-from penstock_service.segments.update_window import UpdateWindow
 
 
 def list_group(instance: Instance, window: UpdateWindow, principal: str, group: GroupName) -> GroupClaim | None:

@@ -18,7 +18,7 @@ from penstock_service.groups.abandoned_lease import release_abandoned_lease
 from penstock_service.groups.claim_group import list_group
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.topic_cache import TopicCache
-from penstock_service.segments.update_window import UpdateWindow
+from penstock_service.instance.update_window import UpdateWindow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from penstock_core.ids import parse_group_name
 from penstock_service.groups.describe_group import live_members
 from penstock_service.groups.rebalance import create_group, find_group
 from penstock_service.instance.instance import Instance
-from penstock_service.segments.update_window import UpdateWindow
+from penstock_service.instance.update_window import UpdateWindow
 
 
 def read_document(instance: Instance, group_name: str) -> GroupState:

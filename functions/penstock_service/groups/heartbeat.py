@@ -36,9 +36,9 @@ from penstock_service.groups.acquire_leases import acquire_leases
 from penstock_service.groups.look_at_watched import look_at_watched
 from penstock_service.groups.rebalance import check_group, create_group, rebalance
 from penstock_service.instance.instance import Instance
+from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.ports.groups import MembershipStore
 from penstock_service.ports.runtime import Clock
-from penstock_service.segments.update_window import UpdateWindow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,10 +37,10 @@ from penstock_service.groups.readable_ends import readable_ends
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.telemetry import Telemetry
 from penstock_service.instance.topic_cache import TopicCache
+from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.ports.groups import MembershipStore
 from penstock_service.ports.runtime import Executor
 from penstock_service.ports.topics import TopicStore
-from penstock_service.segments.update_window import UpdateWindow
 
 _TARGET_ID_BYTES = 8
 

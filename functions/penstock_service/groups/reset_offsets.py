@@ -27,9 +27,9 @@ from penstock_service.groups.claim_group import list_group
 from penstock_service.groups.describe_group import live_members
 from penstock_service.groups.rebalance import rebalance
 from penstock_service.instance.instance import Instance
+from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.ports.groups import MembershipStore
 from penstock_service.ports.runtime import Executor
-from penstock_service.segments.update_window import UpdateWindow
 from penstock_service.topics.list_offsets import OffsetSpec, list_offsets
 from penstock_service.topics.reset_offset import ResetOffset
 

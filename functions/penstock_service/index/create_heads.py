@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from penstock_core.ids import Partition, PartitionKey
 from penstock_core.log.topic import Topic
 from penstock_service.instance.instance import Instance
-from penstock_service.segments.update_window import UpdateWindow
+from penstock_service.instance.update_window import UpdateWindow
 
 
 def create_heads(

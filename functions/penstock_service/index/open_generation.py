@@ -16,7 +16,7 @@ from penstock_core.log.topic import Topic
 from penstock_service.index.create_heads import create_heads
 from penstock_service.index.settle_head import settle_heads
 from penstock_service.instance.instance import Instance
-from penstock_service.segments.update_window import UpdateWindow
+from penstock_service.instance.update_window import UpdateWindow
 
 
 def open_generation(instance: Instance, name: str) -> Topic:

@@ -21,8 +21,8 @@ from penstock_service.index.create_heads import create_heads
 from penstock_service.index.open_generation import open_generation
 from penstock_service.index.settle_head import settle_heads
 from penstock_service.instance.instance import Instance
+from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.maybe_applied import errors_maybe_applied
-from penstock_service.segments.update_window import UpdateWindow
 from penstock_service.topics.claim_topic import claim_partitions
 
 _ORDER_AND_CLEANUP = frozenset(("ordering_on_change", "cleanup_policy"))

@@ -3,8 +3,8 @@
 from penstock_core.log.topic import Topic
 from penstock_core.quotas.claim import Claim, ClaimKind
 from penstock_service.instance.instance import Instance
+from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.quotas.claim_resource import claim_resource
-from penstock_service.segments.update_window import UpdateWindow
 
 
 def claim_topic(instance: Instance, window: UpdateWindow, principal: str, topic: Topic) -> None:

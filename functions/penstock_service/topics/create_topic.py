@@ -31,7 +31,7 @@ from penstock_core.log.topic import (
 from penstock_service.index.create_heads import create_heads
 from penstock_service.index.index_age import note_index_age
 from penstock_service.instance.instance import Instance
-from penstock_service.segments.update_window import UpdateWindow
+from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.topics.claim_topic import claim_topic
 
 

@@ -44,6 +44,7 @@ from penstock_service.groups.claim_group import list_group
 from penstock_service.index.still_closed import still_closed
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.topic_cache import TopicCache
+from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.maybe_applied import errors_maybe_applied
 from penstock_service.ports.transactions import TransactionStore
 from penstock_service.records.append import PartitionBatches, is_head_closed, is_head_gone, put_batches
@@ -54,7 +55,6 @@ from penstock_service.records.schedule import DelayedBatches, put_delayed
 from penstock_service.records.shorten_head import GrownHead, shorten_heads
 from penstock_service.records.timer_messages import announce
 from penstock_service.records.wake_readers import wake_beside, wake_blindly, wake_ups_of_heads
-from penstock_service.segments.update_window import UpdateWindow
 from penstock_service.transactions.committed_ranges import CommittedRange, committed_ranges, spans_of
 from penstock_service.transactions.delayed_parts import (
     CheckedEntry,

@@ -20,8 +20,8 @@ from penstock_service.groups.expire_offsets import expire_offsets
 from penstock_service.groups.group_document import put_document
 from penstock_service.groups.reset_offsets import ResetTo, reset_offsets
 from penstock_service.instance.instance import Instance
+from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.quotas.admin.set_quota import put_quota
-from penstock_service.segments.update_window import UpdateWindow
 from penstock_service.topics.list_offsets import OffsetSpec
 from penstock_service.transactions.begin_transactions import begin_transactions
 from penstock_service.transactions.commit_transaction import OffsetEntry, commit_transaction

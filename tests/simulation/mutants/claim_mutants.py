@@ -11,8 +11,8 @@ from penstock_service.adapters.memory.quotas import MemoryQuotaStore
 from penstock_service.groups import claim_group as group_module
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.quota_cache import QuotaCache
+from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.quotas import claim_resource as resource_module
-from penstock_service.segments.update_window import UpdateWindow
 from penstock_service.topics import claim_topic as topic_module
 from tests.simulation.mutants.mutant import Mutant, Patch
 

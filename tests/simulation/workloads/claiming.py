@@ -22,10 +22,10 @@ from penstock_core.quotas.quota import Count, parse_quota
 from penstock_service.groups.claim_group import list_group
 from penstock_service.groups.delete_group import unlist_group
 from penstock_service.instance.instance import Instance
+from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.push.admin.delete_subscription import delete_subscription
 from penstock_service.push.admin.put_subscription import SubscriptionWish, put_subscription
 from penstock_service.quotas.claim_resource import forget_claim
-from penstock_service.segments.update_window import UpdateWindow
 from penstock_service.share.admin.delete_share_group import delete_share_group
 from penstock_service.share.admin.put_share_group import put_share_group
 from penstock_service.topics.alter_topic import alter_topic

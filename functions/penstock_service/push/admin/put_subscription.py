@@ -32,11 +32,11 @@ from penstock_core.push.subscription_note import OrphanedStates
 from penstock_core.push.targets.target import HttpsTarget, Target, TopicTarget, parse_target
 from penstock_core.quotas.claim import Claim, ClaimKind
 from penstock_service.instance.instance import Instance
+from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.push.admin.begin_at_the_end import begin_deliveries, ends_of
 from penstock_service.push.parallel.parallel_group import put_parallel_group
 from penstock_service.push.start_deliveries import start_deliveries
 from penstock_service.quotas.claim_resource import claim_resource
-from penstock_service.segments.update_window import UpdateWindow
 from penstock_service.share.dead_letters.place_records import check_letter_topic
 
 _HTTPS, _SECRET = "https", "secret"

@@ -29,8 +29,8 @@ from penstock_core.share.share_group import (
 )
 from penstock_core.share.share_state import ShareKey
 from penstock_service.instance.instance import Instance
+from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.quotas.claim_resource import claim_resource
-from penstock_service.segments.update_window import UpdateWindow
 from penstock_service.share.dead_letters.place_records import check_letter_topic
 from penstock_service.share.share_partitions import partitions_of, states_of
 
