@@ -11,6 +11,7 @@ from penstock_core.log.inline import VARIABLE as INLINE_VARIABLE
 from penstock_core.log.inline import parse_inline_bytes_max
 from penstock_core.storage.keys import KeyLayout
 from penstock_service.adapters.appsync import AppSyncWakeUps
+from penstock_service.adapters.aws_clock import AwsClock
 from penstock_service.adapters.by_hour import ByHourSegmentStore
 from penstock_service.adapters.direct.drivers import DirectDrivers
 from penstock_service.adapters.direct.places import keys_of, places_of
@@ -173,11 +174,11 @@ def parse_wake_ups(text: str | None) -> tuple[str, str] | None:
 MakeDrivers = Callable[[Storage, Runtime, StorageCalls], Drivers]
 
 
-def botocore_drivers(storage: Storage, runtime: Runtime, calls: StorageCalls) -> Drivers:  # noqa: ARG001 - one form
+def botocore_drivers(storage: Storage, runtime: Runtime, calls: StorageCalls) -> Drivers:
     """Clients of botocore, which find region and keys by botocore's own chain."""
     from penstock_service.adapters.botocore_drivers import BotocoreDrivers  # which the functions seldom need
 
-    return BotocoreDrivers(storage, calls)
+    return BotocoreDrivers(storage, calls, runtime.clock)
 
 
 def function_drivers(storage: Storage, runtime: Runtime, calls: StorageCalls) -> Drivers:
@@ -202,7 +203,9 @@ def aws_instance(
 
     Clients are made when they are first needed. `open_zones` makes that of S3.
     """
-    runtime = Runtime(clock=SystemClock(), entropy=SystemEntropy(), executor=ThreadExecutor())
+    # Lambda keeps the clock of a function. botocore's clients tell the time of AWS to that of any other process.
+    clock = AwsClock(SystemClock()) if make_drivers is botocore_drivers else SystemClock()
+    runtime = Runtime(clock=clock, entropy=SystemEntropy(), executor=ThreadExecutor())
     drivers = make_drivers(storage, runtime, calls)
     s3 = drivers.s3
     dynamodb = DynamoDbClient(drivers.dynamodb, runtime.clock, runtime.entropy)

@@ -11,10 +11,12 @@ from botocore.handlers import add_expect_header
 from botocore.utils import parse_timestamp
 
 from penstock_core.limits import STORAGE_CONNECTIONS_MAX
+from penstock_service.adapters.aws_clock import AwsClock
 from penstock_service.adapters.direct.signature import Keys
 from penstock_service.adapters.idle_guard import IdleGuard
 from penstock_service.adapters.on_demand import OnDemand
 from penstock_service.adapters.storage_calls import StorageCalls
+from penstock_service.ports.runtime import Clock
 
 if TYPE_CHECKING:
     from penstock_service.adapters.aws import Storage
@@ -50,12 +52,16 @@ _SQS = Config(retries={"total_max_attempts": 2}, connect_timeout=1, read_timeout
 
 
 class BotocoreDrivers:
-    """Drivers: the protocol documents its methods. `calls` counts the calls to DynamoDB and S3."""
+    """Drivers: the protocol documents its methods. `calls` counts the calls to DynamoDB and S3.
 
-    def __init__(self, storage: "Storage", calls: StorageCalls) -> None:
+    A `clock` that follows AWS hears of each answer of DynamoDB.
+    """
+
+    def __init__(self, storage: "Storage", calls: StorageCalls, clock: Clock | None = None) -> None:
         self._endpoint_url = storage.endpoint_url
         self._session = _session(storage)
         self._calls = calls
+        self._clock = clock
         self._dynamodb = OnDemand(self._new_dynamodb)
         self.s3 = OnDemand(self._new_s3)
         self._sqs = OnDemand(lambda: self._client("sqs", _SQS))
@@ -91,6 +97,8 @@ class BotocoreDrivers:
     def _new_dynamodb(self) -> Any:
         driver = self._client("dynamodb", _DYNAMODB)
         self._calls.watch(driver)
+        if isinstance(self._clock, AwsClock):
+            self._clock.follow(driver)
         return driver
 
     def _new_s3(self) -> Any:

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.ids import PartitionKey
+from penstock_core.ids import Partition, PartitionKey
 from penstock_core.limits import LOG_START_GRACE_MS, TOPIC_PARTITIONS_MAX
 from penstock_service.index.open_generation import open_generation
 from penstock_service.instance.instance import Instance
@@ -196,5 +196,5 @@ def test_opener_that_slept_brings_no_head_of_a_deleted_topic_back(
 
     with suppress(PenstockError):
         open_generation(asleep_after(instance, call, others), topic)
-    heads = instance.stores.log.heads([PartitionKey(opening.topic_id, each) for each in range(5)])
+    heads = instance.stores.log.heads([PartitionKey(opening.topic_id, Partition(each)) for each in range(5)])
     assert not heads

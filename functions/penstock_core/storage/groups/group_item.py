@@ -96,7 +96,8 @@ def registered_key(group: GroupName) -> Item:
 
 def listing(group: GroupName, claim: GroupClaim | None) -> dict[str, Any]:
     """The arguments of the update that lists a group. A claim that the item has stays."""
-    update, values = "SET is_listed = :true", {":true": {"BOOL": True}}
+    values: Item = {":true": {"BOOL": True}}
+    update = "SET is_listed = :true"
     if claim is not None:
         update += ", claimed_by = if_not_exists(claimed_by, :principal)"
         update += ", claimed_at_ms = if_not_exists(claimed_at_ms, :claimed)"
