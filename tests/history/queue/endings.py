@@ -6,7 +6,7 @@ from tests.history.checks.truncation import Truncations
 from tests.history.checks.version_order import VersionOrder
 from tests.history.format import AckResult, Share, TopicPartition, Value, Verb
 from tests.history.model.anomaly import Anomaly, Kind
-from tests.history.queue.facts import FoundLetter, GroupFacts, SharedRecord, ShareFacts
+from tests.history.queue.facts import FoundLetter, GroupFacts, SharedRecord
 from tests.history.queue.locks import GroupPartition
 
 _BY_DELIVERIES, _REJECTED = "deliveries", "rejected"  # the service's own reasons
@@ -52,7 +52,7 @@ def _wrongs(partition: GroupPartition, record: SharedRecord, found: FoundLetter,
     key = partition.shares.key_of(where, letter.value)
     if key != letter.key:
         yield f"with key {letter.key!r} in place of {key!r}"
-    rejects = [each for each in record.decisions if each.verb is Verb.REJECT and each.finishes]
+    rejects = [each for each in record.decisions if each.verb is Verb.REJECT and partition.may_finish(each)]
     reasons = {each.detail or _REJECTED for each in rejects}
     is_over = share.deliveries_max is not None and letter.deliveries == share.deliveries_max
     if not (letter.reason in reasons or (is_over and letter.reason == _BY_DELIVERIES)):
@@ -80,23 +80,23 @@ def check_unfinished(
         is_late = partition.shares.sent_ns.get((where, value), 0) > topic_drained_ns
         if offset < start_offset or not is_wanted or is_late:
             continue
-        fate = _fate(records.get(offset), share, partition.shares)
+        fate = _fate(partition, records.get(offset), share)
         if fate is not None:
             yield _unfinished(partition, offset, value, fate)
 
 
-def _fate(record: SharedRecord | None, share: Share, shares: ShareFacts) -> str | None:
+def _fate(partition: GroupPartition, record: SharedRecord | None, share: Share) -> str | None:
     """Why the record is unfinished, None if it is not."""
     if record is None or not (record.deliveries or record.letters):
         return "was never handed out"
-    if record.letters or any(each.verb is Verb.ACCEPT and each.finishes for each in record.decisions):
+    if record.letters or any(each.verb is Verb.ACCEPT and partition.may_finish(each) for each in record.decisions):
         return None
-    is_rejected = any(each.verb is Verb.REJECT and each.finishes for each in record.decisions)
+    is_rejected = any(each.verb is Verb.REJECT and partition.may_finish(each) for each in record.decisions)
     last = max(record.deliveries, key=lambda each: each.count)
     is_over = share.deliveries_max is not None and last.count >= share.deliveries_max
     if is_rejected and share.dead_letter_topic is None:
         return None
-    if (is_rejected or is_over) and share.dead_letter_topic not in shares.dead_letter_topics_read:
+    if (is_rejected or is_over) and share.dead_letter_topic not in partition.shares.dead_letter_topics_read:
         return None  # it may be there
     if is_rejected:
         return f"was rejected, and is no dead letter in {share.dead_letter_topic}"

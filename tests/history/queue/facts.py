@@ -59,11 +59,6 @@ class Decision:
     end_ns: int
     line: int
 
-    @property
-    def finishes(self) -> bool:
-        """It takes the record out of the group, if it takes effect."""
-        return self.verb in (Verb.ACCEPT, Verb.REJECT) and self.result is not AckResult.LOST
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundLetter:
@@ -102,6 +97,17 @@ class GroupFacts:
     def record(self, where: TopicPartition, offset: int) -> SharedRecord:
         """Return the facts of the record, to be added to."""
         return self.records.setdefault(where, {}).setdefault(offset, SharedRecord())
+
+    def may_finish(self, where: TopicPartition, decision: Decision) -> bool:
+        """Return whether the decision may have taken the record out of the group.
+
+        A client repeats its call. If the group is reset or made anew between two tries, the first one may have taken
+        effect, though the last one finds the lock lost.
+        """
+        is_lost = decision.result is AckResult.LOST
+        return decision.verb in (Verb.ACCEPT, Verb.REJECT) and (
+            not is_lost or self.was_reset(where, decision.start_ns, decision.end_ns)
+        )
 
     def was_reset(self, where: TopicPartition, from_ns: int, to_ns: int) -> bool:
         """Return whether an operator may have reset the partition in that time."""

@@ -65,7 +65,7 @@ def _gives_way_ns(partition: GroupPartition, record: SharedRecord) -> int:
     """The earliest time at which the record may have left the order of its key."""
     most = partition.facts.share.deliveries_max if partition.facts.share else None
     last = [each for each in record.deliveries if most is not None and each.count >= most]
-    ways = [each.start_ns for each in record.decisions if each.finishes]
+    ways = [each.start_ns for each in record.decisions if partition.may_finish(each)]
     for delivery in last:
         given_up = [each.start_ns for each in record.decisions_under(delivery.lock_id)]
         ways.append(min([delivery.until_ns, *given_up]))

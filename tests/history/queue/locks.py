@@ -33,6 +33,10 @@ class GroupPartition:
         for _, record in sorted(self.facts.records.get(self.where, {}).items()):
             yield record
 
+    def may_finish(self, decision: Decision) -> bool:
+        """Whether the decision may have taken its record out of the group."""
+        return self.facts.may_finish(self.where, decision)
+
     def ahead(self, delivery: Delivery) -> list[SharedRecord]:
         """With order by key: the earlier records of its key that the same acquire was given."""
         key = self.shares.key_of(self.where, delivery.value)
@@ -57,7 +61,10 @@ def check_locks(partition: GroupPartition) -> Iterator[Anomaly]:
 
 
 def _finished_again(partition: GroupPartition, record: SharedRecord) -> Iterator[Anomaly]:
-    ends = [(each.end_ns, each.start_ns, f"its {each.verb} was answered", each.line) for each in _finishing(record)]
+    ends = [
+        (each.end_ns, each.start_ns, f"its {each.verb} was answered", each.line)
+        for each in _finishing(partition, record)
+    ]
     ends += [(each.end_ns, each.end_ns, "it was read as a dead letter", each.line) for each in record.letters.values()]
     for delivery in record.deliveries:
         for end_ns, start_ns, how, line in sorted(ends):
@@ -67,8 +74,8 @@ def _finished_again(partition: GroupPartition, record: SharedRecord) -> Iterator
                 break
 
 
-def _finishing(record: SharedRecord) -> list[Decision]:
-    return [each for each in record.decisions if each.finishes and each.is_told]
+def _finishing(partition: GroupPartition, record: SharedRecord) -> list[Decision]:
+    return [each for each in record.decisions if partition.may_finish(each) and each.is_told]
 
 
 def _two_locks(partition: GroupPartition, record: SharedRecord) -> Iterator[Anomaly]:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.history.format import AckResult, Acquired, Outcome, Verb
+from tests.history.format import Acknowledge, AckResult, Acquired, Function, Outcome, Reset, Verb
 from tests.history.history_builder import ORDERS
-from tests.history.queue_builder import LOCK_MS, QueueBuilder, letter
+from tests.history.queue_builder import GROUP, LOCK_MS, QueueBuilder, letter
 
 
 def keyed(**settings: object) -> QueueBuilder:
@@ -64,6 +64,23 @@ def test_next_of_a_key_may_come_once_the_first_may_be_finished(verb: Verb) -> No
     history.decided("w1", verb, "n1.0", outcome=Outcome.MAYBE)
     history.acquired("w2", "n2.0", (2, "c"))
     assert history.found() == {}
+
+
+@pytest.mark.parametrize("is_repeated", [True, False])
+def test_accept_that_is_lost_may_have_taken_effect_before_the_reset_that_its_repeat_met(is_repeated: bool) -> None:
+    history = keyed()
+    history.acquired("w1", "n1.0", (0, "a"))
+    ask, told = (Acknowledge(ORDERS, "n1.0", Verb.ACCEPT, None, each, None) for each in (None, AckResult.LOST))
+    recorder = history.recorder
+    accept = recorder.invoke("w1", Function.ACKNOWLEDGE, [ask], group=GROUP)
+    if not is_repeated:
+        recorder.ok(accept, [told])
+    history.acquired("w2", "n2.0", (2, "c"))
+    reset = recorder.invoke("operator", Function.RESET, [Reset(ORDERS, None)], group=GROUP)
+    if is_repeated:
+        recorder.ok(accept, [told])
+    recorder.ok(reset)
+    assert history.found() == ({} if is_repeated else {"key-overtaken": 1})
 
 
 def test_one_acquire_may_have_several_of_a_key() -> None:

@@ -56,11 +56,14 @@ class PushWatch:
                 oracle.deleted()
         elif method in ("put_lane", "put_delivery") and outcome == arguments[1]:
             key, new = arguments
-            oracle = self._living(key.subscription_id)
-            if oracle is not None and method == "put_lane":
-                oracle.lane_put(key.lane, new)
-            elif oracle is not None:
-                oracle.place_put(key, new)
+            if method == "put_lane":  # also of one that was deleted since the delivery has read it: it may go on
+                oracle = self.oracles.get(key.subscription_id)
+                if oracle is not None:
+                    oracle.lane_put(key.lane, new)
+            else:
+                oracle = self._living(key.subscription_id)
+                if oracle is not None:
+                    oracle.place_put(key, new)
 
     def _moved(self, move: Move) -> None:
         log = self._simulation.oracle.log

@@ -173,7 +173,12 @@ class ShareOracle:
         self._filters.append((self._simulation.scheduler.now_ms, wanted))
 
     def _forget(self, group_id: ShareGroupId) -> None:
-        """A group that was deleted promises nothing. Calls that remember it may go on for a while."""
+        """A group that was deleted promises nothing. Calls that remember it may go on for a while.
+
+        Each oracle hears of all groups, and forgets its own ones.
+        """
+        if group_id not in self._ids:
+            return
         self._ids.discard(group_id)
         self._forgotten.add(group_id)
         for key in [key for key in self.partitions if key.share_group_id == group_id]:
