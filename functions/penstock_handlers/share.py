@@ -99,7 +99,15 @@ def _redrive(event: Event, instance: Instance) -> Result:
     if wish.to is not None:
         access.require(Operation.WRITE, Kind.TOPIC, wish.to)
     done = redrive(instance, event["pathParameters"]["topic"], wish, access)
-    return json_result({"moved": done.moved, "remaining": done.remaining, "skipped": done.skipped})
+    return json_result(
+        {
+            "moved": done.moved,
+            "remaining": done.remaining,
+            "skipped": done.skipped,
+            "skipped_by": {reason.value: count for reason, count in done.skipped_by.items()},
+            "cursor": None if done.cursor is None else str(done.cursor),
+        }
+    )
 
 
 def _acquire_wish(event: Event, instance: Instance, fields: Mapping[str, Any]) -> AcquireWish:

@@ -15,5 +15,9 @@ def value_of(kind: type[Value], answer: Mapping[str, Any]) -> Value:
 
     An older service leaves out what it does not know. Fields with a default have that then.
     """
-    known = {each.name: answer[each.name] for each in fields(kind) if each.name in answer or each.default is MISSING}
+    known = {
+        each.name: answer[each.name]
+        for each in fields(kind)
+        if each.name in answer or each.default is each.default_factory is MISSING
+    }
     return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in known.items()})

@@ -1,7 +1,7 @@
 """Share groups as consumers and operators see them. All values are immutable; times are milliseconds since 1970."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from penstock.model import Headers
@@ -132,8 +132,15 @@ class ShareGroupDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redrive:
-    """The work of one redrive call. `remaining` counts all records that were not moved, skipped ones among them."""
+    """The work of one redrive call. `remaining` counts all records that were not moved, skipped ones among them.
+
+    - `skipped_by` counts the skipped ones by reason: `not_matching`, `no_topic`, `undecodable`, `too_large`,
+      `unreadable` and `no_room`.
+    - `cursor` is for the next call. None: this one has come to the end of the topic.
+    """
 
     moved: int
     remaining: int
     skipped: int
+    skipped_by: Mapping[str, int] = field(default_factory=dict)
+    cursor: str | None = None

@@ -270,6 +270,7 @@ class RequestFuzzer:
     def _redrive(self) -> FuzzedRequest:
         rng = self._random
         body = {"to": self._or_odd(rng.choice((None, "bills"))), "filter": self._or_odd({"name": ["a"]})}
+        body["cursor"] = self._or_odd(rng.choice((None, "0-3", "7-0")))
         return self._json("POST", f"/v1/topics/{self._name(TOPICS)}/redrive", body if rng.random() < 0.6 else {})
 
     def _zone(self) -> FuzzedRequest:

@@ -14,7 +14,7 @@ from penstock_handlers.edge.fields import refuse_unknown, take, take_flag, take_
 from penstock_service.share.acknowledge import AckEntry
 from penstock_service.share.acquire.acquire import AcquireWish
 from penstock_service.share.client_lock import parse_marked_lock_id
-from penstock_service.share.dead_letters.redrive import RedriveWish
+from penstock_service.share.dead_letters.redrive import RedriveWish, parse_redrive_cursor
 from penstock_service.transactions.share_commits import Acceptance
 
 # The fields of one type of acknowledgement, and how the other types leave them out.
@@ -63,7 +63,7 @@ def parse_acknowledge(fields: Mapping[str, Any]) -> tuple[AckEntry, ...]:
 
 def parse_redrive(fields: Mapping[str, Any]) -> RedriveWish:
     """The dead letters to move. Raises INVALID_REQUEST and INVALID_FILTER that name the field and its value."""
-    refuse_unknown(fields, "to", "filter", "records_max")
+    refuse_unknown(fields, "to", "filter", "records_max", "cursor")
     policy = fields.get("filter")
     if policy is not None and not isinstance(policy, dict):
         raise PenstockError(ErrorCode.INVALID_FILTER, f"filter={shown(policy)}: must be a filter policy, an object")
@@ -72,6 +72,7 @@ def parse_redrive(fields: Mapping[str, Any]) -> RedriveWish:
         to=None if fields.get("to") is None else take(fields, "to", str),
         wanted=None if policy is None else parse_filter(policy),
         records_max=limits.REDRIVE_RECORDS_MAX if records_max is None else records_max,
+        cursor=None if fields.get("cursor") is None else parse_redrive_cursor(take(fields, "cursor", str)),
     )
 
 

@@ -66,6 +66,7 @@ def share_schemas() -> dict[str, Any]:
             to=_or_null(NAME),
             filter=_or_null({"type": "object"}),
             records_max=_or_null({"type": "integer", "minimum": 1, "maximum": limits.REDRIVE_RECORDS_MAX}),
+            cursor=_or_null({"type": "string"}),
         ),
     }
     for name, form in _ANSWERS.items():

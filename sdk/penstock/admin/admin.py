@@ -245,15 +245,16 @@ class Admin(QuotaMethods):
         to: str | None = None,
         filter: Mapping[str, Any] | None = None,  # noqa: A002 - the word of the API
         records_max: int | None = None,
+        cursor: str | None = None,
     ) -> Redrive:
         """Move some records of a dead-letter topic back to where they came from, or to the topic `to`.
 
         `filter` is a filter policy over their headers, as {"penstock.dead-letter.group": ["workers"]}. Records that do
-        not match, or have no topic to go to, stay: they count as `skipped`, and come up again after a minute.
-        `records_max` bounds one call, 500 at most. Call it until nothing is moved. Each record moves once, in a
-        transaction, also when a call dies or two run at once.
+        not match, or have no topic to go to, stay: they count as `skipped`. `records_max` bounds one call, 500 at most.
+        Call it again with the `cursor` of its answer, until that is None. Each record moves once, in a transaction,
+        also when a call dies or two run at once.
         """
-        return self._client.call(share_group_calls.redrive(topic, to, filter, records_max))
+        return self._client.call(share_group_calls.redrive(topic, to, filter, records_max, cursor))
 
     def put_subscription(
         self,

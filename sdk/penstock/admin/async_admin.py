@@ -193,9 +193,10 @@ class AsyncAdmin(AsyncQuotaMethods):
         to: str | None = None,
         filter: Mapping[str, Any] | None = None,  # noqa: A002 - the word of the API
         records_max: int | None = None,
+        cursor: str | None = None,
     ) -> Redrive:
         """As `Admin.redrive`, awaited."""
-        return await self._client.call(share_group_calls.redrive(topic, to, filter, records_max))
+        return await self._client.call(share_group_calls.redrive(topic, to, filter, records_max, cursor))
 
     async def put_subscription(
         self,

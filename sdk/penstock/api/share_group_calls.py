@@ -6,7 +6,7 @@ from typing import Any
 
 from penstock.answers import value_of
 from penstock.api.calls import all_pages, pages, raise_first_error, topic_path
-from penstock.arguments import check, check_mapping, check_whole, checked_name, checked_topic
+from penstock.arguments import check, check_mapping, check_text, check_whole, checked_name, checked_topic
 from penstock.group_model import ResetOffset
 from penstock.http.http_message import json_request
 from penstock.http.steps import Calls
@@ -100,16 +100,21 @@ def reset_share_group(
     return {each["partition"]: value_of(ResetOffset, each) for each in answer["partitions"]}
 
 
-def redrive(topic: str, to: str | None, policy: Mapping[str, Any] | None, records_max: int | None) -> Calls[Redrive]:
+def redrive(
+    topic: str, to: str | None, policy: Mapping[str, Any] | None, records_max: int | None, cursor: str | None
+) -> Calls[Redrive]:
     """Move some records of a dead-letter topic. A repeat goes on: it moves no record twice."""
     if policy is not None:
         check_mapping("filter", policy, "{'type': ['order']}")
     if records_max is not None:
         check_whole("records_max", records_max, 1)
+    if cursor is not None:
+        check_text("cursor", cursor)
     body = {
         "to": None if to is None else checked_topic(to),
         "filter": None if policy is None else dict(policy),
         "records_max": records_max,
+        "cursor": cursor,
     }
     return value_of(
         Redrive, (yield json_request("POST", f"{topic_path(topic)}/redrive", body=body, is_repeatable=True))

@@ -3,6 +3,7 @@
 import json
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -27,6 +28,14 @@ from penstock.workers.signals import stopped_by_signals
 from penstock_core.errors import ErrorCode
 
 CALL_RECORDS_MAX = 500  # of one redrive call
+_REASONS = {
+    "not_matching": "did not match",
+    "no_topic": "have no topic to go to",
+    "undecodable": "are batches that cannot be decoded",
+    "too_large": "are too large, or only name their record",
+    "unreadable": "cannot be read now",
+    "no_room": "are too many between records that moved before (redrive without a filter)",
+}
 _READ_MS = 10_000  # for records that the topic has
 
 
@@ -110,23 +119,30 @@ def redrive(
     """
     pace = Pace(rate, records_max)
     stop = threading.Event()
-    moved = skipped = remaining = passed = 0
+    moved = remaining = 0
+    skipped: Counter[str] = Counter()
+    cursor: str | None = None
+    is_complete = False
     admin = Admin(transport=service.transport)
     with stopped_by_signals(stop.set), _progress(is_shown=not service.as_json) as (progress, task):
-        while not stop.is_set() and (wanted := pace.next_call(moved)):
-            done = admin.redrive(topic, to=to, filter=policy, records_max=wanted)
-            moved, skipped, remaining = moved + done.moved, skipped + done.skipped, done.remaining
+        while not (is_complete or stop.is_set()) and (wanted := pace.next_call(moved)):
+            done = admin.redrive(topic, to=to, filter=policy, records_max=wanted, cursor=cursor)
+            moved, remaining, cursor = moved + done.moved, done.remaining, done.cursor
+            skipped.update(done.skipped_by)
             progress.update(task, completed=moved, total=moved + remaining)
-            passed = 0 if done.moved else passed + done.skipped
-            if not done.moved and (not done.skipped or passed >= remaining):
-                break  # the rest was passed over since the last one moved
-            stop.wait(pace.pause_ms(moved) / 1_000)
+            is_complete = cursor is None or not remaining
+            if not is_complete:
+                stop.wait(pace.pause_ms(moved) / 1_000)
     service.say(
-        {"moved": moved, "skipped": skipped, "remaining": remaining},
-        f"moved {moved} records; {remaining} remain, which did not match or had no topic to go to"
-        if remaining and not stop.is_set() and records_max is None
-        else f"moved {moved} records; {remaining} remain",
+        {"moved": moved, "skipped": skipped.total(), "remaining": remaining, "skipped_by": dict(skipped)},
+        f"moved {moved} records; {remaining} remain{_why(skipped) if is_complete and remaining else ''}",
     )
+
+
+def _why(skipped: Counter[str]) -> str:
+    """The reasons why records stay, with their numbers: all that a redrive has passed over from the first one on."""
+    told = [f"{count} {_REASONS.get(reason, reason)}" for reason, count in skipped.most_common()]
+    return f": {', '.join(told)}" if told else ""
 
 
 @dead_letters.command()

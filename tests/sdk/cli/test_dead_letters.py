@@ -88,7 +88,7 @@ REDRIVE = "/v1/topics/orders.dead/redrive"
 
 def test_redrive_sends_records_back_to_where_they_came_from(service: MemoryPenstock) -> None:
     done = run_json(service.transport, "dead-letters", "redrive", "orders.dead")
-    assert done == {"moved": 2, "skipped": 0, "remaining": 0}
+    assert done == {"moved": 2, "skipped": 0, "remaining": 0, "skipped_by": {}}
     back = service.records("orders")[2:]
     assert [(each.value, each.headers) for each in back] == [(b"one", ()), (b"two", ())]
     assert run_json(service.transport, "dead-letters", "redrive", "orders.dead")["moved"] == 0
@@ -112,7 +112,7 @@ def test_letter_of_a_subscription_is_shown_sent_back_and_purged(service: MemoryP
 
     refused.clear()
     done = run_json(service.transport, "dead-letters", "redrive", "pushed.dead")
-    assert done == {"moved": 1, "skipped": 0, "remaining": 0}
+    assert done == {"moved": 1, "skipped": 0, "remaining": 0, "skipped_by": {}}
     assert [(each.value, each.headers) for each in service.records("pushed")[3:]] == [(b"poison", ())]
     _deliver_until(service, lambda: handled == [b"good", b"fine", b"poison"])
     assert run_json(service.transport, "dead-letters", "purge", "pushed.dead", "--yes")["purged"] == 1
@@ -153,7 +153,7 @@ def test_redrive_moves_what_matches_to_another_topic_and_leaves_the_rest(service
     done = run_json(service.transport, *arguments)
     assert (done["moved"], done["remaining"]) == (1, 1)
     assert [each.value for each in service.records("elsewhere")] == [b"two"]
-    assert "moved 0 records; 1 remain" in run(service.transport, *arguments).stdout
+    assert "moved 0 records; 1 remain: 1 did not match\n" in run(service.transport, *arguments).stdout
 
 
 def test_redrive_whose_answers_are_lost_moves_each_record_once(service: MemoryPenstock) -> None:
@@ -164,19 +164,20 @@ def test_redrive_whose_answers_are_lost_moves_each_record_once(service: MemoryPe
     assert sorted(each.value or b"" for each in service.records("orders")[2:]) == [b"one", b"two"]
 
 
-def test_redrive_goes_on_until_no_record_moves(service: MemoryPenstock) -> None:
+def test_redrive_walks_to_the_end_and_tells_why_records_remain(service: MemoryPenstock) -> None:
     faulty = FaultyTransport(service.transport)
     answers = [
-        {"moved": 500, "remaining": 40, "skipped": 9},
-        {"moved": 0, "remaining": 40, "skipped": 30},
-        {"moved": 10, "remaining": 30, "skipped": 0},
-        {"moved": 0, "remaining": 30, "skipped": 30},
+        {"moved": 500, "remaining": 40, "skipped": 9, "skipped_by": {"not_matching": 9}, "cursor": "0-509"},
+        {"moved": 0, "remaining": 40, "skipped": 21, "skipped_by": {"not_matching": 21}, "cursor": "1-7"},
+        {"moved": 10, "remaining": 31, "skipped": 1, "skipped_by": {"unreadable": 1}, "cursor": None},
     ]
     faulty.faults[REDRIVE] = [answer(200, json.dumps(each).encode()) for each in answers]
-    done = run_json(faulty, "dead-letters", "redrive", "orders.dead")
-    assert (done["moved"], done["remaining"]) == (510, 30)
-    assert faulty.count(REDRIVE) == 4
-    assert json.loads(faulty.calls[0][2]) == {"to": None, "filter": None, "records_max": CALL_RECORDS_MAX}
+    assert "moved 510 records; 31 remain: 30 did not match, 1 cannot be read now\n" in (
+        run(faulty, "dead-letters", "redrive", "orders.dead").stdout
+    )
+    bodies = [json.loads(body) for _, _, body in faulty.calls]
+    assert bodies[0] == {"to": None, "filter": None, "records_max": CALL_RECORDS_MAX, "cursor": None}
+    assert [each["cursor"] for each in bodies] == [None, "0-509", "1-7"]
 
 
 def test_redrive_stops_at_the_records_that_were_asked_for(service: MemoryPenstock) -> None:
@@ -185,11 +186,13 @@ def test_redrive_stops_at_the_records_that_were_asked_for(service: MemoryPenstoc
 
     def redriven(_: object) -> Response:
         asked.append(json.loads(faulty.calls[-1][2])["records_max"])
-        return Response(200, {}, json.dumps({"moved": asked[-1], "remaining": 900, "skipped": 0}).encode())
+        return Response(
+            200, {}, json.dumps({"moved": asked[-1], "remaining": 900, "skipped": 0, "cursor": "0-9"}).encode()
+        )
 
     faulty.faults[REDRIVE] = [redriven] * 3
     done = run_json(faulty, "dead-letters", "redrive", "orders.dead", "--records-max", "700")
-    assert done == {"moved": 700, "skipped": 0, "remaining": 900}
+    assert done == {"moved": 700, "skipped": 0, "remaining": 900, "skipped_by": {}}
     assert asked == [500, 200]
 
 

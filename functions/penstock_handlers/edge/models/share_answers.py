@@ -120,8 +120,10 @@ class AcquiredRecords(TypedDict):
 
 
 class RedriveAnswer(TypedDict):
-    """The dead letters that the call moved and skipped, and all that were not moved."""
+    """The dead letters that the call moved and skipped, and all that were not moved. The next call gives the cursor."""
 
     moved: int
     remaining: int
     skipped: int
+    skipped_by: dict[str, int]
+    cursor: str | None

@@ -1,37 +1,37 @@
 """Redrive dead letters: move them back to the topic that they came from, or to another one.
 
 A hidden share group of the dead-letter topic remembers which ones were moved. Each move is one transaction: the append
-to the target and the acceptance in the hidden group. So a redrive that dies goes on with the next call, and no record
-is lost or doubled. What a call skips stays: it comes up again after `REDRIVE_PAUSE_MS`.
+to the target and the note in the hidden group. So a redrive that dies goes on with the next call, and no record is lost
+or doubled. A call walks the offsets from a cursor on. It passes over letters that do not move, and tells why.
 """
 
-import base64
-from collections.abc import Iterator, Sequence
+import re
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
 
 from penstock_core.acls.access import UNRESTRICTED, Access
 from penstock_core.acls.right import Kind, Operation
 from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.filters.filter import Filter, matches
-from penstock_core.ids import RESERVED_PREFIX, LockNonce, Offset, Partition, PartitionKey, parse_own_topic_name
+from penstock_core.ids import RESERVED_PREFIX, Offset, Partition, PartitionKey, parse_own_topic_name
 from penstock_core.limits import (
     MOVED_BYTES_MAX,
     READ_DECODED_BYTES_MAX,
     REDRIVE_AT_ONCE,
     REDRIVE_LOOKS_MAX,
     REDRIVE_MS_MAX,
-    REDRIVE_PAUSE_MS,
-    SHARE_ACQUIRE_ATTEMPTS_MAX,
-    SHARE_UNREAD_PAUSE_MS,
 )
 from penstock_core.log.index import Head
 from penstock_core.log.topic import Topic
 from penstock_core.records.codec import NewRecord, Record, record_bytes_max
 from penstock_core.records.decode_budget import DecodeBudget
-from penstock_core.share.acknowledge import Acknowledgement, AckType, plan_acknowledge
-from penstock_core.share.acquire import AcquireRequest, Grant, LogBounds, grants, plan_acquire
-from penstock_core.share.dead_letter import HEADER_PREFIX, UNDECODABLE, own_headers
-from penstock_core.share.record_set import Range, RecordSet, normalized
+from penstock_core.share.acquire import LogBounds
+from penstock_core.share.dead_letter import HEADER_PREFIX, TOO_LARGE, UNDECODABLE, own_headers
+from penstock_core.share.record_set import Range, Ranges, RecordSet, normalized
+from penstock_core.share.redrive import OpenLetters, open_letters, plan_redrive
 from penstock_core.share.share_group import SHARE_GROUP_ID_BYTES, ShareGroup, new_share_group_id, redrive_name
 from penstock_core.share.share_state import ShareKey, ShareState
 from penstock_core.transaction import ShareCommit
@@ -44,60 +44,100 @@ from penstock_service.share.batches.read_batches import WantedRecords, read_batc
 from penstock_service.share.dead_letters.move_records import MovedRecords, encoded, move_records
 from penstock_service.share.dead_letters.place_records import keeps_keys, place_of
 
-_LOCK_MS = 60_000
-_NONCE_BYTES = 6
 _DIGITS_MAX = 9
+_CURSOR = re.compile(r"([0-9]{1,9})-([0-9]{1,18})", re.ASCII)
+
+
+class RedriveCursor(NamedTuple):
+    """The next letter that a redrive looks at."""
+
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.partition}-{self.offset}"
+
+
+def parse_redrive_cursor(text: str) -> RedriveCursor:
+    """The inverse of `str`. Raises INVALID_REQUEST."""
+    found = _CURSOR.fullmatch(text)
+    if found is None:
+        raise PenstockError(ErrorCode.INVALID_REQUEST, f"cursor={shown(text)}: must be as the last answer gave it")
+    return RedriveCursor(int(found[1]), int(found[2]))
+
+
+class SkipReason(Enum):
+    """The reason why a letter stays."""
+
+    NOT_MATCHING = "not_matching"  # the filter does not take it
+    NO_TOPIC = "no_topic"  # no header tells its topic, or it is gone, or the caller may not write it
+    UNDECODABLE = "undecodable"  # it is a batch that cannot be decoded, or lies in one
+    TOO_LARGE = "too_large"  # no batch holds it, or it only names such a record
+    UNREADABLE = "unreadable"  # no zone has it now
+    NO_ROOM = "no_room"  # too many runs of letters have moved and stayed in turns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedriveWish:
-    """The records to move: `records_max` of those that match, to the topic `to`; None: to where they came from."""
+    """The records to move: `records_max` of those that match, to the topic `to`; None: to where they came from.
+
+    It begins at the cursor of the call before; None: at the first letter.
+    """
 
     to: str | None = None
     wanted: Filter | None = None
     records_max: int
+    cursor: RedriveCursor | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redriven:
-    """What a call did. `remaining` counts all records of the topic that were not moved, skipped ones among them."""
+    """The work of a call. `remaining` counts all records of the topic that were not moved, skipped ones among them.
+
+    `cursor` is where the next call goes on, None at the end of the topic. `skipped_by` counts the skipped by reason.
+    """
 
     moved: int
     remaining: int
     skipped: int
+    skipped_by: Mapping[SkipReason, int] = field(default_factory=dict)
+    cursor: RedriveCursor | None = None
 
 
 @dataclass(slots=True, kw_only=True)
 class _Portion:
-    """The records of one transaction by their target, and the offsets that are not moved."""
+    """The records of one transaction by their target, all below `end`, and the offsets that are not moved."""
 
+    end: int
     by_target: dict[PartitionKey, list[NewRecord]] = field(default_factory=dict)
     topics: dict[PartitionKey, Topic] = field(default_factory=dict)
     moved: list[Range] = field(default_factory=list)
-    removed: list[Range] = field(default_factory=list)
-    skipped: list[Range] = field(default_factory=list)
-    later: list[Range] = field(default_factory=list)
-    unreadable: list[Range] = field(default_factory=list)
+    removed: Ranges = ()
+    skipped: Counter[SkipReason] = field(default_factory=Counter)
     bytes_left: int = MOVED_BYTES_MAX // 2
 
 
 def redrive(instance: Instance, topic_name: str, wish: RedriveWish, access: Access = UNRESTRICTED) -> Redriven:
     """Move up to `records_max` dead letters of the topic.
 
-    For each `REDRIVE_AT_ONCE` records: two reads, an update, a read of the records, one put per zone, one transaction.
-    The first call for a topic makes the hidden group. It ends after about `REDRIVE_MS_MAX`: call again while records
-    remain. It skips records that do not match, that no header tells the source of, or whose target is missing
-    or not one that `access` may write. Raises
-    UNKNOWN_TOPIC, INVALID_REQUEST, and the errors of storage; what was moved by then stays moved.
+    For each `REDRIVE_AT_ONCE` records: two reads, a read of the records, one put per zone, one transaction. Letters
+    that stay cost reads only. The first call for a topic makes the hidden group. It ends after about `REDRIVE_MS_MAX`:
+    call again from its cursor on. Raises UNKNOWN_TOPIC, INVALID_REQUEST, and the errors of storage; what was moved by
+    then stays moved.
     """
     topic = instance.topic_cache.read_through(parse_own_topic_name(topic_name))
     to = None if wish.to is None else instance.topic_cache.read_through(parse_own_topic_name(wish.to))
     if to is not None and to.topic_id == topic.topic_id:
         raise PenstockError(ErrorCode.INVALID_REQUEST, f"to={shown(wish.to)}: is the dead-letter topic itself")
     redriving = _Redrive(instance, topic, _hidden_group(instance, topic), wish, access)
-    for number in topic.all_partitions():
-        redriving.partition(number)
-    return Redriven(moved=redriving.moved, remaining=redriving.remaining(), skipped=redriving.skipped)
+    cursor = redriving.walk()
+    return Redriven(
+        moved=redriving.moved,
+        remaining=redriving.remaining(),
+        skipped=redriving.skipped.total(),
+        skipped_by=redriving.skipped,
+        cursor=cursor,
+    )
 
 
 def _hidden_group(instance: Instance, topic: Topic) -> ShareGroup:
@@ -135,15 +175,25 @@ class _Redrive:
         self._looks_left = REDRIVE_LOOKS_MAX
         self._end_ms = instance.clock.monotonic_ms() + REDRIVE_MS_MAX
         self.moved = 0
-        self.skipped = 0
+        self.skipped: Counter[SkipReason] = Counter()
 
-    def partition(self, number: Partition) -> None:
-        """Move records of one partition, until there are no more or the call is done."""
-        key = ShareKey(self._group.share_group_id, self._topic.topic_id, number)
-        while self.moved < self._wish.records_max and self._looks_left > 0:
-            if self._instance.clock.monotonic_ms() > self._end_ms or not self._portion(key):
-                return
-            self._looks_left -= 1
+    def walk(self) -> RedriveCursor | None:
+        """Move records, partition by partition, until the call is done. Where the next one goes on; None at the end."""
+        first, offset = self._wish.cursor or (0, 0)
+        for number in self._topic.all_partitions():
+            if number < first:
+                continue
+            next_offset: int | None = offset if number == first else 0
+            while next_offset is not None:
+                if self._is_over():
+                    return RedriveCursor(number, next_offset)
+                self._looks_left -= 1
+                next_offset = self._portion(number, next_offset)
+        return None
+
+    def _is_over(self) -> bool:
+        is_late = self._instance.clock.monotonic_ms() > self._end_ms
+        return is_late or self._looks_left <= 0 or self.moved >= self._wish.records_max
 
     def remaining(self) -> int:
         """The records that the hidden group has not finished."""
@@ -158,37 +208,50 @@ class _Redrive:
                 left += max(0, head.next_offset - max(state.position, head.log_start_offset))
         return left
 
-    def _portion(self, key: ShareKey) -> bool:
-        """Lock some records and move them. False if there are none, or if another call has them."""
+    def _portion(self, number: Partition, offset: int) -> int | None:
+        """Move some records from the offset on. The offset behind them; None at the end of the partition."""
         window = UpdateWindow.open(self._instance.clock)
+        key = ShareKey(self._group.share_group_id, self._topic.topic_id, number)
         head = self._instance.stores.log.heads([key.partition_key]).get(key.partition_key)
         if head is None:
-            return False
-        locked = self._locked(key, head)
-        if locked is None:
-            return False
-        state, found = locked
+            return None
+        log = LogBounds(log_start=head.log_start_offset, next_offset=head.next_offset)
+        state = self._instance.stores.share.find_states([key]).get(key)
+        known = state or ShareState(position=Offset(0))
+        found = open_letters(known, log, offset, self._instance.clock.now_ms())
+        portion = _Portion(end=found.end)
         names: list[str] = []  # of the topics that the records go to
 
         def move() -> bool:
+            nonlocal portion
             portion = self._sorted_out(key, head, found)
             names[:] = sorted({topic.name for topic in portion.topics.values()})
-            acknowledgements = [*_acknowledgements(found, portion)]
-            plan = plan_acknowledge(state, self._group.config, acknowledgements, self._instance.clock.now_ms())
-            if plan.update is None or not self._move(portion, ShareCommit(key=key, update=plan.update), window):
-                return False
-            self.moved += RecordSet(normalized(portion.moved)).count
-            self.skipped += RecordSet(normalized(portion.skipped)).count
-            return True
+            done = normalized((*portion.moved, *portion.removed))
+            if not done:
+                return True
+            share = self._instance.stores.share
+            if state is None and share.begin_state(self._group.name, key, Offset(0)) != known:
+                return False  # another call has begun it, and moved some
+            update = plan_redrive(known, head.log_start_offset, done, self._instance.clock.now_ms())
+            if update is None:
+                portion.skipped[SkipReason.NO_ROOM] += RecordSet(normalized(portion.moved)).count
+                portion.moved.clear()
+                return True
+            return self._move(portion, ShareCommit(key=key, update=update), window)
 
         try:
-            return move_again_if_closed(self._instance, names, move)
+            is_done = move_again_if_closed(self._instance, names, move) if found.ranges else True
         except PenstockError as error:
             if not (is_head_gone(error) or is_head_closed(error)):
                 raise
             for name in names:
-                self._instance.topic_cache.forget(name)  # deleted or altered meanwhile: look it up again next time
-            return False
+                self._instance.topic_cache.forget(name)  # deleted or altered meanwhile: look it up again
+            is_done = False
+        if not is_done:
+            return offset  # another call was faster
+        self.moved += RecordSet(normalized(portion.moved)).count
+        self.skipped += portion.skipped
+        return portion.end if portion.end < head.next_offset else None
 
     def _move(self, portion: _Portion, share: ShareCommit, window: UpdateWindow) -> bool:
         """Move the records of the portion. False if another call has them."""
@@ -198,92 +261,68 @@ class _Redrive:
         ]
         if moved:
             return move_records(self._instance, moved, share, window)
+        window.check()
         return self._instance.stores.share.update(share.key, share.update).is_applied
 
-    def _locked(self, key: ShareKey, head: Head) -> tuple[ShareState, list[Grant]] | None:
-        share = self._instance.stores.share
-        if head.next_offset == head.log_start_offset:
-            return None
-        state = share.find_states([key]).get(key) or share.begin_state(self._group.name, key, Offset(0))
-        if state is None:
-            return None
-        nonce = LockNonce(base64.urlsafe_b64encode(self._instance.entropy.random_bytes(_NONCE_BYTES)).decode())
-        request = AcquireRequest(
-            nonce=nonce,
-            records_max=min(REDRIVE_AT_ONCE, self._wish.records_max - self.moved),
-            lock_ms=_LOCK_MS,
-            now_ms=self._instance.clock.now_ms(),
-        )
-        log = LogBounds(log_start=head.log_start_offset, next_offset=head.next_offset)
-        for _ in range(SHARE_ACQUIRE_ATTEMPTS_MAX):
-            plan = plan_acquire(state, self._group.config, log, request)
-            if plan.update is None:
-                return None
-            outcome = share.update(key, plan.update)
-            if outcome.after is not None:
-                found = grants(outcome.after, nonce)
-                return (outcome.after, found) if found else None
-            if outcome.before is None:
-                return None
-            state = outcome.before
-        return None
-
-    def _sorted_out(self, key: ShareKey, head: Head, found: Sequence[Grant]) -> _Portion:
-        """Read the locked records, and tell where each of them goes."""
-        portion = _Portion()
-        ranges = normalized(span for grant in found for span in grant.records.ranges)
-        [read] = read_batches(self._instance, [WantedRecords(key=key.partition_key, head=head, ranges=ranges)])
-        portion.removed += read.removed
-        portion.later += read.left_out
-        portion.unreadable += read.unreadable
-        locked = RecordSet(ranges).minus(read.removed).ranges
-        decoded = decode_batches(read.batches, locked, DecodeBudget(READ_DECODED_BYTES_MAX))
-        portion.removed += decoded.removed
-        portion.skipped += decoded.undecodable
-        portion.later += decoded.left_out
+    def _sorted_out(self, key: ShareKey, head: Head, found: OpenLetters) -> _Portion:
+        """Read the records, and tell where each of them goes."""
+        portion = _Portion(end=found.end)
+        asked = WantedRecords(key=key.partition_key, head=head, ranges=found.ranges)
+        [read] = read_batches(self._instance, [asked])
+        there = RecordSet(found.ranges).minus(read.removed).ranges
+        decoded = decode_batches(read.batches, there, DecodeBudget(READ_DECODED_BYTES_MAX))
+        portion.end = min([portion.end, *(start for start, _ in (*read.left_out[:1], *decoded.left_out[:1]))])
         for record in decoded.records:
-            self._place(portion, record)
+            if record.offset >= portion.end or not self._place(portion, record):
+                portion.end = min(portion.end, record.offset)
+                break
+        seen = ((0, portion.end),)
+        portion.removed = RecordSet(normalized((*read.removed, *decoded.removed))).only(seen).ranges
+        portion.skipped[SkipReason.UNREADABLE] += RecordSet(read.unreadable).only(seen).count
+        portion.skipped[SkipReason.UNDECODABLE] += RecordSet(decoded.undecodable).only(seen).count
         return portion
 
-    def _place(self, portion: _Portion, record: Record) -> None:
-        """Add the record to the portion, or to what is skipped, or to what comes later."""
-        place = (record.offset, record.offset + 1)
+    def _place(self, portion: _Portion, record: Record) -> bool:
+        """Add the record to the portion, or to what is skipped. False if it comes with the next portion."""
         target = self._target(record)
-        if target is None:
-            portion.skipped.append(place)
-            return
+        if isinstance(target, SkipReason):
+            portion.skipped[target] += 1
+            return True
         headers = own_headers(record.headers)
         size = record_bytes_max(record.key, record.value, headers)
-        if portion.moved and size > portion.bytes_left:
-            portion.later.append(place)
-            return
+        most = min(REDRIVE_AT_ONCE, self._wish.records_max - self.moved)
+        if len(portion.moved) >= most or (portion.moved and size > portion.bytes_left):
+            return False
         letter = NewRecord(max(record.timestamp, 0), record.key, record.value, headers)
         if not portion.moved and encoded([letter]) is None:
-            portion.skipped.append(place)
-            return
+            portion.skipped[SkipReason.TOO_LARGE] += 1
+            return True
         topic, key = target
         portion.bytes_left -= size
-        portion.moved.append(place)
+        portion.moved.append((record.offset, record.offset + 1))
         portion.topics[key] = topic
         portion.by_target.setdefault(key, []).append(letter)
+        return True
 
-    def _target(self, record: Record) -> tuple[Topic, PartitionKey] | None:
-        """The topic and partition that the record goes to, None if it is skipped."""
+    def _target(self, record: Record) -> tuple[Topic, PartitionKey] | SkipReason:
+        """The topic and partition that the record goes to, or the reason why it stays."""
         told = {
             name.removeprefix(HEADER_PREFIX): value.decode(errors="replace")
             for name, value in record.headers
             if name.startswith(HEADER_PREFIX) and value is not None
         }
-        is_wanted = self._wish.wanted is None or matches(self._wish.wanted, record.headers)
-        if not is_wanted or told.get("reason") == UNDECODABLE:
-            return None
+        if self._wish.wanted is not None and not matches(self._wish.wanted, record.headers):
+            return SkipReason.NOT_MATCHING
+        reason = told.get("reason")
+        if reason in (UNDECODABLE, TOO_LARGE):
+            return SkipReason.UNDECODABLE if reason == UNDECODABLE else SkipReason.TOO_LARGE
         name = told.get("topic") if self._wish.to is None else self._wish.to
         # A producer of the dead-letter topic can write any topic's name into the header.
         if name is None or not self._access.may(Operation.WRITE, Kind.TOPIC, name):
-            return None
+            return SkipReason.NO_TOPIC
         topic = _found(self._instance, name)
         if topic is None or topic.topic_id == self._topic.topic_id:
-            return None
+            return SkipReason.NO_TOPIC
         number = _number(told.get("partition", ""))
         return topic, place_of(topic, record.key, number, by_key=keeps_keys(topic))
 
@@ -302,25 +341,3 @@ def _found(instance: Instance, name: str) -> Topic | None:
         if error.code is not ErrorCode.INVALID_NAME:
             raise
         return None
-
-
-def _acknowledgements(found: Sequence[Grant], portion: _Portion) -> Iterator[Acknowledgement]:
-    accepted = normalized((*portion.moved, *portion.removed))
-    for grant in found:
-        for ranges, kind, delay_ms in (
-            (accepted, AckType.ACCEPT, None),
-            (normalized(portion.skipped), AckType.RELEASE, REDRIVE_PAUSE_MS),
-            (normalized(portion.later), AckType.RELEASE, 0),
-            (normalized(portion.unreadable), AckType.RELEASE, SHARE_UNREAD_PAUSE_MS),
-        ):
-            mine = grant.records.only(ranges).ranges
-            if mine:
-                yield Acknowledgement(
-                    lock_id=grant.lock_id,
-                    type=kind,
-                    offsets=mine,
-                    delay_ms=delay_ms,
-                    is_uncounted=kind is AckType.RELEASE,
-                    generation=grant.generation,
-                    handed_out=grant.lock,
-                )

@@ -76,10 +76,11 @@ def redrive(asked: Asked) -> Moved:
     asked.check_name(topic)
     admin, to = asked.admin, asked.word("to") or None
     moved = remaining = 0
+    cursor: str | None = None
     for _ in range(_CALLS_MAX):
-        done = admin.redrive(topic, to=to, records_max=_CALL_RECORDS_MAX)
-        moved, remaining = moved + done.moved, done.remaining
-        if not done.moved or not remaining:
+        done = admin.redrive(topic, to=to, records_max=_CALL_RECORDS_MAX, cursor=cursor)
+        moved, remaining, cursor = moved + done.moved, done.remaining, done.cursor
+        if cursor is None or not remaining:
             break
     return Moved(to=path_of("dead-letters", topic), said=f"Moved {moved:,} records; {remaining:,} remain.")
 

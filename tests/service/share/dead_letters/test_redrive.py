@@ -1,27 +1,32 @@
 """Dead letters go back to where they came from, each once, whatever dies."""
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from penstock_core.errors import ErrorCode
 from penstock_core.filters.policy import parse_filter
+from penstock_core.ids import LockNonce, Offset, Partition, parse_own_topic_name
 from penstock_core.records.codec import NewRecord, decode, encode
 from penstock_core.records.partitioner import partition_for_key
 from penstock_core.share.acknowledge import AckType
+from penstock_core.share.acquire import AcquireRequest, LogBounds, plan_acquire
 from penstock_core.share.dead_letter import HEADER_PREFIX
+from penstock_core.share.share_state import ShareKey
 from penstock_core.zones.quorum import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import ProduceEntry, produce
 from penstock_service.share.admin.describe_share_group import list_share_groups
-from penstock_service.share.dead_letters.redrive import Redriven, RedriveWish, redrive
+from penstock_service.share.dead_letters.redrive import Redriven, RedriveWish, SkipReason, redrive
 from penstock_service.topics.alter_topic import alter_topic
 from penstock_service.topics.delete_topic import delete_topic
 from penstock_service.topics.truncate import truncate
 from tests.service.share.sharing import finish, new_group, offsets_in, take
 from tests.support.interleaving import catch_kill, interrupted_before, killed_at
 from tests.support.refusals import refused
-from tests.support.service import SteppedClock, another_instance, ask, new_topic, send
+from tests.support.service import SteppedClock, another_instance, ask, counted_instance, new_topic, send
 
 
 @pytest.fixture
@@ -71,9 +76,11 @@ def test_dead_letters_go_back_to_their_partitions_as_they_were(dead: Instance) -
 
 
 def test_call_moves_so_many_at_most_and_the_next_goes_on(dead: Instance) -> None:
-    assert redrive(dead, "dead", wish(records_max=4)) == Redriven(moved=4, remaining=6, skipped=0)
-    assert redrive(another_instance(dead), "dead", wish(records_max=4)).moved == 4
-    assert redrive(dead, "dead", wish()).moved == 2
+    first = redrive(dead, "dead", wish(records_max=4))
+    assert (first.moved, first.remaining, first.skipped) == (4, 6, 0)
+    assert first.cursor is not None
+    assert redrive(another_instance(dead), "dead", wish(records_max=4, cursor=first.cursor)).moved == 4
+    assert redrive(dead, "dead", wish()).moved == 2, "without a cursor it begins anew"
     assert come_back(dead) == [str(number) for number in range(10)]
 
 
@@ -84,13 +91,94 @@ def test_another_topic_gets_them_if_it_is_named(dead: Instance) -> None:
     assert come_back(dead, "elsewhere", 0) == [str(number) for number in range(10)]
 
 
-def test_what_a_filter_skips_stays_for_a_later_redrive(dead: Instance, clock: SteppedClock) -> None:
+def test_what_a_filter_skips_stays_for_a_later_redrive(dead: Instance) -> None:
     odd = parse_filter({"tag": ["odd"]})
-    assert redrive(dead, "dead", wish(wanted=odd)) == Redriven(moved=4, remaining=6, skipped=6)
-    assert redrive(dead, "dead", wish(wanted=odd)) == Redriven(moved=0, remaining=6, skipped=0)
-    clock.sleep_ms(60_000)
+    six = {SkipReason.NOT_MATCHING: 6}
+    assert redrive(dead, "dead", wish(wanted=odd)) == Redriven(moved=4, remaining=6, skipped=6, skipped_by=six)
+    assert redrive(dead, "dead", wish(wanted=odd)) == Redriven(moved=0, remaining=6, skipped=6, skipped_by=six)
     assert redrive(dead, "dead", wish()) == Redriven(moved=6, remaining=0, skipped=0)
     assert come_back(dead) == [str(number) for number in range(10)]
+
+
+def test_redrive_reaches_letters_behind_many_others_and_writes_nothing_for_them(instance: Instance) -> None:
+    new_topic(instance)
+    new_topic(instance, "dead")
+    for tag, count in ((b"other", 12_000), (b"wanted", 50), (b"other", 12_000), (b"wanted", 50)):
+        for _ in range(0, count, 1_000):
+            put_letters(instance, [tag] * min(count, 1_000))
+    counts: Counter[str] = Counter()
+    counted = counted_instance(instance, counts)
+    done = redrive(counted, "dead", wish(wanted=parse_filter({"tag": ["wanted"]})))
+    assert (done.moved, done.remaining, done.skipped, done.cursor) == (100, 24_000, 24_000, None)
+    assert counts["share.update"] == 0
+    assert counts["transactions.move"] == 2
+    assert redrive(instance, "dead", wish()).moved == 500
+
+
+@pytest.mark.parametrize("modulus", [2, 3, 7])
+def test_each_letter_moves_once_by_many_redrives_in_turns(instance: Instance, modulus: int) -> None:
+    """Letters that move and stay in turns make many runs, over several notes of the hidden group."""
+    new_topic(instance)
+    new_topic(instance, "dead")
+    tags = [str(number % modulus).encode() for number in range(3_000)]
+    for at in range(0, 3_000, 500):
+        put_letters(instance, tags[at : at + 500], at)
+    moved = 0
+    for part in (*range(1, modulus), 0):
+        cursor = None
+        while True:
+            done = redrive(instance, "dead", wish(wanted=parse_filter({"tag": [str(part)]}), cursor=cursor))
+            moved, cursor = moved + done.moved, done.cursor
+            assert done.remaining == 3_000 - moved
+            if cursor is None:
+                break
+    assert moved == 3_000
+    assert sorted(map(int, read_all(instance, "orders"))) == [*range(3_000)]
+
+
+def test_letters_that_would_make_too_many_runs_stay(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock_core.share.redrive.REDRIVE_ITEM_BYTES", 1_000)
+    new_topic(instance)
+    new_topic(instance, "dead")
+    put_letters(instance, [b"even", b"odd"] * 500)
+    done = redrive(instance, "dead", wish(wanted=parse_filter({"tag": ["odd"]})))
+    assert 0 < done.moved < 500
+    assert done.skipped_by[SkipReason.NO_ROOM] == 500 - done.moved
+    while redrive(instance, "dead", wish()).remaining:
+        pass
+    assert len(read_all(instance, "orders")) == 1_000
+
+
+def test_lock_of_an_older_release_is_left_until_it_ends(dead: Instance, clock: SteppedClock) -> None:
+    topic = dead.topic_cache.get(parse_own_topic_name("dead"))
+    redrive(dead, "dead", wish(records_max=1))
+    [group] = dead.stores.share.hidden_groups("", 10)
+    key = ShareKey(group.share_group_id, topic.topic_id, Partition(0))
+    request = AcquireRequest(nonce=LockNonce("nonce-01"), records_max=3, lock_ms=60_000, now_ms=clock.now_ms())
+    log = LogBounds(log_start=Offset(0), next_offset=Offset(10))
+    plan = plan_acquire(dead.stores.share.find_states([key])[key], group.config, log, request)
+    assert plan.update is not None
+    assert dead.stores.share.update(key, plan.update).is_applied
+    assert redrive(dead, "dead", wish()).moved == 6
+    clock.sleep_ms(60_000)
+    assert redrive(dead, "dead", wish()) == Redriven(moved=3, remaining=0, skipped=0)
+
+
+def put_letters(instance: Instance, tags: Sequence[bytes], first: int = 0) -> None:
+    """Letters of the topic orders whose values count from `first` on."""
+    told = [(f"{HEADER_PREFIX}topic", b"orders"), (f"{HEADER_PREFIX}partition", b"0")]
+    records = [
+        NewRecord(1_000, None, str(number).encode(), [("tag", tag), *told]) for number, tag in enumerate(tags, first)
+    ]
+    produce(instance, [ProduceEntry(topic="dead", partition=0, data=encode(records))], Acks.QUORUM).all_ok()
+
+
+def read_all(instance: Instance, topic: str) -> list[str]:
+    """The values of all records of partition 0."""
+    found: list[str] = []
+    while (result := ask(instance, topic, len(found))).data:
+        found += [(record.value or b"").decode() for record in decode(result.data) if record.offset >= len(found)]
+    return found
 
 
 def test_filter_may_ask_for_the_reason(dead: Instance) -> None:
@@ -98,16 +186,16 @@ def test_filter_may_ask_for_the_reason(dead: Instance) -> None:
     assert redrive(dead, "dead", wish(wanted=parse_filter(reason))).moved == 0
 
 
-def test_records_without_a_place_to_go_to_are_skipped(instance: Instance, clock: SteppedClock) -> None:
+def test_records_without_a_place_to_go_to_are_skipped(instance: Instance) -> None:
     new_topic(instance, "dead")
     for topic in ("gone", "a b", "dead"):
         headers = [(f"{HEADER_PREFIX}topic", topic.encode()), (f"{HEADER_PREFIX}partition", b"9" * 5_000)]
         data = encode([NewRecord(1_000, None, b"v", headers)])
         produce(instance, [ProduceEntry(topic="dead", partition=0, data=data)], Acks.QUORUM).all_ok()
     send(instance, "dead", "no headers")
-    assert redrive(instance, "dead", wish()) == Redriven(moved=0, remaining=4, skipped=4)
+    four = {SkipReason.NO_TOPIC: 4}
+    assert redrive(instance, "dead", wish()) == Redriven(moved=0, remaining=4, skipped=4, skipped_by=four)
     new_topic(instance, "gone", 3)
-    clock.sleep_ms(60_000)
     assert redrive(another_instance(instance), "dead", wish()).moved == 1
     assert come_back(instance, "gone", 0) == ["v"]
 
@@ -117,7 +205,9 @@ def test_undecodable_ones_and_purged_ones(dead: Instance) -> None:
     headers = [(f"{HEADER_PREFIX}topic", b"orders"), (f"{HEADER_PREFIX}reason", b"undecodable")]
     data = encode([NewRecord(1_000, None, b"batch", headers)])
     produce(dead, [ProduceEntry(topic="dead", partition=0, data=data)], Acks.QUORUM).all_ok()
-    assert redrive(dead, "dead", wish()) == Redriven(moved=3, remaining=1, skipped=1)
+    assert redrive(dead, "dead", wish()) == Redriven(
+        moved=3, remaining=1, skipped=1, skipped_by={SkipReason.UNDECODABLE: 1}
+    )
 
 
 def test_hidden_group_is_not_listed_and_a_topic_made_anew_has_its_own(dead: Instance) -> None:

@@ -17,7 +17,7 @@ from tests.support.service import batch
 
 _GROUP, _TOPIC, _DEAD, _ELSEWHERE = "redriven", "redriven", "redriven.dead", "redriven.elsewhere"
 _REDRIVES_MAX = 100
-_PAUSE_MS = 61_000.0  # longer than the pause of what a redrive has locked or skipped
+_PAUSE_MS = 61_000.0  # longer than records wait that cannot be read
 
 
 def install(simulation: Simulation) -> None:
