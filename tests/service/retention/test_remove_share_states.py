@@ -116,7 +116,8 @@ def test_group_and_topic_that_are_deleted_both_leave_nothing(
 
 def test_hidden_group_of_a_redrive_goes_with_its_topic(instance: Instance, clock: SteppedClock) -> None:
     filled_topic(instance, "orders.dead", partitions=1, records=2)
-    redrive(instance, "orders.dead", RedriveWish(to=None, records_max=9))
+    filled_topic(instance, "again", partitions=1, records=0)
+    redrive(instance, "orders.dead", RedriveWish(to="again", records_max=9))
     [hidden] = instance.stores.share.hidden_groups("", 9)
     key = ShareKey(hidden.share_group_id, key_of(instance, "orders.dead").topic_id, Partition(0))
     assert key in instance.stores.share.find_states([key])
