@@ -148,6 +148,7 @@ def _member(member: Member, is_shown: Callable[[str], bool]) -> GroupMemberAnswe
         "sequence": member.sequence,
         "joined_at_ms": member.joined_at_ms,
         "session_ends_at_ms": member.deadline_ms,
+        "session_timeout_ms": member.session_timeout_ms,
     }
 
 

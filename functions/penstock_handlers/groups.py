@@ -181,6 +181,8 @@ def _beat(request: HeartbeatJson) -> HeartbeatRequest:
         ),
         config=request.config,
         watched=_watched(request.watched),
+        session_timeout_ms=request.session_timeout_ms,
+        looks_at_topics=request.looks_at_topics,
     )
 
 

@@ -24,7 +24,8 @@ class Group:
 class GroupMember:
     """A member with a live session. If its `epoch` is older than the group's, it has a rebalance to hear of.
 
-    A process that goes on for the member names `session`, and a higher `sequence` with each heartbeat.
+    A process that goes on for the member names `session`, and a higher `sequence` with each heartbeat. The member asked
+    for `session_timeout_ms`; None if the group's setting counts.
     """
 
     member_id: str
@@ -37,6 +38,7 @@ class GroupMember:
     session_ends_at_ms: int
     session: int = 0
     sequence: int = 0
+    session_timeout_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

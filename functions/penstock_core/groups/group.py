@@ -8,12 +8,13 @@ ended, another member's heartbeat may remove the item.
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any
 
 from penstock_core import limits
 from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.groups.group_document import GroupDocument
-from penstock_core.groups.topic_patterns import check_pattern, matches
+from penstock_core.groups.topic_patterns import WILDCARD, check_pattern, matches
 from penstock_core.ids import GroupName, MemberName
 
 ASSIGNORS = ("sticky", "range", "round_robin")
@@ -57,7 +58,7 @@ class GroupState:
     document: GroupDocument | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Subscription:
     """Topics by name, and patterns of names (`topic_patterns`). Both are sorted, so that equal ones compare equal."""
 
@@ -66,12 +67,21 @@ class Subscription:
 
     def selects(self, topic: str) -> bool:
         """True if the topic is named, or matches a pattern."""
-        return topic in self.topics or any(matches(pattern, topic) for pattern in self.patterns)
+        return topic in self._names or any(matches(pattern, topic) for pattern in self._wild)
 
     def fingerprint(self) -> bytes:
         """Eight bytes that differ for different subscriptions."""
         text = "\n".join([*self.topics, "", *self.patterns])
         return hashlib.blake2b(text.encode(), digest_size=FINGERPRINT_BYTES).digest()
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        """The names, and the patterns that describe one name: there may be thousands."""
+        return frozenset([*self.topics, *(each for each in self.patterns if WILDCARD not in each)])
+
+    @cached_property
+    def _wild(self) -> tuple[str, ...]:
+        return tuple(each for each in self.patterns if WILDCARD in each)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +95,7 @@ class Member:
     - `sequence` is the number of its newest heartbeat.
     - `session` is the number of the heartbeat that joined. So the member can tell its own session from one that it does
       not know.
+    - `session_timeout_ms` is what the member asked for; None if the group's setting counts. Its heartbeats name it.
     """
 
     name: MemberName
@@ -98,6 +109,7 @@ class Member:
     epoch: int = 0
     is_settled: bool = False
     joined_at_ms: int
+    session_timeout_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

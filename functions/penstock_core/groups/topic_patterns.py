@@ -9,6 +9,7 @@ from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.ids import RESERVED_PREFIX
 from penstock_core.limits import NAME_LENGTH_MAX
 
+WILDCARD = "*"
 PATTERN_CHARACTERS = "[A-Za-z0-9._*-]+"
 _PATTERN = re.compile(PATTERN_CHARACTERS, re.ASCII)
 
@@ -30,7 +31,7 @@ def matches(pattern: str, name: str) -> bool:
     """
     if name.startswith(RESERVED_PREFIX) and not pattern.startswith(RESERVED_PREFIX):
         return False
-    first, *others = pattern.split("*")
+    first, *others = pattern.split(WILDCARD)
     if not others:
         return name == pattern
     *middle, last = others

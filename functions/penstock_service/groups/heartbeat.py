@@ -30,6 +30,7 @@ from penstock_core.limits import (
     ENROL_ATTEMPTS_MAX,
     GROUP_MEMBERS_MAX,
     HEARTBEAT_SEQUENCE_AHEAD_MS_MAX,
+    HEARTBEATS_PER_SESSION_MIN,
     WAITING_HEARTBEAT_MS,
 )
 from penstock_service.groups.acquire_leases import acquire_leases
@@ -49,6 +50,9 @@ class HeartbeatRequest:
     member names a `subscription`. `session` is the number in the answer to its join. `owned` has all partitions that
     the member holds. It may be None once an answer was complete. `config` has the settings of a group that this
     heartbeat creates. `watched` has the positions of partitions where the member sleeps until a wake-up.
+
+    Each heartbeat of a member names `session_timeout_ms`, or leaves it to the group. `looks_at_topics`: the member has
+    seen a change of the topics that the group may not know yet.
     """
 
     member_id: str
@@ -61,6 +65,8 @@ class HeartbeatRequest:
     owned: frozenset[PartitionKey] | None = None
     config: Mapping[str, Any] = field(default_factory=dict)
     watched: Mapping[PartitionKey, Offset] = field(default_factory=dict)
+    session_timeout_ms: int | None = None
+    looks_at_topics: bool = False
 
     @property
     def name(self) -> MemberName:
@@ -124,7 +130,7 @@ def heartbeat(
         member = member or _known_member(instance.stores.memberships, group, beat)
         state, target = _target_for(instance, state, member)
         answer = _reconcile(instance, state, target, member, beat, access)
-    answer = _check_if_due(instance, state, answer)
+    answer = _check_if_due(instance, state, beat, answer)
     return replace(answer, armed=look_at_watched(instance, state, beat.name, beat.watched, access))
 
 
@@ -148,7 +154,7 @@ def leave(instance: Instance, group_name: str, beat: HeartbeatRequest) -> Heartb
         state, _ = rebalance(instance, group, lambda target: not target.part_of(name))
     except PenstockError:
         instance.telemetry.count("group_rebalances_failed")  # the next check finds that the target does not fit
-    return _plain_answer(state, state.epoch, member.session)
+    return _plain_answer(state, beat, state.epoch, member.session)
 
 
 def _check_request(beat: HeartbeatRequest) -> None:
@@ -198,7 +204,8 @@ def _enrol(
             subscription=subscription,
             sequence=beat.sequence - 1,  # this heartbeat's own progress is still to be written
             session=beat.sequence if beat.epoch == 0 else beat.session,
-            deadline_ms=now_ms + state.config.session_timeout_ms,
+            deadline_ms=now_ms + _session_timeout_ms(state, beat),
+            session_timeout_ms=beat.session_timeout_ms,
             joined_at_ms=now_ms if stored is None else stored.joined_at_ms,
         )
         try:
@@ -214,7 +221,7 @@ def _enrol(
 def _extend_idle(instance: Instance, state: GroupState, beat: HeartbeatRequest) -> HeartbeatAnswer:
     """Extend the session of a member that reports nothing. If it knows an older epoch, ask for all that it holds."""
     member = _extend_session(instance, state, beat, beat.session, None)
-    answer = _plain_answer(state, beat.epoch, beat.session)
+    answer = _plain_answer(state, beat, beat.epoch, beat.session)
     if state.epoch == beat.epoch == member.epoch:
         return answer
     return replace(answer, is_complete=False, heartbeat_after_ms=0)
@@ -253,7 +260,7 @@ def _reconcile(
     """Compare the member's partitions with its part of the target: revoke some of them, and take leases."""
     if target is None:  # many members join at once: this one's turn comes later
         _extend_session(instance, state, beat, member.session, None)
-        answer = _plain_answer(state, beat.epoch, member.session)
+        answer = _plain_answer(state, beat, beat.epoch, member.session)
         return replace(answer, is_complete=False, heartbeat_after_ms=WAITING_HEARTBEAT_MS)
     assigned = target.part_of(member.name)
     readable = {*access.readable({*assigned.values()})}
@@ -262,22 +269,23 @@ def _reconcile(
     progress = MemberProgress(epoch=state.epoch, is_settled=not plan.revoked)
     _extend_session(instance, state, beat, member.session, progress)
     granted, is_outdated = acquire_leases(instance, state, member.name, {key: part[key] for key in plan.tried})
-    answer = _lease_answer(state, member.session, plan, granted, is_outdated=is_outdated)
+    plain = _plain_answer(state, beat, state.epoch, member.session)
+    answer = _lease_answer(plain, plan, granted, is_outdated=is_outdated)
     return replace(answer, late=frozenset(lease.partition for lease in granted if target.is_late(lease.partition)))
 
 
 def _lease_answer(
-    state: GroupState, session: int, plan: LeasePlan, granted: Sequence[Lease], *, is_outdated: bool
+    plain: HeartbeatAnswer, plan: LeasePlan, granted: Sequence[Lease], *, is_outdated: bool
 ) -> HeartbeatAnswer:
     """The answer with the leases granted. The next heartbeat comes at once if it may get more, soon if it must wait."""
     waiting = len(plan.wanted) - len(granted)
-    after_ms = state.config.heartbeat_interval_ms
+    after_ms = plain.heartbeat_after_ms
     if is_outdated or (plan.leaves_some_untried and granted):
         after_ms = 0
     elif waiting:
         after_ms = min(after_ms, WAITING_HEARTBEAT_MS)
     return replace(
-        _plain_answer(state, state.epoch, session),
+        plain,
         heartbeat_after_ms=after_ms,
         is_complete=not plan.revoked and not waiting,
         granted=granted,
@@ -286,9 +294,14 @@ def _lease_answer(
     )
 
 
-def _check_if_due(instance: Instance, state: GroupState, answer: HeartbeatAnswer) -> HeartbeatAnswer:
-    """Check the group if a check is due. An error of the check does not fail the heartbeat, whose answer stands."""
-    if instance.clock.now_ms() < state.next_check_ms:
+def _check_if_due(
+    instance: Instance, state: GroupState, beat: HeartbeatRequest, answer: HeartbeatAnswer
+) -> HeartbeatAnswer:
+    """Check the group if a check is due, or the member wants one.
+
+    An error of the check does not fail the heartbeat: its answer counts.
+    """
+    if instance.clock.now_ms() < state.next_check_ms and not beat.looks_at_topics:
         return answer
     try:
         checked = check_group(instance, state)
@@ -302,22 +315,28 @@ def _extend_session(
     instance: Instance, state: GroupState, beat: HeartbeatRequest, session: int, progress: MemberProgress | None
 ) -> Member:
     """Write the member's item: its session goes on, with this progress. One conditional update."""
-    deadline_ms = instance.clock.now_ms() + state.config.session_timeout_ms
+    deadline_ms = instance.clock.now_ms() + _session_timeout_ms(state, beat)
     touch = SessionTouch(
         member_id=beat.member_id, sequence=beat.sequence, session=session, deadline_ms=deadline_ms, report=progress
     )
     return instance.stores.memberships.touch_member(state.name, beat.name, touch)
 
 
-def _plain_answer(state: GroupState, epoch: int, session: int) -> HeartbeatAnswer:
+def _plain_answer(state: GroupState, beat: HeartbeatRequest, epoch: int, session: int) -> HeartbeatAnswer:
     """An answer that changes nothing for the member."""
+    session_timeout_ms = _session_timeout_ms(state, beat)
     return HeartbeatAnswer(
         epoch=epoch,
         session=session,
-        heartbeat_after_ms=state.config.heartbeat_interval_ms,
-        session_timeout_ms=state.config.session_timeout_ms,
+        heartbeat_after_ms=min(state.config.heartbeat_interval_ms, session_timeout_ms // HEARTBEATS_PER_SESSION_MIN),
+        session_timeout_ms=session_timeout_ms,
         is_complete=True,
     )
+
+
+def _session_timeout_ms(state: GroupState, beat: HeartbeatRequest) -> int:
+    """The member's own session time-out, or the group's."""
+    return beat.session_timeout_ms or state.config.session_timeout_ms
 
 
 def _concurrent_heartbeats(group: GroupName, name: MemberName) -> PenstockError:

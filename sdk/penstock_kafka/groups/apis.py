@@ -13,6 +13,7 @@ from penstock_kafka.groups.classic.join_group import JoinGroup
 from penstock_kafka.groups.classic.leave_group import LeaveGroup
 from penstock_kafka.groups.classic.sync_group import SyncGroup
 from penstock_kafka.groups.consumer.consumer_group_heartbeat import ConsumerGroupHeartbeat
+from penstock_kafka.groups.consumer.topic_regex import TopicRegexes
 from penstock_kafka.groups.led.documents import DocumentService
 from penstock_kafka.groups.led.led_groups import LedGroups
 from penstock_kafka.groups.members.group_service import GroupService
@@ -31,7 +32,11 @@ def apis(context: Context) -> Iterable[Api]:
         Api(key=ApiKey.SYNC_GROUP, versions=(0, 5), handler=SyncGroup(sessions, led).answer),
         Api(key=ApiKey.HEARTBEAT, versions=(0, 4), handler=Heartbeat(sessions, led).answer),
         Api(key=ApiKey.LEAVE_GROUP, versions=(0, 5), handler=LeaveGroup(sessions, led).answer),
-        Api(key=ApiKey.CONSUMER_GROUP_HEARTBEAT, versions=(0, 1), handler=ConsumerGroupHeartbeat(sessions).answer),
+        Api(
+            key=ApiKey.CONSUMER_GROUP_HEARTBEAT,
+            versions=(0, 1),
+            handler=ConsumerGroupHeartbeat(sessions, TopicRegexes(context.service.topics)).answer,
+        ),
         Api(key=ApiKey.OFFSET_COMMIT, versions=(2, 9), handler=OffsetCommit(sessions).answer),
         Api(key=ApiKey.OFFSET_FETCH, versions=(1, 9), handler=OffsetFetch(sessions).answer),
         Api(key=ApiKey.LIST_GROUPS, versions=(0, 5), handler=ListGroups(sessions, *shared).answer),

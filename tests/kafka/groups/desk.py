@@ -26,7 +26,7 @@ class GroupDesk:
     """Answers requests to the APIs of groups, each in a version of your choice."""
 
     def __init__(self, service: MemoryPenstock, transport: Transport | None = None) -> None:
-        context = Context(service=Service(ThreadedTransport(transport or service.transport)), settings=SETTINGS)
+        self.context = context = Context(service=Service(ThreadedTransport(transport or service.transport)), settings=SETTINGS)
         self._registry = Registry(apis.apis(context))
         self._peer = Peer(number=1, address="test")
 
@@ -41,11 +41,11 @@ class GroupDesk:
         return dict(answer)
 
     async def join(self, member_id: str = "", *, group: str = "g", **fields: object) -> dict[str, Any]:
-        """JoinGroup for `orders`, with the id that the gateway demands."""
+        """JoinGroup for `orders`, with the id that the gateway demands. It waits for nothing."""
         request: dict[str, object] = {
             "group_id": group,
             "session_timeout": 6_000,
-            "rebalance_timeout": 60_000,
+            "rebalance_timeout": 1,
             "protocol_type": "consumer",
             "protocols": [{"name": "range", "metadata": write_subscription(["orders"])}],
             **fields,

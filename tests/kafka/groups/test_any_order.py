@@ -35,7 +35,7 @@ class _Client:
             if not self.is_cooperative:
                 self.held = frozenset()
             fields = cooperative(self.held) if self.is_cooperative else {}
-            answer = await desk.join(member_id, rebalance_timeout=1, **fields)
+            answer = await desk.join(member_id, **fields)
             if answer["error_code"].name == "none":
                 self.joined = answer
                 told = await desk.sync(answer)

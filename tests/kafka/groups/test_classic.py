@@ -1,3 +1,4 @@
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -5,11 +6,12 @@ import pytest
 
 from penstock.model import TopicPartition
 from penstock.testing import MemoryPenstock
+from penstock_core.limits import SESSION_TIMEOUT_MS_DEFAULT
 from penstock_kafka.dispatch.api import ApiKey
 from penstock_kafka.groups.classic.consumer_protocol import write_assignment, write_subscription
 from penstock_kafka.groups.classic.join_group import LEADER
 from tests.kafka.groups.cooperative import cooperative
-from tests.kafka.groups.desk import GroupDesk, owners, run
+from tests.kafka.groups.desk import GroupDesk, now_ms, owners, run
 
 ALL = [TopicPartition("orders", number) for number in range(4)]
 
@@ -32,7 +34,8 @@ def test_join_makes_a_follower_and_sync_tells_it_all_partitions(service: MemoryP
 
     run(work())
     found = service.admin().describe_group("g")
-    assert found.group.config["session_timeout_ms"] == 6_000
+    assert found.group.config["session_timeout_ms"] == SESSION_TIMEOUT_MS_DEFAULT  # the client's own is no setting
+    assert found.members[0].session_timeout_ms == 6_000
     assert found.group.config["assignor"] == "range"
     assert {each.owner for each in found.partitions} == {found.members[0].member_id}
 
@@ -41,7 +44,7 @@ def test_second_member_gets_its_part_once_the_first_has_joined_again(service: Me
     async def work() -> None:
         desk = GroupDesk(service)
         first = await desk.join()
-        second = await desk.join(rebalance_timeout=1)
+        second = await desk.join()
         assert (await desk.sync(second))["assignment"] == write_assignment([])
         assert await desk.beat(first) == "rebalance_in_progress"
         again = await desk.join(first["member_id"])
@@ -59,7 +62,7 @@ def test_cooperative_member_keeps_its_part_while_it_lets_go_of_the_rest(service:
     async def work() -> None:
         desk = GroupDesk(service)
         first = await desk.join(**cooperative([]))
-        await desk.join(rebalance_timeout=1, **cooperative([]))
+        await desk.join(**cooperative([]))
         assert await desk.beat(first) == "rebalance_in_progress"
         told = await desk.join(first["member_id"], **cooperative(ALL))
         kept = (await desk.sync(told))["assignment"]
@@ -176,3 +179,73 @@ def test_session_timeout_that_no_group_has_is_refused_at_the_join(
         assert (await desk.join(session_timeout=1_800_001))["error_code"].name == "invalid_session_timeout"
 
     run(work())
+
+
+def test_each_member_has_its_own_session_when_their_settings_differ(service: MemoryPenstock) -> None:
+    async def work() -> None:
+        desk, other = GroupDesk(service), GroupDesk(service)
+        quick = await desk.join(session_timeout=6_000)
+        slow = await desk.join(session_timeout=60_000)
+        await other.commit(slow, {0: 0})  # another gateway goes on with it
+        await other.beat(slow)
+        assert await desk.beat(quick) == "rebalance_in_progress"
+
+    run(work())
+    found = service.admin().describe_group("g").members
+    assert sorted(each.session_timeout_ms or 0 for each in found) == [6_000, 60_000]
+    ends_ms = {each.session_timeout_ms: each.session_ends_at_ms - now_ms() for each in found}
+    assert ends_ms[6_000] <= 6_000 < 45_000 < ends_ms[60_000]
+
+
+def test_client_that_joins_again_unasked_gets_new_partitions_at_once(service: MemoryPenstock) -> None:
+    async def work() -> None:
+        desk = GroupDesk(service)
+        first = await desk.join()
+        service.admin().add_partitions("orders", 6)
+        again = await desk.join(first["member_id"])
+        assert (await desk.sync(again))["assignment"] == write_assignment(
+            TopicPartition("orders", number) for number in range(6)
+        )
+
+    run(work())
+
+
+def test_second_member_is_told_its_part_alone_when_the_first_takes_its_time(service: MemoryPenstock) -> None:
+    async def work() -> None:
+        desk = GroupDesk(service)
+        first = await desk.join()
+        second = asyncio.create_task(desk.join(rebalance_timeout=60_000))
+        await _is_told(desk, first)
+        assert not second.done()
+        await desk.join(first["member_id"])
+        assert (await desk.sync(await second))["assignment"] != write_assignment([])
+
+    run(work())
+
+
+def test_members_that_start_together_are_told_their_parts_at_once(service: MemoryPenstock) -> None:
+    async def work() -> None:
+        desk = GroupDesk(service)
+        joins = await asyncio.gather(*[desk.join(rebalance_timeout=60_000) for _ in range(2)])
+        parts = [(await desk.sync(each))["assignment"] for each in joins]
+        assert sorted(parts) == sorted([write_assignment(ALL[:2]), write_assignment(ALL[2:])])
+
+    run(work())
+
+
+def test_join_takes_more_topics_than_a_client_finds_by_name(service: MemoryPenstock) -> None:
+    names = ["orders", *(f"tenant.{number}" for number in range(1_500))]
+
+    async def work() -> None:
+        desk = GroupDesk(service)
+        joined = await desk.join(protocols=[{"name": "range", "metadata": write_subscription(names)}])
+        assert (await desk.sync(joined))["assignment"] == write_assignment(ALL)
+
+    run(work())
+
+
+async def _is_told(desk: GroupDesk, joined: dict[str, Any]) -> None:
+    """Heartbeat until the group wants the member to join again."""
+    async with asyncio.timeout(10):
+        while await desk.beat(joined) == "none":
+            await asyncio.sleep(0)

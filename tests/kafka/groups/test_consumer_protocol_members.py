@@ -1,5 +1,6 @@
 """Members of the newer protocol (KIP-848)."""
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -7,8 +8,8 @@ import pytest
 
 from penstock.testing import MemoryPenstock
 from penstock_kafka.dispatch.api import ApiKey
-from penstock_kafka.errors import RequestRefused
-from penstock_kafka.groups.consumer.topic_regex import pattern_of
+from penstock_kafka.groups.consumer import topic_regex
+from penstock_kafka.groups.consumer.topic_regex import simple_patterns
 from tests.kafka.groups.desk import GroupDesk, committed, run
 
 
@@ -103,10 +104,40 @@ def test_heartbeat_is_refused_when_the_member_or_its_assignor_is_unknown(service
     run(work())
 
 
-def test_regular_expression_becomes_a_pattern_where_both_say_the_same(service: MemoryPenstock) -> None:
-    answer = run(_join(GroupDesk(service), "m1", subscribed_topic_names=None, subscribed_topic_regex="^ord.*$"))
-    assert _numbers(answer) == [0, 1, 2, 3]
-    assert pattern_of(r"eu\.orders-.*") == "eu.orders-*"
-    for expression in ("orders|payments", "order.", "(a+)+b", "", "orders[0-9]", "a\\"):
-        with pytest.raises(RequestRefused):
-            pattern_of(expression)
+@pytest.mark.parametrize(
+    ("expression", "patterns"),
+    [
+        (r"eu\.orders-.*", ("eu.orders-*",)),
+        (r"(^tenant\..*)|(^ord.*$)", ("tenant.*", "ord*")),  # as librdkafka joins two patterns
+        ("orders|payments", ("orders", "payments")),
+        *[(each, ()) for each in ("order.", "(a+)+b", "", "orders[0-9]", "a\\", r"a\|b", "(a|b)")],
+    ],
+)
+def test_expression_becomes_patterns_where_both_say_the_same(expression: str, patterns: tuple[str, ...]) -> None:
+    assert simple_patterns(expression) == patterns
+
+
+def test_expression_subscribes_to_the_names_found_now_and_later(
+    service: MemoryPenstock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topic_regex, "NAMES_AGE_MS_MAX", 0)
+    for name in ("tenant.1", "tenant.x"):
+        service.create_topic(name, partitions=1)
+
+    async def work() -> None:
+        desk = GroupDesk(service)
+        joined = await _join(desk, "m1", subscribed_topic_names=None, subscribed_topic_regex=r"(^tenant\.[0-9]+$)")
+        assert [each["partitions"] for each in joined["assignment"]["topic_partitions"]] == [[0]]
+        created = await asyncio.to_thread(service.admin().create_topic, "tenant.2", partitions=1)
+        desk.context.service.topics.changed(created)
+        told = await _beat(desk, "m1", joined["member_epoch"])
+        assert len(told["assignment"]["topic_partitions"]) == 2
+
+    run(work())
+    assert service.admin().describe_group("g").members[0].patterns == ("tenant.1", "tenant.2")
+
+
+@pytest.mark.parametrize("expression", ["(", "(?=a)", "((a{1,100}){1,10}){1,10}"])
+def test_expression_is_refused_when_it_is_none_or_too_large(service: MemoryPenstock, expression: str) -> None:
+    answer = run(_join(GroupDesk(service), "m1", subscribed_topic_names=None, subscribed_topic_regex=expression))
+    assert answer["error_code"].name == "invalid_regular_expression"

@@ -3,11 +3,12 @@
 from collections import Counter
 from typing import Any
 
-from penstock_core.ids import GroupName
+from penstock_core.ids import GroupName, MemberName
 from penstock_core.limits import (
     GROUP_CHECK_MS_MAX,
 )
 from penstock_service.instance.instance import Instance
+from penstock_service.topics.alter_topic import alter_topic
 from tests.support.group_member import GroupMember, settle
 from tests.support.service import (
     UNAVAILABLE,
@@ -106,3 +107,26 @@ def test_old_targets_are_removed(instance: Instance, a: GroupMember, b: GroupMem
         settle(a, b)
     for state in filter(None, states):
         assert not instance.stores.memberships.get_target(GROUP, state.epoch, state.target_id)
+
+
+def test_members_session_is_its_own_when_its_heartbeats_name_one(
+    instance: Instance, clock: SteppedClock, a: GroupMember, b: GroupMember
+) -> None:
+    a.beat(session_timeout_ms=6_000)
+    b.beat(session_timeout_ms=60_000)
+    told = a.beat(session_timeout_ms=6_000)
+    assert (told.session_timeout_ms, told.heartbeat_after_ms <= 2_000) == (6_000, True)
+    stored = instance.stores.memberships.find_members(GROUP, [MemberName("a"), MemberName("b")])
+    assert {name: each.session_timeout_ms for name, each in stored.items()} == {"a": 6_000, "b": 60_000}
+    clock.time_ms += 20_000
+    assert b.beat(session_timeout_ms=60_000).session_timeout_ms == 60_000
+    assert [each.member_id for each in instance.stores.memberships.members(GROUP)] == ["b"]
+
+
+def test_group_looks_at_its_topics_at_once_when_a_member_asks(instance: Instance, a: GroupMember) -> None:
+    a.settle()
+    alter_topic(instance, "orders", 8, {})
+    assert a.beat().is_complete
+    a.beat(looks_at_topics=True)
+    a.settle()
+    assert a.partitions == [*range(8)]

@@ -13,6 +13,7 @@ joined_at_ms     N     when it joined
 sequence         N     the number of its newest heartbeat
 member_session   N     the number of the heartbeat that opened its session
 deadline_ms      N     when the session ends
+session_ms       N     the time-out that the member asked for; absent where the group's setting counts
 expires_at_s     N     DynamoDB removes the item some time after it: a week after the deadline
 ```
 The item stays below 1 KiB, one write unit for each heartbeat, while its subscription has less than about 600 bytes.
@@ -27,6 +28,7 @@ from penstock_core.ids import GroupName, MemberName
 from penstock_core.storage.item import ConditionalUpdate, Item, number
 
 MEMBER_PREFIX = "member#"
+MEMBER_OPTIONAL = ("instance_id", "session_ms")  # attributes that some members lack
 SEQUENCE_NAME = {"#sequence": "sequence"}  # one of DynamoDB's reserved words
 
 _MEMBER_KEPT_S = 7 * 24 * 3_600  # after its session: no live member removes the last one of a group
@@ -59,6 +61,8 @@ def member_item(group: GroupName, member: Member) -> Item:
     }
     if member.instance_id is not None:
         item["instance_id"] = {"S": member.instance_id}
+    if member.session_timeout_ms is not None:
+        item["session_ms"] = number(member.session_timeout_ms)
     return item
 
 
@@ -80,6 +84,7 @@ def parse_member(item: Mapping[str, Any]) -> Member:
         epoch=int(item["epoch"]["N"]),
         is_settled=item["is_settled"]["BOOL"],
         joined_at_ms=int(item["joined_at_ms"]["N"]),
+        session_timeout_ms=int(item["session_ms"]["N"]) if "session_ms" in item else None,
     )
 
 

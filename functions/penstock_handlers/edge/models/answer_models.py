@@ -244,7 +244,10 @@ class GroupList(TypedDict):
 
 
 class GroupMemberAnswer(TypedDict):
-    """A member whose session goes on. `epoch` is the newest that it knows, `sequence` that of its newest heartbeat."""
+    """A member whose session goes on. `epoch` is the newest that it knows, `sequence` that of its newest heartbeat.
+
+    `session_timeout_ms` is what the member asked for, null if the group's setting counts.
+    """
 
     member_id: str
     instance_id: str | None
@@ -256,6 +259,7 @@ class GroupMemberAnswer(TypedDict):
     sequence: int
     joined_at_ms: int
     session_ends_at_ms: int
+    session_timeout_ms: int | None
 
 
 class GroupPartitionAnswer(TypedDict):

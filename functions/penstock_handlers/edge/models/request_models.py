@@ -97,6 +97,8 @@ class HeartbeatJson(JsonRequest):
 
     `session` is the one that the answer to its join had, and 0 to join. `owned` maps topic ids to the partitions that
     the member holds. With `watched`, the answer's `armed` says on which of these partitions the member may sleep on.
+    A member that wants another session time-out than the group's names it in each heartbeat. `looks_at_topics` lets
+    the group look for new topics and partitions at once.
     """
 
     member_id: str
@@ -112,6 +114,10 @@ class HeartbeatJson(JsonRequest):
     config: dict[str, Any] = Field(default_factory=dict)
     leave: bool = False
     watched: Items[WatchedPartition] = Field(default_factory=list, max_length=limits.REQUEST_PARTITIONS_MAX)
+    session_timeout_ms: (
+        Annotated[int, Field(ge=limits.SESSION_TIMEOUT_MS_MIN, le=limits.SESSION_TIMEOUT_MS_MAX)] | None
+    ) = None
+    looks_at_topics: bool = False
 
 
 class SeenCommitJson(JsonRequest):

@@ -17,6 +17,7 @@ from penstock_core.storage.groups.group_item import (
     registered_key,
 )
 from penstock_core.storage.groups.member_item import (
+    MEMBER_OPTIONAL,
     MEMBER_PREFIX,
     SEQUENCE_NAME,
     member_item,
@@ -106,7 +107,7 @@ class DynamoDbMembershipStore:
             self._put(what, item, ConditionExpression="attribute_not_exists(pk)")
         else:
             condition, values = unchanged_member(old)
-            self._rewrite(what, rewriting(item, condition, values, names=SEQUENCE_NAME, optional=("instance_id",)))
+            self._rewrite(what, rewriting(item, condition, values, names=SEQUENCE_NAME, optional=MEMBER_OPTIONAL))
 
     def touch_member(self, group: GroupName, name: MemberName, touch: SessionTouch) -> Member:
         done = self._client.conditional(

@@ -2,7 +2,8 @@
 
 Kafka lets the members of a generation wait for each other, and one of them assign the partitions. Here the service
 assigns (docs/adr/0057). So each member joins by itself, all of them are followers of a leader that does not exist, and
-SyncGroup tells each one its part. A member waits for partitions only while it holds none.
+SyncGroup tells each one its part. A member waits for partitions while it holds none, as long as a broker would let it.
+The first member of a group waits a moment for others that start with it.
 """
 
 import asyncio
@@ -15,12 +16,7 @@ from penstock.model import TopicPartition
 from penstock.system import monotonic_ms, new_member_id
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.groups.group import Subscription, parse_subscription
-from penstock_core.limits import (
-    HEARTBEAT_INTERVAL_MS_DEFAULT,
-    HEARTBEATS_PER_SESSION_MIN,
-    SESSION_TIMEOUT_MS_MAX,
-    SESSION_TIMEOUT_MS_MIN,
-)
+from penstock_core.limits import SESSION_TIMEOUT_MS_MAX, SESSION_TIMEOUT_MS_MIN
 from penstock_kafka.dispatch.api import Answer, Call
 from penstock_kafka.errors import KafkaError, RequestRefused
 from penstock_kafka.groups.classic.consumer_protocol import ClassicSubscription, read_subscription
@@ -32,7 +28,9 @@ from penstock_kafka.groups.members.sessions import Sessions
 
 PROTOCOL_TYPE = "consumer"
 LEADER = "penstock"  # no member has this id: ids that the gateway makes end in 32 digits
-JOIN_WAIT_MS_MAX = 10_000
+GATHER_MS = 1_000  # for others that start with the first member, as group.initial.rebalance.delay.ms
+JOIN_WAIT_MS_MAX = 300_000  # for a first partition: Kafka's default of max.poll.interval.ms
+PART_WAIT_MS_MAX = 10_000  # for the rest of them
 _ID_REQUIRED_VERSION = 4  # KIP-394: a client asks for its id first
 _CLIENT_ID_SHOWN = 60  # characters of it in a member id, of 100
 _ASSIGNORS = {"range": "range", "roundrobin": "round_robin", "RoundRobinAssigner": "round_robin"}
@@ -109,12 +107,17 @@ class JoinGroup:
     async def _join(self, call: Call, member: KafkaMember, protocol: str, offered: ClassicSubscription) -> None:
         member.is_classic, member.protocol = True, protocol
         member.subscription = _subscription(offered)
+        member.session_timeout_ms = _milliseconds(call.request.session_timeout)
         member.joins += 1
         join, is_new = member.joins, member.session == 0
+        # A client that joins again unasked has seen a change of its topics.
+        member.looks_at_topics = not (is_new or member.must_be_told)
         member.holds(offered.owned)
-        until_ms = monotonic_ms() + min(_rebalance_ms(call), JOIN_WAIT_MS_MAX)
+        now_ms, wait_ms = monotonic_ms(), min(_rebalance_ms(call), JOIN_WAIT_MS_MAX)
+        is_first = is_new and self._sessions.book.is_idle(member.names.group)
+        gathered_ms = now_ms + min(GATHER_MS, wait_ms) if is_first else now_ms
         while True:
-            answer = await self._sessions.beat(member, _config(call, protocol) if is_new else None)
+            answer = await self._sessions.beat(member, _config(protocol) if is_new else None)
             if is_new:
                 self._sessions.book.hurry(member.names.group, member)
             is_new = False
@@ -123,7 +126,12 @@ class JoinGroup:
             pause_ms = 0 if unheard else answer.heartbeat_after_ms
             if member.joins != join:
                 raise RequestRefused(KafkaError.rebalance_in_progress, "the client has sent another JoinGroup")
-            if _is_settled(member, offered.owned, pause_ms) or monotonic_ms() + pause_ms > until_ms:
+            waited_ms = monotonic_ms() - now_ms + pause_ms
+            if monotonic_ms() < gathered_ms:
+                pause_ms = min(pause_ms, int(gathered_ms - monotonic_ms()) + 1)
+            elif _is_settled(member, offered.owned, pause_ms):
+                break
+            elif waited_ms > wait_ms or (member.claimed and waited_ms > PART_WAIT_MS_MAX):
                 break
             if await _is_gone(call, pause_ms):
                 break
@@ -184,12 +192,9 @@ def _names(call: Call, member_id: str) -> MemberNames:
     )
 
 
-def _config(call: Call, protocol: str) -> Mapping[str, Any]:
+def _config(protocol: str) -> Mapping[str, Any]:
     """Settings of the group, if this member makes it."""
-    session_ms = _milliseconds(call.request.session_timeout)
-    interval_ms = min(HEARTBEAT_INTERVAL_MS_DEFAULT, session_ms // HEARTBEATS_PER_SESSION_MIN)
-    config = {"session_timeout_ms": session_ms, "heartbeat_interval_ms": interval_ms}
-    return {**config, "assignor": _ASSIGNORS[protocol]} if protocol in _ASSIGNORS else config
+    return {"assignor": _ASSIGNORS[protocol]} if protocol in _ASSIGNORS else {}
 
 
 def _rebalance_ms(call: Call) -> int:

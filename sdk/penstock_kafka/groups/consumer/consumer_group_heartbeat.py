@@ -13,12 +13,12 @@ before may be lost.
 
 from penstock.model import TopicPartition
 from penstock_core.errors import PenstockError
-from penstock_core.groups.group import Subscription, parse_subscription
+from penstock_core.groups.group import parse_subscription
 from penstock_core.limits import WAITING_HEARTBEAT_MS
 from penstock_kafka.dispatch.api import Answer, Call, Request, Uuid
 from penstock_kafka.errors import KafkaError, RequestRefused, error_message
 from penstock_kafka.groups.classic.join_group import made_member_id
-from penstock_kafka.groups.consumer.topic_regex import pattern_of
+from penstock_kafka.groups.consumer.topic_regex import TopicRegexes
 from penstock_kafka.groups.group_errors import group_error
 from penstock_kafka.groups.members.member import KafkaMember, MemberNames
 from penstock_kafka.groups.members.member_ids import kafka_id, service_id
@@ -32,8 +32,9 @@ _ASSIGNORS = {"range": "range", "uniform": "sticky"}
 class ConsumerGroupHeartbeat:
     """Answers ConsumerGroupHeartbeat."""
 
-    def __init__(self, sessions: Sessions) -> None:
+    def __init__(self, sessions: Sessions, regexes: TopicRegexes) -> None:
         self._sessions = sessions
+        self._regexes = regexes
 
     async def answer(self, call: Call) -> Answer:
         """The member's epoch, and its assignment where it has changed."""
@@ -58,7 +59,7 @@ class ConsumerGroupHeartbeat:
         if request.subscribed_topic_names is None and not getattr(request, "subscribed_topic_regex", None):
             raise RequestRefused(KafkaError.invalid_request, "a member joins with a subscription")
         member = KafkaMember(names=_names(request, member_id, call.client_id), is_classic=False)
-        member.subscription = _subscription(request, Subscription())
+        await self._subscribe(member, request)
         assignor = request.server_assignor
         if assignor is not None and assignor not in _ASSIGNORS:
             raise RequestRefused(
@@ -73,7 +74,7 @@ class ConsumerGroupHeartbeat:
         names = _names(request, str(request.member_id))
         member = await self._sessions.find(names, request.member_epoch)
         member.is_classic = False
-        member.subscription = _subscription(request, member.subscription or Subscription())
+        await self._subscribe(member, request)
         owned = request.topic_partitions
         if owned is not None:
             member.owned = _held(member, owned)
@@ -84,6 +85,25 @@ class ConsumerGroupHeartbeat:
         await self._sessions.catch_up(member, (member.owned or frozenset()) | member.told)
         is_full = owned is not None or request.subscribed_topic_names is not None
         return self._told(member, is_full=is_full)
+
+    async def _subscribe(self, member: KafkaMember, request: Request) -> None:
+        """Subscribe the member to the names it asks for, and those that match its expression now.
+
+        A request may say nothing of either. A gateway that took the member over knows no expression of it until the
+        client sends it again, as clients do on a new connection: the names found so far go on.
+        """
+        names, expression = request.subscribed_topic_names, getattr(request, "subscribed_topic_regex", None)
+        if names is not None:
+            member.topics = tuple(map(str, names))
+        if expression is not None:
+            member.expression = str(expression)
+        patterns = member.subscription.patterns if member.subscription is not None else ()
+        if member.expression:
+            patterns = await self._regexes.patterns(member.expression)
+        elif expression is not None:
+            patterns = ()
+        if (names, expression, member.expression) != (None, None, ""):
+            member.subscription = parse_subscription(member.topics, patterns)
 
     async def _leave(self, request: Request) -> Answer:
         member_id = str(request.member_id)
@@ -117,16 +137,6 @@ def _names(request: Request, member_id: str, client_id: str = "") -> MemberNames
         instance_id=request.instance_id,
         client_id=client_id,
     )
-
-
-def _subscription(request: Request, known: Subscription) -> Subscription:
-    """The subscription after this request, which may say nothing of it."""
-    names, expression = request.subscribed_topic_names, getattr(request, "subscribed_topic_regex", None)
-    if names is None and expression is None:
-        return known
-    topics = known.topics if names is None else map(str, names)
-    patterns = known.patterns if expression is None else ([pattern_of(expression)] if expression else [])
-    return parse_subscription(topics, patterns)
 
 
 def _held(member: KafkaMember, owned: Request) -> frozenset[TopicPartition]:

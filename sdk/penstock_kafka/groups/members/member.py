@@ -50,7 +50,11 @@ class KafkaMember:
 
     `protocol` is the assignor that a classic client has named first. `owned` has what a client of the newer protocol
     said last that it holds, None before. `is_untold`: the client may not know its assignment. `joins` counts the
-    JoinGroup requests: the newest one goes on.
+    JoinGroup requests: the newest one goes on. `session_timeout_ms` is what the client asked for, None for the group's.
+    `looks_at_topics`: the next heartbeat lets the group look at its topics.
+
+    `expression` is the regular expression of a client of the newer protocol, "" without one, and `topics` are the names
+    that it gave itself.
     """
 
     names: MemberNames
@@ -74,7 +78,10 @@ class KafkaMember:
     joins: int = 0
     due_ms: int = 0
     heartbeat_after_ms: int = 0
-    session_timeout_ms: int = 0
+    session_timeout_ms: int | None = None
+    looks_at_topics: bool = False
+    topics: tuple[str, ...] = ()
+    expression: str = ""
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
@@ -90,12 +97,16 @@ class KafkaMember:
         """The service's heartbeat request. Raises the sequence: each body is sent once."""
         self.sequence = max(now_ms, self.sequence + 1)
         body = {**self._identity(), "sequence": self.sequence, "epoch": self.epoch, "client_id": self.names.client_id}
+        if self.session_timeout_ms is not None:
+            body["session_timeout_ms"] = self.session_timeout_ms
         if self.session == 0 or self.subscription != self.subscription_known:
             subscription = self.subscription or Subscription()
             body["subscription"] = {"topics": [*subscription.topics], "patterns": [*subscription.patterns]}
         if self.session == 0:
             return {**body, "config": dict(config)}
         body["session"] = self.session
+        if self.looks_at_topics:
+            body["looks_at_topics"] = True
         if not self.is_complete:
             body["owned"] = self._owned()
         return body
@@ -110,7 +121,7 @@ class KafkaMember:
         self.epoch, self.session = answer.epoch, answer.service_session
         self.subscription_known = self.subscription
         self.is_complete = answer.is_complete
-        self.heartbeat_after_ms, self.session_timeout_ms = answer.heartbeat_after_ms, answer.session_timeout_ms
+        self.heartbeat_after_ms, self.looks_at_topics = answer.heartbeat_after_ms, False
         self.due_ms = now_ms + answer.heartbeat_after_ms
         for partition, lease in answer.granted.items():
             self.leases[partition], self.known[partition] = lease, lease.offset
@@ -208,4 +219,6 @@ def restored(group: str, found: GroupMember, partitions: Iterable[GroupPartition
         claimed=set(leases),
         told_in=dict.fromkeys(leases, generation),
         is_untold=True,
+        session_timeout_ms=found.session_timeout_ms,
+        topics=found.topics,
     )

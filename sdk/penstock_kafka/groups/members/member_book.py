@@ -32,6 +32,10 @@ class MemberBook:
         if self._members.get(key) is member:
             del self._members[key]
 
+    def is_idle(self, group: str) -> bool:
+        """True if this gateway serves no client of the group that was told an assignment."""
+        return all(name != group or member.generation < 0 for (name, _), member in self._members.items())
+
     def hurry(self, group: str, but: KafkaMember) -> None:
         """Let the other members of the group ask the service with their next heartbeat: something has changed."""
         for (name, _), member in self._members.items():

@@ -34,6 +34,7 @@ from penstock_kafka.groups.members.sessions import Sessions
 
 Refusals = dict[TopicPartition, KafkaError]
 
+_DELETED = (ErrorCode.UNKNOWN_TOPIC, ErrorCode.UNKNOWN_TOPIC_ID)  # the topic is gone, or made anew
 _WORDS = {-1: "latest", -2: "earliest"}
 
 
@@ -164,6 +165,7 @@ class OffsetCommit:
                 member.known[each] = item["offset"]
             elif member.leases.get(each) == used[each] and _is_lost(member, committer, error):
                 member.lost(each)
+                member.looks_at_topics |= error.code in _DELETED  # else the group would grant it anew
         return errors
 
     async def _go_back(
@@ -191,10 +193,10 @@ def _committer_of(call: Call) -> Committer:
 
 
 def _is_lost(member: KafkaMember, committer: Committer, error: PenstockError) -> bool:
-    """The error tells that the lease is another one's, or that its member has committed elsewhere."""
+    """The error tells that the lease is another one's, that its member has committed elsewhere, or of a lost topic."""
     if error.code is ErrorCode.OFFSET_BEHIND:
         return not (member.is_untold or committer.gone.is_set())
-    return error.code is ErrorCode.LEASE_FENCED
+    return error.code in (ErrorCode.LEASE_FENCED, *_DELETED)
 
 
 def _but(

@@ -32,6 +32,7 @@ MEMBER = Member(
     epoch=12,
     is_settled=True,
     joined_at_ms=1_780_000_000_000,
+    session_timeout_ms=60_000,
 )
 
 
@@ -54,6 +55,7 @@ SUBSCRIPTIONS = st.builds(
         epoch=COUNTS,
         is_settled=st.booleans(),
         joined_at_ms=COUNTS,
+        session_timeout_ms=st.none() | COUNTS,
     )
 )
 def test_member_survives_a_round_trip(member: Member) -> None:
@@ -75,6 +77,7 @@ def test_member_item_is_what_is_stored_today() -> None:
         "sequence": {"N": str(2**60)},
         "member_session": {"N": "2"},
         "deadline_ms": {"N": "1790000000000"},
+        "session_ms": {"N": "60000"},
         "expires_at_s": {"N": "1790604800"},
     }
     assert member_item_key(GROUP, MEMBER.name) == {"pk": {"S": "billing"}, "sk": {"S": member_key(MEMBER.name)}}
