@@ -26,7 +26,9 @@ def test_subscription_selects_its_names_and_what_its_patterns_match() -> None:
     assert [name for name in ("a", "b", "c", "x.1", "x") if subscription.selects(name)] == ["a", "b", "x.1"]
 
 
-@pytest.mark.parametrize("topics", [[str(number) for number in range(10_001)], ["x" * 249 + str(n) for n in range(1_100)]])
+@pytest.mark.parametrize(
+    "topics", [[str(each) for each in range(10_001)], ["x" * 249 + str(each) for each in range(1_100)]]
+)
 def test_subscription_that_would_make_every_heartbeat_dear_is_refused(topics: list[str]) -> None:
     with pytest.raises(PenstockError, match="use a pattern") as caught:
         parse_subscription(topics, [])

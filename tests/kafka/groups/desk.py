@@ -26,7 +26,9 @@ class GroupDesk:
     """Answers requests to the APIs of groups, each in a version of your choice."""
 
     def __init__(self, service: MemoryPenstock, transport: Transport | None = None) -> None:
-        self.context = context = Context(service=Service(ThreadedTransport(transport or service.transport)), settings=SETTINGS)
+        self.context = context = Context(
+            service=Service(ThreadedTransport(transport or service.transport)), settings=SETTINGS
+        )
         self._registry = Registry(apis.apis(context))
         self._peer = Peer(number=1, address="test")
 

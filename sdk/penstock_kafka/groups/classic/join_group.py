@@ -9,6 +9,7 @@ The first member of a group waits a moment for others that start with it.
 import asyncio
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -16,7 +17,7 @@ from penstock.model import TopicPartition
 from penstock.system import monotonic_ms, new_member_id
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.groups.group import Subscription, parse_subscription
-from penstock_core.limits import SESSION_TIMEOUT_MS_MAX, SESSION_TIMEOUT_MS_MIN
+from penstock_core.limits import SESSION_TIMEOUT_MS_MAX, SESSION_TIMEOUT_MS_MIN, WAITING_HEARTBEAT_MS
 from penstock_kafka.dispatch.api import Answer, Call
 from penstock_kafka.errors import KafkaError, RequestRefused
 from penstock_kafka.groups.classic.consumer_protocol import ClassicSubscription, read_subscription
@@ -30,10 +31,42 @@ PROTOCOL_TYPE = "consumer"
 LEADER = "penstock"  # no member has this id: ids that the gateway makes end in 32 digits
 GATHER_MS = 1_000  # for others that start with the first member, as group.initial.rebalance.delay.ms
 JOIN_WAIT_MS_MAX = 300_000  # for a first partition: Kafka's default of max.poll.interval.ms
-PART_WAIT_MS_MAX = 10_000  # for the rest of them
+PART_WAIT_MS_MAX = 12_000  # for the rest of them, and beside others that have all
 _ID_REQUIRED_VERSION = 4  # KIP-394: a client asks for its id first
 _CLIENT_ID_SHOWN = 60  # characters of it in a member id, of 100
 _ASSIGNORS = {"range": "range", "roundrobin": "round_robin", "RoundRobinAssigner": "round_robin"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Patience:
+    """How long one JoinGroup waits, from `began_ms` on.
+
+    `is_first`: this gateway serves no other member that was told an assignment.
+    """
+
+    began_ms: int
+    rebalance_ms: int
+    is_new: bool
+    is_first: bool
+
+    def wait_ms(self, member: KafkaMember, owned: frozenset[TopicPartition], pause_ms: int) -> int | None:
+        """The time until the next heartbeat, None if the client should hear of its assignment now.
+
+        It has all of it, or must let go of a part first, or goes on reading what it kept while the rest comes. A new
+        member without a part waits a while, as if the others had to join again before.
+        """
+        waited_ms = monotonic_ms() - self.began_ms
+        gather_ms = min(GATHER_MS, self.rebalance_ms) - waited_ms if self.is_first else 0
+        if gather_ms > 0:
+            return min(pause_ms, gather_ms)
+        has_come = bool(member.claimed) or not self.is_new or self.is_first
+        if (member.is_complete and has_come) or member.wanted_back or (owned and pause_ms > 0):
+            return None
+        if pause_ms == 0 and waited_ms < JOIN_WAIT_MS_MAX:
+            return 0  # the service has more for it at once
+        is_short = member.is_complete or bool(member.claimed)
+        longest_ms = min(self.rebalance_ms, PART_WAIT_MS_MAX if is_short else JOIN_WAIT_MS_MAX)
+        return None if waited_ms + pause_ms > longest_ms else min(pause_ms, WAITING_HEARTBEAT_MS)
 
 
 class JoinGroup:
@@ -113,9 +146,12 @@ class JoinGroup:
         # A client that joins again unasked has seen a change of its topics.
         member.looks_at_topics = not (is_new or member.must_be_told)
         member.holds(offered.owned)
-        now_ms, wait_ms = monotonic_ms(), min(_rebalance_ms(call), JOIN_WAIT_MS_MAX)
-        is_first = is_new and self._sessions.book.is_idle(member.names.group)
-        gathered_ms = now_ms + min(GATHER_MS, wait_ms) if is_first else now_ms
+        patience = _Patience(
+            began_ms=monotonic_ms(),
+            rebalance_ms=_rebalance_ms(call),
+            is_new=is_new,
+            is_first=is_new and self._sessions.book.is_idle(member.names.group),
+        )
         while True:
             answer = await self._sessions.beat(member, _config(protocol) if is_new else None)
             if is_new:
@@ -126,14 +162,8 @@ class JoinGroup:
             pause_ms = 0 if unheard else answer.heartbeat_after_ms
             if member.joins != join:
                 raise RequestRefused(KafkaError.rebalance_in_progress, "the client has sent another JoinGroup")
-            waited_ms = monotonic_ms() - now_ms + pause_ms
-            if monotonic_ms() < gathered_ms:
-                pause_ms = min(pause_ms, int(gathered_ms - monotonic_ms()) + 1)
-            elif _is_settled(member, offered.owned, pause_ms):
-                break
-            elif waited_ms > wait_ms or (member.claimed and waited_ms > PART_WAIT_MS_MAX):
-                break
-            if await _is_gone(call, pause_ms):
+            wait_ms = patience.wait_ms(member, offered.owned, pause_ms)
+            if wait_ms is None or await _is_gone(call, wait_ms):
                 break
         if member.assignment != member.told:
             self._sessions.book.hurry(member.names.group, member)  # it may have let go of what another one waits for
@@ -203,14 +233,6 @@ def _rebalance_ms(call: Call) -> int:
 
 def _milliseconds(time: timedelta) -> int:
     return int(time.total_seconds() * 1_000)
-
-
-def _is_settled(member: KafkaMember, owned: frozenset[TopicPartition], pause_ms: int) -> bool:
-    """True if the client should hear of its assignment now.
-
-    It has all of it, or must let go of a part first, or goes on reading what it kept while the rest comes.
-    """
-    return member.is_complete or bool(member.wanted_back) or (bool(owned) and pause_ms > 0)
 
 
 async def _is_gone(call: Call, pause_ms: int) -> bool:

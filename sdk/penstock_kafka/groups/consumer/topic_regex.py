@@ -1,8 +1,8 @@
 """Regular expressions of topic names (KIP-848): a pattern of ours where both say the same, else the names that match.
 
 Kafka matches the whole name by RE2/J. Here the gateway evaluates the expression by RE2, in linear time, and subscribes
-the member to the names that match. It looks for new names with the member's heartbeats. A name is a pattern without `*`:
-the service then leaves out topics that the client may not read, and does not refuse the others.
+the member to the names that match. It looks for new names with the member's heartbeats. It sends the names as patterns
+without `*`: the service then leaves out topics that the client may not read, and does not refuse the others.
 """
 
 import asyncio
