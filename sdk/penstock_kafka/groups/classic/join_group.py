@@ -34,6 +34,7 @@ JOIN_WAIT_MS_MAX = 300_000  # for a first partition: Kafka's default of max.poll
 PART_WAIT_MS_MAX = 12_000  # for the rest of them, and beside others that have all
 _ID_REQUIRED_VERSION = 4  # KIP-394: a client asks for its id first
 _CLIENT_ID_SHOWN = 60  # characters of it in a member id, of 100
+COOPERATIVE = "cooperative"  # in the names of such assignors: Java's, librdkafka's and kafka-python's
 _ASSIGNORS = {"range": "range", "roundrobin": "round_robin", "RoundRobinAssigner": "round_robin"}
 
 
@@ -41,13 +42,15 @@ _ASSIGNORS = {"range": "range", "roundrobin": "round_robin", "RoundRobinAssigner
 class _Patience:
     """How long one JoinGroup waits, from `began_ms` on.
 
-    `is_first`: this gateway serves no other member that was told an assignment.
+    `is_first`: this gateway serves no other member that was told an assignment. `is_cooperative`: its clients expect that
+    what others have still to release comes in a second step.
     """
 
     began_ms: int
     rebalance_ms: int
     is_new: bool
     is_first: bool
+    is_cooperative: bool
 
     def wait_ms(self, member: KafkaMember, owned: frozenset[TopicPartition], pause_ms: int) -> int | None:
         """The time until the next heartbeat, None if the client should hear of its assignment now.
@@ -59,8 +62,9 @@ class _Patience:
         gather_ms = min(GATHER_MS, self.rebalance_ms) - waited_ms if self.is_first else 0
         if gather_ms > 0:
             return min(pause_ms, gather_ms)
+        keeps = bool(owned) or self.is_cooperative
         has_come = bool(member.claimed) or not self.is_new or self.is_first
-        if (member.is_complete and has_come) or member.wanted_back or (owned and pause_ms > 0):
+        if (member.is_complete and has_come) or member.wanted_back or (keeps and pause_ms > 0):
             return None
         if pause_ms == 0 and waited_ms < JOIN_WAIT_MS_MAX:
             return 0  # the service has more for it at once
@@ -151,6 +155,7 @@ class JoinGroup:
             rebalance_ms=_rebalance_ms(call),
             is_new=is_new,
             is_first=is_new and self._sessions.book.is_idle(member.names.group),
+            is_cooperative=COOPERATIVE in protocol,
         )
         while True:
             answer = await self._sessions.beat(member, _config(protocol) if is_new else None)
