@@ -42,8 +42,8 @@ _ASSIGNORS = {"range": "range", "roundrobin": "round_robin", "RoundRobinAssigner
 class _Patience:
     """How long one JoinGroup waits, from `began_ms` on.
 
-    `is_first`: this gateway serves no other member that was told an assignment. `is_cooperative`: its clients expect that
-    what others have still to release comes in a second step.
+    `is_first`: this gateway serves no other member that was told an assignment. `is_cooperative`: its clients expect
+    that what others have still to release comes in a second step.
     """
 
     began_ms: int
