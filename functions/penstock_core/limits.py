@@ -106,6 +106,8 @@ RETIRED_KEPT_MS = 48 * 3_600_000  # for how long a swap's note of old segments s
 # Groups.
 COMMIT_OFFSETS_MAX = 1_000  # offsets in one commit
 COMMIT_METADATA_BYTES_MAX = 4 * KIB  # as Kafka
+COMMIT_OFFSET_MAX = 2**53 - 1  # 285 years of a million records a second; JSON clients lose digits above
+LEADER_EPOCH_MAX = 2**31 - 1  # Kafka has it as i32
 OFFSET_MAX = 2**63 - 1  # a batch header has it as i64
 GROUP_MEMBERS_MAX = 2_000
 MEMBER_ID_LENGTH_MAX = 100  # characters: a target writes its length in one byte

@@ -80,6 +80,7 @@ def commit(group: Annotated[str, Path()], request: CommitOffsets) -> CommitResul
             lease_epoch=item.lease_epoch,
             back_from=_seen(item.back_from),
             topic_id=item.topic_id,
+            leader_epoch=item.leader_epoch,
         )
         for item in request.offsets
     ]
@@ -117,6 +118,7 @@ def committed(
             "offset": item.offset,
             "metadata": item.metadata,
             "committed_at_ms": item.committed_at_ms,
+            "leader_epoch": item.leader_epoch,
         }
         for item in shown
     ]

@@ -10,6 +10,7 @@ from penstock_core.acls.right import Kind, Operation
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import NO_NONCE, Nonce, parse_nonce, parse_transactional_id
 from penstock_core.limits import (
+    LEADER_EPOCH_MAX,
     OFFSET_MAX,
     PRODUCER_EPOCH_MAX,
     TOPIC_PARTITIONS_MAX,
@@ -138,7 +139,7 @@ def _transact(event: Event, instance: Instance) -> Result:
 
 def _offset(fields: Mapping[str, Any]) -> OffsetEntry:
     names = ("group", "topic", "topic_id", "partition", "offset", "metadata", "member_id", "instance_id", "lease_epoch")
-    refuse_unknown(fields, *names)
+    refuse_unknown(fields, *names, "leader_epoch")
     return OffsetEntry(
         group=take(fields, "group", str),
         topic=take(fields, "topic", str),
@@ -151,6 +152,9 @@ def _offset(fields: Mapping[str, Any]) -> OffsetEntry:
         if fields.get("lease_epoch") is not None
         else None,
         topic_id=take(fields, "topic_id", str) if fields.get("topic_id") is not None else None,
+        leader_epoch=take_number(fields, "leader_epoch", 0, LEADER_EPOCH_MAX)
+        if fields.get("leader_epoch") is not None
+        else None,
     )
 
 

@@ -146,13 +146,17 @@ class Zone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedOffset:
-    """The offset that a group has committed for a partition: that of the next record to read."""
+    """The offset that a group has committed for a partition: that of the next record to read.
+
+    `leader_epoch` is what a Kafka client committed with it, None if it named none.
+    """
 
     topic: str
     partition: int
     offset: int
     metadata: str
     committed_at_ms: int
+    leader_epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

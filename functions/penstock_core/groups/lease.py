@@ -28,6 +28,7 @@ from enum import Enum
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.groups.group import Member
 from penstock_core.ids import MemberName, Offset, PartitionKey, TopicName
+from penstock_core.limits import COMMIT_METADATA_BYTES_MAX, COMMIT_OFFSET_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +36,7 @@ class Lease:
     """A lease's item.
 
     `epoch` is 0 if no member has ever owned the lease. `offset` is None if the group has committed nothing.
+    `leader_epoch` is the one that the committer named with the offset (KIP-320).
     """
 
     topic: TopicName
@@ -44,6 +46,7 @@ class Lease:
     offset: Offset | None = None
     metadata: str = ""
     committed_at_ms: int = 0
+    leader_epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,3 +200,23 @@ class CommittedOffset:
     offset: Offset
     metadata: str
     committed_at_ms: int
+    leader_epoch: int | None = None
+
+
+def check_committed(committed: CommittedOffset) -> None:
+    """Raise OFFSET_OUT_OF_RANGE for an offset that no log reaches, and INVALID_REQUEST for too long a metadata text.
+
+    An offset may be ahead of the partition: a restored group, or one that is copied with its topic, begins so.
+    """
+    where = f"partition {committed.partition.partition} of topic {committed.topic}"
+    if committed.offset > COMMIT_OFFSET_MAX:
+        raise PenstockError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"offset {committed.offset} of {where}: {COMMIT_OFFSET_MAX} at most, nothing was committed",
+        )
+    size = len(committed.metadata.encode())
+    if size > COMMIT_METADATA_BYTES_MAX:
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST,
+            f"metadata of {size} bytes with the offset of {where}: {COMMIT_METADATA_BYTES_MAX} at most",
+        )

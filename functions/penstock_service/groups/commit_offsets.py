@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock_core.errors import ErrorCode, PenstockError, shown
-from penstock_core.groups.lease import CommittedOffset, LeaseToken, MayGoBack, SeenCommit
+from penstock_core.groups.lease import CommittedOffset, LeaseToken, MayGoBack, SeenCommit, check_committed
 from penstock_core.ids import GroupName, MemberName, Offset, member_name, parse_group_name
-from penstock_core.limits import COMMIT_METADATA_BYTES_MAX, COMMIT_OFFSETS_MAX
-from penstock_core.log.index import Head
+from penstock_core.limits import COMMIT_OFFSETS_MAX
 from penstock_core.outcomes import Outcomes
 from penstock_service.groups.abandoned_lease import release_abandoned_lease
 from penstock_service.groups.claim_group import list_group
@@ -27,6 +26,7 @@ class CommitEntry:
 
     `lease_epoch` is that of the member's lease, None without a member. An offset below the committed one counts only if
     `back_from` is the group's last commit. `topic_id` is the topic that the caller has read, None if it does not say.
+    `leader_epoch` is kept with the offset.
     """
 
     topic: str
@@ -36,6 +36,7 @@ class CommitEntry:
     lease_epoch: int | None = None
     back_from: SeenCommit | None = None
     topic_id: str | None = None
+    leader_epoch: int | None = None
 
 
 def commit_offsets(
@@ -56,9 +57,9 @@ def commit_offsets(
     group, with one update.
 
     An entry's error is LEASE_FENCED if the lease is not the member's, LEASE_HELD if the lease has an owner and the
-    commit names no member, OFFSET_BEHIND, OFFSET_OUT_OF_RANGE without a member above the high watermark, or
-    UNKNOWN_TOPIC_ID if the name stands for another topic than the caller has read. Raises INVALID_NAME,
-    QUOTA_EXCEEDED, and INVALID_REQUEST for too many entries or a topic-partition that stands twice.
+    commit names no member, OFFSET_BEHIND, or OFFSET_OUT_OF_RANGE above `COMMIT_OFFSET_MAX`. It is UNKNOWN_TOPIC_ID if
+    the name stands for another topic than the caller has read. Raises INVALID_NAME, QUOTA_EXCEEDED, and
+    INVALID_REQUEST for too many entries or a topic-partition that stands twice.
     """
     group = parse_group_name(group_name)
     _check_entries(entries)
@@ -95,7 +96,8 @@ def _commit_alone(
         entry, committed = pair
         if isinstance(committed, PenstockError):
             raise committed
-        _check_in_log(entry, heads.get(committed.partition))
+        if committed.partition not in heads:
+            raise PenstockError(ErrorCode.UNKNOWN_TOPIC, f"topic {entry.topic!r} is being deleted")
         window.check()
         return _commit_unowned(instance, group, committed, entry.back_from or False)
 
@@ -132,36 +134,18 @@ def _commit_as_owner(instance: Instance, group: GroupName, owner: MemberName, en
     instance.stores.groups.commit(group, committed, token, entry.back_from or False)
 
 
-def _check_in_log(entry: CommitEntry, head: Head | None) -> None:
-    """Raise OFFSET_OUT_OF_RANGE for an offset that no reader of the log can have reached."""
-    if head is None:
-        raise PenstockError(ErrorCode.UNKNOWN_TOPIC, f"topic {entry.topic!r} is being deleted")
-    if entry.offset > head.high_watermark:
-        raise PenstockError(
-            ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"offset {entry.offset} of partition {entry.partition} of topic {entry.topic!r} is above the high "
-            f"watermark {head.high_watermark}: nothing was committed",
-            log_start_offset=head.log_start_offset,
-            high_watermark=head.high_watermark,
-        )
-
-
 def _committed(topic_cache: TopicCache, entry: CommitEntry, now_ms: int) -> CommittedOffset:
     topic, key = topic_cache.get_partition(entry.topic, entry.partition, entry.topic_id)
-    size = len(entry.metadata.encode())
-    if size > COMMIT_METADATA_BYTES_MAX:
-        raise PenstockError(
-            ErrorCode.INVALID_REQUEST,
-            f"metadata of {size} bytes with the offset of partition {entry.partition} of topic {entry.topic!r}: "
-            f"{COMMIT_METADATA_BYTES_MAX} at most",
-        )
-    return CommittedOffset(
+    committed = CommittedOffset(
         topic=topic.name,
         partition=key,
         offset=Offset(entry.offset),
         metadata=entry.metadata,
         committed_at_ms=now_ms,
+        leader_epoch=entry.leader_epoch,
     )
+    check_committed(committed)
+    return committed
 
 
 def _check_entries(entries: Sequence[CommitEntry]) -> None:

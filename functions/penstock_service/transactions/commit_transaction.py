@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.groups.lease import CommittedOffset, LeaseToken
+from penstock_core.groups.lease import CommittedOffset, LeaseToken, check_committed
 from penstock_core.ids import (
     Offset,
     PartitionKey,
@@ -24,7 +24,6 @@ from penstock_core.ids import (
     segment_time_ms,
 )
 from penstock_core.limits import (
-    COMMIT_METADATA_BYTES_MAX,
     TRANSACTION_COMMIT_ROUNDS_MAX,
     TRANSACTION_MS_MAX,
     TRANSACTION_STAGES_MAX,
@@ -82,6 +81,7 @@ class OffsetEntry:
     instance_id: str | None = None
     lease_epoch: int | None = None
     topic_id: str | None = None
+    leader_epoch: int | None = None
 
 
 def stage(instance: Instance, part: TransactionPart, stage_number: int) -> None:
@@ -352,13 +352,8 @@ def _unconfirmed(refs: Mapping[PartitionKey, Sequence[Ref]], written_zones: int)
 
 
 def _offset_commit(topic_cache: TopicCache, each: OffsetEntry, now_ms: int) -> OffsetCommit:
-    """The checked commit of one offset. Reads the topic if it is not remembered. Raises INVALID_REQUEST."""
+    """The checked commit of one offset. Reads the topic if it is not remembered. Raises as `check_committed`."""
     topic, key = topic_cache.get_partition(each.topic, each.partition, each.topic_id)
-    if len(each.metadata.encode()) > COMMIT_METADATA_BYTES_MAX:
-        raise PenstockError(
-            ErrorCode.INVALID_REQUEST,
-            f"metadata of {len(each.metadata.encode())} bytes with an offset: {COMMIT_METADATA_BYTES_MAX} at most",
-        )
     if (each.member_id is None) != (each.lease_epoch is None):
         raise PenstockError(
             ErrorCode.INVALID_REQUEST,
@@ -374,5 +369,7 @@ def _offset_commit(topic_cache: TopicCache, each: OffsetEntry, now_ms: int) -> O
         offset=Offset(each.offset),
         metadata=each.metadata,
         committed_at_ms=now_ms,
+        leader_epoch=each.leader_epoch,
     )
+    check_committed(committed)
     return OffsetCommit(group=parse_group_name(each.group), committed=committed, token=token)

@@ -15,7 +15,7 @@ from penstock_kafka.groups.group_errors import group_error
 from penstock_kafka.groups.members.member import KafkaMember, MemberNames
 from penstock_kafka.groups.members.member_ids import service_id
 from penstock_kafka.groups.members.sessions import Sessions
-from penstock_kafka.groups.offsets.offset_commit import OffsetToCommit, commit_item, refusal_of
+from penstock_kafka.groups.offsets.offset_commit import OffsetToCommit, commit_item, offset_of, refusal_of
 from penstock_kafka.transactions.epochs.open_transaction import NotedOffset
 from penstock_kafka.transactions.epochs.producers import Producers
 from penstock_kafka.transactions.epochs.transactional_producer import TransactionalProducer
@@ -35,9 +35,7 @@ class TxnOffsetCommit:
         """The outcome for each partition: all offsets are noted, or none."""
         request = call.request
         asked = {
-            TopicPartition(str(topic.name), int(each.partition_index)): OffsetToCommit(
-                offset=int(each.committed_offset), metadata=each.committed_metadata or ""
-            )
+            TopicPartition(str(topic.name), int(each.partition_index)): offset_of(each)
             for topic in request.topics
             for each in topic.partitions
         }

@@ -6,8 +6,10 @@ import pytest
 
 from penstock.http.http_message import Response
 from penstock.http.transport import Transport
+from penstock.model import TopicPartition
 from penstock.testing import MemoryPenstock
 from penstock_kafka.dispatch.api import ApiKey, Peer
+from penstock_kafka.groups.classic.consumer_protocol import write_assignment, write_subscription
 from tests.kafka.groups.desk import NOBODY, GroupDesk, committed, run
 
 
@@ -70,12 +72,14 @@ def test_tool_commits_without_a_member_only_while_no_member_owns(service: Memory
         desk = GroupDesk(service)
         assert await desk.commit(NOBODY, {0: 8}) == {0: "none"}
         assert await desk.commit(NOBODY, {0: 2}) == {0: "none"}  # kafka-consumer-groups --reset-offsets
-        assert await desk.commit(NOBODY, {0: 21}) == {0: "offset_out_of_range"}
+        assert await desk.commit(NOBODY, {0: 21}) == {0: "none"}  # ahead of the end, as tools that copy a group do
+        assert await desk.commit(NOBODY, {0: 2**63 - 1, 1: 7}) == {0: "offset_out_of_range", 1: "none"}
+        assert await desk.commit(NOBODY, {0: 2}) == {0: "none"}
         await desk.join()
         assert await desk.commit(NOBODY, {0: 3}) == {0: "unknown_member_id"}
 
     run(work())
-    assert committed(service) == {0: 2}
+    assert committed(service) == {0: 2, 1: 7}
 
 
 def test_consumer_that_never_joined_commits_by_its_id_only_while_no_member_owns(service: MemoryPenstock) -> None:
@@ -109,6 +113,7 @@ def test_commit_refuses_what_the_service_cannot_keep(service: MemoryPenstock) ->
         desk = GroupDesk(service)
         member = await desk.join()
         assert await desk.commit(member, {0: 1}, metadata="m" * 4_097) == {0: "offset_metadata_too_large"}
+        assert await desk.commit(member, {0: 2**63 - 1}) == {0: "offset_out_of_range"}
         assert await desk.commit(member, {0: -3, 1: 1}) == {0: "offset_out_of_range", 1: "none"}
         assert await desk.commit(member, {9: 1}) == {9: "unknown_topic_or_partition"}
 
@@ -136,6 +141,37 @@ def test_offset_fetch_answers_several_groups_with_metadata(service: MemoryPensto
         assert (second["group_id"], second["error_code"].name, second["topics"]) == ("h", "none", [])
         old = await desk.ask(ApiKey.OFFSET_FETCH, 5, group_id="g", topics=None)
         assert [each["name"] for each in old["topics"]] == ["orders"]
+
+    run(work())
+
+
+def test_leader_epoch_comes_back_when_the_client_committed_one(service: MemoryPenstock) -> None:
+    async def work() -> None:
+        desk = GroupDesk(service)
+        partition = {"partition_index": 0, "committed_offset": 3, "committed_leader_epoch": 5}
+        topics = [{"name": "orders", "partitions": [partition]}]
+        await desk.ask(ApiKey.OFFSET_COMMIT, 9, group_id="g", generation_id_or_member_epoch=-1, topics=topics)
+        await desk.commit(NOBODY, {1: 4})  # names none
+        answer = await desk.ask(ApiKey.OFFSET_FETCH, 9, groups=[{"group_id": "g", "topics": None}])
+        [topic] = answer["groups"][0]["topics"]
+        found = {each["partition_index"]: each["committed_leader_epoch"] for each in topic["partitions"]}
+        assert found == {0: 5, 1: -1}
+
+    run(work())
+
+
+def test_commit_for_a_deleted_topic_takes_its_partitions_from_the_member(service: MemoryPenstock) -> None:
+    service.create_topic("bills", partitions=1)
+
+    async def work() -> None:
+        desk = GroupDesk(service)
+        topics = [{"name": "range", "metadata": write_subscription(["orders", "bills"])}]
+        member = await desk.join(protocols=topics)
+        await asyncio.to_thread(service.admin().delete_topic, "orders")
+        assert await desk.commit(member, {0: 0}) == {0: "unknown_topic_or_partition"}
+        assert await desk.beat(member) == "rebalance_in_progress"
+        again = await desk.join(member["member_id"], protocols=topics)
+        assert (await desk.sync(again))["assignment"] == write_assignment([TopicPartition("bills", 0)])
 
     run(work())
 

@@ -11,8 +11,10 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.groups.lease import SeenCommit
 from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
 from penstock_service.groups.committed_offsets import committed_offsets
+from penstock_service.groups.describe_group import describe_group
 from penstock_service.instance.instance import Instance
 from penstock_service.topics.delete_topic import delete_topic
+from tests.support.group_member import GroupMember
 from tests.support.service import (
     UNAVAILABLE,
     Intercepted,
@@ -167,17 +169,33 @@ def test_commit_costs_a_read_per_topic_one_of_heads_and_an_update_per_offset(ins
     assert counts == {"topics.get": 1, "groups.lease_page": 1}
 
 
-def test_commit_is_refused_when_it_is_above_the_high_watermark(instance: Instance) -> None:
+def test_commit_without_a_member_may_be_ahead_of_the_end_and_has_no_lag(instance: Instance) -> None:
     filled_topic(instance, records=7)
-    for offset in (8, limits.OFFSET_MAX):
-        entry = CommitEntry(topic="orders", partition=0, offset=offset)
-        [error] = commit_offsets(instance, "billing", [entry])
-        assert error is not None
-        assert error.code is ErrorCode.OFFSET_OUT_OF_RANGE
-        assert error.facts == {"log_start_offset": 0, "high_watermark": 7}
-    assert _committed(instance) == []
-    _commit(instance, 7)
-    assert _committed(instance) == [("orders", 0, 7)]
+    _commit(instance, limits.COMMIT_OFFSET_MAX)
+    [partition] = describe_group(instance, "billing").partitions
+    assert (partition.lease.offset, partition.lag) == (limits.COMMIT_OFFSET_MAX, 0)
+
+
+@pytest.mark.parametrize("offset", [limits.COMMIT_OFFSET_MAX + 1, limits.OFFSET_MAX])
+def test_commit_is_refused_alone_when_no_log_reaches_its_offset(instance: Instance, offset: int) -> None:
+    filled_topic(instance, partitions=2, records=7)
+    entries = [CommitEntry(topic="orders", partition=number, offset=each) for number, each in ((0, offset), (1, 5))]
+    error, good = commit_offsets(instance, "billing", entries)
+    assert (error and error.code, good) == (ErrorCode.OFFSET_OUT_OF_RANGE, None)
+    member = GroupMember(instance, "a")
+    member.settle()
+    with pytest.raises(PenstockError, match="OFFSET_OUT_OF_RANGE"):
+        member.commit(0, offset)
+    assert _committed(instance) == [("orders", 1, 5)]
+
+
+def test_leader_epoch_is_kept_until_a_commit_names_another_or_none(instance: Instance) -> None:
+    filled_topic(instance, records=7)
+    for epoch in (3, 4, None):
+        entry = CommitEntry(topic="orders", partition=0, offset=5, leader_epoch=epoch)
+        assert [*commit_offsets(instance, "billing", [entry])] == [None]
+        [found] = committed_offsets(instance, "billing", None)
+        assert found.leader_epoch == epoch
 
 
 def _behind(instance: Instance, offset: int) -> SeenCommit:

@@ -8,6 +8,7 @@ lease_epoch       N   rises with each change of the owner; absent until the firs
 committed_offset  N   the offset that the group reads next; absent until the first commit
 metadata          S   what the committer wrote beside it
 committed_at_ms   N   when it was committed
+leader_epoch      N   what a Kafka client committed with the offset; absent where it named none
 ```
 Each update carries the rules of groups/lease.py as a condition. Commits of a transaction use `commit_update` too.
 """
@@ -50,6 +51,7 @@ def parse_lease(item: Mapping[str, Any]) -> Lease:
         offset=Offset(int(item["committed_offset"]["N"])) if "committed_offset" in item else None,
         metadata=item["metadata"]["S"] if "metadata" in item else "",
         committed_at_ms=_number_of(item, "committed_at_ms", 0),
+        leader_epoch=int(item["leader_epoch"]["N"]) if "leader_epoch" in item else None,
     )
 
 
@@ -63,6 +65,7 @@ def committed_of(lease: Lease) -> CommittedOffset | None:
         offset=lease.offset,
         metadata=lease.metadata,
         committed_at_ms=lease.committed_at_ms,
+        leader_epoch=lease.leader_epoch,
     )
 
 
@@ -81,6 +84,12 @@ def commit_update(
         ":topic": {"S": committed.topic},
         ":now": number(committed.committed_at_ms),
     }
+    update = "SET committed_offset = :offset, metadata = :metadata, topic = :topic, committed_at_ms = :now"
+    if committed.leader_epoch is None:
+        update += " REMOVE leader_epoch"
+    else:
+        update += ", leader_epoch = :leader"
+        values[":leader"] = number(committed.leader_epoch)
     conditions = ["attribute_not_exists(lease_owner)"]
     if token is not None:
         conditions = ["lease_owner = :owner AND lease_epoch = :epoch"]
@@ -93,7 +102,7 @@ def commit_update(
         conditions.append("(attribute_not_exists(committed_offset) OR committed_offset <= :offset)")
     return ConditionalUpdate(
         key=lease_item_key(group, committed.partition),
-        update="SET committed_offset = :offset, metadata = :metadata, topic = :topic, committed_at_ms = :now",
+        update=update,
         condition=" AND ".join(conditions),
         values=values,
     )
@@ -121,7 +130,7 @@ def reset_update(group: GroupName, seen: Lease, committed: CommittedOffset, epoc
     return ConditionalUpdate(
         key=lease_item_key(group, seen.partition),
         update="SET committed_offset = :offset, metadata = :metadata, topic = :topic, committed_at_ms = :now, "
-        "lease_epoch = :next REMOVE lease_owner",
+        "lease_epoch = :next REMOVE lease_owner, leader_epoch",
         condition=condition,
         values={
             **values,

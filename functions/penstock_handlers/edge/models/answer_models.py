@@ -318,7 +318,7 @@ class GroupDocumentAnswer(TypedDict):
 
 
 class CommittedOffsetJson(TypedDict):
-    """The committed offset of one partition."""
+    """The committed offset of one partition. `leader_epoch` is what a Kafka client committed with it, or null."""
 
     topic: str
     topic_id: str
@@ -326,6 +326,7 @@ class CommittedOffsetJson(TypedDict):
     offset: int
     metadata: str
     committed_at_ms: int
+    leader_epoch: int | None
 
 
 class CommittedOffsets(TypedDict):

@@ -131,7 +131,7 @@ class CommitOffset(JsonRequest):
     """The offset a group reads next in one partition; `lease_epoch` is for members.
 
     The offset may be below the committed one only if `back_from` is the group's last commit. With `topic_id` the offset
-    counts only for that topic, and not for a topic that was made anew under its name.
+    counts only for that topic, and not for a topic that was made anew under its name. `leader_epoch` is kept with it.
     """
 
     topic: str
@@ -141,6 +141,7 @@ class CommitOffset(JsonRequest):
     lease_epoch: Number | None = None
     back_from: SeenCommitJson | None = None
     topic_id: str | None = None
+    leader_epoch: Annotated[int, Field(ge=0, le=limits.LEADER_EPOCH_MAX)] | None = None
 
 
 class CommitOffsets(JsonRequest):

@@ -186,6 +186,7 @@ def _with_commit(lease: Lease, committed: CommittedOffset) -> Lease:
         offset=committed.offset,
         metadata=committed.metadata,
         committed_at_ms=committed.committed_at_ms,
+        leader_epoch=committed.leader_epoch,
     )
 
 

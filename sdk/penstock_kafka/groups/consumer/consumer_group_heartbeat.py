@@ -90,20 +90,23 @@ class ConsumerGroupHeartbeat:
         """Subscribe the member to the names it asks for, and those that match its expression now.
 
         A request may say nothing of either. A gateway that took the member over knows no expression of it until the
-        client sends it again, as clients do on a new connection: the names found so far go on.
+        client sends it again, as clients do on a new connection: the names found so far go on. As with a broker, what a
+        new expression beside names finds comes with the next heartbeat.
         """
         names, expression = request.subscribed_topic_names, getattr(request, "subscribed_topic_regex", None)
+        is_known = names is None and expression is None
         if names is not None:
             member.topics = tuple(map(str, names))
         if expression is not None:
             member.expression = str(expression)
-        patterns = member.subscription.patterns if member.subscription is not None else ()
-        if member.expression:
-            patterns = await self._regexes.patterns(member.expression)
-        elif expression is not None:
-            patterns = ()
-        if (names, expression, member.expression) != (None, None, ""):
-            member.subscription = parse_subscription(member.topics, patterns)
+            if not (member.expression and member.topics):
+                member.matched = member.expression
+        if is_known and not member.expression:
+            return
+        patterns: tuple[str, ...] = ()
+        if member.expression and (is_known or member.matched == member.expression):
+            patterns, member.matched = await self._regexes.patterns(member.expression), member.expression
+        member.subscription = parse_subscription(member.topics, patterns)
 
     async def _leave(self, request: Request) -> Answer:
         member_id = str(request.member_id)
@@ -120,7 +123,8 @@ class ConsumerGroupHeartbeat:
         is_new = member.is_untold or member.assignment != member.told
         if is_new or member.generation < 0:
             member.tell(self._sessions.now_ms())
-        interval_ms = member.heartbeat_after_ms if member.is_complete else WAITING_HEARTBEAT_MS
+        is_quiet = member.is_complete and member.matched == member.expression
+        interval_ms = member.heartbeat_after_ms if is_quiet else WAITING_HEARTBEAT_MS
         return {
             "error_code": KafkaError.none,
             "member_id": kafka_id(member.names.member_id),

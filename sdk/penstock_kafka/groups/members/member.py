@@ -53,8 +53,8 @@ class KafkaMember:
     JoinGroup requests: the newest one goes on. `session_timeout_ms` is what the client asked for, None for the group's.
     `looks_at_topics`: the next heartbeat lets the group look at its topics.
 
-    `expression` is the regular expression of a client of the newer protocol, "" without one, and `topics` are the names
-    that it gave itself.
+    `expression` is the regular expression of a client of the newer protocol, "" without one, `matched` the one whose
+    names it is subscribed to, and `topics` are the names that it gave itself.
     """
 
     names: MemberNames
@@ -82,6 +82,7 @@ class KafkaMember:
     looks_at_topics: bool = False
     topics: tuple[str, ...] = ()
     expression: str = ""
+    matched: str = ""
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:

@@ -24,7 +24,7 @@ from typing import Any
 from penstock.api.calls import offset_item, seen_commit
 from penstock.model import TopicPartition
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.limits import COMMIT_METADATA_BYTES_MAX
+from penstock_core.limits import COMMIT_METADATA_BYTES_MAX, COMMIT_OFFSET_MAX
 from penstock_kafka.dispatch.api import Answer, Call, Request
 from penstock_kafka.errors import KafkaError, RequestRefused
 from penstock_kafka.groups.group_errors import group_error
@@ -35,15 +35,17 @@ from penstock_kafka.groups.members.sessions import Sessions
 Refusals = dict[TopicPartition, KafkaError]
 
 _DELETED = (ErrorCode.UNKNOWN_TOPIC, ErrorCode.UNKNOWN_TOPIC_ID)  # the topic is gone, or made anew
+_NO_EPOCH = -1
 _WORDS = {-1: "latest", -2: "earliest"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetToCommit:
-    """An offset, and the text that the client keeps with it."""
+    """An offset, and what the client keeps with it: a text and a leader epoch."""
 
     offset: int
     metadata: str
+    leader_epoch: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,9 +72,7 @@ class OffsetCommit:
         """The outcome for each partition."""
         request = call.request
         offsets = {
-            TopicPartition(str(topic.name), int(each.partition_index)): OffsetToCommit(
-                offset=int(each.committed_offset), metadata=each.committed_metadata or ""
-            )
+            TopicPartition(str(topic.name), int(each.partition_index)): offset_of(each)
             for topic in request.topics
             for each in topic.partitions
         }
@@ -209,7 +209,17 @@ def refusal_of(asked: OffsetToCommit) -> KafkaError | None:
     """The code for an offset that no group can have; None for a good one."""
     if len(asked.metadata.encode()) > COMMIT_METADATA_BYTES_MAX:
         return KafkaError.offset_metadata_too_large
-    return KafkaError.offset_out_of_range if asked.offset < 0 else None
+    return None if 0 <= asked.offset <= COMMIT_OFFSET_MAX else KafkaError.offset_out_of_range
+
+
+def offset_of(each: Request) -> OffsetToCommit:
+    """The offset of one partition of a request. Old versions name no leader epoch."""
+    epoch = int(getattr(each, "committed_leader_epoch", _NO_EPOCH))
+    return OffsetToCommit(
+        offset=int(each.committed_offset),
+        metadata=each.committed_metadata or "",
+        leader_epoch=None if epoch == _NO_EPOCH else epoch,
+    )
 
 
 def commit_item(each: TopicPartition, asked: OffsetToCommit, member: KafkaMember | None = None) -> dict[str, Any]:
@@ -219,6 +229,7 @@ def commit_item(each: TopicPartition, asked: OffsetToCommit, member: KafkaMember
         each,
         asked.offset,
         metadata=asked.metadata,
+        leader_epoch=asked.leader_epoch,
         lease_epoch=None if lease is None else lease.lease_epoch,
         topic_id=None if lease is None else lease.topic_id,
     )

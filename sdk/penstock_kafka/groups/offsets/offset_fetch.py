@@ -16,6 +16,7 @@ _SEVERAL_VERSION = 8  # from here on a request names several groups
 _GROUPS_MAX = 100
 _TOPICS_ASKED_MAX = 4  # for more, one list of all is cheaper
 _NOT_COMMITTED = -1
+_NO_EPOCH = -1
 
 
 class OffsetFetch:
@@ -25,7 +26,7 @@ class OffsetFetch:
         self._sessions = sessions
 
     async def answer(self, call: Call) -> Answer:
-        """The offsets of each group, -1 where there is none. They carry no leader epochs: logs are never truncated."""
+        """The offsets of each group, -1 where there is none."""
         request = call.request
         if call.version < _SEVERAL_VERSION:
             return await self._group(str(request.group_id), request.topics)
@@ -67,7 +68,9 @@ def _told(found: Mapping[TopicPartition, CommittedOffset], partition: TopicParti
     return {
         "partition_index": partition.partition,
         "committed_offset": _NOT_COMMITTED if committed is None else committed.offset,
-        "committed_leader_epoch": -1,
+        "committed_leader_epoch": _NO_EPOCH
+        if committed is None or committed.leader_epoch is None
+        else committed.leader_epoch,
         "metadata": "" if committed is None else committed.metadata,
         "error_code": KafkaError.none,
     }
@@ -84,7 +87,7 @@ def _refused(topics: Sequence[Request], code: KafkaError) -> Answer:
                     {
                         "partition_index": number,
                         "committed_offset": _NOT_COMMITTED,
-                        "committed_leader_epoch": -1,
+                        "committed_leader_epoch": _NO_EPOCH,
                         "metadata": "",
                         "error_code": code,
                     }

@@ -29,6 +29,7 @@ LEASE = Lease(
     offset=Offset(40),
     metadata="x",
     committed_at_ms=9,
+    leader_epoch=4,
 )
 LEASE_ITEM = {
     "pk": {"S": "billing"},
@@ -39,6 +40,7 @@ LEASE_ITEM = {
     "committed_offset": {"N": "40"},
     "metadata": {"S": "x"},
     "committed_at_ms": {"N": "9"},
+    "leader_epoch": {"N": "4"},
 }
 COMMITTED = CommittedOffset(
     topic=TopicName("orders"), partition=KEY, offset=Offset(41), metadata="", committed_at_ms=10
@@ -53,9 +55,9 @@ def test_lease_that_was_only_committed_or_only_acquired_is_read_too() -> None:
     committed = {name: value for name, value in LEASE_ITEM.items() if not name.startswith("lease_")}
     assert parse_lease(committed) == replace(LEASE, owner=None, epoch=0)
     acquired = {name: LEASE_ITEM[name] for name in ("pk", "sk", "topic", "lease_owner", "lease_epoch")}
-    assert parse_lease(acquired) == replace(LEASE, offset=None, metadata="", committed_at_ms=0)
+    assert parse_lease(acquired) == replace(LEASE, offset=None, metadata="", committed_at_ms=0, leader_epoch=None)
     assert committed_of(parse_lease(acquired)) is None
-    assert committed_of(LEASE) == replace(COMMITTED, offset=Offset(40), metadata="x", committed_at_ms=9)
+    assert committed_of(LEASE) == replace(COMMITTED, offset=Offset(40), metadata="x", committed_at_ms=9, leader_epoch=4)
 
 
 def test_commit_is_conditional_on_owner_epoch_and_offset() -> None:
@@ -98,13 +100,20 @@ def test_commit_without_a_token_is_conditional_on_a_free_lease() -> None:
         ":now": {"N": "10"},
     }
     assert update.update == (
-        "SET committed_offset = :offset, metadata = :metadata, topic = :topic, committed_at_ms = :now"
+        "SET committed_offset = :offset, metadata = :metadata, topic = :topic, committed_at_ms = :now "
+        "REMOVE leader_epoch"
     )
+
+
+def test_commit_keeps_its_leader_epoch_in_place_of_the_one_before() -> None:
+    update = commit_update(GROUP, replace(COMMITTED, leader_epoch=6), None, may_go_back=True)
+    assert update.update.endswith("committed_at_ms = :now, leader_epoch = :leader")
+    assert update.values[":leader"] == {"N": "6"}
 
 
 def test_reset_removes_the_owner_under_the_next_epoch() -> None:
     update = reset_update(GROUP, LEASE, COMMITTED, 8)
-    assert update.update.endswith("lease_epoch = :next REMOVE lease_owner")
+    assert update.update.endswith("lease_epoch = :next REMOVE lease_owner, leader_epoch")
     assert (update.condition, update.values[":seen"]) == ("lease_epoch = :seen", {"N": "7"})
     assert update.values[":next"] == {"N": "8"}
 
