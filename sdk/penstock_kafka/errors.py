@@ -60,6 +60,7 @@ KAFKA_ERRORS: Mapping[ErrorCode, KafkaError] = {
     ErrorCode.GROUP_FULL: KafkaError.group_max_size_reached,
     ErrorCode.TRANSACTION_EXPIRED: KafkaError.transaction_abortable,
     ErrorCode.TRANSACTION_REFUSED: KafkaError.transaction_abortable,
+    ErrorCode.STORAGE_REFUSED: KafkaError.policy_violation,
     ErrorCode.RECORD_TOO_LARGE: KafkaError.message_too_large,
     ErrorCode.RESPONSE_TOO_LARGE: KafkaError.message_too_large,
     ErrorCode.REQUEST_TOO_LARGE: KafkaError.record_list_too_large,

@@ -20,8 +20,9 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from penstock_core.ids import LockId, Offset
-from penstock_core.limits import SHARE_REASON_BYTES_MAX
+from penstock_core.limits import SHARE_REASON_BYTES_MAX, SHARE_WAITS_BLIND_MAX
 from penstock_core.share.draft import Draft
+from penstock_core.share.merge_waits import add_wait
 from penstock_core.share.record_set import EMPTY, Ranges, RecordSet, normalized
 from penstock_core.share.retry import backoff_ms, is_last_delivery
 from penstock_core.share.share_group import ShareGroupConfig
@@ -106,8 +107,8 @@ def plan_blind(config: ShareGroupConfig, acknowledgements: Sequence[Acknowledgem
     """The acknowledgements without a read, as if their locks were as they were handed out.
 
     None if one of them does not tell its lock, if they are of several generations, if nothing would be written, or if a
-    release may give back more than its lock has: read the state then. If the update is refused, plan on the state that
-    the refusal tells.
+    release may give back more than its lock has: read the state then. The update is for an item with few waits. If it
+    is refused, plan on the state that the refusal tells.
     """
     locks = {each.lock_id: each.handed_out for each in acknowledgements if each.handed_out is not None}
     generations = {each.generation for each in acknowledgements}
@@ -121,8 +122,11 @@ def plan_blind(config: ShareGroupConfig, acknowledgements: Sequence[Acknowledgem
         open=sum(lock.records.count for lock in locks.values()),
         locks=locks,
     )
-    plan = plan_acknowledge(state, config, acknowledgements, now_ms)
-    return None if plan.update is None else plan
+    draft = Draft(state)
+    draft.waits_max = SHARE_WAITS_BLIND_MAX
+    answers, planned = acknowledge(draft, config, acknowledgements, now_ms)
+    update = draft.update()
+    return None if update is None else AckPlan(update=update, answers=answers, planned=planned)
 
 
 def acknowledge(
@@ -183,11 +187,12 @@ def _acknowledge_lock(
     left = lock.held.minus(mine.ranges).minus(behind.ranges)
     draft.put_lock(each.lock_id, replace(lock, records=left.shifted(-lock.base)))
     if each.type is AckType.RELEASE:
-        draft.put_wait(released(config, each, lock, mine, now_ms))
+        add_wait(draft, config, now_ms, released(config, each, lock, mine, now_ms))
         if behind.ranges:
             draft.put_wait(Wait(0, max(lock.deliveries - 1, 0), behind))
     elif each.type is AckType.REJECT and config.dead_letter_topic is not None:
-        draft.put_wait(Wait(0, lock.deliveries, mine, is_rejected=True, reason=_short(each.reason)))
+        rejected = Wait(0, lock.deliveries, mine, is_rejected=True, reason=_short(each.reason))
+        add_wait(draft, config, now_ms, rejected)
     draft.takes_waiter |= config.is_by_key or each.type is AckType.RELEASE
 
 

@@ -16,8 +16,10 @@ from typing import TypeVar
 from penstock_core.ids import LockId, LockNonce, Offset
 from penstock_core.limits import (
     SHARE_ITEM_BYTES,
+    SHARE_LOCKS_ALL_MAX,
     SHARE_LOCKS_MAX,
     SHARE_SUSPECT_PARTS,
+    SHARE_WAITS_MAX,
 )
 from penstock_core.records.partitioner import murmur2
 from penstock_core.share.acknowledge import AckAnswer, Acknowledgement, acknowledge
@@ -193,6 +195,8 @@ class HandOut:
             budget, count = (self._turn >> 1) % 2 if self._left == 1 else self._left // 2, _WAITS_BESIDE_FRESH
         by_count: dict[int, RecordSet] = {}
         for first, wait in waits[:count]:
+            if len(self._draft.locks) + len(by_count) >= SHARE_LOCKS_ALL_MAX:
+                break
             if budget <= 0 or self._draft.room() < _ENTRIES_PER_RETRY * (1 + len(by_count)) + _ENTRIES_OF_FRESH:
                 break
             taken = self._take_wait(first, wait, budget)
@@ -262,6 +266,8 @@ class HandOut:
         for name, entry in self._in_turn(suspects(self._draft, self._config, self._request.now_ms)):
             if self._draft.room() < _ENTRIES_OF_SUSPECT:
                 return
+            if name is None and len(self._draft.locks) >= SHARE_LOCKS_ALL_MAX:
+                continue  # a lock that is taken makes room for its part
             records = entry.held if isinstance(entry, Lock) else entry.records
             live = records.minus(((0, self._log.log_start),))
             part = suspect_part(self._config, name, live, entry.deliveries).first(self._left)
@@ -334,8 +340,12 @@ def remove_suspect(draft: Draft, name: LockId | None, entry: Lock | Wait) -> Non
 
 
 def put_suspects(draft: Draft, name: LockId | None, entry: Lock | Wait, left: RecordSet, now_ms: int) -> None:
-    """Put what is left of a suspect back: a lock in parts that are available now, a part as it is."""
-    size = left.count if name is None else -(-left.count // SHARE_SUSPECT_PARTS)
+    """Put what is left of a suspect back: a lock in parts that are available now, a part as it is.
+
+    An item with many waits takes what is left of a lock as one part: its next acquire takes all of it.
+    """
+    is_full = len(draft.waits) + SHARE_SUSPECT_PARTS > SHARE_WAITS_MAX // 2
+    size = left.count if name is None or is_full else -(-left.count // SHARE_SUSPECT_PARTS)
     since_ms = entry.available_ms if isinstance(entry, Wait) else now_ms
     while left.ranges:
         part = left.first(size)

@@ -14,6 +14,7 @@ from enum import Enum
 from penstock_core.ids import LockId, Offset
 from penstock_core.limits import DEAD_LETTERS_AT_ONCE
 from penstock_core.share.draft import Draft
+from penstock_core.share.merge_waits import add_wait
 from penstock_core.share.record_set import Ranges, RecordSet
 from penstock_core.share.retry import available_ms, is_last_delivery
 from penstock_core.share.share_group import ShareGroupConfig
@@ -93,11 +94,11 @@ def plan_wait_longer(state: ShareState, config: ShareGroupConfig, now_ms: int) -
     draft = Draft(state)
     later_ms = now_ms + config.retry_backoff_ms_max
     for name, entry in _due(state, config, now_ms):
-        if draft.room() < _ENTRIES_AT_ONCE:
+        if draft.room() <= _ENTRIES_AT_ONCE:
             break
         if isinstance(entry, Lock):
             draft.put_lock(name, None)
-            draft.put_wait(_longer(entry, entry.held, later_ms))
+            add_wait(draft, config, now_ms, _longer(entry, entry.held, later_ms))
         else:
             draft.put_wait(_longer(entry, entry.records, later_ms))
     return draft.update()

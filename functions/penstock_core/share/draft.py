@@ -2,17 +2,20 @@
 
 A draft remembers each entry that the plan changes. `update` expects these entries as they were read. It counts `open`
 from the records that entries gain and lose, so a plan cannot miscount. A record that leaves all entries is finished.
+
+An update that adds locks or waits has a condition on their number, so the item has a bound whatever many plans add at
+the same time. An item above the bound, of an older release, gains none unseen.
 """
 
 from penstock_core.ids import LockId, Offset
-from penstock_core.limits import SHARE_ENTRIES_MAX
+from penstock_core.limits import SHARE_ENTRIES_MAX, SHARE_LOCKS_ALL_MAX, SHARE_WAITS_MAX
 from penstock_core.share.record_set import RecordSet
 from penstock_core.share.share_state import AT_POSITION, Lock, ShareState, Wait
 from penstock_core.share.share_update import ShareUpdate
 
 
 class Draft:
-    """A state that a plan may change. `takes_waiter` is for the plan to set."""
+    """A state that a plan may change. `takes_waiter` and `waits_max` are for the plan to set."""
 
     def __init__(self, state: ShareState) -> None:
         self._read = state
@@ -22,7 +25,8 @@ class Draft:
         self._changed_waits: dict[Offset, None] = {}
         self._advance: int = 0
         self._position_between: tuple[int, int] | None = None
-        self._locks_max: int | None = None
+        self._locks_max = SHARE_LOCKS_ALL_MAX
+        self.waits_max = SHARE_WAITS_MAX
         self._in_flight_max: int | None = None
         self.takes_waiter: bool = False
 
@@ -44,6 +48,10 @@ class Draft:
     def room(self) -> int:
         """How many more entries this update may touch."""
         return SHARE_ENTRIES_MAX - len(self._changed_locks) - len(self._changed_waits)
+
+    def changed_waits(self) -> list[Wait]:
+        """The waits that this update adds or changes."""
+        return [self.waits[first] for first in self._changed_waits if first in self.waits]
 
     def put_lock(self, lock_id: LockId, lock: Lock | None) -> None:
         """Set the lock, or remove it. One without records is removed."""
@@ -99,14 +107,14 @@ class Draft:
         if locks == expected_locks and waits == expected_waits and not self._advance:
             return None
         delta = self._open_delta()
-        more_locks = len(self.locks) - len(self._read.locks)
         return ShareUpdate(
             generation=self._read.generation,
             expected_locks=expected_locks,
             expected_waits=expected_waits,
             position_between=self._position_between,
             open_max=None if self._in_flight_max is None else self._in_flight_max - delta,
-            locks_max=None if self._locks_max is None else self._locks_max - more_locks,
+            locks_max=_before(self._locks_max, len(self._read.locks), len(self.locks)),
+            waits_max=_before(self.waits_max, len(self._read.waits), len(self.waits)),
             locks=locks,
             waits=waits,
             advance=self._advance,
@@ -123,3 +131,8 @@ class Draft:
         after = [self.locks[name].records for name in self._changed_locks if name in self.locks]
         after += [self.waits[first].records for first in self._changed_waits if first in self.waits]
         return count(after) - count(before)
+
+
+def _before(count_max: int, read: int, after: int) -> int | None:
+    """How many entries there may be before an update that adds some. None for one that adds none."""
+    return None if after <= read else max(read, count_max - (after - read))

@@ -1,16 +1,25 @@
 """Waits that are merged, so that many records in retry leave the share item small.
 
-A wait costs about 20 bytes, a further range in it 2 or 3. Waits of the same count whose times are near become one,
-available at the last of these times. While the item is large, the acquires that tend it (tending.py) do so. They expect
-the waits as they were read, so two of them at the same time may refuse each other.
+A wait costs about 20 bytes, a further range in it 2 or 3.
+
+| when                                    | what becomes one wait                                                  |
+|-----------------------------------------|------------------------------------------------------------------------|
+| always                                  | what one update adds with equal facts                                  |
+| an acquire tends an item above          | waits of the same count whose times are near, available at the last of |
+| `SHARE_MERGE_BYTES` (tending.py)        | these times                                                            |
+| the item has `SHARE_WAITS_BLIND_MAX`    | what an acknowledgement adds, and one such wait                        |
+| the item has `SHARE_WAITS_MAX`          | what an acknowledgement adds, and the wait nearest to it               |
+
+An update expects the waits that it merges as they were read, so two of them at the same time may refuse each other.
 """
 
 from collections.abc import Iterable
 from dataclasses import replace
 
 from penstock_core.ids import LockId, Offset
-from penstock_core.limits import SHARE_MERGE_BYTES, SHARE_RANGES_MAX
+from penstock_core.limits import SHARE_MERGE_BYTES, SHARE_RANGES_MAX, SHARE_WAITS_BLIND_MAX
 from penstock_core.share.draft import Draft
+from penstock_core.share.record_set import EMPTY
 from penstock_core.share.retry import backoff_ms
 from penstock_core.share.share_codec import entries_bytes
 from penstock_core.share.share_group import ShareGroupConfig
@@ -30,6 +39,48 @@ def merge_waits(draft: Draft, config: ShareGroupConfig, now_ms: int) -> None:
     near = _near(config, now_ms, (wait for _, wait in sorted(draft.waits.items())))
     for waits in sorted(near.values(), key=len, reverse=True):
         _put_into(draft, waits[0], waits[1:])
+
+
+def add_wait(draft: Draft, config: ShareGroupConfig, now_ms: int, wait: Wait) -> None:
+    """Add a wait, or merge it into one of the draft, as the table says. Touches two waits at most."""
+    facts = replace(wait, records=EMPTY)
+    found = [each for each in draft.changed_waits() if replace(each, records=EMPTY) == facts and _fits(each, wait)]
+    if not found and len(draft.waits) >= SHARE_WAITS_BLIND_MAX:
+        found = _like(draft, config, now_ms, wait)
+    if not found:
+        draft.put_wait(wait)
+        return
+    target = found[wait.records.start % len(found)]  # releases at the same time meet different ones
+    draft.remove_wait(Offset(target.records.start))
+    draft.put_wait(
+        replace(
+            target,
+            records=target.records.plus(wait.records),
+            available_ms=max(target.available_ms, wait.available_ms),
+            deliveries=min(target.deliveries, wait.deliveries),
+            reason=target.reason if target.reason == wait.reason else "",
+        )
+    )
+
+
+def _like(draft: Draft, config: ShareGroupConfig, now_ms: int, wait: Wait) -> list[Wait]:
+    """The waits that this one may be merged into; in a full item the nearest one, whatever its time and count."""
+    there = [each for each in draft.waits.values() if not each.is_suspect and _fits(each, wait)]
+    kind = _kind(config, now_ms, wait)
+    near = [each for each in there if _kind(config, now_ms, each) == kind]
+    if near or len(draft.waits) < draft.waits_max:
+        return near
+
+    def distance(other: Wait) -> tuple[bool, int, int]:
+        is_later = other.deliveries != wait.deliveries
+        return is_later, abs(other.available_ms - wait.available_ms), other.records.start
+
+    same = [each for each in there if (each.is_rejected, each.is_dead) == (wait.is_rejected, wait.is_dead)]
+    return sorted(same, key=distance)[:1]
+
+
+def _fits(one: Wait, other: Wait) -> bool:
+    return len(one.records.ranges) + len(other.records.ranges) <= SHARE_RANGES_MAX
 
 
 def _near(config: ShareGroupConfig, now_ms: int, waits: Iterable[Wait]) -> dict[_Kind, list[Wait]]:
@@ -54,8 +105,7 @@ def _put_into(draft: Draft, target: Wait, others: Iterable[Wait]) -> None:
     if merged is None:
         return
     for wait in others:
-        ranges = len(merged.records.ranges) + len(wait.records.ranges)
-        if draft.room() < _ENTRIES_AT_ONCE or ranges > SHARE_RANGES_MAX:
+        if draft.room() < _ENTRIES_AT_ONCE or not _fits(merged, wait):
             return
         draft.remove_wait(Offset(wait.records.start))
         draft.remove_wait(Offset(merged.records.start))

@@ -22,7 +22,8 @@ class ShareUpdate:
     - `generation` is the item's.
     - `expected_locks` and `expected_waits` are there as given; None: there is no such entry.
     - The position lies in `position_between`, both ends included; None: it may be anything.
-    - At most `open_max` records are in entries, and there are at most `locks_max` locks, before the change.
+    - At most `open_max` records are in entries, and there are at most `locks_max` locks and `waits_max` waits, before
+      the change.
 
     Changes:
     - `locks` and `waits` are set; None removes the entry. A lock whose base is AT_POSITION gets the position before the
@@ -37,6 +38,7 @@ class ShareUpdate:
     position_between: tuple[int, int] | None = None
     open_max: int | None = None
     locks_max: int | None = None
+    waits_max: int | None = None
     locks: Mapping[LockId, Lock | None] = field(default_factory=dict)
     waits: Mapping[Offset, Wait | None] = field(default_factory=dict)
     advance: int = 0
@@ -108,6 +110,7 @@ def _holds(state: ShareState, update: ShareUpdate) -> bool:
         and (bounds is None or bounds[0] <= position <= bounds[1])
         and (update.open_max is None or state.open <= update.open_max)
         and (update.locks_max is None or len(state.locks) <= update.locks_max)
+        and (update.waits_max is None or len(state.waits) <= update.waits_max)
         and all(state.locks.get(lock_id) == expected for lock_id, expected in update.expected_locks.items())
         and all(state.waits.get(first) == expected for first, expected in update.expected_waits.items())
     )

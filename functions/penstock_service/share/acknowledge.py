@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Partition, TopicName
-from penstock_core.limits import SHARE_ATTEMPTS_MAX
+from penstock_core.limits import SHARE_ATTEMPTS_MAX, SHARE_BURIALS_MAX
 from penstock_core.share.acknowledge import (
     AckAnswer,
     Acknowledgement,
@@ -260,8 +260,22 @@ def _bury_some(
         if result.state is not None and has_burials(result.state, group.config, now_ms):
             head = instance.stores.log.heads([key.partition_key]).get(key.partition_key)
             if head is not None:
-                bury(instance, group, SharePartition(topic=TopicName(topic), key=key, head=head, state=result.state))
+                bury_due(
+                    instance, group, SharePartition(topic=TopicName(topic), key=key, head=head, state=result.state)
+                )
             return
+
+
+def bury_due(instance: Instance, group: ShareGroup, partition: SharePartition) -> bool:
+    """Move the dead letters of the partition, `SHARE_BURIALS_MAX` times what one transaction takes. As `bury`."""
+    is_done = bury(instance, group, partition)
+    for _ in range(SHARE_BURIALS_MAX - 1):
+        state = instance.stores.share.find_states([partition.key]).get(partition.key) if is_done else None
+        if state is None or not has_burials(state, group.config, instance.clock.now_ms()):
+            break
+        if not bury(instance, group, replace(partition, state=state)):
+            break
+    return is_done
 
 
 def _must_wake(result: PartitionAcks | PenstockError) -> bool:

@@ -90,4 +90,4 @@ def test_records_wait_longer_when_the_dead_letter_topic_does_not_take_them() -> 
     assert plan_bury(after, WITH_DEAD_LETTERS, NOW_MS + 600_000).burials != []
     assert after.unfinished() == STATE.unfinished()
     assert after.waits[Offset(70)].reason == "bad"
-    assert {first for first, wait in after.waits.items() if wait.is_dead} == {0, 60, 80}
+    assert {first for first, wait in after.waits.items() if wait.is_dead} == {0, 80}

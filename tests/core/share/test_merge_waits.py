@@ -1,10 +1,12 @@
 from dataclasses import replace
 
+import pytest
+
 from penstock_core.ids import Offset
-from penstock_core.limits import SHARE_ENTRIES_MAX, SHARE_MERGE_BYTES
+from penstock_core.limits import SHARE_ENTRIES_MAX, SHARE_MERGE_BYTES, SHARE_WAITS_BLIND_MAX, SHARE_WAITS_MAX
 from penstock_core.share.draft import Draft
-from penstock_core.share.merge_waits import merge_waits
-from penstock_core.share.record_set import RecordSet
+from penstock_core.share.merge_waits import add_wait, merge_waits
+from penstock_core.share.record_set import RecordSet, normalized
 from penstock_core.share.share_codec import entries_bytes
 from penstock_core.share.share_state import ShareState, Wait
 from penstock_core.share.share_update import apply
@@ -72,3 +74,60 @@ def test_rejected_waits_stay_apart_by_their_reasons() -> None:
     assert len(after.waits) < len(waits)
     for wait in after.waits.values():
         assert {waits[Offset(at)].reason for at in wait.records.offsets()} == {wait.reason}
+
+
+def released(state: ShareState, *waits: Wait) -> ShareState:
+    """The state after an update that adds waits, whose records lie above those of the state."""
+    draft = Draft(state)
+    for wait in waits:
+        add_wait(draft, PLAIN, NOW_MS, wait)
+    update = draft.update()
+    assert update is not None
+    assert update.waits_max is None or len(state.waits) <= update.waits_max
+    after = apply(state, update)
+    assert after is not None
+    records = [each.records for each in waits]
+    assert after.unfinished() == normalized((*state.unfinished(), *(span for each in records for span in each.ranges)))
+    return after
+
+
+def one(offset: int, **changes: object) -> Wait:
+    return replace(Wait(NOW_MS + 500, 1, RecordSet(((offset, offset + 1),))), **changes)  # type: ignore[arg-type]  # fields of many types
+
+
+def test_what_one_update_adds_with_equal_facts_is_one_wait() -> None:
+    after = released(waiting(3), *(one(100 + at) for at in range(10)), one(200, reason="bad", is_rejected=True))
+    assert {first for first in after.waits if first >= 100} == {100, 200}
+
+
+def test_what_an_item_with_many_waits_gets_is_merged_into_a_near_one() -> None:
+    state = waiting(SHARE_WAITS_BLIND_MAX - 1)
+    state = released(state, one(1_000, deliveries=8, available_ms=NOW_MS))
+    assert len(state.waits) == SHARE_WAITS_BLIND_MAX
+    after = released(state, one(1_100, deliveries=8, available_ms=NOW_MS + 40))
+    assert len(after.waits) == SHARE_WAITS_BLIND_MAX
+    other = released(after, one(1_200, deliveries=3))
+    assert len(other.waits) == SHARE_WAITS_BLIND_MAX + 1, "it has another count"
+
+
+@pytest.mark.parametrize("changes", [{}, {"is_rejected": True, "reason": "b"}, {"is_dead": True}])
+def test_waits_of_a_full_item_take_what_comes(changes: dict[str, object]) -> None:
+    state = ShareState(position=Offset(0))
+    for at in range(2 * SHARE_WAITS_MAX):
+        facts = {"reason": f"reason {at}"} if "reason" in changes else {}
+        wait = one(3 * at, deliveries=at, available_ms=NOW_MS + 100_000 * at, **{**changes, **facts})
+        state = released(replace(state, position=Offset(3 * at + 3)), wait)
+    assert len(state.waits) == SHARE_WAITS_MAX
+    assert all(
+        (wait.is_rejected, wait.is_dead) == ("reason" in changes, "is_dead" in changes) for wait in state.waits.values()
+    )
+
+
+def test_update_that_adds_a_wait_is_refused_when_others_have_filled_the_item() -> None:
+    state = ShareState(position=Offset(2_000))
+    draft = Draft(state)
+    draft.put_wait(one(1_500))
+    update = draft.update()
+    assert update is not None
+    full = waiting(SHARE_WAITS_MAX)
+    assert apply(replace(full, position=Offset(2_000)), update) is None

@@ -1,6 +1,6 @@
 """The client's policy: failures that it tries again, how often, and what they mean to the caller."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -49,7 +49,8 @@ AMBIGUOUS = [
     _refusal("InternalServerError", 500),
     _refusal("ServiceUnavailable", 503),
 ]
-REFUSED = [_refusal("ValidationException"), _refusal("AccessDeniedException"), _refusal("ResourceNotFoundException")]
+NEVER_VALID = [_refusal("ValidationException"), _refusal("ItemCollectionSizeLimitExceededException")]
+REFUSED = [*NEVER_VALID, _refusal("AccessDeniedException"), _refusal("ResourceNotFoundException")]
 
 
 class _ScriptedDriver:
@@ -209,7 +210,24 @@ def test_call_is_not_repeated_when_the_request_itself_is_refused(error: Exceptio
     client, driver, _ = _client([error])
     with pytest.raises(PenstockError) as caught:
         client.call("update_item", is_repeatable=True)
-    assert (caught.value.code, caught.value.maybe_applied) == (ErrorCode.STORAGE_UNAVAILABLE, False)
+    assert (caught.value.code.is_retriable, caught.value.maybe_applied) == (error not in NEVER_VALID, False)
+    assert len(driver.calls) == 1
+
+
+@pytest.mark.parametrize("error", NEVER_VALID, ids=_name)
+@pytest.mark.parametrize("make", ["call", "conditional", "transact", "transact_once"])
+def test_request_that_is_not_valid_fails_for_good(error: Exception, make: str) -> None:
+    client, driver, _ = _client([error])
+    attempts: dict[str, Callable[[], object]] = {
+        "call": lambda: client.call("put_item", is_repeatable=True),
+        "conditional": lambda: client.conditional("update_item", is_repeatable=True),
+        "transact": lambda: client.transact([]),
+        "transact_once": lambda: client.transact_once([], is_repeatable=True),
+    }
+    with pytest.raises(PenstockError) as caught:
+        attempts[make]()
+    assert caught.value.code in (ErrorCode.STORAGE_REFUSED, ErrorCode.TRANSACTION_REFUSED)
+    assert not caught.value.code.is_retriable
     assert len(driver.calls) == 1
 
 

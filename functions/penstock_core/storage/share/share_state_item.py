@@ -136,6 +136,8 @@ class _Expression:
             self._conditions.append(f"{self._attribute('#o')} <= {self._value(number(update.open_max))}")
         if update.locks_max is not None:
             self._conditions.append(f"size({self._attribute('#l')}) <= {self._value(number(update.locks_max))}")
+        if update.waits_max is not None:
+            self._conditions.append(f"size({self._attribute('#w')}) <= {self._value(number(update.waits_max))}")
         for name, added in (("#p", update.advance), ("#o", update.open_delta)):
             if added:
                 attribute = self._attribute(name)

@@ -36,6 +36,7 @@ _THROTTLED = {
 # Refused because a transaction holds the item for a moment. One that lasts is overload, and nothing was changed.
 _IN_CONFLICT = {"TransactionConflictException", "TransactionInProgressException"}
 _CANCELLED_FOR_NOW = {"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"}
+_NEVER_VALID = ("ValidationException", "ItemCollectionSizeLimitExceededException")
 _CANCELLED_FOR_GOOD = {"ValidationError", "ItemCollectionSizeLimitExceeded"}  # an item would be too large, for one
 _CONDITION_FAILED = "ConditionalCheckFailed"
 _TRANSACT = "transact_write_items"
@@ -94,7 +95,8 @@ class DynamoDbClient:
         """The answer to `operation`, which has no condition.
 
         Makes at most `STORAGE_ATTEMPTS_MAX` attempts, with full jitter up to `STORAGE_BACKOFF_MS_MAX` between them.
-        Raises THROTTLED, also if transactions hold the item at every attempt, or STORAGE_UNAVAILABLE. The error is
+        Raises THROTTLED, also if transactions hold the item at every attempt, STORAGE_REFUSED if DynamoDB says that
+        the request is not valid, such as one that makes an item too large, or STORAGE_UNAVAILABLE. The error is
         `maybe_applied` if one of the attempts at a write may have been applied.
         """
         answer, error, maybe_applied = self._attempt(operation, is_repeatable=is_repeatable, arguments=arguments)
@@ -162,7 +164,7 @@ class DynamoDbClient:
             if not reasons & _CANCELLED_FOR_NOW or (reasons - _CANCELLED_FOR_NOW and not maybe_applied):
                 if cancelled.is_any_refused:
                     return cancelled
-                if reasons & _CANCELLED_FOR_GOOD or _is(error, "ValidationException"):
+                if reasons & _CANCELLED_FOR_GOOD or _is(error, *_NEVER_VALID):
                     raise _not_valid(error, maybe_applied=maybe_applied) from error
                 raise _failure(_TRANSACT, error, maybe_applied=maybe_applied) from error
             if attempt < TRANSACT_ATTEMPTS_MAX - 1:
@@ -294,6 +296,12 @@ def _failure(operation: str, error: ClientError | BotoCoreError, *, maybe_applie
         return _throttled(operation, maybe_applied=maybe_applied)
     if _is(error, *_IN_CONFLICT):
         return _in_conflict(operation, maybe_applied=maybe_applied)
+    if _is(error, *_NEVER_VALID):
+        return PenstockError(
+            ErrorCode.STORAGE_REFUSED,
+            f"DynamoDB refuses {operation} as it is ({error}): {_effect(maybe_applied)}. Do not repeat it, and see why",
+            maybe_applied=maybe_applied,
+        )
     return PenstockError(
         ErrorCode.STORAGE_UNAVAILABLE,
         f"DynamoDB did not answer {operation}: {error}",

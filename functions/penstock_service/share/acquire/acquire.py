@@ -30,12 +30,18 @@ from penstock_service.instance.instance import Instance
 from penstock_service.maybe_applied import errors_maybe_applied
 from penstock_service.quotas.wait import Wait
 from penstock_service.records.count_traffic import count_sent
-from penstock_service.share.acknowledge import AckEntry, AckOutcome, acknowledge_entries, count_outcomes, group_of
+from penstock_service.share.acknowledge import (
+    AckEntry,
+    AckOutcome,
+    acknowledge_entries,
+    bury_due,
+    count_outcomes,
+    group_of,
+)
 from penstock_service.share.acquire.hand_over import AnswerBounds, HandedPartition, hand_over
 from penstock_service.share.acquire.look import Look
 from penstock_service.share.acquire.look_through import look_through
 from penstock_service.share.acquire.partitions_in_turn import strays
-from penstock_service.share.dead_letters.bury import bury
 from penstock_service.share.share_partitions import SharePartition
 from penstock_service.share.wake_workers import wake_workers
 
@@ -214,7 +220,7 @@ class _Call:
         seen = [*look.idle, *(replace(each.partition, state=each.state) for each in look.taken)]
         for partition in seen:
             if partition.state is not None and has_burials(partition.state, self._group.config, now_ms):
-                if not bury(self._instance, self._group, partition):
+                if not bury_due(self._instance, self._group, partition):
                     # It is due, and nobody can move it now: come back a little later.
                     look.available_ms = max(look.available_ms or 0, SHARE_UNREAD_PAUSE_MS)
                 return
