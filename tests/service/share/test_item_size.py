@@ -50,7 +50,8 @@ def give_back(instance: Instance, kind: AckType, at_once: int, facts: list[dict[
 def test_released_one_by_one(filled: Instance, clock: SteppedClock, at_once: int) -> None:
     """Two rounds with pauses of each length: first near times, then times that have nothing in common."""
     delays = [{"delay_ms": 1_000 * place * place} for place in range(100)]
-    for facts in ([{}], delays):
+    near: list[dict[str, Any]] = [{}]
+    for facts in (near, delays):
         assert give_back(filled, AckType.RELEASE, at_once, facts) < SHARE_ITEM_BYTES
         clock.sleep_ms(60_000_000)
 

@@ -9,11 +9,17 @@ from penstock_core.push.subscription import Subscription
 from penstock_service.instance.instance import Instance
 
 
-def ends_of(instance: Instance, topics: Iterable[TopicName]) -> list[tuple[PartitionKey, Offset]]:
-    """The end of each partition of these topics. One read for 100 partitions."""
+def ends_of(instance: Instance, topics: Iterable[TopicName], since_ms: int) -> list[tuple[PartitionKey, Offset]]:
+    """The end of each partition of these topics. One read for 100 partitions.
+
+    A topic that was created after `since_ms`, the creation of its reader, has no older records: it is read whole. So
+    the reader misses none of a topic that was made anew.
+    """
     found: list[tuple[PartitionKey, Offset]] = []
     for name in topics:
         topic = instance.topic_cache.get(name)
+        if topic.created_at_ms > since_ms:
+            continue
         keys = [PartitionKey(topic.topic_id, number) for number in topic.all_partitions()]
         found += [(key, head.next_offset) for key, head in instance.stores.log.heads(keys).items()]
     return found

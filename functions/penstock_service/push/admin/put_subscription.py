@@ -203,7 +203,7 @@ def _check_room(instance: Instance, name: SubscriptionName) -> None:
 def _store(instance: Instance, window: UpdateWindow, found: Subscription | None, wanted: Subscription) -> None:
     bound = {} if found is None else found.topics
     added = [name for name, topic_id in wanted.topics.items() if bound.get(name) != topic_id]
-    begins = ends_of(instance, added) if wanted.config.start == LATEST else []
+    begins = ends_of(instance, added, wanted.created_at_ms) if wanted.config.start == LATEST else []
     window.check()  # states that come later than the look of deserted ones would stay
     if wanted.config.mode == PARALLEL:
         put_parallel_group(instance, wanted, begins)

@@ -144,10 +144,16 @@ def _bound(instance: Instance, topics: Sequence[str]) -> dict[TopicName, TopicId
 
 
 def _begin_at_the_end(instance: Instance, group: ShareGroup, topics: Sequence[TopicName], *, is_new: bool) -> None:
-    """Make the states of all partitions of these topics, where the log ends now."""
+    """Make the states of all partitions of these topics, where the log ends now.
+
+    A topic that was created after the group has no older records: the group begins at its first one. So it misses no
+    record of a topic that was made anew.
+    """
     share = instance.stores.share
     for name in topics:
         topic: Topic = instance.topic_cache.get(name)
+        if topic.created_at_ms > group.created_at_ms:
+            continue
         keys = [PartitionKey(topic.topic_id, number) for number in topic.all_partitions()]
         begins = [
             (ShareKey(group.share_group_id, key.topic_id, key.partition), head.next_offset)

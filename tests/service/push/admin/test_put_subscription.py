@@ -11,7 +11,7 @@ from penstock_core.acls.rule import parse_rule
 from penstock_core.acls.rule_set import RuleSet
 from penstock_core.acls.settings import AclSettings
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.ids import Offset, Partition, SubscriptionName
+from penstock_core.ids import Offset, Partition, SubscriptionName, TopicName
 from penstock_core.limits import PUSH_SUBSCRIPTIONS_MAX
 from penstock_core.push.delivery import DeliveryState
 from penstock_core.push.delivery_key import DeliveryKey
@@ -21,6 +21,7 @@ from penstock_core.push.targets.target import HttpsTarget
 from penstock_core.share.share_state import ShareKey
 from penstock_service.adapters.memory.targets import MemoryTargets
 from penstock_service.instance.instance import Instance
+from penstock_service.push.admin.begin_at_the_end import ends_of
 from penstock_service.push.admin.delete_subscription import delete_subscription
 from penstock_service.push.admin.describe_subscription import describe_subscription
 from penstock_service.push.admin.put_subscription import put_subscription
@@ -30,7 +31,7 @@ from tests.core.push.push_samples import SECRET
 from tests.service.push.admin.setting import FUNCTION, NAME, alter, create, queue_of, take_messages, wish
 from tests.support.interleaving import catch_kill, killed_at
 from tests.support.refusals import refused
-from tests.support.service import Intercepted, filled_topic, key_of, new_topic, send, with_stores
+from tests.support.service import Intercepted, SteppedClock, filled_topic, key_of, new_topic, send, with_stores
 
 ENDPOINT = {"https": {"url": "https://example.com/hook", "secret": SECRET}}
 OTHER_SECRET = "whsec_" + "QkNE" * 10
@@ -250,6 +251,17 @@ def test_mode_and_start_stay(instance: Instance, change: dict[str, Any]) -> None
     create(instance)
     refused(ErrorCode.INVALID_CONFIG, lambda: alter(instance, **change))
     assert alter(instance, mode=None, start="latest").version == 0
+
+
+def test_topic_that_was_created_after_its_reader_has_no_end_to_begin_at(
+    instance: Instance, clock: SteppedClock
+) -> None:
+    since_ms = clock.now_ms()
+    filled_topic(instance, "before", records=3)
+    clock.sleep_ms(1_000)
+    filled_topic(instance, "after", records=3)
+    ends = ends_of(instance, [TopicName("before"), TopicName("after")], since_ms)
+    assert ends == [(key_of(instance, "before"), 3)]
 
 
 def test_subscriptions_of_a_stage_are_bounded(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> None:

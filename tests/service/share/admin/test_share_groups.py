@@ -48,6 +48,18 @@ def test_partitions_and_topics_that_are_added_later(instance: Instance) -> None:
     assert offsets_in(take(later)) == [], "the added topic begins at its end"
 
 
+def test_group_from_the_latest_record_begins_at_the_first_one_of_a_topic_that_was_made_anew(
+    instance: Instance, clock: SteppedClock
+) -> None:
+    filled_topic(instance, records=3)
+    new_group(instance, start="latest")
+    clock.sleep_ms(1_000)
+    delete_topic(instance, "orders")
+    filled_topic(instance, records=2)
+    put_share_group(instance, GROUP, ["orders"], {})
+    assert offsets_in(take(another_instance(instance))) == [(0, 0), (0, 1)]
+
+
 def test_settings_that_are_left_out_stay_and_null_is_the_default(instance: Instance) -> None:
     new_topic(instance)
     new_group(instance, lock_ms=5_000, in_flight_max=10)
