@@ -1,6 +1,5 @@
 """Metadata: the gateway as the only broker, and the leader of each partition."""
 
-import asyncio
 from collections.abc import Sequence
 
 from penstock.api.calls import create_topic
@@ -8,6 +7,7 @@ from penstock.model import Topic
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_kafka.context import Context
 from penstock_kafka.dispatch.api import Answer, Call, Request, Uuid
+from penstock_kafka.dispatch.in_parts import in_parts
 from penstock_kafka.errors import KafkaError, kafka_error
 from penstock_kafka.metadata.broker import broker
 from penstock_kafka.service.topic_directory import uuid_of
@@ -16,8 +16,7 @@ from penstock_kafka.settings import CLUSTER_ID, NODE_ID
 _RIGHTS_UNKNOWN = -(2**31)
 _NULL_MEANS_ALL_VERSION = 1  # before, an empty list asks for all topics
 _CREATES_VERSION = 4  # before, each request lets the broker create what is missing
-_TOPICS_MAX = 1_000  # of one request that names topics
-_LOOKS_AT_ONCE = 16
+_ONE_BY_ONE_MAX = 100  # topics of a request; for more, one list of all is cheaper
 _LEADER_EPOCH = 0
 
 
@@ -53,18 +52,32 @@ class Metadata:
             return []  # as Kafka: of topics that the client may not see, it sees none
 
     async def _named(self, call: Call, wanted: Sequence[Request]) -> list[Answer]:
-        if len(wanted) > _TOPICS_MAX:
-            return [_refused(each.name, None, KafkaError.invalid_request) for each in wanted]
         may_create = self._context.settings.creates_topics and (
             call.version < _CREATES_VERSION or bool(call.request.allow_auto_topic_creation)
         )
-        gate = asyncio.Semaphore(_LOOKS_AT_ONCE)
+        listed = await self._listed() if len(wanted) > _ONE_BY_ONE_MAX else None
 
         async def look(each: Request) -> Answer:
-            async with gate:
-                return await self._one(each.name, getattr(each, "topic_id", None), may_create=may_create)
+            topic_id = getattr(each, "topic_id", None)
+            if listed is None or each.name is None or (each.name not in listed and may_create):
+                return await self._one(each.name, topic_id, may_create=may_create)
+            topic = listed.get(each.name)
+            return (
+                _refused(each.name, topic_id, KafkaError.unknown_topic_or_partition)
+                if topic is None
+                else _described(topic)
+            )
 
-        return await asyncio.gather(*(look(each) for each in wanted))
+        return await in_parts(wanted, look)
+
+    async def _listed(self) -> dict[str, Topic] | None:
+        """All topics by name, two seconds old at most; None if the gateway may not list them."""
+        try:
+            return {topic.name: topic for topic in await self._topics.topics()}
+        except PenstockError as error:
+            if error.code.is_retriable:
+                raise
+            return None
 
     async def _one(self, name: str | None, topic_id: Uuid | None, *, may_create: bool) -> Answer:
         try:

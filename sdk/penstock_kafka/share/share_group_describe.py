@@ -6,6 +6,7 @@ from penstock.http.steps import Calls
 from penstock.system import monotonic_ms
 from penstock_core.errors import PenstockError
 from penstock_kafka.dispatch.api import Answer, Call
+from penstock_kafka.dispatch.in_parts import in_parts
 from penstock_kafka.errors import KafkaError, RequestRefused, error_message
 from penstock_kafka.groups.admin.list_groups import state_of
 from penstock_kafka.groups.group_errors import group_error
@@ -13,7 +14,6 @@ from penstock_kafka.groups.topic_uuids import uuid_of_id
 from penstock_kafka.service.service import Service
 from penstock_kafka.share.members import ShareMember, ShareMembers
 
-_GROUPS_MAX = 100
 _ASSIGNOR = "simple"
 
 
@@ -27,12 +27,10 @@ class ShareGroupDescribe:
     async def answer(self, call: Call) -> Answer:
         """Each group, or its error."""
         names = [str(each) for each in call.request.group_ids]
-        return {"groups": [await self._group(each, len(names)) for each in names]}
+        return {"groups": await in_parts(names, self._group)}
 
-    async def _group(self, group: str, count: int) -> Answer:
+    async def _group(self, group: str) -> Answer:
         try:
-            if count > _GROUPS_MAX:
-                raise RequestRefused(KafkaError.invalid_request, f"{count} groups: {_GROUPS_MAX} at most")
             await self._service.call(_exists(group))
         except (PenstockError, RequestRefused) as error:
             return {"error_code": group_error(error), "error_message": error_message(error), "group_id": group}

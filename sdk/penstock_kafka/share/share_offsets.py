@@ -5,6 +5,7 @@ on unfinished, and takes all locks away.
 """
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 from penstock.api.share_group_calls import ShareResetTarget, describe_share_group, reset_share_group
 from penstock.share_model import ShareGroupPartition
@@ -12,14 +13,13 @@ from penstock.system import monotonic_ms
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_kafka.context import Context
 from penstock_kafka.dispatch.api import Answer, Call, Request
+from penstock_kafka.dispatch.in_parts import in_parts
 from penstock_kafka.errors import KafkaError, RequestRefused, error_message, kafka_error
 from penstock_kafka.groups.group_errors import group_error
 from penstock_kafka.service.topic_directory import uuid_of
 from penstock_kafka.share.members import ShareMembers
 from penstock_kafka.share.share_groups import ShareGroups
 
-_GROUPS_MAX = 100
-_RESETS_MAX = 1_000
 _UNKNOWN = -1
 _EARLIEST, _LATEST = -2, -1  # as ListOffsets names them
 
@@ -32,14 +32,11 @@ class DescribeShareGroupOffsets:
 
     async def answer(self, call: Call) -> Answer:
         """The start offsets of each group, of the partitions asked for, or of all."""
-        groups = call.request.groups
-        return {"groups": [await self._group(each, len(groups)) for each in groups]}
+        return {"groups": await in_parts(call.request.groups, self._group)}
 
-    async def _group(self, asked: Request, count: int) -> Answer:
+    async def _group(self, asked: Request) -> Answer:
         group = str(asked.group_id)
         try:
-            if count > _GROUPS_MAX:
-                raise RequestRefused(KafkaError.invalid_request, f"{count} groups: {_GROUPS_MAX} at most")
             found = await self._service.call(describe_share_group(group))
             known = {(each.topic, each.partition): each for each in found.partitions}
             if asked.topics is None:
@@ -90,8 +87,6 @@ class AlterShareGroupOffsets:
         try:
             if self._members.of(group, monotonic_ms()):
                 raise RequestRefused(KafkaError.non_empty_group, f"share group {group} has members: stop them first")
-            if sum(len(topic.partitions) for topic in request.topics) > _RESETS_MAX:
-                raise RequestRefused(KafkaError.invalid_request, f"more than {_RESETS_MAX:,} partitions")
             self._groups.forget(group)
             await self._groups.ensure(group, await self._ids([str(topic.topic_name) for topic in request.topics]))
         except (PenstockError, RequestRefused) as error:
@@ -101,7 +96,7 @@ class AlterShareGroupOffsets:
             "responses": [
                 {
                     "topic_name": topic.topic_name,
-                    "partitions": [await self._reset(group, str(topic.topic_name), each) for each in topic.partitions],
+                    "partitions": await in_parts(topic.partitions, partial(self._reset, group, str(topic.topic_name))),
                 }
                 for topic in request.topics
             ],

@@ -9,6 +9,7 @@ from penstock.group_model import GroupDescription, GroupMember, GroupPartition
 from penstock.model import TopicPartition
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_kafka.dispatch.api import Answer, Call
+from penstock_kafka.dispatch.in_parts import in_parts
 from penstock_kafka.errors import KafkaError, RequestRefused, error_message
 from penstock_kafka.groups.admin.list_groups import state_of
 from penstock_kafka.groups.classic.consumer_protocol import write_assignment, write_subscription
@@ -20,7 +21,6 @@ from penstock_kafka.groups.members.member_ids import kafka_id
 from penstock_kafka.groups.members.sessions import Sessions
 from penstock_kafka.groups.topic_uuids import uuid_of_id
 
-_GROUPS_MAX = 100
 _NOT_FOUND_VERSION = 6  # from here on a group that does not exist is an error
 _EPOCH_BITS = 0x7FFFFFFF  # the service's epochs have more bits than Kafka's
 _CONSUMER = 1  # member type of the newer protocol
@@ -45,11 +45,9 @@ class DescribeGroups:
     async def answer(self, call: Call) -> Answer:
         """Each group with its members, their topics and their partitions."""
         names = [str(each) for each in call.request.groups]
-        return {"groups": [await self._group(each, call.version, len(names)) for each in names]}
+        return {"groups": await in_parts(names, lambda name: self._group(name, call.version))}
 
-    async def _group(self, group: str, version: int, count: int) -> Answer:
-        if count > _GROUPS_MAX:
-            return _refused(group, KafkaError.invalid_request, "too many groups")
+    async def _group(self, group: str, version: int) -> Answer:
         try:
             found = await self._sessions.service.describe(group)
             if found.group.protocol_type != PROTOCOL_TYPE:
@@ -95,11 +93,9 @@ class ConsumerGroupDescribe:
     async def answer(self, call: Call) -> Answer:
         """Each group with its members, what they have, and what the service's target gives them."""
         names = [str(each) for each in call.request.group_ids]
-        return {"groups": [await self._group(each, len(names)) for each in names]}
+        return {"groups": await in_parts(names, self._group)}
 
-    async def _group(self, group: str, count: int) -> Answer:
-        if count > _GROUPS_MAX:
-            return _refused(group, KafkaError.invalid_request, "too many groups")
+    async def _group(self, group: str) -> Answer:
         try:
             found = await self._sessions.service.describe(group)
         except PenstockError as error:

@@ -9,6 +9,7 @@ from penstock.api.share_group_calls import delete_share_group, list_share_groups
 from penstock.group_model import Group
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_kafka.dispatch.api import Answer, Call
+from penstock_kafka.dispatch.in_parts import in_parts
 from penstock_kafka.errors import KafkaError, RequestRefused
 from penstock_kafka.groups.classic.join_group import PROTOCOL_TYPE
 from penstock_kafka.groups.group_errors import group_error
@@ -21,7 +22,6 @@ CLASSIC_TYPE = "Classic"
 SHARE_TYPE = "Share"
 _SHARE_PROTOCOL = "share"
 _DENIED = (ErrorCode.ACCESS_DENIED, ErrorCode.NOT_AUTHORIZED)
-_DELETED_AT_ONCE_MAX = 100
 
 
 def state_of(members: int) -> str:
@@ -77,17 +77,8 @@ class DeleteGroups:
     async def answer(self, call: Call) -> Answer:
         """The outcome for each group. A group with members stays."""
         names = [str(each) for each in call.request.groups_names]
-        return {
-            "results": [
-                {
-                    "group_id": each,
-                    "error_code": KafkaError.invalid_request
-                    if len(names) > _DELETED_AT_ONCE_MAX
-                    else await self._deleted(each),
-                }
-                for each in names
-            ]
-        }
+        codes = await in_parts(names, self._deleted)
+        return {"results": [{"group_id": name, "error_code": code} for name, code in zip(names, codes, strict=True)]}
 
     async def _deleted(self, group: str) -> KafkaError:
         try:

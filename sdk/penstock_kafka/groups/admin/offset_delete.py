@@ -8,8 +8,6 @@ from penstock_kafka.errors import KafkaError
 from penstock_kafka.groups.group_errors import group_error
 from penstock_kafka.groups.members.sessions import Sessions
 
-_TOPICS_MAX = 100
-
 
 class OffsetDelete:
     """Answers OffsetDelete."""
@@ -20,8 +18,6 @@ class OffsetDelete:
     async def answer(self, call: Call) -> Answer:
         """The outcome of each partition. A group that does not exist is refused as a whole."""
         request = call.request
-        if len(request.topics) > _TOPICS_MAX:
-            return {"error_code": KafkaError.invalid_request, "topics": []}
         topics: list[Answer] = []
         for each in request.topics:
             numbers = [int(partition.partition_index) for partition in each.partitions]

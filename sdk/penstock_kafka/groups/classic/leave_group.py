@@ -12,7 +12,6 @@ from penstock_kafka.groups.members.member_ids import service_id
 from penstock_kafka.groups.members.sessions import Sessions
 
 _SEVERAL_VERSION = 3  # from here on a request names several members
-_MEMBERS_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +33,6 @@ class LeaveGroup:
         if call.version < _SEVERAL_VERSION:
             leaver = _Leaver(member_id=str(request.member_id), instance_id=None)
             return {"error_code": await self._left(group, leaver), "members": []}
-        if len(request.members) > _MEMBERS_MAX:
-            return {"error_code": KafkaError.invalid_request, "members": []}
         leavers = [
             _Leaver(member_id=str(each.member_id), instance_id=each.group_instance_id) for each in request.members
         ]

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from penstock.model import CommittedOffset, TopicPartition
 from penstock_core.errors import PenstockError
 from penstock_kafka.dispatch.api import Answer, Call, Request
+from penstock_kafka.dispatch.in_parts import in_parts
 from penstock_kafka.errors import KafkaError
 from penstock_kafka.groups.group_errors import group_error
 from penstock_kafka.groups.members.sessions import Sessions
 
 _SEVERAL_VERSION = 8  # from here on a request names several groups
-_GROUPS_MAX = 100
 _TOPICS_ASKED_MAX = 4  # for more, one list of all is cheaper
 _NOT_COMMITTED = -1
 _NO_EPOCH = -1
@@ -30,15 +30,10 @@ class OffsetFetch:
         request = call.request
         if call.version < _SEVERAL_VERSION:
             return await self._group(str(request.group_id), request.topics)
-        if len(request.groups) > _GROUPS_MAX:
-            refused = [{"group_id": each.group_id, "error_code": KafkaError.invalid_request} for each in request.groups]
-            return {"groups": refused}
-        return {
-            "groups": [
-                {**await self._group(str(each.group_id), each.topics), "group_id": each.group_id}
-                for each in request.groups
-            ]
-        }
+        return {"groups": await in_parts(request.groups, self._one_of_several)}
+
+    async def _one_of_several(self, asked: Request) -> Answer:
+        return {**await self._group(str(asked.group_id), asked.topics), "group_id": asked.group_id}
 
     async def _group(self, group: str, topics: Sequence[Request] | None) -> Answer:
         """The offsets of these topics, or all (None)."""
