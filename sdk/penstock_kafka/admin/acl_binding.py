@@ -16,6 +16,7 @@ from enum import IntEnum
 
 from penstock.acl_model import AccessRule
 from penstock_kafka.dispatch.api import Request
+from penstock_kafka.dispatch.names import kafka_name, service_name
 from penstock_kafka.errors import KafkaError, RequestRefused
 
 _ANY = 1
@@ -23,6 +24,7 @@ _USER = "User:"
 _EVERY = "*"
 _CLUSTER_NAME = "kafka-cluster"
 _KINDS = {2: "topic", 3: "group", 4: "service", 5: "transactional_id"}
+_NAMED = ("group", "transactional_id")  # whose names the service may have in another form
 _OPERATIONS = {2: "all", 3: "read", 4: "write", 5: "create", 6: "delete", 7: "alter", 8: "describe"}
 _PERMISSIONS = {2: "deny", 3: "allow"}
 
@@ -59,6 +61,8 @@ def binding_of(rule: AccessRule) -> AclBinding | None:
         name = _CLUSTER_NAME
     elif name != _EVERY and name.endswith(_EVERY):
         name, pattern = name.removesuffix(_EVERY), Pattern.PREFIXED
+    if kind in _NAMED:
+        name = kafka_name(name)
     return AclBinding(
         resource_type=numbers[kind],
         resource_name=name,
@@ -85,7 +89,9 @@ def rule_of(creation: Request) -> AccessRule:
         raise _refused(f"host {creation.host[:100]!r}: rules hold for all hosts, so give *")
     if not creation.principal.startswith(_USER):
         raise _refused(f"principal {creation.principal[:100]!r}: give User: and an IAM ARN, or User:*")
-    resource = f"{kind}:{creation.resource_name}{_EVERY if pattern == Pattern.PREFIXED else ''}"
+    is_name = kind in _NAMED and creation.resource_name != _EVERY
+    name = service_name(creation.resource_name) if is_name else creation.resource_name
+    resource = f"{kind}:{name}{_EVERY if pattern == Pattern.PREFIXED else ''}"
     return AccessRule(
         principal=creation.principal.removeprefix(_USER),
         operation=operation,

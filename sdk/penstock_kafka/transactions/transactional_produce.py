@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from penstock_core.errors import PenstockError
 from penstock_kafka.context import Context
 from penstock_kafka.dispatch.api import Answer, Call, Request
+from penstock_kafka.dispatch.names import service_name
 from penstock_kafka.errors import KafkaError, RequestRefused, error_message
 from penstock_kafka.transactions.epochs.plain_batch import plain_batch
 from penstock_kafka.transactions.epochs.producers import Producers, open_producers
@@ -27,7 +28,7 @@ class TransactionalProduce:
         """The outcome by partition. Requests of one producer take their turn before the first await."""
         request = call.request
         async with AsyncExitStack() as turn:
-            producer = self._producers.named(str(request.transactional_id))
+            producer = self._producers.named(service_name(str(request.transactional_id)))
             if producer is not None:
                 await turn.enter_async_context(producer.lock)
             topics = [
@@ -56,7 +57,7 @@ class TransactionalProduce:
         if call.request.acks != -1:
             raise RequestRefused(KafkaError.invalid_required_acks, "a transaction demands acks=all")
         batch = plain_batch(wanted.records or b"")
-        name = str(call.request.transactional_id)
+        name = service_name(str(call.request.transactional_id))
         if self._producers.find(name, (batch.producer_id, batch.producer_epoch)) is not producer or producer is None:
             raise unknown_epoch(name)  # it began while this request waited for its turn
         await producer.produce((topic, int(wanted.index)), batch)
