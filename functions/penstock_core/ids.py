@@ -36,8 +36,8 @@ TOPIC_ID_BYTES = 10
 EPOCH_BYTES = 6  # random bytes of `random_start`; a JSON number holds them
 GROUP_EPOCH_BYTES = 4  # the same for a group epoch: keys of targets have ten digits for it
 
-RESERVED_PREFIX = "_"
 AUDIT_TOPIC = TopicName("_audit")
+_RESERVED_PREFIX = "_penstock"
 
 NAME_CHARACTERS = "[A-Za-z0-9._-]+"
 _NAME = re.compile(NAME_CHARACTERS, re.ASCII)
@@ -55,16 +55,21 @@ def parse_topic_name(text: str) -> TopicName:
 def parse_own_topic_name(text: str) -> TopicName:
     """As `parse_topic_name`, for topics that callers make, change or write to.
 
-    Names that begin with `_` are the service's: callers only read such topics. Raises INVALID_NAME.
+    Reserved topics are the service's: callers only read them. Raises INVALID_NAME.
     """
     name = parse_topic_name(text)
-    if name.startswith(RESERVED_PREFIX):
+    if is_reserved(name):
         raise PenstockError(
             ErrorCode.INVALID_NAME,
-            f"topic name {shown(text)}: names that begin with {RESERVED_PREFIX} are the service's own, which only it "
-            "makes, changes and writes to",
+            f"topic name {shown(text)}: {AUDIT_TOPIC} and names that begin with {_RESERVED_PREFIX} are the service's "
+            "own, which only it makes, changes and writes to",
         )
     return name
+
+
+def is_reserved(name: str) -> bool:
+    """True for the name of a topic that is the service's own: the audit trail, and all that begin with `_penstock`."""
+    return name == AUDIT_TOPIC or name.startswith(_RESERVED_PREFIX)
 
 
 def parse_group_name(text: str) -> GroupName:

@@ -18,6 +18,7 @@ from penstock_core.ids import (
     new_topic_id,
     parse_group_name,
     parse_member_id,
+    parse_own_topic_name,
     parse_partition_key,
     parse_topic_name,
     parse_transactional_id,
@@ -93,3 +94,13 @@ def test_partition_key_survives_a_round_trip(topic_id: TopicId, partition: Parti
 def test_text_of_another_form_is_no_partition_key(text: str) -> None:
     with pytest.raises(ValueError):
         parse_partition_key(text)
+
+
+@pytest.mark.parametrize("name", ["_schemas", "__debezium-heartbeat.shop", "_connect-configs", "_audits", "_pen"])
+def test_topic_of_a_caller_may_begin_with_an_underscore(name: str) -> None:
+    assert parse_own_topic_name(name) == name
+
+
+@pytest.mark.parametrize("name", ["_audit", "_penstock", "_penstock.x"])
+def test_topic_of_the_service_is_no_callers_own(name: str) -> None:
+    refused(ErrorCode.INVALID_NAME, lambda: parse_own_topic_name(name))

@@ -232,7 +232,7 @@ def test_function_moves_the_notes_into_the_topic(service: Service, monkeypatch: 
         ("PATCH", "/v1/topics/_audit", {"config": {"retention_ms": 60_000}}),
         ("POST", "/v1/topics/_audit/truncate", {"0": 1}),
         ("POST", "/v1/topics/_audit/redrive", {}),
-        ("POST", "/v1/topics", {"name": "_mine"}),
+        ("POST", "/v1/topics", {"name": "_penstock.mine"}),
     ],
 )
 def test_topic_of_the_trail_cannot_be_changed_by_callers(

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from penstock_core.ids import RESERVED_PREFIX
+from penstock_core.ids import is_reserved
 
 
 class Operation(Enum):
@@ -48,4 +48,4 @@ class Right:
     @property
     def is_reserved(self) -> bool:
         """True for the right to read a topic of the service's own, such as the audit trail."""
-        return self.operation is Operation.READ and self.kind is Kind.TOPIC and self.name.startswith(RESERVED_PREFIX)
+        return self.operation is Operation.READ and self.kind is Kind.TOPIC and is_reserved(self.name)

@@ -6,7 +6,7 @@ There are no regular expressions: the service evaluates patterns that members se
 import re
 
 from penstock_core.errors import ErrorCode, PenstockError, shown
-from penstock_core.ids import RESERVED_PREFIX
+from penstock_core.ids import is_reserved
 from penstock_core.limits import NAME_LENGTH_MAX
 
 WILDCARD = "*"
@@ -26,10 +26,10 @@ def check_pattern(pattern: str) -> None:
 def matches(pattern: str, name: str) -> bool:
     """True if the pattern describes the whole name.
 
-    It looks for each part of the pattern behind the end of the part before. A pattern that does not begin with `_`
-    describes no topic of the service.
+    It looks for each part of the pattern behind the end of the part before. Only its own name describes a reserved
+    topic.
     """
-    if name.startswith(RESERVED_PREFIX) and not pattern.startswith(RESERVED_PREFIX):
+    if is_reserved(name) and name != pattern:
         return False
     first, *others = pattern.split(WILDCARD)
     if not others:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from penstock_core.ids import RESERVED_PREFIX, Offset, Partition, PartitionKey
+from penstock_core.ids import Offset, Partition, PartitionKey, is_reserved
 from penstock_core.log.topic import Topic
 from penstock_core.pages import show_all
 from penstock_service.instance.topic_cache import TopicCache
@@ -56,7 +56,7 @@ def list_topics(
 
     Leaves out the topics of the service and those that are not shown. Reads the whole topics table.
     """
-    own = (topic for topic in topics.list() if topic.name > after and not topic.name.startswith(RESERVED_PREFIX))
+    own = (topic for topic in topics.list() if topic.name > after and not is_reserved(topic.name))
     behind = [topic for topic in own if is_shown(topic.name)]
     page = behind[:limit]
     return page, page[-1].name if len(behind) > limit else None

@@ -11,7 +11,7 @@ from penstock_core.acls.rule import Rule, parse_rule
 from penstock_core.acls.rule_set import Reason, RuleSet
 from penstock_core.acls.settings import AclSettings
 from penstock_core.errors import PenstockError
-from penstock_core.ids import AUDIT_TOPIC
+from penstock_core.ids import AUDIT_TOPIC, is_reserved
 from penstock_core.limits import ACL_PRINCIPALS_REMEMBERED_MAX
 
 DENY = AclSettings(allows_by_default=False)
@@ -19,7 +19,7 @@ ADA, BOB = "arn:aws:iam::1:user/ada", "arn:aws:iam::1:user/bob"
 READ_ORDERS = Right(operation=Operation.READ, kind=Kind.TOPIC, name="orders")
 
 _PATTERNS = st.builds(NamePattern, st.text("ab", max_size=2), st.booleans())
-_NAMES_OF_TOPICS = st.builds(NamePattern, st.text("_a", max_size=2), st.booleans())
+_NAMES_OF_TOPICS = st.builds(NamePattern, st.sampled_from(["", "_", "_a", "_audit", "_audits", "a"]), st.booleans())
 _RULES = st.builds(
     Rule,
     principal=_PATTERNS,
@@ -32,7 +32,7 @@ _RIGHTS = st.builds(
     Right,
     operation=st.sampled_from(Operation),
     kind=st.sampled_from([Kind.TOPIC, Kind.GROUP]),
-    name=st.text("_a", min_size=1, max_size=3),
+    name=st.sampled_from(["_a", "_audit", "_audits", "_penstock", "a"]),
 )
 
 
@@ -51,7 +51,7 @@ def _decided(rules: list[Rule], principal: str, right: Right, *, allows_by_defau
     ]
     if any(not rule.is_allow and rule.operation in (None, right.operation) for rule in about):
         return False
-    if right.operation is Operation.READ and right.kind is Kind.TOPIC and right.name.startswith("_"):
+    if right.operation is Operation.READ and right.kind is Kind.TOPIC and is_reserved(right.name):
         named = [rule for rule in about if rule.resource == NamePattern(right.name)]
         return any(rule.is_allow and rule.operation in (None, Operation.READ) for rule in named)
     operations = {None, right.operation} | (IMPLY_DESCRIBE if right.operation is Operation.DESCRIBE else set())

@@ -13,6 +13,7 @@ from penstock.testing import MemoryPenstock, ThreadedTransport
 from penstock_kafka.context import Context
 from penstock_kafka.dispatch.api import ApiKey, Call, Peer
 from penstock_kafka.dispatch.entities import entity_of
+from penstock_kafka.dispatch.names import with_service_names
 from penstock_kafka.dispatch.registry import Registry
 from penstock_kafka.groups import apis
 from penstock_kafka.groups.classic.consumer_protocol import write_subscription
@@ -29,7 +30,7 @@ class GroupDesk:
         self.context = context = Context(
             service=Service(ThreadedTransport(transport or service.transport)), settings=SETTINGS
         )
-        self._registry = Registry(apis.apis(context))
+        self._registry = Registry(with_service_names(each) for each in apis.apis(context))
         self._peer = Peer(number=1, address="test")
 
     async def ask(self, key: ApiKey, version: int, **fields: object) -> dict[str, Any]:

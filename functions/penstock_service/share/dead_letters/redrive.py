@@ -16,7 +16,7 @@ from penstock_core.acls.access import UNRESTRICTED, Access
 from penstock_core.acls.right import Kind, Operation
 from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.filters.filter import Filter, matches
-from penstock_core.ids import RESERVED_PREFIX, Offset, Partition, PartitionKey, parse_own_topic_name
+from penstock_core.ids import Offset, Partition, PartitionKey, is_reserved, parse_own_topic_name
 from penstock_core.limits import (
     MOVED_BYTES_MAX,
     READ_DECODED_BYTES_MAX,
@@ -335,7 +335,7 @@ def _number(text: str) -> int:
 def _found(instance: Instance, name: str) -> Topic | None:
     """The topic; None also for a header that names none."""
     try:
-        is_own = not name.startswith(RESERVED_PREFIX)  # the record's own header may name any topic
+        is_own = not is_reserved(name)  # the record's own header may name any topic
         return instance.topic_cache.find(name) if is_own else None
     except PenstockError as error:
         if error.code is not ErrorCode.INVALID_NAME:

@@ -1,0 +1,78 @@
+"""Names of Kafka in the service: two stay two, and each comes back."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from penstock.testing import MemoryPenstock
+from penstock_core.ids import parse_group_name
+from penstock_kafka.dispatch.api import ApiKey
+from penstock_kafka.dispatch.names import kafka_name, service_name
+from tests.kafka.groups.desk import GroupDesk
+from tests.kafka.running_gateway import running_gateway
+
+_NAMES = st.text(min_size=1, max_size=20) | st.text("k./af: ", min_size=1, max_size=9) | st.text("ab._-", min_size=1)
+_ODD = ["team/billing", "billing:v2", "my group", "caf\u00e9", "kafka..a", ".", ".."]
+
+
+@given(_NAMES, _NAMES)
+@example("a/b", "kafka..a.2fb")
+def test_names_stay_apart_and_come_back(first: str, second: str) -> None:
+    assert kafka_name(service_name(first)) == first
+    assert (service_name(first) == service_name(second)) == (first == second)
+    parse_group_name(service_name(first))
+
+
+@given(st.text("ab._-", min_size=1, max_size=20).filter(lambda name: name not in (".", "..")))
+def test_name_that_the_service_takes_stays_as_it_is(name: str) -> None:
+    assert service_name(name) == name == kafka_name(name)
+
+
+@given(st.text("kaf.0123456789", max_size=12).map("kafka..".__add__))
+def test_name_that_only_looks_like_one_of_kafka_stays(name: str) -> None:
+    assert service_name(kafka_name(name)) == service_name(name) or service_name(kafka_name(name)) == name
+
+
+@pytest.mark.parametrize("group", _ODD)
+def test_members_of_a_group_with_any_name_join_commit_and_are_described(group: str) -> None:
+    async def work(service: MemoryPenstock) -> None:
+        desk = GroupDesk(service)
+        joined = await desk.join(group=group, group_instance_id="pod/1")
+        topics = [{"name": "orders", "partitions": [{"partition_index": 0, "committed_offset": 0}]}]
+        member: Mapping[str, Any] = {"group_id": group, "member_id": joined["member_id"], "group_instance_id": "pod/1"}
+        generation = {"generation_id_or_member_epoch": joined["generation_id"]}
+        await desk.ask(ApiKey.OFFSET_COMMIT, 9, **member, **generation, topics=topics)
+        [described] = (await desk.ask(ApiKey.DESCRIBE_GROUPS, 6, groups=[group]))["groups"]
+        assert (described["group_id"], described["members"][0]["group_instance_id"]) == (group, "pod/1")
+        assert [each["group_id"] for each in (await desk.ask(ApiKey.LIST_GROUPS, 0))["groups"]] == [group]
+        [fetched] = (await desk.ask(ApiKey.OFFSET_FETCH, 8, groups=[{"group_id": group, "topics": None}]))["groups"]
+        assert (fetched["group_id"], fetched["topics"][0]["partitions"][0]["committed_offset"]) == (group, 0)
+
+    with MemoryPenstock() as service:
+        service.create_topic("orders")
+        asyncio.run(work(service))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("group", _ODD[:4])
+def test_consumer_of_a_group_with_any_name_gets_its_records(group: str) -> None:
+    with MemoryPenstock() as service, running_gateway(service) as gateway:
+        service.create_topic("_schemas")
+        with service.producer() as producer:
+            producer.send("_schemas", b"record")
+        client = {"bootstrap.servers": gateway.address}
+        consumer = Consumer({**client, "group.id": group, "auto.offset.reset": "earliest"})
+        consumer.subscribe(["_schemas"])
+        message = consumer.poll(30)
+        assert message is not None
+        assert message.value() == b"record"
+        consumer.commit(asynchronous=False)
+        consumer.close()
+        listed = AdminClient(client).list_consumer_groups().result().valid
+        assert [each.group_id for each in listed] == [group]
