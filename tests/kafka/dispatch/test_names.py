@@ -73,6 +73,8 @@ def test_consumer_of_a_group_with_any_name_gets_its_records(group: str) -> None:
         assert message is not None
         assert message.value() == b"record"
         consumer.commit(asynchronous=False)
-        consumer.close()
-        listed = AdminClient(client).list_consumer_groups().result().valid
+        assert [each.group for each in service.admin().list_groups()] == [service_name(group)]
+        admin = AdminClient(client)
+        listed = admin.list_consumer_groups().result().valid
         assert [each.group_id for each in listed] == [group]
+        consumer.close()

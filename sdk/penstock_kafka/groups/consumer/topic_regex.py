@@ -13,7 +13,7 @@ import re2
 
 from penstock.system import monotonic_ms
 from penstock_core.groups.topic_patterns import WILDCARD, check_pattern
-from penstock_core.ids import RESERVED_PREFIX
+from penstock_core.ids import is_reserved
 from penstock_kafka.errors import KafkaError, RequestRefused
 from penstock_kafka.service.topic_directory import TopicDirectory
 
@@ -82,11 +82,8 @@ def _compiled(expression: str) -> "re2._Regexp":
 
 
 def _matching(compiled: "re2._Regexp", names: list[str]) -> tuple[str, ...]:
-    """The names that match as a whole. A reserved topic is for expressions that begin with its prefix."""
-    is_reserved = str(compiled.pattern).lstrip("(^").startswith(RESERVED_PREFIX)
-    return tuple(
-        name for name in names if (is_reserved or not name.startswith(RESERVED_PREFIX)) and compiled.fullmatch(name)
-    )
+    """The names that match as a whole. No expression finds a reserved topic."""
+    return tuple(name for name in names if not is_reserved(name) and compiled.fullmatch(name))
 
 
 def _refused(expression: str, why: str) -> RequestRefused:
