@@ -9,6 +9,7 @@ from penstock_core.limits import REQUEST_BYTES_MAX, TIMER_MS_MAX, TOPIC_PARTITIO
 from penstock_core.log.timer import TimerPlace, parse_timer_id, scheduled_id
 from penstock_core.outcomes import Outcome
 from penstock_core.records import frame
+from penstock_core.records.producer_state import SERVICE_OWNER, owner_of
 from penstock_core.zones.quorum import parse_acks
 from penstock_handlers.edge.access.request_access import access_of, where_allowed
 from penstock_handlers.edge.entry import entry_point
@@ -28,8 +29,8 @@ def serve(event: Event, instance: Instance) -> Result:
     header, payload = frame.decode(body_of(event))
     refuse_unknown(header, "acks", "batches")
     acks = parse_acks(header.get("acks", "quorum"))
-    entries = parse_entries(take_objects(header, "batches"), payload)
     access = access_of(event, instance)
+    entries = parse_entries(take_objects(header, "batches"), payload, owner_of(access.principal.digest))
     results = where_allowed(
         access,
         Operation.WRITE,
@@ -40,8 +41,13 @@ def serve(event: Event, instance: Instance) -> Result:
     return json_result({"results": [_to_json(entry, result) for entry, result in zip(entries, results, strict=True)]})
 
 
-def parse_entries(batches: Sequence[Mapping[str, Any]], payload: memoryview) -> list[ProduceEntry]:
-    """The entries that a frame's header lists, each with its part of the payload. Raises INVALID_REQUEST."""
+def parse_entries(
+    batches: Sequence[Mapping[str, Any]], payload: memoryview, owner: bytes = SERVICE_OWNER
+) -> list[ProduceEntry]:
+    """The entries that a frame's header lists, each with its part of the payload. Raises INVALID_REQUEST.
+
+    `owner` is that of the producer ids in them. Transactions have none: their ids belong to a transactional id.
+    """
     entries: list[ProduceEntry] = []
     position = 0
     for fields in batches:
@@ -54,6 +60,7 @@ def parse_entries(batches: Sequence[Mapping[str, Any]], payload: memoryview) -> 
                 data=payload[position:end],
                 tag_filter=_tag_filter(take(fields, "tag_filter", str)) if "tag_filter" in fields else None,
                 timer=_timer(fields),
+                owner=owner,
             )
         )
         position = end

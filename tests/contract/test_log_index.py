@@ -10,7 +10,7 @@ from penstock_core.ids import Offset, Partition, PartitionKey, SegmentId, TopicI
 from penstock_core.limits import TAIL_ROLL_REFS
 from penstock_core.log.index import EMPTY_HEAD, Head, appended
 from penstock_core.log.ref import LocatedRef, Ref
-from penstock_core.records.producer_state import ProducerSequence, ProducerState
+from penstock_core.records.producer_state import NO_OWNER, ProducerSequence, ProducerState
 from penstock_service.adapters.dynamodb.log import DynamoDbLogIndex
 from tests.contract.conftest import Ports
 from tests.support.refs import ref_at
@@ -62,6 +62,32 @@ def test_append_in_sequence_takes_what_follows_once(ports: Ports) -> None:
     assert append_sequenced(ports, second) == (False, head)
     assert ports.log.heads([KEY]) == {KEY: head}
     assert dict(head.producers) == {7: ProducerState(epoch=0, last_sequence=5, written_ms=2_000)}
+
+
+def owned(ref: Ref, owner: bytes) -> Ref:
+    assert ref.sequence is not None
+    return replace(ref, sequence=replace(ref.sequence, owner=owner))
+
+
+def test_append_in_sequence_is_refused_when_the_producer_is_anothers(ports: Ports) -> None:
+    ports.log.create_head(KEY)
+    head = appended(EMPTY_HEAD, owned(sequenced(1, 0), b"mine...."))
+    assert append_sequenced(ports, owned(sequenced(1, 0), b"mine....")) == (True, head)
+    assert head.producers[7].owner == b"mine...."
+    for owner in (b"others..", NO_OWNER):
+        assert append_sequenced(ports, owned(sequenced(2, 3), owner)) == (False, head), "it follows"
+        assert append_sequenced(ports, owned(sequenced(2, 0, epoch=32_767), owner)) == (False, head), "a forged epoch"
+        assert append_sequenced(ports, owned(sequenced(2, 0, epoch=9), owner), 0) == (False, head), "by a look"
+    assert ports.log.heads([KEY]) == {KEY: head}
+    assert append_sequenced(ports, owned(sequenced(2, 3), b"mine...."))[0]
+
+
+def test_append_in_sequence_gives_an_owner_to_an_entry_that_has_none(ports: Ports) -> None:
+    ports.log.create_head(KEY)
+    assert append_sequenced(ports, sequenced(1, 0))[0]
+    _, head = append_sequenced(ports, owned(sequenced(2, 3), b"mine...."))
+    assert ports.log.heads([KEY])[KEY].producers[7].owner == head.producers[7].owner == b"mine...."
+    assert not append_sequenced(ports, owned(sequenced(3, 6), b"others.."))[0]
 
 
 def test_append_in_sequence_starts_anew_in_a_later_epoch(ports: Ports) -> None:

@@ -8,7 +8,7 @@ from penstock_core.log.index import EMPTY_HEAD, Head, Page
 from penstock_core.log.roll import next_page, shortened, without_producers
 from penstock_core.records.producer_state import ProducerState
 from tests.contract.conftest import Ports
-from tests.contract.test_log_index import KEY, OTHER, append_sequenced, located_refs, ref, sequenced
+from tests.contract.test_log_index import KEY, OTHER, append_sequenced, located_refs, owned, ref, sequenced
 from tests.support.rolling import roll, roll_if_due
 
 
@@ -34,6 +34,20 @@ def test_remove_producers_takes_unchanged_entries_and_counts_once(ports: Ports) 
     assert after == without_producers(head, leaving) == ports.log.heads([KEY])[KEY]
     assert ports.log.remove_producers(KEY, leaving) == (False, after)
     assert not append_sequenced(ports, sequenced(99, 0, producer_id=77))[0], "a new producer must look now"
+
+
+def test_owners_leave_the_head_with_their_producers(ports: Ports) -> None:
+    ports.log.create_head(KEY)
+    append_sequenced(ports, owned(sequenced(1, 0), b"mine...."))
+    _, head = append_sequenced(ports, owned(sequenced(2, 0, producer_id=8), b"others.."))
+    leaving = {7: head.producers[7]}
+    assert ports.log.remove_producers(KEY, leaving)[0]
+    ports.log.put_evicted(KEY, 7, leaving[7], 9)
+    assert ports.log.evicted_producer(KEY, 7) == leaving[7]
+    looked_at = ports.log.heads([KEY])[KEY].next_offset
+    assert append_sequenced(ports, owned(sequenced(3, 0), b"later..."), looked_at)[0], "the entry of 7 is gone"
+    left = ports.log.heads([KEY])[KEY].producers
+    assert {each: state.owner for each, state in left.items()} == {7: b"later...", 8: b"others.."}
 
 
 def test_remove_producers_is_refused_when_one_of_them_has_written_since(ports: Ports) -> None:

@@ -13,6 +13,9 @@ The head's entry is 16 bytes, big-endian, so that it sorts as DynamoDB sorts bin
 6  written at    u48   milliseconds since 1970 by the writer's clock: the longest silent producer leaves the head first
 12 checksum      u32   CRC-32C of the newest append's last batch, by which its repeat is known (docs/adr/0020)
 ```
+
+Ids stand in each batch header, so every reader knows them. An *owner* is kept beside the entry: a part of the digest of
+the principal that wrote first under the id. Another principal is refused, and changes nothing (docs/adr/0071).
 """
 
 import struct
@@ -23,6 +26,10 @@ from enum import Enum
 from penstock_core.errors import ErrorCode, PenstockError
 
 SEQUENCE_MAX = 2**31 - 1
+
+OWNER_BYTES = 8  # of the digest: nobody draws a role's name that often
+NO_OWNER = b""
+SERVICE_OWNER = bytes(OWNER_BYTES)  # of what the service appends for itself, such as a replay
 
 _ORDER = struct.Struct(">HI")
 _TIME_BYTES = 6
@@ -37,8 +44,8 @@ _ABOVE_ALL = b"\xff" * (_ENTRY_BYTES + 1)  # behind a prefix, it sorts above eve
 class ProducerSequence:
     """The records of an append by their producer's numbers: `[first_sequence, last_sequence]`, both included.
 
-    `checksum` is the CRC-32C of their last batch. A sequence that was read from storage has none (0), so two sequences
-    are equal whatever it is.
+    `checksum` is the CRC-32C of their last batch, and `owner` that of the writer. A sequence that was read from storage
+    has neither, so two sequences are equal whatever they are.
     """
 
     producer_id: int
@@ -46,19 +53,22 @@ class ProducerSequence:
     first_sequence: int
     last_sequence: int
     checksum: int = field(default=0, compare=False)
+    owner: bytes = field(default=NO_OWNER, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerState:
     """The newest append that a partition has taken from a producer.
 
-    `written_ms` is its time in milliseconds since 1970, and `checksum` the CRC-32C of its last batch.
+    `written_ms` is its time in milliseconds since 1970, and `checksum` the CRC-32C of its last batch. `owner` is
+    NO_OWNER for one that a release without owners wrote.
     """
 
     epoch: int
     last_sequence: int
     written_ms: int
     checksum: int = 0
+    owner: bytes = NO_OWNER
 
 
 class Verdict(Enum):
@@ -71,8 +81,15 @@ class Verdict(Enum):
 def judge(state: ProducerState | None, sequence: ProducerSequence) -> Verdict:
     """The verdict on an append with this sequence, by the partition's `state` of its producer (None: unknown).
 
-    Raises PRODUCER_FENCED for an epoch older than the known one, OUT_OF_ORDER_SEQUENCE for a gap.
+    Raises ACCESS_DENIED for a producer of another owner, PRODUCER_FENCED for an epoch older than the known one, and
+    OUT_OF_ORDER_SEQUENCE for a gap.
     """
+    if state is not None and is_strangers(state, sequence):
+        raise PenstockError(
+            ErrorCode.ACCESS_DENIED,
+            f"producer id {sequence.producer_id} belongs to the IAM role, user or token that wrote first under it, "
+            "which is not yours: go on as a new producer, with an id of its own, from 0",
+        )
     if state is not None and sequence.epoch < state.epoch:
         raise PenstockError(
             ErrorCode.PRODUCER_FENCED,
@@ -96,6 +113,16 @@ def judge(state: ProducerState | None, sequence: ProducerSequence) -> Verdict:
     )
 
 
+def owner_of(digest: str) -> bytes:
+    """The owner by the digest of a principal (acls/principal.py): `SERVICE_OWNER` for a caller without a name."""
+    return bytes.fromhex(digest)[:OWNER_BYTES] or SERVICE_OWNER
+
+
+def is_strangers(state: ProducerState, sequence: ProducerSequence) -> bool:
+    """True if the producer belongs to another owner than the writer of `sequence`."""
+    return state.owner not in (NO_OWNER, sequence.owner)
+
+
 def state_after(sequence: ProducerSequence, now_ms: int) -> ProducerState:
     """The partition's state of the producer once the append is done."""
     return ProducerState(
@@ -103,6 +130,7 @@ def state_after(sequence: ProducerSequence, now_ms: int) -> ProducerState:
         last_sequence=sequence.last_sequence,
         written_ms=min(now_ms, _TIME_MAX),
         checksum=sequence.checksum,
+        owner=sequence.owner,
     )
 
 
@@ -129,7 +157,9 @@ def other_bytes(state: ProducerState, sequence: ProducerSequence, *, maybe_appli
 
 
 def precedes(state: ProducerState, sequence: ProducerSequence) -> bool:
-    """True if `sequence` follows `state`. `entries_preceding` states the same of stored entries."""
+    """True if `sequence` follows `state`. `entries_preceding` states the same of stored entries, but for owners."""
+    if is_strangers(state, sequence):
+        return False
     if sequence.first_sequence == 0:
         return state.epoch < sequence.epoch
     return (state.epoch, state.last_sequence) == (sequence.epoch, sequence.first_sequence - 1)
@@ -147,8 +177,11 @@ def encode_state(state: ProducerState) -> bytes:
     return order + state.written_ms.to_bytes(_TIME_BYTES, "big") + state.checksum.to_bytes(_CHECKSUM_BYTES, "big")
 
 
-def decode_state(data: bytes) -> ProducerState:
-    """The inverse of `encode_state`. Raises CORRUPT_SEGMENT for bytes of another length."""
+def decode_state(data: bytes, owner: bytes = NO_OWNER) -> ProducerState:
+    """The inverse of `encode_state`, for an entry with that owner beside it.
+
+    Raises CORRUPT_SEGMENT for bytes of another length.
+    """
     if len(data) != _ENTRY_BYTES:
         raise PenstockError(ErrorCode.CORRUPT_SEGMENT, f"a producer's entry of {len(data)} bytes: the index is damaged")
     epoch, last_sequence = _ORDER.unpack_from(data)
@@ -158,6 +191,7 @@ def decode_state(data: bytes) -> ProducerState:
         last_sequence=last_sequence,
         written_ms=int.from_bytes(data[_ORDER.size : times_end], "big"),
         checksum=int.from_bytes(data[times_end:], "big"),
+        owner=owner,
     )
 
 
@@ -211,6 +245,7 @@ def merge_sequences(sequences: Iterable[ProducerSequence | None]) -> ProducerSeq
                 first_sequence=merged.first_sequence,
                 last_sequence=sequence.last_sequence,
                 checksum=sequence.checksum,
+                owner=sequence.owner,
             )
     return merged
 

@@ -12,6 +12,7 @@ settling_offset           N   `Head.noted_log_start`
 settling_since_ms         N   `Head.log_start_noted_ms`
 under_replicated          N   bitmap of zones that had not confirmed the newest append when it was committed
 producers                 M   producer id in base64 (keys.producer_name): its entry B (records/producer_state.py)
+o#<producer>              B   its owner, beside `producers` so that older releases pass over it
 evictions                 N   how often producers left that map
 waiter                    N   `Head.waiter_ms`; missing while no reader waits for an append
 push_waiter               N   1 while a subscription waits, else 0; missing in heads of older releases
@@ -19,7 +20,7 @@ closed_ms                 N   `Head.closed_ms`; missing while the partition is o
 closed_offset             N   `Head.closed_offset`; missing while the partition is open
 layout_number             N   `Head.layout`; missing before the first change
 ```
-Attribute names are written out. A head with a full tail is about 1 KiB, and 2 KiB if it knows many producers.
+Attribute names are written out. A head with a full tail is about 1 KiB, and up to 3 KiB if it knows many producers.
 """
 
 import base64
@@ -32,13 +33,14 @@ from penstock_core.ids import Offset, PartitionKey, parse_partition_key
 from penstock_core.log.index import Head, Waiter
 from penstock_core.log.push_event import PushEvent
 from penstock_core.log.ref import decode_ref, encode_ref
-from penstock_core.records.producer_state import decode_state, encode_state
+from penstock_core.records.producer_state import NO_OWNER, decode_state, encode_state
 from penstock_core.storage import keys
 from penstock_core.storage.item import Item, number
 
 CLOSED = "closed_ms"
 CLOSED_OFFSET = "closed_offset"
 LAYOUT = "layout_number"
+_OWNER = "o#"
 
 
 def head_key(key: PartitionKey) -> Item:
@@ -72,6 +74,7 @@ def head_item(key: PartitionKey, head: Head) -> Item:
         **({} if head.closed_ms is None else {CLOSED: number(head.closed_ms)}),
         **({} if head.closed_offset is None else {CLOSED_OFFSET: number(head.closed_offset)}),
         **({LAYOUT: number(head.layout)} if head.layout else {}),
+        **{owner_name(each): {"B": state.owner} for each, state in head.producers.items() if state.owner},
     }
 
 
@@ -88,7 +91,8 @@ def parse_head(item: Mapping[str, Any]) -> Head:
         noted_log_start=Offset(int(item["settling_offset"]["N"])),
         log_start_noted_ms=int(item["settling_since_ms"]["N"]),
         producers={
-            keys.parse_producer_name(name): decode_state(state["B"]) for name, state in item["producers"]["M"].items()
+            keys.parse_producer_name(name): decode_state(state["B"], _owner(item, name))
+            for name, state in item["producers"]["M"].items()
         },
         evictions=int(item["evictions"]["N"]),
         waiter_ms=int(item[Waiter.READER.value]["N"]) if Waiter.READER.value in item else None,
@@ -104,7 +108,18 @@ def parse_streamed_head(image: Mapping[str, Any]) -> tuple[PartitionKey, Head]:
     tail = [{"B": base64.b64decode(element["B"])} for element in image["tail"]["L"]]
     producers = {name: {"B": base64.b64decode(state["B"])} for name, state in image["producers"]["M"].items()}
     image = {**image, "tail": {"L": tail}, "producers": {"M": producers}}
+    image |= {name: {"B": base64.b64decode(value["B"])} for name, value in image.items() if name.startswith(_OWNER)}
     return parse_partition_key(image["pk"]["S"]), parse_head(image)
+
+
+def owner_name(producer_id: int) -> str:
+    """The name of the attribute that has the producer's owner."""
+    return _OWNER + keys.producer_name(producer_id)
+
+
+def _owner(item: Mapping[str, Any], producer: str) -> bytes:
+    value = item.get(_OWNER + producer)
+    return NO_OWNER if value is None else bytes(value["B"])
 
 
 def parse_push_event(record: Mapping[str, Any]) -> PushEvent | None:

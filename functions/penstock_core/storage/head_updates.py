@@ -14,7 +14,7 @@ from penstock_core.limits import TAIL_ROLL_REFS
 from penstock_core.log.index import Page, Waiter
 from penstock_core.log.ref import encode_ref
 from penstock_core.records.producer_state import ProducerState, encode_state
-from penstock_core.storage.head_item import CLOSED, CLOSED_OFFSET, LAYOUT, head_key
+from penstock_core.storage.head_item import CLOSED, CLOSED_OFFSET, LAYOUT, head_key, owner_name
 from penstock_core.storage.item import ConditionalUpdate, Item, number
 from penstock_core.storage.keys import producer_name
 
@@ -114,11 +114,11 @@ def producers_removal(key: PartitionKey, leaving: Mapping[int, ProducerState]) -
     """Takes the producers out of the head (`roll.without_producers`)."""
     names = {f"#p{index}": producer_name(producer_id) for index, producer_id in enumerate(leaving)}
     states = {f":p{index}": {"B": encode_state(state)} for index, state in enumerate(leaving.values())}
-    removals = ", ".join(f"producers.{name}" for name in names)
+    removals = ", ".join(f"producers.{name}, {name}o" for name in names)
     return ConditionalUpdate(
         key=head_key(key),
         update=f"SET evictions = evictions + :one REMOVE {removals}",
         condition=" AND ".join(f"producers.{name} = {value}" for name, value in zip(names, states, strict=True)),
         values={":one": number(1), **states},
-        names=names,
+        names=names | {f"#p{index}o": owner_name(producer_id) for index, producer_id in enumerate(leaving)},
     )

@@ -3,6 +3,7 @@
 ```
 log table   pk "<topic id>#<partition>"   sk "producer#<producer id, 11 letters of base64>"
 state          B   its entry, as in the head (records/producer_state.py)
+owner          B   its owner, as in the head; missing for one that an older release has moved out
 expires_at_s   N   DynamoDB removes the item some time after it: `PRODUCER_KEPT_MS` after the producer left the head
 ```
 """
@@ -13,7 +14,7 @@ from typing import Any
 from penstock_core.formats import check_item
 from penstock_core.ids import PartitionKey
 from penstock_core.limits import PRODUCER_KEPT_MS
-from penstock_core.records.producer_state import ProducerState, decode_state, encode_state, entries_equal
+from penstock_core.records.producer_state import NO_OWNER, ProducerState, decode_state, encode_state, entries_equal
 from penstock_core.storage import keys
 from penstock_core.storage.item import ConditionalPut, Item, number
 
@@ -28,6 +29,7 @@ def producer_item(key: PartitionKey, producer_id: int, state: ProducerState, evi
     return {
         **producer_item_key(key, producer_id),
         "state": {"B": encode_state(state)},
+        **({"owner": {"B": state.owner}} if state.owner else {}),
         "expires_at_s": number((evicted_ms + PRODUCER_KEPT_MS) // 1_000),
     }
 
@@ -48,4 +50,4 @@ def producer_put(key: PartitionKey, producer_id: int, state: ProducerState, evic
 def parse_producer(item: Mapping[str, Any]) -> ProducerState:
     """The inverse of `producer_item`. Raises CORRUPT_SEGMENT for an entry of another size."""
     check_item("producer", item)
-    return decode_state(item["state"]["B"])
+    return decode_state(item["state"]["B"], item["owner"]["B"] if "owner" in item else NO_OWNER)

@@ -1,7 +1,7 @@
 """Produce: check each entry, append the right ones, and answer each wrong one with its error."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from penstock_core.errors import Category, ErrorCode, PenstockError, shown
@@ -9,6 +9,7 @@ from penstock_core.ids import PartitionKey, parse_own_topic_name
 from penstock_core.limits import REQUEST_PARTITIONS_MAX, VALIDATED_BYTES_MAX
 from penstock_core.log.timer import TimerPlace
 from penstock_core.outcomes import Outcomes
+from penstock_core.records.producer_state import SERVICE_OWNER
 from penstock_core.records.record_batch import validate
 from penstock_core.zones.quorum import Acks
 from penstock_service.index.still_closed import still_closed
@@ -35,6 +36,7 @@ class ProduceEntry:
     is_own_encoding: bool = False  # the service's own codec made the batches: `validate_records` need not look
     tag_filter: int | None = None  # of all records, as the producer says
     timer: TimerPlace | None = None
+    owner: bytes = SERVICE_OWNER  # of the producer ids in the batches
 
 
 def produce(instance: Instance, entries: Sequence[ProduceEntry], acks: Acks) -> Outcomes[AppendedRange]:
@@ -158,7 +160,9 @@ def check_entry(
     return PartitionBatches(
         key=key,
         data=entry.data,
-        summary=summary,
+        summary=summary
+        if summary.sequence is None
+        else replace(summary, sequence=replace(summary.sequence, owner=entry.owner)),
         min_insync_zones=topic.config.min_insync_zones,
         tag_filter=tag_filter if topic.config.index_tags else None,
         is_draining=not topic.is_writable(key.partition),

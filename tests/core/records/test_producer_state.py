@@ -1,12 +1,18 @@
 """A partition's verdict on an idempotent producer's batches. Its condition on stored bytes says the same."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock_core.acls.principal import iam_principal
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.records.producer_state import (
+    NO_OWNER,
+    OWNER_BYTES,
     SEQUENCE_MAX,
+    SERVICE_OWNER,
     ProducerSequence,
     ProducerState,
     Verdict,
@@ -17,6 +23,7 @@ from penstock_core.records.producer_state import (
     judge,
     longest_silent,
     merge_sequences,
+    owner_of,
     precedes,
     state_after,
 )
@@ -29,6 +36,7 @@ STATES = st.builds(
     last_sequence=SMALL,
     written_ms=st.integers(0, 2**48 - 1),
     checksum=st.integers(0, 2**32 - 1),
+    owner=st.just(NO_OWNER) | st.binary(min_size=OWNER_BYTES, max_size=OWNER_BYTES),
 )
 
 
@@ -43,12 +51,33 @@ SEQUENCES = st.tuples(SMALL, st.integers(0, 5), EPOCHS).map(
 
 @given(STATES)
 def test_state_survives_a_round_trip(state: ProducerState) -> None:
-    assert decode_state(encode_state(state)) == state
+    assert decode_state(encode_state(state), state.owner) == state
 
 
 def test_state_bytes_are_what_is_stored_today() -> None:
     state = ProducerState(epoch=1, last_sequence=2, written_ms=3, checksum=4)
     assert encode_state(state).hex() == "00010000000200000000000300000004"
+
+
+@given(STATES, SEQUENCES)
+def test_strangers_are_refused_whatever_they_claim(state: ProducerState, new: ProducerSequence) -> None:
+    state = replace(state, owner=b"someones")
+    for owner in (NO_OWNER, SERVICE_OWNER, b"anothers"):
+        forged = replace(new, owner=owner)
+        assert not precedes(state, forged)
+        with pytest.raises(PenstockError) as refused:
+            judge(state, forged)
+        assert (refused.value.code, refused.value.maybe_applied) == (ErrorCode.ACCESS_DENIED, False)
+
+
+def test_owner_is_the_principal_and_an_old_entry_has_none() -> None:
+    mine, other = (owner_of(iam_principal(f"arn:aws:iam::1:role/{name}").digest) for name in ("mine", "other"))
+    assert (len(mine), mine == other, owner_of("")) == (OWNER_BYTES, False, SERVICE_OWNER)
+    old = ProducerState(epoch=0, last_sequence=2, written_ms=1)
+    following = replace(sequence(3, 4), owner=mine)
+    assert judge(old, following) is Verdict.FOLLOWS
+    assert precedes(old, following)
+    assert state_after(following, 9).owner == mine
 
 
 @pytest.mark.parametrize("data", [b"", bytes(12), bytes(15), bytes(17)])
@@ -61,11 +90,13 @@ def test_decode_state_refuses_what_is_none(data: bytes) -> None:
 @given(STATES, SEQUENCES)
 def test_bounds_of_stored_entries_say_what_precedes_says(state: ProducerState, new: ProducerSequence) -> None:
     bounds = entries_preceding(new)
+    new = replace(new, owner=state.owner)
     assert (bounds is not None and bounds[0] <= encode_state(state) <= bounds[1]) == precedes(state, new)
 
 
 @given(STATES, SEQUENCES)
 def test_judge_lets_follow_just_what_the_condition_takes(state: ProducerState, new: ProducerSequence) -> None:
+    new = replace(new, owner=state.owner)
     code = _refusal(state, new)
     assert (code is None and judge(state, new) is Verdict.FOLLOWS) == precedes(state, new)
     assert (code is ErrorCode.PRODUCER_FENCED) == (new.epoch < state.epoch)

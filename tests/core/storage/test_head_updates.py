@@ -47,9 +47,10 @@ def test_tail_shortening_removes_from_the_last_to_the_first_what_the_page_holds(
 def test_producers_removal_takes_each_entry_as_it_was_seen() -> None:
     states = {each: ProducerState(epoch=0, last_sequence=each, written_ms=0) for each in (7, 8)}
     update = producers_removal(KEY, states)
-    assert update.update == "SET evictions = evictions + :one REMOVE producers.#p0, producers.#p1"
+    assert update.update == "SET evictions = evictions + :one REMOVE producers.#p0, #p0o, producers.#p1, #p1o"
     assert update.condition == "producers.#p0 = :p0 AND producers.#p1 = :p1"
-    assert update.names == {"#p0": "AAAAAAAAAAc", "#p1": "AAAAAAAAAAg"}
+    producers = {"#p0": "AAAAAAAAAAc", "#p1": "AAAAAAAAAAg"}
+    assert update.names == producers | {f"{name}o": f"o#{producer}" for name, producer in producers.items()}
     assert update.values == {
         ":one": {"N": "1"},
         ":p0": {"B": encode_state(states[7])},

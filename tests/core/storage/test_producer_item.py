@@ -18,6 +18,8 @@ def test_producer_item_is_what_is_stored_today() -> None:
         "state": {"B": bytes.fromhex("00010000000200000000000300000000")},
         "expires_at_s": {"N": str(9 + 7 * 24 * 3_600)},
     }
+    owned = ProducerState(epoch=1, last_sequence=2, written_ms=3, owner=b"ownerof7")
+    assert producer_item(KEY, 7, owned, 9_999)["owner"] == {"B": b"ownerof7"}
     assert producer_item_key(KEY, 7) == {"pk": {"S": "00ff#7"}, "sk": {"S": "producer#AAAAAAAAAAc"}}
 
 

@@ -24,7 +24,7 @@ from penstock_core.log.index import (
 )
 from penstock_core.log.ref import LocatedRef, Ref, encode_ref, encode_refs
 from penstock_core.records.producer_state import ProducerSequence, ProducerState, encode_state, entries_preceding
-from penstock_core.storage.head_item import CLOSED, head_item, head_key, parse_head
+from penstock_core.storage.head_item import CLOSED, head_item, head_key, owner_name, parse_head
 from penstock_core.storage.head_updates import (
     IS_OPEN,
     PUSH_WAITER_TAKEN,
@@ -110,7 +110,13 @@ class DynamoDbLogIndex:
         values: Item = {
             **_append_values(ref, unconfirmed_zones),
             ":entry": {"B": encode_state(state_written(ref, sequence))},
+            **({":owner": {"B": sequence.owner}} if sequence.owner else {}),
         }
+        names = {"#producer": producer_name(sequence.producer_id)}
+        bounds = entries_preceding(sequence)
+        if sequence.owner or bounds:
+            names |= {"#owner": owner_name(sequence.producer_id)}
+        owning = ", #owner = :owner" if sequence.owner else ""
         conditions = []
         if looked_at is not None:
             conditions.append("attribute_not_exists(producers.#producer) AND tail_base <= :looked")
@@ -118,17 +124,19 @@ class DynamoDbLogIndex:
         elif sequence.first_sequence == 0:
             conditions.append("attribute_not_exists(producers.#producer) AND evictions = :none")
             values |= {":none": number(0)}
-        if bounds := entries_preceding(sequence):
-            conditions.append("producers.#producer BETWEEN :lowest AND :highest")
+        if bounds:
+            is_free = "attribute_not_exists(#owner)"
+            is_owners = f"({is_free} OR #owner = :owner)" if sequence.owner else is_free
+            conditions.append(f"producers.#producer BETWEEN :lowest AND :highest AND {is_owners}")
             values |= {":lowest": {"B": bounds[0]}, ":highest": {"B": bounds[1]}}
         done = self._client.conditional(
             "update_item",
             is_repeatable=True,
             TableName=self._table,
             Key=head_key(key),
-            UpdateExpression=f"{_APPEND}, producers.#producer = :entry{_TAKE_WAITER}",
+            UpdateExpression=f"{_APPEND}, producers.#producer = :entry{owning}{_TAKE_WAITER}",
             ConditionExpression=f"{IS_OPEN} AND ({' OR '.join(conditions)})",
-            ExpressionAttributeNames={"#producer": producer_name(sequence.producer_id)},
+            ExpressionAttributeNames=names,
             ExpressionAttributeValues=values,
             ReturnValues="ALL_OLD",
             ReturnValuesOnConditionCheckFailure="ALL_OLD",
