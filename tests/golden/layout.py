@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from penstock_core.storage import keys
+from penstock_core.storage.head_item import OWNER_PREFIX
 
 _BY_SORT_KEY = {
     "page": "page",
@@ -81,11 +82,17 @@ def layout_of(items: Iterable[Mapping[str, Any]]) -> Layout:
 
 
 def _attributes(items: list[Mapping[str, Any]]) -> dict[str, list[str]]:
+    items = [_with_one_name_for_owners(item) for item in items]
     names = sorted({name for item in items for name in item})
     return {
         name: sorted({_type(name, item[name]) if name in item else "absent" for item in items} - {"L[]", "M{}"})
         for name in names
     }
+
+
+def _with_one_name_for_owners(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The item, with `o#<id>` in place of each attribute that a producer's id names."""
+    return {OWNER_PREFIX + "<id>" if name.startswith(OWNER_PREFIX) else name: value for name, value in item.items()}
 
 
 def _type(name: str, value: Mapping[str, Any]) -> str:

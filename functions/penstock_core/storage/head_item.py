@@ -40,7 +40,7 @@ from penstock_core.storage.item import Item, number
 CLOSED = "closed_ms"
 CLOSED_OFFSET = "closed_offset"
 LAYOUT = "layout_number"
-_OWNER = "o#"
+OWNER_PREFIX = "o#"
 
 
 def head_key(key: PartitionKey) -> Item:
@@ -108,17 +108,19 @@ def parse_streamed_head(image: Mapping[str, Any]) -> tuple[PartitionKey, Head]:
     tail = [{"B": base64.b64decode(element["B"])} for element in image["tail"]["L"]]
     producers = {name: {"B": base64.b64decode(state["B"])} for name, state in image["producers"]["M"].items()}
     image = {**image, "tail": {"L": tail}, "producers": {"M": producers}}
-    image |= {name: {"B": base64.b64decode(value["B"])} for name, value in image.items() if name.startswith(_OWNER)}
+    image |= {
+        name: {"B": base64.b64decode(value["B"])} for name, value in image.items() if name.startswith(OWNER_PREFIX)
+    }
     return parse_partition_key(image["pk"]["S"]), parse_head(image)
 
 
 def owner_name(producer_id: int) -> str:
     """The name of the attribute that has the producer's owner."""
-    return _OWNER + keys.producer_name(producer_id)
+    return OWNER_PREFIX + keys.producer_name(producer_id)
 
 
 def _owner(item: Mapping[str, Any], producer: str) -> bytes:
-    value = item.get(_OWNER + producer)
+    value = item.get(OWNER_PREFIX + producer)
     return NO_OWNER if value is None else bytes(value["B"])
 
 
