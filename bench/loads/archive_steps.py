@@ -119,6 +119,7 @@ def replay(place: Place, source: Topic, to: Topic, folder: str) -> None:
         by_key=False,
         compression=Compression.NONE,
         records_per_second=None,
+        started_ms=0,
     )
     windows = windows_of([plan for plan in plans if plan is not None], Selection(), WINDOW_BYTES)
     run_replay(windows, place.spread_lanes(rows, target), ROUND_BYTES, _ignore)

@@ -37,6 +37,7 @@ class ErrorCode(Enum):
     INVALID_FILTER = (Category.INVALID, 400)
     CORRUPT_BATCH = (Category.CORRUPT, 400)
     UNSUPPORTED_FORMAT = (Category.INVALID, 400)
+    INVALID_TIMESTAMP = (Category.INVALID, 400)
     ACCESS_DENIED = (Category.DENIED, 403)
     NOT_AUTHORIZED = (Category.DENIED, 403)
     UNKNOWN_TOPIC = (Category.NOT_FOUND, 404)

@@ -19,8 +19,9 @@ KAFKA_ERRORS: Mapping[ErrorCode, KafkaError] = {
     ErrorCode.INVALID_NAME: KafkaError.invalid_topic_exception,
     ErrorCode.INVALID_CONFIG: KafkaError.invalid_config,
     ErrorCode.INVALID_FILTER: KafkaError.invalid_request,
-    ErrorCode.CORRUPT_BATCH: KafkaError.corrupt_message,
+    ErrorCode.CORRUPT_BATCH: KafkaError.invalid_record,  # the gateway itself has compared the CRC-32C
     ErrorCode.UNSUPPORTED_FORMAT: KafkaError.unsupported_for_message_format,
+    ErrorCode.INVALID_TIMESTAMP: KafkaError.invalid_timestamp,
     ErrorCode.ACCESS_DENIED: KafkaError.cluster_authorization_failed,
     ErrorCode.NOT_AUTHORIZED: KafkaError.topic_authorization_failed,
     ErrorCode.UNKNOWN_TOPIC: KafkaError.unknown_topic_or_partition,

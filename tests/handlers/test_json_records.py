@@ -134,7 +134,7 @@ FIELDS: dict[str, tuple[str, str, list[object]]] = {  # field: what is sent arou
     "value_base64": ("POST /v1/topics/orders/records", '{"records":[{%}]}', [None]),
     "headers": ("POST /v1/topics/orders/records", '{"records":[{"value":"v",%}]}', [[]]),
     "partition": ("POST /v1/topics/orders/records", '{"records":[{"value":"v",%}]}', [1, None]),
-    "timestamp_ms": ("POST /v1/topics/orders/records", '{"records":[{"value":"v",%}]}', [1, None]),
+    "timestamp_ms": ("POST /v1/topics/orders/records", '{"records":[{"value":"v",%}]}', [1, -1, None]),
     "offsets": ("POST /v1/groups/g/offsets", "{%}", []),
     "topic": ("POST /v1/groups/g/offsets", '{"offsets":[{"partition":0,"offset":1,%}]}', ["x"]),
     "offset": ("POST /v1/groups/g/offsets", '{"offsets":[{"topic":"orders","partition":0,%}]}', [1]),

@@ -1,5 +1,10 @@
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from pkgutil import walk_packages
+
 import pytest
 
+import penstock_kafka
 from penstock_core.errors import Category, ErrorCode, PenstockError
 from penstock_kafka.errors import KAFKA_ERRORS, KafkaError, RequestRefused, error_message, kafka_error
 
@@ -13,6 +18,40 @@ def test_each_code_of_penstock_has_a_code_of_kafka(code: ErrorCode) -> None:
 @pytest.mark.parametrize("code", [each for each in ErrorCode if each.category is Category.UNAVAILABLE])
 def test_client_tries_again_when_the_service_is_unavailable(code: ErrorCode) -> None:
     assert KAFKA_ERRORS[code].retriable
+
+
+# Final for Penstock, and Kafka's clients look again at what these tell of, before they send anything once more.
+LOOKED_AT_AGAIN = {
+    (ErrorCode.UNKNOWN_TOPIC, KafkaError.unknown_topic_or_partition),  # at the metadata
+    (ErrorCode.UNKNOWN_PARTITION, KafkaError.unknown_topic_or_partition),
+    (ErrorCode.UNKNOWN_TOPIC_ID, KafkaError.unknown_topic_or_partition),
+    (ErrorCode.UNKNOWN_TOPIC_ID, KafkaError.unknown_topic_id),
+    (ErrorCode.CONCURRENT_UPDATE, KafkaError.not_controller),  # at the state that has changed
+    (ErrorCode.CONCURRENT_UPDATE, KafkaError.coordinator_load_in_progress),
+    (ErrorCode.CONCURRENT_UPDATE, KafkaError.concurrent_transactions),
+    (ErrorCode.STALE_HEARTBEAT, KafkaError.coordinator_load_in_progress),
+    (ErrorCode.CORRUPT_SEGMENT, KafkaError.kafka_storage_error),  # at another zone's copy
+    (ErrorCode.INVALID_REQUEST, KafkaError.kafka_storage_error),  # a share group lost a topic: a heartbeat adds it
+}
+
+
+def _tables() -> Iterator[tuple[str, ErrorCode, KafkaError]]:
+    """Each entry of each table of codes in the gateway, with the name of its module."""
+    for module in walk_packages(penstock_kafka.__path__, "penstock_kafka."):
+        for table in vars(import_module(module.name)).values():
+            if isinstance(table, Mapping):
+                yield from (
+                    (module.name, code, kafka_code)
+                    for code, kafka_code in table.items()
+                    if isinstance(code, ErrorCode) and isinstance(kafka_code, KafkaError)
+                )
+
+
+def test_code_that_is_final_for_penstock_is_final_for_kafkas_clients() -> None:
+    entries = [*_tables()]
+    assert {code for _, code, _ in entries} == set(ErrorCode)
+    repeated = [each for each in entries if not each[1].is_retriable and each[2].retriable]
+    assert [each for each in repeated if each[1:] not in LOOKED_AT_AGAIN] == []
 
 
 @pytest.mark.parametrize(

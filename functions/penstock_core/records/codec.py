@@ -21,6 +21,7 @@ from penstock_core.records.compression import compress, decompress_into
 from penstock_core.records.record_batch import (
     BATCH_HEADER_BYTES,
     BATCH_MAGIC,
+    NO_TIME_MS,
     BatchHeader,
     BytesLike,
     Compression,
@@ -49,7 +50,6 @@ _CHUNK_RECORDS = 128
 
 Headers = Sequence[tuple[str, bytes | None]]
 _NO_HEADERS: Headers = ()  # the default: it need not be copied
-NO_TIME_MS = -1  # Kafka's timestamp of a record without a time
 
 
 class Record(Protocol):

@@ -39,6 +39,7 @@ BytesLike: TypeAlias = bytes | bytearray | memoryview
 
 BATCH_HEADER_BYTES = 61
 BATCH_MAGIC = 2
+NO_TIME_MS = -1  # the timestamp of a record without a time
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _BASE_OFFSET = struct.Struct(">q")
@@ -191,8 +192,8 @@ def validate(data: BytesLike) -> BatchesSummary:
 
     There must be at least one batch. Each must be whole, of magic 2 and right CRC-32C, with nothing but a known
     compression in its attributes. Each must have 1 to `BATCH_RECORDS_MAX` records, dense offsets and possible
-    timestamps. All must be from one producer, in sequence, or from none. Raises CORRUPT_BATCH or UNSUPPORTED_FORMAT
-    with the batch, its position, the value found and the way out.
+    timestamps. All must be from one producer, in sequence, or from none. Raises CORRUPT_BATCH, INVALID_TIMESTAMP or
+    UNSUPPORTED_FORMAT with the batch, its position, the value found and the way out.
     """
     record_count, max_timestamp_ms, batch_count, largest_batch_bytes = 0, -1, 0, 0
     sequences: list[ProducerSequence | None] = []
@@ -322,9 +323,9 @@ def _check_produced(data: BytesLike, position: int, header: BatchHeader, name: s
         raise PenstockError(
             ErrorCode.CORRUPT_BATCH, f"{name} says it has {count} records in {payload_bytes} bytes: build it again"
         )
-    if not -1 <= header.first_timestamp_ms <= header.max_timestamp_ms:
+    if not NO_TIME_MS <= header.first_timestamp_ms <= header.max_timestamp_ms:
         raise PenstockError(
-            ErrorCode.CORRUPT_BATCH,
+            ErrorCode.INVALID_TIMESTAMP,
             f"{name} has first timestamp {header.first_timestamp_ms} and max timestamp {header.max_timestamp_ms}:"
             " send milliseconds since 1970, or -1 for none",
         )

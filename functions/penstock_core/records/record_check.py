@@ -1,12 +1,13 @@
-"""Checks the records of produced batches, for topics with `validate_records`: it decodes them all."""
+"""Checks the records of produced batches by decoding them: all that they claim, or their timestamps alone."""
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import VALIDATED_BYTES_MAX
 from penstock_core.records.codec import Record
 from penstock_core.records.decode_budget import DecodeBudget
-from penstock_core.records.record_batch import BatchHeader, BytesLike, walk
+from penstock_core.records.record_batch import NO_TIME_MS, BatchHeader, BytesLike, walk
 
 
 def check_records(data: BytesLike, budget: DecodeBudget, note: Callable[[Record], object] = bool) -> None:
@@ -14,8 +15,8 @@ def check_records(data: BytesLike, budget: DecodeBudget, note: Callable[[Record]
 
     Tells `note` each record; by default nothing takes it.
 
-    Raises CORRUPT_BATCH or UNSUPPORTED_FORMAT, with the number of the batch as `facts["batch"]`, and REQUEST_TOO_LARGE
-    once the budget is spent.
+    Raises CORRUPT_BATCH, INVALID_TIMESTAMP or UNSUPPORTED_FORMAT, with the number of the batch as `facts["batch"]`, and
+    REQUEST_TOO_LARGE once the budget is spent.
     """
     view = memoryview(data)
     for index, (position, header) in enumerate(walk(data)):
@@ -38,11 +39,30 @@ def check_records(data: BytesLike, budget: DecodeBudget, note: Callable[[Record]
             ) from error
 
 
+def check_times(data: BytesLike, budget: DecodeBudget) -> None:
+    """Check that batches which `validate` has passed have no record with a timestamp below -1.
+
+    Raises INVALID_TIMESTAMP. It passes over batches that do not decode, as readers do, and ends where the budget does.
+    """
+    view = memoryview(data)
+    for position, header in walk(data):
+        if budget.is_spent:
+            return
+        oldest_ms = NO_TIME_MS
+        with suppress(PenstockError):
+            for record in budget.decode(view[position : position + header.length], header):
+                oldest_ms = min(oldest_ms, record.timestamp)
+        if oldest_ms < NO_TIME_MS:
+            raise _before_1970(oldest_ms)
+
+
 def _check_batch(batch: BytesLike, header: BatchHeader, budget: DecodeBudget, note: Callable[[Record], object]) -> None:
     count, newest_ms = 0, -1
     for record in budget.decode(batch, header):
         if record.offset != header.base_offset + count:
             raise _mismatch(f"record {count} has the offset delta {record.offset - header.base_offset}")
+        if record.timestamp < NO_TIME_MS:
+            raise _before_1970(record.timestamp)
         note(record)
         count += 1
         newest_ms = max(newest_ms, record.timestamp)
@@ -50,6 +70,13 @@ def _check_batch(batch: BytesLike, header: BatchHeader, budget: DecodeBudget, no
         raise _mismatch(f"it says it has {header.record_count} records and has {count}")
     if newest_ms != header.max_timestamp_ms:
         raise _mismatch(f"it says its max timestamp is {header.max_timestamp_ms}, and it is {newest_ms}")
+
+
+def _before_1970(timestamp_ms: int) -> PenstockError:
+    return PenstockError(
+        ErrorCode.INVALID_TIMESTAMP,
+        f"a record has the timestamp {timestamp_ms}: send milliseconds since 1970, or -1 for none",
+    )
 
 
 def _mismatch(what: str) -> PenstockError:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from penstock_core.ids import GroupName, SubscriptionName, TopicName
 from penstock_core.limits import DEAD_LETTER_BURIALS_MAX
-from penstock_core.records.codec import Headers, NewRecord, Record
+from penstock_core.records.codec import Headers, NewRecord, Record, time_of
 
 HEADER_PREFIX = "penstock.dead-letter."
 UNDECODABLE = "undecodable"  # the reason of a batch that cannot be decoded
@@ -45,11 +45,16 @@ def dead_letter(record: Record, origin: DeadLetterOrigin) -> NewRecord | None:
     if burials >= DEAD_LETTER_BURIALS_MAX:
         return None
     return NewRecord(
-        timestamp_ms=max(record.timestamp, 0),
+        timestamp_ms=time_of(record.timestamp, origin.time_ms),
         key=record.key,
         value=record.value,
         headers=[*own_headers(record.headers), *_headers(origin), *burials_again(burials)],
     )
+
+
+def redriven(record: Record, now_ms: int) -> NewRecord:
+    """The record that a dead letter becomes when it is moved back now."""
+    return NewRecord(time_of(record.timestamp, now_ms), record.key, record.value, own_headers(record.headers))
 
 
 def undecodable_letter(batch: bytes, origin: DeadLetterOrigin) -> NewRecord:

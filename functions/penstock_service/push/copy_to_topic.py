@@ -40,7 +40,8 @@ def copy_to_topic(
     instance, target = work.instance, work.subscription.target
     assert isinstance(target, TopicTarget)
     window = UpdateWindow.open(instance.clock)  # before the topic is read, whose partitions the copies go to
-    copies = [copied(each.record) for each in records]
+    now_ms = instance.clock.now_ms()
+    copies = [copied(each.record, now_ms) for each in records]
 
     def copy() -> tuple[DeliveryState, int] | Failed:
         topic = instance.topic_cache.find(target.topic)

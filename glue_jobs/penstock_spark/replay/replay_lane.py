@@ -25,7 +25,7 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Partition, PartitionKey
 from penstock_core.limits import MIB, REQUEST_PARTITIONS_MAX
 from penstock_core.log.topic import Topic
-from penstock_core.records.codec import BatchBuilder, Headers, record_bytes_max
+from penstock_core.records.codec import BatchBuilder, Headers, record_bytes_max, time_of
 from penstock_core.records.partitioner import partition_for_key
 from penstock_core.records.producer_state import SEQUENCE_MAX
 from penstock_core.records.record_batch import Compression
@@ -60,6 +60,7 @@ class ReplayTarget:
     by_key: bool
     compression: Compression
     records_per_second: float | None  # of each lane
+    started_ms: int  # the time of records without one: the same in each run of a replay
     first: int = 0
     earlier: tuple[tuple[int, int], ...] = ()
 
@@ -145,7 +146,7 @@ class _Sender:
         self.arrived: dict[int, int] = {}
 
     def add(self, table: pa.Table) -> None:
-        for key, value, timestamp_ms, headers in _records(table):
+        for key, value, timestamp_ms, headers in _records(table, self._target.started_ms):
             partition, number = self._place(key)
             self._counts[partition] = number + 1
             if number < self.arrived[partition]:
@@ -313,7 +314,7 @@ def deleted(target: ReplayTarget) -> PenstockError:
     )
 
 
-def _records(table: pa.Table) -> Iterator[tuple[bytes | None, bytes | None, int, Headers]]:
+def _records(table: pa.Table, started_ms: int) -> Iterator[tuple[bytes | None, bytes | None, int, Headers]]:
     for start in range(0, table.num_rows, _ROWS):
         rows = table.slice(start, _ROWS)
         times: list[int] = rows["timestamp"].cast(pa.int64()).to_pylist()
@@ -321,4 +322,5 @@ def _records(table: pa.Table) -> Iterator[tuple[bytes | None, bytes | None, int,
         for key, value, time_us, found in zip(
             rows["key"].to_pylist(), rows["value"].to_pylist(), times, headers, strict=True
         ):
-            yield key, value, time_us // 1_000, [(each["key"], each["value"]) for each in found] if found else ()
+            time_ms = time_of(time_us // 1_000, started_ms)
+            yield key, value, time_ms, [(each["key"], each["value"]) for each in found] if found else ()

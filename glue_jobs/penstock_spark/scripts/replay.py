@@ -107,6 +107,7 @@ def main(argv: Sequence[str]) -> None:
             by_key=request.by_key,
             compression=Compression[options.compression.upper()],
             records_per_second=None if options.records_per_second is None else options.records_per_second / tasks,
+            started_ms=note.started_ms,
         )
         rows = _rows(table, note, uri, storage)
 

@@ -6,8 +6,9 @@ import click
 
 from penstock.admin.admin import Admin
 from penstock.cli.completion import complete_topics
-from penstock.cli.options.times import TIME, TIME_FORMS
+from penstock.cli.options.times import TIME
 from penstock.cli.service import Service, service_command, time_text
+from penstock.typed_times import TIME_FORMS
 
 
 @click.command()

@@ -5,9 +5,10 @@ from dataclasses import asdict
 
 import click
 
-from penstock.cli.options.times import TIME, TIME_FORMS
+from penstock.cli.options.times import TIME
 from penstock.cli.service import Service
 from penstock.group_model import ResetOffset
+from penstock.typed_times import TIME_FORMS
 
 TO = click.option("--to", type=click.Choice(["earliest", "latest"]), help="To this end of the partition.")
 AT = click.option(

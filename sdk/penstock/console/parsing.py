@@ -1,31 +1,24 @@
 """Times, bytes and headers that people type into forms."""
 
-import re
-from datetime import UTC, datetime
-
 from penstock.durations import parse_duration_ms
 from penstock.errors import InvalidError
 from penstock.model import Headers
+from penstock.typed_times import parse_time_ms
 from penstock_core.errors import ErrorCode, shown
 
-_AGO = re.compile(r"([0-9]+[smhd]) ago", re.ASCII)
 
-
-def time_of(text: str, now_ms: int) -> int:
-    """Milliseconds since 1970 of a time: ISO 8601 (UTC where it names no zone), `5m ago`, or the number itself."""
+def typed_ms(text: str, now_ms: int) -> int:
+    """Milliseconds since 1970 of a time as `parse_time_ms` takes it, or the number itself."""
     text = text.strip()
     if text.isascii() and text.isdigit() and 8 < len(text) < 19:  # shorter ones are dates: 20261123
         return int(text)
-    ago = _AGO.fullmatch(text)
     try:
-        if ago is not None:
-            return max(0, now_ms - parse_duration_ms(ago[1]))
-        at = datetime.fromisoformat(text)
-        return max(0, int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1_000))
-    except (ValueError, OverflowError) as error:
+        return max(0, parse_time_ms(text, now_ms))
+    except ValueError as error:
         raise InvalidError(
             ErrorCode.INVALID_REQUEST,
-            f"{shown(text)} is no time: give one such as 2026-11-23 18:30, 5m ago, or milliseconds since 1970",
+            f"{shown(text)} is no time ({error!s:.100}): give one such as 2026-11-23 18:30 (local time), 5m ago, or "
+            "milliseconds since 1970",
         ) from error
 
 

@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from penstock.console.page import path_of, url
 from penstock.durations import duration_text
+from penstock.typed_times import local_zone
 from penstock_core.limits import KIB, UNLIMITED
 from penstock_core.plain_text import escaped
 
@@ -113,7 +114,7 @@ def environment() -> Environment:
         "span": span_text,
         "pretty": lambda value: json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False),
     }
-    made.globals |= {"path_of": path_of, "url": url, "setting_text": setting_text}
+    made.globals |= {"path_of": path_of, "url": url, "setting_text": setting_text, "local_zone": local_zone}
     return made
 
 

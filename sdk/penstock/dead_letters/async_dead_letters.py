@@ -6,6 +6,7 @@ from penstock.dead_letters.headers import check_no_circle, death, with_death
 from penstock.model import ConsumerRecord, RecordMetadata, TopicPartition
 from penstock.producer.async_producer import AsyncProducer
 from penstock.system import wall_clock_ms
+from penstock_core.records.codec import time_of
 
 
 class AsyncDeadLetters:
@@ -31,7 +32,7 @@ class AsyncDeadLetters:
                 record.value,
                 key=record.key,
                 headers=with_death(record.headers, told),
-                timestamp_ms=record.timestamp_ms,
+                timestamp_ms=time_of(record.timestamp_ms, told.time_ms),
             )
             transaction.send_offsets(offsets, self._consumer)
         return await sent

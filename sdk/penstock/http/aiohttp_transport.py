@@ -12,7 +12,7 @@ from penstock.configuration import Configuration
 from penstock.http.connections import CONNECT_TIMEOUT_S, NoAnswerError
 from penstock.http.http_message import Response
 from penstock.http.proxy import proxy_of
-from penstock.http.signature import SignedRequest, event_headers, has_newer_token, is_refused_token, sign
+from penstock.http.signature import SignedRequest, event_headers, is_refusal, shift_to_sign_again, sign
 from penstock.http.transport import ANSWER_TIMEOUT_S, no_answer
 from penstock.system import wall_clock_ms
 from penstock_core.limits import SDK_IDLE_CONNECTION_MS_MAX
@@ -84,7 +84,7 @@ class AiohttpConnections:
 
 
 class AiohttpTransport:
-    """As HttpTransport: AWS Signature Version 4, kept-alive connections, no retries and no redirects.
+    """As HttpTransport: AWS Signature Version 4, kept-alive connections, and no redirects.
 
     Signing runs in the loop's threads: it hashes the body, and may have to ask for fresh credentials.
     """
@@ -101,15 +101,18 @@ class AiohttpTransport:
     async def call(
         self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
     ) -> Response:
-        """Send one signed request."""
+        """As `HttpTransport.call`, awaited."""
         signed = await asyncio.to_thread(sign, self._configuration, method, path, query, headers, body)
         answer = await self._send(signed, method, path, body)
-        if is_refused_token(self._configuration, answer.status) and await asyncio.to_thread(
-            has_newer_token, self._configuration, signed, answer.status
-        ):
-            signed = await asyncio.to_thread(sign, self._configuration, method, path, query, headers, body)
-            answer = await self._send(signed, method, path, body)
-        return answer
+        if not is_refusal(answer.status):
+            return answer
+        shift_ms = await asyncio.to_thread(
+            shift_to_sign_again, self._configuration, signed, answer.status, answer.headers
+        )
+        if shift_ms is None:
+            return answer
+        signed = await asyncio.to_thread(sign, self._configuration, method, path, query, headers, body, shift_ms)
+        return await self._send(signed, method, path, body)
 
     async def _send(self, signed: SignedRequest, method: str, path: str, body: bytes) -> Response:
         try:

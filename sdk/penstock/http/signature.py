@@ -1,17 +1,20 @@
 """The proof of the caller in a request, for every transport: AWS Signature Version 4, or a token."""
 
 from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
 from typing import NamedTuple
 from urllib.parse import quote, urlencode
 
 from penstock.configuration import Configuration
-from penstock.http.sigv4 import Keys, Scope, signed_headers
+from penstock.http.sigv4 import Keys, Scope, signed_at_ms, signed_headers
 from penstock.system import wall_clock_ms
 
 SERVICE = "execute-api"
 EVENTS_SERVICE = "appsync"
 _BEARER = "Bearer "
 _REFUSED = 401  # by API Gateway, which has looked at a token
+_DENIED = 403  # by AWS, which has looked at a signature, or by the service
+_SIGNATURE_AGE_MS_MAX = 60_000  # AWS takes five minutes; an older one may have been refused for its time
 
 # AppSync Events wants these among the signed headers.
 _EVENT_HEADERS = {
@@ -35,8 +38,9 @@ def sign(
     query: Mapping[str, str],
     headers: Mapping[str, str],
     body: bytes,
+    shift_ms: int = 0,
 ) -> SignedRequest:
-    """The request, signed now, or with the token of now.
+    """The request, signed now, or with the token of now. `shift_ms` corrects the clock of this machine.
 
     It hashes the body, and may call for fresh credentials, so it may be slow.
 
@@ -48,22 +52,39 @@ def sign(
     if configuration.tokens is not None:
         own = {name: value for name, value in headers.items() if name.lower() != "authorization"}
         return SignedRequest(url, {**own, "Authorization": f"{_BEARER}{configuration.tokens.current()}"})
-    return SignedRequest(url, signed_for(configuration, SERVICE, method, url, headers, body))
+    return SignedRequest(url, signed_for(configuration, SERVICE, method, url, headers, body, shift_ms))
 
 
-def is_refused_token(configuration: Configuration, status: int) -> bool:
-    """True if the answer refuses a token that may have been renewed since."""
-    return status == _REFUSED and configuration.tokens is not None
+def is_refusal(status: int) -> bool:
+    """True for an answer that may refuse the proof of the caller, so that nothing was done."""
+    return status in (_REFUSED, _DENIED)
 
 
-def has_newer_token(configuration: Configuration, signed: SignedRequest, status: int) -> bool:
-    """True if the answer refuses the request's token, and there is another one since. Then nothing has been done.
+def shift_to_sign_again(
+    configuration: Configuration, signed: SignedRequest, status: int, headers: Mapping[str, str]
+) -> int | None:
+    """The `shift_ms` for a second try of a refused request, None if signing anew cannot help.
 
-    It may be slow, unless `is_refused_token` is false.
+    It helps if there is a newer token, and if the signature was a minute or more off when the answer came. The process
+    may have stood still before it sent, or a clock may be wrong. The service's `Date` tells. It may be slow, unless
+    `is_refusal` is false.
     """
-    if not is_refused_token(configuration, status) or configuration.tokens is None:
-        return False
-    return configuration.tokens.renewed(signed.headers["Authorization"].removeprefix(_BEARER))
+    if configuration.tokens is not None:
+        token = signed.headers["Authorization"].removeprefix(_BEARER)
+        return 0 if status == _REFUSED and configuration.tokens.renewed(token) else None
+    answered_ms = _date_ms(headers) if status == _DENIED else None
+    if answered_ms is None or abs(answered_ms - signed_at_ms(signed.headers)) < _SIGNATURE_AGE_MS_MAX:
+        return None
+    shift_ms = answered_ms - wall_clock_ms()
+    return shift_ms if abs(shift_ms) >= _SIGNATURE_AGE_MS_MAX else 0
+
+
+def _date_ms(headers: Mapping[str, str]) -> int | None:
+    date = next((value for name, value in headers.items() if name.lower() == "date"), "")
+    try:
+        return int(parsedate_to_datetime(date).timestamp() * 1_000)
+    except ValueError:
+        return None
 
 
 def event_headers(configuration: Configuration, host: str, body: bytes) -> dict[str, str]:
@@ -76,11 +97,17 @@ def event_headers(configuration: Configuration, host: str, body: bytes) -> dict[
 
 
 def signed_for(
-    configuration: Configuration, service: str, method: str, url: str, headers: Mapping[str, str], body: bytes
+    configuration: Configuration,
+    service: str,
+    method: str,
+    url: str,
+    headers: Mapping[str, str],
+    body: bytes,
+    shift_ms: int = 0,
 ) -> dict[str, str]:
     """The headers of a request to a service of AWS, signed now. It may be slow, and raises, as `sign`."""
     # Frozen: key, secret and token of one moment; refreshed here when they are about to expire.
     frozen = configuration.credentials.get_frozen_credentials()
     keys = Keys(frozen.access_key, frozen.secret_key, frozen.token)
     scope = Scope(region=configuration.region, service=service)
-    return signed_headers(keys, scope, method, url, headers, body, wall_clock_ms() / 1_000)
+    return signed_headers(keys, scope, method, url, headers, body, (wall_clock_ms() + shift_ms) / 1_000)

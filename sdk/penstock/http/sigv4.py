@@ -95,6 +95,11 @@ def signed_headers(
     return sent
 
 
+def signed_at_ms(headers: Mapping[str, str]) -> int:
+    """When these headers of `signed_headers` were signed, milliseconds since 1970."""
+    return int(datetime.strptime(headers["X-Amz-Date"], _TIME).replace(tzinfo=UTC).timestamp() * 1_000)
+
+
 def read_claim(scope: Scope, headers: Sequence[tuple[str, str]], now_s: float) -> Claim:
     """The claim of a request's headers, as far as it can be checked before the body has come.
 

@@ -8,7 +8,7 @@ from penstock.errors import ConnectionFailedError, NotConfiguredError
 from penstock.http.connections import Connections, NoAnswerError
 from penstock.http.http_message import Response
 from penstock.http.named_transport import HTTP, TransportName, chosen_name, module_of
-from penstock.http.signature import SignedRequest, event_headers, has_newer_token, sign
+from penstock.http.signature import SignedRequest, event_headers, is_refusal, shift_to_sign_again, sign
 from penstock.tokens import TokenProvider, token_of_file
 from penstock_core.limits import REQUEST_BYTES_MAX
 
@@ -57,7 +57,7 @@ def request_bytes_max_of(transport: object) -> int:
 class HttpTransport:
     """HTTPS, signed by AWS Signature Version 4 or with a token, on `Connections`.
 
-    The body is hashed and sent without a copy. No retries here, and no redirects.
+    The body is hashed and sent without a copy. No retries but of a proof that grew old, and no redirects.
     """
 
     def __init__(self, configuration: Configuration, *, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
@@ -72,12 +72,16 @@ class HttpTransport:
     def call(
         self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
     ) -> Response:
-        """Send one signed request."""
+        """Send one signed request; once more, signed anew, if it was refused for its time or for an old token."""
         signed = sign(self._configuration, method, path, query, headers, body)
         answer = self._send(signed, method, path, body)
-        if has_newer_token(self._configuration, signed, answer.status):
-            answer = self._send(sign(self._configuration, method, path, query, headers, body), method, path, body)
-        return answer
+        if not is_refusal(answer.status):
+            return answer
+        shift_ms = shift_to_sign_again(self._configuration, signed, answer.status, answer.headers)
+        if shift_ms is None:
+            return answer
+        signed = sign(self._configuration, method, path, query, headers, body, shift_ms)
+        return self._send(signed, method, path, body)
 
     def _send(self, signed: SignedRequest, method: str, path: str, body: bytes) -> Response:
         try:

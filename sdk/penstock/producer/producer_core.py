@@ -33,6 +33,7 @@ from penstock.producer.transactional.transactional_state import TransactionalSta
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import BATCH_BYTES_DEFAULT_MAX, SDK_TOPICS_REMEMBERED_MAX
 from penstock_core.records.codec import Headers
+from penstock_core.records.record_batch import NO_TIME_MS
 
 DESCRIBE_AGAIN_MS = 1_000
 
@@ -321,6 +322,6 @@ def _refused(error: Exception, value: object, key: object, headers: object, time
     for name, each in (("value", value), ("key", key)):
         if each is not None and not isinstance(each, bytes | bytearray | memoryview):
             wrong = f"{name}={each!r:.100}: give bytes, str or None"
-    if not is_whole(timestamp_ms):
-        wrong = f"timestamp_ms={timestamp_ms!r:.100}: give milliseconds since 1970"
+    if not is_whole(timestamp_ms) or (isinstance(timestamp_ms, int) and timestamp_ms < NO_TIME_MS):
+        wrong = f"timestamp_ms={timestamp_ms!r:.100}: give milliseconds since 1970, or -1 for none"
     return InvalidError(ErrorCode.INVALID_REQUEST, f"{wrong} ({error})" if wrong else str(error))

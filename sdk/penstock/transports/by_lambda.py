@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from penstock.errors import error_class
 from penstock.http.connections import Connections, NoAnswerError
 from penstock.http.http_message import Response
-from penstock.http.signature import SignedRequest, event_headers
+from penstock.http.signature import SignedRequest, event_headers, shift_to_sign_again
 from penstock.http.transport import ANSWER_TIMEOUT_S, no_answer
 from penstock.transports.functions_place import FunctionsAccess, find_functions
 from penstock.transports.invocation import answer_of, event_bytes, invocation, is_denied
@@ -56,9 +56,13 @@ class Invocations:
         """The event of a call, with the proof of now. Raises NotConfiguredError."""
         return event_bytes(method, path, query, body, self._proof.current())
 
-    def signed(self, target: str, event: bytes) -> SignedRequest:
+    def signed(self, target: str, event: bytes, shift_ms: int = 0) -> SignedRequest:
         """The request that invokes the target. Raises NotConfiguredError."""
-        return invocation(self._access.signer, target, event)
+        return invocation(self._access.signer, target, event, shift_ms)
+
+    def shift_to_sign_again(self, signed: SignedRequest, answer: Response) -> int | None:
+        """As the function of that name, for a request that Lambda has refused. The function did not begin."""
+        return shift_to_sign_again(self._access.signer, signed, answer.status, answer.headers)
 
     def is_denied(self, target: str, answer: Response) -> bool:
         """True if the caller may not invoke the target, and another one may do. It remembers either."""
@@ -99,14 +103,23 @@ class LambdaTransport:
         targets = self._invocations.targets(method, path)
         event = self._invocations.event(method, path, query, body)
         for target in targets:
-            signed = self._invocations.signed(target, event)
             try:
-                answer = self._connections.send("POST", signed.url, signed.headers, event)
+                answer = self._invoked(target, event)
             except NoAnswerError as error:
                 raise self._invocations.no_answer(method, path, error) from error.__cause__
             if not self._invocations.is_denied(target, answer):
                 break
         return self._invocations.answer(method, target, answer)
+
+    def _invoked(self, target: str, event: bytes) -> Response:
+        """Lambda's answer; the second one, if it refused the first request for its time."""
+        signed = self._invocations.signed(target, event)
+        answer = self._connections.send("POST", signed.url, signed.headers, event)
+        shift_ms = self._invocations.shift_to_sign_again(signed, answer)
+        if shift_ms is None:
+            return answer
+        signed = self._invocations.signed(target, event, shift_ms)
+        return self._connections.send("POST", signed.url, signed.headers, event)
 
     def event_headers(self, host: str, body: bytes) -> Mapping[str, str]:
         """As EventSigner says, by the caller's credentials. Raises NotConfiguredError."""

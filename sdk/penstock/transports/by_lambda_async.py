@@ -29,14 +29,23 @@ class AsyncLambdaTransport:
         targets = self._invocations.targets(method, path)
         event = await asyncio.to_thread(self._invocations.event, method, path, query, body)
         for target in targets:
-            signed = await asyncio.to_thread(self._invocations.signed, target, event)
             try:
-                answer = await self._connections.send("POST", signed.url, signed.headers, event)
+                answer = await self._invoked(target, event)
             except NoAnswerError as error:
                 raise self._invocations.no_answer(method, path, error) from error.__cause__
             if not self._invocations.is_denied(target, answer):
                 break
         return await asyncio.to_thread(self._invocations.answer, method, target, answer)
+
+    async def _invoked(self, target: str, event: bytes) -> Response:
+        """As LambdaTransport has it, awaited."""
+        signed = await asyncio.to_thread(self._invocations.signed, target, event)
+        answer = await self._connections.send("POST", signed.url, signed.headers, event)
+        shift_ms = self._invocations.shift_to_sign_again(signed, answer)
+        if shift_ms is None:
+            return answer
+        signed = await asyncio.to_thread(self._invocations.signed, target, event, shift_ms)
+        return await self._connections.send("POST", signed.url, signed.headers, event)
 
     def event_headers(self, host: str, body: bytes) -> Mapping[str, str]:
         """As EventSigner says: call it in a thread."""

@@ -48,11 +48,14 @@ def event_bytes(method: str, path: str, query: Mapping[str, str], body: bytes, p
     return b"".join((text[:-1], b',"body":"', b2a_base64(body, newline=False), b'"}'))  # escaped by its alphabet
 
 
-def invocation(signer: Configuration, alias_arn: str, event: bytes) -> SignedRequest:
-    """The signed request that invokes an alias. It hashes the event, and may ask for fresh credentials."""
+def invocation(signer: Configuration, alias_arn: str, event: bytes, shift_ms: int = 0) -> SignedRequest:
+    """The signed request that invokes an alias. It hashes the event, and may ask for fresh credentials.
+
+    `shift_ms` is that of `sign`.
+    """
     url = f"{signer.url}/2015-03-31/functions/{quote(alias_arn, safe='')}/invocations"
     headers = {"Content-Type": JSON_TYPE, "X-Amz-Invocation-Type": "RequestResponse"}
-    return SignedRequest(url, signed_for(signer, SERVICE, "POST", url, headers, event))
+    return SignedRequest(url, signed_for(signer, SERVICE, "POST", url, headers, event, shift_ms))
 
 
 def is_denied(answer: Response) -> bool:

@@ -20,7 +20,7 @@ from penstock.model import Topic
 from penstock.producer.batching.accumulator import UNKNOWN_OFFSET
 from penstock.producer.delivery import Delivery
 from penstock.producer.producer import Producer
-from penstock.system import monotonic_ms
+from penstock.system import monotonic_ms, wall_clock_ms
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import (
     BATCH_BYTES_DEFAULT_MAX,
@@ -28,7 +28,7 @@ from penstock_core.limits import (
     IMPORT_READ_MS,
     MIB,
 )
-from penstock_core.records.codec import record_bytes_max
+from penstock_core.records.codec import record_bytes_max, time_of
 from penstock_core.records.record_batch import BATCH_HEADER_BYTES
 from penstock_import.copying.chunk import Chunk
 from penstock_import.copying.placement import Placement
@@ -199,7 +199,7 @@ class Copier:
 
     def _commit(self, chunk: Chunk) -> None:
         topic = self._settings.topic
-        note = chunk.note(topic.topic_id, self._bounds)
+        note, now_ms = chunk.note(topic.topic_id, self._bounds), wall_clock_ms()
         firsts: dict[int, Delivery] = {}
         with self._producer.transaction() as transaction:
             for target, record in chunk.records:
@@ -209,7 +209,7 @@ class Copier:
                     key=record.key,
                     headers=record.headers,
                     partition=target,
-                    timestamp_ms=record.timestamp_ms,
+                    timestamp_ms=time_of(record.timestamp_ms, now_ms),
                 )
                 firsts.setdefault(target, sent)
             noted = transaction.send(self.progress.name, note.encode(), key=self.progress.key, partition=0)

@@ -16,7 +16,7 @@ from penstock.errors import RecordTooLargeError
 from penstock.http.transport import Transport
 from penstock.producer.batching.accumulator import UNKNOWN_OFFSET
 from penstock.producer.producer import Producer
-from penstock.system import monotonic_ms
+from penstock.system import monotonic_ms, wall_clock_ms
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import (
     IMPORT_CHUNK_BYTES,
@@ -24,6 +24,7 @@ from penstock_core.limits import (
     IMPORT_MESSAGE_IDS_KEPT,
     IMPORT_MESSAGES,
 )
+from penstock_core.records.codec import time_of
 from penstock_import.progress.progress_topic import ProgressTopic
 from penstock_import.progress.rounds import Rounds, WaitReport, fenced_by_others, transactional_id_of
 from penstock_import.queue.messages import MessageQueue, QueueMessage
@@ -138,7 +139,7 @@ class Drain:
         return list(fresh.values())
 
     def _commit(self, messages: Sequence[QueueMessage]) -> None:
-        ids = [each.message_id for each in messages]
+        ids, now_ms = [each.message_id for each in messages], wall_clock_ms()
         with self._producer.transaction() as transaction:
             for each in messages:
                 try:
@@ -147,7 +148,7 @@ class Drain:
                         each.body,
                         key=each.key,
                         headers=each.headers,
-                        timestamp_ms=each.sent_ms,
+                        timestamp_ms=time_of(each.sent_ms, now_ms),
                     )
                 except RecordTooLargeError as error:
                     raise RecordTooLargeError(

@@ -166,7 +166,7 @@ class ConfluentSource:
         return SourceRecord(
             message.partition(),
             message.offset(),
-            None if kind == TIMESTAMP_NOT_AVAILABLE or timestamp_ms < 0 else timestamp_ms,
+            None if kind == TIMESTAMP_NOT_AVAILABLE else timestamp_ms,
             message.key(),
             message.value(),
             headers,

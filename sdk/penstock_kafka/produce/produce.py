@@ -8,10 +8,11 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import parse_topic_name
 from penstock_core.limits import BATCH_BYTES_MAX
 from penstock_core.records.producer_state import SEQUENCE_MAX
-from penstock_core.records.record_batch import parse_header, validate
+from penstock_core.records.record_batch import parse_header
 from penstock_kafka.context import Context
 from penstock_kafka.dispatch.api import Answer, Call, Request
 from penstock_kafka.errors import KafkaError, RequestRefused, error_message, kafka_error
+from penstock_kafka.produce.checked_batches import check_crc, checked_summary
 from penstock_kafka.produce.lanes import NO_PRODUCER, LaneKey, Outcome, PendingBatch
 from penstock_kafka.produce.sender import Sender
 from penstock_kafka.transactions.transactional_produce import TransactionalProduce
@@ -97,7 +98,8 @@ def _pending(request: Request, topic: str, wanted: Request, deadline_ms: int) ->
         )
     if data:
         _check_header(data)
-    summary = validate(data)
+    check_crc(data)
+    summary = checked_summary(data)
     producer_id = NO_PRODUCER if summary.sequence is None else summary.sequence.producer_id
     return PendingBatch(
         key=LaneKey(topic, wanted.index, producer_id),

@@ -11,7 +11,6 @@ from kafka.record import default_records as kafka_python
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.records import codec as records_module
 from penstock_core.records.codec import (
-    NO_TIME_MS,
     BatchBuilder,
     NewRecord,
     decode,
@@ -21,7 +20,14 @@ from penstock_core.records.codec import (
     time_of,
 )
 from penstock_core.records.compression import SNAPPY_MAGIC, compress
-from penstock_core.records.record_batch import BATCH_HEADER_BYTES, Compression, parse_header, stamp, validate
+from penstock_core.records.record_batch import (
+    BATCH_HEADER_BYTES,
+    NO_TIME_MS,
+    Compression,
+    parse_header,
+    stamp,
+    validate,
+)
 from tests.core.records.record_samples import GOLDEN_RECORDS, NOW_MS, contents, every_compression, new_records, sealed
 
 # `GOLDEN_RECORDS` as kafka-python 3.0.12 wrote them with lz4 4.4.5, zstandard 0.25.0 and python-snappy 0.7.3, by the

@@ -257,9 +257,9 @@ def test_validate_takes_no_more_records_than_the_bytes_can_decompress_to(compres
             ErrorCode.UNSUPPORTED_FORMAT,
             "has 1000001 records: at most 1000000",
         ),
-        ({"max_timestamp_ms": -2}, ErrorCode.CORRUPT_BATCH, "max timestamp -2"),
-        ({"first_timestamp_ms": -2}, ErrorCode.CORRUPT_BATCH, "first timestamp -2"),
-        ({"max_timestamp_ms": 1_789_999_999_999}, ErrorCode.CORRUPT_BATCH, "max timestamp 1789999999999"),
+        ({"max_timestamp_ms": -2}, ErrorCode.INVALID_TIMESTAMP, "max timestamp -2"),
+        ({"first_timestamp_ms": -2}, ErrorCode.INVALID_TIMESTAMP, "first timestamp -2"),
+        ({"max_timestamp_ms": 1_789_999_999_999}, ErrorCode.INVALID_TIMESTAMP, "max timestamp 1789999999999"),
     ],
 )
 def test_validate_names_what_is_wrong_with_which_batch(changed: dict[str, Any], code: ErrorCode, message: str) -> None:

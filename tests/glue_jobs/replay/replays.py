@@ -79,6 +79,7 @@ def replay(
         by_key=by_key,
         compression=Compression.NONE,
         records_per_second=None,
+        started_ms=note.started_ms,
     )
 
     def run_lanes(lanes: Any) -> list[LaneResult]:

@@ -16,10 +16,10 @@ class MemoryQueue:
         self._limit = limit
         self._failing_deletes = failing_deletes
 
-    def send(self, body: str, group: str | None = None) -> None:
+    def send(self, body: str, group: str | None = None, sent_ms: int = 1_000) -> None:
         message_id = f"id-{len(self.messages)}"
         self.messages[message_id] = QueueMessage(
-            message_id=message_id, receipt=message_id, body=body, sent_ms=1_000, group=group, headers=(("a", b"1"),)
+            message_id=message_id, receipt=message_id, body=body, sent_ms=sent_ms, group=group, headers=(("a", b"1"),)
         )
 
     def time_out(self) -> None:

@@ -8,6 +8,11 @@ from confluent_kafka import Producer
 from kafka import KafkaProducer
 
 from penstock.testing import MemoryPenstock
+from penstock_core.errors import PenstockError
+from penstock_core.records.codec import NewRecord, encode
+from penstock_core.records.record_batch import NO_TIME_MS
+from penstock_kafka.errors import KafkaError, RequestRefused, kafka_error
+from penstock_kafka.produce.checked_batches import check_crc, checked_summary
 from tests.kafka.running_gateway import RunningGateway
 
 COUNT = 200
@@ -45,6 +50,41 @@ def test_librdkafka_producer_without_acks_loses_nothing(gateway: RunningGateway)
     producer.flush(30)
     gateway.close()
     assert len(_values(gateway.service, 1)) == 10
+
+
+@pytest.mark.parametrize("is_transactional", [False, True])
+@pytest.mark.parametrize("times", [(-5,), (1_700_000_000_000, -5, 1_700_000_000_000)])
+def test_record_before_1970_is_refused_for_good_wherever_it_stands(
+    gateway: RunningGateway, times: tuple[int, ...], is_transactional: bool
+) -> None:
+    settings: dict[str, object] = {"transactional.id": "t"} if is_transactional else {"compression.type": "lz4"}
+    producer = Producer({"bootstrap.servers": gateway.address, "linger.ms": 200, **settings})
+    if is_transactional:
+        producer.init_transactions(30)
+        producer.begin_transaction()
+    told: list[str] = []
+    for time_ms in times:
+        producer.produce(
+            "orders", b"v" * 100, partition=0, timestamp=time_ms, on_delivery=lambda error, _: told.append(error.name())
+        )
+    assert producer.flush(30) == 0
+    assert set(told) == {"INVALID_TIMESTAMP"}
+    assert gateway.service.records("orders") == []
+
+
+def test_record_without_a_time_is_taken() -> None:
+    data = encode([NewRecord(NO_TIME_MS, None, b"a"), NewRecord(7, None, b"b"), NewRecord(NO_TIME_MS, None, b"c")])
+    assert checked_summary(data).max_timestamp_ms == 7
+
+
+def test_only_a_crc_that_differs_is_worth_a_repeat() -> None:
+    data = encode([NewRecord(7, None, b"a")])
+    with pytest.raises(RequestRefused) as caught:
+        check_crc(data[:-1] + b"!")
+    assert caught.value.code is KafkaError.corrupt_message
+    with pytest.raises(PenstockError) as torn:
+        checked_summary(data[:-1])
+    assert kafka_error(torn.value) is KafkaError.invalid_record
 
 
 def test_kafka_python_records_arrive_with_key_headers_and_time(gateway: RunningGateway) -> None:

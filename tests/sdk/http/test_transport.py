@@ -4,6 +4,7 @@ import hmac
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -33,7 +34,12 @@ class _Recorder(BaseHTTPRequestHandler):
             self.connection.shutdown(socket.SHUT_RDWR)
             self.close_connection = True
             return
-        self.send_response(418)
+        if self.path.startswith("/refused"):
+            server.refusals -= 1  # type: ignore[attr-defined]  # set by the test
+            self.send_response_only(403 if server.refusals >= 0 else 418)  # type: ignore[attr-defined]  # as above
+            self.send_header("Date", formatdate(server.now_s, usegmt=True))  # type: ignore[attr-defined]  # as above
+        else:
+            self.send_response(418)
         self.send_header("Content-Length", "2")
         self.send_header("X-Answer", "yes")
         self.end_headers()
@@ -248,6 +254,40 @@ def test_lost_answer_may_have_been_applied(make: Callable[[int], Transport], ser
     with pytest.raises(ConnectionFailedError) as caught:
         transport.call("POST", "/hang-up", {}, {}, b"body")
     assert caught.value.maybe_applied
+
+
+@pytest.mark.parametrize(
+    ("clock_off_s", "refusals", "status", "requests"),
+    [
+        ((-600, 0), 1, 418, 2),  # stood still between signature and send
+        ((-600, -600), 1, 418, 2),  # a wrong clock
+        ((600, 600), 1, 418, 2),
+        ((-600, 0), 2, 403, 2),  # once more, and no oftener
+        ((0, 0), 1, 403, 1),  # refused for something else
+        ((-50, 0), 1, 403, 1),
+    ],
+)
+def test_request_is_signed_anew_once_when_it_may_have_been_refused_for_its_time(
+    make: Callable[[int], Transport],
+    server: ThreadingHTTPServer,
+    monkeypatch: pytest.MonkeyPatch,
+    clock_off_s: tuple[int, int],
+    refusals: int,
+    status: int,
+    requests: int,
+) -> None:
+    now_ms, signing_ms = 1_800_000_000_000, [1_000 * each for each in clock_off_s]
+    monkeypatch.setattr(
+        "penstock.http.signature.wall_clock_ms",
+        lambda: now_ms + (signing_ms.pop(0) if len(signing_ms) > 1 else signing_ms[0]),
+    )
+    server.now_s = now_ms / 1_000  # type: ignore[attr-defined]  # for the handler
+    server.refusals = refusals  # type: ignore[attr-defined]  # for the handler
+    assert make(server.server_port).call("POST", "/refused", {}, {}, b"body").status == status
+    dates = [headers["X-Amz-Date"] for _, headers, *_ in server.requests]  # type: ignore[attr-defined]  # set above
+    assert len(dates) == requests
+    if requests == 2:
+        assert dates[1] == "20270115T080000Z"
 
 
 def _header(headers: dict[str, str], name: str) -> str:

@@ -1,13 +1,13 @@
 """The header that counts how often a record was copied from topic to topic, so that a circle of copies ends. Pure."""
 
 from penstock_core.limits import PUSH_HOPS_MAX
-from penstock_core.records.codec import NewRecord, Record
+from penstock_core.records.codec import NewRecord, Record, time_of
 
 HOPS_HEADER = "penstock-hops"
 
 
-def copied(record: Record) -> NewRecord | None:
-    """The record's next copy, None for one that was copied `PUSH_HOPS_MAX` times.
+def copied(record: Record, now_ms: int) -> NewRecord | None:
+    """The record's next copy, made now, None for one that was copied `PUSH_HOPS_MAX` times.
 
     Key, value, timestamp and all other headers are those of the record. A dead letter keeps the count, too. A count
     that is no number is one that a producer has made up: it counts as 0.
@@ -17,7 +17,7 @@ def copied(record: Record) -> NewRecord | None:
         return None
     headers = [(name, value) for name, value in record.headers if name != HOPS_HEADER]
     return NewRecord(
-        timestamp_ms=max(record.timestamp, 0),
+        timestamp_ms=time_of(record.timestamp, now_ms),
         key=record.key,
         value=record.value,
         headers=[*headers, (HOPS_HEADER, str(hops + 1).encode())],

@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, Strict
 
 from penstock_core import limits
 from penstock_core.ids import TOPIC_ID_BYTES
+from penstock_core.records.record_batch import NO_TIME_MS
 from penstock_core.zones.zone_state import REASON_LENGTH_MAX
 
 Number = Annotated[int, Strict(), Field(ge=0, le=limits.OFFSET_MAX)]
@@ -50,7 +51,7 @@ class Record(JsonRequest):
     value_base64: str | None = None
     headers: Items[Header] = Field(default_factory=list, max_length=limits.JSON_HEADERS_MAX)
     partition: PartitionNumber | None = None
-    timestamp_ms: Number | None = None
+    timestamp_ms: Annotated[int, Strict(), Field(ge=NO_TIME_MS, le=limits.OFFSET_MAX)] | None = None
     deliver_at_ms: Annotated[int, Field(ge=0, le=limits.TIMER_MS_MAX)] | None = None
     delay_ms: Annotated[int, Field(ge=0, le=limits.TIMER_DELAY_MS_MAX)] | None = None
     cancellable: bool = False

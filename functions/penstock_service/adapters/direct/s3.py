@@ -29,7 +29,8 @@ from penstock_service.ports.runtime import Runtime
 _SERVICE = "s3"
 _EXPRESS = "s3express"
 _ATTEMPTS_MAX = 2
-_PASSING = {"SlowDown", "RequestTimeout"}  # besides the statuses from 500 on, and 429
+# Besides the statuses from 500 on, and 429. A process that stood still may send an old signature: each try signs anew.
+_PASSING = {"SlowDown", "RequestTimeout", "RequestTimeTooSkewed"}
 _ZONE_ID = re.compile(r".+--([a-z0-9-]+)--xa?-s3")
 _CODE = re.compile(rb"<Code>([^<]*)</Code>")
 _MESSAGE = re.compile(rb"<Message>([^<]*)</Message>")

@@ -29,7 +29,7 @@ from penstock_core.log.topic import Topic
 from penstock_core.records.codec import NewRecord, Record, record_bytes_max
 from penstock_core.records.decode_budget import DecodeBudget
 from penstock_core.share.acquire import LogBounds
-from penstock_core.share.dead_letter import HEADER_PREFIX, TOO_LARGE, UNDECODABLE, own_headers
+from penstock_core.share.dead_letter import HEADER_PREFIX, TOO_LARGE, UNDECODABLE, redriven
 from penstock_core.share.record_set import Range, Ranges, RecordSet, normalized
 from penstock_core.share.redrive import OpenLetters, open_letters, plan_redrive
 from penstock_core.share.share_group import SHARE_GROUP_ID_BYTES, ShareGroup, new_share_group_id, redrive_name
@@ -288,12 +288,11 @@ class _Redrive:
         if isinstance(target, SkipReason):
             portion.skipped[target] += 1
             return True
-        headers = own_headers(record.headers)
-        size = record_bytes_max(record.key, record.value, headers)
+        letter = redriven(record, self._instance.clock.now_ms())
+        size = record_bytes_max(record.key, record.value, letter.headers)
         most = min(REDRIVE_AT_ONCE, self._wish.records_max - self.moved)
         if len(portion.moved) >= most or (portion.moved and size > portion.bytes_left):
             return False
-        letter = NewRecord(max(record.timestamp, 0), record.key, record.value, headers)
         if not portion.moved and encoded([letter]) is None:
             portion.skipped[SkipReason.TOO_LARGE] += 1
             return True

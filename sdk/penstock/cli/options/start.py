@@ -1,16 +1,16 @@
 """`penstock consume --from`: where to start, as people write it, and the offsets that it means."""
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import click
 
-from penstock.cli.options.times import TIME_FORMS, parse_time_ms
+from penstock.cli.options.times import typed_time_ms
 from penstock.consumer.consumer import Consumer
 from penstock.consumer.fetch_buffer import OffsetReset
 from penstock.model import TopicPartition
+from penstock.typed_times import TIME_FORMS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,10 +60,11 @@ class StartType(click.ParamType[Start]):
             return Start(end=text)
         if text.isascii() and text.isdigit():
             return Start(offset=int(text))
-        timestamp_ms = parse_time_ms(text, time.time_ns() // 1_000_000)
-        if timestamp_ms is None:
-            self.fail(f"{text!r:.100}: give earliest, latest, an offset, {TIME_FORMS}", param, ctx)
-        return Start(timestamp_ms=timestamp_ms)
+        try:
+            return Start(timestamp_ms=typed_time_ms(text))
+        except ValueError as error:
+            forms = f"earliest, latest, an offset, {TIME_FORMS}"
+            self.fail(f"{text!r:.100} ({error!s:.100}): give {forms}", param, ctx)
 
 
 START = StartType()

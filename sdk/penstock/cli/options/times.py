@@ -1,18 +1,11 @@
-"""Points in time as people write them: ISO 8601, `10m` or `10m ago`, `now`, `today` and `yesterday` in UTC."""
+"""The type of options that take a point in time (penstock/typed_times.py)."""
 
-import re
 import time
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import click
 
-from penstock.durations import parse_duration_ms
-
-TIME_FORMS = "an ISO 8601 time, 10m (so long ago; also s, h, d), now, today or yesterday (from midnight, UTC)"
-
-_AGO = re.compile(r"-?([0-9]{1,12}[smhd])( ago)?", re.ASCII)
-_DAYS_AGO = {"today": 0, "yesterday": 1}
+from penstock.typed_times import TIME_FORMS, names_no_zone, parse_time_ms, with_zone
 
 
 class TimeType(click.ParamType[int]):
@@ -24,30 +17,21 @@ class TimeType(click.ParamType[int]):
         """The milliseconds of the text. Fails with the forms that there are."""
         if isinstance(value, int):
             return value
-        timestamp_ms = parse_time_ms(str(value), time.time_ns() // 1_000_000)
-        if timestamp_ms is None:
-            self.fail(f"{value!r:.100} is not a time: give {TIME_FORMS}", param, ctx)
-        return timestamp_ms
+        try:
+            return typed_time_ms(str(value))
+        except ValueError as error:
+            self.fail(f"{value!r:.100} is not a time ({error!s:.100}): give {TIME_FORMS}", param, ctx)
 
 
 TIME = TimeType()
 
 
-def parse_time_ms(text: str, now_ms: int) -> int | None:
-    """Milliseconds since 1970, in UTC if the text names no zone; None if it is no time."""
-    if text == "now":
-        return now_ms
-    if text in _DAYS_AGO:
-        midnight = datetime.fromtimestamp(now_ms / 1_000, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-        return _timestamp_ms(midnight - timedelta(days=_DAYS_AGO[text]))
-    ago = _AGO.fullmatch(text)
-    if ago is not None:
-        return max(0, now_ms - parse_duration_ms(ago[1]))
-    try:
-        return _timestamp_ms(datetime.fromisoformat(text))
-    except ValueError:
-        return None
+def typed_time_ms(text: str) -> int:
+    """Milliseconds since 1970 of what a user typed. Raises ValueError.
 
-
-def _timestamp_ms(moment: datetime) -> int:
-    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1_000)
+    It says on stderr what a time without a zone means.
+    """
+    timestamp_ms = parse_time_ms(text, time.time_ns() // 1_000_000)
+    if names_no_zone(text):
+        click.echo(f"{text} is {with_zone(timestamp_ms)}", err=True)
+    return timestamp_ms

@@ -22,9 +22,12 @@ from penstock.errors import InvalidError
 from penstock.model import RecordMetadata
 from penstock.producer.producer import Producer
 from penstock.producer.settings import ACKS
+from penstock.system import wall_clock_ms
+from penstock.typed_times import TIME_FORMS
 from penstock.workers.signals import stopped_by_signals
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import TIMER_DELAY_MS_MAX
+from penstock_core.records.codec import time_of
 from penstock_core.records.record_batch import Compression
 from penstock_core.zones.quorum import ACKS_ALIASES
 
@@ -127,7 +130,7 @@ class _AcksChoice(click.Choice[str]):
     type=Duration(has_forever=False, ms_max=TIMER_DELAY_MS_MAX),
     help="Let the records wait for so long first, such as 30s, 10m or 14d.",
 )
-@click.option("--deliver-at", type=TIME, metavar="TIME", help="Let the records wait until this ISO 8601 time.")
+@click.option("--deliver-at", type=TIME, metavar="TIME", help=f"Let the records wait until then: {TIME_FORMS}.")
 @click.option("--by-key", is_flag=True, help="With --format json: pass over `partition`, and let the key decide.")
 @click.option(
     "--acks",
@@ -189,7 +192,7 @@ def produce(
                     key=record.key,
                     headers=[*record.headers, *parsed],
                     partition=partition if partition is not None or by_key else record.partition,
-                    timestamp_ms=record.timestamp_ms,
+                    timestamp_ms=time_of(record.timestamp_ms, wall_clock_ms()),
                     delay_ms=delay,
                     deliver_at_ms=deliver_at,
                 )

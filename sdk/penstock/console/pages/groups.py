@@ -7,7 +7,7 @@ from typing import Any
 from penstock.console.listing import listed
 from penstock.console.page import Asked, Moved, Page, Route, Shown, path_of
 from penstock.console.paging import paged
-from penstock.console.parsing import time_of
+from penstock.console.parsing import typed_ms
 from penstock.console.settings import changed_settings, settings_of
 from penstock.errors import InvalidError
 from penstock_core.errors import ErrorCode, shown
@@ -113,7 +113,7 @@ def _target(asked: Asked) -> dict[str, Any]:
     if to not in _TARGETS:
         raise InvalidError(ErrorCode.INVALID_REQUEST, f"to={shown(to)}: choose one of {', '.join(_TARGETS)}")
     if to == "time":
-        return {"timestamp_ms": time_of(asked.word("time"), asked.now_ms)}
+        return {"timestamp_ms": typed_ms(asked.word("time"), asked.now_ms)}
     if to == "shift":
         return {"shift_by": _signed(asked.word("shift"))}
     return {"to": to}

@@ -8,7 +8,7 @@ from penstock.console.browsing import RecordPage, Wanted, browse, newest
 from penstock.console.decoding import VIEWS, Decoded, cell, view_of, whole
 from penstock.console.page import Asked, Page, Route, Shown, path_of, url
 from penstock.console.pages.topic import views_of
-from penstock.console.parsing import bytes_of, time_of
+from penstock.console.parsing import bytes_of, typed_ms
 from penstock.errors import InvalidError, NotFoundError
 from penstock.http.client import Client
 from penstock.model import ConsumerRecord, Topic, TopicPartition
@@ -156,7 +156,7 @@ def _start(asked: Asked, place: TopicPartition, *, has_key: bool) -> int:
         return 0
     client = Client(asked.prompt)
     if at == "time":
-        timestamp_ms = time_of(asked.word("time"), asked.now_ms)
+        timestamp_ms = typed_ms(asked.word("time"), asked.now_ms)
         first = client.call(calls.list_offsets(place.topic, timestamp_ms, place.partition)).get(place.partition)
         if first is not None:
             return first.offset

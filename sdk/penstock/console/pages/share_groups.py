@@ -5,7 +5,7 @@ from typing import Any
 from penstock.console.listing import listed
 from penstock.console.page import Asked, Moved, Page, Route, Shown, path_of
 from penstock.console.paging import paged
-from penstock.console.parsing import time_of
+from penstock.console.parsing import typed_ms
 from penstock.errors import InvalidError
 from penstock_core.errors import ErrorCode, shown
 
@@ -96,7 +96,7 @@ def _target(asked: Asked) -> dict[str, Any]:
     to = asked.word("to")
     partitions = [asked.number("partition", 0)] if asked.word("partition") else None
     if to == "time":
-        return {"timestamp_ms": time_of(asked.word("time"), asked.now_ms), "partitions": partitions}
+        return {"timestamp_ms": typed_ms(asked.word("time"), asked.now_ms), "partitions": partitions}
     if to == "offset":
         return {"offset": asked.number("offset", 0), "partitions": partitions}
     if to not in ("earliest", "latest"):

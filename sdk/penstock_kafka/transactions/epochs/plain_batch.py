@@ -17,8 +17,9 @@ from dataclasses import dataclass
 
 from crc32c import crc32c
 
-from penstock_core.records.record_batch import crc_is_valid, parse_header, validate
+from penstock_core.records.record_batch import parse_header
 from penstock_kafka.errors import KafkaError, RequestRefused
+from penstock_kafka.produce.checked_batches import check_crc, checked_summary
 
 SEQUENCES = 2**31  # after the last comes 0
 
@@ -49,20 +50,19 @@ class PlainBatch:
 def plain_batch(data: bytes) -> PlainBatch:
     """The batch that a transactional producer has sent for one partition.
 
-    Raises CORRUPT_BATCH and UNSUPPORTED_FORMAT, and RequestRefused if it is not one batch of a transaction.
+    Raises as `checked_summary`, and RequestRefused if it is not one batch of a transaction.
     """
     header = parse_header(data)
     if header.length != len(data):
         raise RequestRefused(KafkaError.invalid_record, "a transaction's produce has one batch for each partition")
     if not header.is_transactional or header.producer_id < 0 or header.base_sequence < 0:
         raise RequestRefused(KafkaError.invalid_txn_state, "the batch is of no transaction, but its request is")
-    if not crc_is_valid(data, 0, header):
-        raise RequestRefused(KafkaError.corrupt_message, "the batch fails its CRC-32C: send it again")
+    check_crc(data)
     plain = bytearray(data)
     _ATTRIBUTES.pack_into(plain, _ATTRIBUTES_AT, header.attributes & ~_TRANSACTIONAL_BIT)
     _PRODUCER.pack_into(plain, _PRODUCER_AT, -1, -1, -1)
     _CRC.pack_into(plain, _CRC_AT, crc32c(memoryview(plain)[_CRC_FROM:]))
-    summary = validate(plain)
+    summary = checked_summary(plain)
     return PlainBatch(
         data=bytes(plain),
         producer_id=header.producer_id,

@@ -1,0 +1,64 @@
+"""Points in time as people type them: ISO 8601, `10m` or `10m ago`, `now`, `today` and `yesterday`.
+
+A time without a zone is local time. The answer shows it with its zone (`with_zone`), so that a reader of another zone
+sees what was meant.
+"""
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from penstock.durations import parse_duration_ms
+
+TIME_FORMS = (
+    "an ISO 8601 time (local time where it names no zone), 10m (so long ago; also s, h, d), now, today or yesterday "
+    "(from local midnight)"
+)
+
+_AGO = re.compile(r"-?([0-9]{1,12}[smhd])( ago)?", re.ASCII)
+_DAYS_AGO = {"today": 0, "yesterday": 1}
+
+
+def parse_time_ms(text: str, now_ms: int) -> int:
+    """Milliseconds since 1970. Raises ValueError for what is no time, also one that a change of clocks skips."""
+    if text == "now":
+        return now_ms
+    if text in _DAYS_AGO:
+        midnight = datetime.fromtimestamp(now_ms / 1_000).replace(hour=0, minute=0, second=0, microsecond=0)
+        return _local_ms(midnight - timedelta(days=_DAYS_AGO[text]))
+    ago = _AGO.fullmatch(text)
+    if ago is not None:
+        return max(0, now_ms - parse_duration_ms(ago[1]))
+    moment = datetime.fromisoformat(text)
+    try:
+        return _local_ms(moment) if moment.tzinfo is None else round(moment.timestamp() * 1_000)
+    except (OverflowError, OSError) as error:
+        raise ValueError(f"{text} is out of range") from error
+
+
+def names_no_zone(text: str) -> bool:
+    """True for a point in time whose meaning depends on the local zone."""
+    if text in _DAYS_AGO:
+        return True
+    try:
+        return datetime.fromisoformat(text).tzinfo is None
+    except ValueError:
+        return False
+
+
+def with_zone(timestamp_ms: int) -> str:
+    """The time in the local zone, ISO 8601 with the zone's offset."""
+    moment = datetime.fromtimestamp(timestamp_ms / 1_000, UTC).astimezone()
+    return moment.isoformat(timespec="milliseconds" if timestamp_ms % 1_000 else "seconds")
+
+
+def local_zone(now_ms: int) -> str:
+    """The name of the local zone now, such as CET."""
+    return datetime.fromtimestamp(now_ms / 1_000, UTC).astimezone().tzname() or "local time"
+
+
+def _local_ms(moment: datetime) -> int:
+    seconds = moment.timestamp()
+    found = datetime.fromtimestamp(seconds)
+    if abs(found - moment) >= timedelta(seconds=1):
+        raise ValueError(f"{moment.isoformat()} does not exist in the local zone: its clocks skip that hour")
+    return round(seconds * 1_000)

@@ -1,0 +1,30 @@
+"""Checks the batches that a client has sent for one partition, and answers by the codes that Kafka's clients know.
+
+A client repeats what fails its CRC-32C, for it holds the right bytes. All else that is wrong stays wrong: a repeat
+would hold up the records behind it until the client gives up.
+"""
+
+from penstock_core.limits import READ_DECODED_BYTES_MAX
+from penstock_core.records.decode_budget import DecodeBudget
+from penstock_core.records.record_batch import BatchesSummary, BytesLike, crc_is_valid, validate, walk
+from penstock_core.records.record_check import check_times
+from penstock_kafka.errors import KafkaError, RequestRefused
+
+
+def check_crc(data: BytesLike) -> None:
+    """Raises RequestRefused for batches that were changed on their way, CORRUPT_BATCH or UNSUPPORTED_FORMAT."""
+    for position, header in walk(data):
+        if not crc_is_valid(data, position, header):
+            raise RequestRefused(
+                KafkaError.corrupt_message, f"the batch at byte {position} fails its CRC-32C: send it again"
+            )
+
+
+def checked_summary(data: BytesLike) -> BatchesSummary:
+    """What the batches are, for an append. Decodes them for their timestamps, within a budget.
+
+    Raises as `validate` and `check_times`.
+    """
+    summary = validate(data)
+    check_times(data, DecodeBudget(READ_DECODED_BYTES_MAX))
+    return summary
