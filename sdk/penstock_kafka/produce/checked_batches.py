@@ -21,7 +21,7 @@ def check_crc(data: BytesLike) -> None:
 
 
 def checked_summary(data: BytesLike) -> BatchesSummary:
-    """What the batches are, for an append. Decodes them for their timestamps, within a budget.
+    """The summary of batches that an append needs. It decodes them for their timestamps, within a budget.
 
     Raises as `validate` and `check_times`.
     """
