@@ -9,10 +9,10 @@ from penstock_core.ids import parse_topic_name
 from penstock_core.limits import BATCH_BYTES_MAX
 from penstock_core.records.producer_state import SEQUENCE_MAX
 from penstock_core.records.record_batch import parse_header
+from penstock_kafka.checked_batches import check_crc, checked_summary
 from penstock_kafka.context import Context
 from penstock_kafka.dispatch.api import Answer, Call, Request
 from penstock_kafka.errors import KafkaError, RequestRefused, error_message, kafka_error
-from penstock_kafka.produce.checked_batches import check_crc, checked_summary
 from penstock_kafka.produce.lanes import NO_PRODUCER, LaneKey, Outcome, PendingBatch
 from penstock_kafka.produce.sender import Sender
 from penstock_kafka.transactions.transactional_produce import TransactionalProduce

@@ -11,8 +11,8 @@ from penstock.testing import MemoryPenstock
 from penstock_core.errors import PenstockError
 from penstock_core.records.codec import NewRecord, encode
 from penstock_core.records.record_batch import NO_TIME_MS
+from penstock_kafka.checked_batches import check_crc, checked_summary
 from penstock_kafka.errors import KafkaError, RequestRefused, kafka_error
-from penstock_kafka.produce.checked_batches import check_crc, checked_summary
 from tests.kafka.running_gateway import RunningGateway
 
 COUNT = 200

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from crc32c import crc32c
 
 from penstock_core.records.record_batch import parse_header
+from penstock_kafka.checked_batches import check_crc, checked_summary
 from penstock_kafka.errors import KafkaError, RequestRefused
-from penstock_kafka.produce.checked_batches import check_crc, checked_summary
 
 SEQUENCES = 2**31  # after the last comes 0
 
