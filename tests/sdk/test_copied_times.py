@@ -120,7 +120,14 @@ def _produced_again(timestamp_ms: int) -> int:
 
 
 def _replayed(timestamp_ms: int) -> int:
-    row = {"key": None, "value": b"v", "partition": 0, "offset": 0, "timestamp": timestamp_ms * 1_000, "headers": []}
+    row: dict[str, object] = {
+        "key": None,
+        "value": b"v",
+        "partition": 0,
+        "offset": 0,
+        "timestamp": timestamp_ms * 1_000,
+        "headers": [],
+    }
     schema = pa.schema([ARCHIVE_SCHEMA.field(name) for name in row])
     columns = [pa.array([value], pa.int64()).cast(kind) if name == "timestamp" else pa.array([value], kind)
                for (name, value), kind in zip(row.items(), schema.types, strict=True)]  # fmt: skip
