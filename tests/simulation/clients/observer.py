@@ -28,7 +28,7 @@ class Observer:
         while not self._simulation.is_over:
             for partition in random.sample([*self._positions], len(self._positions)):
                 self._look(partition)
-            self._simulation.scheduler.pause(random.choice([0.1, 20.0, 300.0]))
+            self._simulation.scheduler.pause_between_polls(random.choice([0.1, 20.0, 300.0]))
 
     def _look(self, partition: int) -> None:
         recorder, position = self._simulation.recorder, self._positions[partition]

@@ -54,12 +54,12 @@ class SimulatedReader:
                 self._assign()
             request = self._buffer.next_request(int(self._scheduler.now_ms))
             if request is None:
-                self._scheduler.pause(40.0)
+                self._scheduler.pause_between_polls(40.0)
             else:
                 self._fetch(request)
                 is_slowing = not self._hand_out() and self._simulation.lasts_ms > 0
                 rest_ms = min(rest_ms * 2 + 50.0, _REST_MS_MAX) if is_slowing else 0.0
-                self._scheduler.pause(rest_ms + self._scheduler.random.choice([0.1, 10.0, 100.0]))
+                self._scheduler.pause_between_polls(rest_ms + self._scheduler.random.choice([0.1, 10.0, 100.0]))
 
     def _assign(self) -> None:
         try:

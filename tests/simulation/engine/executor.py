@@ -21,12 +21,18 @@ class Owner(Protocol):
 
     is_dead: bool
 
+    def hold(self) -> None:
+        """Wait while it is frozen: none of its code runs then."""
+
     def check_alive(self) -> None:
         """Raise Killed if it has ended."""
 
 
 class _Immortal:
     is_dead = False
+
+    def hold(self) -> None:
+        pass
 
     def check_alive(self) -> None:
         pass
@@ -104,6 +110,7 @@ class SimulatedExecutor:
 
         def run(index: int, item: A) -> None:
             try:
+                owner.hold()
                 if index in wanted and not owner.is_dead:
                     boxes[index] = (outcome_of(function, item),)
             except Killed:
@@ -118,6 +125,7 @@ class SimulatedExecutor:
         scheduler = self._scheduler
         deadline_ms = None if timeout_ms is None else scheduler.now_ms + timeout_ms
         task = scheduler.current
+        self._owner.hold()
         self._owner.check_alive()
         while not is_done():
             remaining_ms = None if deadline_ms is None else deadline_ms - scheduler.now_ms
@@ -126,6 +134,7 @@ class SimulatedExecutor:
             self._waiting[task] = None
             scheduler.block(remaining_ms)
             del self._waiting[task]
+            self._owner.hold()
             self._owner.check_alive()
 
 

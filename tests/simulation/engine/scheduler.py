@@ -39,6 +39,7 @@ class Scheduler:
         self.steps = 0
         self.trace: list[TraceEntry] = []
         self.steps_max: float = STEPS_MAX
+        self.sleeps_until_ms = 0.0  # a program sleeps for hours: whoever polls meanwhile may take its time
         self.on_pause: Callable[[Task], object] = lambda _: None  # may raise, and end the task
         self._queue: list[tuple[float, int, Task, int]] = []
         self._order = count()
@@ -56,6 +57,11 @@ class Scheduler:
         self.on_pause(self.current)
         self._wake_at(self.current, self.now_ms + duration_ms)
         self._hub.switch()
+
+    def pause_between_polls(self, duration_ms: float) -> None:
+        """Pause, and for longer while a program sleeps: the run would poll through the hours otherwise."""
+        left_ms = self.sleeps_until_ms - self.now_ms
+        self.pause(duration_ms if left_ms <= 0 else max(duration_ms, left_ms * self.random.random()))
 
     def block(self, timeout_ms: float | None = None) -> None:
         """Let other tasks run until one calls `wake` on this task, or the time is up."""

@@ -8,6 +8,7 @@ A frozen instance runs no code: requests that have left take effect, and their a
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -73,6 +74,19 @@ REPEATABLE = {
 }
 
 
+@dataclass(slots=True, kw_only=True)
+class Naps:
+    """The share of storage calls after which the machine of an embedding program sleeps, how long, and how often yet.
+
+    `stop_monotonic` is what the monotonic clock does meanwhile.
+    """
+
+    rate: float
+    duration_ms: tuple[float, float]
+    stop_monotonic: bool
+    left: int
+
+
 class SimulatedInstance:
     """One function instance. It serves one request at a time, as in Lambda."""
 
@@ -84,6 +98,7 @@ class SimulatedInstance:
         self.is_busy = False
         self.frozen_until_ms: float | None = None
         self.remembered_at_answer: str | None = None
+        self.naps: Naps | None = None  # of the request that it serves
         self._held: dict[Task, None] = {}
         self.timeout_at_ms = float("inf")
         self.on_death: Callable[[], object] = lambda: None
@@ -105,6 +120,18 @@ class SimulatedInstance:
             self.freeze(duration_ms, stops_monotonic=stops_monotonic)
             self.timeout_at_ms += duration_ms
             self.state.scheduler.spawn(f"thaw {self.name}", self.thaw, delay_ms=duration_ms)
+
+    def nap_perhaps(self) -> None:
+        """Sleep between two storage calls, if the request is that of an embedding program."""
+        naps, random = self.naps, self.state.scheduler.random
+        if naps is None or not naps.left or self.state.faults.is_calm or random.random() >= naps.rate:
+            return
+        if self.frozen_until_ms is None and self.state.faults.strikes("nap"):
+            naps.left -= 1
+            duration_ms = random.uniform(*naps.duration_ms)
+            scheduler = self.state.scheduler
+            scheduler.sleeps_until_ms = max(scheduler.sleeps_until_ms, scheduler.now_ms + duration_ms)
+            self.freeze_busy(duration_ms, stops_monotonic=naps.stop_monotonic)
 
     def thaw(self) -> None:
         """Let the stragglers of earlier requests go on."""
@@ -210,6 +237,7 @@ class SimulatedPort:
         scheduler.pause(faults.latency())
         if put is not None and not isinstance(outcome, PenstockError):
             put.confirmed_ms = scheduler.now_ms
+        instance.nap_perhaps()
         instance.hold()
         instance.check_alive()
         if isinstance(outcome, PenstockError):
@@ -247,6 +275,7 @@ class SimulatedClock(SchedulerClock):
 
     def sleep_ms(self, duration_ms: float) -> None:
         super().sleep_ms(duration_ms)
+        self._instance.hold()
         self._instance.check_alive()
 
 

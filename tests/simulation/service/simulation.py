@@ -4,6 +4,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from math import inf
 from typing import Any, TypeVar
 
 from penstock_core.errors import ErrorCode, PenstockError
@@ -28,7 +29,7 @@ from tests.simulation.engine.scheduler import STEPS_MAX, Scheduler, Task
 from tests.simulation.engine.time_and_chance import SchedulerClock, SimulatedEntropy
 from tests.simulation.engine.timing import FUNCTION_TIMEOUT_MS
 from tests.simulation.oracle.violation import expect
-from tests.simulation.service.instance import SimulatedInstance
+from tests.simulation.service.instance import Naps, SimulatedInstance
 from tests.simulation.service.storage import ObservedPort, SimulatedStorage
 from tests.support.interleaving import InOrder
 
@@ -96,6 +97,7 @@ class Simulation:
         self.acks_allowed: tuple[Acks, ...] = tuple(Acks)[::-1]
         self.final_checks: list[Callable[[], None]] = []  # of workloads, once faults are over
         self.freezes: Freezes | None = None  # without, instances run on after their answers
+        self.naps: Naps | None = None  # without, no instance sleeps in the middle of a request
         self.is_over = False  # clients without an end of their own end now
         self.clients = 0  # that were started by `work`
         self._reduction = reduction
@@ -150,7 +152,8 @@ class Simulation:
     def call(self, run: Callable[[Instance], T], *, is_read: bool, timeout_ms: float | None = None) -> T:
         """Call the service as a client does: a free function instance runs the use case, and the answer may be lost.
 
-        A function that the API does not call has `timeout_ms`, and its caller waits as long.
+        A function that the API does not call has `timeout_ms`, and its caller waits as long. With naps, any other call
+        is that of a program that embeds the service: both sleep together, and the call has no deadline.
         """
         scheduler = self.scheduler
         scheduler.pause(self.faults.latency())
@@ -166,6 +169,7 @@ class Simulation:
         instance.thaw()
         instance.is_busy = True
         instance.timeout_at_ms = scheduler.now_ms + (timeout_ms or FUNCTION_TIMEOUT_MS)
+        instance.naps = self.naps if timeout_ms is None else None
         caller = scheduler.current
         answer: list[Any] = []
 
@@ -189,10 +193,10 @@ class Simulation:
             scheduler.wake(caller)
 
         instance.on_death = partial(scheduler.wake, caller)
-        deadline_ms = scheduler.now_ms + (timeout_ms or _API_TIMEOUT_MS)
+        deadline_ms = scheduler.now_ms + (timeout_ms or (_API_TIMEOUT_MS if instance.naps is None else inf))
         scheduler.spawn(f"{instance.name}:{caller.name}", request, owner=instance)
         while not answer and not instance.is_dead and scheduler.now_ms < deadline_ms:
-            scheduler.block(deadline_ms - scheduler.now_ms)
+            scheduler.block(None if deadline_ms == inf else deadline_ms - scheduler.now_ms)
         instance.on_death = _ignore_death
         scheduler.pause(self.faults.latency())
         is_lost = bool(answer) and not self.faults.is_calm and scheduler.random.random() < self.lost_answer_rate

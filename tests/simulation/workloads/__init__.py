@@ -19,6 +19,7 @@ from tests.simulation.workloads import (
     numbering,
     recreation,
     rolling,
+    sleeping,
     timers,
     traffic,
     transactions,
@@ -80,12 +81,13 @@ WORKLOADS: dict[str, Install] = {
     "claiming": claiming.install,
     "auditing": auditing.install,
     "inline": inline.install,
+    "sleeping": sleeping.install,
 }
 MIXED = "mixed"
 OF_ZONES = {"zone_loss", "zone_moves", "recover_zones", "repair", "replicate", "scrub"}  # senseless with one zone
 # The seed does not combine these with others. `pushing` would make a run a quarter longer, which is little. But the
 # seeds that draw it have not all been run yet. `inline` puts the appends of all others into the log table.
-ALONE = {"auditing", "claiming", "generations", "inline", "pushing", "redriving", "repeating", "waking"}
+ALONE = {"auditing", "claiming", "generations", "inline", "pushing", "redriving", "repeating", "sleeping", "waking"}
 _TAKE_LONG = {"crowding", "recover_zones", "retention", "sweep"}
 
 

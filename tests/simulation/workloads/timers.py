@@ -121,7 +121,7 @@ def _take_messages(simulation: Simulation) -> None:
     assert isinstance(triggers, MemoryTimerTriggers)
     while not simulation.is_over:
         if not triggers.seconds:
-            simulation.scheduler.pause(200.0)
+            simulation.scheduler.pause_between_polls(200.0)
             continue
         second, delay_ms = triggers.seconds.pop(0)
         for _ in range(random.choice([0, 1, 1, 1, 2])):
