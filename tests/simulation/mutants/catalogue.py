@@ -14,6 +14,7 @@ from tests.simulation.mutants.push_mutants import PUSH_MUTANTS
 from tests.simulation.mutants.roll_mutants import ROLL_MUTANTS
 from tests.simulation.mutants.service_mutants import SERVICE_MUTANTS
 from tests.simulation.mutants.share_mutants import SHARE_MUTANTS
+from tests.simulation.mutants.sleeping_mutants import SLEEPING_MUTANTS
 from tests.simulation.mutants.tiering_mutants import TIERING_MUTANTS
 from tests.simulation.mutants.timer_mutants import TIMER_MUTANTS
 from tests.simulation.mutants.transaction_mutants import TRANSACTION_MUTANTS
@@ -38,4 +39,5 @@ MUTANTS = (
     *CLAIM_MUTANTS,
     *AUDIT_MUTANTS,
     *INLINE_MUTANTS,
+    *SLEEPING_MUTANTS,
 )
