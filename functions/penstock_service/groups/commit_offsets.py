@@ -98,8 +98,7 @@ def _commit_alone(
             raise committed
         if committed.partition not in heads:
             raise PenstockError(ErrorCode.UNKNOWN_TOPIC, f"topic {entry.topic!r} is being deleted")
-        window.check()
-        return _commit_unowned(instance, group, committed, entry.back_from or False)
+        return _commit_unowned(instance, window, group, committed, entry.back_from or False)
 
     done = instance.executor.map(commit_one, [*zip(entries, checked, strict=True)])
     if any(done.ok):
@@ -107,11 +106,14 @@ def _commit_alone(
     return done.map_ok(lambda _: None)
 
 
-def _commit_unowned(instance: Instance, group: GroupName, committed: CommittedOffset, may_go_back: MayGoBack) -> bool:
+def _commit_unowned(
+    instance: Instance, window: UpdateWindow, group: GroupName, committed: CommittedOffset, may_go_back: MayGoBack
+) -> bool:
     """Commit where no member owns the lease, or take the lease away from an owner that is gone.
 
     True if the partition had no lease: the group may be a new one.
     """
+    window.check()
     try:
         return instance.stores.groups.commit(group, committed, None, may_go_back)
     except PenstockError as error:
@@ -119,6 +121,7 @@ def _commit_unowned(instance: Instance, group: GroupName, committed: CommittedOf
             raise
         if not release_abandoned_lease(instance, group, committed.partition):
             raise
+        window.check()
         return instance.stores.groups.commit(group, committed, None, may_go_back)
 
 

@@ -15,6 +15,7 @@ from penstock_core.limits import GROUP_LIST_MAX, UNLIMITED
 from penstock_service.groups.delete_group import remove_group, unlist_group
 from penstock_service.groups.rebalance import check_group
 from penstock_service.instance.instance import Instance
+from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.ports.groups import MembershipStore
 
 _JOB = "offsets"
@@ -63,7 +64,7 @@ def _groups(memberships: MembershipStore, after: str) -> Iterator[GroupName]:
 
 
 def _expire_group(instance: Instance, group: GroupName, done: OffsetExpiry) -> None:
-    now_ms = instance.clock.now_ms()
+    window, now_ms = UpdateWindow.open(instance.clock), instance.clock.now_ms()
     state = instance.stores.memberships.get_group(group)
     if state is not None and state.document is None and now_ms >= state.next_check_ms:
         state = check_group(instance, state)
@@ -72,6 +73,7 @@ def _expire_group(instance: Instance, group: GroupName, done: OffsetExpiry) -> N
         return
     leases = instance.stores.groups.leases(group)
     over = [lease for lease in leases if _last_used_ms(state, lease) < now_ms - kept_ms]
+    window.check()  # the group may keep its offsets longer by now
     results = instance.executor.map(lambda lease: instance.stores.groups.delete_lease(group, lease), over)
     removed = sum(results.ok)
     done.offsets_expired += removed

@@ -92,8 +92,7 @@ def reset_offsets(
         seen = leases.get(key) or Lease(topic=topic.name, partition=key)
         offset = _new_offset(to, key.partition, seen.offset, heads[key], at_time)
         if not is_dry_run:
-            window.check()
-            _reset(instance, group, seen, offset)
+            _reset(instance, window, group, seen, offset)
         return ResetOffset(old_offset=seen.offset, new_offset=offset)
 
     results = instance.executor.map(reset_one, keys)
@@ -157,7 +156,7 @@ def _new_offset(
     return Offset(offset)
 
 
-def _reset(instance: Instance, group: GroupName, seen: Lease, offset: Offset) -> None:
+def _reset(instance: Instance, window: UpdateWindow, group: GroupName, seen: Lease, offset: Offset) -> None:
     """Reset one lease; read it again and retry if a heartbeat or a commit has changed it since it was `seen`."""
     topic, key = seen.topic, seen.partition
     for attempt in range(1, OFFSET_RESET_ATTEMPTS_MAX + 1):
@@ -166,6 +165,7 @@ def _reset(instance: Instance, group: GroupName, seen: Lease, offset: Offset) ->
         )
         try:
             epoch = next_lease_epoch(seen, random_start(instance.entropy.random_bytes(EPOCH_BYTES)))
+            window.check()
             instance.stores.groups.reset_lease(group, seen, committed, epoch)
             return
         except PenstockError as error:

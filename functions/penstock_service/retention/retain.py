@@ -34,6 +34,7 @@ from penstock_core.log.topic import Topic, TopicConfig
 from penstock_service.index.index_age import note_index_age
 from penstock_service.index.reader import pages_forward
 from penstock_service.instance.instance import Instance
+from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.ports.log import LogIndex
 from penstock_service.retention.remove_share_states import remove_deleted_groups
 from penstock_service.retention.remove_topic import remove_topic
@@ -108,9 +109,11 @@ def _retain_partition(run: RetentionRun, topic: Topic, key: PartitionKey, head: 
     safe = safe_log_start(head, clock.now_ms(), run.grace_ms)
     pages_deleted, is_finished = delete_pages(run, key, safe) if safe else (0, True)
     expiry = _expire(run, topic, key, head)
+    window = UpdateWindow.open(clock)
     if expiry.refs and (now := _topic_now(run.instance, topic)) != topic:
         expiry = _expire(run, now, key, head)
     if expiry.refs:
+        window.check()  # a setting of the topic may keep longer by now
         head = log.raise_log_start(key, expiry.log_start_offset)
     if is_finished and _is_note_due(head, safe):
         log.note_log_start(key, head.log_start_offset, clock.now_ms())

@@ -128,20 +128,22 @@ class _Promoter:
             for chunk in _chunks(found):
                 if window.age_ms > APPEND_MS_MAX or instance.clock.monotonic_ms() >= deadline_ms:
                     break  # frozen since the read, perhaps: read again
-                if not self._deliver(chunk):
+                if not self._deliver(window, chunk):
                     break
                 after = chunk[-1].place
             self._tell()
         return self._total.plus(Promotion(is_finished=False))
 
-    def _deliver(self, chunk: Sequence[Timer]) -> bool:
-        """One transaction. False if it was refused: then the timers must be read again."""
+    def _deliver(self, window: UpdateWindow, chunk: Sequence[Timer]) -> bool:
+        """One transaction. False if it was refused, or the window is over: then the timers must be read again."""
         now_ms = max(self._instance.clock.now_ms(), chunk[-1].place.due_ms)
         delivery = Delivery(key=self._key, timers=chunk, now_ms=now_ms)
         if self._is_alone:
             delivery = rolling(delivery, self._head)
         if delivery.roll is None:
             self._head = _with_room(self._instance, self._key, self._head)
+        if window.age_ms > APPEND_MS_MAX:
+            return False  # retention would count from the time before the sleep
         outcome = self._instance.stores.timers.promote(delivery)
         if outcome is not DeliveryOutcome.DONE:
             self._refuse(outcome, chunk[0].place)

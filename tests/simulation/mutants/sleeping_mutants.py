@@ -4,7 +4,6 @@ from typing import Any
 from unittest.mock import patch
 
 from penstock_service.instance.update_window import UpdateWindow
-from penstock_service.quotas import claim_resource as claim_module
 from penstock_service.records import schedule as schedule_module
 from penstock_service.topics import create_topic as create_module
 from tests.simulation.mutants.mutant import Mutant, Patch
