@@ -64,6 +64,13 @@ class Places:
     help="Where a share group begins that the gateway creates.",
 )
 @click.option(
+    "--unknown-settings",
+    type=click.Choice(["ignore", "refuse"]),
+    default="ignore",
+    show_default=True,
+    help="Settings of Kafka's topics and groups without effect here: take them with a warning, or refuse them.",
+)
+@click.option(
     "--connections-max",
     type=click.IntRange(1, 60_000),
     default=KAFKA_CONNECTIONS_DEFAULT_MAX,
@@ -88,6 +95,7 @@ def kafka(
     create_topics: bool,
     partitions: int,
     share_start: str,
+    unknown_settings: str,
     connections_max: int,
     tls_cert: Path | None,
     tls_key: Path | None,
@@ -113,6 +121,7 @@ def kafka(
         creates_topics=create_topics,
         created_partitions=partitions,
         share_start=share_start,
+        refuses_unknown_settings=unknown_settings == "refuse",
         connections_max=connections_max,
     )
     if address.host not in _LOOPBACK and (tls_cert is None or users is None):

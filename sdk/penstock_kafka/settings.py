@@ -32,5 +32,6 @@ class Settings:
     creates_topics: bool = False  # of names that a producer or a consumer asks for
     created_partitions: int = 1
     share_start: str = "latest"  # of share groups that the gateway creates: Kafka's share.auto.offset.reset
+    refuses_unknown_settings: bool = False  # of topics and groups, that have no effect here
     connections_max: int = KAFKA_CONNECTIONS_DEFAULT_MAX
     poll_ms_max: int = FETCH_WAIT_MS_MAX  # of one long poll, where the service has no wake-ups

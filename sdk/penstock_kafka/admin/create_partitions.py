@@ -2,6 +2,7 @@
 
 from penstock.api.calls import add_partitions, topic_metadata
 from penstock_core.errors import PenstockError
+from penstock_kafka.admin.create_topics import check_assigned
 from penstock_kafka.context import Context
 from penstock_kafka.dispatch.api import Answer, Call, Request
 from penstock_kafka.errors import KafkaError, RequestRefused, error_message, kafka_error
@@ -26,8 +27,7 @@ class CreatePartitions:
         return {"name": wanted.name, "error_code": KafkaError.none}
 
     async def _add(self, wanted: Request, *, only_checks: bool) -> None:
-        if wanted.assignments is not None:
-            raise RequestRefused(KafkaError.invalid_replica_assignment, "the service places the copies: assign none")
+        check_assigned([each.broker_ids for each in wanted.assignments or ()])
         topic = await self._service.call(topic_metadata(wanted.name))
         if topic.writable_partitions != topic.partitions:
             raise RequestRefused(
@@ -38,6 +38,11 @@ class CreatePartitions:
         if wanted.count <= topic.partitions:
             raise RequestRefused(
                 KafkaError.invalid_partitions, f"{wanted.count} partitions: the topic has {topic.partitions} already"
+            )
+        if wanted.assignments is not None and len(wanted.assignments) != wanted.count - topic.partitions:
+            raise RequestRefused(
+                KafkaError.invalid_replica_assignment,
+                f"{len(wanted.assignments)} assignments for {wanted.count - topic.partitions} new partitions",
             )
         if not only_checks:
             changed = await self._service.call(add_partitions(wanted.name, wanted.count))

@@ -1,6 +1,7 @@
 """CreateTopics. Zones keep the copies, so a replication factor is a wish that the stage fulfils or exceeds."""
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 
 from penstock.api.calls import create_topic
 from penstock.model import Topic
@@ -12,6 +13,7 @@ from penstock_kafka.context import Context
 from penstock_kafka.dispatch.api import Answer, Call, Request
 from penstock_kafka.errors import KafkaError, RequestRefused, error_message, kafka_error
 from penstock_kafka.service.topic_directory import uuid_of
+from penstock_kafka.settings import NODE_ID
 
 _DEFAULT = -1
 REPLICAS = 3  # of the bytes of a record; a lower wish is exceeded
@@ -56,21 +58,28 @@ class CreateTopics:
 
     def _checked(self, wanted: Request) -> tuple[int, dict[str, object]]:
         if wanted.assignments:
-            raise RequestRefused(KafkaError.invalid_replica_assignment, "the service places the copies: assign none")
+            check_assigned([each.broker_ids for each in wanted.assignments])
+            if sorted(each.partition_index for each in wanted.assignments) != [*range(len(wanted.assignments))]:
+                raise RequestRefused(
+                    KafkaError.invalid_replica_assignment, "assign each partition from 0 on, and each once"
+                )
         if wanted.replication_factor != _DEFAULT and not 1 <= wanted.replication_factor <= REPLICAS:
             raise RequestRefused(
                 KafkaError.invalid_replication_factor,
                 f"replication factor {wanted.replication_factor}: the service keeps {REPLICAS} copies, so give -1 or 1 "
                 f"to {REPLICAS}",
             )
-        partitions = wanted.num_partitions
+        partitions = len(wanted.assignments) or wanted.num_partitions
         if partitions == _DEFAULT:
             partitions = self._context.settings.created_partitions
         try:
             check_partitions(partitions)
         except PenstockError as error:
             raise RequestRefused(KafkaError.invalid_partitions, error.message) from None
-        config = penstock_settings((each.name, each.value) for each in wanted.configs)
+        config = penstock_settings(
+            ((each.name, each.value) for each in wanted.configs),
+            is_strict=self._context.settings.refuses_unknown_settings,
+        )
         config = {name: value for name, value in config.items() if value is not None}
         check(config)
         return partitions, config
@@ -84,6 +93,15 @@ class CreateTopics:
                 return
             raise
         raise RequestRefused(KafkaError.topic_already_exists, f"topic {name!r} exists")
+
+
+def check_assigned(brokers: Iterable[Sequence[int]]) -> None:
+    """Raises RequestRefused for a partition that is assigned to other brokers than the one that there is."""
+    if any([*each] != [NODE_ID] for each in brokers):
+        raise RequestRefused(
+            KafkaError.invalid_replica_assignment,
+            f"the service places the copies: assign none, or each partition to broker {NODE_ID} alone",
+        )
 
 
 def _created(topic: Topic) -> Answer:

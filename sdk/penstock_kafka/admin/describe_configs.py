@@ -6,14 +6,16 @@ from penstock.api.calls import topic_metadata
 from penstock_core.errors import PenstockError
 from penstock_core.limits import BATCH_BYTES_MAX
 from penstock_kafka.admin.create_topics import REPLICAS
+from penstock_kafka.admin.group_settings import open_group_settings
 from penstock_kafka.admin.topic_settings import Setting, kafka_settings
 from penstock_kafka.context import Context
 from penstock_kafka.dispatch.api import Answer, Call, Request
 from penstock_kafka.errors import KafkaError, RequestRefused, error_message, kafka_error
 from penstock_kafka.settings import NODE_ID
 
-TOPIC, BROKER = 2, 4
-_TOPIC_SOURCE, _BROKER_SOURCE, _DEFAULT_SOURCE = 1, 4, 5
+TOPIC, BROKER, GROUP = 2, 4, 32
+_TOPIC_SOURCE, _BROKER_SOURCE, _DEFAULT_SOURCE, _GROUP_SOURCE = 1, 4, 5, 8
+_SOURCES = {TOPIC: _TOPIC_SOURCE, BROKER: _BROKER_SOURCE, GROUP: _GROUP_SOURCE}
 _BOOLEAN, _STRING, _INT, _LONG, _LIST = 1, 2, 3, 5, 7
 _INTS = (
     "default.replication.factor",
@@ -40,7 +42,7 @@ class DescribeConfigs:
             found = await self._settings(wanted.resource_type, wanted.resource_name, wanted.configuration_keys)
         except (PenstockError, RequestRefused) as error:
             return {**named, "error_code": kafka_error(error), "error_message": error_message(error)}
-        source = _TOPIC_SOURCE if wanted.resource_type == TOPIC else _BROKER_SOURCE
+        source = _SOURCES[wanted.resource_type]
         return {**named, "error_code": KafkaError.none, "configs": [_shown(each, source) for each in found]}
 
     async def _settings(self, kind: int, name: str, wanted: Sequence[str] | None) -> list[Setting]:
@@ -49,8 +51,11 @@ class DescribeConfigs:
             return kafka_settings(topic.config, wanted)
         if kind == BROKER and name in (str(NODE_ID), ""):
             return [each for each in self._of_broker() if wanted is None or each.name in wanted]
+        if kind == GROUP:
+            return await open_group_settings(self._context).shown(name, wanted)
         raise RequestRefused(
-            KafkaError.invalid_request, f"resource {name[:100]!r} of type {kind}: topics and broker {NODE_ID} are shown"
+            KafkaError.invalid_request,
+            f"resource {name[:100]!r} of type {kind}: topics, groups and broker {NODE_ID} are shown",
         )
 
     def _of_broker(self) -> list[Setting]:

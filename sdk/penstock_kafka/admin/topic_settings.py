@@ -1,8 +1,10 @@
 """Topic settings by Kafka's names, and by Penstock's.
 
-A setting that Penstock does not have is refused, unless it has the one value by which Penstock works anyway.
+Kafka has settings that mean nothing here, such as those of its files. Tools send them, so the gateway takes them with a
+warning; a strict gateway refuses them. A name that Kafka does not know is refused anyway.
 """
 
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,9 +23,44 @@ _PENSTOCK_NAMES: Mapping[str, str] = {
     "penstock.ordering.on.change": "ordering_on_change",
     "penstock.validate.records": "validate_records",
 }
+_WITHOUT_EFFECT = frozenset(  # Kafka 4.3: org.apache.kafka.common.config.TopicConfig
+    {
+        "compression.gzip.level",
+        "compression.lz4.level",
+        "compression.type",
+        "compression.zstd.level",
+        "file.delete.delay.ms",
+        "flush.messages",
+        "flush.ms",
+        "follower.replication.throttled.replicas",
+        "index.interval.bytes",
+        "leader.replication.throttled.replicas",
+        "local.retention.bytes",
+        "local.retention.ms",
+        "max.compaction.lag.ms",
+        "message.downconversion.enable",
+        "message.format.version",
+        "message.timestamp.after.max.ms",
+        "message.timestamp.before.max.ms",
+        "message.timestamp.difference.max.ms",
+        "message.timestamp.type",
+        "min.cleanable.dirty.ratio",
+        "min.compaction.lag.ms",
+        "preallocate",
+        "remote.storage.enable",
+        "segment.bytes",
+        "segment.index.bytes",
+        "segment.jitter.ms",
+        "segment.ms",
+        "unclean.leader.election.enable",
+    }
+)
 _FIXED: Mapping[str, str] = {"compression.type": "producer", "message.timestamp.type": "CreateTime"}
 _BOOLEANS: Mapping[str, bool] = {"true": True, "false": False}
 _DEFAULTS = config_to_json(TopicConfig())
+_LISTS = ("cleanup.policy",)
+
+_log = logging.getLogger("penstock.kafka")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,16 +73,17 @@ class Setting:
     is_read_only: bool = False
 
 
-def penstock_settings(settings: Iterable[tuple[str, str | None]]) -> dict[str, Any]:
+def penstock_settings(settings: Iterable[tuple[str, str | None]], *, is_strict: bool) -> dict[str, Any]:
     """The settings as Penstock takes them. None sets one back to its default.
 
-    Raises RequestRefused for a setting that is not known, twice there, or cannot have the value.
+    Raises RequestRefused for a setting that is not known, twice there, or cannot have the value; and if the gateway
+    `is_strict`, for one without effect here.
     """
     found: dict[str, Any] = {}
     for name, text in settings:
-        if name in _FIXED:
-            if text not in (None, _FIXED[name]):
-                raise _refused(name, text, f"it is always {_FIXED[name]}")
+        if name in _WITHOUT_EFFECT:
+            if text not in (None, _FIXED.get(name)):
+                without_effect(name, text, is_strict=is_strict)
             continue
         if name not in _PENSTOCK_NAMES:
             raise _refused(name, text, f"there is no such setting; there are {', '.join(_PENSTOCK_NAMES)}")
@@ -54,6 +92,24 @@ def penstock_settings(settings: Iterable[tuple[str, str | None]]) -> dict[str, A
             raise _refused(name, text, "it is there twice")
         found[own] = None if text is None else _value(name, text, _DEFAULTS[own])
     return found
+
+
+def without_effect(name: str, text: str, *, is_strict: bool) -> None:
+    """Warn of a setting of Kafka's that changes nothing here. Raises RequestRefused if the gateway `is_strict`."""
+    if is_strict:
+        why = f"it is always {_FIXED[name]}" if name in _FIXED else "it has no effect here"
+        raise _refused(name, text, f"{why}, and the gateway runs with --unknown-settings refuse")
+    _log.warning("setting %s=%.100s was taken, and has no effect", name, text)
+
+
+def changed_list(name: str, text: str | None, config: Mapping[str, Any], *, appends: bool) -> str:
+    """The value of a list to which `text` was added, or from which it was taken. Raises RequestRefused for no list."""
+    if name not in _LISTS:
+        raise _refused(name, text, "it is no list, so set its whole value")
+    before = str({**_DEFAULTS, **config}[_PENSTOCK_NAMES[name]]).split(",")
+    named = [each.strip() for each in (text or "").split(",")]
+    kept = [each for each in before if appends or each not in named]
+    return ",".join(sorted({*kept, *named} if appends else kept))
 
 
 def check(settings: Mapping[str, Any]) -> None:

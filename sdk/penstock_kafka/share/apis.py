@@ -13,7 +13,7 @@ from penstock_kafka.share.share_calls import ShareCalls
 from penstock_kafka.share.share_fetch import ShareFetch
 from penstock_kafka.share.share_group_describe import ShareGroupDescribe
 from penstock_kafka.share.share_group_heartbeat import ShareGroupHeartbeat
-from penstock_kafka.share.share_groups import ShareGroups
+from penstock_kafka.share.share_groups import open_share_groups
 from penstock_kafka.share.share_offsets import AlterShareGroupOffsets, DescribeShareGroupOffsets
 
 
@@ -21,7 +21,7 @@ def apis(context: Context) -> Iterable[Api]:
     """Members, sessions and locks of this gateway, and share groups as operators see them (KIP-932)."""
     service, topics = context.service, context.service.topics
     calls = ShareCalls(service, context.figures)
-    groups = ShareGroups(service, start=context.settings.share_start)
+    groups = open_share_groups(context)
     settler = Settler(calls, groups)
     clients, members = ShareClients(), ShareMembers(context.share_members)
     fetch = ShareFetch(context, clients, settler, GroupQueues(context, calls), groups)

@@ -11,6 +11,7 @@ asks for it.
 import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from penstock.answers import value_of
 from penstock.api.calls import pages
@@ -21,6 +22,7 @@ from penstock.share_model import ShareGroup
 from penstock.system import monotonic_ms
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import SHARE_LOCK_MS_DEFAULT
+from penstock_kafka.context import Context
 from penstock_kafka.errors import KafkaError, RequestRefused
 from penstock_kafka.service.service import Service
 
@@ -46,6 +48,7 @@ class ShareGroups:
         self._start = start
         self._known: dict[str, _Known] = {}
         self._bound: dict[str, frozenset[str]] = {}  # by group, ids of topics that it surely reads
+        self._begins_with: dict[str, Mapping[str, Any]] = {}  # settings of groups that do not exist yet
 
     async def ensure(self, name: str, topics: Mapping[str, str]) -> None:
         """Let the group exist, and have these topics, of which each has its id beside it.
@@ -75,6 +78,22 @@ class ShareGroups:
         """The group orders records by their keys, or the gateway cannot know."""
         group = await self._seen(name)
         return group is None or group.config.get("ordering") == _BY_KEY
+
+    def begin_with(self, name: str, config: Mapping[str, Any]) -> None:
+        """Keep settings for a group that does not exist yet, until a member makes it here."""
+        if len(self._begins_with) >= _KNOWN_MAX:
+            self._begins_with.clear()
+        self._begins_with[name] = {**self._begins_with.get(name, {}), **config}
+
+    async def config_of(self, name: str) -> Mapping[str, Any]:
+        """The settings of the group, or those that it will begin with. Raises what the service raises."""
+        try:
+            group = await self._look(name)
+        except PenstockError as error:
+            if error.code is not ErrorCode.UNKNOWN_SHARE_GROUP:
+                raise
+            return self._begins_with.get(name, {})
+        return {} if group is None else group.config
 
     def forget(self, name: str) -> None:
         """The group has changed, or is gone."""
@@ -120,9 +139,11 @@ class ShareGroups:
         return found
 
     async def _put(self, name: str, topics: Collection[str], *, is_new: bool) -> None:
-        config = {"start": self._start} if is_new else {}
+        begin = {own: each for own, each in self._begins_with.get(name, {}).items() if each is not None}
+        config = {"start": self._start, **begin} if is_new else {}
         try:
             self._remember(name, await self._service.call(create_share_group(name, sorted(topics), config)))
+            self._begins_with.pop(name, None)
         except PenstockError as error:
             self.forget(name)
             if error.code not in _DENIED:
@@ -134,7 +155,7 @@ class ShareGroups:
                 f"`penstock share-groups create {name}` makes it ({error})",
             ) from error
         if is_new:
-            _log.info("share group %s was created: it starts at the %s records", name, self._start)
+            _log.info("share group %s was created: it starts at the %s records", name, config["start"])
 
     def _remember(self, name: str, group: ShareGroup | None) -> _Known:
         if len(self._known) >= _KNOWN_MAX:
@@ -146,6 +167,11 @@ class ShareGroups:
         if len(self._bound) >= _KNOWN_MAX:
             self._bound.clear()
         self._bound[name] = frozenset(topic_ids)
+
+
+def open_share_groups(context: Context) -> ShareGroups:
+    """The share groups of this gateway, which the rooms of share groups and of settings share."""
+    return context.share(ShareGroups, lambda: ShareGroups(context.service, start=context.settings.share_start))
 
 
 def _bound_topics(name: str) -> Calls[frozenset[str]]:

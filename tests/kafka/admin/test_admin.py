@@ -1,9 +1,10 @@
 """Kafka's admin clients against the gateway, in front of a service in memory."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaException, ShareConsumer, TopicPartition
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -23,7 +24,8 @@ from kafka.admin import ConfigResource as PyResource
 from kafka.admin import ConfigResourceType as PyResourceType
 from kafka.admin import NewTopic as PyTopic
 
-from tests.kafka.running_gateway import RunningGateway
+from penstock.testing import MemoryPenstock
+from tests.kafka.running_gateway import SETTINGS, RunningGateway, running_gateway
 
 ROLE = "arn:aws:iam::111122223333:role/shop"
 
@@ -74,16 +76,120 @@ def test_topic_is_created_altered_and_deleted(gateway: RunningGateway, admin: Ad
         (NewTopic("no/name", 1, 1), "TOPIC_EXCEPTION"),
         (NewTopic("x", 1, 4), "INVALID_REPLICATION_FACTOR"),
         (NewTopic("x", 100_000, 1), "INVALID_PARTITIONS"),
-        (NewTopic("x", 1, 1, config={"segment.bytes": "1"}), "INVALID_CONFIG"),
+        (NewTopic("x", 1, 1, config={"segment.byte": "1"}), "INVALID_CONFIG"),
         (NewTopic("x", 1, 1, config={"retention.ms": "soon"}), "INVALID_CONFIG"),
         (NewTopic("x", 1, 1, config={"retention.ms": "1"}), "INVALID_CONFIG"),
-        (NewTopic("x", 1, 1, config={"message.timestamp.type": "LogAppendTime"}), "INVALID_CONFIG"),
-        (NewTopic("x", 1, replica_assignment=[[1]]), "INVALID_REPLICA_ASSIGNMENT"),
+        (NewTopic("x", 1, replica_assignment=[[2]]), "INVALID_REPLICA_ASSIGNMENT"),
+        (NewTopic("x", 1, replica_assignment=[[1, 2]]), "INVALID_REPLICA_ASSIGNMENT"),
     ],
 )
 @pytest.mark.parametrize("only_checks", [False, True])
 def test_topic_is_refused_with_kafkas_code(admin: AdminClient, topic: NewTopic, code: str, only_checks: bool) -> None:
     assert _refusal(admin.create_topics([topic], validate_only=only_checks)[topic.topic]) == code
+
+
+_OF_TOOLS = {  # Connect, Schema Registry, ksqlDB, Debezium and modules of Terraform send these
+    "segment.bytes": "52428800",
+    "segment.ms": "3600000",
+    "compression.type": "lz4",
+    "min.cleanable.dirty.ratio": "0.01",
+    "message.timestamp.type": "LogAppendTime",
+    "min.compaction.lag.ms": "0",
+    "max.compaction.lag.ms": "1000",
+    "file.delete.delay.ms": "1",
+    "unclean.leader.election.enable": "false",
+    "flush.messages": "1",
+    "message.timestamp.difference.max.ms": "1000",
+    "message.format.version": "2.7",
+}
+
+
+def test_settings_of_tools_are_taken_with_a_warning(
+    gateway: RunningGateway, admin: AdminClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = {**_OF_TOOLS, "cleanup.policy": "compact"}
+    admin.create_topics([NewTopic("x", 1, 1, config=config)])["x"].result()
+    assert gateway.service.admin().describe_topic("x").topic.config["cleanup_policy"] == "compact"
+    assert {name for name in _OF_TOOLS if f"setting {name}=" in caplog.text} == {*_OF_TOOLS}
+
+
+@pytest.mark.parametrize("name", _OF_TOOLS)
+def test_strict_gateway_refuses_settings_without_effect(name: str) -> None:
+    settings = replace(SETTINGS, refuses_unknown_settings=True)
+    with MemoryPenstock() as service, running_gateway(service, settings) as gateway:
+        admin = AdminClient({"bootstrap.servers": gateway.address})
+        topic = NewTopic("x", 1, 1, config={name: _OF_TOOLS[name]})
+        assert _refusal(admin.create_topics([topic])["x"]) == "INVALID_CONFIG"
+        fixed = {"compression.type": "producer", "message.timestamp.type": "CreateTime"}
+        admin.create_topics([NewTopic("y", 1, 1, config=fixed)])["y"].result()
+
+
+def _change(
+    admin: AdminClient, kind: ResourceType, name: str, *changes: tuple[str, str | None, AlterConfigOpType]
+) -> Any:
+    entries = [ConfigEntry(each, value, incremental_operation=operation) for each, value, operation in changes]
+    resource = ConfigResource(kind, name, incremental_configs=entries)
+    return admin.incremental_alter_configs([resource])[resource]
+
+
+def test_policy_of_cleanup_is_a_list(gateway: RunningGateway, admin: AdminClient) -> None:
+    def policy() -> object:
+        return gateway.service.admin().describe_topic("orders").topic.config["cleanup_policy"]
+
+    def change(value: str, operation: AlterConfigOpType) -> Any:
+        return _change(admin, ResourceType.TOPIC, "orders", ("cleanup.policy", value, operation))
+
+    change("compact", AlterConfigOpType.APPEND).result()
+    assert policy() == "compact,delete"
+    change("delete", AlterConfigOpType.SUBTRACT).result()
+    assert policy() == "compact"
+    assert _refusal(change("compact", AlterConfigOpType.SUBTRACT)) == "INVALID_CONFIG"
+    other = ("retention.ms", "3600000", AlterConfigOpType.APPEND)
+    assert _refusal(_change(admin, ResourceType.TOPIC, "orders", other)) == "INVALID_CONFIG"
+
+
+def test_topic_and_partitions_may_be_assigned_to_the_one_broker(gateway: RunningGateway, admin: AdminClient) -> None:
+    admin.create_topics([NewTopic("x", 2, replica_assignment=[[1], [1]])])["x"].result()
+    admin.create_partitions([NewPartitions("x", 4, replica_assignment=[[1], [1]])])["x"].result()
+    assert gateway.service.admin().describe_topic("x").topic.partitions == 4
+    wrong = NewPartitions("x", 6, replica_assignment=[[1]])
+    assert _refusal(admin.create_partitions([wrong])["x"]) == "INVALID_REPLICA_ASSIGNMENT"
+
+
+_GROUP = ResourceType.GROUP
+_SET = AlterConfigOpType.SET
+
+
+def test_settings_of_a_share_group_are_changed_and_shown(gateway: RunningGateway, admin: AdminClient) -> None:
+    service = gateway.service.admin()
+    service.create_share_group("workers", ["orders"])
+    lock = ("share.record.lock.duration.ms", "15000", _SET)
+    _change(admin, _GROUP, "workers", lock, ("share.session.timeout.ms", "60000", _SET)).result()
+    assert service.describe_share_group("workers").group.config["lock_ms"] == 15_000
+    resource = ConfigResource(_GROUP, "workers")
+    shown = admin.describe_configs([resource])[resource].result()
+    assert {name: each.value for name, each in shown.items()} == {
+        "share.auto.offset.reset": "earliest",
+        "share.record.lock.duration.ms": "15000",
+    }
+    for name, value in (("share.lock", "1"), ("share.record.lock.duration.ms", "soon"), (lock[0], "1")):
+        assert _refusal(_change(admin, _GROUP, "workers", (name, value, _SET))) == "INVALID_CONFIG"
+
+
+def test_settings_of_a_group_wait_until_a_member_makes_it(gateway: RunningGateway, admin: AdminClient) -> None:
+    _change(admin, _GROUP, "team/new", ("share.auto.offset.reset", "earliest", _SET)).result()
+    with gateway.service.producer() as producer:
+        producer.send("orders", b"early")
+    client = {"bootstrap.servers": gateway.address, "group.id": "team/new"}
+    consumer = ShareConsumer(client)
+    consumer.subscribe(["orders"])
+    found: list[bytes] = []
+    while not found:
+        found += [each.value() for each in consumer.poll(1.0) if each.error() is None]
+    consumer.close()
+    assert found == [b"early"]
+    [made] = gateway.service.admin().list_share_groups()
+    assert (made.group, made.config["start"]) == ("kafka..team.2fnew", "earliest")
 
 
 def test_check_of_a_topic_creates_nothing(gateway: RunningGateway, admin: AdminClient) -> None:
