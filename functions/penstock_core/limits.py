@@ -219,6 +219,7 @@ DISPATCH_LATE_MS = 60_000  # after a write, a wake-up of subscriptions is late: 
 PUSH_SLICE_MS = 10_000  # of a delivery: then it begins no invocation, and another delivery goes on
 PUSH_TARGET_MS = 50_000  # a target answers within this time; with a slice it is less than the function may run
 PUSH_READ_AHEAD_BYTES = 2 * MIB  # of segments, that are read at once for several batches
+PUSH_READS_MAX = 5  # of the same batch, whose deliveries have died while they read it: then it is passed over
 PUSH_RECEIPT_RETRY_MS = 5_000  # a message comes again so soon after its delivery failed
 PUSH_WINDOW_LOOK_MS = 1_000  # between two looks at a batch that waits for more records: SQS counts in seconds
 PUSH_WINDOW_LOOKS_MAX = 16  # at one batch

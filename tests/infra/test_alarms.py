@@ -140,6 +140,7 @@ def test_dead_letters_that_cannot_be_moved_ring_at_once(resources: Resources, st
     assert found["Deliver", '{ $.message = "push_delivery_failed" }'] == FAILING
     assert found["Deliver", '{ $.message = "push_unreadable" }'] == RARE_FAILING
     assert found["Deliver", '{ $.message = "push_undecodable" }'] == RARE_FAILING
+    assert found["Deliver", '{ $.message = "push_too_large" }'] == RARE_FAILING
 
 
 def test_every_resource_that_takes_tags_names_its_stage(template: Callable[[str], dict[str, Any]], stage: str) -> None:

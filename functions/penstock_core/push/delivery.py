@@ -33,6 +33,7 @@ class Trouble:
     - `is_broken`: the last attempt met a target that is broken, which may be the fault of the records.
     - `is_well`: since then the target has worked for other records, or the patience is over.
     - `outages` counts the outages in a row.
+    - `reads` counts the reads in a row whose delivery died with them, each before it is made.
     """
 
     first_failed_ms: int
@@ -44,6 +45,7 @@ class Trouble:
     is_broken: bool = False
     is_well: bool = False
     outages: int = 0
+    reads: int = 0
     error: str = ""
 
 
@@ -107,6 +109,23 @@ def skip(state: DeliveryState, next_offset: Offset) -> DeliveryState:
 def move(state: DeliveryState, next_offset: Offset, records: int) -> DeliveryState:
     """The records below `next_offset`, so many, are in the dead-letter topic. That is no success, as in `skip`."""
     return replace(skip(state, next_offset), dead_lettered=state.dead_lettered + records)
+
+
+def begin_read(state: DeliveryState, now_ms: int) -> DeliveryState:
+    """The read of the next records is counted, because deliveries have died: perhaps of these records."""
+    trouble = state.trouble or Trouble(
+        first_failed_ms=now_ms, range_end=Offset(state.offset + 1), error="a delivery died while it read"
+    )
+    return changed(state, trouble=replace(trouble, reads=trouble.reads + 1))
+
+
+def end_read(state: DeliveryState) -> DeliveryState:
+    """The records are read. The same version: what relies on it comes with the next write."""
+    trouble = state.trouble
+    if trouble is None or not trouble.reads:
+        return state
+    has_failed = trouble.attempts or trouble.outages or trouble.is_split
+    return replace(state, trouble=replace(trouble, reads=0) if has_failed or trouble.failing_end is not None else None)
 
 
 def changed(state: DeliveryState, **changes: Any) -> DeliveryState:

@@ -14,11 +14,13 @@ from penstock_core.push.delivery import DeliveryState, commit, skip
 from penstock_core.push.delivery_key import DeliveryKey
 from penstock_core.push.targets.hops import copied
 from penstock_core.push.targets.target import TopicTarget
+from penstock_core.push.targets.too_large import TOO_LARGE
 from penstock_core.records.codec import NewRecord
 from penstock_service.index.open_partitions import move_again_if_closed
 from penstock_service.instance.instance import Instance
 from penstock_service.push.lane_work import LaneWork, overtaken
 from penstock_service.push.move_with_state import move_with_state
+from penstock_service.push.set_aside import set_aside
 from penstock_service.records.append import is_head_closed, is_head_gone
 from penstock_service.segments.update_window import UpdateWindow
 from penstock_service.share.dead_letters.move_records import MovedRecords
@@ -50,7 +52,7 @@ def copy_to_topic(
         by_key = places_keys(instance, topic, place[0])
         moved, count = fitting(copies, lambda some: _placed(topic, some, place[1].partition, by_key=by_key))
         if moved is None:
-            return Failed(failure=Failure.REFUSAL, error="the record is larger than a batch may be")
+            return set_aside(work, place, state, records[0], f"{TOO_LARGE}: no batch holds a copy"), 0
         behind = end if count == len(records) else Offset(records[count].record.offset)
         if not moved:
             return _pass_over(instance, place[1], skip(state, behind)), count

@@ -32,15 +32,17 @@ from penstock_core.push.attempt import (
     plan,
 )
 from penstock_core.push.batch import Answered, Failed, PushBatch, PushRecord
-from penstock_core.push.delivery import DeliveryState, commit, pause, skip
+from penstock_core.push.delivery import DeliveryState, begin_read, commit, end_read, pause, skip
 from penstock_core.push.delivery_key import DeliveryKey
 from penstock_core.push.targets.target import TopicTarget
+from penstock_core.push.targets.too_large import why_too_large
 from penstock_core.push.window import is_open, waiting
 from penstock_service.push.bury import bury
 from penstock_service.push.copy_to_topic import copy_to_topic
 from penstock_service.push.lane_work import LaneResult, LaneWork, overtaken
 from penstock_service.push.later_generations import later_generations
 from penstock_service.push.read_ahead import RecordsAhead, read_ahead
+from penstock_service.push.set_aside import set_aside
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +81,9 @@ def deliver_ordered(work: LaneWork) -> LaneResult:
             if key in later:
                 turns[key] = _Turn(state=states[key], due_ms=later[key])
             elif head is not None:  # its topic was deleted
-                turns[key] = failed.get(key) or _take_turn(work, place, head, states[key])
+                is_careful = bool(work.lane.deaths) and states[key] == found.get(key)
+                partition = _Partition(work, place, head, is_careful=is_careful)
+                turns[key] = failed.get(key) or _take_turn(work, partition, states[key])
         failed = {key: turn for key, turn in turns.items() if turn.has_failed}
         has_moved = any(turn.state != states[key] for key, turn in turns.items())
         states |= {key: turn.state for key, turn in turns.items()}
@@ -98,16 +102,16 @@ def deliver_ordered(work: LaneWork) -> LaneResult:
         return result
 
 
-def _take_turn(work: LaneWork, place: tuple[TopicName, DeliveryKey], head: Head, state: DeliveryState | None) -> _Turn:
+def _take_turn(work: LaneWork, partition: "_Partition", state: DeliveryState | None) -> _Turn:
     """The partition's turn. If storage fails it, the partition rests, so that its neighbours have their turns."""
     try:
-        return _Partition(work, place, head).take_turn(state)
+        return partition.take_turn(state)
     except PenstockError as error:
         work.instance.telemetry.log(
             "push_delivery_failed",
             subscription=work.subscription.name,
             lane=work.number,
-            partition=str(place[1].partition_key),
+            partition=str(partition.key.partition_key),
             error=str(error),
         )
         return _Turn(state=state, due_ms=work.instance.clock.now_ms() + PUSH_RECEIPT_RETRY_MS, has_failed=True)
@@ -127,15 +131,21 @@ def _is_gone(work: LaneWork) -> bool:
 
 
 class _Partition:
-    """One turn of one partition."""
+    """One turn of one partition. `is_careful`: deliveries have died, and this one has not moved the partition yet."""
 
-    def __init__(self, work: LaneWork, place: tuple[TopicName, DeliveryKey], head: Head) -> None:
+    def __init__(self, work: LaneWork, place: tuple[TopicName, DeliveryKey], head: Head, *, is_careful: bool) -> None:
         self._work = work
         self._instance = work.instance
         self._subscription = work.subscription
         self._config = work.subscription.config
         self._place = place
         self._head = head
+        self._is_careful = is_careful
+
+    @property
+    def key(self) -> DeliveryKey:
+        """The partition."""
+        return self._place[1]
 
     def take_turn(self, stored: DeliveryState | None) -> _Turn:
         """Steps until the records that were read are done. A partition without a state begins with its log."""
@@ -153,15 +163,22 @@ class _Partition:
             if not self._work.has_time() or (ahead is not None and state.offset >= ahead.end):
                 return _Turn(state=state)
             if ahead is None:
-                ahead = self._read(state.offset)
+                if self._is_careful:
+                    state = self._put(begin_read(state, now_ms))
+                ahead = self._read(state)
+                state = end_read(state)
             if state.offset >= ahead.end:
                 state = self._wait_for_record(state, ahead)
                 continue
             records, found = ahead.batch(state.offset, self._config)
-            state = self._step(state, records, found)
+            why = why_too_large(self._subscription.target, self._batch(state, records[:1])) if records else ""
+            if why:
+                state = set_aside(self._work, self._place, state, records[0], why)
+            else:
+                state = self._step(state, records, found)
 
-    def _read(self, offset: Offset) -> RecordsAhead:
-        ahead = read_ahead(self._instance, self._place, self._config, self._head, offset)
+    def _read(self, state: DeliveryState) -> RecordsAhead:
+        ahead = read_ahead(self._work, self._place, self._head, state, is_careful=self._is_careful)
         if ahead.expired:
             self._instance.telemetry.count("push_expired", ahead.expired)
         return ahead
@@ -210,20 +227,22 @@ class _Partition:
             if isinstance(copied, DeliveryState):
                 return copied
             return self._fail(state, tried, copied)
-        batch = PushBatch(
-            subscription=self._subscription.name,
-            subscription_id=self._subscription.subscription_id,
-            records=records,
-            attempt=1 if state.trouble is None else state.trouble.attempts,
-        )
         began_ms = self._instance.clock.now_ms()
-        answer = self._instance.stores.targets.deliver(target, batch, PUSH_TARGET_MS)
+        answer = self._instance.stores.targets.deliver(target, self._batch(state, records), PUSH_TARGET_MS)
         if isinstance(answer, Failed):
             return self._fail(state, tried, answer)
         if answer.failed:
             return self._fail_record(state, records, answer, began_ms)
         self._count_pushed(len(records))
         return self._put(commit(state, tried.end, began_ms, self._instance.clock.now_ms()))
+
+    def _batch(self, state: DeliveryState, records: Sequence[PushRecord]) -> PushBatch:
+        return PushBatch(
+            subscription=self._subscription.name,
+            subscription_id=self._subscription.subscription_id,
+            records=records,
+            attempt=1 if state.trouble is None else state.trouble.attempts,
+        )
 
     def _fail(self, state: DeliveryState, tried: Try, failed: Failed) -> DeliveryState:
         self._log_failure(state.offset, failed.failure.value, failed.error)

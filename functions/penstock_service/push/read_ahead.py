@@ -7,18 +7,20 @@ from dataclasses import dataclass
 from penstock_core.filters.filter import matches
 from penstock_core.filters.policy import parse_filter
 from penstock_core.ids import Offset, TopicName
-from penstock_core.limits import PUSH_PAYLOAD_BYTES_MAX, PUSH_READ_AHEAD_BYTES, READ_DECODED_BYTES_MAX
+from penstock_core.limits import PUSH_PAYLOAD_BYTES_MAX, PUSH_READ_AHEAD_BYTES, PUSH_READS_MAX, READ_DECODED_BYTES_MAX
 from penstock_core.log.index import Head
 from penstock_core.push.attempt import Candidate, Found
 from penstock_core.push.batch import PushRecord
+from penstock_core.push.delivery import DeliveryState
 from penstock_core.push.delivery_key import DeliveryKey
 from penstock_core.push.subscription import SubscriptionConfig
 from penstock_core.push.targets.kafka_event import event_bytes, fitting
 from penstock_core.records.decode_budget import DecodeBudget
 from penstock_core.share.record_set import Ranges, RecordSet, normalized
 from penstock_service.instance.instance import Instance
+from penstock_service.push.lane_work import LaneWork
 from penstock_service.records.count_traffic import count_sent
-from penstock_service.share.batches.decode_batches import decode_batches
+from penstock_service.share.batches.decode_batches import DecodedRecords, decode_batches
 from penstock_service.share.batches.read_batches import FoundBatches, WantedRecords, read_batches
 
 
@@ -55,28 +57,35 @@ class RecordsAhead:
 
 
 def read_ahead(
-    instance: Instance, place: tuple[TopicName, DeliveryKey], config: SubscriptionConfig, head: Head, offset: Offset
+    work: LaneWork, place: tuple[TopicName, DeliveryKey], head: Head, state: DeliveryState, *, is_careful: bool = False
 ) -> RecordsAhead:
-    """The records from `offset` on, of about `PUSH_READ_AHEAD_BYTES` of segments, and of one segment at the least.
+    """The records from the state's offset on, of about `PUSH_READ_AHEAD_BYTES` of segments, and of one at the least.
 
-    It decodes `READ_DECODED_BYTES_MAX`, and the rest of the batch that spends it.
+    It decodes `READ_DECODED_BYTES_MAX`, and the rest of the batch that spends it. With `is_careful`, deliveries have
+    died: it reads one batch only, and passes over one whose reads have died `PUSH_READS_MAX` times in a row.
 
     Costs what `read_batches` costs: ranged gets at the tail, and one query for each place below it. A batch that
     cannot be decoded is passed over: the log line `push_undecodable` tells of it.
     """
-    topic, key = place
+    (topic, key), instance, config, offset = place, work.instance, work.subscription.config, state.offset
     wanted = None if config.filter is None else parse_filter(config.filter)
     ranges = ((offset, head.next_offset),)
     [found] = read_batches(
         instance,
         [WantedRecords(key=key.partition_key, head=head, ranges=ranges, wanted=wanted)],
-        PUSH_READ_AHEAD_BYTES,
+        1 if is_careful else PUSH_READ_AHEAD_BYTES,
     )
-    for batch in found.batches:
+    batches = found.batches[:1] if is_careful else found.batches
+    for batch in batches:
         count_sent(instance, topic, batch.data)
     end = _end(found, head)
+    if len(batches) < len(found.batches):
+        end = min(end, found.batches[1].base_offset)
     readable = RecordSet(((offset, end),)).minus(found.removed).ranges
-    decoded = decode_batches(found.batches, readable, DecodeBudget(READ_DECODED_BYTES_MAX))
+    if state.trouble is not None and state.trouble.reads > PUSH_READS_MAX:
+        decoded = DecodedRecords(records=(), undecodable=readable)
+    else:
+        decoded = decode_batches(batches, readable, DecodeBudget(READ_DECODED_BYTES_MAX))
     end = Offset(decoded.left_out[0][0]) if decoded.left_out else end
     _report_undecodable(instance, key, decoded.undecodable)
     records = [

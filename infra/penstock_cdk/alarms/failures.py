@@ -39,6 +39,7 @@ STUCK = (
     ("deliver", "dead_letters_stuck", RARE_FAILING),  # of a hidden share group, in parallel mode
     ("deliver", "push_dead_letters_stuck", RARE_FAILING),
     ("deliver", "push_unreadable", RARE_FAILING),
+    ("deliver", "push_too_large", RARE_FAILING),
     ("deliver", "push_undecodable", RARE_FAILING),  # records that were passed over, or are dead letters
     ("deliver", "push_delivery_failed", FAILING),  # storage failed it: its message comes again soon
     ("deliver", "push_message_unreadable", FAILING),

@@ -113,7 +113,7 @@ class _ParallelLane:
 
     def _deliver(self, acquired: Acquired, before: Heads) -> None:
         """Invokes the target with all records of the acquire, and acknowledges them."""
-        held = HeldRecords(self._instance, self._group, acquired)
+        held = HeldRecords(self._work, self._group, acquired)
         if self._leaves_records(acquired, held, before):
             self._start_next()
         try:

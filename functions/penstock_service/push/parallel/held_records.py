@@ -9,17 +9,19 @@ from dataclasses import dataclass
 
 from penstock_core.ids import PartitionKey, TopicName
 from penstock_core.limits import READ_DECODED_BYTES_MAX, SHARE_REASON_BYTES_MAX
-from penstock_core.push.batch import PushRecord
+from penstock_core.push.batch import PushBatch, PushRecord
 from penstock_core.push.parallel_attempt import batch_size
 from penstock_core.push.subscription import SubscriptionConfig
 from penstock_core.push.targets.kafka_event import fitting
+from penstock_core.push.targets.too_large import why_too_large
 from penstock_core.records.decode_budget import DecodeBudget
 from penstock_core.share.acknowledge import Acknowledgement, AckType
 from penstock_core.share.dead_letter import UNDECODABLE
 from penstock_core.share.record_set import Ranges, normalized
 from penstock_core.share.share_group import ShareGroup
 from penstock_core.share.share_state import Lock
-from penstock_service.instance.instance import Instance
+from penstock_service.push.lane_work import LaneWork
+from penstock_service.push.set_aside import log_too_large
 from penstock_service.share.acknowledge import AckEntry, acknowledge_entries
 from penstock_service.share.acquire.acquire import Acquired
 from penstock_service.share.acquire.hand_over import HandedLock
@@ -90,11 +92,13 @@ class HeldRecord:
 class HeldRecords:
     """The records of one acquire. `acknowledge` sends all verbs since its last call.
 
-    Removed records are accepted. So are those of a batch that cannot be decoded, unless there is a dead-letter topic.
+    Removed records are accepted. So are those of a batch that cannot be decoded, and those that no delivery can hold,
+    unless there is a dead-letter topic.
     """
 
-    def __init__(self, instance: Instance, group: ShareGroup, acquired: Acquired) -> None:
-        self._instance = instance
+    def __init__(self, work: LaneWork, group: ShareGroup, acquired: Acquired) -> None:
+        self._work = work
+        self._instance = work.instance
         self._group = group
         self._entries: list[tuple[HeldLock, AckEntry]] = []
         budget = DecodeBudget(READ_DECODED_BYTES_MAX)
@@ -157,15 +161,31 @@ class HeldRecords:
         if found.undecodable:
             start = found.undecodable[0][0]
             self._instance.telemetry.log("push_undecodable", partition=str(lock.key), start_offset=start)
-            kind = AckType.ACCEPT if self._group.config.dead_letter_topic is None else AckType.REJECT
-            self._entries.append((lock, lock.entry(kind, found.undecodable, reason=UNDECODABLE)))
+            self._set_aside(lock, found.undecodable, UNDECODABLE)
         if found.removed:
             self._entries.append((lock, lock.entry(AckType.ACCEPT, found.removed)))
         if found.left_out:
             again = lock.entry(AckType.RELEASE, found.left_out, delay_ms=0, is_uncounted=True)
             self._entries.append((lock, again))
         for each in found.records:
-            yield HeldRecord(lock=lock, record=PushRecord(topic=lock.topic, key=lock.key, record=each))
+            held = HeldRecord(lock=lock, record=PushRecord(topic=lock.topic, key=lock.key, record=each))
+            why = self._why_too_large(held.record)
+            if why:
+                log_too_large(self._work, held.record, why)
+                self._set_aside(lock, ((each.offset, each.offset + 1),), why)
+            else:
+                yield held
+
+    def _set_aside(self, lock: HeldLock, ranges: Ranges, reason: str) -> None:
+        kind = AckType.ACCEPT if self._group.config.dead_letter_topic is None else AckType.REJECT
+        self._entries.append((lock, lock.entry(kind, ranges, reason=reason)))
+
+    def _why_too_large(self, record: PushRecord) -> str:
+        subscription = self._work.subscription
+        batch = PushBatch(
+            subscription=subscription.name, subscription_id=subscription.subscription_id, records=[record]
+        )
+        return why_too_large(subscription.target, batch)
 
 
 def _by_lock(records: Sequence[HeldRecord]) -> Iterator[tuple[HeldLock, Ranges]]:
