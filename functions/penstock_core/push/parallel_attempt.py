@@ -20,7 +20,8 @@ So others have their turn before it, and show whether the target works.
 tell enough:
 
 - A record that was delivered k times has failed k times. If no lane has had a success since, its failures are among
-  those in a row of all lanes. So fewer than k of them in all lanes prove a success. No clock is compared.
+  those in a row of all lanes. So fewer than k of them in all lanes prove a success. No clock is compared. A death is a
+  failure, which the lane's next delivery notes.
 - Each delivery but the first came after the pause of the one before. So the record failed first at least the sum of
   these pauses ago (`waited_ms`). A success of any lane after that time is a proof. Each delivery more adds a pause of
   `PUSH_PROOF_PAUSE_MS` at least. So any success is a proof in the end, if the record goes on to fail.
@@ -112,6 +113,14 @@ def succeed_parallel(state: DeliveryState, began_ms: int, now_ms: int) -> Delive
     if trouble is not None and not trouble.is_well:
         return changed(state, **noted, next_try_ms=0, trouble=replace(trouble, is_well=True, outages=0, attempts=0))
     return state if now_ms - state.succeeded_ms < PUSH_SUCCESS_NOTE_MS else changed(state, **noted)
+
+
+def note_deaths(state: DeliveryState, deaths: int, now_ms: int) -> DeliveryState:
+    """The lane's last delivery has died, as so many in a row: its records have failed, and it has noted nothing."""
+    before = state.trouble
+    if before is None or before.is_well:
+        before = Trouble(first_failed_ms=now_ms, range_end=Offset(0), error="a delivery died")
+    return changed(state, trouble=replace(before, attempts=max(before.attempts + 1, deaths)))
 
 
 def failures_in_row(state: DeliveryState) -> int:

@@ -15,8 +15,10 @@ from penstock_core.push.parallel_attempt import (
     blocked_pause_ms,
     end_parallel,
     fail_parallel,
+    failures_in_row,
     is_last,
     needs_evidence,
+    note_deaths,
     succeed_parallel,
     waited_ms,
 )
@@ -188,3 +190,14 @@ def test_lane_without_room_rests_as_long_as_it_had_no_success(
 ) -> None:
     state = succeed_parallel(NEW, NOW_MS, NOW_MS)
     assert blocked_pause_ms(state, NOW_MS + idle_ms, returns_in_ms) == pause_ms
+
+
+def test_death_counts_as_a_failure_in_a_row_until_a_success() -> None:
+    once = note_deaths(NEW, 1, NOW_MS)
+    assert failures_in_row(once) == 1
+    assert failures_in_row(note_deaths(once, 2, NOW_MS)) == 2
+    assert failures_in_row(note_deaths(NEW, 3, NOW_MS)) == 3, "two of them were not noted"
+    well = succeed_parallel(once, NOW_MS, NOW_MS)
+    assert failures_in_row(well) == 0
+    assert failures_in_row(note_deaths(well, 1, NOW_MS)) == 1
+    assert fail(once, Failure.BROKEN, 1).fate is Fate.GIVE_BACK

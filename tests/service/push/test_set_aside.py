@@ -8,13 +8,15 @@ from penstock_core.ids import TopicName
 from penstock_core.limits import PUSH_PAYLOAD_BYTES_MAX, PUSH_READS_MAX, PUSH_VISIBILITY_MS
 from penstock_core.push.targets.target import TopicTarget
 from penstock_core.records.codec import NewRecord, decode
-from penstock_service.push import copy_to_topic, read_ahead
+from penstock_service.push import copy_to_topic
 from penstock_service.push.parallel.parallel_group import put_parallel_group
+from penstock_service.share.batches.decode_batches import decode_batches
 from tests.support.push_deliveries import Deliveries
 from tests.support.service import Killed, ask, new_topic
 
 LARGE = NewRecord(1, None, bytes(PUSH_PAYLOAD_BYTES_MAX))
 MODES = ("ordered", "parallel")
+READ = "penstock_service.push.read_ahead.decode_batches"
 
 
 def subscribed(mode: str, **settings: Any) -> Deliveries:
@@ -75,14 +77,14 @@ def test_read_that_kills_each_delivery_is_counted_before_it_and_its_batch_is_pas
     deliveries = Deliveries()
     deliveries.append("a", "b")
     deliveries.append("c")
-    decoded, deaths = read_ahead.decode_batches, 0
+    deaths = 0
 
     def decode_all(batches: Any, *arguments: Any) -> Any:
         if batches[0].base_offset == 0:
             raise Killed
-        return decoded(batches, *arguments)
+        return decode_batches(batches, *arguments)
 
-    monkeypatch.setattr(read_ahead, "decode_batches", decode_all)
+    monkeypatch.setattr(READ, decode_all)
     while not deliveries.batches and deaths < 20:
         try:
             deliveries.run_once()
@@ -108,13 +110,13 @@ def test_delivery_after_a_death_reads_one_batch_first(monkeypatch: pytest.Monkey
         deliveries.append(value)
     deliveries.die()
     deliveries.clock.time_ms += PUSH_VISIBILITY_MS
-    decoded, read = read_ahead.decode_batches, list[int]()
+    read = list[int]()
 
     def decode_all(batches: Any, *arguments: Any) -> Any:
         read.append(len(batches))
-        return decoded(batches, *arguments)
+        return decode_batches(batches, *arguments)
 
-    monkeypatch.setattr(read_ahead, "decode_batches", decode_all)
+    monkeypatch.setattr(READ, decode_all)
     deliveries.run()
     assert read == [1, 2]
     assert deliveries.batches == [[0, 1, 2], [0], [1, 2]]

@@ -16,11 +16,19 @@ to rest reads all states.
 
 from collections.abc import Mapping, Sequence
 
+from penstock_core.errors import PenstockError
 from penstock_core.ids import Offset, PartitionKey
-from penstock_core.limits import PUSH_LOCK_MS, PUSH_READ_AHEAD_BYTES, PUSH_TARGET_MS, SHARE_RECORDS_MAX
+from penstock_core.limits import (
+    PUSH_EVIDENCE_MARGIN_MS,
+    PUSH_LOCK_MS,
+    PUSH_READ_AHEAD_BYTES,
+    PUSH_TARGET_MS,
+    SHARE_RECORDS_MAX,
+)
 from penstock_core.log.index import Head
 from penstock_core.push.batch import Answered, Failed, Failure, PushBatch, reason_of
 from penstock_core.push.delivery import DeliveryState
+from penstock_core.push.lane import FREE
 from penstock_core.push.parallel_attempt import (
     Fate,
     ParallelFacts,
@@ -30,6 +38,7 @@ from penstock_core.push.parallel_attempt import (
     failures_in_row,
     is_last,
     needs_evidence,
+    note_deaths,
     succeed_parallel,
 )
 from penstock_service.push.lane_work import LaneResult, LaneWork, overtaken
@@ -58,6 +67,8 @@ class _ParallelLane:
         self._key = lane_delivery_key(work.subscription.subscription_id, work.number)
         stored = self._instance.stores.push.find_deliveries([self._key]).get(self._key)
         self._state = stored or DeliveryState(offset=Offset(0), version=0)
+        if work.lane.deaths and not work.has_worked:
+            self._put(note_deaths(self._state, work.lane.deaths, self._instance.clock.now_ms()))
         self._has_started_next = False
 
     def run(self) -> LaneResult:
@@ -150,7 +161,7 @@ class _ParallelLane:
             start_lane(self._work, number, self._work.hint)
 
     def _invoke(self, chosen: Sequence[HeldRecord], held: HeldRecords) -> None:
-        """Call the target, and note what its answer acknowledges before the lane's state is written."""
+        """Call the target, and note what its answer acknowledges."""
         deliveries = chosen[0].deliveries
         batch = PushBatch(
             subscription=self._subscription.name,
@@ -186,6 +197,11 @@ class _ParallelLane:
             facts = self._evidence(now_ms)
         done = fail_parallel(self._state, self._config, failed, deliveries, facts)
         old, young = self._by_age(chosen, now_ms)
+        try:
+            self._put(done.state)
+        except PenstockError:  # a failure that is not noted must not count, or it passes for a success between
+            held.release_uncounted(chosen, 0)
+            raise
         held.reject(old, reason_of(failed))
         match done.fate:
             case Fate.RETRY:
@@ -196,7 +212,6 @@ class _ParallelLane:
                 held.spare(young, done.delay_ms)
             case Fate.BURY:
                 held.reject(young, reason_of(failed))
-        self._put(done.state)
 
     def _count(self, failing: Sequence[HeldRecord], reason: str, held: HeldRecords) -> None:
         """Records that the target has named come again, or go to the dead letters: its answer proves that it works."""
@@ -214,12 +229,15 @@ class _ParallelLane:
         return old, [each for each in chosen if each not in old]
 
     def _evidence(self, now_ms: int) -> ParallelFacts:
-        """One query of the states of all lanes."""
-        states = self._instance.stores.push.states_of(self._subscription.subscription_id).deliveries
+        """One query of the states of all lanes. One whose lock is over has died, and has not noted it yet."""
+        states = self._instance.stores.push.states_of(self._subscription.subscription_id)
+        noted = [failures_in_row(each) for key, each in states.deliveries.items() if key != self._key]
+        over_ms = now_ms + PUSH_EVIDENCE_MARGIN_MS
+        died = [FREE < lane.locked_until_ms <= over_ms for at, lane in states.lanes.items() if at != self._work.number]
         return ParallelFacts(
             now_ms=now_ms,
-            proof_ms=max((each.proof_ms for each in states.values()), default=0),
-            failures_elsewhere=sum(failures_in_row(each) for key, each in states.items() if key != self._key),
+            proof_ms=max((each.proof_ms for each in states.deliveries.values()), default=0),
+            failures_elsewhere=sum(noted) + sum(died),
         )
 
     def _log(self, chosen: Sequence[HeldRecord], kind: str, error: str) -> None:

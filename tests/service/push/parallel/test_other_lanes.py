@@ -7,13 +7,20 @@ from typing import Any
 import pytest
 
 from penstock_core.ids import LockNonce
-from penstock_core.limits import PUSH_ROOM_PAUSE_MS_MAX, PUSH_ROOM_PAUSE_MS_MIN, SHARE_LOCKS_MAX
+from penstock_core.limits import (
+    PUSH_LOCK_MS,
+    PUSH_ROOM_PAUSE_MS_MAX,
+    PUSH_ROOM_PAUSE_MS_MIN,
+    PUSH_VISIBILITY_MS,
+    SHARE_LOCKS_MAX,
+)
 from penstock_core.push.batch import Answer, Answered, Failed, Failure, PushBatch
 from penstock_core.push.lane import FREE
 from penstock_service.push.parallel.parallel_group import parallel_group
 from penstock_service.share.acquire.acquire import AcquireWish, acquire_of
 from tests.service.push.parallel.test_deliver_parallel import REFUSED, dead, is_at_rest, parallel, with_dead_letters
 from tests.support.push_deliveries import Deliveries, refusing
+from tests.support.service import UNAVAILABLE, Intercepted, with_stores
 
 MIB = 2**20
 
@@ -217,3 +224,43 @@ def test_outage_buries_no_record_though_each_lane_had_worked_before_it() -> None
     go_on(10_000)
     assert dead(deliveries) == [0, 0, 0]
     assert is_at_rest(deliveries, partitions=3)
+
+
+@pytest.mark.parametrize("loss", ["the delivery dies", "the note is refused"])
+def test_failure_that_is_not_noted_is_no_proof_that_the_target_works(loss: str) -> None:
+    """An outage: the record fails in each delivery, and the lane lacks one failure. It takes that for a success."""
+    deliveries = with_dead_letters(attempts_max=2, concurrency=1)
+    deliveries.run()
+    deliveries.answer = lambda _: REFUSED
+    deliveries.append("good")
+    if loss == "the delivery dies":
+        deliveries.die()
+        deliveries.clock.time_ms += PUSH_VISIBILITY_MS
+    else:
+        refused = Intercepted(deliveries.instance.stores.push, put_delivery=_unavailable)
+        deliveries.run_once(with_stores(deliveries.instance, push=refused))
+    deliveries.run(for_ms=200_000)
+    assert dead(deliveries) == []
+    deliveries.answer = lambda _: Answered()
+    deliveries.run()
+    assert deliveries.batches[-1] == [0]
+    assert dead(deliveries) == []
+
+
+def test_lane_that_has_died_and_not_noted_it_counts_for_the_others() -> None:
+    deliveries = with_dead_letters(attempts_max=2, concurrency=2)
+    deliveries.run()
+    deliveries.answer = lambda _: REFUSED
+    deliveries.append("good")
+    deliveries.die()
+    deliveries.clock.time_ms += PUSH_LOCK_MS + 1_000
+    [died] = [number for number in range(2) if (lane := deliveries.lane(number)) and lane.holder]
+    deliveries.queue.send([deliveries.message(1 - died)])
+    deliveries.run_once()
+    assert deliveries.batches == [[0], [0]]
+    deliveries.run(for_ms=10_000)
+    assert dead(deliveries) == []
+
+
+def _unavailable(_put: Any, *_arguments: Any) -> Any:
+    raise UNAVAILABLE
