@@ -69,5 +69,5 @@ Answer = Answered | Failed
 
 
 def reason_of(failed: Failed) -> str:
-    """Why the target has not handled the batch, for a dead letter: its words, or the kind if it has said nothing."""
+    """The reason of a dead letter, by which the target has not handled the batch: its words, or the kind if it has said nothing."""
     return failed.error.strip() or f"{failed.failure.value}, without a word of the target"

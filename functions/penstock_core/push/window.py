@@ -34,7 +34,7 @@ def is_open(state: DeliveryState) -> bool:
 
 
 def waiting(state: DeliveryState, config: SubscriptionConfig, next_offset: Offset, now_ms: int) -> Waiting | None:
-    """How the batch waits. None if no batch waits, or it is time for a look, or for the batch.
+    """The wait of a batch. None if no batch waits, or it is time for a look, or for the batch.
 
     `next_offset` is that of the head, and `config` the settings as they are now.
     """

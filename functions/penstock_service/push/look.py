@@ -49,7 +49,7 @@ class LookRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """What one subscription needs."""
+    """The messages that one subscription needs, and its partitions that are stuck."""
 
     messages: Sequence[PushMessage] = field(default_factory=tuple)
     partitions_stuck: int = 0
@@ -170,7 +170,7 @@ def _share_key(key: DeliveryKey) -> ShareKey:
 
 
 def _stuck(subscription: Subscription, states: SubscriptionStates, there: Sequence[DeliveryKey], now_ms: int) -> int:
-    """The partitions, or lanes in parallel mode, that have failed for long. Those that are gone fail no more."""
+    """The partitions, or lanes in parallel mode, that have failed for long. Partitions that are gone fail no more."""
     since_ms = now_ms - min(subscription.config.patience_ms, PUSH_STUCK_MS)
     is_parallel = subscription.config.mode == PARALLEL
     lanes = range(subscription.config.concurrency if there else 0)

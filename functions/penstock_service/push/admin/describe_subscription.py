@@ -35,7 +35,7 @@ class LastResult(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryReport:
-    """What the state tells. Times are milliseconds since 1970, None for none.
+    """The report of a state. Times are milliseconds since 1970, None for none.
 
     `failing_since_ms` is the first failure of the records that fail now, and `attempts` counts the attempts at them.
     Nothing is tried before `next_try_ms`. `patience_until_ms` is there while the records had their attempts, and wait

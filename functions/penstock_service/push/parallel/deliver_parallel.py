@@ -229,7 +229,7 @@ class _ParallelLane:
         return old, [each for each in chosen if each not in old]
 
     def _evidence(self, now_ms: int) -> ParallelFacts:
-        """One query of the states of all lanes. One whose lock is over has died, and has not noted it yet."""
+        """One query of the states of all lanes. A lane whose lock is over has died, and has not noted it yet."""
         states = self._instance.stores.push.states_of(self._subscription.subscription_id)
         noted = [failures_in_row(each) for key, each in states.deliveries.items() if key != self._key]
         over_ms = now_ms + PUSH_EVIDENCE_MARGIN_MS
