@@ -69,5 +69,5 @@ Answer = Answered | Failed
 
 
 def reason_of(failed: Failed) -> str:
-    """The reason of a dead letter, by which the target has not handled the batch: its words, or the kind if it has said nothing."""
+    """The reason of a dead letter: the words of the target, or the kind of the failure if it has said nothing."""
     return failed.error.strip() or f"{failed.failure.value}, without a word of the target"
