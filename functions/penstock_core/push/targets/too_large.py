@@ -14,7 +14,8 @@ _ENVELOPE_BYTES_MAX = 1_024
 def why_too_large(target: Target, batch: PushBatch) -> str:
     """The reason for which the target can never take the only record of the batch, "" if it can.
 
-    A topic's copies have bounds of theirs. No form of a record is longer than that of an event. A form has all bytes of the value at least. So few are made.
+    A topic's copies have bounds of theirs. No form of a record is longer than that of an event, and each has the bytes
+    of the value at least. So few forms are made.
     """
     [record] = batch.records
     content = record.record
