@@ -33,6 +33,7 @@ from tests.support.service import (
     Intercepted,
     SteppedClock,
     another_instance,
+    batch,
     counted_instance,
     filled_topic,
     new_topic,
@@ -177,6 +178,37 @@ def test_answer_stays_within_its_bytes_and_the_rest_goes_back_uncounted(instance
     rest = take(instance, 8)
     assert [lock.grant.lock.deliveries for lock in locks_in(rest)] == [1] * len(locks_in(rest))
     assert sorted(value[0] for value in values_in(rest)) == ["3", "4", "5", "6", "7"]
+
+
+def test_batches_that_fill_the_answer_exactly_are_in_it(instance: Instance) -> None:
+    new_topic(instance)
+    new_group(instance)
+    sizes = [len(batch(value)) for value in ("one", "another")]
+    for value in ("one", "another", "third"):
+        send(instance, "orders", value)
+    first = take(instance, bytes_max=sum(sizes))
+    assert values_in(first) == ["one", "another"]
+    finish(instance, first, AckType.RELEASE, delay_ms=0)
+    again = take(instance, bytes_max=sum(sizes), topics=frozenset({"orders"}))
+    assert sum(len(each.data) for lock in locks_in(again) for each in lock.batches) <= sum(sizes)
+
+
+def test_part_of_an_expired_lock_travels_alone(instance: Instance, clock: SteppedClock) -> None:
+    """One of its records may have killed its worker: the answer has nothing of another partition."""
+    new_topic(instance, partitions=2)
+    new_group(instance, lock_ms=1_000)
+    send(instance, "orders", *map(str, range(40)))
+    assert len(offsets_in(take(instance))) == 40
+    clock.sleep_ms(60_000)
+    parts = 0
+    for _ in range(40):
+        send(instance, "orders", "fresh", partition=1)
+        acquired = take(instance)
+        partitions = {partition for partition, _ in offsets_in(acquired)}
+        parts += partitions == {0}
+        assert 0 not in partitions or partitions == {0}
+        finish(instance, acquired)
+    assert parts
 
 
 def test_first_record_is_handed_out_whatever_the_bytes(instance: Instance) -> None:

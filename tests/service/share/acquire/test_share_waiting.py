@@ -6,6 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from penstock_core.share.acknowledge import AckType
+from penstock_core.share.share_state import ShareKey
+from penstock_core.share.share_update import ShareOutcome, ShareUpdate, arming
 from penstock_service.adapters.memory.wake_ups import MemoryWakeUps
 from penstock_service.instance.instance import Instance
 from penstock_service.share.acquire.acquire import Acquired
@@ -14,6 +16,7 @@ from penstock_service.topics.list_offsets import OffsetSpec
 from tests.service.share.sharing import GROUP, finish, new_group, offsets_in, state_of, take
 from tests.support.interleaving import interrupted_before
 from tests.support.service import (
+    UNAVAILABLE,
     Intercepted,
     SteppedClock,
     another_instance,
@@ -67,6 +70,33 @@ def test_release_wakes_who_waits_on_the_channel_of_the_share_group(instance: Ins
         "partition": 0,
     }
     assert state_of(instance).waiter_ms is None
+
+
+def test_consumer_is_woken_when_the_answer_of_what_an_acquire_gave_back_was_lost(
+    instance: Instance, wake_ups: MemoryWakeUps
+) -> None:
+    """The update is applied, and takes the waiter. Its second attempt is refused, and shows the item as it left it."""
+    new_topic(instance)
+    share_group_id = new_group(instance)
+    send(instance, "orders", "x")
+    updates: list[ShareUpdate] = []
+
+    def lose(original: Callable[..., ShareOutcome], key: ShareKey, update: ShareUpdate) -> ShareOutcome:
+        updates.append(update)
+        if len(updates) == 1:
+            return original(key, update)
+        original(key, arming(state_of(instance), 1))
+        done = original(key, update)
+        assert done.took_waiter
+        return ShareOutcome(before=done.after, after=None)
+
+    def fail(_original: object, *_: object) -> bytes:
+        raise UNAVAILABLE
+
+    zones = [Intercepted(zone, get=fail) for zone in instance.stores.zones]
+    share = Intercepted(instance.stores.share, update=lose)
+    assert offsets_in(take(another_instance(instance, share=share, zones=zones))) == []
+    assert [channel for channel, _ in messages(wake_ups)] == [f"/wake/{share_group_id}/share"]
 
 
 def test_nobody_is_woken_where_nobody_waits(instance: Instance, wake_ups: MemoryWakeUps) -> None:
