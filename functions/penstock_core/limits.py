@@ -13,6 +13,7 @@ PROOF_AHEAD_MS_MAX = 300_000  # of a caller's clock before that of the function
 PROOFS_REMEMBERED_MAX = 1_000  # by one function instance: callers that share it
 FRAME_HEADER_BYTES_MAX = 256 * KIB  # JSON for 100 partitions takes far less
 RESPONSE_BYTES_MAX = 6 * MIB - 32 * KIB  # of an answer as Lambda counts it, in its envelope; the rest is for headers
+JSON_DEPTH_MAX = 64  # of arrays and objects inside each other in one document
 JSON_NAMES_MAX = 10_000  # in one object of a request: each unknown name costs an explanation
 REQUEST_PARTITIONS_MAX = 100  # topic-partitions in one produce or fetch: DynamoDB's BatchGetItem takes 100 keys
 
@@ -25,6 +26,7 @@ BATCH_BYTES_MAX = REQUEST_BYTES_MAX - FRAME_HEADER_BYTES_MAX
 BATCH_RECORDS_MAX = 1_000_000  # of at least 7 bytes each: the largest batch holds fewer, uncompressed
 REF_RECORDS_MAX = 2**32 - 1  # records of one partition in one request: a ref counts them in 32 bits
 VALIDATED_BYTES_MAX = 128 * MIB  # decoded of one request to topics with validate_records: 0.3 s of a function's CPU
+BATCH_HEADERS_MAX = 2_000_000  # of all its records: as objects they take some 100 bytes each
 BATCH_DECODED_BYTES_MAX = 64 * MIB  # the service decodes a compressed batch up to this size
 
 # JSON produce and fetch.

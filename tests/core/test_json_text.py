@@ -3,7 +3,7 @@
 import pytest
 
 from penstock_core.json_text import parse_json
-from penstock_core.limits import JSON_NAMES_MAX
+from penstock_core.limits import JSON_DEPTH_MAX, JSON_NAMES_MAX
 
 
 def test_parse_json_gives_values_and_keeps_the_order_of_names() -> None:
@@ -30,3 +30,15 @@ def test_parse_json_bounds_the_names_of_an_object() -> None:
     assert len(parse_json("{" + ", ".join(names[:-1]) + "}")) == JSON_NAMES_MAX
     with pytest.raises(ValueError, match=f"at most {JSON_NAMES_MAX}"):
         parse_json("{" + ", ".join(names) + "}")
+
+
+@pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}")])
+def test_parse_json_bounds_the_depth_of_a_document(opening: str, closing: str) -> None:
+    def nested(depth: int) -> str:
+        return f"{opening * depth}1{closing * depth}"
+
+    parse_json(nested(JSON_DEPTH_MAX))
+    for depth in (JSON_DEPTH_MAX + 1, 965, 5_000):
+        with pytest.raises(ValueError, match="nested"):
+            parse_json(nested(depth))
+    assert len(parse_json("[" + ",".join(["[[]]"] * 1_000) + "]")) == 1_000

@@ -16,7 +16,12 @@ from typing import Any, NamedTuple, Protocol
 from crc32c import crc32c
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.limits import BATCH_BYTES_DEFAULT_MAX, BATCH_DECODED_BYTES_MAX, BATCH_RECORDS_MAX
+from penstock_core.limits import (
+    BATCH_BYTES_DEFAULT_MAX,
+    BATCH_DECODED_BYTES_MAX,
+    BATCH_HEADERS_MAX,
+    BATCH_RECORDS_MAX,
+)
 from penstock_core.records.compression import compress, decompress_into
 from penstock_core.records.record_batch import (
     BATCH_HEADER_BYTES,
@@ -29,6 +34,7 @@ from penstock_core.records.record_batch import (
     parse_header,
     walk,
 )
+from penstock_core.records.record_walk import claims_fit, header_counts
 from penstock_core.records.undecodable import undecodable
 
 RECORD_OVERHEAD_BYTES_MAX = 21  # length, attributes, timestamp and offset of a record at their longest
@@ -200,9 +206,10 @@ def decode(data: BytesLike, note_bytes: Callable[[int], object] | None = None) -
     batch without compression. Raises at the batch concerned:
 
     - CORRUPT_BATCH if it is torn, fails its CRC-32C, or does not hold what its header says;
-    - UNSUPPORTED_FORMAT if it is of another magic, a control batch, or larger than `BATCH_RECORDS_MAX` records or
-      `BATCH_DECODED_BYTES_MAX`.
+    - UNSUPPORTED_FORMAT if it is of another magic, a control batch, or larger than `BATCH_RECORDS_MAX` records,
+      `BATCH_HEADERS_MAX` headers or `BATCH_DECODED_BYTES_MAX`.
 
+    A shortage of memory is MemoryError: it says nothing of the batch.
     The error of an undecodable batch (undecodable.py) has its offsets in its facts.
     """
     return chain.from_iterable(_decode_batches(data, note_bytes))
@@ -312,10 +319,11 @@ def _decode_batches(data: BytesLike, note_bytes: Callable[[int], object] | None)
                 plain = _with_slack(view, position, position + header.length)
             else:
                 # A page of it takes memory once it is written, so a small batch does not pay for the bound.
-                scratch = memoryview(mmap.mmap(-1, _SCRATCH_BYTES)) if scratch is None else scratch
+                scratch = _new_scratch() if scratch is None else scratch
                 plain = _decompressed(view[position : position + header.length], header.compression, scratch)
             if note_bytes is not None:
                 note_bytes(len(plain))
+            _check_headers(plain, header)
             yield from _decode_batch(plain, header)
         except PenstockError as error:
             raise undecodable(error, header) from error
@@ -328,6 +336,27 @@ def _check_decodable(header: BatchHeader) -> None:
         raise PenstockError(
             ErrorCode.UNSUPPORTED_FORMAT,
             f"it says it has {header.record_count} records, and {BATCH_RECORDS_MAX} at most are read",
+        )
+
+
+def _new_scratch() -> memoryview:
+    try:
+        return memoryview(mmap.mmap(-1, _SCRATCH_BYTES))
+    except OSError as error:
+        raise MemoryError(f"no {_SCRATCH_BYTES} bytes to decompress a batch into: {error}") from error
+
+
+def _check_headers(plain: memoryview, header: BatchHeader) -> None:
+    """Refuse headers that would take gigabytes as objects. A header takes 2 bytes at the least."""
+    if len(plain) < 2 * BATCH_HEADERS_MAX:
+        return
+    try:
+        count = sum(header_counts(plain[BATCH_HEADER_BYTES:], header.record_count))
+    except ValueError as error:
+        raise PenstockError(ErrorCode.CORRUPT_BATCH, f"its records cannot be read ({error!s:.100})") from error
+    if count > BATCH_HEADERS_MAX:
+        raise PenstockError(
+            ErrorCode.UNSUPPORTED_FORMAT, f"its records have {count} headers, and {BATCH_HEADERS_MAX} at most are read"
         )
 
 
@@ -356,7 +385,9 @@ def _decode_batch(plain: memoryview, header: BatchHeader) -> Iterator[list[Recor
         try:
             records = list(islice(records_left, _CHUNK_RECORDS))
         except (compiled.Corrupt, ValueError, OverflowError, MemoryError) as error:
-            # The last two: a record that claims a length near 2**63, before anything is allocated.
+            # The last two: a record that claims a length near 2**63. Any other shortage of memory says nothing of it.
+            if isinstance(error, MemoryError) and claims_fit(plain[BATCH_HEADER_BYTES:], header.record_count):
+                raise
             raise PenstockError(
                 ErrorCode.CORRUPT_BATCH, f"its {header.record_count} records cannot be read ({error!s:.100})"
             ) from error

@@ -203,7 +203,10 @@ def _check_setting(name: str, value: Any) -> None:
     elif name == "filter":
         if not isinstance(value, Mapping):
             raise PenstockError(ErrorCode.INVALID_CONFIG, f"{name}={shown(value)}: must be a filter policy, an object")
-        json.dumps(value)
+        try:
+            json.dumps(value)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise PenstockError(ErrorCode.INVALID_CONFIG, f"{name}={shown(value)}: cannot be stored as JSON") from error
     elif name in CHOICES:
         if value not in CHOICES[name]:
             raise PenstockError(

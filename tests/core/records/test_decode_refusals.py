@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 import penstock_core
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.limits import BATCH_DECODED_BYTES_MAX
+from penstock_core.limits import BATCH_DECODED_BYTES_MAX, BATCH_HEADERS_MAX
 from penstock_core.records import codec as records_module
 from penstock_core.records.codec import NewRecord, Record, decode, encode
 from penstock_core.records.compression import SNAPPY_MAGIC, compress
 from penstock_core.records.record_batch import BATCH_HEADER_BYTES, Compression
 from tests.core.records.record_samples import GOLDEN_RECORDS, NOW_MS, contents, every_compression, sealed
+from tests.support import poison
 
 
 def assert_refused(data: bytes, code: ErrorCode, message: str) -> None:
@@ -171,3 +172,61 @@ def test_decode_takes_a_batch_that_expands_to_the_limit(monkeypatch: pytest.Monk
     assert len(list(decode(batch))) == 1
     monkeypatch.setattr(records_module, "BATCH_DECODED_BYTES_MAX", expanded_bytes - 1)
     assert_refused(batch, ErrorCode.UNSUPPORTED_FORMAT, "expands beyond")
+
+
+def test_shortage_of_memory_is_no_corrupt_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader would skip it, or reject it to its dead letters."""
+
+    class Short:
+        def __init__(self, _plain: object) -> None:
+            pass
+
+        def __iter__(self) -> Iterator[Record]:
+            raise MemoryError
+
+    batch = encode([NewRecord(NOW_MS, b"k", b"v", [("name", b"x"), ("none", None)])], Compression.ZSTD)
+    compiled = records_module._compiled()._replace(Batch=Short)
+    monkeypatch.setattr(records_module, "_compiled", lambda: compiled)
+    with pytest.raises(MemoryError):
+        list(decode(batch))
+
+
+def test_shortage_of_memory_for_the_scratch_is_no_corrupt_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr("penstock_core.records.codec.mmap.mmap", refuse)
+    with pytest.raises(MemoryError, match="to decompress a batch into"):
+        list(decode(encode([NewRecord(NOW_MS, None, bytes(1_000))], Compression.ZSTD)))
+
+
+@pytest.mark.parametrize("claim", [2**63 - 1, 2**63 - 2**20, 2**62])
+def test_length_that_no_memory_holds_is_a_corrupt_batch(claim: int) -> None:
+    value = varint(claim)
+    body = b"\x00\x00\x00\x01" + value + b"v"
+    assert_refused(
+        sealed(encode([NewRecord(NOW_MS, None, b"v")]), varint(len(body)) + body), ErrorCode.CORRUPT_BATCH, ""
+    )
+
+
+def test_batch_whose_headers_would_take_gigabytes_is_refused() -> None:
+    count = BATCH_HEADERS_MAX + 1
+    body = b"\x00\x00\x00\x01\x01" + varint(count) + b"\x00\x01" * count
+    record = varint(len(body)) + body
+    assert_refused(poison.sealed(record, 1), ErrorCode.UNSUPPORTED_FORMAT, f"{count} headers")
+
+
+@every_compression
+def test_decode_takes_large_batches_with_headers(compression: Compression) -> None:
+    records = [NewRecord(NOW_MS, b"k", bytes(5_000), [("a", b"b"), ("c", None)]) for _ in range(1_000)]
+    assert contents(decode(encode(records, compression))) == records
+
+
+def varint(value: int) -> bytes:
+    """The zigzag form of a number that is not negative."""
+    value *= 2
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes((*out, value))

@@ -16,7 +16,7 @@ from penstock_service.topics.delete_topic import delete_topic
 from tests.service.share.sharing import GROUP, new_group, take
 from tests.support.interleaving import catch_kill, killed_at
 from tests.support.refusals import refused
-from tests.support.service import SteppedClock, another_instance, filled_topic, key_of
+from tests.support.service import SteppedClock, another_instance, filled_topic, key_of, new_topic
 
 PARTITIONS = 3
 
@@ -116,7 +116,7 @@ def test_group_and_topic_that_are_deleted_both_leave_nothing(
 
 def test_hidden_group_of_a_redrive_goes_with_its_topic(instance: Instance, clock: SteppedClock) -> None:
     filled_topic(instance, "orders.dead", partitions=1, records=2)
-    filled_topic(instance, "again", partitions=1, records=0)
+    new_topic(instance, "again")
     redrive(instance, "orders.dead", RedriveWish(to="again", records_max=9))
     [hidden] = instance.stores.share.hidden_groups("", 9)
     key = ShareKey(hidden.share_group_id, key_of(instance, "orders.dead").topic_id, Partition(0))

@@ -68,7 +68,7 @@ def _decode_batch(batch: StoredBatch, mine: Ranges, budget: DecodeBudget, record
         if at < 0 or record.offset >= mine[at][1]:
             continue
         records.append(record)
-        budget.keep_record()
+        budget.keep(record)
         if budget.is_spent:
             return record.offset + 1
     return batch.next_offset

@@ -1,0 +1,70 @@
+"""Walk the records of a batch without making them: their claims are checked before anything is allocated for them.
+
+The compiled codec makes each record whole. A length near 2**63 passes its check of bounds, and a record of a few MB may
+hold millions of headers, each of which takes some 100 bytes as an object.
+
+| field of a record        |                                              |
+|--------------------------|----------------------------------------------|
+| length                   | varint: the bytes behind it                  |
+| attributes               | u8                                           |
+| timestamp and offset     | two varints, relative to the batch           |
+| key, value               | each a varint of its length, -1 for none, and its bytes |
+| headers                  | a varint of their number, and the headers    |
+"""
+
+from collections.abc import Iterator
+
+_VARINT_BYTES_MAX = 10
+
+
+def header_counts(records: memoryview, record_count: int, *, checks_headers: bool = False) -> Iterator[int]:
+    """The number of headers that each record claims.
+
+    Raises ValueError at the first record whose lengths claim more bytes than it has; those of its headers only with
+    `checks_headers`.
+    """
+    position = 0
+    for _ in range(record_count):
+        length, start = _varint(records, position)
+        end = start + length
+        if not start <= end <= len(records):
+            raise ValueError(f"a record claims {length} bytes, and {len(records) - start} are there")
+        _, position = _varint(records, start + 1)
+        _, position = _varint(records, position)
+        position = _behind(records, position, end, 2)
+        count, position = _varint(records, position)
+        if checks_headers:
+            _behind(records, position, end, 2 * count)
+        yield count
+        position = end
+
+
+def claims_fit(records: memoryview, record_count: int) -> bool:
+    """True if each length that a record claims lies within the record."""
+    try:
+        return all(count >= 0 for count in header_counts(records, record_count, checks_headers=True))
+    except ValueError:
+        return False
+
+
+def _behind(records: memoryview, position: int, end: int, values: int) -> int:
+    """The position behind so many values, each of which has its length before it."""
+    for _ in range(values):
+        size, position = _varint(records, position)
+        position += max(0, size)
+        if position > end:
+            raise ValueError(f"a value claims {size} bytes, which end behind its record")
+    return position
+
+
+def _varint(data: memoryview, position: int) -> tuple[int, int]:
+    """The zigzag number at the position, and the position behind it."""
+    value = 0
+    for place in range(_VARINT_BYTES_MAX):
+        if position + place >= len(data):
+            break
+        byte = data[position + place]
+        value |= (byte & 0x7F) << (7 * place)
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), position + place + 1
+    raise ValueError("a number does not end")
