@@ -29,7 +29,7 @@ def parse_json(text: str, number: Callable[[str], Any] | None = None) -> Any:
 
 
 def _check_depth(value: Any) -> None:
-    level = [value]
+    level: list[Any] = [[value]]
     for _ in range(JSON_DEPTH_MAX + 1):
         level = [
             inner
