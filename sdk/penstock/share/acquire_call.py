@@ -7,7 +7,7 @@ the consumer accepts these offsets, because only a reader that decodes sees that
 
 import json
 import logging
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,9 @@ from penstock.share.held_locks import AcquiredLock
 from penstock.share.moment import Moment
 from penstock.share_model import ShareRecord
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.records.codec import decode
+from penstock_core.limits import READ_DECODED_BYTES_MAX
+from penstock_core.records.codec import Record
+from penstock_core.records.decode_budget import DecodeBudget
 from penstock_core.records.record_batch import walk
 from penstock_core.records.undecodable import is_undecodable
 
@@ -82,19 +84,22 @@ def _request(call: ShareCall) -> HttpRequest:
 def _acquired(call: ShareCall, request: HttpRequest, response: Response) -> ShareAnswer:
     header, batches = framed_answer(request, response)
     locks: list[AcquiredLock] = []
-    at = 0
+    at, budget = 0, DecodeBudget(READ_DECODED_BYTES_MAX)
     for each in header["partitions"]:
         length = int(each.get("length", 0))
         if "error" in each:
             _log.warning("%s[%s] gave no records: %s", each.get("topic"), each.get("partition"), each["error"])
         else:
-            locks.append(_lock(call, header, each, batches[at : at + length]))
+            locks.append(_lock(call, header, each, (batches[at : at + length], budget)))
         at += length
     return ShareAnswer(document=header, locks=locks)
 
 
-def _lock(call: ShareCall, header: Mapping[str, Any], entry: Mapping[str, Any], batches: memoryview) -> AcquiredLock:
-    """One lock with its records. Its time counts from before the request was sent: the safe side."""
+def _lock(
+    call: ShareCall, header: Mapping[str, Any], entry: Mapping[str, Any], read: tuple[memoryview, DecodeBudget]
+) -> AcquiredLock:
+    """One lock with its records, as far as the budget goes. Its time counts from before the request was sent."""
+    batches, budget = read
     key = LockKey(entry["topic"], entry["partition"], entry["lock_id"])
     left_ms = entry.get("until_ms_left")
     sent, lasts_ms = (call.sent, header["lock_ms"]) if left_ms is None else (call.sent_last, left_ms)
@@ -102,6 +107,7 @@ def _lock(call: ShareCall, header: Mapping[str, Any], entry: Mapping[str, Any], 
     records: list[ShareRecord] = []
     unreadable: list[int] = []
     missing: list[int] = []
+    left_out: list[int] = []
     why = ""
     for position, batch in walk(batches):
         wanted = [
@@ -112,8 +118,11 @@ def _lock(call: ShareCall, header: Mapping[str, Any], entry: Mapping[str, Any], 
         if not wanted:
             continue
         offsets = [offset for each in wanted for offset in each]
+        if budget.is_spent:
+            left_out += offsets
+            continue
         try:
-            found = _records(batches[position : position + batch.length], wanted, entry)
+            found = _records(budget.decode(batches[position : position + batch.length], batch), wanted, entry)
         except PenstockError as error:
             if not is_undecodable(error):
                 raise UnavailableError(ErrorCode.INTERNAL, f"the records came changed: {error.message}") from error
@@ -128,12 +137,13 @@ def _lock(call: ShareCall, header: Mapping[str, Any], entry: Mapping[str, Any], 
         missing=missing,
         unreadable=unreadable,
         why_unreadable=why,
+        left_out=left_out,
         sent=sent,
         lasts_ms=int(lasts_ms),
     )
 
 
-def _records(batch: memoryview, wanted: Sequence[range], entry: Mapping[str, Any]) -> list[ShareRecord]:
+def _records(records: Iterable[Record], wanted: Sequence[range], entry: Mapping[str, Any]) -> list[ShareRecord]:
     topic, partition = entry["topic"], entry["partition"]
     count, lock_id = entry["delivery_count"], entry["lock_id"]
     return [
@@ -148,6 +158,6 @@ def _records(batch: memoryview, wanted: Sequence[range], entry: Mapping[str, Any
             count,
             lock_id,
         )
-        for record in decode(batch)
+        for record in records
         if any(record.offset in each for each in wanted)
     ]

@@ -28,7 +28,8 @@ from penstock.share_model import ShareRecord
 class AcquiredLock:
     """A lock as an acquire's answer tells it: its records in offset order, and how long it lasts from `sent` on.
 
-    `unreadable` are offsets under it whose records the consumer cannot decode, `missing` those without a record.
+    `unreadable` are offsets under it whose records the consumer cannot decode, `missing` those without a record. The
+    consumer has no memory for those of `left_out` beside the others: they go back.
     """
 
     key: LockKey
@@ -36,6 +37,7 @@ class AcquiredLock:
     missing: Sequence[int] = ()
     unreadable: Sequence[int] = ()
     why_unreadable: str = ""
+    left_out: Sequence[int] = ()
     sent: Moment
     lasts_ms: int
 
@@ -68,7 +70,7 @@ class HeldLock:
         self.at_hand = {record.offset: record for record in lock.records}
         self.in_hand: dict[int, ShareRecord] = {}
         self.unsent: dict[int, ShareRecord] = {}  # acknowledged, but the service has not answered
-        self.count = len(lock.records) + len(lock.missing) + len(lock.unreadable)
+        self.count = len(lock.records) + len(lock.missing) + len(lock.unreadable) + len(lock.left_out)
         self.has_ended = False  # by a clock of this machine
         self.told: set[int] = set()
         self.is_renewing = False

@@ -1,0 +1,1 @@
+"""What reads stored batches goes on behind those that hold too much, or cannot be decoded."""
