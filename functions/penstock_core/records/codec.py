@@ -16,12 +16,7 @@ from typing import Any, NamedTuple, Protocol
 from crc32c import crc32c
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.limits import (
-    BATCH_BYTES_DEFAULT_MAX,
-    BATCH_DECODED_BYTES_MAX,
-    BATCH_HEADERS_MAX,
-    BATCH_RECORDS_MAX,
-)
+from penstock_core.limits import BATCH_BYTES_DEFAULT_MAX, BATCH_DECODED_BYTES_MAX, BATCH_RECORDS_MAX
 from penstock_core.records.compression import compress, decompress_into
 from penstock_core.records.record_batch import (
     BATCH_HEADER_BYTES,
@@ -34,7 +29,7 @@ from penstock_core.records.record_batch import (
     parse_header,
     walk,
 )
-from penstock_core.records.record_walk import claims_fit, header_counts
+from penstock_core.records.record_walk import check_headers, claims_fit
 from penstock_core.records.undecodable import undecodable
 
 RECORD_OVERHEAD_BYTES_MAX = 21  # length, attributes, timestamp and offset of a record at their longest
@@ -323,7 +318,7 @@ def _decode_batches(data: BytesLike, note_bytes: Callable[[int], object] | None)
                 plain = _decompressed(view[position : position + header.length], header.compression, scratch)
             if note_bytes is not None:
                 note_bytes(len(plain))
-            _check_headers(plain, header)
+            check_headers(plain[BATCH_HEADER_BYTES:], header.record_count)
             yield from _decode_batch(plain, header)
         except PenstockError as error:
             raise undecodable(error, header) from error
@@ -344,20 +339,6 @@ def _new_scratch() -> memoryview:
         return memoryview(mmap.mmap(-1, _SCRATCH_BYTES))
     except OSError as error:
         raise MemoryError(f"no {_SCRATCH_BYTES} bytes to decompress a batch into: {error}") from error
-
-
-def _check_headers(plain: memoryview, header: BatchHeader) -> None:
-    """Refuse headers that would take gigabytes as objects. A header takes 2 bytes at the least."""
-    if len(plain) < 2 * BATCH_HEADERS_MAX:
-        return
-    try:
-        count = sum(header_counts(plain[BATCH_HEADER_BYTES:], header.record_count))
-    except ValueError as error:
-        raise PenstockError(ErrorCode.CORRUPT_BATCH, f"its records cannot be read ({error!s:.100})") from error
-    if count > BATCH_HEADERS_MAX:
-        raise PenstockError(
-            ErrorCode.UNSUPPORTED_FORMAT, f"its records have {count} headers, and {BATCH_HEADERS_MAX} at most are read"
-        )
 
 
 def _with_slack(view: memoryview, start: int, end: int) -> memoryview:

@@ -14,10 +14,40 @@ hold millions of headers, each of which takes some 100 bytes as an object.
 
 from collections.abc import Iterator
 
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.limits import BATCH_HEADERS_MAX
+
 _VARINT_BYTES_MAX = 10
 
 
-def header_counts(records: memoryview, record_count: int, *, checks_headers: bool = False) -> Iterator[int]:
+def check_headers(records: memoryview, record_count: int) -> None:
+    """Refuse headers that would take gigabytes as objects. A header takes 2 bytes at the least.
+
+    Raises UNSUPPORTED_FORMAT for more than `BATCH_HEADERS_MAX`, and CORRUPT_BATCH if the records cannot be walked.
+    """
+    if len(records) < 2 * BATCH_HEADERS_MAX:
+        return
+    try:
+        count = sum(_header_counts(records, record_count))
+    except ValueError as error:
+        raise PenstockError(
+            ErrorCode.CORRUPT_BATCH, f"its {record_count} records cannot be read ({error!s:.100})"
+        ) from error
+    if count > BATCH_HEADERS_MAX:
+        raise PenstockError(
+            ErrorCode.UNSUPPORTED_FORMAT, f"its records have {count} headers, and {BATCH_HEADERS_MAX} at most are read"
+        )
+
+
+def claims_fit(records: memoryview, record_count: int) -> bool:
+    """True if each length that a record claims lies within the record."""
+    try:
+        return all(count >= 0 for count in _header_counts(records, record_count, checks_headers=True))
+    except ValueError:
+        return False
+
+
+def _header_counts(records: memoryview, record_count: int, *, checks_headers: bool = False) -> Iterator[int]:
     """The number of headers that each record claims.
 
     Raises ValueError at the first record whose lengths claim more bytes than it has; those of its headers only with
@@ -37,14 +67,6 @@ def header_counts(records: memoryview, record_count: int, *, checks_headers: boo
             _behind(records, position, end, 2 * count)
         yield count
         position = end
-
-
-def claims_fit(records: memoryview, record_count: int) -> bool:
-    """True if each length that a record claims lies within the record."""
-    try:
-        return all(count >= 0 for count in header_counts(records, record_count, checks_headers=True))
-    except ValueError:
-        return False
 
 
 def _behind(records: memoryview, position: int, end: int, values: int) -> int:

@@ -1,1 +1,1 @@
-"""What reads stored batches goes on behind those that hold too much, or cannot be decoded."""
+"""Readers of stored batches go on behind those that hold too much, or cannot be decoded."""

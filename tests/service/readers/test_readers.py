@@ -18,8 +18,8 @@ from penstock_core.filters.policy import parse_filter
 from penstock_core.ids import LockNonce
 from penstock_core.limits import BATCH_DECODED_BYTES_MAX, FETCH_BYTES_MAX, MIB, READ_DECODED_BYTES_MAX
 from penstock_core.push.batch import Answer, Answered, Failed, Failure, PushBatch
-from penstock_core.records import codec
 from penstock_core.records.codec import NewRecord, encode
+from penstock_core.records.compression import decompress_into
 from penstock_core.records.record_batch import Compression
 from penstock_core.share.acknowledge import AckType
 from penstock_core.share.dead_letter import HEADER_PREFIX
@@ -291,14 +291,13 @@ def test_reader_comes_to_the_record_behind_in_bounded_parts(
     instance: Instance, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     decoded: list[int] = []
-    expand = codec.decompress_into
 
     def counting(payload: memoryview, compression: Compression, output: memoryview) -> int:
-        count = expand(payload, compression, output)
+        count = decompress_into(payload, compression, output)
         decoded.append(count)
         return count
 
-    monkeypatch.setattr(codec, "decompress_into", counting)
+    monkeypatch.setattr("penstock_core.records.codec.decompress_into", counting)
     reader = READERS[path]
     assert isinstance(reader, Reader)
     step = reader.start(instance)

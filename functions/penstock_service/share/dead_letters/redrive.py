@@ -178,7 +178,7 @@ class _Redrive:
         self.skipped: Counter[SkipReason] = Counter()
 
     def walk(self) -> RedriveCursor | None:
-        """Move records, partition by partition, until the call is done. Where the next one goes on; None at the end."""
+        """Move records, partition by partition, until the call is done. Returns the next cursor, None at the end."""
         first, offset = self._wish.cursor or (0, 0)
         for number in self._topic.all_partitions():
             if number < first:
