@@ -31,14 +31,14 @@ class GroupDesk:
             service=Service(ThreadedTransport(transport or service.transport)), settings=SETTINGS
         )
         self._registry = Registry(with_service_names(each) for each in apis.apis(context))
-        self._peer = Peer(number=1, address="test")
+        self.peer = Peer(number=1, address="test")
 
     async def ask(self, key: ApiKey, version: int, **fields: object) -> dict[str, Any]:
         """The answer to a request with these fields; the others have Kafka's defaults."""
         api = self._registry.find(key, version)
         assert api is not None
         kind: Any = load_request_schema(key, version)
-        call = Call(key=key, version=version, client_id="app", peer=self._peer, request=entity_of(kind, fields))
+        call = Call(key=key, version=version, client_id="app", peer=self.peer, request=entity_of(kind, fields))
         answer = await api.handler(call)
         assert answer is not None
         return dict(answer)

@@ -207,8 +207,8 @@ def test_commit_of_a_closed_connection_that_arrives_late_does_not_go_back(
         joined = await desk.join() if is_member else NOBODY
         late = asyncio.create_task(desk.commit(joined, {0: 5}))
         await asyncio.to_thread(transport.is_asked.wait, 60)
-        desk._peer.gone.set()
-        desk._peer = Peer(number=2, address="test")
+        desk.peer.gone.set()
+        desk.peer = Peer(number=2, address="test")
         assert await desk.commit(joined, {0: 5}) == {0: "none"}
         assert await desk.commit(joined, {0: 9}) == {0: "none"}
         transport.goes_on.set()

@@ -141,3 +141,14 @@ def test_expression_subscribes_to_the_names_found_now_and_later(
 def test_expression_is_refused_when_it_is_none_or_too_large(service: MemoryPenstock, expression: str) -> None:
     answer = run(_join(GroupDesk(service), "m1", subscribed_topic_names=None, subscribed_topic_regex=expression))
     assert answer["error_code"].name == "invalid_regular_expression"
+
+
+def test_second_process_of_an_instance_is_refused_while_the_first_is_connected(service: MemoryPenstock) -> None:
+    async def work() -> None:
+        desk = GroupDesk(service)
+        await _join(desk, "m1", instance_id="eu-1")
+        assert (await _join(desk, "m2", instance_id="eu-1"))["error_code"].name == "unreleased_instance_id"
+        desk.peer.gone.set()  # the first one is killed
+        assert _numbers(await _join(desk, "m2", instance_id="eu-1")) == [0, 1, 2, 3]
+
+    run(work())

@@ -43,7 +43,7 @@ class ConsumerGroupHeartbeat:
             if request.member_epoch == _JOINS:
                 return await self._join(call)
             if request.member_epoch > 0:
-                return await self._stay(request)
+                return await self._stay(call)
             return await self._leave(request)
         except (PenstockError, RequestRefused) as error:
             return {
@@ -59,7 +59,9 @@ class ConsumerGroupHeartbeat:
         if request.subscribed_topic_names is None and not getattr(request, "subscribed_topic_regex", None):
             raise RequestRefused(KafkaError.invalid_request, "a member joins with a subscription")
         member = KafkaMember(names=_names(request, member_id, call.client_id), is_classic=False)
+        self._refuse_twin(member.names)
         await self._subscribe(member, request)
+        member.gone = call.peer.gone
         assignor = request.server_assignor
         if assignor is not None and assignor not in _ASSIGNORS:
             raise RequestRefused(
@@ -70,10 +72,11 @@ class ConsumerGroupHeartbeat:
         self._sessions.book.hurry(member.names.group, member)
         return self._told(member, is_full=True)
 
-    async def _stay(self, request: Request) -> Answer:
+    async def _stay(self, call: Call) -> Answer:
+        request = call.request
         names = _names(request, str(request.member_id))
         member = await self._sessions.find(names, request.member_epoch)
-        member.is_classic = False
+        member.is_classic, member.gone = False, call.peer.gone
         await self._subscribe(member, request)
         owned = request.topic_partitions
         if owned is not None:
@@ -85,6 +88,17 @@ class ConsumerGroupHeartbeat:
         await self._sessions.catch_up(member, (member.owned or frozenset()) | member.told)
         is_full = owned is not None or request.subscribed_topic_names is not None
         return self._told(member, is_full=is_full)
+
+    def _refuse_twin(self, names: MemberNames) -> None:
+        """Raise UNRELEASED_INSTANCE_ID while another process of the instance is connected to this gateway.
+
+        One that was killed has no connection, and its successor goes on at once.
+        """
+        twin = self._sessions.book.twin_of(names)
+        if twin is not None and twin.gone is not None and not twin.gone.is_set():
+            raise RequestRefused(
+                KafkaError.unreleased_instance_id, f"another process is instance {names.instance_id}: it is connected"
+            )
 
     async def _subscribe(self, member: KafkaMember, request: Request) -> None:
         """Subscribe the member to the names it asks for, and those that match its expression now.

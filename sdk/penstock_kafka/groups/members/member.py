@@ -17,6 +17,7 @@ Nothing here must survive the gateway. Another one finds `leases` and the sessio
 (`restored`). It knows a `claimed` that may be too large, so it tells the client anew at once.
 """
 
+import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -53,6 +54,8 @@ class KafkaMember:
     JoinGroup requests: the newest one goes on. `session_timeout_ms` is what the client asked for, None for the group's.
     `looks_at_topics`: the next heartbeat lets the group look at its topics.
 
+    `gone` is that of the connection by which a client of the newer protocol came last.
+
     `expression` is the regular expression of a client of the newer protocol, "" without one, `matched` the one whose
     names it is subscribed to, and `topics` are the names that it gave itself.
     """
@@ -80,6 +83,7 @@ class KafkaMember:
     heartbeat_after_ms: int = 0
     session_timeout_ms: int | None = None
     looks_at_topics: bool = False
+    gone: asyncio.Event | None = None
     topics: tuple[str, ...] = ()
     expression: str = ""
     matched: str = ""

@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 
-from penstock_kafka.groups.members.member import KafkaMember
+from penstock_kafka.groups.members.member import KafkaMember, MemberNames
 
 _MEMBERS_MAX = 10_000
 
@@ -31,6 +31,16 @@ class MemberBook:
         key = (member.names.group, member.names.member_id)
         if self._members.get(key) is member:
             del self._members[key]
+
+    def twin_of(self, names: MemberNames) -> KafkaMember | None:
+        """The member of the same instance and another id, None without an instance."""
+        twins = (
+            member
+            for (name, _), member in self._members.items()
+            if name == names.group and member.names.instance_id == names.instance_id
+        )
+        found = (each for each in twins if each.names.member_id != names.member_id)
+        return None if names.instance_id is None else next(found, None)
 
     def is_idle(self, group: str) -> bool:
         """True if this gateway serves no client of the group that was told an assignment."""
