@@ -164,6 +164,10 @@ def _check_request(beat: HeartbeatRequest) -> None:
             ErrorCode.INVALID_REQUEST,
             "a member joins (epoch 0) with a subscription and without partitions that it holds",
         )
+    if beat.epoch != 0 and beat.subscription is not None and beat.owned is None:
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST, "a heartbeat with a new subscription names all partitions that its member holds"
+        )
     if beat.epoch != 0 and beat.session == 0:
         raise PenstockError(
             ErrorCode.INVALID_REQUEST,

@@ -152,3 +152,17 @@ def test_second_process_of_an_instance_is_refused_while_the_first_is_connected(s
         assert _numbers(await _join(desk, "m2", instance_id="eu-1")) == [0, 1, 2, 3]
 
     run(work())
+
+
+def test_topic_is_taken_back_when_the_client_subscribes_to_fewer(service: MemoryPenstock) -> None:
+    service.create_topic("bills", partitions=1)
+
+    async def work() -> None:
+        desk = GroupDesk(service)
+        joined = await _join(desk, "m1", subscribed_topic_names=["bills", "orders"])
+        held = joined["assignment"]["topic_partitions"]
+        await _beat(desk, "m1", joined["member_epoch"], topic_partitions=held)
+        told = await _beat(desk, "m1", joined["member_epoch"], subscribed_topic_names=["orders"])
+        assert _numbers(told) == [0, 1, 2, 3]
+
+    run(work())

@@ -11,7 +11,7 @@ from penstock_core.acls.principal import iam_principal
 from penstock_core.acls.rule import parse_rule
 from penstock_core.acls.rule_set import RuleSet
 from penstock_core.acls.settings import AclSettings
-from penstock_core.errors import ErrorCode
+from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.groups.group import parse_subscription
 from penstock_core.ids import GroupName, Offset, Partition, PartitionKey
 from penstock_core.limits import (
@@ -244,6 +244,8 @@ def test_subscription_can_change(instance: Instance, a: GroupMember, b: GroupMem
     new_topic(instance, "bills", 2)
     settle(a, b)
     a.topics = ("bills",)
+    with pytest.raises(PenstockError, match="names all partitions"):  # else it would keep what it no longer reads
+        a.beat(parse_subscription(["bills"], []))
     a.beat(parse_subscription(["bills"], []), owned=frozenset(a.held))
     settle(a, b)
     assert {lease.topic for lease in a.held.values()} == {"bills"}
@@ -309,7 +311,9 @@ def test_heartbeat_of_a_member_or_group_that_never_was(instance: Instance, a: Gr
     stranger = replace(a, member_id="stranger")
     for owned in (None, frozenset(a.held)):
         refused(ErrorCode.UNKNOWN_MEMBER, lambda owned=owned: stranger.beat(owned=owned))  # type: ignore[misc]
-    refused(ErrorCode.UNKNOWN_MEMBER, lambda: stranger.beat(parse_subscription(["orders"], [])))
+    refused(
+        ErrorCode.UNKNOWN_MEMBER, lambda: stranger.beat(parse_subscription(["orders"], []), owned=frozenset(a.held))
+    )
     refused(ErrorCode.UNKNOWN_MEMBER, stranger.leave)
     assert [member.name for member in instance.stores.memberships.members(GROUP)] == ["a"]
 

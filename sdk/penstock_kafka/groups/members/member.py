@@ -112,7 +112,7 @@ class KafkaMember:
         body["session"] = self.session
         if self.looks_at_topics:
             body["looks_at_topics"] = True
-        if not self.is_complete:
+        if not self.is_complete or "subscription" in body:
             body["owned"] = self._owned()
         return body
 
