@@ -306,7 +306,7 @@ def test_join_without_subscription_or_with_partitions_is_refused(instance: Insta
 
 
 def test_heartbeat_of_a_member_or_group_that_never_was(instance: Instance, a: GroupMember) -> None:
-    refused(ErrorCode.UNKNOWN_MEMBER, lambda: a.beat(epoch=3, session=1, subscription=None))
+    refused(ErrorCode.UNKNOWN_MEMBER, lambda: a.beat(epoch=3, session=1, owned=frozenset()))
     a.settle()
     stranger = replace(a, member_id="stranger")
     for owned in (None, frozenset(a.held)):
