@@ -13,7 +13,6 @@ from penstock_kafka.groups.classic.join_group import JoinGroup
 from penstock_kafka.groups.classic.leave_group import LeaveGroup
 from penstock_kafka.groups.classic.sync_group import SyncGroup
 from penstock_kafka.groups.consumer.consumer_group_heartbeat import ConsumerGroupHeartbeat
-from penstock_kafka.groups.consumer.topic_regex import TopicRegexes
 from penstock_kafka.groups.led.documents import DocumentService
 from penstock_kafka.groups.led.led_groups import LedGroups
 from penstock_kafka.groups.members.group_service import GroupService
@@ -35,7 +34,7 @@ def apis(context: Context) -> Iterable[Api]:
         Api(
             key=ApiKey.CONSUMER_GROUP_HEARTBEAT,
             versions=(0, 1),
-            handler=ConsumerGroupHeartbeat(sessions, TopicRegexes(context.service.topics)).answer,
+            handler=ConsumerGroupHeartbeat(sessions, context.service.topics).answer,
         ),
         Api(key=ApiKey.OFFSET_COMMIT, versions=(2, 9), handler=OffsetCommit(sessions).answer),
         Api(key=ApiKey.OFFSET_FETCH, versions=(1, 9), handler=OffsetFetch(sessions).answer),

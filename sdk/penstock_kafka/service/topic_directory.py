@@ -1,6 +1,7 @@
 """The gateway remembers topics by name and by id, for a short time."""
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Iterable
 from functools import partial
 
@@ -24,6 +25,7 @@ class TopicDirectory:
         self._client = client
         self._topics: dict[str, tuple[Topic, int]] = {}
         self._names: dict[Uuid, str] = {}
+        self._gone: OrderedDict[str, None] = OrderedDict()  # names that no topic has, the newest last
         self._asked: dict[str, asyncio.Task[Topic]] = {}  # by name: clients that ask together share one call
         self._listed_at_ms = -LIST_AGE_MS_MAX
         self._listing = asyncio.Lock()
@@ -66,6 +68,11 @@ class TopicDirectory:
                 self._names.clear()
             self._topics[topic.name] = (topic, now_ms)
             self._names[uuid_of(topic)] = topic.name
+            self._gone.pop(topic.name, None)
+
+    def is_gone(self, name: str) -> bool:
+        """True if the gateway has heard that no topic has this name, and of none since."""
+        return name in self._gone
 
     def forget(self, name: str) -> None:
         """The topic has changed or is gone: ask anew."""
@@ -73,6 +80,9 @@ class TopicDirectory:
         if known is not None:
             self._names.pop(uuid_of(known[0]), None)
         self._asked.pop(name, None)  # its answer may be the old one
+        self._gone[name] = None
+        if len(self._gone) > TOPICS_MAX:
+            self._gone.popitem(last=False)
         self._forget_list()
 
     def changed(self, topic: Topic) -> None:

@@ -166,3 +166,16 @@ def test_topic_is_taken_back_when_the_client_subscribes_to_fewer(service: Memory
         assert _numbers(told) == [0, 1, 2, 3]
 
     run(work())
+
+
+def test_deleted_topic_is_taken_back_with_the_next_heartbeat(service: MemoryPenstock) -> None:
+    service.create_topic("bills", partitions=1)
+
+    async def work() -> None:
+        desk = GroupDesk(service)
+        joined = await _join(desk, "m1", subscribed_topic_names=["bills", "orders"])
+        await asyncio.to_thread(service.admin().delete_topic, "bills")
+        desk.context.service.topics.forget("bills")  # as DeleteTopics does, and each look for it
+        assert _numbers(await _beat(desk, "m1", joined["member_epoch"])) == [0, 1, 2, 3]
+
+    run(work())

@@ -24,6 +24,7 @@ from penstock_kafka.groups.members.member import KafkaMember, MemberNames
 from penstock_kafka.groups.members.member_ids import kafka_id, service_id
 from penstock_kafka.groups.members.sessions import Sessions
 from penstock_kafka.groups.topic_uuids import uuid_of_id
+from penstock_kafka.service.topic_directory import TopicDirectory
 
 _JOINS, _LEAVES, _LEAVES_FOR_A_WHILE = 0, -1, -2
 _ASSIGNORS = {"range": "range", "uniform": "sticky"}
@@ -32,9 +33,10 @@ _ASSIGNORS = {"range": "range", "uniform": "sticky"}
 class ConsumerGroupHeartbeat:
     """Answers ConsumerGroupHeartbeat."""
 
-    def __init__(self, sessions: Sessions, regexes: TopicRegexes) -> None:
+    def __init__(self, sessions: Sessions, topics: TopicDirectory) -> None:
         self._sessions = sessions
-        self._regexes = regexes
+        self._topics = topics
+        self._regexes = TopicRegexes(topics)
 
     async def answer(self, call: Call) -> Answer:
         """The member's epoch, and its assignment where it has changed."""
@@ -85,6 +87,7 @@ class ConsumerGroupHeartbeat:
             promised = member.owned | member.told
             if promised != member.claimed:
                 member.holds(promised)
+        member.looks_at_topics |= any(self._topics.is_gone(topic) for topic in {each.topic for each in member.told})
         await self._sessions.catch_up(member, (member.owned or frozenset()) | member.told)
         is_full = owned is not None or request.subscribed_topic_names is not None
         return self._told(member, is_full=is_full)
