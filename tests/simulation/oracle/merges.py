@@ -6,6 +6,7 @@ from penstock_core.compaction.merging import Swap
 from penstock_core.compaction.tail_move import TailMove
 from penstock_core.ids import PartitionKey, TopicName
 from penstock_core.log.ref import LocatedRef, Tier
+from penstock_core.log.retention import written_ms
 from penstock_core.records.codec import decode
 from penstock_core.records.record_batch import stamp
 from tests.simulation.engine.run_state import RunState
@@ -56,9 +57,15 @@ class Merges:
         for place, old in move.old.items():
             located = there[place]
             same = replace(
-                located.ref, segment_id=old.segment_id, position=old.position, zones=old.zones, tier=old.tier
+                located.ref,
+                segment_id=old.segment_id,
+                position=old.position,
+                zones=old.zones,
+                tier=old.tier,
+                appended_ms=old.appended_ms,
             )
             expect(same == old, f"a moved ref of {key} says {located.ref}, and said {old}")
+            expect(written_ms(located.ref) == written_ms(old), f"retention of {key} counts {located.ref} from the move")
             expect(old.tier is not Tier.ARCHIVE, f"a ref of {key} moved that lay in the archive: {old}")
             self._check_content(key, located)
             self._log.merge(key, located)
