@@ -28,11 +28,11 @@ from penstock_service.adapters.memory.contention import Contention
 from penstock_service.adapters.memory.log import MemoryLogIndex
 from penstock_service.adapters.memory.service import memory_stores
 from penstock_service.instance.instance import Instance
+from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.ports.runtime import Runtime
 from penstock_service.records.append_in_sequence import append_in_sequence
 from penstock_service.records.shorten_head import GrownHead, shorten_heads
 from penstock_service.segments.put_segment import StoredSegment
-from penstock_service.segments.update_window import UpdateWindow
 from tests.simulation.engine.executor import SimulatedExecutor
 from tests.simulation.engine.scheduler import Scheduler
 from tests.simulation.engine.time_and_chance import SchedulerClock, SimulatedEntropy

@@ -23,8 +23,8 @@ from penstock_core.log.ref import LocatedRef, stored_bytes
 from penstock_core.log.segment import TocEntry, encode_end
 from penstock_service.compaction.compaction_run import CompactionRun
 from penstock_service.compaction.rewrite_run import RewriteResult, read_batches
+from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.records.shorten_head import GrownHead, shorten_heads
-from penstock_service.segments.update_window import UpdateWindow
 
 
 def roll_old_tail(run: CompactionRun) -> CompactionRun:

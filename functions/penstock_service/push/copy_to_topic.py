@@ -18,11 +18,11 @@ from penstock_core.push.targets.too_large import TOO_LARGE
 from penstock_core.records.codec import NewRecord
 from penstock_service.index.open_partitions import move_again_if_closed
 from penstock_service.instance.instance import Instance
+from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.push.lane_work import LaneWork, overtaken
 from penstock_service.push.move_with_state import move_with_state
 from penstock_service.push.set_aside import set_aside
 from penstock_service.records.append import is_head_closed, is_head_gone
-from penstock_service.segments.update_window import UpdateWindow
 from penstock_service.share.dead_letters.move_records import MovedRecords
 from penstock_service.share.dead_letters.place_records import fitting, place_records, places_keys
 

@@ -6,8 +6,8 @@ from penstock_core.push.delivery import DeliveryState
 from penstock_core.push.delivery_key import DeliveryKey
 from penstock_core.transaction import DeliveryCommit
 from penstock_service.instance.instance import Instance
+from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.push.lane_work import overtaken
-from penstock_service.segments.update_window import UpdateWindow
 from penstock_service.share.dead_letters.move_records import MovedRecords, move_records
 
 

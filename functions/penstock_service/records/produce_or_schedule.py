@@ -7,6 +7,7 @@ from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.outcomes import Outcome, Outcomes
 from penstock_core.zones.quorum import Acks
 from penstock_service.instance.instance import Instance
+from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.records.append import AppendedRange, is_head_closed
 from penstock_service.records.count_traffic import count_received
 from penstock_service.records.produce import (
@@ -18,7 +19,6 @@ from penstock_service.records.produce import (
     refusal_now,
 )
 from penstock_service.records.schedule import DelayedBatches, ScheduledRecords, schedule
-from penstock_service.segments.update_window import UpdateWindow
 
 Produced: TypeAlias = AppendedRange | ScheduledRecords
 

@@ -23,7 +23,7 @@ from penstock_core.log.index import Head, Page
 from penstock_core.log.roll import is_eviction_due, is_roll_due, next_page, producers_to_evict, with_bits_of
 from penstock_core.records.producer_state import ProducerState
 from penstock_service.instance.instance import Instance
-from penstock_service.segments.update_window import UpdateWindow
+from penstock_service.instance.update_window import UpdateWindow
 
 _BACKOFF_MS = 5.0
 _RETRIED = (ErrorCode.THROTTLED, ErrorCode.STORAGE_UNAVAILABLE)

@@ -10,8 +10,8 @@ from penstock_core.ids import SEGMENT_ID_BYTES, new_segment_id
 from penstock_core.log.ref import Tier
 from penstock_core.log.segment import Segment, segment_bytes
 from penstock_service.instance.instance import Instance
+from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.segments.put_segment import StoredSegment
-from penstock_service.segments.update_window import UpdateWindow
 
 
 def is_inline(instance: Instance, parts: int, data_bytes: int) -> bool:

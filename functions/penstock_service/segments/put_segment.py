@@ -20,10 +20,10 @@ from penstock_core.log.segment import Segment
 from penstock_core.zones.quorum import Acks
 from penstock_core.zones.zone_state import Mover, ZoneStates, ZoneStatus, is_stored
 from penstock_service.instance.instance import Instance
+from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.instance.zone_health import PutWatch, close_all
 from penstock_service.ports.segments import SegmentStore
 from penstock_service.segments.move_zone import move_zone
-from penstock_service.segments.update_window import UpdateWindow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

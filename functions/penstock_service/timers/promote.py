@@ -25,10 +25,10 @@ from penstock_core.log.index import Head, unknown_partition
 from penstock_core.log.timer import DueSecond, PlaceRange, Timer, TimerPlace
 from penstock_service.index.waiting_timers import waiting_timers
 from penstock_service.instance.instance import Instance
+from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.records.shorten_head import GrownHead, shorten_heads
 from penstock_service.records.timer_messages import send_messages
 from penstock_service.records.wake_readers import wake_beside, wake_blindly, wake_ups_of_heads
-from penstock_service.segments.update_window import UpdateWindow
 
 _BACKOFF_MS = 50.0
 

@@ -19,10 +19,10 @@ from penstock_core.log.segment import check_segment
 from penstock_core.zones.quorum import Acks
 from penstock_service.compaction.compact import CompactionResult, compact
 from penstock_service.instance.instance import Instance
+from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.records.produce import produce
 from penstock_service.records.shorten_head import GrownHead, shorten_heads
 from penstock_service.retention.sweep import sweep
-from penstock_service.segments.update_window import UpdateWindow
 from penstock_service.topics.delete_topic import delete_topic
 from penstock_service.topics.truncate import truncate
 from tests.service.compaction.test_archive import archive_of

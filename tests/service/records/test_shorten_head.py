@@ -21,8 +21,8 @@ from penstock_core.log.ref import Ref, Tier
 from penstock_core.log.roll import next_page
 from penstock_service.index.refs_of import refs_of
 from penstock_service.instance.instance import Instance
+from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.records.shorten_head import GrownHead, shorten_heads
-from penstock_service.segments.update_window import UpdateWindow
 from tests.support.refs import one_sequence, ref_at
 from tests.support.rolling import roll
 from tests.support.service import Intercepted, SteppedClock, another_instance, key_of, new_topic, patient_instance

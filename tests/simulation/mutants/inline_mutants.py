@@ -12,6 +12,7 @@ from penstock_core.log.segment import Segment
 from penstock_service.adapters.memory.segments import MemoryInlineStore
 from penstock_service.compaction import move_tail as move_module
 from penstock_service.compaction import rewrite_run as rewrite_module
+from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.records import append as append_module
 from penstock_service.retention import mark_live as mark_module
 from penstock_service.retention import sweep as sweep_module
@@ -20,7 +21,6 @@ from penstock_service.retention.mark_live import LiveSegments
 from penstock_service.segments import put_inline as put_module
 from penstock_service.segments import read_inline as read_module
 from penstock_service.segments.put_segment import StoredSegment
-from penstock_service.segments.update_window import UpdateWindow
 from penstock_service.stores import Stores
 from tests.simulation.mutants.mutant import Mutant, Patch
 

@@ -19,6 +19,7 @@ from penstock_service.adapters.memory import log as memory_log
 from penstock_service.groups import commit_offsets as commit_module
 from penstock_service.instance.moment import Moment
 from penstock_service.instance.topic_cache import TopicCache
+from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.records import append as append_module
 from penstock_service.records import append_in_sequence as sequence_module
 from penstock_service.records import fetch as fetch_module
@@ -26,7 +27,6 @@ from penstock_service.records import produce as produce_module
 from penstock_service.repair import ensure_copies as ensure_module
 from penstock_service.segments import put_segment as put_module
 from penstock_service.segments import read_range as read_module
-from penstock_service.segments.update_window import UpdateWindow
 from penstock_service.topics import delete_topic as delete_module
 from penstock_service.topics import truncate as truncate_module
 from tests.simulation.mutants.mutant import Mutant, Patch

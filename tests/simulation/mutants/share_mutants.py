@@ -22,7 +22,7 @@ from penstock_core.share.share_state import Lock, ShareKey, ShareState
 from penstock_core.share.share_update import ShareUpdate
 from penstock_core.transaction import Move, ShareCommit
 from penstock_service.adapters.memory.transactions import MemoryTransactionStore
-from penstock_service.segments.update_window import UpdateWindow
+from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.share import acknowledge as acknowledge_module
 from penstock_service.share.acknowledge import AckEntry
 from penstock_service.share.acquire import acquire as acquire_module

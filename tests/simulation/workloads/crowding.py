@@ -12,8 +12,8 @@ from penstock_core.ids import PartitionKey
 from penstock_core.limits import EVICTION_PRODUCERS_MIN, HEAD_PRODUCERS_KEPT
 from penstock_core.log.roll import next_page
 from penstock_service.compaction.compact import compact, partitions_of
+from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.records.shorten_head import GrownHead, shorten_heads
-from penstock_service.segments.update_window import UpdateWindow
 from tests.simulation.clients.producers import ProducerChoices, start_producers
 from tests.simulation.clients.reader import SimulatedReader
 from tests.simulation.engine.executor import Killed

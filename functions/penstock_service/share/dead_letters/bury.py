@@ -37,8 +37,8 @@ from penstock_core.share.share_update import ShareUpdate
 from penstock_core.transaction import ShareCommit
 from penstock_service.index.open_partitions import move_again_if_closed
 from penstock_service.instance.instance import Instance
+from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.records.append import is_head_gone
-from penstock_service.segments.update_window import UpdateWindow
 from penstock_service.share.batches.decode_batches import DecodedRecords, decode_batches
 from penstock_service.share.batches.read_batches import FoundBatches, WantedRecords, read_batches
 from penstock_service.share.batches.sift import filter_of
