@@ -118,8 +118,8 @@ def as_ada(instance: Instance, method: str, path: str, body: Any = None, **query
     return Answer(*dispatch(method, path, query, {}, data, instance, ADA))
 
 
-def world() -> World:
-    open_service = Service(memory_instance())
+def world(open_service: Service | None = None) -> World:
+    open_service = open_service or Service(memory_instance())
     for topic in ("orders", "shared", "out", "dead", "mirror"):
         open_service.create(topic)
     open_service.send({"value": "first"})

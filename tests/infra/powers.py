@@ -32,7 +32,8 @@ _PRODUCERS = frozenset(("Produce", "RecordsProduce", "Transactions", "Share", "D
 _SPENDERS = frozenset((  # of quotas
     "Produce", "RecordsProduce", "Transactions", "Fetch", "RecordsFetch", "Share",
 ))  # fmt: skip
-_CLAIMERS = frozenset(("Topics", "ShareAdmin", "Subscriptions", "Transactions"))  # Groups and GroupAdmin may do all
+_CLAIMERS = frozenset(("Topics", "ShareAdmin", "Subscriptions", "Transactions", "Groups", "GroupAdmin"))
+_SHARERS = frozenset(("Share", "ShareAdmin", "Subscriptions", "Deliver", "Transactions", _LOOK))
 _CHANGERS = frozenset((
     "Topics", "GroupAdmin", "Share", "ShareAdmin", "Subscriptions", "Quotas", "Zones", "Transactions",
     "Acls",
@@ -49,7 +50,15 @@ _TOPICS, _LOG, _GROUPS = "TablesTopics", "TablesLog", "TablesGroups"
 _SHARES = f"{keys.SHARE_PREFIX}*"
 _INLINE = f"{keys.INLINE_PREFIX}*"
 _NOTES = f"{keys.SUBSCRIPTIONS_OF}*"
-_SUBSCRIPTIONS = [keys.SUBSCRIPTIONS, _NOTES, keys.ORPHANED_STATES, f"{keys.PUSH_PREFIX}*"]
+_WORDS = {
+    (keys.SHARE_GROUPS, _SHARES): ".shares",
+    (f"{keys.BUCKET}#*",): ".buckets",
+    (f"{keys.CLAIMS}#*",): ".claims",
+    (_INLINE,): ".inline",
+    (_NOTES,): ".subscriptions",
+    (keys.SUBSCRIPTIONS, _NOTES, keys.ORPHANED_STATES, f"{keys.PUSH_PREFIX}*"): ".subscriptions",
+    (keys.GROUPS,): ".names",  # the register of groups, which has their names
+}
 _STREAM, _REPAIRS = "TablesLog.StreamArn", "RepairQueuesRepairs"
 _TIMERS = "TimersSeconds"
 _READERS_OF_SEGMENTS = _CONSUMERS | JOBS | {"Topics", "GroupAdmin", "ShareAdmin", "Scrub", "Tier"}
@@ -60,41 +69,42 @@ _WITHOUT_LISTS = frozenset(
 HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("read", _TOPICS): _PROVISION | _ALL - {"Promote", "Dispatch"},
     ("scan", _TOPICS): _PROVISION | _ALL - _CONSUMERS - _SCHEDULERS - _WITHOUT_LISTS,
-    ("write", _TOPICS): _PROVISION | {"Topics", "Audit"},  # Audit makes the topic of the trail
+    ("write", f"{_TOPICS}.names"): _PROVISION | {"Topics", "Audit"},  # Audit makes the topic of the trail
     ("write", f"{_TOPICS}.partitions"): frozenset(  # they end changes
         ("Retention", "Produce", "RecordsProduce", "Transactions", "Share", "Deliver")
     ),
-    ("delete", _TOPICS): _PROVISION | {"Topics", "Audit"},
+    ("delete", f"{_TOPICS}.names"): _PROVISION | {"Topics", "Audit"},
     ("read", f"{_TOPICS}{keys.AUDIT}"): frozenset(("Audit",)),
     ("write", f"{_TOPICS}{keys.AUDIT}"): _PROVISION | _CHANGERS,
     ("delete", f"{_TOPICS}{keys.AUDIT}"): _PROVISION | _CHANGERS | {"Audit"},
     ("write", f"{_TOPICS}{keys.ZONES}"): _PRODUCERS | {"Zones", "RecoverZones"},
-    ("write", f"{_TOPICS}{keys.ACLS}"): frozenset(("Acls",)),
+    ("write", f"{_TOPICS}{keys.ACLS}"): _PROVISION | {"Acls"},  # grants write rules
     ("write", f"{_TOPICS}{keys.CURSORS}"): _SWEEPERS | {"Retention", "Scrub", "Tier", _LOOK, "Measure"},
     ("delete", f"{_TOPICS}{keys.CURSORS}"): _SWEEPERS | {"Retention", "Scrub", "Tier", _LOOK, "Measure"},
-    ("write", f"{_TOPICS}{keys.DELETED}"): frozenset(("Retention",)),
-    ("delete", f"{_TOPICS}{keys.DELETED}"): frozenset(("Retention",)),
+    ("write", f"{_TOPICS}{keys.DELETED}"): _PROVISION | {"Retention", "Topics", "Audit"},
+    ("delete", f"{_TOPICS}{keys.DELETED}"): _PROVISION | {"Retention", "Topics", "Audit"},
     ("read", _LOG): _PROVISION | _ALL - {"Zones", "Acls", "Dispatch"},
     ("write", _LOG): _PROVISION | _PRODUCERS | _REPAIRERS | {"Topics", "Retention", "CompactJob", "Tier", "Promote"},
     ("write", f"{_LOG}.waiter"): frozenset(("Fetch",)),
     ("publish", "wake-ups"): _PRODUCERS | {"ShareAdmin", "Promote"},
     ("delete", f"{_LOG}.inline"): _SWEEPERS,  # small segments
     ("delete", _LOG): _PROVISION | {"Topics", "Retention", "CompactJob", "Tier", "Promote"},
-    ("read", _GROUPS): frozenset(("Transactions", "Groups", "GroupAdmin", "Retention", "AnalyzeJob", "Measure")),
-    ("write", _GROUPS): frozenset(("Transactions", "Groups", "GroupAdmin", "Retention")),
+    ("read", f"{_GROUPS}.names"): frozenset(
+        ("Transactions", "Groups", "GroupAdmin", "Retention", "AnalyzeJob", "Measure")
+    ),
+    ("write", f"{_GROUPS}.names"): frozenset(("Transactions", "Groups", "GroupAdmin", "Retention")),
     # Transactions takes a lease from a member that is gone, and removes the member.
-    ("delete", _GROUPS): frozenset(("Transactions", "Groups", "GroupAdmin", "Retention")),
-    **{
-        (verb, f"{_GROUPS}.shares"): _PROVISION | {"Share", "ShareAdmin", "Subscriptions", "Deliver", _LOOK}
-        for verb in ("read", "write")
-    },
-    ("delete", f"{_GROUPS}.shares"): _PROVISION | {"Share", "ShareAdmin", "Subscriptions", _LOOK},
+    ("delete", f"{_GROUPS}.names"): frozenset(("Transactions", "Groups", "GroupAdmin", "Retention")),
+    ("read", f"{_GROUPS}.shares"): _PROVISION | _SHARERS | {"Retention", "Measure"},
+    ("write", f"{_GROUPS}.shares"): _PROVISION | _SHARERS | {"Retention"},
+    ("delete", f"{_GROUPS}.shares"): _PROVISION | {"Share", "ShareAdmin", "Subscriptions", "Retention", _LOOK},
     ("read", f"{_GROUPS}{keys.QUOTAS}"): _SPENDERS | _CLAIMERS | {"Quotas"},
     **{(verb, f"{_GROUPS}.claims"): _CLAIMERS for verb in ("read", "write", "delete")},
     ("write", f"{_GROUPS}{keys.QUOTAS}"): frozenset(("Quotas",)),
     ("delete", f"{_GROUPS}{keys.QUOTAS}"): frozenset(("Quotas",)),
     ("write", f"{_GROUPS}.buckets"): _SPENDERS,
-    ("read", f"{_GROUPS}.subscriptions"): _PROVISION | {"Dispatch", "Subscriptions", "Deliver", "Retention", _LOOK},
+    ("read", f"{_GROUPS}.subscriptions"): _PROVISION
+    | {*("Dispatch", "Subscriptions", "Deliver", "Retention", "Measure", _LOOK)},
     ("write", f"{_GROUPS}.subscriptions"): _PROVISION | {"Subscriptions", "Deliver"},
     ("delete", f"{_GROUPS}.subscriptions"): _PROVISION | {"Subscriptions", _LOOK},
     # Produce reads the first append of what may be its repeat.
@@ -227,25 +237,9 @@ class Permission:
 
     def _place(self) -> str:
         """The resource, narrowed by the condition to some items of a table or one folder of a bucket."""
+        if told := _items_of(self.condition):
+            return f"{self._named_place()}{told}"
         match self.condition:
-            case {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [str(key)]}}:
-                return f"{self._named_place()}{key}"
-            case {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [keys.SHARE_GROUPS, below]}} if below == _SHARES:
-                return f"{self._named_place()}.shares"
-            case {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [str(below)]}} if below == f"{keys.BUCKET}#*":
-                return f"{self._named_place()}.buckets"
-            case {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [str(below)]}} if below == f"{keys.CLAIMS}#*":
-                return f"{self._named_place()}.claims"
-            case {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [str(below)]}} if below == _INLINE:
-                return f"{self._named_place()}.inline"
-            case {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [str(below)]}} if below == _NOTES:
-                return f"{self._named_place()}.subscriptions"
-            case {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [*below]}} if below == _SUBSCRIPTIONS:
-                return f"{self._named_place()}.subscriptions"
-            case {"ForAllValues:StringEquals": {"dynamodb:Attributes": attributes}} if "heads" in attributes:
-                return f"{self._named_place()}.partitions" if "config" not in attributes else self._named_place()
-            case {"ForAllValues:StringEquals": {"dynamodb:Attributes": attributes}} if "tail" not in attributes:
-                return f"{self._named_place()}.waiter"
             case {"ArnLike": {"lambda:FunctionArn": [function, _]}} if self.resource.endswith(
                 ":event-source-mapping:*"
             ):
@@ -259,6 +253,31 @@ class Permission:
             if found := re.fullmatch(pattern, self.resource):
                 return found.expand(place)
         return self.resource
+
+
+def _items_of(condition: Mapping[str, Any]) -> str | None:
+    """The items of a table that a condition names: a word for them, or their `pk`. None if it names none.
+
+    A condition for all values also holds for a request that tells none, so it counts only together with `Null`.
+    """
+    for_all = {name: value for name, value in condition.items() if name.startswith("ForAllValues:")}
+    if not for_all or condition.get("Null") != dict.fromkeys(
+        [each for value in for_all.values() for each in value], "false"
+    ):
+        return None
+    match for_all:
+        case {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [*like]}}:
+            return _WORDS.get(tuple(like)) or "".join(like)
+        case {"ForAllValues:StringNotLike": {"dynamodb:LeadingKeys": ["*#*"]}, **more}:
+            match more:
+                case {"ForAllValues:StringEquals": {"dynamodb:Attributes": [*attributes]}} if (
+                    "config" not in attributes
+                ):
+                    return ".partitions"
+            return None if more else ".names"
+        case {"ForAllValues:StringEquals": {"dynamodb:Attributes": [*attributes]}} if "tail" not in attributes:
+            return ".waiter"
+    return None
 
 
 def permissions_of_roles(resources: Resources) -> Iterator[Permission]:

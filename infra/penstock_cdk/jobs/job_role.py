@@ -139,7 +139,7 @@ class JobRole(Construct):
 
 
 def _item_statements(grants: JobGrants, tables: Tables) -> list[iam.PolicyStatement]:
-    statements = tables.statements(topics=grants.topics, log=grants.log, groups=grants.groups)
+    statements = [*tables.statements(topics=grants.topics, log=grants.log, groups=grants.groups)]
     if grants.sweeps_stores:
         statements.append(tables.inline_sweep_statement())
     if grants.keeps_cursor:

@@ -103,11 +103,12 @@ GRANTS: Mapping[str, Grants] = {
     # `tier` may have moved them to the archive, without a change of their ref's sequence (docs/adr/0030).
     "produce": replace(_PRODUCE, reads_zones=True, reads_archive=True, tells_missing_objects=True, sends_repairs=True),
     # A commit updates heads and leases in one transaction. After a refusal, the function reads them to name the cause.
-    # It takes a lease from a member that is gone, and ends that member's session.
+    # It takes a lease from a member that is gone, and ends that member's session. It accepts records of share groups.
     "transactions": replace(
         _PRODUCE,
         log=("BatchGetItem", *_PRODUCE.log),
         groups=("GetItem", "BatchGetItem", "Query", "UpdateItem", "DeleteItem"),
+        shares=("GetItem", "BatchGetItem", "UpdateItem"),
         claims_resources=True,
         notes_changes=True,
     ),
@@ -116,6 +117,7 @@ GRANTS: Mapping[str, Grants] = {
     "records_fetch": _FETCH,
     "topics": Grants(
         topics=("GetItem", "PutItem", "UpdateItem", "DeleteItem", "Scan"),
+        settles_deletions=True,
         log=("GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "DeleteItem"),
         claims_resources=True,
         notes_changes=True,
@@ -131,12 +133,14 @@ GRANTS: Mapping[str, Grants] = {
         topics=("GetItem", "Scan"),
         log=("GetItem", "BatchGetItem"),
         groups=("GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "DeleteItem"),
+        claims_resources=True,
     ),
     # A change of assignor makes a new target. A reset to a time reads segments, as listing offsets does.
     "group_admin": Grants(
         topics=("GetItem", "Scan"),
         log=("GetItem", "BatchGetItem", "Query"),
         groups=("GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "DeleteItem"),
+        claims_resources=True,
         notes_changes=True,
         reads_zones=True,
         reads_archive=True,
@@ -210,6 +214,7 @@ GRANTS: Mapping[str, Grants] = {
         log=("GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "DeleteItem"),
         ends_changes=True,
         groups=("GetItem", "Query", "PutItem", "UpdateItem", "DeleteItem"),
+        shares=("GetItem", "BatchGetItem", "Query", "UpdateItem", "DeleteItem"),
         pushes=("Query",),
         keeps_cursor=True,
         settles_deletions=True,
@@ -262,6 +267,8 @@ GRANTS: Mapping[str, Grants] = {
         topics=("GetItem", "Scan"),
         log=("GetItem", "BatchGetItem", "Query"),
         groups=("GetItem", "BatchGetItem", "Query"),
+        shares=("GetItem", "BatchGetItem", "Query"),
+        pushes=("GetItem", "BatchGetItem", "Query"),
         keeps_cursor=True,
     ),
     # It makes the topic `_audit` and appends to it: no function that notes changes could write there.
@@ -270,6 +277,7 @@ GRANTS: Mapping[str, Grants] = {
         spends_quotas=False,
         ends_changes=False,
         topics=("GetItem", "PutItem", "UpdateItem", "DeleteItem", "Scan"),
+        settles_deletions=True,
         schedules_records=False,
         settles_audit=True,
     ),
@@ -282,11 +290,14 @@ GRANTS: Mapping[str, Grants] = {
     ),
 }
 
-# `provision` makes, alters and deletes topics, share groups and subscriptions. It closes and opens heads, and lists no
-# deleted topics. "latest" reads heads.
+# `provision` makes, alters and deletes topics, share groups, subscriptions and access rules. It closes and opens heads,
+# and lists no deleted topics. "latest" reads heads. The service itself claims nothing.
 PROVISION_GRANTS = replace(
     GRANTS["subscriptions"],
     topics=("GetItem", "PutItem", "UpdateItem", "DeleteItem", "Scan"),
+    settles_deletions=True,
+    changes_acls=True,
+    claims_resources=False,
     log=("GetItem", "BatchGetItem", "PutItem", "UpdateItem", "DeleteItem"),
     notes_changes=True,
 )

@@ -1,6 +1,7 @@
 """The three DynamoDB tables: topics, the log, consumer groups. docs/reference/data-model.md has their items."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from aws_cdk import RemovalPolicy, Stack
 from aws_cdk import aws_dynamodb as dynamodb
@@ -13,6 +14,9 @@ from penstock_core.storage.head_updates import WAITER_ATTRIBUTES
 from penstock_core.storage.topic_item import LAYOUT_ATTRIBUTES
 
 TTL_ATTRIBUTE = "expires_at_s"
+_WRITES = frozenset({"PutItem", "UpdateItem", "DeleteItem"})
+_KEYS_THAT_NO_NAME_EQUALS = "*#*"  # names of topics and groups have no `#`
+_PK, _ATTRIBUTES = "dynamodb:LeadingKeys", "dynamodb:Attributes"
 
 
 class Tables(Construct):
@@ -38,13 +42,23 @@ class Tables(Construct):
 
     def statements(
         self, *, topics: Sequence[str], log: Sequence[str], groups: Sequence[str]
-    ) -> list[iam.PolicyStatement]:
-        """Allows DynamoDB actions, named without the prefix `dynamodb:`, on each table."""
-        return [
-            iam.PolicyStatement(actions=[f"dynamodb:{action}" for action in actions], resources=[table.table_arn])
-            for table, actions in ((self.topics, topics), (self.log, log), (self.groups, groups))
-            if actions
-        ]
+    ) -> Iterator[iam.PolicyStatement]:
+        """Allows DynamoDB actions, named without the prefix `dynamodb:`, on each table.
+
+        Of the topics table, it allows to write topics alone: rules, the trail and zone states have keys with a `#`. Of
+        the groups table, it allows groups and their register alone. So no function that handles records changes a rule
+        or a quota, and no function that has no work with subscriptions reads the secret of one.
+        """
+        writes = [action for action in topics if action in _WRITES]
+        reads = [action for action in topics if action not in _WRITES]
+        for table, actions in ((self.topics, reads), (self.log, log)):
+            if actions:
+                yield _statement(table, actions)
+        if writes:
+            yield _statement(self.topics, writes, unlike=_KEYS_THAT_NO_NAME_EQUALS)
+        if groups:
+            yield _statement(self.groups, groups, unlike=_KEYS_THAT_NO_NAME_EQUALS)
+            yield _statement(self.groups, groups, keys.GROUPS)
 
     def waiters_statement(self) -> iam.PolicyStatement:
         """Allows to set a head's waiter, and no other attribute of the log that a reader could harm.
@@ -52,108 +66,62 @@ class Tables(Construct):
         The condition covers every attribute that an update names, in its condition too. An update of `next_offset` or
         of `under_replicated` alone would be allowed by it. A policy cannot tell one from the other.
         """
-        return iam.PolicyStatement(
-            actions=["dynamodb:UpdateItem"],
-            resources=[self.log.table_arn],
-            conditions={"ForAllValues:StringEquals": {"dynamodb:Attributes": list(WAITER_ATTRIBUTES)}},
-        )
+        return _statement(self.log, ["UpdateItem"], attributes=WAITER_ATTRIBUTES)
 
     def inline_sweep_statement(self) -> iam.PolicyStatement:
         """Allows to delete the segments that are items of the log table, and no other item of it."""
-        return iam.PolicyStatement(
-            actions=["dynamodb:BatchWriteItem"],
-            resources=[self.log.table_arn],
-            conditions={"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [f"{keys.INLINE_PREFIX}*"]}},
-        )
+        return _statement(self.log, ["BatchWriteItem"], f"{keys.INLINE_PREFIX}*")
 
     def layouts_statement(self) -> iam.PolicyStatement:
         """Allows to end a change of a topic's partitions, and to change no setting of it."""
-        return iam.PolicyStatement(
-            actions=["dynamodb:UpdateItem"],
-            resources=[self.topics.table_arn],
-            conditions={"ForAllValues:StringEquals": {"dynamodb:Attributes": list(LAYOUT_ATTRIBUTES)}},
-        )
+        return _statement(self.topics, ["UpdateItem"], unlike=_KEYS_THAT_NO_NAME_EQUALS, attributes=LAYOUT_ATTRIBUTES)
 
     def shares_statement(self, *actions: str) -> iam.PolicyStatement:
         """Allows the actions on the items of share groups, and on no other item of the groups table."""
-        return iam.PolicyStatement(
-            actions=[f"dynamodb:{action}" for action in actions],
-            resources=[self.groups.table_arn],
-            conditions={
-                "ForAllValues:StringLike": {"dynamodb:LeadingKeys": [keys.SHARE_GROUPS, f"{keys.SHARE_PREFIX}*"]}
-            },
-        )
+        return _statement(self.groups, actions, keys.SHARE_GROUPS, f"{keys.SHARE_PREFIX}*")
 
     def subscriptions_statement(self, *actions: str) -> iam.PolicyStatement:
         """Allows the actions on the items of subscriptions, and on no other item of the groups table."""
-        own = [keys.SUBSCRIPTIONS, f"{keys.SUBSCRIPTIONS_OF}*", keys.ORPHANED_STATES, f"{keys.PUSH_PREFIX}*"]
-        return iam.PolicyStatement(
-            actions=[f"dynamodb:{action}" for action in actions],
-            resources=[self.groups.table_arn],
-            conditions={"ForAllValues:StringLike": {"dynamodb:LeadingKeys": own}},
-        )
+        own = (keys.SUBSCRIPTIONS, f"{keys.SUBSCRIPTIONS_OF}*", keys.ORPHANED_STATES, f"{keys.PUSH_PREFIX}*")
+        return _statement(self.groups, actions, *own)
 
     def subscription_notes_statement(self) -> iam.PolicyStatement:
         """Allows to find the subscriptions of a topic, and no other item of the groups table."""
-        return iam.PolicyStatement(
-            actions=["dynamodb:Query"],
-            resources=[self.groups.table_arn],
-            conditions={"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [f"{keys.SUBSCRIPTIONS_OF}*"]}},
-        )
+        return _statement(self.groups, ["Query"], f"{keys.SUBSCRIPTIONS_OF}*")
 
     def spending_statements(self) -> Iterator[iam.PolicyStatement]:
         """Allows to read the quotas, and to charge their buckets, and no other item of the groups table."""
         yield self.quotas_statement("Query")
-        yield iam.PolicyStatement(
-            actions=["dynamodb:UpdateItem", "dynamodb:PutItem"],
-            resources=[self.groups.table_arn],
-            conditions={"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [f"{keys.BUCKET}#*"]}},
-        )
+        yield _statement(self.groups, ["UpdateItem", "PutItem"], f"{keys.BUCKET}#*")
 
     def claims_statements(self) -> Iterator[iam.PolicyStatement]:
         """Allows to read the quotas, and to change the claims that count what principals create."""
         yield self.quotas_statement("Query")
-        yield iam.PolicyStatement(
-            actions=["dynamodb:Query", "dynamodb:PutItem", "dynamodb:DeleteItem"],
-            resources=[self.groups.table_arn],
-            conditions={"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [f"{keys.CLAIMS}#*"]}},
-        )
+        yield _statement(self.groups, ["Query", "PutItem", "DeleteItem"], f"{keys.CLAIMS}#*")
 
     def quotas_statement(self, *actions: str) -> iam.PolicyStatement:
         """Allows the actions on the quotas, and on no other item of the groups table."""
-        return iam.PolicyStatement(
-            actions=[f"dynamodb:{action}" for action in actions],
-            resources=[self.groups.table_arn],
-            conditions={"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [keys.QUOTAS]}},
-        )
+        return _statement(self.groups, actions, keys.QUOTAS)
 
     def zone_states_statement(self) -> iam.PolicyStatement:
         """Allows to write the states of the zones, and no other item of the topics table."""
-        return self._topics_items_statement(keys.ZONES, "PutItem", "UpdateItem")
+        return _statement(self.topics, ["PutItem", "UpdateItem"], keys.ZONES)
 
     def acls_statement(self) -> iam.PolicyStatement:
         """Allows to write the access rules, and no other item of the topics table."""
-        return self._topics_items_statement(keys.ACLS, "PutItem", "UpdateItem")
+        return _statement(self.topics, ["PutItem", "UpdateItem"], keys.ACLS)
 
     def cursors_statement(self) -> iam.PolicyStatement:
         """Allows to write and delete the cursors of scheduled jobs, and no other item of the topics table."""
-        return self._topics_items_statement(keys.CURSORS, "PutItem", "DeleteItem")
+        return _statement(self.topics, ["PutItem", "DeleteItem"], keys.CURSORS)
 
     def audit_statement(self, *actions: str) -> iam.PolicyStatement:
         """Allows the actions on the notes of changes, and on no other item of the topics table."""
-        return self._topics_items_statement(keys.AUDIT, *actions)
+        return _statement(self.topics, actions, keys.AUDIT)
 
     def deletions_statement(self) -> iam.PolicyStatement:
         """Allows to write and delete the notes of deleted topics, and no other item of the topics table."""
-        return self._topics_items_statement(keys.DELETED, "PutItem", "UpdateItem", "DeleteItem")
-
-    def _topics_items_statement(self, pk: str, *actions: str) -> iam.PolicyStatement:
-        """Allows the actions on the items with that `pk` (DynamoDB guide, "Using IAM policy conditions")."""
-        return iam.PolicyStatement(
-            actions=[f"dynamodb:{action}" for action in actions],
-            resources=[self.topics.table_arn],
-            conditions={"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [pk]}},
-        )
+        return _statement(self.topics, ["PutItem", "UpdateItem", "DeleteItem"], keys.DELETED)
 
     def _restored(self, construct_id: str, name: str, stream: str | None = None) -> dynamodb.ITable:
         """Refers to a table that DynamoDB restored. The stack neither changes nor deletes it."""
@@ -192,3 +160,30 @@ class Tables(Construct):
             deletion_protection=keeps_data,
             removal_policy=RemovalPolicy.RETAIN if keeps_data else RemovalPolicy.DESTROY,
         )
+
+
+def _statement(
+    table: dynamodb.ITable,
+    actions: Sequence[str],
+    *like: str,
+    unlike: str | None = None,
+    attributes: Sequence[str] = (),
+) -> iam.PolicyStatement:
+    """Allows actions on the items whose `pk` is like one of these patterns, and not like another one.
+
+    Source: DynamoDB guide, "Using IAM policy conditions". `ForAllValues` holds where a request tells no key, so `Null`
+    asks that it does.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    if like:
+        found["ForAllValues:StringLike"] = {_PK: list(like)}
+    if unlike is not None:
+        found["ForAllValues:StringNotLike"] = {_PK: [unlike]}
+    if attributes:
+        found["ForAllValues:StringEquals"] = {_ATTRIBUTES: list(attributes)}
+    told = [name for name, is_asked in ((_PK, like or unlike), (_ATTRIBUTES, attributes)) if is_asked]
+    if told:
+        found["Null"] = dict.fromkeys(told, "false")
+    return iam.PolicyStatement(
+        actions=[f"dynamodb:{action}" for action in actions], resources=[table.table_arn], conditions=found or None
+    )

@@ -1,0 +1,183 @@
+"""Each function reaches the items that its work needs: its calls are held against the conditions of its role.
+
+The emulator does not check these conditions, so a grant that is too narrow would fail on AWS alone.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import Any
+
+import pytest
+from botocore.client import BaseClient
+
+from penstock_cdk.service.functions import construct_name
+from penstock_cdk.service.routes import ROUTES
+from penstock_service.adapters.memory.service import memory_instance
+from penstock_service.audit.settle_audit import settle_audit
+from penstock_service.instance.instance import Instance
+from penstock_service.metrics.measure import MeasureWish, measure
+from penstock_service.retention.retain import retain
+from tests.golden.stage import empty_stage
+from tests.handlers.route_samples import SAMPLES, Sample, as_ada, world
+from tests.handlers.service import Service
+from tests.infra.conftest import Resources, resources_of
+from tests.infra.templates import as_list, name_of, of_type
+
+pytestmark = pytest.mark.synth
+FUNCTION_OF_ROUTE = {f"{route.method} {route.path}": route.function for route in ROUTES}
+FOR_EVER_MS = 1e9
+MONTH_MS = 31 * 24 * 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An action on items of a table, by their partition keys. A scan tells none."""
+
+    action: str
+    table: str
+    keys: frozenset[str]
+
+
+def calls_of(operation: str, sent: Mapping[str, Any]) -> Iterator[Call]:
+    """What a role needs for one operation: a transaction needs what its actions need."""
+    if operation == "TransactWriteItems":
+        for [(kind, action)] in (each.items() for each in sent["TransactItems"]):
+            yield from calls_of("ConditionCheckItem" if kind == "ConditionCheck" else f"{kind}Item", action)
+    elif operation == "BatchGetItem":
+        for table, wanted in sent["RequestItems"].items():
+            yield Call(operation, table, frozenset(key["pk"]["S"] for key in wanted["Keys"]))
+    elif operation == "BatchWriteItem":
+        for table, wanted in sent["RequestItems"].items():
+            yield Call(operation, table, frozenset(each["DeleteRequest"]["Key"]["pk"]["S"] for each in wanted))
+    elif operation == "Query":
+        found = re.match(r"pk = (:\w+)", sent["KeyConditionExpression"])
+        assert found, sent["KeyConditionExpression"]
+        yield Call(operation, sent["TableName"], frozenset([sent["ExpressionAttributeValues"][found[1]]["S"]]))
+    elif operation == "Scan":
+        yield Call(operation, sent["TableName"], frozenset())
+    else:
+        key = sent["Item"] if operation == "PutItem" else sent["Key"]
+        yield Call(operation, sent["TableName"], frozenset([key["pk"]["S"]]))
+
+
+@contextmanager
+def recorded() -> Iterator[set[Call]]:
+    """The calls of DynamoDB meanwhile."""
+    found: set[Call] = set()
+    call = BaseClient._make_api_call
+
+    def note(client: Any, operation: str, sent: dict[str, Any]) -> Any:
+        if client.meta.service_model.service_name == "dynamodb":
+            found.update(calls_of(operation, sent))
+        return call(client, operation, sent)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BaseClient, "_make_api_call", note)
+        yield found
+
+
+def allows(statement: Mapping[str, Any], call: Call) -> bool:
+    """True if the statement allows the call, whatever attributes it names."""
+    condition = statement.get("Condition", {})
+    like, unlike = (
+        condition.get(f"ForAllValues:String{word}", {}).get("dynamodb:LeadingKeys") for word in ("Like", "NotLike")
+    )
+    return (
+        f"dynamodb:{call.action}" in as_list(statement["Action"])
+        and f"<Tables{call.table.title()}>" in map(name_of, as_list(statement["Resource"]))
+        and (bool(call.keys) or not (like or unlike))
+        and all(like is None or any(fnmatchcase(key, pattern) for pattern in like) for key in call.keys)
+        and not any(fnmatchcase(key, pattern) for pattern in unlike or () for key in call.keys)
+    )
+
+
+def refused(resources: Resources, function: str, calls: set[Call]) -> list[Call]:
+    """The calls that the function's role does not allow."""
+    role = f"<Functions{construct_name(function)}Role>"
+    statements = [
+        statement
+        for policy in of_type(resources, "AWS::IAM::Policy").values()
+        if role in map(name_of, policy["Roles"])
+        for statement in policy["PolicyDocument"]["Statement"]
+    ]
+    assert statements
+    return [call for call in calls if not any(allows(each, call) for each in statements)]
+
+
+@contextmanager
+def stored_service() -> Iterator[tuple[Service, Any]]:
+    """A service whose items are in DynamoDB, and its clock."""
+    with empty_stage() as stage:
+        memory = memory_instance().stores
+        stores = replace(
+            stage.instance.stores,
+            deliveries=memory.deliveries,
+            targets=memory.targets,
+            timer_triggers=memory.timer_triggers,
+        )
+        yield Service(Instance.new(stores, stage.instance.runtime)), stage.clock
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
+def test_function_of_a_route_reaches_the_items_that_it_needs(
+    template: Callable[[str], dict[str, Any]], sample: Sample
+) -> None:
+    with stored_service() as (service, _):
+        prepared = world(service)
+        method, _, path = sample.route.partition(" ")
+        with recorded() as calls:
+            answer = as_ada(
+                service.instance,
+                method,
+                sample.filled(path, prepared.facts),
+                sample.sent(prepared.facts),
+                **sample.query,
+            )
+    assert answer.status < 300, answer.body
+    assert refused(resources_of(template("prod")), FUNCTION_OF_ROUTE[sample.route], calls) == []
+
+
+def _retain(instance: Instance) -> None:
+    assert retain(instance, budget_ms=FOR_EVER_MS).failures == 0
+
+
+def _measure(instance: Instance) -> None:
+    measure(instance, MeasureWish(topics_max=2, consumers_max=9), budget_ms=FOR_EVER_MS)
+
+
+def _audit(instance: Instance) -> None:
+    assert settle_audit(instance, -1, budget_ms=FOR_EVER_MS).is_finished
+
+
+@pytest.mark.parametrize(("function", "work"), [("retention", _retain), ("measure", _measure), ("audit", _audit)])
+def test_function_without_a_route_reaches_the_items_that_it_needs(
+    template: Callable[[str], dict[str, Any]], function: str, work: Callable[[Instance], None]
+) -> None:
+    with stored_service() as (service, clock):
+        world(service)
+        for gone in ("/v1/topics/shared", "/v1/share-groups/workers"):
+            assert service.call("DELETE", gone).status == 204
+        with recorded() as calls:
+            for _ in range(3):
+                work(service.instance)
+                clock.sleep_ms(MONTH_MS)
+    assert calls
+    assert refused(resources_of(template("local")), function, calls) == []  # it measures consumers, too
+
+
+def test_call_beyond_its_role_is_found(template: Callable[[str], dict[str, Any]]) -> None:
+    resources = resources_of(template("prod"))
+    for function in ("groups", "group_admin", "transactions", "retention", "produce", "share", "deliver", "topics"):
+        beyond = {
+            Call("PutItem", "topics", frozenset(["#acls"])),
+            Call("UpdateItem", "topics", frozenset(["#acls"])),
+            Call("PutItem", "groups", frozenset(["#quotas"])),
+            Call("GetItem", "topics", frozenset(["orders"])),
+        }
+        if function not in ("deliver", "retention"):  # of these two, one needs secrets, and one counts subscriptions
+            beyond.add(Call("Query", "groups", frozenset(["#subscriptions"])))
+            beyond.add(Call("GetItem", "groups", frozenset(["#subscriptions"])))
+        assert set(refused(resources, function, beyond)) == {each for each in beyond if each.keys != {"orders"}}
