@@ -33,7 +33,7 @@ def remove_deleted_groups(run: RetentionRun) -> RetentionResult:
         notes = [group for group in _pages(stores.share.hidden_groups) if is_deletion_note(group)]
         if not notes:
             return RetentionResult()
-        partitions = {topic.topic_id: topic.partitions for topic in stores.topics.list()}
+        partitions = {topic.topic_id: topic.head_count for topic in stores.topics.list()}
         partitions |= {topic.topic_id: topic.partitions for topic in stores.topics.deleted()}
     except PenstockError:
         return RetentionResult(failures=1)

@@ -1,10 +1,11 @@
 """The partitions of a share group, and its states in them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from penstock_core.ids import TopicName
+from penstock_core.ids import Partition, TopicName
 from penstock_core.log.index import Head
+from penstock_core.log.topic import Topic
 from penstock_core.share.held_back import NOTHING_HELD, HeldBack
 from penstock_core.share.share_group import ShareGroup
 from penstock_core.share.share_state import ShareKey, ShareState
@@ -30,11 +31,22 @@ def partitions_of(instance: Instance, group: ShareGroup) -> list[tuple[TopicName
 
     One read for each topic that is not remembered.
     """
+    return _keys(instance, group, Topic.all_partitions)
+
+
+def states_that_may_be(instance: Instance, group: ShareGroup) -> list[tuple[TopicName, ShareKey]]:
+    """As `partitions_of`, and the partitions that went: the group's states in them are still there."""
+    return _keys(instance, group, Topic.all_heads)
+
+
+def _keys(
+    instance: Instance, group: ShareGroup, numbers: Callable[[Topic], Sequence[Partition]]
+) -> list[tuple[TopicName, ShareKey]]:
     found = []
     for name, topic_id in sorted(group.topics.items()):
         topic = instance.topic_cache.find(name)
         if topic is not None and topic.topic_id == topic_id:
-            found += [(name, ShareKey(group.share_group_id, topic_id, number)) for number in topic.all_partitions()]
+            found += [(name, ShareKey(group.share_group_id, topic_id, number)) for number in numbers(topic)]
     return found
 
 

@@ -7,7 +7,7 @@ deletes the states that a deletion has left (retention/remove_share_states.py).
 from penstock_core.ids import ShareGroupId
 from penstock_core.share.share_group import deletion_note
 from penstock_service.instance.instance import Instance
-from penstock_service.share.share_partitions import partitions_of
+from penstock_service.share.share_partitions import states_that_may_be
 
 
 def delete_share_group(instance: Instance, name: str) -> ShareGroupId:
@@ -22,7 +22,7 @@ def delete_share_group(instance: Instance, name: str) -> ShareGroupId:
     instance.share_group_cache.forget(name)
     for topic in group.topics:
         instance.topic_cache.forget(topic)  # partitions that were added lately may have a state
-    keys = [key for _, key in partitions_of(instance, group)]
+    keys = [key for _, key in states_that_may_be(instance, group)]
     instance.executor.map(instance.stores.share.delete_state, keys).all_ok()
     if {key.topic_id for key in keys} == {*group.topics.values()}:
         instance.stores.share.forget_group(deletion_note(group))

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.limits import TIERING_MS_MAX
+from penstock_core.ids import Partition
+from penstock_core.limits import LOG_START_GRACE_MS, TIERING_MS_MAX
 from penstock_core.outcomes import outcome_of
 from penstock_core.records.codec import NewRecord, encode
 from penstock_core.share.acknowledge import AckResult, AckType
@@ -14,6 +15,7 @@ from penstock_core.zones.quorum import Acks
 from penstock_service.compaction.tier import tier
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import ProduceEntry, produce
+from penstock_service.retention.retain import retain
 from penstock_service.share.admin.delete_share_group import delete_share_group
 from penstock_service.share.admin.describe_share_group import describe_share_group, list_share_groups
 from penstock_service.share.admin.put_share_group import put_share_group
@@ -289,3 +291,23 @@ def test_group_that_is_deleted_under_an_acquire_hands_out_nothing_afterwards(ins
     assert not isinstance(failed, PenstockError) or failed.code is ErrorCode.UNKNOWN_SHARE_GROUP
     new_group(instance)
     assert len(offsets_in(take(instance))) == 3
+
+
+def test_states_in_partitions_that_went_go_with_the_group(instance: Instance, clock: SteppedClock) -> None:
+    hour_ms = 3_600_000
+    new_topic(instance, partitions=4, retention_ms=2 * hour_ms)
+    for partition in range(4):
+        send(instance, "orders", "a", partition=partition)
+    group_id = new_group(instance)
+    while offsets_in(held := take(instance)):
+        finish(instance, held)
+    alter_topic(instance, "orders", 2, {})
+    clock.sleep_ms(3 * hour_ms)
+    for _ in range(4):
+        retain(instance, budget_ms=60_000.0)
+        clock.sleep_ms(2 * LOG_START_GRACE_MS)
+    topic = instance.topic_cache.read_through("orders")
+    assert topic.partitions == 2
+    keys = [ShareKey(group_id, topic.topic_id, Partition(number)) for number in range(4)]
+    delete_share_group(another_instance(instance), GROUP)
+    assert instance.stores.share.find_states(keys) == {}
