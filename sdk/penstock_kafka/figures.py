@@ -13,6 +13,7 @@ class Figures:
     connections: int = 0
     refused_connections: int = 0
     malformed_requests: int = 0
+    stalled_connections: int = 0
     produced_bytes: int = 0
     fetched_bytes: int = 0
     produce_calls: int = 0

@@ -51,6 +51,7 @@ class MetricsEndpoint:
         yield _family("connections_total", "counter", "Connections since the start.", figures.connections)
         yield _family("refused_connections_total", "counter", "Too many connections.", figures.refused_connections)
         yield _family("malformed_requests_total", "counter", "Requests that were none.", figures.malformed_requests)
+        yield _family("stalled_connections_total", "counter", "Clients that stopped.", figures.stalled_connections)
         yield _family("produced_bytes_total", "counter", "Bytes of batches sent on.", figures.produced_bytes)
         yield _family("fetched_bytes_total", "counter", "Bytes of batches read.", figures.fetched_bytes)
         yield _family("produce_calls_total", "counter", "Produce calls of the service.", figures.produce_calls)

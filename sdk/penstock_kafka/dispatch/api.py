@@ -72,13 +72,26 @@ class ApiKey(IntEnum):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Peer:
-    """The client at the other end of one connection. `gone` is set when it has closed the connection."""
+    """The client at the other end of one connection. `gone` is set when it has closed the connection.
+
+    `cut` ends the connection. `sends_since_ms` and `takes_since_ms` are the times since which the gateway waits for the
+    next bytes of a request, and for the client to take the next bytes of an answer; None while it does not wait.
+    """
 
     number: int  # of the connection, from 1
     address: str
     principal: str | None = None  # of a client that SASL has authenticated
     is_refused: bool = False  # the connection ends after the answer
     gone: asyncio.Event = field(default_factory=asyncio.Event)
+    cut: Callable[[], None] = lambda: None
+    sends_since_ms: int | None = None
+    takes_since_ms: int | None = None
+    fetched_bytes: int | None = None  # by its last fetch
+
+    def stalled_ms(self, now_ms: int) -> int:
+        """How long the client has not moved while the gateway waits for it."""
+        since = [each for each in (self.sends_since_ms, self.takes_since_ms) if each is not None]
+        return now_ms - min(since, default=now_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,7 +36,7 @@ class Fetch:
                 bytes_min=request.min_bytes if wait_ms else 0,
                 bytes_max=max(request.max_bytes, 1) if hasattr(request, "max_bytes") else 2**31 - 1,
                 until_ms=monotonic_ms() + int(wait_ms),
-                gone=call.peer.gone,
+                peer=call.peer,
                 afterwards=call.afterwards,
             )
         )

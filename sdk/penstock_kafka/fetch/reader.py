@@ -15,7 +15,6 @@ All fetches together hold a bounded number of bytes, from the call of the servic
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 from penstock.consumer.fetch_buffer import FetchAnswer
@@ -29,6 +28,7 @@ from penstock_core.ids import parse_topic_name
 from penstock_core.limits import FETCH_BYTES_MAX, KAFKA_FETCHES_BYTES_MAX, REQUEST_PARTITIONS_MAX
 from penstock_core.records.record_batch import BytesLike
 from penstock_kafka.context import Context
+from penstock_kafka.dispatch.api import Peer
 from penstock_kafka.errors import KafkaError, RequestRefused, kafka_error
 from penstock_kafka.fetch.empty_batch import empty_batch
 from penstock_kafka.fetch.sessions import PartitionName, Wanted
@@ -55,13 +55,13 @@ class Reading(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchWish:
-    """A fetch. `afterwards` takes what to do when the client has its answer."""
+    """A fetch of one client. `afterwards` takes what to do when the client has its answer."""
 
     wanted: Mapping[PartitionName, Wanted]
     bytes_min: int
     bytes_max: int
     until_ms: int
-    gone: asyncio.Event
+    peer: Peer
     afterwards: list[Callable[[], None]]
 
     def release(self) -> None:
@@ -86,11 +86,11 @@ class Reader:
             readings, keys = await self._keys(wish.wanted)
             ends = await self._read_due(wish, keys, readings)
             left_ms = wish.until_ms - monotonic_ms()
-            if _is_enough(wish, readings, keys, ends) or left_ms <= 0 or wish.gone.is_set():
+            if _is_enough(wish, readings, keys, ends) or left_ms <= 0 or wish.peer.gone.is_set():
                 return self._with_quiet(readings, keys, wish.wanted)
             if self._tails.watch(ends):
-                await self._tails.wait(list(keys.values()), left_ms / 1_000, wish.gone)
-            if monotonic_ms() >= wish.until_ms or wish.gone.is_set():
+                await self._tails.wait(list(keys.values()), left_ms / 1_000, wish.peer.gone)
+            if monotonic_ms() >= wish.until_ms or wish.peer.gone.is_set():
                 return self._with_quiet(readings, keys, wish.wanted)
             wish.release()  # what was read, but is too little to be sent: it is read again
 
@@ -130,17 +130,31 @@ class Reader:
         self, wish: FetchWish, keys: Mapping[PartitionName, TailKey], readings: dict[PartitionName, Reading]
     ) -> dict[TailKey, End]:
         """Read the partitions that are not quiet, until there is enough. Returns the ends that were reached."""
-        due = [name for name, key in keys.items() if not self._tails.is_quiet(key, wish.wanted[name].offset)]
+        due = self._due(wish, keys)
         ends: dict[TailKey, End] = {}
-        left = min(wish.bytes_max, FETCH_BYTES_MAX)
+        if not due:
+            return ends
+        hold = self._budget.open(wish.peer)
+        wish.afterwards.append(hold.close)
+        left = await hold.take_part(min(wish.bytes_max, FETCH_BYTES_MAX))
+        due = self._due(wish, keys)  # many may have waited for room: one has found the end that the others look for
+        read = 0
         for start in range(0, len(due), REQUEST_PARTITIONS_MAX):
-            chunk = due[start : start + REQUEST_PARTITIONS_MAX]
-            found = await self._call(wish, chunk, keys, max(left, 1), ends)
-            readings.update(found)
-            left -= sum(len(each.records) for each in found.values())
-            if left <= 0 or wish.gone.is_set() or any(each.is_final for each in found.values()):
+            if wish.peer.gone.is_set():
                 break
+            chunk = due[start : start + REQUEST_PARTITIONS_MAX]
+            found = await self._call(wish, chunk, keys, left, ends)
+            readings.update(found)
+            size = sum(len(each.records) for each in found.values())
+            read, left = read + size, left - size
+            if left <= 0 or any(each.is_final for each in found.values()):
+                break
+        hold.resize(read)
+        wish.peer.fetched_bytes = read
         return ends
+
+    def _due(self, wish: FetchWish, keys: Mapping[PartitionName, TailKey]) -> list[PartitionName]:
+        return [name for name, key in keys.items() if not self._tails.is_quiet(key, wish.wanted[name].offset)]
 
     async def _call(
         self,
@@ -150,12 +164,6 @@ class Reader:
         bytes_max: int,
         ends: dict[TailKey, End],
     ) -> dict[PartitionName, Reading]:
-        await self._budget.take(bytes_max)
-        # Many may have waited for the budget: one of them has found the end that the others would look for.
-        chunk = [name for name in chunk if not self._tails.is_quiet(keys[name], wish.wanted[name].offset)]
-        if not chunk or wish.gone.is_set():
-            self._budget.give_back(bytes_max)
-            return {}
         partitions = [
             {
                 "topic": keys[name].topic,
@@ -170,18 +178,12 @@ class Reader:
         body: dict[str, object] = {"partitions": partitions, "max_bytes": bytes_max, "wait_ms": 0}
         if any(each.subscription for each in covers.values()):
             body["arm"] = True
-        held = bytes_max
         try:
             answer = await self._fetched(body, len(chunk))
-            data = answer.body
-            self._context.figures.fetched_bytes += len(data)
-            self._budget.give_back(held - len(data))
-            held = len(data)
         except PenstockError as error:
             return dict.fromkeys(chunk, _refused(kafka_error(error)))
-        finally:
-            if held:
-                wish.afterwards.append(partial(self._budget.give_back, held))
+        data = answer.body
+        self._context.figures.fetched_bytes += len(data)
         readings: dict[PartitionName, Reading] = {}
         at = 0
         for name, each in zip(chunk, answer.partitions, strict=True):

@@ -17,7 +17,6 @@ of the SDK's share consumer (penstock/share/waiting.py), or polls where the serv
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from penstock.share.acknowledgements import Acknowledgement
@@ -28,6 +27,7 @@ from penstock.wake_ups.wake_task import WakeTask
 from penstock_core.errors import PenstockError
 from penstock_core.limits import FETCH_BYTES_MAX, KAFKA_SHARE_BYTES_MAX, SHARE_ACKNOWLEDGEMENTS_MAX
 from penstock_kafka.context import Context
+from penstock_kafka.dispatch.api import Peer
 from penstock_kafka.share.share_calls import AcquireAnswer, ShareCalls
 from penstock_kafka.wire.budget import ByteBudget
 
@@ -43,7 +43,7 @@ class FetchWish:
     records_max: int
     bytes_max: int
     until_ms: int
-    gone: asyncio.Event
+    peer: Peer
     afterwards: list[Callable[[], None]]
     entries: Sequence[Acknowledgement] = ()
 
@@ -115,7 +115,7 @@ class GroupQueue:
         except TimeoutError:
             return None
         try:
-            while not wish.gone.is_set():
+            while not wish.peer.gone.is_set():
                 answer = await self._ask(wish)
                 if answer is None or answer.locks or monotonic_ms() >= wish.until_ms:
                     return answer
@@ -130,9 +130,9 @@ class GroupQueue:
             self._is_quiet = not answer.locks
             return answer
         while (due_ms := self._waiting.due_ms()) > (now_ms := monotonic_ms()):
-            if now_ms >= wish.until_ms or wish.gone.is_set():
+            if now_ms >= wish.until_ms or wish.peer.gone.is_set():
                 return None
-            await self._sleep(min(due_ms, wish.until_ms), wish.gone)
+            await self._sleep(min(due_ms, wish.until_ms), wish.peer.gone)
         asked = dict(self._waiting.ask(now_ms))
         asked["wait_ms"] = max(0, min(asked["wait_ms"], wish.until_ms - now_ms))
         answer = await self._acquire(wish, asked)
@@ -147,24 +147,23 @@ class GroupQueue:
     async def _acquire(
         self, wish: FetchWish, how: Mapping[str, Any], entries: Sequence[Acknowledgement] = ()
     ) -> AcquireAnswer:
-        bytes_max = max(1, min(wish.bytes_max, _WAITING_BYTES_MAX if how["wait_ms"] else FETCH_BYTES_MAX))
-        await self._budget.take(bytes_max)
-        held = bytes_max
+        most = max(1, min(wish.bytes_max, _WAITING_BYTES_MAX if how["wait_ms"] else FETCH_BYTES_MAX))
+        hold = self._budget.open(wish.peer)
+        wish.afterwards.append(hold.close)
         body = {
             "max_records": wish.records_max,
-            "max_bytes": bytes_max,
+            "max_bytes": await hold.take_part(most),
             "topics": self._topics,
             "acknowledge": [each.to_json() for each in entries],
             **how,
         }
+        size = 0
         try:
             answer = await self._calls.acquire(self._group, body)
-            self._budget.give_back(held - answer.size)
-            held = answer.size
+            size = wish.peer.fetched_bytes = answer.size
             return answer
         finally:
-            if held:
-                wish.afterwards.append(partial(self._budget.give_back, held))
+            hold.resize(size)
 
     async def _sleep(self, until_ms: int, gone: asyncio.Event) -> None:
         """Until the bell rings, the client goes, or the time is over."""

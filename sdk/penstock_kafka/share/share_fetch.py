@@ -104,7 +104,7 @@ class ShareFetch:
             records_max=max(1, min(request.max_records, records_max)),
             bytes_max=request.max_bytes,
             until_ms=until_ms,
-            gone=call.peer.gone,
+            peer=call.peer,
             afterwards=call.afterwards,
             entries=settlement.entries,
         )

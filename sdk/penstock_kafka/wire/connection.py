@@ -9,7 +9,8 @@ read a frame -> find its API -> handle -> queue of answers, in order -> write
 - The next request is read while requests of pipelined APIs run. Each other request waits for those before it, and the
   connection reads on when it is answered.
 - An error that no part of an answer can tell ends the connection: the client comes again.
-- A client that reads its answers too slowly is cut off.
+- A client that sends a request or takes an answer too slowly is cut off: soon, if others wait for the bytes it holds.
+- The bytes of a request count from the moment at which they are there, not from that at which it announces them.
 """
 
 import asyncio
@@ -26,6 +27,7 @@ from penstock_core.limits import (
     KAFKA_IDLE_MS_MAX,
     KAFKA_LOGIN_MS_MAX,
     KAFKA_PIPELINED_MAX,
+    KAFKA_SMALL_BYTES_MAX,
     KAFKA_WRITE_MS_MAX,
 )
 from penstock_kafka.dispatch.api import Api, ApiKey, Call, Peer
@@ -40,20 +42,20 @@ from penstock_kafka.dispatch.messages import (
 from penstock_kafka.dispatch.registry import Registry
 from penstock_kafka.errors import RequestRefused
 from penstock_kafka.figures import Figures
-from penstock_kafka.wire.budget import ByteBudget
+from penstock_kafka.wire.budget import ByteBudget, Hold
 
 _log = logging.getLogger("penstock.kafka")
 
 _LENGTH_BYTES = 4
 _PREFIX_BYTES = 8
-_WRITE_HIGH_WATER = 64 * 1024
+_PIECE_BYTES = KAFKA_SMALL_BYTES_MAX  # of a request or an answer: in between the client has moved
 
 
 class PeerReader(asyncio.StreamReader):
     """A StreamReader that tells when the client has gone, even while no one reads."""
 
     def __init__(self, gone: asyncio.Event) -> None:
-        super().__init__(limit=64 * 1024)
+        super().__init__(limit=_PIECE_BYTES)
         self._gone = gone
 
     def feed_eof(self) -> None:
@@ -79,12 +81,13 @@ class Desk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _OpenRequest:
-    size: int
+    hold: Hold
     answer: Awaitable[bytes | None]
     afterwards: Sequence[Callable[[], None]] = ()
 
     def release(self) -> None:
         """The answer was sent, or never will be: let go what it held."""
+        self.hold.close()
         for each in self.afterwards:
             each()
 
@@ -99,7 +102,8 @@ class Connection:
         self._writer = writer
         self._began_ms = monotonic_ms()
         self._open: asyncio.Queue[_OpenRequest | None] = asyncio.Queue(KAFKA_PIPELINED_MAX)
-        writer.transport.set_write_buffer_limits(high=_WRITE_HIGH_WATER)
+        writer.transport.set_write_buffer_limits(high=_PIECE_BYTES)
+        peer.cut = self._cut
 
     def stop(self) -> None:
         """Take no further bytes. Requests that came whole are answered."""
@@ -107,6 +111,15 @@ class Connection:
         if isinstance(transport, asyncio.ReadTransport) and not transport.is_closing() and not self._peer.gone.is_set():
             transport.pause_reading()
             self._reader.feed_eof()
+
+    def _cut(self) -> None:
+        """End the connection: its client keeps bytes that others wait for, and does not move."""
+        if not self._writer.transport.is_closing():
+            self._desk.figures.stalled_connections += 1
+            _log.warning(
+                "connection %d from %s ends: it has stopped, and others wait", self._peer.number, self._peer.address
+            )
+            self._writer.transport.abort()
 
     async def serve(self) -> None:
         """Until the connection ends. Raises nothing but a cancellation."""
@@ -127,11 +140,12 @@ class Connection:
             self._writer.close()
 
     async def _read_all(self) -> None:
-        while (frame := await self._read_frame()) is not None:
+        while (head := await self._read_head()) is not None:
+            hold = self._desk.budget.open(self._peer)
             try:
-                request, is_pipelined = await self._begin(frame)
+                request, is_pipelined = await self._begin(await self._read_frame(*head, hold), hold)
             except BaseException:  # a cancellation too: the connection may break while the request waits for its turn
-                self._desk.budget.give_back(len(frame))
+                hold.close()
                 raise
             try:
                 await self._open.put(request)
@@ -144,8 +158,8 @@ class Connection:
                 raise MalformedRequestError("SASL/PLAIN was given a wrong name or password")
         await self._open.put(None)
 
-    async def _read_frame(self) -> bytes | None:
-        """The next request, whose bytes the budget counts from now on; None if the client has closed."""
+    async def _read_head(self) -> tuple[int, bytes] | None:
+        """The size of the next request and its first bytes; None if the client has closed."""
         try:
             async with asyncio.timeout(self._patience_ms() / 1_000):
                 head = await self._reader.readexactly(_LENGTH_BYTES)
@@ -163,15 +177,25 @@ class Connection:
         if size > bytes_max:
             said = "" if self._is_in else " before a login"
             raise MalformedRequestError(f"a request to API {key} has {size:,} bytes: {bytes_max:,} at most{said}")
-        await self._desk.budget.take(size)
-        try:
-            async with asyncio.timeout(KAFKA_FRAME_MS_MAX / 1_000):
-                return prefix + await self._reader.readexactly(size - _PREFIX_BYTES)
-        except BaseException:
-            self._desk.budget.give_back(size)
-            raise
+        return size, prefix
 
-    async def _begin(self, frame: bytes) -> tuple[_OpenRequest, bool]:
+    async def _read_frame(self, size: int, prefix: bytes, hold: Hold) -> bytes:
+        """A request. The hold has each piece of it before the next one is read."""
+        pieces = [prefix]
+        missing, left_ms = size - len(prefix), KAFKA_FRAME_MS_MAX
+        while missing:
+            began_ms = self._peer.sends_since_ms = monotonic_ms()
+            try:
+                async with asyncio.timeout(left_ms / 1_000):
+                    pieces.append(await self._reader.readexactly(min(missing, _PIECE_BYTES)))
+            finally:
+                self._peer.sends_since_ms = None
+            left_ms -= monotonic_ms() - began_ms
+            missing -= len(pieces[-1])
+            await hold.take(len(pieces[-1]))
+        return b"".join(pieces)
+
+    async def _begin(self, frame: bytes, hold: Hold) -> tuple[_OpenRequest, bool]:
         """Start to handle a request, when it is its turn. True if the next one may be read before its answer."""
         prefix = read_prefix(frame)
         api = self._desk.registry.find(prefix.api_key, prefix.version)
@@ -179,7 +203,7 @@ class Connection:
             if prefix.api_key != ApiKey.API_VERSIONS:
                 raise MalformedRequestError(f"API {prefix.api_key} version {prefix.version} is not served")
             answer = write_unsupported_versions(prefix.correlation_id, self._desk.registry.versions())
-            return _OpenRequest(size=len(frame), answer=_said(answer)), True
+            return _OpenRequest(hold=hold, answer=_said(answer)), True
         if not (self._is_in or api.is_before_login):
             raise MalformedRequestError(f"a request to {api.key.name} comes before SASL/PLAIN has named a user")
         client_id, request = read_request(prefix, frame)
@@ -187,7 +211,11 @@ class Connection:
             await self._open.join()
         call = Call(key=api.key, version=prefix.version, client_id=client_id, peer=self._peer, request=request)
         answering = asyncio.ensure_future(self._handled(api, call, prefix))
-        return _OpenRequest(size=len(frame), answer=answering, afterwards=call.afterwards), api.is_pipelined
+        return _OpenRequest(hold=hold, answer=answering, afterwards=call.afterwards), api.is_pipelined
+
+    @property
+    def _name(self) -> str:
+        return f"connection {self._peer.number} from {self._peer.address}"
 
     @property
     def _is_in(self) -> bool:
@@ -210,7 +238,7 @@ class Connection:
         while (request := await self._open.get()) is not None:
             try:
                 data = await asyncio.shield(request.answer)  # it goes on when the connection breaks
-                self._desk.budget.give_back(request.size)
+                request.hold.close()
             except BaseException:
                 self._leave(request)
                 raise
@@ -222,9 +250,15 @@ class Connection:
             self._open.task_done()
 
     async def _write(self, data: bytes) -> None:
-        self._writer.write(data)
-        async with asyncio.timeout(KAFKA_WRITE_MS_MAX / 1_000):
-            await self._writer.drain()
+        view = memoryview(data)
+        try:
+            async with asyncio.timeout(KAFKA_WRITE_MS_MAX / 1_000):
+                for at in range(0, len(view), _PIECE_BYTES):
+                    self._peer.takes_since_ms = monotonic_ms()
+                    self._writer.write(view[at : at + _PIECE_BYTES])
+                    await self._writer.drain()
+        finally:
+            self._peer.takes_since_ms = None
 
     def _leave_open(self) -> None:
         """Let go on what runs: a producer with acks=0 may have closed its connection. Its answers go nowhere."""
@@ -238,25 +272,23 @@ class Connection:
         if isinstance(request.answer, asyncio.Future):
             request.answer.add_done_callback(partial(self._left, request))
         else:
-            self._desk.budget.give_back(request.size)
+            request.release()
 
     def _left(self, request: _OpenRequest, task: "asyncio.Future[bytes | None]") -> None:
-        self._desk.budget.give_back(request.size)
         request.release()
         self._say_why(task)
 
     def _say_why(self, task: "asyncio.Future[Any]") -> None:
         """Log the reason of the connection's end."""
         error = None if task.cancelled() else task.exception()
-        name = f"connection {self._peer.number} from {self._peer.address}"
         if isinstance(error, MalformedRequestError):
             self._desk.figures.malformed_requests += 1
         if isinstance(error, MalformedRequestError | PenstockError | RequestRefused):
-            _log.warning("%s ends: %s", name, error)
+            _log.warning("%s ends: %s", self._name, error)
         elif isinstance(error, OSError | EOFError | TimeoutError):
-            _log.debug("%s ends: %r", name, error)
+            _log.debug("%s ends: %r", self._name, error)
         elif error is not None:
-            _log.error("%s ends by a defect", name, exc_info=error)
+            _log.error("%s ends by a defect", self._name, exc_info=error)
 
 
 async def _said(answer: bytes) -> bytes:
