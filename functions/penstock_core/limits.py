@@ -475,6 +475,12 @@ SDK_WAKE_UP_PARTITIONS_MAX = 8  # of one topic with a channel each; a consumer t
 SDK_WAKE_UP_RETRY_MS = 300_000  # a stage without wake-ups, or a refused channel, is asked again
 SDK_WAKE_UP_STABLE_MS = 30_000  # a connection that lasted so long was good: the next failure is the first
 
+# Servers on one machine: `penstock dev`, `penstock console`, `penstock metrics` and `penstock kafka`.
+BACKLOG_MAX = 128  # connections that wait to be accepted: a server takes so many at once, before it can refuse any
+RESERVED_FILES = 256  # for those, for 100 connections to the service, and for files of the process
+LOCAL_CONNECTIONS_MAX = 1_000  # of the dev server, the console, or the figures of a gateway
+METRICS_REQUESTS_MAX = 32  # of `penstock metrics --serve`, a thread each
+
 # `penstock dev`, the server on one machine.
 DEV_REQUESTS_MAX = 256  # answered at once, a thread each: a long poll holds its thread for FETCH_WAIT_MS_MAX
 DEV_BODY_BYTES_MAX = 10 * MIB  # as API Gateway: the handlers refuse far less, with a better message

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from penstock.endpoint.listening import fitting_connections
+from penstock.endpoint.listening import listen as open_socket
 from penstock.errors import NotConfiguredError
 from penstock.http.async_transport import AsyncTransport, open_async_transport
 from penstock.http.named_transport import TRANSPORT_NAMES, TransportName
@@ -122,7 +124,7 @@ def kafka(
         created_partitions=partitions,
         share_start=share_start,
         refuses_unknown_settings=unknown_settings == "refuse",
-        connections_max=connections_max,
+        connections_max=fitting_connections(connections_max),
     )
     if address.host not in _LOOPBACK and (tls_cert is None or users is None):
         raise click.BadParameter(
@@ -178,10 +180,8 @@ async def _run(transport: AsyncTransport, settings: Settings, places: Places, pr
 
 
 def _listen(address: Address) -> socket.socket:
-    from penstock_kafka.wire.server import listen
-
     try:
-        return listen(address.host, address.port)
+        return open_socket(address.port, address.host)
     except OSError as error:
         raise click.ClickException(f"{address} cannot be listened on: {error.strerror}") from error
 

@@ -7,7 +7,9 @@ from typing import Literal
 
 from aiohttp import web
 
+from penstock.endpoint.local_endpoint import LocalEndpoint
 from penstock.metrics.exposition import CONTENT_TYPE, Family, Sample, exposition
+from penstock_core.limits import METRICS_REQUESTS_MAX
 from penstock_kafka.figures import Figures
 from penstock_kafka.wire.budget import ByteBudget
 from penstock_kafka.wire.server import Server
@@ -22,20 +24,19 @@ class MetricsEndpoint:
         self._figures = figures
         self._server = server
         self._budget = budget
-        self._runner: web.AppRunner | None = None
+        self._endpoint: LocalEndpoint | None = None
 
     async def start(self, listening: socket.socket) -> None:
         """Answer from now on."""
         app = web.Application()
         app.router.add_get("/metrics", self._answer)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=_STOP_S)
-        await self._runner.setup()
-        await web.SockSite(self._runner, listening).start()
+        self._endpoint = LocalEndpoint(app, stop_s=_STOP_S, connections_max=METRICS_REQUESTS_MAX)
+        await self._endpoint.start(listening)
 
     async def close(self) -> None:
         """End the endpoint."""
-        if self._runner is not None:
-            await self._runner.cleanup()
+        if self._endpoint is not None:
+            await self._endpoint.close()
 
     def text(self) -> str:
         """The figures in Prometheus' format."""

@@ -12,11 +12,11 @@ from typing import Any
 from kio.index import load_response_schema
 from kio.serial import entity_reader
 
+from penstock.endpoint.listening import listen
 from penstock.http.async_transport import AsyncTransport
 from penstock.testing import MemoryPenstock, ThreadedTransport
 from penstock_kafka.gateway import Gateway, Protection
 from penstock_kafka.settings import Address, Settings
-from penstock_kafka.wire.server import listen
 
 SETTINGS = Settings(advertised=Address(host="127.0.0.1", port=0), poll_ms_max=200)
 
@@ -45,7 +45,7 @@ def running_gateway(
     port: int = 0,
 ) -> Iterator[RunningGateway]:
     """Serve until the block ends. The settings' port is that of the socket, a free one by default."""
-    listening = listen("127.0.0.1", port)
+    listening = listen(port)
     port = listening.getsockname()[1]
     settings = replace(settings, advertised=Address(host="127.0.0.1", port=port))
     loop = asyncio.new_event_loop()

@@ -18,6 +18,7 @@ from penstock.cli.jobs import DEFAULT_STACK, JobPlaces
 from penstock.cli.local import find_checkout
 from penstock.cli.metrics import address_of, metrics_server
 from penstock.cli.service import TOKEN_FILE, CommandError
+from penstock.endpoint.listening import listen
 from penstock.http.transport import HttpTransport, Transport, caller_configuration
 from penstock.jobs.model import JobPlace
 from penstock.local_files import is_loopback
@@ -61,7 +62,7 @@ def console(
     Needs `pip install 'penstock[console]'`.
     """
     try:
-        from penstock.console.server import ConsoleServer, listen
+        from penstock.console.server import ConsoleServer
     except ModuleNotFoundError as error:
         raise click.ClickException(f"{error}: `penstock console` needs `pip install 'penstock[console]'`") from error
     place = None if metrics is None else address_of(metrics, "--metrics")

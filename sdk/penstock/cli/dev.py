@@ -16,6 +16,7 @@ import click
 
 from penstock.cli.service import CommandError
 from penstock.configuration import Configuration, StaticCredentials
+from penstock.endpoint.listening import listen
 from penstock.http.transport import HttpTransport
 from penstock_core.errors import PenstockError
 
@@ -98,7 +99,6 @@ def dev(
     """
     try:
         from penstock.dev.env_file import EnvFile
-        from penstock.dev.http_server import listen
         from penstock.dev.service import DevAccess, DevService, log_to_stderr
     except ModuleNotFoundError as error:
         raise click.ClickException(f"{error}: `penstock dev` needs `pip install 'penstock[dev]'`") from error
@@ -206,7 +206,7 @@ class DevConsole:
 
     async def start(self, environment: Mapping[str, str]) -> None:
         """Serve the pages from now on, on a free port."""
-        from penstock.console.server import ConsoleServer, listen
+        from penstock.console.server import ConsoleServer
 
         configuration = Configuration(
             url=environment["PENSTOCK_URL"],

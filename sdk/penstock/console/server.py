@@ -24,6 +24,7 @@ from penstock.console.right_of_way import AsideTransport, PageTransport, RightOf
 from penstock.console.service_down import PromptTransport, ServiceDownError
 from penstock.console.site import PAGES
 from penstock.console.streaming import Streaming
+from penstock.endpoint.local_endpoint import LocalEndpoint
 from penstock.errors import as_sdk_error
 from penstock.http.transport import Transport
 from penstock.jobs.model import JobPlace
@@ -38,9 +39,6 @@ from penstock_core.limits import (
 
 logger = logging.getLogger("penstock.console")
 
-HOST = "127.0.0.1"
-
-_WAITING_MAX = 128
 _STOP_S = 2.0  # for requests that are being answered when the console stops
 _FORM_TYPE = "application/x-www-form-urlencoded"
 
@@ -78,7 +76,7 @@ class ConsoleServer:
         self._threads = ThreadPoolExecutor(CONSOLE_REQUESTS_MAX, thread_name_prefix="penstock-page")
         self._streaming = Streaming()
         self._flashes = Flashes(new_nonce)
-        self._runner: web.AppRunner | None = None
+        self._endpoint: LocalEndpoint | None = None
 
     async def start(self, listening: socket.socket) -> None:
         """Answer requests from now on."""
@@ -90,16 +88,15 @@ class ConsoleServer:
                 app.router.add_route(route.method, route.path, partial(self._page, route))
             for stream in page.streams:
                 app.router.add_route("GET", stream.path, partial(self._stream, stream))
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=_STOP_S)
-        await self._runner.setup()
-        await web.SockSite(self._runner, listening).start()
+        self._endpoint = LocalEndpoint(app, stop_s=_STOP_S)
+        await self._endpoint.start(listening)
         self._say_link(self.guard.link)
 
     async def close(self) -> None:
         """Take no more requests, wait a moment for those under way, then close all connections."""
         self._streaming.stop()
-        if self._runner is not None:
-            await self._runner.cleanup()
+        if self._endpoint is not None:
+            await self._endpoint.close()
         await asyncio.to_thread(self._threads.shutdown, cancel_futures=True)
         await asyncio.to_thread(self._streaming.close)
 
@@ -257,16 +254,3 @@ async def _form_of(request: web.Request) -> dict[str, str] | web.HTTPException:
 
 def _html(text: str, status: int, headers: Mapping[str, str] | None = None) -> web.Response:
     return web.Response(text=text, status=status, content_type="text/html", charset="utf-8", headers=headers)
-
-
-def listen(port: int) -> socket.socket:
-    """A socket on 127.0.0.1, at a free port if `port` is 0. Raises OSError if the port is taken."""
-    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((HOST, port))
-        listening.listen(_WAITING_MAX)
-    except OSError:
-        listening.close()
-        raise
-    return listening

@@ -52,7 +52,7 @@ class Caller(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gateway:
-    """Lets requests through that one of `callers` signed, for one of `hosts`, and that come from no web page.
+    """Lets requests through that one of `callers` signed, and that come from no web page.
 
     `callers` has them by their access keys. A token of `tokens` stands for a signature.
 
@@ -62,22 +62,18 @@ class Gateway:
     instance: Instance
     callers: Mapping[str, Caller]
     scope: Scope
-    hosts: frozenset[str]
     settle: Callable[[], None]
     tokens: DevTokens | None = None
 
     def admit(self, target: str, headers: HeaderPairs, now_s: float) -> Claim | TokenCaller:
         """What the request's signature claims, by its headers alone, or whose token it has. Raises Refused.
 
-        A page in a browser sends an Origin that is not ours, or a Host that its own DNS names for 127.0.0.1. Neither
-        can be allowed, so both are refused, and there are no CORS headers.
+        A page in a browser sends an Origin that is not ours, which is refused, and there are no CORS headers. The
+        endpoint has refused a Host that the page's own DNS names for 127.0.0.1.
         """
         names = [name.lower() for name, _ in headers]
         if "origin" in names or "sec-fetch-site" in names:
             raise Refused(403, "Forbidden: this server answers programs, and no web page (Origin)")
-        hosts = [value.lower() for name, value in headers if name.lower() == "host"]
-        if len(hosts) != 1 or hosts[0] not in self.hosts:
-            raise Refused(403, f"Forbidden: Host must be one of {', '.join(sorted(self.hosts))}")
         if not target.startswith("/"):
             raise Refused(403, "Forbidden: the request's target must be a path")
         if not target.isascii():

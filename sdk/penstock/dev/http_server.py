@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from aiohttp import web
 
 from penstock.dev.gateway import Answer, Gateway, Refused
+from penstock.endpoint.local_endpoint import LocalEndpoint
 from penstock.system import monotonic_ms, wall_clock_ms
 from penstock_core.limits import DEV_BODY_BYTES_MAX, DEV_REQUESTS_MAX
 
@@ -28,21 +29,20 @@ class HttpServer:
         self._gateway = gateway
         self._threads = ThreadPoolExecutor(DEV_REQUESTS_MAX, thread_name_prefix="penstock-request")
         self._requests = 0
-        self._runner: web.AppRunner | None = None
+        self._endpoint: LocalEndpoint | None = None
 
     async def start(self, listening: socket.socket) -> None:
         """Answer requests from now on."""
         app = web.Application(client_max_size=DEV_BODY_BYTES_MAX)
         app.router.add_route("*", "/{tail:.*}", self._handle)
         # A body is hashed and handled as it came. Unpacked, a small one could fill the memory.
-        self._runner = web.AppRunner(app, access_log=None, auto_decompress=False, shutdown_timeout=_STOP_S)
-        await self._runner.setup()
-        await web.SockSite(self._runner, listening).start()
+        self._endpoint = LocalEndpoint(app, stop_s=_STOP_S, auto_decompress=False)
+        await self._endpoint.start(listening)
 
     async def close(self) -> None:
         """Take no more requests, wait a moment for those under way, then close all connections."""
-        if self._runner is not None:
-            await self._runner.cleanup()
+        if self._endpoint is not None:
+            await self._endpoint.close()
         await asyncio.to_thread(self._threads.shutdown, cancel_futures=True)
 
     async def _handle(self, request: web.Request) -> web.Response:
@@ -81,16 +81,3 @@ def _response(answer: Answer, headers: dict[str, str] | None = None) -> web.Resp
     return web.Response(
         status=answer.status, body=answer.body, headers={**_HEADERS, **answer.headers, **(headers or {})}
     )
-
-
-def listen(port: int) -> socket.socket:
-    """A socket on 127.0.0.1, at a free port if `port` is 0. Raises OSError if the port is taken."""
-    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(("127.0.0.1", port))
-        listening.listen(1_024)
-    except OSError:
-        listening.close()
-        raise
-    return listening

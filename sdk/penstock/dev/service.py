@@ -164,12 +164,10 @@ async def serve(
     on_ready: Callable[[], None],
 ) -> None:
     """Serve until `stop` is set or the service has failed. Closes the socket, not the service."""
-    port = listening.getsockname()[1]
     gateway = Gateway(
         instance=service.instance,
         callers={caller.keys.access_key: caller for caller in service.callers.values()},
         scope=Scope(region=REGION, service=SERVICE),
-        hosts=frozenset([f"{HOST}:{port}", f"localhost:{port}"]),
         settle=service.settle,
         tokens=service.tokens,
     )

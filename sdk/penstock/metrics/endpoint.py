@@ -8,10 +8,11 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from penstock.local_files import is_loopback
+from penstock.endpoint.own_names import REFUSAL, is_foreign
 from penstock.metrics.collector import Collector
 from penstock.metrics.exposition import CONTENT_TYPE
 from penstock_core.errors import PenstockError
+from penstock_core.limits import METRICS_REQUESTS_MAX
 
 logger = logging.getLogger("penstock.metrics")
 
@@ -30,13 +31,6 @@ def answer(collector: Collector, path: str) -> tuple[HTTPStatus, str, str]:
         return HTTPStatus.SERVICE_UNAVAILABLE, "text/plain; charset=utf-8", f"{error}\n"
 
 
-def is_foreign(address: str, host: str) -> bool:
-    """True for a server of this machine alone that a request reaches by another name: an attack by DNS."""
-    return is_loopback(f"http://[{address}]" if ":" in address else f"http://{address}") and not is_loopback(
-        f"http://{host}"
-    )
-
-
 class MetricsServer(ThreadingHTTPServer):
     """Serves one collector. It listens from the start on; `serve_forever` answers, and `shutdown` ends that."""
 
@@ -45,7 +39,22 @@ class MetricsServer(ThreadingHTTPServer):
     def __init__(self, collector: Collector, host: str, port: int) -> None:
         """Raises OSError if the address cannot be taken."""
         self.collector = collector
+        self._room = threading.BoundedSemaphore(METRICS_REQUESTS_MAX)
         super().__init__((host, port), _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer in a thread; refuse the connection if too many are open."""
+        if self._room.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer, in the thread."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._room.release()
 
     @property
     def url(self) -> str:
@@ -74,7 +83,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if is_foreign(str(self.server.server_address[0]), self.headers.get("Host", "")):
-            status, content_type, text = HTTPStatus.FORBIDDEN, "text/plain; charset=utf-8", "this is another host\n"
+            status, content_type, text = HTTPStatus.FORBIDDEN, "text/plain; charset=utf-8", f"{REFUSAL}\n"
         else:
             status, content_type, text = answer(self.server.collector, self.path)
         body = text.encode()

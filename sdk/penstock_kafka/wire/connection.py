@@ -101,9 +101,10 @@ class Connection:
         self._reader = reader
         self._writer = writer
         self._began_ms = monotonic_ms()
+        self._has_asked = False
         self._open: asyncio.Queue[_OpenRequest | None] = asyncio.Queue(KAFKA_PIPELINED_MAX)
         writer.transport.set_write_buffer_limits(high=_PIECE_BYTES)
-        peer.cut = self._cut
+        peer.cut = partial(self.cut, "it has stopped, and others wait for its bytes")
 
     def stop(self) -> None:
         """Take no further bytes. Requests that came whole are answered."""
@@ -112,13 +113,15 @@ class Connection:
             transport.pause_reading()
             self._reader.feed_eof()
 
-    def _cut(self) -> None:
-        """End the connection: its client keeps bytes that others wait for, and does not move."""
+    def is_silent(self, since_ms: int) -> bool:
+        """True if the connection has been open since that time without a whole request."""
+        return not self._has_asked and self._began_ms <= since_ms and not self._writer.transport.is_closing()
+
+    def cut(self, reason: str) -> None:
+        """End the connection: its client keeps what others wait for, and does not move."""
         if not self._writer.transport.is_closing():
             self._desk.figures.stalled_connections += 1
-            _log.warning(
-                "connection %d from %s ends: it has stopped, and others wait", self._peer.number, self._peer.address
-            )
+            _log.info("%s ends: %s", self._name, reason)
             self._writer.transport.abort()
 
     async def serve(self) -> None:
@@ -197,6 +200,7 @@ class Connection:
 
     async def _begin(self, frame: bytes, hold: Hold) -> tuple[_OpenRequest, bool]:
         """Start to handle a request, when it is its turn. True if the next one may be read before its answer."""
+        self._has_asked = True
         prefix = read_prefix(frame)
         api = self._desk.registry.find(prefix.api_key, prefix.version)
         if api is None:

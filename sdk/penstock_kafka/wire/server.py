@@ -7,14 +7,16 @@ import logging
 import socket
 import ssl
 
-from penstock_core.limits import KAFKA_DRAIN_MS_MAX
+from penstock.system import monotonic_ms
+from penstock_core.limits import BACKLOG_MAX, KAFKA_DRAIN_MS_MAX
 from penstock_kafka.dispatch.api import Peer
 from penstock_kafka.wire.connection import Connection, Desk, PeerReader
 
 _log = logging.getLogger("penstock.kafka")
 
 _HANDSHAKE_S_MAX = 10.0  # of TLS
-_BACKLOG = 1_024
+_SILENT_MS_MAX = 2_000  # then a connection without a request gives its place to another one
+_TELL_MS = 10_000  # between two lines of the log about too many connections
 
 
 class Server:
@@ -27,6 +29,7 @@ class Server:
         self._connections: dict[Connection, asyncio.Task[None]] = {}
         self._numbers = itertools.count(1)
         self._server: asyncio.Server | None = None
+        self._told_ms = -_TELL_MS
 
     @property
     def connection_count(self) -> int:
@@ -38,7 +41,7 @@ class Server:
         loop = asyncio.get_running_loop()
         handshake_s = None if self._tls is None else _HANDSHAKE_S_MAX
         self._server = await loop.create_server(
-            self._protocol, sock=listening, ssl=self._tls, ssl_handshake_timeout=handshake_s, backlog=_BACKLOG
+            self._protocol, sock=listening, ssl=self._tls, ssl_handshake_timeout=handshake_s, backlog=BACKLOG_MAX
         )
 
     async def close(self) -> None:
@@ -62,9 +65,8 @@ class Server:
 
     def _accept(self, reader: PeerReader, writer: asyncio.StreamWriter, gone: asyncio.Event) -> None:
         address = str(writer.get_extra_info("peername"))
-        if len(self._connections) >= self._connections_max:
-            self._desk.figures.refused_connections += 1
-            _log.warning("a connection from %s is refused: %d are open already", address, self._connections_max)
+        if len(self._connections) >= self._connections_max and not self._has_made_room():
+            self._refuse(address)
             writer.transport.abort()
             return
         self._desk.figures.connections += 1
@@ -77,8 +79,16 @@ class Server:
         self._connections[connection] = task
         task.add_done_callback(lambda _: self._connections.pop(connection, None))
 
+    def _has_made_room(self) -> bool:
+        """End the oldest connection that has sent no request in time, if there is one."""
+        since_ms = monotonic_ms() - _SILENT_MS_MAX
+        silent = next((each for each in self._connections if each.is_silent(since_ms)), None)
+        if silent is not None:
+            silent.cut("it has sent no request, and others come")
+        return silent is not None
 
-def listen(host: str, port: int) -> socket.socket:
-    """A listening socket, at a free port if `port` is 0. Raises OSError if it cannot be."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    def _refuse(self, address: str) -> None:
+        self._desk.figures.refused_connections += 1
+        if (now_ms := monotonic_ms()) - self._told_ms >= _TELL_MS:
+            self._told_ms = now_ms
+            _log.warning("a connection from %s is refused: %d are open already", address, self._connections_max)

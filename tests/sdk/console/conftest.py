@@ -9,7 +9,8 @@ import pytest
 
 from penstock.console.account import AccountFacts
 from penstock.console.memory import Memory
-from penstock.console.server import ConsoleServer, listen
+from penstock.console.server import ConsoleServer
+from penstock.endpoint.listening import listen
 from penstock.http.transport import Transport
 from penstock.jobs.model import JobPlace
 from penstock.testing import MemoryPenstock

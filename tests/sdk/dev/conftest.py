@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from penstock.configuration import Configuration, StaticCredentials
-from penstock.dev.http_server import listen
 from penstock.dev.service import LOCAL, DevAccess, DevService, serve
+from penstock.endpoint.listening import listen
 from penstock.http.transport import HttpTransport
 from tests.support.deadlines import DEADLINE_S
 

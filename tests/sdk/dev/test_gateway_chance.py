@@ -30,7 +30,6 @@ def gateway() -> Gateway:
         instance=instance,
         callers={KEYS.access_key: Caller(KEYS, LOCAL_PRINCIPAL)},
         scope=SCOPE,
-        hosts=frozenset([HOST]),
         settle=lambda: None,
     )
 

@@ -7,9 +7,10 @@ from http import HTTPStatus
 import pytest
 import urllib3
 
+from penstock.endpoint.own_names import is_foreign
 from penstock.errors import UnavailableError
 from penstock.metrics.collector import Collector
-from penstock.metrics.endpoint import PATH, MetricsServer, answer, is_foreign
+from penstock.metrics.endpoint import PATH, MetricsServer, answer
 from penstock.metrics.exposition import CONTENT_TYPE
 from penstock.testing import MemoryPenstock
 from penstock_core.errors import ErrorCode

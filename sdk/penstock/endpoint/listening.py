@@ -1,0 +1,40 @@
+"""Listening sockets, and the connections that fit below the limit of open files."""
+
+import logging
+import socket
+
+from penstock_core.limits import BACKLOG_MAX, RESERVED_FILES
+
+try:
+    import resource
+except ModuleNotFoundError:  # Windows has no such limit
+    resource = None  # type: ignore[assignment]
+
+logger = logging.getLogger("penstock")
+
+
+def listen(port: int, host: str = "127.0.0.1") -> socket.socket:
+    """A listening socket, at a free port if `port` is 0. Raises OSError if it cannot be."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family, backlog=BACKLOG_MAX)
+
+
+def fitting_connections(wanted: int) -> int:
+    """How many of the wanted connections a server may hold. It raises the limit of open files as far as it needs.
+
+    `RESERVED_FILES` stay for connections that are being refused, for calls of the service, and for files.
+    """
+    if resource is None:
+        return wanted
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return wanted
+    needed = wanted + RESERVED_FILES
+    possible = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+    if soft < possible:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (possible, hard))
+        soft = possible
+    fitting = max(1, min(wanted, soft - RESERVED_FILES))
+    if fitting < wanted:
+        logger.warning("%d connections at once, not %d: this process may open %d files", fitting, wanted, soft)
+    return fitting

@@ -1,0 +1,87 @@
+"""All of our HTTP servers on a user's machine are one class: a foreign Host and a connection too many are refused."""
+
+import ast
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from penstock.endpoint import local_endpoint
+from penstock.endpoint.listening import listen
+from penstock.endpoint.local_endpoint import LocalEndpoint
+
+SDK = Path(local_endpoint.__file__).parents[2]
+
+
+@asynccontextmanager
+async def _serving(connections_max: int = 10) -> AsyncIterator[int]:
+    async def say(_: web.Request) -> web.Response:
+        return web.Response(text="said")
+
+    app = web.Application()
+    app.router.add_get("/", say)
+    endpoint = LocalEndpoint(app, stop_s=0.0, connections_max=connections_max)
+    listening = listen(0)
+    await endpoint.start(listening)
+    try:
+        yield listening.getsockname()[1]
+    finally:
+        await endpoint.close()
+
+
+async def _status(port: int, hosts: str) -> int:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(f"GET / HTTP/1.1\r\n{hosts}Connection: close\r\n\r\n".encode())
+        return int((await reader.readline()).split()[1])
+    finally:
+        writer.close()
+
+
+@pytest.mark.parametrize(
+    ("hosts", "status"),
+    [
+        ("Host: 127.0.0.1\r\n", 200),
+        ("Host: localhost:9\r\n", 200),
+        ("Host: evil.example\r\n", 403),
+        ("Host: 127.0.0.1\r\nHost: evil.example\r\n", 400),
+        ("Host: 127.0.0.1.evil.example\r\n", 403),
+        ("Host:\r\n", 403),
+    ],
+)
+def test_request_is_refused_when_its_host_is_not_this_machine(hosts: str, status: int) -> None:
+    async def run() -> int:
+        async with _serving() as port:
+            return await _status(port, hosts)
+
+    assert asyncio.run(run()) == status
+
+
+def test_connection_is_refused_when_too_many_are_open() -> None:
+    async def run() -> None:
+        async with _serving(connections_max=1) as port:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert (await reader.readline()).split()[1] == b"200"
+            with socket.create_connection(("127.0.0.1", port)) as second:
+                second.setblocking(False)
+                assert await asyncio.get_running_loop().sock_recv(second, 1) == b""
+            writer.close()
+
+    asyncio.run(run())
+
+
+def test_no_other_module_serves_http_by_itself() -> None:
+    own = {"AppRunner", "TCPSite", "SockSite", "ServerRunner", "run_app", "HTTPServer", "ThreadingHTTPServer"}
+    found = {
+        path.relative_to(SDK).as_posix()
+        for path in SDK.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if (isinstance(node, ast.Attribute) and node.attr in own) or (isinstance(node, ast.Name) and node.id in own)
+    }
+    # `penstock metrics` runs without aiohttp, and asks the same function about a request's host.
+    assert found == {"penstock/endpoint/local_endpoint.py", "penstock/metrics/endpoint.py"}
