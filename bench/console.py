@@ -20,7 +20,8 @@ from bench.report.recording import Report, reported
 from bench.report.result import Row
 from penstock import Admin, HttpTransport, Producer
 from penstock.configuration import find_configuration
-from penstock.console.server import ConsoleServer, listen
+from penstock.console.server import ConsoleServer
+from penstock.endpoint.listening import listen
 from penstock.errors import TopicExistsError
 from penstock.model import TopicPartition
 

@@ -516,6 +516,8 @@ CONSOLE_SESSIONS_MAX = 8  # browsers that came by a link; then the oldest must c
 # `penstock kafka`, the gateway (docs/adr/0055).
 KAFKA_CONNECTIONS_DEFAULT_MAX = 2_000
 KAFKA_REQUEST_BYTES_MAX = 1 * MIB  # of one request, but those that produce
+KAFKA_REQUEST_ENTRIES_MAX = 20_000  # names, partitions, and what else a request lists, all together
+KAFKA_METADATA_BYTES_MAX = 4 * MIB  # of one request: it may name TOPICS_MAX topics
 KAFKA_PIPELINED_MAX = 32  # requests of one connection that run side by side
 KAFKA_LOGIN_MS_MAX = 30_000  # for a client to log in
 KAFKA_IDLE_MS_MAX = 600_000  # between two requests

@@ -17,8 +17,10 @@ from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
+from penstock_core.limits import KAFKA_REQUEST_ENTRIES_MAX
 from penstock_kafka.dispatch.api import Answer, Request
 from penstock_kafka.dispatch.entities import entity_of
+from penstock_kafka.dispatch.entries import TooManyEntriesError, check_entries
 
 _PREFIX = struct.Struct(">hhi")
 _LENGTH = struct.Struct(">i")
@@ -49,7 +51,12 @@ def read_request(prefix: Prefix, frame: bytes) -> tuple[str, Request]:
     read_header, read_body = _readers(prefix.api_key, prefix.version)
     try:
         header, header_bytes = read_header(frame, 0)
+        check_entries(load_request_schema(prefix.api_key, prefix.version), frame, header_bytes)
         request, _ = read_body(frame, header_bytes)  # Kafka ignores bytes behind it, and librdkafka sends some
+    except TooManyEntriesError as error:
+        raise MalformedRequestError(
+            f"a request to API {prefix.api_key} lists more than {KAFKA_REQUEST_ENTRIES_MAX:,} entries"
+        ) from error
     except Exception as error:  # kio's edge: whatever a wrong byte makes of it, the request is malformed
         raise MalformedRequestError(
             f"a request to API {prefix.api_key} version {prefix.version} cannot be read: {error!r:.200}"
