@@ -79,7 +79,7 @@ def check_entries(kind: type[Any], frame: bytes, at: int) -> None:
         return
     found = _Bytes(frame, at)
     try:
-        for step in _steps(kind):
+        for step in _steps(kind):  # type: ignore[arg-type]  # a type is hashable
             step(found)
     except IndexError:
         return
