@@ -537,6 +537,7 @@ KAFKA_GATHER_MS_MAX = 50  # for company, while another call is under way
 KAFKA_FETCHES_BYTES_MAX = 32 * MIB  # of all answers to fetches, until their clients have them
 KAFKA_SESSIONS_MAX = 2_000  # of fetches
 KAFKA_SESSION_PARTITIONS_MAX = 10_000  # of one client
+KAFKA_SESSIONS_PARTITIONS_MAX = 200_000  # of all sessions of one gateway
 KAFKA_TRANSACTIONS_BYTES_MAX = 32 * MIB  # of all open transactions; one that finds no room is staged
 KAFKA_TRANSACTIONAL_IDS_MAX = 10_000  # that one gateway remembers: idle ones make room for others
 KAFKA_TRANSACTION_PLACES_MAX = 10_000  # partitions in which one epoch has sent records

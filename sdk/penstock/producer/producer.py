@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack
 
 from penstock.arguments import check_callable, check_timeout
+from penstock.errors import InvalidError
 from penstock.http.client import Client
 from penstock.http.named_transport import TransportName
 from penstock.http.transport import Transport, open_transport, request_bytes_max_of
@@ -21,6 +22,7 @@ from penstock.producer.transaction import Transaction
 from penstock.retry import NEVER_MS
 from penstock.system import NS_PER_MS, choose, monotonic_ms, new_nonce, wall_clock_ns
 from penstock.workers.fork_guard import ForkGuard
+from penstock_core.errors import ErrorCode
 from penstock_core.limits import SDK_EXIT_FLUSH_S
 from penstock_core.records.codec import Headers
 
@@ -141,9 +143,12 @@ class Producer:
     def flush(self, timeout: float | None = None) -> None:
         """Send all batches now, and wait until each record that was sent before is delivered or has failed.
 
-        Futures and callbacks tell of failures; this does not raise them. Raises TimeoutError after `timeout` seconds.
+        Futures and callbacks tell of failures; this does not raise them. Raises TimeoutError after `timeout` seconds,
+        and InvalidError in `on_delivery`: the thread that calls it back is one that delivers.
         """
         self._fork.check()
+        if self._sender.is_calling_back:
+            raise InvalidError(ErrorCode.INVALID_REQUEST, "flush() in on_delivery waits for itself: call it outside")
         check_timeout(timeout)
         if not self._flush(timeout):
             raise TimeoutError(f"not everything was delivered in {timeout} s")
@@ -151,7 +156,8 @@ class Producer:
     def close(self, timeout: float | None = None) -> None:
         """Flush, then end the threads. Records that are not delivered in `timeout` seconds fail with ClosedError.
 
-        You may call it twice. It waits for the requests that are in flight when the time is over.
+        You may call it twice. It waits for the requests that are in flight when the time is over. In `on_delivery` it
+        does not wait.
         """
         check_timeout(timeout)
         if self._fork.is_forked:
@@ -161,7 +167,8 @@ class Producer:
         if was_closed:
             return
         atexit.unregister(self._at_exit)
-        self._flush(timeout)
+        if not self._sender.is_calling_back:
+            self._flush(timeout)
         self._sender.stop()
         self._client.close()
 

@@ -43,6 +43,11 @@ class Sender:
         """Under the lock: carry out a procedure of the core. The lock is released while the procedure waits."""
         return drive(steps, self._do)
 
+    @property
+    def is_calling_back(self) -> bool:
+        """True if the caller is an `on_delivery`: its thread cannot carry what it waits for."""
+        return self._threads.has_this_thread
+
     def stop(self) -> None:
         """Fail the batches that are still queued, and wait until the threads have finished the requests in flight."""
         with self.lock:

@@ -94,6 +94,11 @@ class WorkerThreads(Generic[Job]):
         for thread in self._threads:
             thread.start()
 
+    @property
+    def has_this_thread(self) -> bool:
+        """True if the caller runs in one of the threads."""
+        return threading.current_thread() in self._threads
+
     def join(self) -> None:
         """Wait until the threads end. `next_job` must answer None by now."""
         for thread in self._threads:

@@ -109,6 +109,8 @@ class Reader:
                 readings[name] = _refused(found)
             elif not 0 <= name.partition < found[2]:
                 readings[name] = _refused(KafkaError.unknown_topic_or_partition)
+            elif wanted[name].offset < 0:
+                readings[name] = _refused(KafkaError.offset_out_of_range)
             else:
                 keys[name] = TailKey(found[0], found[1], name.partition)
         return readings, keys
@@ -169,7 +171,7 @@ class Reader:
                 "topic": keys[name].topic,
                 "topic_id": keys[name].topic_id,
                 "partition": name.partition,
-                "offset": max(wish.wanted[name].offset, 0),
+                "offset": wish.wanted[name].offset,
                 "max_bytes": min(max(wish.wanted[name].bytes_max, 1), FETCH_BYTES_MAX),
             }
             for name in chunk

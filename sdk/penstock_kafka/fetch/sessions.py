@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from penstock_core.limits import KAFKA_SESSION_PARTITIONS_MAX, KAFKA_SESSIONS_MAX
+from penstock_core.limits import KAFKA_SESSION_PARTITIONS_MAX, KAFKA_SESSIONS_MAX, KAFKA_SESSIONS_PARTITIONS_MAX
 from penstock_kafka.dispatch.api import Request, Uuid
 from penstock_kafka.errors import KafkaError, RequestRefused
 
@@ -73,23 +73,24 @@ class Session:
 
 
 class Sessions:
-    """The sessions of all clients. When there are too many, the one that was used longest ago ends."""
+    """The sessions of all clients. When they or their partitions are too many, those used longest ago end."""
 
     def __init__(self, draw: Callable[[int], int]) -> None:
         self._draw = draw
         self._sessions: dict[int, Session] = {}
+        self._partitions = 0  # of all of them
 
     def of(self, request: Request) -> Session:
         """The session of a request, changed as it says. Raises RequestRefused if the client must begin anew."""
         session_id, epoch = getattr(request, "session_id", NO_SESSION), getattr(request, "session_epoch", _FINAL)
         if epoch in (_FINAL, 0):
-            self._sessions.pop(session_id, None)
+            self._pop(session_id)
             session = Session(session_id=NO_SESSION if epoch == _FINAL else self._new_id())
             session.change(request)
             if session.is_kept:
                 self._keep(session)
             return session
-        kept = self._sessions.pop(session_id, None)
+        kept = self._pop(session_id)
         if kept is None:
             raise RequestRefused(KafkaError.fetch_session_id_not_found, f"session {session_id} is not known")
         if epoch != kept.epoch:
@@ -101,8 +102,15 @@ class Sessions:
     def _keep(self, session: Session) -> None:
         session.epoch = session.epoch % _EPOCH_MAX + 1
         self._sessions[session.session_id] = session
-        if len(self._sessions) > KAFKA_SESSIONS_MAX:
-            del self._sessions[next(iter(self._sessions))]
+        self._partitions += len(session.wanted)
+        while len(self._sessions) > KAFKA_SESSIONS_MAX or self._partitions > KAFKA_SESSIONS_PARTITIONS_MAX:
+            self._pop(next(iter(self._sessions)))
+
+    def _pop(self, session_id: int) -> Session | None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._partitions -= len(session.wanted)
+        return session
 
     def _new_id(self) -> int:
         while (session_id := self._draw(_EPOCH_MAX) + 1) in self._sessions:

@@ -1,6 +1,8 @@
 """Kafka's consumers against the gateway, in front of a service in memory. Partitions are assigned by hand."""
 
 import asyncio
+import socket
+import struct
 import threading
 from collections.abc import Iterator
 
@@ -12,7 +14,7 @@ from kafka import KafkaConsumer
 from kafka import TopicPartition as PyPartition
 
 from penstock.testing import MemoryPenstock
-from tests.kafka.running_gateway import RunningGateway
+from tests.kafka.running_gateway import RunningGateway, read_answer, request_bytes
 
 COUNT = 300
 
@@ -87,6 +89,21 @@ def test_offset_out_of_range_is_told(gateway: RunningGateway, consumer: Consumer
     assert consumer.poll(0.3) is None
     _fill(gateway.service, 0, 1)
     assert _take(consumer, 1) == [(0, 0, b"0")]
+
+
+@pytest.mark.parametrize(("offset", "code"), [(-1, 1), (-100, 1), (77, 1), (0, 0)])
+def test_offset_that_cannot_be_is_out_of_range_and_takes_no_other_partition_along(
+    gateway: RunningGateway, offset: int, code: int
+) -> None:
+    _fill(gateway.service, 0, 2)
+    wanted = struct.pack(">iqi", 0, offset, 1_000) + struct.pack(">iqi", 1, 0, 1_000)
+    body = struct.pack(">iiiibiH6sI", -1, 100, 1, 1_000, 0, 1, 6, b"orders", 2) + wanted
+    with socket.create_connection(("127.0.0.1", gateway.port)) as link:
+        link.sendall(request_bytes(1, 4, 7, body))
+        (topic,) = read_answer(link, 1, 4)[1].responses
+    found = {each.partition_index: each for each in topic.partitions}
+    assert found[0].error_code == code
+    assert (found[1].error_code, bool(found[1].records)) == (0, True)
 
 
 def test_reading_from_the_beginning_starts_behind_removed_records(gateway: RunningGateway, consumer: Consumer) -> None:

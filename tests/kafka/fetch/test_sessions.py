@@ -63,6 +63,20 @@ def test_session_ends_when_the_client_closes_it(sessions: Sessions) -> None:
         sessions.of(_request((1, 1), {}))
 
 
+def test_oldest_sessions_end_when_all_of_them_have_too_many_partitions(
+    sessions: Sessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock_kafka.fetch.sessions.KAFKA_SESSIONS_PARTITIONS_MAX", 5)
+    for _ in range(2):
+        sessions.of(_request((0, 0), {0: 0, 1: 0}))
+    sessions.of(_request((1, 1), {2: 0}))
+    sessions.of(_request((0, 0), {0: 0, 1: 0}))  # ends the second: the first was used after it
+    sessions.of(_request((1, 2), {}, forgotten=(0, 1)))
+    sessions.of(_request((3, 1), {2: 0}))
+    with pytest.raises(RequestRefused):
+        sessions.of(_request((2, 1), {}))
+
+
 def test_oldest_session_ends_when_there_are_too_many(sessions: Sessions) -> None:
     for _ in range(KAFKA_SESSIONS_MAX + 1):
         sessions.of(_request((0, 0), {0: 0}))

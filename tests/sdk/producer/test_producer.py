@@ -20,7 +20,7 @@ from penstock_core.records import frame
 from penstock_core.records.partitioner import partition_for_key
 from tests.sdk.client_kinds import ClientKind
 from tests.sdk.http.faulty_transport import FaultyTransport, answer, lost_request
-from tests.support.deadlines import DEADLINE_S
+from tests.support.deadlines import DEADLINE_S, until
 
 PRODUCE = "/v1/produce"
 
@@ -310,3 +310,35 @@ def test_request_stays_within_4_mib(clients: ClientKind, faulty: FaultyTransport
         header, _ = frame.decode(body)
         named = [TopicPartition(each["topic"], each["partition"]) for each in header["batches"]]  # type: ignore[attr-defined]  # JSON
         assert len(named) == len(set(named))
+
+
+def test_flush_in_on_delivery_is_refused_instead_of_waiting_for_itself(service: MemoryPenstock) -> None:
+    orders = service.create_topic("orders").name
+    told: list[InvalidError] = []
+    with service.producer(max_in_flight=1) as producer:
+
+        def flush(_error: object, _metadata: object) -> None:
+            producer.send(orders, b"2")
+            with pytest.raises(InvalidError, match="outside") as refused:
+                producer.flush()
+            told.append(refused.value)
+
+        producer.send(orders, b"1", on_delivery=flush)
+        producer.flush()
+        until(lambda: told)
+    assert [each.value for each in service.records(orders)] == [b"1", b"2"]
+
+
+def test_close_in_on_delivery_fails_what_is_not_sent(service: MemoryPenstock) -> None:
+    orders = service.create_topic("orders").name
+    producer = service.producer(max_in_flight=1)
+    later: list[concurrent.futures.Future[RecordMetadata]] = []
+
+    def close(_error: object, _metadata: object) -> None:
+        later.append(producer.send(orders, b"2"))
+        producer.close()
+
+    producer.send(orders, b"1", on_delivery=close)
+    until(lambda: later and later[0].done())
+    assert isinstance(later[0].exception(), ClosedError)
+    producer.close()

@@ -284,12 +284,23 @@ class Accumulator(OpenBatches):
                 self._move(topic, moving, now_ms)
 
     def _move(self, topic: TopicQueues, batches: Iterable[ProducerBatch], now_ms: int) -> None:
-        """Append the records of the batches again, to partitions that take them. The service has stored none."""
+        """Append the records of the batches again, to partitions that take them. The service has stored none.
+
+        They share no batch with other records, whose time ends later.
+        """
         for batch in batches:
             self.buffered_bytes -= batch.buffered_bytes
             batch.buffered_bytes = 0
             place_of = places_after(topic, batch.timer, self._choose)
+            self._seal(topic, now_ms)
             self._moved.move(batch, partial(self._add_again, topic, batch.timer, place_of, now_ms))
+        self._seal(topic, now_ms)
+
+    def _seal(self, topic: TopicQueues, now_ms: int) -> None:
+        for queue in self._queues:
+            if queue.topic is topic and queue.open_batch is not None:
+                queue.open_batch = None
+                self.wake_at_ms = now_ms  # a sealed batch need not linger
 
     def _add_again(
         self, topic: TopicQueues, timer: Timer | None, place_of: KeyPlacement, now_ms: int, record: Record

@@ -29,11 +29,14 @@ class MovedBatches:
         self._open: dict[ProducerBatch, int] = {}
 
     def move(self, batch: ProducerBatch, add: Callable[[Record], ProducerBatch]) -> None:
-        """Adds each record of the batch again. `add` returns the batch that takes a record as its last."""
+        """Adds each record of the batch again. `add` returns the batch that takes a record as its last.
+
+        No other records may be in the batches that take them: they end at the time of this batch.
+        """
         places = []
         for record in decode(batch.build()):
             taker = add(record)
-            taker.deadline_ms = min(taker.deadline_ms, batch.deadline_ms)
+            taker.deadline_ms = batch.deadline_ms
             for origin in batch.origins:
                 taker.note_origin(origin)
             places.append((taker, taker.record_count - 1))

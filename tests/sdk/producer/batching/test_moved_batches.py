@@ -112,6 +112,17 @@ def test_moved_record_expires_at_the_time_of_its_first_batch() -> None:
     assert accumulator.buffered_bytes == 0
 
 
+def test_newer_records_keep_their_own_time_when_older_ones_move_to_their_partition() -> None:
+    accumulator, topic = new_accumulator(), new_topic()
+    old = put(accumulator, topic, b"k", b"old")
+    [entry] = accumulator.drain(10)
+    before = [append(accumulator, topic, number, b"before", 500) for number in range(2)]
+    accumulator.complete([entry], [CLOSED], 900, 0.0)
+    after = [append(accumulator, topic, number, b"after", 900) for number in range(2)]
+    assert not {*before, *after} & {*accumulator.expire(old.deadline_ms)}
+    assert old in accumulator.expire(1_500), "with those that wait before it"
+
+
 def test_finish_tells_each_source_once() -> None:
     accumulator, topic = new_accumulator(), new_topic()
     source, one, two = (append(accumulator, topic, number, b"v") for number in range(3))
