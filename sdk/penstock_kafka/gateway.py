@@ -26,7 +26,7 @@ class Protection:
 
     @property
     def security_protocol(self) -> str:
-        """What clients call it: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
+        """The name that clients give it: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
         carried = "PLAINTEXT" if self.tls is None else "SSL"
         return carried if self.users is None else f"SASL_{carried}"
 

@@ -74,8 +74,8 @@ class ApiKey(IntEnum):
 class Peer:
     """The client at the other end of one connection. `gone` is set when it has closed the connection.
 
-    `cut` ends the connection. `sends_since_ms` and `takes_since_ms` are the times since which the gateway waits for the
-    next bytes of a request, and for the client to take the next bytes of an answer; None while it does not wait.
+    `cut` ends the connection. The gateway waits for the next bytes of a request since `sends_since_ms`. It waits for
+    the client to take the next bytes of an answer since `takes_since_ms`. Each is None while the gateway does not wait.
     """
 
     number: int  # of the connection, from 1
@@ -89,7 +89,7 @@ class Peer:
     fetched_bytes: int | None = None  # by its last fetch
 
     def stalled_ms(self, now_ms: int) -> int:
-        """How long the client has not moved while the gateway waits for it."""
+        """The time for which the client has not moved while the gateway waits for it."""
         since = [each for each in (self.sends_since_ms, self.takes_since_ms) if each is not None]
         return now_ms - min(since, default=now_ms)
 

@@ -79,7 +79,7 @@ def writable_after(batches: Sequence[ProducerBatch], error: PenstockError) -> tu
 
 
 def places_after(topic: TopicQueues, timer: Timer | None, choose: Callable[[int], int]) -> KeyPlacement:
-    """Where the records of a moved batch go, by key. None leaves the choice to the topic's sticky partition.
+    """The partitions of the records of a moved batch, by key. None leaves the choice to the topic's sticky partition.
 
     Delayed records do not wait until the topic has turned. Those without a key stay together, in one timer.
     """

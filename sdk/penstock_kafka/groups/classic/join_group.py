@@ -40,7 +40,7 @@ _ASSIGNORS = {"range": "range", "roundrobin": "round_robin", "RoundRobinAssigner
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Patience:
-    """How long one JoinGroup waits, from `began_ms` on.
+    """The longest wait of one JoinGroup, from `began_ms` on.
 
     `is_first`: this gateway serves no other member that was told an assignment. `is_cooperative`: its clients expect
     that what others have still to release comes in a second step.
