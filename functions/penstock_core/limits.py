@@ -526,9 +526,7 @@ KAFKA_WRITE_MS_MAX = 30_000  # for a client to take one answer
 KAFKA_DRAIN_MS_MAX = 10_000  # for open requests, when the gateway stops
 KAFKA_REQUESTS_BYTES_MAX = 64 * MIB  # of all requests that are read or handled
 KAFKA_SMALL_BYTES_MAX = 64 * KIB  # of a request or an answer that passes those that wait for room
-KAFKA_STALL_MS_MAX = (
-    2_000  # that a client may stop in the middle of 64 KiB while others wait for the room that it holds
-)
+KAFKA_STALL_MS_MAX = 2_000  # for a client to send or take the next 64 KiB, while others wait for its room
 KAFKA_PRODUCE_BYTES_MAX = 8 * MIB  # of one produce request
 KAFKA_PRODUCE_CALLS_MAX = 8  # of the service, side by side
 KAFKA_GATHER_BYTES_MIN = 256 * KIB  # batches of clients that want throughput: they may wait for company
