@@ -97,7 +97,7 @@ def replay_lane(
 
     Costs, for each target partition, of earlier placements too, one read of the head, and one of the producer's item if
     the head has evicted the producer. Then appends about 2 MiB at a time. Raises UNKNOWN_TOPIC if the target was
-    deleted, INVALID_REQUEST for records that retention would remove at once, and the errors of `produce`. The records
+    deleted, and the errors of `produce`. The records
     appended until then stay, and count.
 
     Two runs of a replay may meet in a lane. Each turn of the loop needs progress by the other run, so the loop ends.

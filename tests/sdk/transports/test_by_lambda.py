@@ -20,8 +20,9 @@ from penstock.errors import (
 )
 from penstock.http.async_client import AsyncClient
 from penstock.http.client import Client
-from penstock.http.http_message import HttpRequest, json_request, raise_for_status
+from penstock.http.http_message import HttpRequest, Response, json_request, raise_for_status
 from penstock.retry import RetryPolicy
+from penstock.system import wall_clock_ms
 from penstock.transports.by_lambda import LambdaTransport
 from penstock.transports.by_lambda_async import AsyncLambdaTransport
 from penstock_core.direct.function_arn import FunctionsPlace
@@ -238,6 +239,28 @@ def test_asynchronous_client_calls_as_the_other_one(aws: FakeAws, place: Functio
             await client.close()
 
     assert asyncio.run(main()) == ["orders", "fresh", True]
+
+
+@pytest.mark.parametrize("kind", [LambdaTransport, AsyncLambdaTransport])
+def test_invocation_that_grew_old_on_its_way_is_signed_anew_and_begun_once(
+    aws: FakeAws,
+    place: FunctionsPlace,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: type[LambdaTransport] | type[AsyncLambdaTransport],
+) -> None:
+    transport = kind(aws.access(place, aws.key(ADA)))
+    signed_ms: list[int] = []
+
+    def wall_clock() -> int:
+        signed_ms.append(wall_clock_ms() - (0 if signed_ms else 600_000))
+        return signed_ms[-1]
+
+    monkeypatch.setattr("penstock.http.signature.wall_clock_ms", wall_clock)
+    call = transport.call(METADATA.method, METADATA.path, METADATA.query, METADATA.headers, METADATA.body)
+    answer = asyncio.run(call) if asyncio.iscoroutine(call) else call
+    assert isinstance(answer, Response)
+    assert answer.status == 200
+    assert len(aws.invoked) == 1
 
 
 def test_wake_ups_are_signed_with_the_callers_key(transport: LambdaTransport) -> None:

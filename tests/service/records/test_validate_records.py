@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.records.codec import with_records
+from penstock_core.records.record_batch import parse_header
 from penstock_core.zones.quorum import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import ProduceEntry, produce
@@ -13,6 +15,7 @@ from penstock_service.topics.alter_topic import alter_topic
 from tests.handlers.service import Service
 from tests.handlers.test_transactions import begin, transact
 from tests.support.poison import bomb, undecodable_batch
+from tests.support.push_records import StoredRecord
 from tests.support.service import batch, entry, new_topic, read_all
 
 
@@ -36,6 +39,17 @@ def test_an_undecodable_batch_is_refused_and_its_neighbours_are_appended(instanc
     assert "build it again" in error.message
     assert [isinstance(each, PenstockError) for each in results] == [True, False, False]
     assert read_all(instance, "strict", 1) == [(0, "b")]
+
+
+def test_record_before_1970_is_refused_wherever_it_stands(instance: Instance) -> None:
+    new_topic(instance, "strict", validate_records=True)
+    [error] = produce(
+        instance,
+        [entry("strict", 0, with_records(parse_header(batch("a", "b")), [StoredRecord(0, 5), StoredRecord(1, -5)]))],
+        Acks.QUORUM,
+    )
+    assert isinstance(error, PenstockError)
+    assert error.code is ErrorCode.INVALID_TIMESTAMP
 
 
 def test_one_request_decodes_so_many_bytes_over_all_its_partitions(

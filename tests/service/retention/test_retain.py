@@ -8,7 +8,7 @@ import pytest
 from penstock_core.compaction.merging import CompactionSettings
 from penstock_core.errors import PenstockError
 from penstock_core.ids import Offset, PartitionKey
-from penstock_core.limits import LOG_START_GRACE_MS, MIB, TAIL_ROLL_REFS
+from penstock_core.limits import APPEND_MS_MAX, LOG_START_GRACE_MS, MIB, TAIL_ROLL_REFS
 from penstock_core.records.codec import NewRecord, encode
 from penstock_core.records.record_batch import Compression
 from penstock_core.zones.quorum import Acks
@@ -46,6 +46,17 @@ BUDGET_MS = 60_000.0
 
 def run(instance: Instance) -> RetentionResult:
     return retain(instance, budget_ms=BUDGET_MS)
+
+
+def test_old_records_that_were_appended_now_stay_and_go_in_their_time(instance: Instance, clock: SteppedClock) -> None:
+    clock.time_ms += 60 * 24 * HOUR_MS
+    topic = new_topic(instance, "late", retention_ms=600_000)
+    put(instance, topic, 3, clock.now_ms() - 30 * 24 * HOUR_MS)
+    put(instance, topic, 1, 0)
+    clock.time_ms += 600_000
+    assert run(instance).refs_expired == 0
+    clock.time_ms += APPEND_MS_MAX + 1
+    assert run(instance).refs_expired == 4
 
 
 def test_expired_refs_are_hidden_at_once_and_their_pages_go_after_the_grace(
