@@ -125,7 +125,7 @@ def test_topic_made_anew_with_fewer_partitions_is_noticed(
     assert {each.result(DEADLINE_S).partition for each in sent} == {0}
 
 
-@pytest.mark.parametrize("wrong", [{"value": 7}, {"value": b"", "key": 7}, {"value": b"", "timestamp_ms": -1}])
+@pytest.mark.parametrize("wrong", [{"value": 7}, {"value": b"", "key": 7}, {"value": b"", "timestamp_ms": -2}])
 def test_values_of_a_wrong_type_are_refused_at_send(
     clients: ClientKind, service: MemoryPenstock, orders: str, wrong: dict[str, Any]
 ) -> None:
