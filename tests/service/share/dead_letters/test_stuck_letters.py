@@ -1,5 +1,7 @@
 """A record that cannot be moved to the dead-letter topic keeps no other one out of it. No record goes in a circle."""
 
+from collections import Counter
+
 from penstock_core.errors import ErrorCode
 from penstock_core.limits import BATCH_DECODED_BYTES_MAX, DEAD_LETTER_BURIALS_MAX, MIB
 from penstock_core.records.codec import NewRecord, decode, encode
@@ -18,6 +20,7 @@ from tests.support.refusals import refused
 from tests.support.service import (
     SteppedClock,
     ask,
+    counted_instance,
     entry,
     head_of,
     key_of,
@@ -77,11 +80,11 @@ def test_bombs_are_buried_by_and_by(instance: Instance) -> None:
     new_group(instance, dead_letter_topic="dead")
     for _ in range(6):
         produce(instance, [entry("orders", 0, bomb(20 * MIB))], Acks.QUORUM).all_ok()
-    finish(instance, take(instance), AckType.REJECT)
-    assert head_of(instance, "dead").next_offset == 2, "32 MiB, and the rest of the batch that spends them"
-    take(instance)
-    take(instance)
+    held = take(instance)
+    counts: Counter[str] = Counter()
+    finish(counted_instance(instance, counts), held, AckType.REJECT)
     assert head_of(instance, "dead").next_offset == 6
+    assert counts["transactions.move"] == 3, "32 MiB each, and the rest of the batch that spends them"
 
 
 def test_two_groups_that_bury_into_each_other_end_after_so_many_burials(instance: Instance) -> None:
