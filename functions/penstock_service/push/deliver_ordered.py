@@ -282,6 +282,7 @@ class _Partition:
         return old if new == old else self._put(new)
 
     def _put(self, new: DeliveryState) -> DeliveryState:
+        self._work.check_first(self._place[1], new)
         stored = self._instance.stores.push.put_delivery(self._place[1], new)
         if stored != new:
             raise overtaken(self._place[1])

@@ -5,13 +5,16 @@ from dataclasses import dataclass, field
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import PartitionKey, TopicName
-from penstock_core.limits import PUSH_SLICE_MS
+from penstock_core.limits import PUSH_LOCK_MS, PUSH_SLICE_MS
 from penstock_core.log.index import Head
+from penstock_core.push.delivery import DeliveryState
 from penstock_core.push.delivery_key import DeliveryKey
 from penstock_core.push.lane import LaneState
 from penstock_core.push.subscription import Subscription
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.moment import Moment
+
+_FIRST = 1  # the version of a state that was not there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +41,14 @@ class LaneWork:
         that was frozen since it took the lane finds here that it comes too late, by one of its clocks.
         """
         return self.started.age_ms(self.instance.clock) < PUSH_SLICE_MS
+
+    def check_first(self, key: DeliveryKey, state: DeliveryState) -> None:
+        """Raises as `overtaken` for the first state of its key, once the lock is over: no version fences that one.
+
+        The subscription may be deleted since, and the look has removed what was there. The state would stay for ever.
+        """
+        if state.version == _FIRST and self.started.age_ms(self.instance.clock) >= PUSH_LOCK_MS:
+            raise overtaken(key)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,3 +1,4 @@
+import contextlib
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -9,7 +10,9 @@ from penstock_core.ids import SubscriptionId
 from penstock_core.limits import PUSH_LOCK_MS, PUSH_SLICE_MS, PUSH_VISIBILITY_MS
 from penstock_core.push.batch import Answer, Answered, Failed, Failure, PushBatch
 from penstock_core.push.lane import NO_MESSAGE
+from penstock_service.push.admin.delete_subscription import delete_subscription
 from penstock_service.push.deliver import Ending
+from penstock_service.push.parallel.parallel_group import put_parallel_group
 from penstock_service.topics.delete_topic import delete_topic
 from tests.support.push_deliveries import NAME, Deliveries
 from tests.support.service import UNAVAILABLE, Counted, FrozenClock, Intercepted, another_instance, with_stores
@@ -390,6 +393,25 @@ def test_delivery_that_was_frozen_while_it_noted_an_attempt_takes_it_back() -> N
     assert state.trouble.attempts == 1
     deliveries.run()
     assert deliveries.batches == [[0], [0], [1]]
+
+
+@pytest.mark.parametrize("mode", ["ordered", "parallel"])
+def test_answer_that_comes_after_the_deletion_and_the_lock_leaves_no_state(mode: str) -> None:
+    deliveries = Deliveries(settings={"mode": mode})
+    if mode == "parallel":
+        put_parallel_group(deliveries.instance, deliveries.subscription, [])
+    deliveries.append("a")
+
+    def answer(_batch: PushBatch) -> Answer:
+        delete_subscription(deliveries.instance, NAME)
+        deliveries.clock.time_ms += PUSH_LOCK_MS
+        return Answered()
+
+    deliveries.answer = answer
+    with contextlib.suppress(PenstockError):
+        deliveries.run_once()
+    assert deliveries.batches == [[0]]
+    assert not deliveries.instance.stores.push.states_of(deliveries.subscription.subscription_id).deliveries
 
 
 def test_answer_that_comes_after_the_lock_changes_nothing() -> None:

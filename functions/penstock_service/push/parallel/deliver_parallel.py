@@ -254,6 +254,7 @@ class _ParallelLane:
     def _put(self, new: DeliveryState) -> None:
         if new == self._state:
             return
+        self._work.check_first(self._key, new)
         if self._instance.stores.push.put_delivery(self._key, new) != new:
             raise overtaken(self._key)
         self._state = new
