@@ -38,5 +38,7 @@ class Jwt:
             raise ValueError("audiences and scopes are sequences of texts, not a text")
         if not 1 <= len(self.audiences) <= _AUDIENCES_MAX or not all(self.audiences):
             raise ValueError(f"audiences {[*self.audiences]}: give 1 to {_AUDIENCES_MAX}; a token of any would do else")
+        if not all(self.scopes):
+            raise ValueError(f"scopes {[*self.scopes]}: give each scope a name, or none")
         if not _CLAIM.fullmatch(self.claim):
             raise ValueError(f"claim {self.claim!r:.100}: give the name of a claim, such as sub")

@@ -14,6 +14,7 @@ from penstock_core.errors import PenstockError
 from penstock_core.limits import INLINE_BYTES_MAX
 
 _SNS_TOPIC = re.compile(r"arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]+:[A-Za-z0-9_.-]+")
+_SCOPE = "scope="
 _RESTORED = ("topics", "log", "groups", "log_stream")
 
 
@@ -83,12 +84,14 @@ def _metrics(settings: StageSettings, value: str) -> StageSettings:
 
 
 def _jwt(settings: StageSettings, value: str) -> StageSettings:
-    """Takes `off`, or the issuer and its audiences: `https://login.example,penstock`."""
+    """Takes `off`, or the issuer, its audiences and scopes: `https://login.example,penstock,scope=penstock/use`."""
     if value == "off":
         return replace(settings, jwt=None)
-    issuer, *audiences = (part.strip() for part in value.split(","))
+    issuer, *parts = (part.strip() for part in value.split(","))
+    audiences = [part for part in parts if not part.startswith(_SCOPE)]
+    scopes = [part.removeprefix(_SCOPE) for part in parts if part.startswith(_SCOPE)]
     try:
-        return replace(settings, jwt=Jwt(issuer=issuer, audiences=audiences))
+        return replace(settings, jwt=Jwt(issuer=issuer, audiences=audiences, scopes=scopes))
     except ValueError as error:
         raise ValueError(f"jwt={value!r:.300}: give off, or ISSUER,AUDIENCE: {error}") from error
 

@@ -1,7 +1,7 @@
 """The API for callers with tokens: its routes want one, and a stage that takes none has nothing of it."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -112,6 +112,7 @@ def test_stage_without_tokens_has_nothing_of_it(template: Callable[[str], dict[s
         ({"audiences": "penstock"}, "sequences"),
         ({"claim": "e mail"}, "claim"),
         ({"scopes": "openid"}, "sequences"),
+        ({"scopes": [""]}, "scope"),
     ],
 )
 def test_setting_that_would_let_in_other_tokens_is_refused(given: dict[str, Any], told: str) -> None:
@@ -121,16 +122,22 @@ def test_setting_that_would_let_in_other_tokens_is_refused(given: dict[str, Any]
 
 
 @pytest.mark.parametrize(
-    ("text", "audiences"),
-    [("https://login.example,penstock", ["penstock"]), ("https://login.example, a, b", ["a", "b"])],
+    ("text", "audiences", "scopes"),
+    [
+        ("https://login.example,penstock", ["penstock"], []),
+        ("https://login.example, a, b", ["a", "b"], []),
+        ("https://login.example, a, scope=use, scope=penstock/all", ["a"], ["use", "penstock/all"]),
+    ],
 )
-def test_context_names_issuer_and_audiences(text: str, audiences: Sequence[str]) -> None:
+def test_context_names_issuer_audiences_and_scopes(text: str, audiences: list[str], scopes: list[str]) -> None:
     settings = overridden(StageSettings(name="shop"), {"jwt": text}.get)
-    assert settings.jwt == Jwt(issuer=ISSUER, audiences=audiences)
+    assert settings.jwt == Jwt(issuer=ISSUER, audiences=audiences, scopes=scopes)
     assert overridden(settings, {"jwt": "off"}.get).jwt is None
 
 
-@pytest.mark.parametrize("text", ["", "on", "https://login.example", "penstock,https://login.example"])
+@pytest.mark.parametrize(
+    "text", ["", "on", "https://login.example", "https://login.example,scope=use", "https://login.example,a,scope="]
+)
 def test_context_that_names_no_audience_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="ISSUER,AUDIENCE"):
         overridden(StageSettings(name="shop"), {"jwt": text}.get)
