@@ -152,7 +152,7 @@ def test_callers_only_read_topics_of_the_service(instance: Instance) -> None:
     audited(instance, CALLER, CHANGE, lambda: None, lambda _: None)
     settle(instance)
     for attempt in (
-        lambda: create_topic(instance, "_other", 1, {}),
+        lambda: create_topic(instance, "_penstock_other", 1, {}),
         lambda: alter_topic(instance, AUDIT_TOPIC, None, {"retention_ms": 60_000}),
         lambda: delete_topic(instance, AUDIT_TOPIC),
         lambda: truncate(instance, AUDIT_TOPIC, {0: 1}),
