@@ -25,7 +25,7 @@ class TopicDirectory:
         self._client = client
         self._topics: dict[str, tuple[Topic, int]] = {}
         self._names: dict[Uuid, str] = {}
-        self._gone: OrderedDict[str, None] = OrderedDict()  # names that no topic has, the newest last
+        self._heard: OrderedDict[str, tuple[bool, int]] = OrderedDict()  # a name has no topic; since when it is so
         self._asked: dict[str, asyncio.Task[Topic]] = {}  # by name: clients that ask together share one call
         self._listed_at_ms = -LIST_AGE_MS_MAX
         self._listing = asyncio.Lock()
@@ -66,13 +66,15 @@ class TopicDirectory:
             if len(self._topics) >= TOPICS_MAX and topic.name not in self._topics:
                 self._topics.clear()
                 self._names.clear()
+            known = self._topics.get(topic.name)
+            is_other = known is not None and _shape(known[0]) != _shape(topic)
+            self._hear(topic.name, is_gone=False, is_other=is_other)
             self._topics[topic.name] = (topic, now_ms)
             self._names[uuid_of(topic)] = topic.name
-            self._gone.pop(topic.name, None)
 
-    def is_gone(self, name: str) -> bool:
-        """True if the gateway has heard that no topic has this name, and of none since."""
-        return name in self._gone
+    def changed_ms(self, name: str) -> int:
+        """When the gateway heard that the topic is gone, came, or got partitions; -1 if it heard of no change."""
+        return self._heard[name][1] if name in self._heard else -1
 
     def forget(self, name: str) -> None:
         """The topic has changed or is gone: ask anew."""
@@ -80,15 +82,20 @@ class TopicDirectory:
         if known is not None:
             self._names.pop(uuid_of(known[0]), None)
         self._asked.pop(name, None)  # its answer may be the old one
-        self._gone[name] = None
-        if len(self._gone) > TOPICS_MAX:
-            self._gone.popitem(last=False)
+        self._hear(name, is_gone=True)
         self._forget_list()
 
     def changed(self, topic: Topic) -> None:
         """The gateway has created or changed the topic, and the service has answered this."""
         self.forget(topic.name)
         self.remember([topic])
+
+    def _hear(self, name: str, *, is_gone: bool, is_other: bool = False) -> None:
+        was_gone, _ = self._heard.get(name, (False, -1))
+        if is_other or is_gone != was_gone:
+            self._heard[name] = (is_gone, monotonic_ms())
+            if len(self._heard) > TOPICS_MAX:
+                self._heard.popitem(last=False)
 
     def _forget_list(self) -> None:
         self._changes += 1
@@ -109,6 +116,10 @@ class TopicDirectory:
             del self._asked[name]
         if not task.cancelled():
             task.exception()  # those that still wait raise it
+
+
+def _shape(topic: Topic) -> tuple[str, int]:
+    return topic.topic_id, topic.partitions
 
 
 def uuid_of(topic: Topic) -> Uuid:

@@ -179,3 +179,17 @@ def test_deleted_topic_is_taken_back_with_the_next_heartbeat(service: MemoryPens
         assert _numbers(await _beat(desk, "m1", joined["member_epoch"])) == [0, 1, 2, 3]
 
     run(work())
+
+
+def test_new_partitions_come_with_the_next_heartbeat_when_the_gateway_has_heard_of_them(
+    service: MemoryPenstock,
+) -> None:
+    async def work() -> None:
+        desk = GroupDesk(service)
+        topics = desk.context.service.topics
+        joined = await _join(desk, "m1")
+        await topics.topic("orders")
+        topics.remember([await asyncio.to_thread(service.admin().add_partitions, "orders", 6)])
+        assert _numbers(await _beat(desk, "m1", joined["member_epoch"])) == [*range(6)]
+
+    run(work())

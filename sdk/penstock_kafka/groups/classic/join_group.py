@@ -62,7 +62,7 @@ class _Patience:
         gather_ms = min(GATHER_MS, self.rebalance_ms) - waited_ms if self.is_first else 0
         if gather_ms > 0:
             return min(pause_ms, gather_ms)
-        keeps = bool(owned) or self.is_cooperative
+        keeps = bool(owned) or (self.is_cooperative and not self.is_first)  # others that start with it let go at once
         has_come = bool(member.claimed) or not self.is_new or self.is_first
         if (member.is_complete and has_come) or member.wanted_back or (keeps and pause_ms > 0):
             return None

@@ -12,6 +12,7 @@ before may be lost.
 """
 
 from penstock.model import TopicPartition
+from penstock.system import monotonic_ms
 from penstock_core.errors import PenstockError
 from penstock_core.groups.group import parse_subscription
 from penstock_core.limits import WAITING_HEARTBEAT_MS
@@ -63,7 +64,7 @@ class ConsumerGroupHeartbeat:
         member = KafkaMember(names=_names(request, member_id, call.client_id), is_classic=False)
         self._refuse_twin(member.names)
         await self._subscribe(member, request)
-        member.gone = call.peer.gone
+        member.gone, member.looked_ms = call.peer.gone, monotonic_ms()
         assignor = request.server_assignor
         if assignor is not None and assignor not in _ASSIGNORS:
             raise RequestRefused(
@@ -87,7 +88,9 @@ class ConsumerGroupHeartbeat:
             promised = member.owned | member.told
             if promised != member.claimed:
                 member.holds(promised)
-        member.looks_at_topics |= any(self._topics.is_gone(topic) for topic in {each.topic for each in member.told})
+        looked_ms, member.looked_ms = member.looked_ms, monotonic_ms()
+        wanted = {*member.topics, *(each.topic for each in member.told)}
+        member.looks_at_topics |= any(self._topics.changed_ms(each) >= looked_ms for each in wanted)
         await self._sessions.catch_up(member, (member.owned or frozenset()) | member.told)
         is_full = owned is not None or request.subscribed_topic_names is not None
         return self._told(member, is_full=is_full)

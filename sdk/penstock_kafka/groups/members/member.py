@@ -52,7 +52,8 @@ class KafkaMember:
     `protocol` is the assignor that a classic client has named first. `owned` has what a client of the newer protocol
     said last that it holds, None before. `is_untold`: the client may not know its assignment. `joins` counts the
     JoinGroup requests: the newest one goes on. `session_timeout_ms` is what the client asked for, None for the group's.
-    `looks_at_topics`: the next heartbeat lets the group look at its topics.
+    `looks_at_topics`: the next heartbeat lets the group look at its topics. `looked_ms` is when the gateway last
+    compared them with what it has heard of topics.
 
     `gone` is that of the connection by which a client of the newer protocol came last.
 
@@ -83,6 +84,7 @@ class KafkaMember:
     heartbeat_after_ms: int = 0
     session_timeout_ms: int | None = None
     looks_at_topics: bool = False
+    looked_ms: int = 0
     gone: asyncio.Event | None = None
     topics: tuple[str, ...] = ()
     expression: str = ""
