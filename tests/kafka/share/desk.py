@@ -32,11 +32,11 @@ class ShareDesk(GroupDesk):
             settings=replace(SETTINGS, share_start="earliest"),
         )
         self._registry = Registry(chain(groups(self.context), share(self.context)))
-        self._peer = Peer(number=1, address="test")
+        self.peer = Peer(number=1, address="test")
 
     def client_goes(self) -> None:
         """The connection of the next requests has ended."""
-        self._peer.gone.set()
+        self.peer.gone.set()
 
     async def context_is_idle(self) -> None:
         """Until the gateway has settled what it does in the background."""
