@@ -112,11 +112,14 @@ def move(state: DeliveryState, next_offset: Offset, records: int) -> DeliverySta
 
 
 def begin_read(state: DeliveryState, now_ms: int) -> DeliveryState:
-    """The read of the next records is counted, because deliveries have died: perhaps of these records."""
+    """The read of the next records is counted, because deliveries have died: perhaps of these records.
+
+    A window that is over stays so. A new one would end the delivery before its attempt, and its death be forgotten.
+    """
     trouble = state.trouble or Trouble(
         first_failed_ms=now_ms, range_end=Offset(state.offset + 1), error="a delivery died while it read"
     )
-    return changed(state, trouble=replace(trouble, reads=trouble.reads + 1))
+    return changed(state, window=state.window, trouble=replace(trouble, reads=trouble.reads + 1))
 
 
 def end_read(state: DeliveryState) -> DeliveryState:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock_core.limits import PUSH_WINDOW_LOOK_MS, PUSH_WINDOW_LOOKS_MAX
+from penstock_core.limits import PUSH_VISIBILITY_MS, PUSH_WINDOW_LOOK_MS, PUSH_WINDOW_LOOKS_MAX
 from penstock_core.push.batch import Answer, Answered, PushBatch
 from penstock_core.push.lane import NO_MESSAGE
 from penstock_core.records.codec import NewRecord
@@ -137,6 +137,19 @@ def test_window_survives_a_death_and_its_message() -> None:
     deliveries.die()
     deliveries.run()
     assert deliveries.batches == [[0, 1, 2], [0, 1, 2]]
+
+
+def test_record_behind_a_window_that_kills_each_delivery_is_counted_as_a_failure() -> None:
+    deliveries = waiting(window_ms=2_000, batch_records=3)
+    deliveries.append("a")
+    deliveries.run_once()
+    deliveries.clock.time_ms += 2_000
+    for attempts in (0, 1, 2):
+        deliveries.die()
+        state = deliveries.state()
+        assert state is not None
+        assert (0 if state.trouble is None else state.trouble.attempts) == attempts
+        deliveries.clock.time_ms += PUSH_VISIBILITY_MS
 
 
 def test_window_of_one_partition_does_not_hold_its_neighbour() -> None:
