@@ -136,7 +136,7 @@ def test_window_survives_a_death_and_its_message() -> None:
     deliveries.append("b", "c")
     deliveries.die()
     deliveries.run()
-    assert deliveries.batches == [[0, 1, 2], [0, 1, 2]]
+    assert deliveries.batches == [[0, 1, 2], [0], [1, 2]], "after a death, one stored batch comes first"
 
 
 def test_record_behind_a_window_that_kills_each_delivery_is_counted_as_a_failure() -> None:

@@ -4,7 +4,7 @@
 - An invocation begins within its lane's lock, and within that of no other delivery of its partition in ordered mode.
 - A record is a dead letter after `attempts_max` failures which count, and only if the target has worked since the
   first of them, or has failed for the whole patience. A death, a freeze or a fault of storage may count as a failure.
-  In parallel mode, a record whose delivery ended so needs no proof that the target works.
+  A record with a delivery that ended so may have failed first when nobody saw it: its proof is not judged.
 """
 
 from collections import Counter
@@ -104,7 +104,8 @@ class PushAttempts:
         expect(failures + slack >= attempts_max, f"{told} after {failures} of {attempts_max} failures")
         is_told = reason in self._errors.get(place, ())
         expect(is_told or (slack > 0 and reason in _CAUSES), f"{told}: no attempt has failed like that")
-        has_died = self.config.mode == PARALLEL and (reason in _CAUSES or failures < deliveries)
+        # An attempt that died before it reached the target counts, and is unknown here: so is the first failure's time.
+        has_died = failures < deliveries or (self.config.mode == PARALLEL and reason in _CAUSES)
         if place not in self._first_failed_ms or has_died:
             expect(slack > 0, f"{told}, and no delivery has died of it")
             return
