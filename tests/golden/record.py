@@ -15,12 +15,12 @@ from penstock_core.ids import (
     LockNonce,
     Offset,
     Partition,
-    SegmentId,
     ShareGroupId,
     SubscriptionId,
     SubscriptionName,
     TopicId,
     TopicName,
+    new_segment_id,
 )
 from penstock_core.limits import EVICTION_PRODUCERS_MIN, HEAD_PRODUCERS_KEPT, TAIL_ROLL_REFS, UNLIMITED
 from penstock_core.log.repair import NamedRef, Repair, encode_message
@@ -105,7 +105,8 @@ def tell(stage: Stage) -> None:
     _turn(stage)
     service.send({"value": "0", "headers": [["tag", "order"]]}, topic="tagged")
     # As an append leaves it that dies before its update. A ref to it would be one that the release before refuses.
-    stage.instance.stores.inline.put(SegmentId(bytes(range(16))), b"a small segment", 0)
+    segment_id = new_segment_id(stage.clock.now_ms(), bytes(range(10)))
+    stage.instance.stores.inline.put(segment_id, b"a small segment", 0)
 
 
 def _turn(stage: Stage) -> None:
