@@ -92,7 +92,7 @@ class _Delivery:
                 return self._leave(after)
             if result.is_unfinished or not self._may_take():
                 self._instance.stores.deliveries.send([self._successor(subscription, added)])
-                return Ending.DELETE
+                return self._leave(after)
             lane = self._take(subscription, after)
         return self._hide(lane.until_ms) if isinstance(lane, Postpone) else Ending.DELETE
 

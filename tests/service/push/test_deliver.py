@@ -368,6 +368,33 @@ def test_delivery_that_was_slow_hands_records_that_came_meanwhile_to_another_one
     assert is_at_rest(deliveries)
 
 
+def test_delivery_that_was_slow_keeps_its_message_while_the_lane_sleeps_on_it() -> None:
+    """One partition rests, and records have come to the other one. The successor gets them, and this message stays."""
+    deliveries = Deliveries(partitions=2)
+    deliveries.run()
+    deliveries.append("a", partition=0)
+    deliveries.append("a", partition=1)
+
+    def answer(batch: PushBatch) -> Answer:
+        deliveries.clock.time_ms += PUSH_SLICE_MS // 2
+        return BROKEN if batch.records[0].key.partition == 0 and len(deliveries.batches) < 4 else Answered()
+
+    def arm_push(arm: Any, key: Any, next_offset: Any) -> Any:
+        if next_offset == 1:
+            deliveries.append("b", partition=1)
+        return arm(key, next_offset)
+
+    deliveries.answer = answer
+    log = Intercepted(deliveries.instance.stores.log, arm_push=arm_push)
+    while len(deliveries.batches) < 2:
+        deliveries.run_once(with_stores(deliveries.instance, log=log))
+    lane = deliveries.lane()
+    assert lane is not None
+    assert lane.sleeper in deliveries.queue._messages
+    deliveries.run()
+    assert is_at_rest(deliveries, partitions=2)
+
+
 def test_delivery_that_was_frozen_while_it_noted_an_attempt_takes_it_back() -> None:
     """The look at the clock is behind the write, so the target gets nothing late, and no attempt counts untried."""
     deliveries = Deliveries(settings={"batch_records": 1})
