@@ -46,7 +46,8 @@ def test_binary_answer_has_the_same_locks_and_whole_batches(workers: Service) ->
     [lock] = partitions
     assert (lock["ranges"], lock["delivery_count"], lock["length"]) == ([[0, 3]], 1, len(data))
     assert [record.offset for record in decode(data)] == [*range(10)], "batches stay as they are stored"
-    names = {record["lock_id"].partition("~")[0] for record in acquire(workers, nonce="abcdefgh")["records"]}
+    again = acquire(workers, nonce="abcdefgh", repeat=True)["records"]
+    names = {record["lock_id"].partition("~")[0] for record in again}
     assert names == {lock["lock_id"].partition("~")[0]}
 
 
@@ -83,6 +84,7 @@ ACK = {"topic": "orders", "partition": 0, "lock_id": "abcdefgh.0", "type": "acce
         ("records", {"lock_ms": 999}, "lock_ms=999"),
         ("records", {"wait_ms": 20_001}, "wait_ms"),
         ("records", {"nonce": "short"}, "nonce"),
+        ("records", {"nonce": "abcdefgh", "repeat": 1}, "repeat"),
         ("records", {"nonce": "a b c d e f"}, "nonce"),
         ("records", {"consumer_id": "x" * 101}, "consumer_id"),
         ("records", {"consumer_id": "\x1b[2J"}, "consumer_id"),

@@ -44,12 +44,13 @@ E = TypeVar("E", bound=tuple[object, object])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcquireRequest:
-    """A wish for records. The same `nonce` again is the same wish."""
+    """A wish for records. The same `nonce` again is the same wish. `is_repeat`: the client has sent it before."""
 
     nonce: LockNonce
     records_max: int
     lock_ms: int
     now_ms: int
+    is_repeat: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,14 +24,24 @@ _OPTIONS: Mapping[str, tuple[AckType, object]] = {
     "reason": (AckType.REJECT, ""),
     "lock_ms": (AckType.RENEW, None),
 }
+_ACQUIRE_FIELDS = (
+    "consumer_id",
+    "nonce",
+    "repeat",
+    "max_records",
+    "max_bytes",
+    "lock_ms",
+    "wait_ms",
+    "arm",
+    "topics",
+    "acknowledge",
+)
 _LOCK_ID_LENGTH_MAX = limits.SHARE_NONCE_LENGTH_MAX + 2 * limits.SHARE_TOKEN_BYTES_MAX  # with index and mark
 
 
 def parse_acquire(fields: Mapping[str, Any]) -> AcquireWish:
     """The wish for records. Raises INVALID_REQUEST that names the field and its value."""
-    refuse_unknown(
-        fields, "consumer_id", "nonce", "max_records", "max_bytes", "lock_ms", "wait_ms", "arm", "topics", "acknowledge"
-    )
+    refuse_unknown(fields, *_ACQUIRE_FIELDS)
     consumer_id = take(fields, "consumer_id", str, "")
     if len(consumer_id) > limits.CLIENT_ID_LENGTH_MAX:
         raise PenstockError(
@@ -41,6 +51,7 @@ def parse_acquire(fields: Mapping[str, Any]) -> AcquireWish:
     check_label("consumer_id", consumer_id)
     return AcquireWish(
         nonce=None if fields.get("nonce") is None else parse_lock_nonce(take(fields, "nonce", str)),
+        is_repeat=take_flag(fields, "repeat"),
         records_max=take_number(fields, "max_records", 1, limits.SHARE_RECORDS_MAX, limits.SHARE_RECORDS_DEFAULT),
         bytes_max=take_number(fields, "max_bytes", 1, limits.FETCH_BYTES_MAX, limits.FETCH_BYTES_DEFAULT_MAX),
         lock_ms=_optional_number(fields, "lock_ms", limits.SHARE_LOCK_MS_MIN, limits.SHARE_LOCK_MS_MAX),

@@ -93,6 +93,7 @@ def _acquire() -> dict[str, Any]:
     return _object(
         consumer_id={"type": "string", "maxLength": limits.CLIENT_ID_LENGTH_MAX},
         nonce=_or_null(_NONCE),
+        repeat={"type": "boolean"},
         max_records={"type": "integer", "minimum": 1, "maximum": limits.SHARE_RECORDS_MAX},
         max_bytes={"type": "integer", "minimum": 1, "maximum": limits.FETCH_BYTES_MAX},
         lock_ms=_or_null(_LOCK_MS),

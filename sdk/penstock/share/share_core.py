@@ -309,6 +309,7 @@ class ShareCore:
         attempt = self._attempt
         if attempt is not None and now.monotonic_ms < attempt.sent.monotonic_ms + _REPEAT_MS_MAX:
             attempt.sent_last = now
+            attempt.body = {**attempt.body, "repeat": True}  # the service looks for its locks first
             return attempt
         if attempt is not None:  # too old to be repeated: its locks, if it has any, end by themselves
             self.keeper.failed(attempt, again_ms=now.monotonic_ms)

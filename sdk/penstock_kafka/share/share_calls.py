@@ -104,13 +104,19 @@ class ShareCalls:
     async def acquire(self, group: str, body: Mapping[str, Any]) -> AcquireAnswer:
         """One acquire under one nonce. Raises PenstockError."""
         nonce = new_nonce()[:SHARE_NONCE_LENGTH_MAX]
-        request = _request(group, "acquire", {**body, "consumer_id": "kafka", "nonce": nonce})
-        answer = await self._tried(request, acquire_answer)
+        body = {**body, "consumer_id": "kafka", "nonce": nonce}
+        again = _request(group, "acquire", {**body, "repeat": True})  # the service looks for its locks first
+        answer = await self._tried(_request(group, "acquire", body), acquire_answer, again)
         self._figures.fetched_bytes += answer.size
         return answer
 
-    async def _tried(self, request: HttpRequest, read: Callable[[HttpRequest, Response], Result]) -> Result:
-        """The answer of the service, after some tries. A Kafka client waits for it, and asks again by itself."""
+    async def _tried(
+        self, request: HttpRequest, read: Callable[[HttpRequest, Response], Result], again: HttpRequest | None = None
+    ) -> Result:
+        """The answer of the service, after some tries. A Kafka client waits for it, and asks again by itself.
+
+        `again` is the request of the later tries, if it differs.
+        """
         deadline_ms = monotonic_ms() + _RETRY_MS_MAX
         failures = 0
         while True:
@@ -119,6 +125,7 @@ class ShareCalls:
                 return read(request, await self._service.try_once(request))
             except PenstockError as error:
                 failures += 1
+                request = again or request
                 now_ms = monotonic_ms()
                 retry_at_ms = self._retry.retry_at_ms(
                     error, failures=failures, now_ms=now_ms, deadline_ms=deadline_ms, chance=random_fraction()

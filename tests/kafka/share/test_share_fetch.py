@@ -1,5 +1,6 @@
 """ShareFetch in front of the service's own code."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from penstock_core.records import frame
 from penstock_kafka.dispatch.api import ApiKey, Uuid
 from tests.kafka.groups.desk import run
 from tests.kafka.share.desk import ACCEPT, REJECT, RELEASE, RENEW, ShareDesk, member_of, send
+from tests.sdk.http.faulty_transport import FaultyTransport, lost_answer
 
 
 async def _member(service: MemoryPenstock, desk: ShareDesk, name: str = "m1") -> Any:
@@ -33,6 +35,21 @@ def test_records_come_with_their_offsets_and_counts_and_are_finished_by_the_next
     run(work())
     [first, *_] = service.admin().describe_share_group("workers").partitions
     assert (first.start_offset, first.lag) == (3, 0)
+
+
+def test_fetch_whose_answer_was_lost_asks_again_for_the_same_records(service: MemoryPenstock) -> None:
+    faulty = FaultyTransport(service.transport)
+    path = "/v1/share-groups/workers/acquire"
+    faulty.faults[path] = [lost_answer]
+    send(service, "a")
+
+    async def work() -> None:
+        member = await _member(service, ShareDesk(service, faulty))
+        assert await member.fetch() == [(0, 0, "a", 1)]
+
+    run(work())
+    first, again = (json.loads(body) for _, called, body in faulty.calls if called == path)
+    assert again == {**first, "repeat": True}
 
 
 def test_two_members_never_get_the_same_record_and_see_each_others_bytes_only(service: MemoryPenstock) -> None:

@@ -114,6 +114,7 @@ def test_lost_answer_of_an_acquire_takes_no_second_lock(consumers: ShareKind, wo
         asked = [json.loads(body) for _, path, body in workers.transport.calls if path == ACQUIRE]
         assert len(asked) >= 3
         assert len({each["nonce"] for each in asked[:3]}) == 1
+        assert [each.get("repeat", False) for each in asked[:3]] == [False, True, True]
 
 
 def test_lost_acknowledgement_is_sent_again(consumers: ShareKind, workers: WorkGroup) -> None:

@@ -150,16 +150,17 @@ def test_lost_lock_of_records_that_nobody_had_is_not_told() -> None:
     assert stepped.core.keeper.lost_count == 0
 
 
-def test_unanswered_acquire_is_repeated_with_its_nonce_and_body() -> None:
+def test_unanswered_acquire_is_repeated_with_its_nonce_and_body_and_says_so() -> None:
     stepped = SteppedCore(acknowledge="explicit", retry_backoff_ms=10)
     (record,) = stepped.acquire(0)
     stepped.finish(record, RELEASE)
     stepped.ask()
     first = stepped.call()
+    sent = first.body
     stepped.fail(first, UNAVAILABLE)
     stepped.step(10)
     again = stepped.call()
-    assert again.body == first.body
+    assert again.body == {**sent, "repeat": True}
     assert stepped.sent(again) == [("release", None)]
     assert again.sent < again.sent_last
 

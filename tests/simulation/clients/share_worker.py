@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from penstock_core.errors import PenstockError
 from penstock_core.ids import LockNonce
@@ -94,7 +95,7 @@ class ShareWorker:
             self._acknowledge()
 
     def acquire(self, *, must_arm: bool = False) -> Acquired | None:
-        """One acquire, tried again with its nonce."""
+        """One acquire, tried again with its nonce. A repeat says so, as the SDK does."""
         entries, self._pending = tuple(self._pending), []
         wish = AcquireWish(
             nonce=LockNonce(f"{self._random.randrange(16**8):08x}"),
@@ -105,11 +106,12 @@ class ShareWorker:
             must_arm=must_arm,
         )
         generations = self.sends(entries)
-        for _ in range(_TRIES_MAX):
-            self._double(lambda instance: acquire(instance, self.group, wish), wish.nonce)
+        for tries in range(_TRIES_MAX):
+            run = partial(acquire, group_name=self.group, wish=replace(wish, is_repeat=tries > 0))
+            self._double(run, wish.nonce)
             operation = self._record.asks(self.name, entries, wish.nonce)
             try:
-                acquired = self._simulation.call(lambda instance: acquire(instance, self.group, wish), is_read=False)
+                acquired = self._simulation.call(run, is_read=False)
             except PenstockError as error:
                 self._simulation.recorder.maybe(operation)
                 self._scheduler.note("not acquired", error)

@@ -54,6 +54,7 @@ class AcquireWish:
     """A wish for records as a client sent it.
 
     - `nonce` is None for a client that never repeats an acquire. Then its locks get the name in `consumer_id`.
+      `is_repeat`: the client has sent the acquire before, and got no answer.
     - `lock_ms` None is the group's. `topics` None are all topics of the group.
     - `may_take` are the topics that the caller's rights and quotas leave of these, None if they leave all. It may have
       names that the group has not.
@@ -61,6 +62,7 @@ class AcquireWish:
     """
 
     nonce: LockNonce | None = None
+    is_repeat: bool = False
     records_max: int
     bytes_max: int
     lock_ms: int | None = None
@@ -143,6 +145,7 @@ def acquire_of(instance: Instance, group: ShareGroup, wish: AcquireWish) -> Acqu
         records_max=wish.records_max,
         lock_ms=group.config.lock_ms if wish.lock_ms is None else wish.lock_ms,
         now_ms=instance.clock.now_ms(),
+        is_repeat=wish.is_repeat,
     )
     call = _Call(instance, group, wish)
     look = call.look(request, entries)

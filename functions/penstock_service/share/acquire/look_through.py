@@ -7,7 +7,8 @@ round 3   16 more, then 64, then 100 at a time        ends with the first round 
 ```
 With order by key, a partition of a later generation that has something costs what `OlderGenerations` costs.
 A repeated acquire has the same nonce, so it looks in the same order. Where it meets a lock of its nonce, it takes that
-lock and nothing else: its first try has got it.
+lock and nothing else: its first try has got it. Records that came since may end the look in an earlier round. So if the
+client says that it repeats, the look reads the states of all partitions before round 1, and takes its locks in round 1.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -77,8 +78,9 @@ def look_through(
 
     With a filter it takes up to `reach` times as many: the filter may take few of them.
 
-    Costs two reads for each round, and one update for each partition that has records or is acknowledged. Raises
-    THROTTLED if a partition that is acknowledged changes all the time.
+    Costs two reads for each round, and one update for each partition that has records or is acknowledged; for a repeat
+    one read more for each `HEADS_AT_ONCE` partitions. Raises THROTTLED if a partition that is acknowledged changes all
+    the time.
     """
     search = _Search(instance, group, request, bytes_max, entries, reach)
     search.run(_all_partitions(instance, group, request, topics))
@@ -135,6 +137,9 @@ class _Search:
     def run(self, partitions: Iterator[tuple[TopicName, ShareKey]]) -> None:
         """Look, round by round. Once something may have changed, a failure is `maybe_applied`."""
         first = self._acknowledged()
+        if self._request.is_repeat:
+            every = [*partitions]
+            first, partitions = self._with_own(first, every), iter(every)
         if first:
             self._round(first)
         with errors_maybe_applied() if first else nullcontext():
@@ -161,6 +166,17 @@ class _Search:
         return [
             (TopicName(self._entries[places[0]].topic), key) for key, places in self._places.items() if key is not None
         ]
+
+    def _with_own(
+        self, first: list[tuple[TopicName, ShareKey]], every: Sequence[tuple[TopicName, ShareKey]]
+    ) -> list[tuple[TopicName, ShareKey]]:
+        """The first partitions, and those in which an earlier try of the call has locks."""
+        own: set[ShareKey] = set()
+        for start in range(0, len(every), HEADS_AT_ONCE):
+            keys = [key for _, key in every[start : start + HEADS_AT_ONCE]]
+            states = self._instance.stores.share.find_states(keys)
+            own |= {key for key, state in states.items() if locks_of(state, self._request.nonce)}
+        return first + [each for each in every if each[1] in own and each not in first]
 
     def _round(self, chosen: Sequence[tuple[TopicName, ShareKey]]) -> None:
         """Look at these partitions, all of them if they are acknowledged."""

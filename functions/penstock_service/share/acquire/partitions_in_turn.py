@@ -1,7 +1,7 @@
 """The order in which an acquire looks at the partitions of its share group.
 
-The nonce of the acquire decides it. So a repeated acquire looks in the same order, and finds the locks of its first
-try. Acquires with different nonces begin at different partitions, so they spread.
+The nonce of the acquire decides it. So a repeated acquire looks in the same order, and often finds the locks of its
+first try. Acquires with different nonces begin at different partitions, so they spread.
 """
 
 from collections.abc import Iterator, Sequence

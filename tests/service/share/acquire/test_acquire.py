@@ -63,6 +63,27 @@ def test_repeat_gets_the_locks_of_its_first_try_and_counts_no_delivery(instance:
     assert state_of(instance).position == 4
 
 
+@pytest.mark.parametrize("is_carried", [False, True])
+@pytest.mark.parametrize("partitions", [8, 120])
+def test_repeat_that_says_so_finds_its_locks_behind_records_that_came_since(
+    instance: Instance, partitions: int, is_carried: bool
+) -> None:
+    new_topic(instance, partitions=partitions)
+    new_group(instance)
+    order = [number for _, number in in_turn([partitions], LockNonce(STAYS))]
+    entries: list[AckEntry] = []
+    if is_carried:
+        send(instance, "orders", "before", partition=order[0])
+        entries += entries_of(take(instance))
+    send(instance, "orders", "first", partition=order[-1])
+    first = take(instance, nonce=STAYS, acknowledge=entries)
+    send(instance, "orders", "since", partition=order[0])
+    again = take(instance, nonce=STAYS, acknowledge=entries, is_repeat=True)
+    assert offsets_in(first)
+    assert offsets_in(again) == offsets_in(first)
+    assert values_in(take(instance)) == ["since"]
+
+
 def test_repeat_whose_lock_has_ended_holds_it_anew(instance: Instance, clock: SteppedClock) -> None:
     filled_topic(instance, records=4)
     new_group(instance)
