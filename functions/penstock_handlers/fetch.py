@@ -47,7 +47,7 @@ def serve(event: Event, instance: Instance) -> Result:
             wait_ms=wait_ms if len(passed) == len(entries) else 0,  # an error of a partition ends the wait for others
             must_arm=must_arm,
         )
-        allowance.settle(instance, _sizes(passed, fetched))
+        allowance.settle(instance, _spent(passed, fetched))
         found = iter(fetched)
         return Outcomes([allowance.refused.get(entry.topic) or next(found) for entry in allowed])
 
@@ -70,11 +70,11 @@ def _entry(fields: Mapping[str, Any], max_bytes: int, wanted: Filter | None) -> 
     )
 
 
-def _sizes(entries: Sequence[FetchEntry], results: Sequence[Outcome[FetchResult]]) -> dict[str, int]:
-    """The bytes that are answered, by topic."""
+def _spent(entries: Sequence[FetchEntry], results: Sequence[Outcome[FetchResult]]) -> dict[str, int]:
+    """The bytes that quotas count, by topic."""
     sizes: Counter[str] = Counter()
     for entry, result in zip(entries, results, strict=True):
-        sizes[entry.topic] += 0 if isinstance(result, PenstockError) else len(result.data)
+        sizes[entry.topic] += 0 if isinstance(result, PenstockError) else result.spent_bytes
     return sizes
 
 

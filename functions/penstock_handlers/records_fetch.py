@@ -50,7 +50,7 @@ def fetch_records(
         topic=topic, partition=partition, offset=start, max_bytes=max_bytes, topic_id=topic_id, filter=wanted
     )
     [result] = fetch(instance, [entry], max_bytes=allowance.max_bytes, min_bytes=1, wait_ms=wait_ms).all_ok()
-    allowance.settle(instance, {topic: len(result.data)})
+    allowance.settle(instance, {topic: result.spent_bytes})
     try:
         return _answer(result, start)
     except PenstockError as error:

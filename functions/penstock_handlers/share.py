@@ -30,9 +30,9 @@ from penstock_handlers.edge.json_records import header_json, named
 from penstock_handlers.edge.share_requests import parse_acknowledge, parse_acquire, parse_redrive
 from penstock_service.instance.instance import Instance
 from penstock_service.share.acknowledge import AckOutcome, acknowledge
-from penstock_service.share.acquire.acquire import Acquired, AcquireWish, acquire
-from penstock_service.share.acquire.acquire_records import DecodedLock, acquire_records
+from penstock_service.share.acquire.acquire import Acquired, AcquireWish
 from penstock_service.share.acquire.acquire_within_quotas import acquire_within_quotas
+from penstock_service.share.acquire.decode_acquired import DecodedLock, decode_acquired
 from penstock_service.share.acquire.hand_over import HandedLock
 from penstock_service.share.dead_letters.redrive import redrive
 
@@ -47,14 +47,7 @@ def serve(event: Event, instance: Instance) -> Result:
 
 def _records(event: Event, instance: Instance) -> Result:
     fields = json_object_of(event)
-    decoded: list[DecodedLock] = []
-
-    def take(wish: AcquireWish) -> Acquired:
-        acquired, found = acquire_records(instance, _group(event), wish, _size_of)
-        decoded.extend(found)
-        return acquired
-
-    acquired = _within_quotas(event, instance, fields, take)
+    acquired, decoded = decode_acquired(instance, _acquired(event, instance, fields), _size_of)
     records = [_record(each, record, acquired.now_ms) for each in decoded for record in each.records]
     body = _to_json({**_answer(acquired), "records": records})
     return {**json_result({}), "body": body, TOLD: _told(fields)}
@@ -62,7 +55,7 @@ def _records(event: Event, instance: Instance) -> Result:
 
 def _acquire(event: Event, instance: Instance) -> Result:
     fields = json_object_of(event)
-    acquired = _within_quotas(event, instance, fields, lambda wish: acquire(instance, _group(event), wish))
+    acquired = _acquired(event, instance, fields)
     locks = [lock for each in acquired.partitions for lock in each.locks]
     header = {**_answer(acquired), "partitions": [_lock(lock, acquired.now_ms) for lock in locks]}
     try:
@@ -78,12 +71,10 @@ def _acquire(event: Event, instance: Instance) -> Result:
     return {**batches_result(data), TOLD: _told(fields)}
 
 
-def _within_quotas(
-    event: Event, instance: Instance, fields: Mapping[str, Any], take: Callable[[AcquireWish], Acquired]
-) -> Acquired:
-    """The answer of `take`, for as much of the request as rights and quotas leave."""
+def _acquired(event: Event, instance: Instance, fields: Mapping[str, Any]) -> Acquired:
+    """Acquires as much of the request as rights and quotas leave."""
     wish = _acquire_wish(event, instance, fields)
-    return acquire_within_quotas(instance, principal_of(event, instance).name, _group(event), wish, take)
+    return acquire_within_quotas(instance, principal_of(event, instance).name, _group(event), wish)
 
 
 def _acknowledge(event: Event, instance: Instance) -> Result:

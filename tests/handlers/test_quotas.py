@@ -1,14 +1,17 @@
 """/v1/quotas, and what the quotas of principals and topics do to requests."""
 
+import json
 from typing import Any
 
 import pytest
 
 from penstock_core.acls.rule import parse_rule
+from penstock_core.limits import JSON_RECORD_BYTES_MAX
 from penstock_core.records import frame
 from penstock_handlers.router import LOCAL_PRINCIPAL
 from penstock_service.acls.change_acls import change_acls
 from tests.handlers.service import Service
+from tests.support.poison import bomb
 from tests.support.service import batch
 
 SMALL = 2_000  # bytes a second, of which 800 may be spent at once
@@ -191,6 +194,39 @@ def test_acknowledgement_is_taken_from_a_consumer_over_its_quota(service: Servic
     assert told["next_available_ms"] > 0
     [partition] = service.call("GET", WORKERS).json["partitions"]
     assert (partition["in_flight"], partition["start_offset"]) == (0, 5)
+
+
+NONE = {"type": ["yes"]}  # a filter that takes none of the records
+UNTAKEN: dict[str, tuple[Any, ...]] = {
+    "fetch": ("POST", "/v1/fetch", {"partitions": wanted("orders"), "filter": NONE}),
+    "JSON": ("GET", "/v1/topics/orders/partitions/0/records", None),
+    "acquire": ("POST", f"{WORKERS}/acquire", {"max_records": 100}),
+    "acquire in JSON": ("POST", f"{WORKERS}/records", {"max_records": 100}),
+}
+
+
+@pytest.mark.parametrize("ordering", ["none", "key"])
+@pytest.mark.parametrize("form", UNTAKEN)
+def test_records_that_a_filter_does_not_take_spend_the_quota(service: Service, form: str, ordering: str) -> None:
+    for _ in range(30):
+        service.produce(("orders", 0, batch("x")))
+    config = {"start": "earliest", "filter": NONE, "ordering": ordering}
+    service.call("PUT", WORKERS, {"topics": ["orders"], "config": config})
+    put(service, "topic", "orders", fetch_bytes_per_s=1_000)
+    query = {"filter": json.dumps(NONE)} if form == "JSON" else {}
+    assert service.call(*UNTAKEN[form], **query).status == 200
+    refused = service.call(*UNTAKEN["fetch"])
+    assert (refused.status, refused.json["error"]["quota"]) == (429, "fetch_bytes_per_s")
+
+
+def test_acquire_that_ends_in_a_record_too_large_spends_the_quota(service: Service) -> None:
+    service.produce(("orders", 0, bomb(JSON_RECORD_BYTES_MAX)))
+    service.call("PUT", WORKERS, {"topics": ["orders"], "config": {"start": "earliest"}})
+    put(service, "principal", LOCAL_PRINCIPAL, fetch_bytes_per_s=100)
+    too_large = service.call("POST", f"{WORKERS}/records", {"max_records": 5})
+    assert too_large.json["error"]["code"] == "RECORD_TOO_LARGE"
+    refused = service.call("POST", f"{WORKERS}/records", {"max_records": 5})
+    assert (refused.status, refused.json["error"]["quota"]) == (429, "fetch_bytes_per_s")
 
 
 def test_share_group_goes_on_with_topics_that_are_within_their_quotas(service: Service) -> None:

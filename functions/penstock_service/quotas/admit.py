@@ -72,7 +72,7 @@ def give_back_fetch(instance: Instance, spender: Spender) -> None:
 
 
 def spend_fetched(instance: Instance, spender: Spender, fetched_bytes: int) -> None:
-    """Spends the bytes that a fetch has answered. Sends no call."""
+    """Spends the bytes that a fetch has answered, or has read and passed over. Sends no call."""
     if instance.quota_cache.rate_of(spender.subject, spender.name, Rate.FETCH_BYTES) is not None:
         instance.quota_shares.spend(_key(spender, Rate.FETCH_BYTES), fetched_bytes)
 

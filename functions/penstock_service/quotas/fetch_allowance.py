@@ -1,4 +1,4 @@
-"""The quotas of a call that reads records: taken before the read, and settled by the bytes that it answers."""
+"""The quotas of a call that reads records: taken before the read, and settled by the bytes that it spends."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class FetchAllowance:
     refused: Mapping[str, PenstockError]
 
     def settle(self, instance: Instance, fetched: Mapping[str, int]) -> None:
-        """Spends the bytes that were answered, by topic. Sends no call."""
+        """Spends the bytes that were read for the call, by topic. Sends no call."""
         total = sum(fetched.values())
         for spender in self.spenders:
             size = total if spender.subject is Subject.PRINCIPAL else fetched.get(spender.name, 0)

@@ -58,6 +58,7 @@ class FetchResult:
     `next_offset` lies behind those that do not. There may be no data, and yet more to read. `is_armed`: the next append
     to the partition sends a wake-up. `topic_partitions` is the number of the topic's partitions, as the topic cache
     knows it. `again_ms`: the stage has cut the wait short, and the caller shall come again after so long.
+    `spent_bytes` count for quotas: those of the answer, or of the batches that the filter has read, if these are more.
     """
 
     topic_id: TopicId
@@ -66,6 +67,7 @@ class FetchResult:
     next_offset: Offset
     data: bytearray
     topic_partitions: int
+    spent_bytes: int
     is_armed: bool = False
     again_ms: int | None = None
 
@@ -81,6 +83,7 @@ class _PartitionFetch:
     refs: Sequence[LocatedRef] = ()
     next_offset: Offset
     data: bytearray = field(default_factory=bytearray)
+    scanned_bytes: int = 0
     error: PenstockError | None = None
     is_armed: bool = False
     again_ms: int | None = None
@@ -132,6 +135,7 @@ class _PartitionFetch:
             next_offset=self.next_offset,
             data=self.data,
             topic_partitions=self.topic_partitions,
+            spent_bytes=max(len(self.data), self.scanned_bytes),
             is_armed=self.is_armed,
             again_ms=self.again_ms,
         )
@@ -206,6 +210,7 @@ def _scan(instance: Instance, partitions: Sequence[_PartitionFetch], max_bytes: 
     scan(instance, scans, max_bytes)
     for partition, done in zip(partitions, scans, strict=True):
         partition.data, partition.next_offset = done.data, done.next_offset
+        partition.scanned_bytes = done.scanned_bytes
         partition.error = None if done.data or done.has_moved else done.error
 
 

@@ -39,7 +39,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Scan:
-    """One partition's scan from `next_offset` on, and what it has found: batches, an error, or only a later offset."""
+    """One partition's scan from `next_offset` on, and what it has found: batches, an error, or only a later offset.
+
+    `scanned_bytes` are those of the stored batches that it has filtered, and not left for the next call.
+    """
 
     key: PartitionKey
     head: Head
@@ -47,6 +50,7 @@ class Scan:
     max_bytes: int
     next_offset: Offset
     data: bytearray = field(default_factory=bytearray)
+    scanned_bytes: int = 0
     error: PenstockError | None = None
     has_moved: bool = False
     is_done: bool = False
@@ -178,6 +182,7 @@ def _take_ref(each: Scan, located: LocatedRef, content: memoryview, bounds: _Bou
             each.data += found.data
             bounds.answer_bytes -= len(found.data)
             bounds.has_data = True
+        each.scanned_bytes += header.length
         each.move_to(found.next_offset)
         if found.next_offset < header.next_offset:
             return False

@@ -28,8 +28,8 @@ from penstock_service.instance.instance import Instance
 from penstock_service.push.parallel.parallel_group import put_parallel_group
 from penstock_service.records.fetch import FetchEntry, fetch
 from penstock_service.records.produce import ProduceEntry, produce
-from penstock_service.share.acquire.acquire import AcquireWish
-from penstock_service.share.acquire.acquire_records import acquire_records
+from penstock_service.share.acquire.acquire import AcquireWish, acquire
+from penstock_service.share.acquire.decode_acquired import decode_acquired
 from penstock_service.share.dead_letters.redrive import RedriveWish, redrive
 from tests.service.share.sharing import GROUP, finish, new_group, offsets_in, take
 from tests.support.poison import NOW_MS, bomb, put_batch, undecodable_batch
@@ -100,7 +100,7 @@ def sharing(acquire: Callable[[Instance], Any] = take, **config: Any) -> Callabl
 def as_json(instance: Instance) -> Any:
     wish = AcquireWish(nonce=LockNonce("nonce-01"), records_max=100, bytes_max=FETCH_BYTES_MAX)
     try:
-        return acquire_records(instance, GROUP, wish, lambda record: len(record.value or b""))[0]
+        return decode_acquired(instance, acquire(instance, GROUP, wish), lambda record: len(record.value or b""))[0]
     except PenstockError:  # the only records were too large: they wait
         return take(instance)
 
@@ -228,7 +228,7 @@ READERS: dict[str, Reader | Elsewhere] = {
     ),
     "functions/penstock_service/records/scan.py": Reader(start=fetching),
     "functions/penstock_service/share/acquire/acquire.py": Reader(start=sharing(), budgets=2),
-    "functions/penstock_service/share/acquire/acquire_records.py": Reader(start=sharing(as_json), budgets=2),
+    "functions/penstock_service/share/acquire/decode_acquired.py": Reader(start=sharing(as_json), budgets=2),
     "functions/penstock_service/share/acquire/fresh_window.py": Reader(start=sharing(ordering="key"), budgets=2),
     "functions/penstock_service/share/acquire/hand_over.py": Reader(
         start=sharing(filter={"type": ["yes"]}, ordering="key"), budgets=3

@@ -4,9 +4,10 @@ An acquire may carry acknowledgements. Where they are for the partition that it 
 So a busy worker costs two reads, one update and the ranged gets for each batch of records.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.ids import LockNonce, PartitionKey, ShareGroupId
@@ -97,6 +98,7 @@ class Acquired:
     - `blocked` are the partitions that have fresh records, and no room for them in flight. `returns_in_ms` is as
       `next_available_ms`, without the retry that looks for such room.
     - `again_ms`: the stage has cut the wait short, and the caller shall come again after so long. Else None.
+    - `passed_bytes` are those of the batches, by topic, that were read for records which the filter has finished.
     - `watched` is empty if there are records, and for a group with more than `SHARE_WATCHED_MAX` partitions.
     """
 
@@ -111,6 +113,7 @@ class Acquired:
     blocked: frozenset[PartitionKey]
     watched: Sequence[WatchedPartition]
     again_ms: int | None = None
+    passed_bytes: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def share_group_id(self) -> ShareGroupId:
@@ -168,6 +171,7 @@ def acquire_of(instance: Instance, group: ShareGroup, wish: AcquireWish) -> Acqu
         blocked=frozenset(look.blocked),
         watched=watched,
         again_ms=None if look.taken else call.again_ms,
+        passed_bytes=call.passed_bytes,
     )
 
 
@@ -179,6 +183,7 @@ class _Call:
         self._group = group
         self._wish = wish
         self.again_ms: int | None = None
+        self.passed_bytes: Counter[str] = Counter()
         self._budget = DecodeBudget(READ_DECODED_BYTES_MAX)
         self._end_ms = instance.clock.monotonic_ms() + SHARE_LOOK_MS_MAX
 
@@ -193,6 +198,8 @@ class _Call:
                 return look, watched, []
             bounds = AnswerBounds(bytes_max=self._wish.bytes_max, decoded=self._budget)
             handed = hand_over(self._instance, self._group, look.taken, request, bounds)
+            for each in handed:
+                self.passed_bytes[each.partition.topic] += each.passed_bytes
             if self._group.config.filter is None or any(each.locks for each in handed) or self._is_late():
                 return look, watched, handed
             reach = min(reach * _REACH_GROWTH, SHARE_FILTER_REACH_MAX)
@@ -212,6 +219,7 @@ class _Call:
             entries=entries,
             reach=reach,
         )
+        self.passed_bytes += look.passed_bytes
         count_outcomes(self._instance, [outcome for _, outcome in look.outcomes])
         wake_workers(self._instance, look.woken)
         self._bury_some(look)

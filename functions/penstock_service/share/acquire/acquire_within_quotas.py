@@ -12,7 +12,6 @@ the quota once more.
 """
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 
 from penstock_core.errors import PenstockError
@@ -20,12 +19,10 @@ from penstock_core.ids import LockNonce
 from penstock_service.instance.instance import Instance
 from penstock_service.quotas.fetch_allowance import allow_fetch
 from penstock_service.share.acknowledge import acknowledge_entries, group_of
-from penstock_service.share.acquire.acquire import Acquired, AcquireWish
+from penstock_service.share.acquire.acquire import Acquired, AcquireWish, acquire
 
 
-def acquire_within_quotas(
-    instance: Instance, principal: str, group_name: str, wish: AcquireWish, acquire: Callable[[AcquireWish], Acquired]
-) -> Acquired:
+def acquire_within_quotas(instance: Instance, principal: str, group_name: str, wish: AcquireWish) -> Acquired:
     """The answer of `acquire` for as much of the wish as the quotas leave.
 
     Costs what `take_share` costs for each quota, and what `acquire` costs. Raises THROTTLED before anything is
@@ -43,7 +40,7 @@ def acquire_within_quotas(
     wish = replace(wish, bytes_max=allowance.max_bytes)
     if allowance.refused:
         wish = replace(wish, may_take=topics - allowance.refused.keys())
-    acquired = acquire(wish)
+    acquired = acquire(instance, group_name, wish)
     allowance.settle(instance, _sizes(acquired))
     again_ms = [int(error.facts["retry_after_ms"]) for error in allowance.refused.values()]
     return _available_in(acquired, min(again_ms)) if again_ms else acquired
@@ -72,8 +69,8 @@ def _available_in(acquired: Acquired, again_ms: int) -> Acquired:
 
 
 def _sizes(acquired: Acquired) -> dict[str, int]:
-    """The bytes of the batches that are handed out, by topic."""
-    sizes: Counter[str] = Counter()
+    """The bytes of the batches that are handed out, or were read for records that the filter finished, by topic."""
+    sizes: Counter[str] = Counter(acquired.passed_bytes)
     for each in acquired.partitions:
         for lock in each.locks:
             sizes[lock.partition.topic] += sum(len(batch.data) for batch in lock.batches)

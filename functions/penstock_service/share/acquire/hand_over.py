@@ -66,11 +66,15 @@ class HandedLock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandedPartition:
-    """The locks of an acquire in one partition, and the state that shows them."""
+    """The locks of an acquire in one partition, and the state that shows them.
+
+    `passed_bytes` are those of the batches that were read for records which the filter has finished.
+    """
 
     partition: SharePartition
     state: ShareState
     locks: Sequence[HandedLock]
+    passed_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +120,8 @@ def hand_over(
         found = replace(sorted_out.found, batches=kept, left_out=left_out)
         back = [*_given_back(instance, config, each, found, sorted_out.undecodable)]
         done = give_back(instance, config, each.partition, each.state, back, request.nonce)
-        handed.append(with_batches(each.partition, done, each.grants, request.nonce, kept))
+        given = with_batches(each.partition, done, each.grants, request.nonce, kept)
+        handed.append(replace(given, passed_bytes=sorted_out.passed_bytes))
     return handed
 
 
@@ -160,6 +165,7 @@ class _SortedOut:
     ranges: Ranges
     matching: int
     undecodable: Ranges = ()
+    passed_bytes: int = 0
 
 
 def _sift(
@@ -175,6 +181,7 @@ def _sift(
         beyond = normalized((*beyond, *RecordSet(ranges).minus(((0, sifted.matching[records_max]),)).ranges))
     gone = RecordSet(normalized((*found.removed, *found.passed, *sifted.finished))).minus(beyond).ranges
     left = RecordSet(ranges).minus(gone).minus(beyond).minus(sifted.undecodable)
+    open_ranges = RecordSet(normalized((*left.ranges, *beyond)))
     return _SortedOut(
         found=replace(
             found,
@@ -187,6 +194,7 @@ def _sift(
         ranges=left.ranges,
         matching=min(len(sifted.matching), records_max),
         undecodable=RecordSet(sifted.undecodable).minus(beyond).ranges,
+        passed_bytes=sum(len(batch.data) for batch in found.batches if not open_ranges.only((span_of(batch),)).ranges),
     )
 
 

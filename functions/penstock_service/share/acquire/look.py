@@ -1,5 +1,6 @@
 """What one look through the partitions of a share group has found."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -32,7 +33,8 @@ class Look:
     `idle` are the partitions that had nothing. `is_complete`: these are all partitions of the group. `blocked`
     have fresh records, and no room for them in flight. `has_passed`: fresh records were finished without being handed
     out, and there are more. `is_spent`: the look has decoded as much as it may, so it has not seen everything.
-    `available_ms` is the time until a record comes back.
+    `available_ms` is the time until a record comes back. `passed_bytes` are those of the batches, by topic, that were
+    read for records which the filter has finished.
     """
 
     taken: list[Taken] = field(default_factory=list)
@@ -45,6 +47,7 @@ class Look:
     has_passed: bool = False
     is_spent: bool = False
     available_ms: int | None = None
+    passed_bytes: Counter[str] = field(default_factory=Counter)
 
     def note_available(self, available_ms: int | None) -> None:
         """A record comes back after that time."""

@@ -323,6 +323,8 @@ class _Search:
             has_moved = partition.state is None or state.position > partition.state.position
             has_fresh = first_fresh(partition, state) < partition.head.next_offset
             self.look.has_passed |= has_moved and has_fresh
+            if has_moved:
+                self.look.passed_bytes[partition.topic] += sum(len(batch.data) for batch in batches)
             self.look.idle.append(replace(partition, state=state))
             self.look.note_available(next_available_ms(state, self._config, self._request.now_ms, partition.held))
             if partition.held:

@@ -14,8 +14,8 @@ from penstock_core.records.record_batch import BytesLike
 from penstock_core.zones.quorum import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import ProduceEntry, produce
-from penstock_service.share.acquire.acquire import Acquired, AcquireWish
-from penstock_service.share.acquire.acquire_records import acquire_records
+from penstock_service.share.acquire.acquire import Acquired, AcquireWish, acquire
+from penstock_service.share.acquire.decode_acquired import decode_acquired
 from tests.service.share.sharing import GROUP, finish, new_group, offsets_in, take
 from tests.support.poison import bomb, undecodable_batch
 from tests.support.service import new_topic
@@ -27,7 +27,7 @@ GOOD = NewRecord(1_000, b"k", b"good", [("type", b"yes")])
 def take_as_json(instance: Instance) -> Acquired:
     wish = AcquireWish(nonce=LockNonce("nonce-01"), records_max=100, bytes_max=FETCH_BYTES_MAX)
     try:
-        return acquire_records(instance, GROUP, wish, lambda record: len(record.value or b""))[0]
+        return decode_acquired(instance, acquire(instance, GROUP, wish), lambda record: len(record.value or b""))[0]
     except PenstockError:  # the only records were too large
         return take(instance)
 

@@ -15,8 +15,8 @@ from penstock_core.zones.quorum import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.records.append import PartitionBatches, append
 from penstock_service.records.produce import ProduceEntry, produce
-from penstock_service.share.acquire.acquire import Acquired, AcquireWish
-from penstock_service.share.acquire.acquire_records import acquire_records
+from penstock_service.share.acquire.acquire import Acquired, AcquireWish, acquire
+from penstock_service.share.acquire.decode_acquired import decode_acquired
 from penstock_service.topics.truncate import truncate
 from tests.service.share.sharing import GROUP, finish, new_group, offsets_in, results_of, state_of, take, values_in
 from tests.support.poison import undecodable_batch
@@ -38,7 +38,7 @@ STAYS = "nonce-01"  # a nonce that does not stray
 def take_json(instance: Instance, size_of: Callable[[Record], int] = lambda _: 100, **wish: Any) -> list[int]:
     """The offsets of one acquire that decodes."""
     asked = AcquireWish(nonce=None, records_max=100, bytes_max=FETCH_BYTES_MAX, **wish)
-    _, decoded = acquire_records(instance, GROUP, asked, size_of)
+    _, decoded = decode_acquired(instance, acquire(instance, GROUP, asked), size_of)
     for each in decoded:
         assert {*each.lock.grant.records.offsets()} == {record.offset for record in each.records}
     return [record.offset for each in decoded for record in each.records]

@@ -1,4 +1,4 @@
-"""Acquire records and decode them, for clients that do not know batches.
+"""Decode the records of an acquire, for clients that do not know batches.
 
 Who decodes sees more: offsets whose records compaction has removed, and batches that cannot be decoded.
 
@@ -22,7 +22,7 @@ from penstock_core.share.acknowledge import Acknowledgement, AckType
 from penstock_core.share.record_set import Range, normalized
 from penstock_core.share.share_group import ShareGroupConfig
 from penstock_service.instance.instance import Instance
-from penstock_service.share.acquire.acquire import Acquired, AcquireWish, acquire
+from penstock_service.share.acquire.acquire import Acquired
 from penstock_service.share.acquire.hand_over import (
     Fate,
     HandedLock,
@@ -57,15 +57,12 @@ class _Sorted:
     undecodable: list[Range] = field(default_factory=list)
 
 
-def acquire_records(
-    instance: Instance, group_name: str, wish: AcquireWish, size_of: SizeOf
-) -> tuple[Acquired, list[DecodedLock]]:
-    """As `acquire`, and the records of each lock, `JSON_RESPONSE_BYTES_MAX` at most, but for the first one.
+def decode_acquired(instance: Instance, acquired: Acquired, size_of: SizeOf) -> tuple[Acquired, list[DecodedLock]]:
+    """The answer of `acquire`, and the records of each lock, `JSON_RESPONSE_BYTES_MAX` at most, but for the first one.
 
     Costs one update more for each partition of which something is not handed over. Raises RECORD_TOO_LARGE if the only
     records are too large, with the offset of one.
     """
-    acquired = acquire(instance, group_name, wish)
     bytes_left, is_first = JSON_RESPONSE_BYTES_MAX, True
     decoded: list[DecodedLock] = []
     budget = DecodeBudget(READ_DECODED_BYTES_MAX)
