@@ -79,7 +79,10 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("delete", f"{_TOPICS}{keys.AUDIT}"): _PROVISION | _CHANGERS | {"Audit"},
     ("write", f"{_TOPICS}{keys.ZONES}"): _PRODUCERS | {"Zones", "RecoverZones"},
     ("write", f"{_TOPICS}{keys.ACLS}"): _PROVISION | {"Acls"},  # grants write rules
-    ("write", f"{_TOPICS}{keys.CURSORS}"): _SWEEPERS | {"Retention", "Scrub", "Tier", _LOOK, "Measure"},
+    # A function that makes topics notes the age of the index there.
+    ("write", f"{_TOPICS}{keys.CURSORS}"): _PROVISION
+    | _SWEEPERS
+    | {"Retention", "Scrub", "Tier", _LOOK, "Measure", "Topics", "Audit"},
     ("delete", f"{_TOPICS}{keys.CURSORS}"): _SWEEPERS | {"Retention", "Scrub", "Tier", _LOOK, "Measure"},
     ("write", f"{_TOPICS}{keys.DELETED}"): _PROVISION | {"Retention", "Topics", "Audit"},
     ("delete", f"{_TOPICS}{keys.DELETED}"): _PROVISION | {"Retention", "Topics", "Audit"},
@@ -99,7 +102,8 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("write", f"{_GROUPS}.shares"): _PROVISION | _SHARERS | {"Retention"},
     ("delete", f"{_GROUPS}.shares"): _PROVISION | {"Share", "ShareAdmin", "Subscriptions", "Retention", _LOOK},
     ("read", f"{_GROUPS}{keys.QUOTAS}"): _SPENDERS | _CLAIMERS | {"Quotas"},
-    **{(verb, f"{_GROUPS}.claims"): _CLAIMERS for verb in ("read", "write", "delete")},
+    **{(verb, f"{_GROUPS}.claims"): _CLAIMERS for verb in ("read", "write")},
+    ("delete", f"{_GROUPS}.claims"): _CLAIMERS | {"Retention"},
     ("write", f"{_GROUPS}{keys.QUOTAS}"): frozenset(("Quotas",)),
     ("delete", f"{_GROUPS}{keys.QUOTAS}"): frozenset(("Quotas",)),
     ("write", f"{_GROUPS}.buckets"): _SPENDERS,

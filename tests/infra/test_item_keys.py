@@ -15,11 +15,12 @@ from botocore.client import BaseClient
 
 from penstock_cdk.service.functions import construct_name
 from penstock_cdk.service.routes import ROUTES
+from penstock_handlers.retention import run as retention
 from penstock_service.adapters.memory.service import memory_instance
 from penstock_service.audit.settle_audit import settle_audit
 from penstock_service.instance.instance import Instance
 from penstock_service.metrics.measure import MeasureWish, measure
-from penstock_service.retention.retain import retain
+from penstock_service.topics.create_topic import create_any_topic
 from tests.golden.stage import empty_stage
 from tests.handlers.route_samples import SAMPLES, Sample, as_ada, world
 from tests.handlers.service import Service
@@ -141,7 +142,10 @@ def test_function_of_a_route_reaches_the_items_that_it_needs(
 
 
 def _retain(instance: Instance) -> None:
-    assert retain(instance, budget_ms=FOR_EVER_MS).failures == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PENSTOCK_BUDGET_MS", "1000000000")
+        patch.setenv("PENSTOCK_LOG_START_GRACE_MS", "3600000")
+        assert retention(instance)["retention_failed"] == 0
 
 
 def _measure(instance: Instance) -> None:
@@ -161,11 +165,19 @@ def test_function_without_a_route_reaches_the_items_that_it_needs(
         for gone in ("/v1/topics/shared", "/v1/share-groups/workers"):
             assert service.call("DELETE", gone).status == 204
         with recorded() as calls:
-            for _ in range(3):
+            for _ in range(5):  # offsets are kept for 90 days
                 work(service.instance)
                 clock.sleep_ms(MONTH_MS)
     assert calls
     assert refused(resources_of(template("local")), function, calls) == []  # it measures consumers, too
+
+
+@pytest.mark.parametrize("function", ["topics", "audit"])
+def test_first_topic_of_a_stage_can_be_made(template: Callable[[str], dict[str, Any]], function: str) -> None:
+    with stored_service() as (service, _), recorded() as calls:
+        create_any_topic(service.instance, "orders", 1, {}, "" if function == "audit" else "ada")
+    assert Call("PutItem", "topics", frozenset(["#cursors"])) in calls
+    assert refused(resources_of(template("prod")), function, calls) == []
 
 
 def test_call_beyond_its_role_is_found(template: Callable[[str], dict[str, Any]]) -> None:

@@ -77,6 +77,8 @@ def _topics_item_statements(grants: Grants, tables: Tables) -> Iterator[iam.Poli
         yield tables.acls_statement()
     if grants.keeps_cursor:
         yield tables.cursors_statement()
+    if grants.dates_index:
+        yield tables.index_age_statement()
     if grants.notes_changes:
         yield tables.audit_statement("PutItem", "DeleteItem")
     if grants.settles_audit:
@@ -92,6 +94,8 @@ def _quota_statements(grants: Grants, tables: Tables) -> Iterator[iam.PolicyStat
         yield from tables.spending_statements()
     if grants.claims_resources:
         yield from tables.claims_statements()
+    if grants.drops_claims:
+        yield tables.claims_statement("DeleteItem")
     if grants.sets_quotas:
         yield tables.quotas_statement("Query", "PutItem", "DeleteItem")
 

@@ -34,7 +34,8 @@ class Grants:
     of subscriptions. `notes_changes` allows to note what a request changes, and `settles_audit` to read these notes.
     `spends_quotas` allows to read the quotas and to charge their buckets, `sets_quotas` to list, put and delete quotas.
     `ends_changes` allows to open partitions that an unfinished change has left closed, and to take drained ones away.
-    `claims_resources` allows to read the quotas, and to read, put and delete the claims of principals.
+    `claims_resources` allows to read the quotas, and to read, put and delete the claims of principals, `drops_claims`
+    to delete them only. `dates_index` allows to note when a stage got its first topic, which stands among the cursors.
     """
 
     topics: tuple[str, ...]
@@ -70,6 +71,8 @@ class Grants:
     spends_quotas: bool = False
     sets_quotas: bool = False
     claims_resources: bool = False
+    drops_claims: bool = False
+    dates_index: bool = False
 
 
 # Delayed segments go into the archive. Their timers are put, and read if their due time is past.
@@ -118,6 +121,7 @@ GRANTS: Mapping[str, Grants] = {
     "topics": Grants(
         topics=("GetItem", "PutItem", "UpdateItem", "DeleteItem", "Scan"),
         settles_deletions=True,
+        dates_index=True,
         log=("GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "DeleteItem"),
         claims_resources=True,
         notes_changes=True,
@@ -218,6 +222,7 @@ GRANTS: Mapping[str, Grants] = {
         pushes=("Query",),
         keeps_cursor=True,
         settles_deletions=True,
+        drops_claims=True,  # of the groups that it removes
         switches_timers=True,
         switches_deliveries=True,
     ),
@@ -278,6 +283,7 @@ GRANTS: Mapping[str, Grants] = {
         ends_changes=False,
         topics=("GetItem", "PutItem", "UpdateItem", "DeleteItem", "Scan"),
         settles_deletions=True,
+        dates_index=True,
         schedules_records=False,
         settles_audit=True,
     ),
@@ -296,6 +302,7 @@ PROVISION_GRANTS = replace(
     GRANTS["subscriptions"],
     topics=("GetItem", "PutItem", "UpdateItem", "DeleteItem", "Scan"),
     settles_deletions=True,
+    dates_index=True,
     changes_acls=True,
     claims_resources=False,
     log=("GetItem", "BatchGetItem", "PutItem", "UpdateItem", "DeleteItem"),

@@ -97,7 +97,11 @@ class Tables(Construct):
     def claims_statements(self) -> Iterator[iam.PolicyStatement]:
         """Allows to read the quotas, and to change the claims that count what principals create."""
         yield self.quotas_statement("Query")
-        yield _statement(self.groups, ["Query", "PutItem", "DeleteItem"], f"{keys.CLAIMS}#*")
+        yield self.claims_statement("Query", "PutItem", "DeleteItem")
+
+    def claims_statement(self, *actions: str) -> iam.PolicyStatement:
+        """Allows the actions on the claims of principals, and on no other item of the groups table."""
+        return _statement(self.groups, actions, f"{keys.CLAIMS}#*")
 
     def quotas_statement(self, *actions: str) -> iam.PolicyStatement:
         """Allows the actions on the quotas, and on no other item of the groups table."""
@@ -114,6 +118,10 @@ class Tables(Construct):
     def cursors_statement(self) -> iam.PolicyStatement:
         """Allows to write and delete the cursors of scheduled jobs, and no other item of the topics table."""
         return _statement(self.topics, ["PutItem", "DeleteItem"], keys.CURSORS)
+
+    def index_age_statement(self) -> iam.PolicyStatement:
+        """Allows to note the age of the index. It stands among the cursors, and a policy cannot tell them apart."""
+        return _statement(self.topics, ["PutItem"], keys.CURSORS)
 
     def audit_statement(self, *actions: str) -> iam.PolicyStatement:
         """Allows the actions on the notes of changes, and on no other item of the topics table."""
