@@ -302,11 +302,13 @@ def _upto(found: Found, end: Offset) -> Found:
 
 
 def _old_records(found: Found, config: SubscriptionConfig, now_ms: int) -> int:
-    """The number of records that are too old, of those in front."""
+    """The number of records that are too old, of those in front. A record without a time has no age."""
     if config.age_ms_max is None:
         return 0
     oldest_ms = now_ms - config.age_ms_max
-    return next((at for at, each in enumerate(found.records) if each.timestamp_ms >= oldest_ms), len(found.records))
+    return next(
+        (at for at, each in enumerate(found.records) if not 0 <= each.timestamp_ms < oldest_ms), len(found.records)
+    )
 
 
 def _bury(found: Found, records: int) -> Bury:

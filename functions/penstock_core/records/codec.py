@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import chain, islice
-from operator import lt
+from operator import attrgetter, lt
 from typing import Any, NamedTuple, Protocol
 
 from crc32c import crc32c
@@ -48,6 +48,7 @@ _SCRATCH_BYTES = BATCH_HEADER_BYTES + BATCH_DECODED_BYTES_MAX + _SLACK_BYTES
 # The garbage collector starts at 700 new objects. With so few at a time it seldom walks records that wait.
 # Decoding whole batches of 10,000 runs at less than half the rate.
 _CHUNK_RECORDS = 128
+_time_of = attrgetter("timestamp")
 
 Headers = Sequence[tuple[str, bytes | None]]
 _NO_HEADERS: Headers = ()  # the default: it need not be copied
@@ -81,6 +82,20 @@ class Record(Protocol):
         """In the producer's order; a name may occur twice."""
 
 
+class UntimedRecord(NamedTuple):
+    """A record whose batch gives it a timestamp below -1, which readers get as -1.
+
+    The service takes such: it sees the first time of a batch in the header, and no others. `stored_ms` is that timestamp.
+    """
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    stored_ms: int
+
+
 class NewRecord(NamedTuple):
     """A record that has no offset yet. Its time is in milliseconds since 1970, -1 for none."""
 
@@ -93,8 +108,7 @@ class NewRecord(NamedTuple):
 def time_of(timestamp_ms: int | None, copied_ms: int) -> int:
     """The time of a record's copy: the record's own or, where it has none, the time of the copy.
 
-    Everything that makes a record of a record asks this. A timestamp before 1970 counts as none: releases before this
-    one stored such.
+    Everything that makes a record of a record asks this.
     """
     return copied_ms if timestamp_ms is None or timestamp_ms < 0 else timestamp_ms
 
@@ -236,7 +250,7 @@ def with_records(header: BatchHeader, records: Sequence[Record], end_offset: int
     producer = (header.producer_id, header.producer_epoch, header.base_sequence)
     builder = _compiled().Builder(BATCH_MAGIC, 0, 0, *producer, _SCRATCH_BYTES)
     # The builder takes no timestamp below 0. Records have theirs relative to the header's, so all may be written later,
-    # and the header set back. An old release took any timestamp behind a batch's first one.
+    # and the header set back.
     shift_ms = max(0, *(-record.timestamp for record in records))
     try:
         for record in records:
@@ -375,7 +389,13 @@ def _decode_batch(plain: memoryview, header: BatchHeader) -> Iterator[list[Recor
         if not records:
             return
         start_offset = _check_offsets([record.offset for record in records], start_offset, header.next_offset)
-        yield records
+        yield records if min(map(_time_of, records)) >= NO_TIME_MS else [*map(_timed, records)]
+
+
+def _timed(record: Record) -> Record:
+    if record.timestamp >= NO_TIME_MS:
+        return record
+    return UntimedRecord(record.offset, NO_TIME_MS, record.key, record.value, record.headers, record.timestamp)
 
 
 def _check_offsets(offsets: list[int], start_offset: int, end_offset: int) -> int:

@@ -5,9 +5,9 @@ from contextlib import suppress
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import VALIDATED_BYTES_MAX
-from penstock_core.records.codec import Record
+from penstock_core.records.codec import Record, UntimedRecord
 from penstock_core.records.decode_budget import DecodeBudget
-from penstock_core.records.record_batch import NO_TIME_MS, BatchHeader, BytesLike, walk
+from penstock_core.records.record_batch import BatchHeader, BytesLike, walk
 
 
 def check_records(data: BytesLike, budget: DecodeBudget, note: Callable[[Record], object] = bool) -> None:
@@ -48,12 +48,12 @@ def check_times(data: BytesLike, budget: DecodeBudget) -> None:
     for position, header in walk(data):
         if budget.is_spent:
             return
-        oldest_ms = NO_TIME_MS
+        untimed: UntimedRecord | None = None
         with suppress(PenstockError):
             for record in budget.decode(view[position : position + header.length], header):
-                oldest_ms = min(oldest_ms, record.timestamp)
-        if oldest_ms < NO_TIME_MS:
-            raise _before_1970(oldest_ms)
+                untimed = record if isinstance(record, UntimedRecord) else untimed
+        if untimed is not None:
+            raise _before_1970(untimed)
 
 
 def _check_batch(batch: BytesLike, header: BatchHeader, budget: DecodeBudget, note: Callable[[Record], object]) -> None:
@@ -61,8 +61,8 @@ def _check_batch(batch: BytesLike, header: BatchHeader, budget: DecodeBudget, no
     for record in budget.decode(batch, header):
         if record.offset != header.base_offset + count:
             raise _mismatch(f"record {count} has the offset delta {record.offset - header.base_offset}")
-        if record.timestamp < NO_TIME_MS:
-            raise _before_1970(record.timestamp)
+        if isinstance(record, UntimedRecord):
+            raise _before_1970(record)
         note(record)
         count += 1
         newest_ms = max(newest_ms, record.timestamp)
@@ -72,10 +72,10 @@ def _check_batch(batch: BytesLike, header: BatchHeader, budget: DecodeBudget, no
         raise _mismatch(f"it says its max timestamp is {header.max_timestamp_ms}, and it is {newest_ms}")
 
 
-def _before_1970(timestamp_ms: int) -> PenstockError:
+def _before_1970(record: UntimedRecord) -> PenstockError:
     return PenstockError(
         ErrorCode.INVALID_TIMESTAMP,
-        f"a record has the timestamp {timestamp_ms}: send milliseconds since 1970, or -1 for none",
+        f"a record has the timestamp {record.stored_ms}: send milliseconds since 1970, or -1 for none",
     )
 
 

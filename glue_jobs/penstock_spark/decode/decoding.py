@@ -24,7 +24,7 @@ import pyarrow as pa
 from penstock_core.errors import PenstockError
 from penstock_core.limits import BATCH_DECODED_BYTES_MAX, BATCH_RECORDS_MAX, MIB
 from penstock_core.records.compression import decompress_into
-from penstock_core.records.record_batch import BATCH_HEADER_BYTES, BatchHeader, Compression, walk
+from penstock_core.records.record_batch import BATCH_HEADER_BYTES, NO_TIME_MS, BatchHeader, Compression, walk
 from penstock_core.records.undecodable import UndecodableHandler, raise_undecodable
 from penstock_spark.decode.by_codec import ARROW_BYTES_MAX, ARROW_ROWS_MAX, BatchRange, decode_by_codec, spark_times
 from penstock_spark.decode.headers import headers_column
@@ -291,6 +291,7 @@ def _read_fields(data: Buffer, spans: Sequence[_Span]) -> _Fields:
     if any(is_log_time):
         log_times = _repeated([span.header.max_timestamp_ms for span in spans], counts)
         times = np.where(_repeated(is_log_time, counts), log_times, times)
+    times = np.maximum(times, NO_TIME_MS)  # as the codec
     fields = _Fields(
         offsets=_repeated([span.base_offset for span in spans], counts) + offset_deltas,
         timestamps_ms=times,

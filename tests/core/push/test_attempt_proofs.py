@@ -123,6 +123,13 @@ def test_only_old_records_of_the_range_are_buried_for_their_age() -> None:
     assert isinstance(plan(replace(state, trouble=None), aged, found, Facts(now_ms=EVER_MS)), Try)
 
 
+def test_record_without_a_time_is_never_too_old() -> None:
+    trouble = Trouble(first_failed_ms=0, range_end=Offset(9), try_end=Offset(9), outages=1)
+    found = Found(records=[candidate(0, -1)], end=Offset(9))
+    state = DeliveryState(offset=Offset(0), trouble=trouble)
+    assert isinstance(plan(state, config(age_ms_max=MINUTE_MS), found, Facts(now_ms=MINUTE_MS + 1)), Try)
+
+
 def test_record_is_not_buried_by_the_attempts_of_a_larger_range() -> None:
     config = new_subscription_config({**DEAD, "attempts_max": 1})
     trouble = Trouble(

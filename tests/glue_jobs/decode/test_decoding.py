@@ -1,8 +1,8 @@
 """Batches to Arrow: the result agrees, row for row, with the record codec and with a foreign decoder."""
 
 import struct
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,13 +14,15 @@ from hypothesis import strategies as st
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import MIB
-from penstock_core.records.codec import NewRecord, encode
+from penstock_core.records.codec import NewRecord, encode, with_records
 from penstock_core.records.codec import decode as decode_records
-from penstock_core.records.record_batch import BATCH_HEADER_BYTES, Compression, parse_header, stamp
+from penstock_core.records.record_batch import BATCH_HEADER_BYTES, NO_TIME_MS, Compression, parse_header, stamp
+from penstock_core.records.undecodable import raise_undecodable
 from penstock_spark.decode import decoding
-from penstock_spark.decode.by_codec import ARROW_ROWS_MAX
+from penstock_spark.decode.by_codec import ARROW_ROWS_MAX, BatchRange, decode_by_codec
 from penstock_spark.decode.decoding import StoredBatches, decode, kafka_schema
 from tests.support.poison import bomb, undecodable_batch
+from tests.support.push_records import StoredRecord
 
 NOW_MS = 1_790_000_000_000
 
@@ -169,6 +171,21 @@ def test_decode_takes_the_batch_time_of_log_append_time() -> None:
     found = rows_of(stored(sealed(batch)))
 
     assert [(milliseconds(row["timestamp"]), row["timestampType"]) for row in found] == [(NOW_MS + 7, 1)] * 2
+
+
+def by_codec(piece: StoredBatches) -> list[dict[str, Any]]:
+    """The rows of a piece that is one batch, as where NumPy has doubts."""
+    batch = BatchRange(**{field.name: getattr(piece, field.name) for field in fields(BatchRange)})
+    found = decode_by_codec(batch, kafka_schema(with_headers=True), raise_undecodable)
+    return [row for each in found for row in each.to_pylist()]
+
+
+@pytest.mark.parametrize("read", [rows_of, by_codec])
+def test_decode_takes_a_time_below_minus_one_for_none(read: Callable[[StoredBatches], list[dict[str, Any]]]) -> None:
+    header = parse_header(encode([NewRecord(NOW_MS, None, b"v")] * 3))
+    records = [StoredRecord(at, time_ms) for at, time_ms in enumerate((NOW_MS, -2, -(2**61)))]
+    found = read(stored(with_records(header, records)))
+    assert [milliseconds(row["timestamp"]) for row in found] == [NOW_MS, NO_TIME_MS, NO_TIME_MS]
 
 
 @given(position=st.integers(BATCH_HEADER_BYTES, 400), value=st.integers(0, 255))

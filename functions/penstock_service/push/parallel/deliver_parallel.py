@@ -221,11 +221,14 @@ class _ParallelLane:
             held.release(failing)
 
     def _by_age(self, chosen: Sequence[HeldRecord], now_ms: int) -> tuple[list[HeldRecord], list[HeldRecord]]:
-        """The records that are older than `age_ms_max`, and the others. Without dead letters there is no such bound."""
+        """The records that are older than `age_ms_max`, and the others. Without dead letters there is no such bound.
+
+        A record without a time has no age.
+        """
         age_ms_max = self._config.age_ms_max
         if age_ms_max is None or self._config.dead_letter_topic is None:
             return [], [*chosen]
-        old = [each for each in chosen if now_ms - each.record.record.timestamp > age_ms_max]
+        old = [each for each in chosen if 0 <= each.record.record.timestamp < now_ms - age_ms_max]
         return old, [each for each in chosen if each not in old]
 
     def _evidence(self, now_ms: int) -> ParallelFacts:

@@ -9,6 +9,7 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.push.batch import Answer, Answered, Failed, Failure, PushBatch
 from penstock_core.push.lane import NO_MESSAGE
 from penstock_core.records.codec import NewRecord, decode
+from penstock_core.records.record_batch import NO_TIME_MS
 from penstock_core.share.share_state import ShareKey
 from penstock_service.push.deliver import Ending
 from penstock_service.push.parallel.parallel_group import parallel_group, put_parallel_group
@@ -264,6 +265,14 @@ def test_old_records_that_fail_are_buried_whatever_the_target_is() -> None:
     assert dead(deliveries) == []
     deliveries.run(for_ms=200_000)
     assert dead(deliveries) == [0, 1, 2]
+
+
+def test_record_without_a_time_is_never_too_old() -> None:
+    deliveries = with_dead_letters(age_ms_max=60_000)
+    deliveries.answer = lambda _: Failed(failure=Failure.AWAY, error="e")
+    deliveries.append(NewRecord(NO_TIME_MS, None, b"v"))
+    deliveries.run(for_ms=200_000)
+    assert dead(deliveries) == []
 
 
 def test_named_records_come_back_and_the_others_are_done() -> None:
