@@ -85,7 +85,7 @@ class Record(Protocol):
 class UntimedRecord(NamedTuple):
     """A record whose batch gives it a timestamp below -1, which readers get as -1.
 
-    The service takes such: it sees the first time of a batch in the header, and no others. `stored_ms` is that timestamp.
+    The service takes such: a header tells the first time of its batch, and no least one. `stored_ms` is the timestamp.
     """
 
     offset: int
