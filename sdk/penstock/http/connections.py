@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 from weakref import WeakKeyDictionary
 
 import urllib3
@@ -85,10 +86,19 @@ class Connections:
     def _new_pool(self, url: str) -> urllib3.PoolManager:
         timeout = urllib3.Timeout(connect=min(CONNECT_TIMEOUT_S, self._timeout_s), read=self._timeout_s)
         proxy = proxy_of(url)
-        pool = (
-            urllib3.PoolManager(maxsize=SDK_CONNECTIONS_MAX, timeout=timeout, retries=False)
-            if proxy is None
-            else urllib3.ProxyManager(proxy, maxsize=SDK_CONNECTIONS_MAX, timeout=timeout, retries=False)
-        )
+        if proxy is None:
+            pool = urllib3.PoolManager(maxsize=SDK_CONNECTIONS_MAX, timeout=timeout, retries=False)
+        else:
+            pool = urllib3.ProxyManager(
+                proxy, maxsize=SDK_CONNECTIONS_MAX, timeout=timeout, retries=False, proxy_headers=_proof_of(proxy)
+            )
         pool.pool_classes_by_scheme = {"http": _AgingPool, "https": _AgingTlsPool}
         return pool
+
+
+def _proof_of(proxy: str) -> dict[str, str]:
+    """The header by which a proxy knows its user; none if the URL of the proxy names no user."""
+    parts = urlsplit(proxy)
+    if parts.username is None:
+        return {}
+    return urllib3.make_headers(proxy_basic_auth=f"{unquote(parts.username)}:{unquote(parts.password or '')}")

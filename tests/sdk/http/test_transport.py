@@ -3,6 +3,7 @@ import hashlib
 import hmac
 import socket
 import threading
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,7 +13,7 @@ import pytest
 from botocore.credentials import Credentials
 
 from penstock.configuration import Configuration
-from penstock.errors import ConnectionFailedError
+from penstock.errors import ConnectionFailedError, NotConfiguredError
 from penstock.http.aiohttp_transport import AiohttpConnections, AiohttpTransport
 from penstock.http.connections import Connections
 from penstock.http.http_message import Response
@@ -198,6 +199,10 @@ def test_async_connections_are_new_after_a_jump_of_the_wall_clock(
         ({"HTTPS_PROXY": "http://proxy:3128"}, "http://127.0.0.1:4566", None),
         ({"HTTPS_PROXY": "http://proxy:3128", "NO_PROXY": ".example.com"}, "https://api.example.com/v1", None),
         ({"ALL_PROXY": "http://proxy:3128"}, "https://api.example.com/v1", "http://proxy:3128"),
+        ({"ALL_PROXY": "http://proxy:3128"}, "http://127.0.0.1:4566", None),
+        ({"HTTP_PROXY": "http://proxy:3128"}, "http://localhost:4566", None),
+        ({"HTTP_PROXY": "http://proxy:3128", "NO_PROXY": "stack:4566"}, "http://stack:4566/v1", None),
+        ({"HTTP_PROXY": "http://proxy:3128", "NO_PROXY": "stack"}, "http://stack:4566/v1", None),
     ],
 )
 def test_proxy_is_the_one_that_other_clients_of_aws_use(
@@ -216,7 +221,7 @@ def test_call_goes_through_the_proxy_of_the_environment(
     server: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch, is_async: bool
 ) -> None:
     """The server stands for the proxy: it gets the whole URL of a host that has no address."""
-    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{server.server_port}")
+    monkeypatch.setenv("http_proxy", f"http://bob:s%40fe@127.0.0.1:{server.server_port}")
     url = "http://api.penstock.invalid/v1/x"
     if is_async:
 
@@ -228,8 +233,16 @@ def test_call_goes_through_the_proxy_of_the_environment(
         asyncio.run(call())
     else:
         Connections(DEADLINE_S).send("POST", url, {}, b"body")
-    [(path, *_)] = server.requests  # type: ignore[attr-defined]  # set above
+    [(path, headers, *_)] = server.requests  # type: ignore[attr-defined]  # set above
     assert path == url
+    sent = {name.lower(): value for name, value in headers.items()}
+    assert sent["proxy-authorization"] == f"Basic {b64encode(b'bob:s@fe').decode()}"
+
+
+def test_proxy_of_another_kind_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("all_proxy", "socks5h://127.0.0.1:1080")
+    with pytest.raises(NotConfiguredError, match="'socks5h' for api.example.com"):
+        proxy_of("https://api.example.com/v1")
 
 
 def test_large_body_is_sent_whole(make: Callable[[int], Transport], server: ThreadingHTTPServer) -> None:
