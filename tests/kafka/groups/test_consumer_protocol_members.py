@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+from penstock.system import wall_clock_ms
 from penstock.testing import MemoryPenstock
+from penstock_core.limits import SESSION_TIMEOUT_MS_DEFAULT
 from penstock_kafka.dispatch.api import ApiKey
+from penstock_kafka.groups import apis
 from penstock_kafka.groups.consumer import topic_regex
 from penstock_kafka.groups.consumer.topic_regex import simple_patterns
 from tests.kafka.groups.desk import GroupDesk, committed, run
@@ -150,6 +153,24 @@ def test_second_process_of_an_instance_is_refused_while_the_first_is_connected(s
         assert (await _join(desk, "m2", instance_id="eu-1"))["error_code"].name == "unreleased_instance_id"
         desk.peer.gone.set()  # the first one is killed
         assert _numbers(await _join(desk, "m2", instance_id="eu-1")) == [0, 1, 2, 3]
+
+    run(work())
+
+
+def test_second_process_of_an_instance_joins_when_the_session_of_the_first_has_ended(
+    service: MemoryPenstock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The host of the first one died: its connection stays open, and nothing comes."""
+    later_ms = 0
+    monkeypatch.setattr(apis, "wall_clock_ms", lambda: wall_clock_ms() + later_ms)
+
+    async def work() -> None:
+        nonlocal later_ms
+        desk = GroupDesk(service)
+        await _join(desk, "m1", instance_id="eu-1")
+        assert (await _join(desk, "m2", instance_id="eu-1"))["error_code"].name == "unreleased_instance_id"
+        later_ms = SESSION_TIMEOUT_MS_DEFAULT
+        assert (await _join(desk, "m2", instance_id="eu-1"))["error_code"].name == "none"
 
     run(work())
 

@@ -98,10 +98,13 @@ class ConsumerGroupHeartbeat:
     def _refuse_twin(self, names: MemberNames) -> None:
         """Raise UNRELEASED_INSTANCE_ID while another process of the instance is connected to this gateway.
 
-        One that was killed has no connection, and its successor goes on at once.
+        One that was killed has no connection, and its successor goes on at once. One whose host has died may seem
+        connected for minutes: it counts until its session ends.
         """
         twin = self._sessions.book.twin_of(names)
-        if twin is not None and twin.gone is not None and not twin.gone.is_set():
+        if twin is None or twin.gone is None or twin.ends_ms <= self._sessions.now_ms():
+            return
+        if not twin.gone.is_set():
             raise RequestRefused(
                 KafkaError.unreleased_instance_id, f"another process is instance {names.instance_id}: it is connected"
             )

@@ -55,7 +55,8 @@ class KafkaMember:
     `looks_at_topics`: the next heartbeat lets the group look at its topics. `looked_ms` is when the gateway last
     compared them with what it has heard of topics.
 
-    `gone` is that of the connection by which a client of the newer protocol came last.
+    `gone` is that of the connection by which a client of the newer protocol came last. `ends_ms` is the end of the
+    session, as far as this gateway knows.
 
     `expression` is the regular expression of a client of the newer protocol, "" without one, `matched` the one whose
     names it is subscribed to, and `topics` are the names that it gave itself.
@@ -81,6 +82,7 @@ class KafkaMember:
     owned: frozenset[TopicPartition] | None = None
     joins: int = 0
     due_ms: int = 0
+    ends_ms: int = 0
     heartbeat_after_ms: int = 0
     session_timeout_ms: int | None = None
     looks_at_topics: bool = False
@@ -130,6 +132,7 @@ class KafkaMember:
         self.is_complete = answer.is_complete
         self.heartbeat_after_ms, self.looks_at_topics = answer.heartbeat_after_ms, False
         self.due_ms = now_ms + answer.heartbeat_after_ms
+        self.ends_ms = now_ms + answer.session_timeout_ms
         for partition, lease in answer.granted.items():
             self.leases[partition], self.known[partition] = lease, lease.offset
             self.told_in.pop(partition, None)
