@@ -116,7 +116,8 @@ class Api:
 
     Requests of a connection are handled one after the other, and answered in order. If the API `is_pipelined`, its
     requests begin in order and run side by side: the handler does before its first await what must stay in order. Where
-    users log in, only APIs that are `is_before_login` serve a client that has not.
+    users log in, only APIs that are `is_before_login` serve a client that has not. An API that `may_rest` answers when
+    something comes, as late as its client wishes.
     """
 
     key: ApiKey
@@ -124,4 +125,5 @@ class Api:
     handler: Handler
     is_pipelined: bool = False
     is_before_login: bool = False
+    may_rest: bool = False
     bytes_max: int = KAFKA_REQUEST_BYTES_MAX  # of one request

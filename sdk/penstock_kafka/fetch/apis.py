@@ -9,4 +9,4 @@ from penstock_kafka.fetch.fetch import Fetch
 
 def apis(context: Context) -> Iterable[Api]:
     """Fetch."""
-    yield Api(key=ApiKey.FETCH, versions=(4, 16), handler=Fetch(context).answer)
+    yield Api(key=ApiKey.FETCH, versions=(4, 16), handler=Fetch(context).answer, may_rest=True)

@@ -27,8 +27,8 @@ def apis(context: Context) -> Iterable[Api]:
     led = LedGroups(DocumentService(context.service.client), new_member_id(), context.start)
     shared = (context.service, context.share_members)
     return (
-        Api(key=ApiKey.JOIN_GROUP, versions=(0, 9), handler=JoinGroup(sessions, led).answer),
-        Api(key=ApiKey.SYNC_GROUP, versions=(0, 5), handler=SyncGroup(sessions, led).answer),
+        Api(key=ApiKey.JOIN_GROUP, versions=(0, 9), handler=JoinGroup(sessions, led).answer, may_rest=True),
+        Api(key=ApiKey.SYNC_GROUP, versions=(0, 5), handler=SyncGroup(sessions, led).answer, may_rest=True),
         Api(key=ApiKey.HEARTBEAT, versions=(0, 4), handler=Heartbeat(sessions, led).answer),
         Api(key=ApiKey.LEAVE_GROUP, versions=(0, 5), handler=LeaveGroup(sessions, led).answer),
         Api(

@@ -34,7 +34,7 @@ def apis(context: Context) -> Iterable[Api]:
             handler=ShareGroupHeartbeat(members, groups, topics).answer,
         ),
         Api(key=ApiKey.SHARE_GROUP_DESCRIBE, versions=(1, 1), handler=ShareGroupDescribe(service, members).answer),
-        Api(key=ApiKey.SHARE_FETCH, versions=(1, 2), handler=fetch.answer),
+        Api(key=ApiKey.SHARE_FETCH, versions=(1, 2), handler=fetch.answer, may_rest=True),
         Api(key=ApiKey.SHARE_ACKNOWLEDGE, versions=(1, 2), handler=acknowledge.answer),
         Api(
             key=ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, versions=(0, 1), handler=DescribeShareGroupOffsets(context).answer

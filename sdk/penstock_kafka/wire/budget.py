@@ -11,7 +11,8 @@ So heartbeats and small requests do not wait behind large ones. The last row kee
 waiting for each other: one of them comes whole, is handled, and makes room.
 
 While somebody waits, the budget ends connections that keep bytes and do not move: clients that stopped in the middle of
-a request, or that do not take their answer. The largest go first, until three quarters of the budget are free.
+a request, or that do not take their answer. So are large requests that rest: they wait for records, or for other members
+of a group. The largest go first, until three quarters of the budget are free.
 """
 
 import asyncio
@@ -34,6 +35,7 @@ class Hold:
         self.peer = peer
         self.user = peer.principal  # a login changes it
         self.size = 0
+        self.rests_since_ms: int | None = None
         self._budget = budget
 
     async def take(self, size: int) -> None:
@@ -49,6 +51,13 @@ class Hold:
         size = min(bytes_max, max(last, KAFKA_SMALL_BYTES_MAX, self._budget.free // 4))
         await self.take(size)
         return size
+
+    def stalled_ms(self, now_ms: int) -> int:
+        """The time for which the client has not moved, or for which its large request rests."""
+        rests = 0
+        if self.rests_since_ms is not None and self.size > KAFKA_SMALL_BYTES_MAX:
+            rests = now_ms - self.rests_since_ms
+        return max(rests, self.peer.stalled_ms(now_ms))
 
     def resize(self, size: int) -> None:
         """Hold `size` bytes from now on. More than before counts also beyond the budget: they are there already."""
@@ -161,7 +170,7 @@ class ByteBudget:
         for hold in sorted(self._holds, key=lambda each: each.size, reverse=True):
             if excess <= 0:
                 break
-            if hold.peer.stalled_ms(now_ms) >= KAFKA_STALL_MS_MAX:
+            if hold.stalled_ms(now_ms) >= KAFKA_STALL_MS_MAX:
                 excess -= hold.size
                 hold.peer.cut()
         self._looking = asyncio.get_running_loop().call_later(_LOOK_S, self._look)

@@ -214,6 +214,8 @@ class Connection:
         if not api.is_pipelined:
             await self._open.join()
         call = Call(key=api.key, version=prefix.version, client_id=client_id, peer=self._peer, request=request)
+        if api.may_rest:
+            hold.rests_since_ms = monotonic_ms()
         answering = asyncio.ensure_future(self._handled(api, call, prefix))
         return _OpenRequest(hold=hold, answer=answering, afterwards=call.afterwards), api.is_pipelined
 

@@ -228,3 +228,18 @@ def test_user_gives_back_what_it_took_before_its_login(run: Run) -> None:
         assert desk.budget.held == 3 * LARGE
 
     run(test)
+
+
+def test_large_requests_that_rest_are_ended_while_others_wait_and_small_ones_stay(run: Run) -> None:
+    async def test(desk: Desk) -> None:
+        small = await desk.hold(KAFKA_SMALL_BYTES_MAX)
+        large = [*await desk.fill(3), await desk.goes_beyond()]
+        for each in (small, *large):
+            each.rests_since_ms = NOW_MS - KAFKA_STALL_MS_MAX
+        large[0].rests_since_ms = NOW_MS - KAFKA_STALL_MS_MAX + 1
+        waits = asyncio.ensure_future(desk.hold(LARGE))
+        await _settled()
+        assert desk.cut == [each.peer.number for each in large[1:]]
+        waits.cancel()
+
+    run(test)

@@ -9,7 +9,7 @@ from os import urandom
 import pytest
 
 from penstock.testing import MemoryPenstock
-from penstock_core.limits import KAFKA_PRODUCE_BYTES_MAX, KAFKA_SMALL_BYTES_MAX
+from penstock_core.limits import KAFKA_PRODUCE_BYTES_MAX, KAFKA_REQUEST_BYTES_MAX, KAFKA_SMALL_BYTES_MAX
 from penstock_core.records.codec import BatchBuilder
 from penstock_kafka import gateway as gateways
 from penstock_kafka.fetch import reader
@@ -100,6 +100,19 @@ def test_large_request_comes_through_when_halves_of_others_fill_the_budget(gatew
         until(lambda: _held(gateway, "request_held_bytes") > BUDGET // 4)
         assert _is_produced(gateway, b"large", urandom(LARGE))
     assert _is_produced(gateway, b"orders", b"small")
+
+
+def test_large_request_comes_through_when_fetches_that_rest_fill_the_budget(gateway: RunningGateway) -> None:
+    """They wait ten minutes for a record. Behind the request are bytes that Kafka ignores."""
+    rest = struct.pack(">iiiibiH6siIqi", -1, 600_000, 1, 1_000, 0, 1, 6, b"orders", 1, 0, 0, 1_000)
+    request = request_bytes(1, 4, 7, rest + bytes(KAFKA_REQUEST_BYTES_MAX - 200))
+    fitting = BUDGET // len(request)
+    with ExitStack() as links:
+        for _ in range(fitting):
+            _link(gateway, links).sendall(request)
+        until(lambda: _held(gateway, "request_held_bytes") >= fitting * (len(request) - 100))
+        _link(gateway, links).sendall(request)  # this one goes beyond
+        assert _is_produced(gateway, b"large", urandom(KAFKA_REQUEST_BYTES_MAX // 2))
 
 
 def test_fetch_is_answered_when_clients_that_do_not_read_fill_the_budget(gateway: RunningGateway) -> None:
