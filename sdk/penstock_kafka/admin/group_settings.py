@@ -10,6 +10,7 @@ from typing import Any
 from penstock.api.share_group_calls import alter_share_group
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import SHARE_LOCK_MS_DEFAULT
+from penstock_core.share.share_group import new_share_group_config
 from penstock_kafka.admin.topic_settings import Setting, without_effect
 from penstock_kafka.context import Context
 from penstock_kafka.dispatch.names import service_name
@@ -81,6 +82,7 @@ class GroupSettings:
                 config[_PENSTOCK_NAMES[name]] = text
             else:
                 config[_PENSTOCK_NAMES[name]] = None if text is None else _whole(name, text)
+        new_share_group_config(config)  # a group that does not exist yet could not begin with what is refused
         return config
 
 

@@ -192,6 +192,15 @@ def test_settings_of_a_group_wait_until_a_member_makes_it(gateway: RunningGatewa
     assert (made.group, made.config["start"]) == ("kafka..team.2fnew", "earliest")
 
 
+def test_group_that_does_not_exist_keeps_no_setting_that_it_could_not_begin_with(admin: AdminClient) -> None:
+    for name, value in (
+        ("share.auto.offset.reset", "by_duration:PT1H"),
+        ("share.record.lock.duration.ms", "1"),
+        ("share.delivery.count.limit", "0"),
+    ):
+        assert _refusal(_change(admin, _GROUP, "new", (name, value, _SET))) == "INVALID_CONFIG"
+
+
 def test_check_of_a_topic_creates_nothing(gateway: RunningGateway, admin: AdminClient) -> None:
     admin.create_topics([NewTopic("x", 1, 1)], validate_only=True)["x"].result()
     assert [each.name for each in gateway.service.admin().list_topics()] == ["orders"]
