@@ -89,6 +89,7 @@ class Copier:
         self._backlog: deque[SourceEvent] = deque()
         self._next_note = 0
         self.has_read = False  # since it last sought the source
+        self._has_begun = False  # a round of this process has sought it
         self._is_over: Callable[[Mapping[int, int]], bool] = lambda _: False
         self.rounds = Rounds(report)
 
@@ -131,26 +132,25 @@ class Copier:
         """Begin an epoch, read the notes, and seek the source. The first time, note where each partition begins."""
         self._fenced_by_others(self._producer.init_transactions)
         self._backlog.clear()
-        has_begun = bool(self.positions)
         for offset, value in self.progress.notes(self._admin, self._next_note):
             note = ChunkNote.decode(value)
             self._take(note)
             self._next_note = offset + 1
-            if has_begun:  # a commit of this process, whose answer was lost
+            if self._has_begun:  # a commit of this process, whose answer was lost
                 self.records += sum(each.records for each in note.sources.values())
         self._bounds = self._ends_of(self._settings.topic.name)
         known = dict(self.positions)
         held = self._reader.bounds()
         settings = self._settings
         settings.placement.check(len(held), settings.source.topic, settings.topic.name)
-        start = settings.start.again() if has_begun else settings.start
+        start = settings.start.again() if self._has_begun else settings.start
         positions = first_positions(start, settings.topic.name, held, known, self._bounds)
         moved = {each: at for each, at in positions.items() if known.get(each) != at}
         if moved:
             self._commit_starts(moved)
         self._reader.start(positions)
         self.positions = dict(positions)
-        self.has_read = False
+        self.has_read, self._has_begun = False, True
         self.rounds.is_ready = True
         self._report.resumed(positions, is_first=not known)
 

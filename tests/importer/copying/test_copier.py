@@ -11,6 +11,7 @@ from penstock.errors import (
     FencedError,
     OffsetOutOfRangeError,
     RecordTooLargeError,
+    UnavailableError,
 )
 from penstock.http.http_message import Response
 from penstock.http.transport import Transport
@@ -18,6 +19,7 @@ from penstock.testing import MemoryPenstock
 from penstock_core.errors import ErrorCode
 from penstock_import.copying import chunk
 from penstock_import.copying.starts import StartSettings
+from penstock_import.source.records import PartitionBounds
 from tests.importer.copies import Told, copier_of, copy, held, sent
 from tests.importer.dying_transport import Death, DyingTransport
 from tests.importer.memory_source import MemorySource
@@ -235,3 +237,30 @@ def test_run_stops_after_its_chunk_when_it_is_told(service: MemoryPenstock) -> N
     assert len(looks) == 1
     assert report.firsts == [True]
     assert len(held(service)) == copier.records > 0
+
+
+def test_start_that_the_user_names_is_refused_also_after_a_look_that_failed() -> None:
+    service = MemoryPenstock()
+    service.create_topic("orders")
+    source = _Silent()
+    source.add(0, None, b"first")
+    copy(source, service)
+    source.is_silent = True
+    report = Told()
+    copier = copier_of(source, service, start=StartSettings(from_beginning=True), report=report)
+    with pytest.raises(ConflictError, match="go on without --from"):
+        copier.run(lambda _: True)
+    copier.close()
+    assert len(report.errors) == 1
+
+
+class _Silent(MemorySource):
+    """It does not answer the next look at its bounds, if `is_silent`."""
+
+    is_silent = False
+
+    def bounds(self) -> Mapping[int, PartitionBounds]:
+        if self.is_silent:
+            self.is_silent = False
+            raise UnavailableError(ErrorCode.STORAGE_UNAVAILABLE, "no answer")
+        return super().bounds()
