@@ -1,5 +1,6 @@
 """Connections of a library's pool that were idle for long are not used again: they may be dead, and no FIN tells so."""
 
+import threading
 from collections.abc import Callable
 
 from penstock_core.limits import STORAGE_IDLE_CONNECTION_MS_MAX
@@ -17,11 +18,13 @@ class IdleGuard:
     def __init__(self, forget: Callable[[], object], clock: Clock | None = None) -> None:
         self._forget = forget
         self._clock = clock or SystemClock()
+        self._lock = threading.Lock()  # a call beside must not take a connection that is about to be closed
         self._called = Moment.now(self._clock)
 
     def before_call(self, **_: object) -> None:
         """Take note of a call. It has the form of a handler of botocore's event `before-send`."""
-        is_old = self._called.age_ms(self._clock) > STORAGE_IDLE_CONNECTION_MS_MAX
-        self._called = Moment.now(self._clock)
-        if is_old:
-            self._forget()
+        with self._lock:
+            is_old = self._called.age_ms(self._clock) > STORAGE_IDLE_CONNECTION_MS_MAX
+            self._called = Moment.now(self._clock)
+            if is_old:
+                self._forget()

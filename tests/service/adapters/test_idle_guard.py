@@ -12,6 +12,7 @@ from penstock_service.adapters.aws import Storage
 from penstock_service.adapters.botocore_drivers import BotocoreDrivers
 from penstock_service.adapters.idle_guard import IdleGuard
 from penstock_service.adapters.storage_calls import StorageCalls
+from tests.support.deadlines import PAUSE_S
 from tests.support.service import SteppedClock
 
 
@@ -91,3 +92,28 @@ def test_guard_forgets_once_for_one_pause() -> None:
         clock.time_ms += pause_ms
         guard.before_call()
     assert len(forgotten) == 1
+
+
+def test_call_beside_waits_until_the_idle_connections_are_closed() -> None:
+    clock = SteppedClock()
+    closing, beside = threading.Event(), threading.Event()
+    order: list[str] = []
+
+    def forget() -> None:
+        closing.set()
+        beside.wait(PAUSE_S)  # a call that does not wait ends in this time
+        order.append("closed")
+
+    def call() -> None:
+        closing.wait()
+        guard.before_call()
+        order.append("called")
+        beside.set()
+
+    guard = IdleGuard(forget, clock)
+    clock.time_ms += STORAGE_IDLE_CONNECTION_MS_MAX + 1
+    other = threading.Thread(target=call)
+    other.start()
+    guard.before_call()
+    other.join()
+    assert order == ["closed", "called"]
