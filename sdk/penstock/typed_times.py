@@ -24,7 +24,8 @@ def parse_time_ms(text: str, now_ms: int) -> int:
         return now_ms
     if text in _DAYS_AGO:
         midnight = datetime.fromtimestamp(now_ms / 1_000).replace(hour=0, minute=0, second=0, microsecond=0)
-        return _local_ms(midnight - timedelta(days=_DAYS_AGO[text]))
+        # Clocks may skip midnight: then the day begins an hour later, and `timestamp` says so.
+        return round((midnight - timedelta(days=_DAYS_AGO[text])).timestamp() * 1_000)
     ago = _AGO.fullmatch(text)
     if ago is not None:
         return max(0, now_ms - parse_duration_ms(ago[1]))

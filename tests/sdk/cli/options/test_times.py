@@ -5,7 +5,7 @@ import click
 import pytest
 
 from penstock.cli.options.times import TIME
-from penstock.typed_times import parse_time_ms
+from penstock.typed_times import parse_time_ms, with_zone
 
 NOW_MS = 1_700_000_000_123  # 2023-11-14T22:13:20.123Z, 17:13 in New York
 MIDNIGHT_MS = 1_699_938_000_000  # of that day in New York
@@ -69,3 +69,11 @@ def test_time_without_a_zone_is_shown_with_its_zone(capsys: pytest.CaptureFixtur
 
 def test_number_of_a_default_stays_as_it_is() -> None:
     assert TIME.convert(NOW_MS, None, None) == NOW_MS
+
+
+def test_day_whose_midnight_the_clocks_skip_begins_an_hour_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Africa/Cairo")
+    time.tzset()
+    noon_ms = 1_777_021_200_000  # of 2026-04-24, which begins at 01:00
+    assert with_zone(parse_time_ms("today", noon_ms)) == "2026-04-24T01:00:00+03:00"
+    assert with_zone(parse_time_ms("yesterday", noon_ms + DAY_MS)) == "2026-04-24T01:00:00+03:00"
