@@ -241,7 +241,7 @@ def test_call_goes_through_the_proxy_of_the_environment(
 
 def test_proxy_of_another_kind_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("all_proxy", "socks5h://127.0.0.1:1080")
-    with pytest.raises(NotConfiguredError, match="'socks5h' for api.example.com"):
+    with pytest.raises(NotConfiguredError, match="'socks5h' for api"):
         proxy_of("https://api.example.com/v1")
 
 
