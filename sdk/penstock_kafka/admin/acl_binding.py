@@ -16,7 +16,7 @@ from enum import IntEnum
 
 from penstock.acl_model import AccessRule
 from penstock_kafka.dispatch.api import Request
-from penstock_kafka.dispatch.names import kafka_name, service_name
+from penstock_kafka.dispatch.names import kafka_name, kafka_prefix, service_name, service_prefixes
 from penstock_kafka.errors import KafkaError, RequestRefused
 
 _ANY = 1
@@ -62,7 +62,7 @@ def binding_of(rule: AccessRule) -> AclBinding | None:
     elif name != _EVERY and name.endswith(_EVERY):
         name, pattern = name.removesuffix(_EVERY), Pattern.PREFIXED
     if kind in _NAMED:
-        name = kafka_name(name)
+        name = kafka_prefix(name) if pattern is Pattern.PREFIXED else kafka_name(name)
     return AclBinding(
         resource_type=numbers[kind],
         resource_name=name,
@@ -73,8 +73,11 @@ def binding_of(rule: AccessRule) -> AclBinding | None:
     )
 
 
-def rule_of(creation: Request) -> AccessRule:
-    """The rule that a binding asks for. Raises RequestRefused if Penstock has no such rule."""
+def rules_of(creation: Request) -> list[AccessRule]:
+    """The rules that a binding asks for. Raises RequestRefused if Penstock has no such rules.
+
+    A prefix of groups or transactional ids has two: the service has some of their names in another form.
+    """
     kind = _KINDS.get(creation.resource_type)
     operation = _OPERATIONS.get(creation.operation)
     permission = _PERMISSIONS.get(creation.permission_type)
@@ -89,15 +92,15 @@ def rule_of(creation: Request) -> AccessRule:
         raise _refused(f"host {creation.host[:100]!r}: rules hold for all hosts, so give *")
     if not creation.principal.startswith(_USER):
         raise _refused(f"principal {creation.principal[:100]!r}: give User: and an IAM ARN, or User:*")
-    is_name = kind in _NAMED and creation.resource_name != _EVERY
-    name = service_name(creation.resource_name) if is_name else creation.resource_name
-    resource = f"{kind}:{name}{_EVERY if pattern == Pattern.PREFIXED else ''}"
-    return AccessRule(
-        principal=creation.principal.removeprefix(_USER),
-        operation=operation,
-        resource=kind if kind == "service" else resource,
-        permission=permission,
-    )
+    return [
+        AccessRule(
+            principal=creation.principal.removeprefix(_USER),
+            operation=operation,
+            resource=resource,
+            permission=permission,
+        )
+        for resource in _resources(kind, str(creation.resource_name), is_prefix=pattern == Pattern.PREFIXED)
+    ]
 
 
 def matches(wanted: Request, binding: AclBinding) -> bool:
@@ -110,6 +113,18 @@ def matches(wanted: Request, binding: AclBinding) -> bool:
         and wanted.host_filter in (None, _EVERY)
         and _matches_name(wanted.resource_name_filter, getattr(wanted, "pattern_type_filter", Pattern.LITERAL), binding)
     )
+
+
+def _resources(kind: str, name: str, *, is_prefix: bool) -> list[str]:
+    if kind == "service":
+        return [kind]
+    if not is_prefix:
+        return [f"{kind}:{service_name(name) if kind in _NAMED and name != _EVERY else name}"]
+    try:
+        names = service_prefixes(name) if kind in _NAMED and name not in ("", _EVERY) else (name,)
+    except ValueError as error:
+        raise _refused(f"prefix {error}: give a longer one, or *") from error
+    return [f"{kind}:{each}{_EVERY}" for each in names]
 
 
 def _matches_name(name: str | None, pattern: int, binding: AclBinding) -> bool:

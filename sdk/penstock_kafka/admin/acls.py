@@ -6,7 +6,7 @@ from penstock.acl_model import AccessRule
 from penstock.api.acl_calls import change_acls, list_acls
 from penstock_core.errors import PenstockError
 from penstock_core.limits import ACL_CHANGES_MAX
-from penstock_kafka.admin.acl_binding import AclBinding, binding_of, matches, rule_of
+from penstock_kafka.admin.acl_binding import AclBinding, binding_of, matches, rules_of
 from penstock_kafka.context import Context
 from penstock_kafka.dispatch.api import Answer, Call, Request
 from penstock_kafka.errors import KafkaError, RequestRefused, error_message, kafka_error
@@ -27,7 +27,7 @@ class Acls:
         except PenstockError as error:
             return {"error_code": kafka_error(error), "error_message": error_message(error), "resources": []}
         resources: dict[tuple[int, str, int], list[Answer]] = {}
-        for binding in found.values():
+        for binding in dict.fromkeys(found.values()):
             where = (binding.resource_type, binding.resource_name, binding.pattern_type)
             resources.setdefault(where, []).append(_shown(binding))
         return {
@@ -53,7 +53,7 @@ class Acls:
 
     async def _created(self, wanted: Request) -> Answer:
         try:
-            await self._service.call(change_acls([rule_of(wanted)], []))
+            await self._service.call(change_acls(rules_of(wanted), []))
         except (PenstockError, RequestRefused) as error:
             return {"error_code": kafka_error(error), "error_message": error_message(error)}
         return {"error_code": KafkaError.none}
@@ -72,7 +72,7 @@ class Acls:
                 "resource_name": each.resource_name,
                 "pattern_type": each.pattern_type,
             }
-            for each in found.values()
+            for each in dict.fromkeys(found.values())
         ]
         return {"error_code": KafkaError.none, "matching_acls": matching}
 

@@ -13,6 +13,7 @@ from dataclasses import fields, replace
 from penstock_kafka.dispatch.api import Answer, Api, Call, Request
 
 _MARK = "kafka.."
+_SLASH = ".2f"
 _PLAIN = re.compile(r"[A-Za-z0-9._-]*", re.ASCII)
 _OTHER = re.compile(rb"[^A-Za-z0-9_-]")
 _ESCAPED = re.compile(rb"\.([0-9a-f]{2})")
@@ -27,6 +28,29 @@ def service_name(name: str) -> str:
     """The service's name of a group, a transactional id or an instance of Kafka."""
     if _PLAIN.fullmatch(name) and not name.startswith(_MARK) and name not in (".", ".."):
         return name
+    return _marked(name)
+
+
+def service_prefixes(prefix: str) -> tuple[str, ...]:
+    """The beginnings in the service of all names that begin with `prefix` in Kafka, which is not empty.
+
+    `team` begins `team.a`, which stays, and `team/a`, which is `kafka..team.2fa`. Raises ValueError for a prefix with
+    which the service's forms of other names begin, too.
+    """
+    if not _PLAIN.fullmatch(prefix) or prefix.startswith(_MARK):
+        return (_marked(prefix),)
+    if _MARK.startswith(prefix):
+        raise ValueError(f"{prefix!r} begins {_MARK!r}, with which the service's forms of other names begin")
+    return prefix, _marked(prefix)
+
+
+def kafka_prefix(prefix: str) -> str:
+    """The prefix in Kafka of a beginning that `service_prefixes` gave; others stay."""
+    plain = kafka_name(prefix + _SLASH).removesuffix("/")
+    return plain if plain and _marked(plain) == prefix else prefix
+
+
+def _marked(name: str) -> str:
     return _MARK + _OTHER.sub(lambda found: b".%02x" % found[0][0], name.encode("utf-8", "surrogatepass")).decode()
 
 

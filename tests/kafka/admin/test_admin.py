@@ -239,6 +239,25 @@ def test_access_rules_are_made_shown_and_deleted(gateway: RunningGateway, admin:
     assert [each.resource for each in gateway.service.admin().list_acls()] == ["service"]
 
 
+def test_prefix_of_groups_is_about_names_that_the_service_has_in_another_form(
+    gateway: RunningGateway, admin: AdminClient
+) -> None:
+    def of(prefix: str) -> AclBinding:
+        prefixed, deny = ResourcePatternType.PREFIXED, AclPermissionType.DENY
+        return AclBinding(ResourceType.GROUP, prefix, prefixed, "User:*", "*", AclOperation.READ, deny)
+
+    admin.create_acls([of("team")])[of("team")].result()
+    found = [each.resource for each in gateway.service.admin().list_acls()]
+    assert found == ["group:kafka..team*", "group:team*"]
+    matching = AclBindingFilter(
+        ResourceType.GROUP, "team/a", ResourcePatternType.MATCH, None, None, AclOperation.ANY, AclPermissionType.ANY
+    )
+    assert admin.describe_acls(matching).result() == [of("team")]
+    assert [each.result() for each in admin.delete_acls([matching]).values()] == [[of("team")]]
+    assert list(gateway.service.admin().list_acls()) == []
+    assert _refusal(admin.create_acls([of("kaf")])[of("kaf")]) == "INVALID_REQUEST"
+
+
 def test_access_rule_that_penstock_has_not_is_refused(admin: AdminClient) -> None:
     binding = AclBinding(
         ResourceType.TOPIC,

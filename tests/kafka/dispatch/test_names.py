@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from penstock.testing import MemoryPenstock
 from penstock_core.ids import parse_group_name
 from penstock_kafka.dispatch.api import ApiKey
-from penstock_kafka.dispatch.names import kafka_name, service_name
+from penstock_kafka.dispatch.names import kafka_name, kafka_prefix, service_name, service_prefixes
 from tests.kafka.groups.desk import GroupDesk
 from tests.kafka.running_gateway import running_gateway
 
@@ -27,6 +27,20 @@ def test_names_stay_apart_and_come_back(first: str, second: str) -> None:
     assert kafka_name(service_name(first)) == first
     assert (service_name(first) == service_name(second)) == (first == second)
     parse_group_name(service_name(first))
+
+
+@given(_NAMES, _NAMES)
+@example("team", "team/billing")
+@example("kafka.", "a/b")
+def test_prefix_begins_the_same_names_on_both_sides_or_is_refused(prefix: str, rest: str) -> None:
+    try:
+        prefixes = service_prefixes(prefix)
+    except ValueError:
+        assert "kafka..".startswith(prefix)
+        return
+    assert {kafka_prefix(each) for each in prefixes} == {prefix}
+    for name in (prefix + rest, rest):
+        assert service_name(name).startswith(prefixes) == name.startswith(prefix)
 
 
 @given(st.text("ab._-", min_size=1, max_size=20).filter(lambda name: name not in (".", "..")))
