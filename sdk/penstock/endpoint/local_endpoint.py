@@ -61,7 +61,7 @@ class _Refused(asyncio.Protocol):
 @web.middleware
 async def _own_names_only(request: web.Request, handler: Handler) -> web.StreamResponse:
     transport = request.transport
-    address = str(transport.get_extra_info("sockname")[0]) if transport is not None else ""
+    address = str(transport.get_extra_info("sockname")[0]) if transport is not None else "127.0.0.1"  # it has gone
     hosts = request.headers.getall("Host", [])
     if len(hosts) != 1 or is_foreign(address, hosts[0]):
         return web.json_response({"message": f"Forbidden: {REFUSAL}"}, status=403)

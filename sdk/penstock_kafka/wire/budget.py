@@ -11,8 +11,8 @@ So heartbeats and small requests do not wait behind large ones. The last row kee
 waiting for each other: one of them comes whole, is handled, and makes room.
 
 While somebody waits, the budget ends connections that keep bytes and do not move: clients that stopped in the middle of
-a request, or that do not take their answer. So are large requests that rest: they wait for records, or for other members
-of a group. The largest go first, until three quarters of the budget are free.
+a request, or that do not take their answer. It also ends large requests that rest: they wait for records, or for other
+members of a group. The largest go first, until three quarters of the budget are free.
 """
 
 import asyncio
