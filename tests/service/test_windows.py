@@ -50,6 +50,7 @@ IN_A_WINDOW = {
     "log.append": "that the segment is not swept yet, and by which zone states it was put",
     "log.append_in_sequence": "as an append",
     "log.create_head": "that the topic is there: nothing removes the heads of one that is gone for good",
+    "log.jump": "that the segment is not swept yet, and where the harmed log ended",
     "log.put_page": "that the topic's pages are not removed yet",
     "log.raise_log_start": "how long the topic keeps its records",
     "push.change_subscription": "the claim, and states that the look would remove",

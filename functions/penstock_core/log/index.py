@@ -21,9 +21,11 @@ So a reader of the head knows how much a partition holds, without reading its pa
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import reduce
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, PartitionKey, segment_time_ms
+from penstock_core.log.jump import Jump, count_between, past
 from penstock_core.log.ref import LocatedRef, Ref, locate, span
 from penstock_core.records.producer_state import ProducerSequence, ProducerState, precedes, state_after
 
@@ -51,6 +53,7 @@ class Head:
     - `layout` is the topic's layout that closed or opened it last, 0 if none has (docs/adr/0046).
     - `closed_offset` was the next offset when the partition was closed. Only timers deliver behind it. None while it is
       open, and for a partition that an older release closed.
+    - `jumps` are the offsets that restores have left out, in order, and `restore` names the last one (jump.py).
     """
 
     next_offset: Offset
@@ -68,6 +71,8 @@ class Head:
     closed_ms: int | None = None
     layout: int = 0
     closed_offset: Offset | None = None
+    jumps: tuple[Jump, ...] = ()
+    restore: str = ""
 
     @property
     def is_closed(self) -> bool:
@@ -78,6 +83,22 @@ class Head:
     def high_watermark(self) -> Offset:
         """The offset behind the last committed record. It equals `next_offset`: nothing else is ever visible."""
         return self.next_offset
+
+    def next_readable(self, offset: int) -> Offset:
+        """The position itself if it is one, or where its reader goes on: it has read records that a restore has lost.
+
+        The log start is always a position, even if a truncation has set it into a jump.
+        """
+        is_lost = offset > self.log_start_offset and any(jump.holds(offset) for jump in self.jumps)
+        return past(self.jumps, offset) if is_lost else Offset(offset)
+
+    def next_record(self, offset: int) -> Offset:
+        """The first offset from this one on that a record has or will have, as far as log start and jumps tell."""
+        return past(self.jumps, max(offset, self.log_start_offset))
+
+    def count_from(self, offset: int) -> int:
+        """The number of offsets from this one on that a reader has still to read: a lag."""
+        return count_between(self.jumps, max(offset, self.log_start_offset), self.next_offset)
 
     def located_tail(self) -> tuple[LocatedRef, ...]:
         """The tail's refs with their base offsets."""
@@ -134,6 +155,28 @@ def appended(head: Head, ref: Ref) -> Head:
         tail=(*head.tail, ref),
         producers=producers,
         has_push_waiter=False,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadJump:
+    """The jump of a head that ends at `seen_next_offset`: a ref for each of `jumps`. `restore` names the restore."""
+
+    seen_next_offset: Offset
+    jumps: tuple[Jump, ...]
+    refs: tuple[Ref, ...]
+    restore: str
+
+
+def jumped(head: Head, jump: HeadJump) -> Head | None:
+    """The head after the jump, without a push waiter, or None unless its next offset is still the one that was seen.
+
+    It may be closed: timers deliver into it, and it may open again. A reader's waiter stays for the next append.
+    """
+    if head.next_offset != jump.seen_next_offset:
+        return None
+    return replace(
+        reduce(appended, jump.refs, head), jumps=(*head.jumps, *jump.jumps), restore=jump.restore, has_push_waiter=False
     )
 
 
@@ -214,6 +257,20 @@ def partition_closed(
 def unknown_partition(key: PartitionKey) -> PenstockError:
     """The error for a partition without a head."""
     return PenstockError(ErrorCode.UNKNOWN_PARTITION, f"partition {key} does not exist")
+
+
+def check_position(head: Head, partition: int, offset: int) -> None:
+    """Raises OFFSET_OUT_OF_RANGE for a position within a jump. Its fact `to` is where the reader goes on."""
+    to = head.next_readable(offset)
+    if to != offset:
+        raise PenstockError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"offset {offset} of partition {partition} was lost when the stage was restored to an earlier time: the "
+            f"records that came after that begin at {to}",
+            log_start_offset=head.log_start_offset,
+            high_watermark=head.high_watermark,
+            to=to,
+        )
 
 
 def with_zones_marked(

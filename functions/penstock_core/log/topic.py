@@ -81,6 +81,8 @@ class Topic:
 
     `heads` is the number of heads, None if it is that of the partitions. The heads of partitions that went stay, closed
     and empty. They answer a client that still knows them, and their offsets go on if their numbers come back.
+
+    `was_restored`: heads of the topic have jumps, so commits look whether they lie within one (docs/adr/0078).
     """
 
     name: TopicName
@@ -94,6 +96,7 @@ class Topic:
     heads: int | None = None
     generations: tuple[int, ...] = (0,)
     opening: int | None = None
+    was_restored: bool = False
 
     def __post_init__(self) -> None:
         if self.config.is_compacted:

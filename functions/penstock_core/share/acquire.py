@@ -21,6 +21,8 @@ from penstock_core.limits import (
     SHARE_SUSPECT_PARTS,
     SHARE_WAITS_MAX,
 )
+from penstock_core.log.index import Head
+from penstock_core.log.jump import Jump, count_between, past
 from penstock_core.records.partitioner import murmur2
 from penstock_core.share.acknowledge import AckAnswer, Acknowledgement, acknowledge
 from penstock_core.share.draft import Draft
@@ -59,6 +61,16 @@ class LogBounds:
 
     log_start: Offset
     next_offset: Offset
+    jumps: tuple[Jump, ...] = ()
+
+    @classmethod
+    def of(cls, head: Head) -> "LogBounds":
+        """Those of the head."""
+        return cls(log_start=head.log_start_offset, next_offset=head.next_offset, jumps=head.jumps)
+
+    def first_fresh(self, position: int) -> Offset:
+        """The first record from the position on that is still there. Neither retention nor a restore has taken it."""
+        return past(self.jumps, max(position, self.log_start))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,16 +224,18 @@ class HandOut:
         count = min(wanted, fresh_room(self._draft, self._config))
         if count > 0:
             lock = self._new_lock(Offset(0), 1, RecordSet(((0, count),)))
-            self._draft.hand_out_fresh(self._next_id(), lock, self._log.log_start, self._log.next_offset)
+            first = self._log.first_fresh(self._draft.position)
+            start = first if first > self._draft.position else self._log.log_start
+            self._draft.hand_out_fresh(self._next_id(), lock, start, self._log.next_offset)
             self._draft.bound(SHARE_LOCKS_MAX, self._config.in_flight_max)
         return wanted > 0 and count <= 0
 
     def fresh_of(self, window: Sequence[int | None]) -> bool:
         """Take fresh records that were read, and pass over those that are None. True as `fresh`.
 
-        The window begins at the position, or at the log start if that is above.
+        The window begins at the first fresh record.
         """
-        first = max(self._draft.position, self._log.log_start)
+        first = self._log.first_fresh(self._draft.position)
         matching = [first + index for index, found in enumerate(window) if found is not None]
         count = max(0, min(self._left, fresh_room(self._draft, self._config)))
         taken = matching[:count]
@@ -232,7 +246,8 @@ class HandOut:
         return bool(matching) and not taken
 
     def _fresh_count(self) -> int:
-        return max(0, self._log.next_offset - max(self._draft.position, self._log.log_start))
+        first = self._log.first_fresh(self._draft.position)
+        return count_between(self._log.jumps, first, self._log.next_offset)
 
     def _overdue_ms(self) -> int:
         """The time for which the longest record has been due."""

@@ -75,6 +75,8 @@ class Draft:
     def hand_out_fresh(self, lock_id: LockId, lock: Lock, log_start: int, next_offset: int) -> None:
         """Lock the next records from the position on, wherever it is when the update is applied.
 
+        For a position within a jump, `log_start` is the end of the jump: nothing is below it that was not locked.
+
         `lock` has records relative to the position, from 0 on. They must lie between the log start and the next offset
         as they were seen. Both only rise, so an old view is only cautious.
         """

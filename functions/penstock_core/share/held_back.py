@@ -41,7 +41,7 @@ def held_back(older: Iterable[tuple[Head, ShareState | None]]) -> HeldBack:
     is_all, closed_ms, keys = False, 0, set[int]()
     for head, state in older:
         end = head.next_offset if head.closed_offset is None else head.closed_offset
-        position = max(0 if state is None else state.position, head.log_start_offset)
+        position = head.next_record(0 if state is None else state.position)
         unfinished = set() if state is None else _unfinished_keys(state, head.log_start_offset, end)
         if position < end or unfinished:
             closed_ms = max(closed_ms, head.closed_ms or 0)

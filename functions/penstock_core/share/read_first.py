@@ -234,7 +234,7 @@ class _Ordered:
 
     def _fresh(self, window: Window) -> tuple[dict[int, int], dict[int, int], int, bool]:
         """The fresh records to lock and those that stay behind, by hash; what the position passes; if it is blocked."""
-        first = max(self._draft.position, self._log.log_start)
+        first = self._log.first_fresh(self._draft.position)
         room = fresh_room(self._draft, self._config)
         fresh: dict[int, int] = {}
         behind: dict[int, int] = {}

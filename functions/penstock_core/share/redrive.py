@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from penstock_core.ids import LockId, Offset
 from penstock_core.limits import REDRIVE_ENTRIES, REDRIVE_ITEM_BYTES, REDRIVE_SCAN_RECORDS, SHARE_RANGES_MAX
+from penstock_core.log.jump import past
 from penstock_core.share.acquire import LogBounds
 from penstock_core.share.draft import Draft
 from penstock_core.share.record_set import Range, Ranges, RecordSet, normalized
@@ -35,7 +36,7 @@ def open_letters(state: ShareState, log: LogBounds, start: int, now_ms: int) -> 
     expired = ((0, max(start, log.log_start)),)
     found = [records for _, entry in _entries(state, now_ms) if (records := _records(entry).minus(expired)).ranges]
     found.sort(key=_start)
-    fresh = (max(state.position, log.log_start, start), log.next_offset)
+    fresh = (log.first_fresh(max(state.position, start)), log.next_offset)
     end = log.next_offset
     if len(found) > REDRIVE_ENTRIES:
         end = Offset(found[REDRIVE_ENTRIES].start)
@@ -43,6 +44,7 @@ def open_letters(state: ShareState, log: LogBounds, start: int, now_ms: int) -> 
     ranges = normalized((*(span for each in found[:REDRIVE_ENTRIES] for span in each.ranges), fresh))
     below = RecordSet(ranges).only(((0, end),))
     first = below.first(REDRIVE_SCAN_RECORDS)
+    first = below.only(((0, past(log.jumps, first.end)),)) if first.ranges else first  # one empty batch tells of a jump
     return OpenLetters(ranges=first.ranges, end=end if first == below else first.end)
 
 

@@ -19,18 +19,21 @@ push_waiter               N   1 while a subscription waits, else 0; missing in h
 closed_ms                 N   `Head.closed_ms`; missing while the partition is open
 closed_offset             N   `Head.closed_offset`; missing while the partition is open
 layout_number             N   `Head.layout`; missing before the first change
+jumps                     L   start and end of each of `Head.jumps`, N; missing before the first restore
+restore_id                S   `Head.restore`; missing before the first restore
 ```
 Attribute names are written out. A head with a full tail is about 1 KiB, and up to 3 KiB if it knows many producers.
 """
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.formats import check_item
 from penstock_core.ids import Offset, PartitionKey, parse_partition_key
 from penstock_core.log.index import Head, Waiter
+from penstock_core.log.jump import Jump
 from penstock_core.log.push_event import PushEvent
 from penstock_core.log.ref import decode_ref, encode_ref
 from penstock_core.records.producer_state import NO_OWNER, decode_state, encode_state
@@ -40,6 +43,8 @@ from penstock_core.storage.item import Item, number
 CLOSED = "closed_ms"
 CLOSED_OFFSET = "closed_offset"
 LAYOUT = "layout_number"
+JUMPS = "jumps"
+RESTORE = "restore_id"
 OWNER_PREFIX = "o#"
 
 
@@ -74,6 +79,8 @@ def head_item(key: PartitionKey, head: Head) -> Item:
         **({} if head.closed_ms is None else {CLOSED: number(head.closed_ms)}),
         **({} if head.closed_offset is None else {CLOSED_OFFSET: number(head.closed_offset)}),
         **({LAYOUT: number(head.layout)} if head.layout else {}),
+        **({JUMPS: jump_list(head.jumps)} if head.jumps else {}),
+        **({RESTORE: {"S": head.restore}} if head.restore else {}),
         **{owner_name(each): {"B": state.owner} for each, state in head.producers.items() if state.owner},
     }
 
@@ -100,6 +107,8 @@ def parse_head(item: Mapping[str, Any]) -> Head:
         closed_ms=int(item[CLOSED]["N"]) if CLOSED in item else None,
         layout=int(item[LAYOUT]["N"]) if LAYOUT in item else 0,
         closed_offset=Offset(int(item[CLOSED_OFFSET]["N"])) if CLOSED_OFFSET in item else None,
+        jumps=_parse_jumps(item[JUMPS]["L"]) if JUMPS in item else (),
+        restore=item[RESTORE]["S"] if RESTORE in item else "",
     )
 
 
@@ -114,9 +123,19 @@ def parse_streamed_head(image: Mapping[str, Any]) -> tuple[PartitionKey, Head]:
     return parse_partition_key(image["pk"]["S"]), parse_head(image)
 
 
+def jump_list(jumps: Iterable[Jump]) -> Item:
+    """The jumps as a list of numbers: the start and the end of each."""
+    return {"L": [number(bound) for jump in jumps for bound in (jump.start, jump.end)]}
+
+
 def owner_name(producer_id: int) -> str:
     """The name of the attribute that has the producer's owner."""
     return OWNER_PREFIX + keys.producer_name(producer_id)
+
+
+def _parse_jumps(elements: Sequence[Mapping[str, Any]]) -> tuple[Jump, ...]:
+    bounds = [Offset(int(each["N"])) for each in elements]
+    return tuple(Jump(start=start, end=end) for start, end in zip(bounds[::2], bounds[1::2], strict=True))
 
 
 def _owner(item: Mapping[str, Any], producer: str) -> bytes:

@@ -11,10 +11,19 @@ from typing import TYPE_CHECKING
 
 from penstock_core.ids import Offset, PartitionKey
 from penstock_core.limits import TAIL_ROLL_REFS
-from penstock_core.log.index import Page, Waiter
+from penstock_core.log.index import HeadJump, Page, Waiter
 from penstock_core.log.ref import encode_ref
 from penstock_core.records.producer_state import ProducerState, encode_state
-from penstock_core.storage.head_item import CLOSED, CLOSED_OFFSET, LAYOUT, head_key, owner_name
+from penstock_core.storage.head_item import (
+    CLOSED,
+    CLOSED_OFFSET,
+    JUMPS,
+    LAYOUT,
+    RESTORE,
+    head_key,
+    jump_list,
+    owner_name,
+)
 from penstock_core.storage.item import ConditionalUpdate, Item, number
 from penstock_core.storage.keys import producer_name
 
@@ -70,6 +79,28 @@ def layout_move(key: PartitionKey, layout: int, closed_ms: int | None) -> Condit
         update=update,
         condition=f"attribute_exists(next_offset) AND (attribute_not_exists({LAYOUT}) OR {LAYOUT} < :layout)",
         values=values,
+    )
+
+
+def jumping(key: PartitionKey, jump: HeadJump, unconfirmed_zones: int) -> ConditionalUpdate:
+    """Lets the head go on behind a jump (`index.jumped`). Sets `under_replicated`, as an append does."""
+    return ConditionalUpdate(
+        key=head_key(key),
+        update=(
+            "SET next_offset = :end, tail = list_append(tail, :refs), under_replicated = :unconfirmed, "
+            f"{JUMPS} = list_append(if_not_exists({JUMPS}, :empty), :jumps), {RESTORE} = :restore, {TAKE_PUSH_WAITER}"
+        ),
+        condition="next_offset = :seen",
+        values={
+            ":seen": number(jump.seen_next_offset),
+            ":end": number(jump.jumps[-1].end),
+            ":refs": {"L": [{"B": encode_ref(ref)} for ref in jump.refs]},
+            ":unconfirmed": number(unconfirmed_zones),
+            ":empty": {"L": []},
+            ":jumps": jump_list(jump.jumps),
+            ":restore": {"S": jump.restore},
+            **PUSH_WAITER_TAKEN,
+        },
     )
 
 

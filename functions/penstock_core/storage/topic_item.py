@@ -12,6 +12,7 @@ layout_number   N   how often the writable partitions have changed; missing: nev
 heads           N   how many heads there are; missing: one for each partition
 generation_starts    L  the first partition of each generation, N; missing: only 0
 opening_partitions   N  how many partitions the generation that is opening gets; missing: none is opening
+was_restored       BOOL  heads of the topic have jumps; missing: none has
 ordering_on_change   S  that setting; missing: its default. Older releases refuse unknown settings in `config`
 ```
 """
@@ -31,9 +32,10 @@ HEADS = "heads"
 GENERATIONS = "generation_starts"
 OPENING = "opening_partitions"
 ORDERING = "ordering_on_change"
+RESTORED = "was_restored"
 # that `retiring` and `next_generation` name
 LAYOUT_ATTRIBUTES = ("pk", "sk", "topic_id", "partitions", "heads", WRITABLE, LAYOUT, GENERATIONS, OPENING)
-TOPIC_OPTIONAL = ("was_compacted", WRITABLE, LAYOUT, HEADS, GENERATIONS, OPENING, ORDERING)
+TOPIC_OPTIONAL = ("was_compacted", WRITABLE, LAYOUT, HEADS, GENERATIONS, OPENING, ORDERING, RESTORED)
 
 
 def topic_key(name: TopicName) -> Item:
@@ -64,6 +66,8 @@ def topic_item(topic: Topic) -> Item:
         item[HEADS] = number(topic.heads)
     if len(topic.generations) > 1:
         item[GENERATIONS] = {"L": [number(start) for start in topic.generations]}
+    if topic.was_restored:
+        item[RESTORED] = {"BOOL": True}
     if topic.opening is not None:
         item[OPENING] = number(topic.opening)
     return item
@@ -131,6 +135,7 @@ def parse_topic(item: Mapping[str, Any]) -> Topic:
         heads=int(item[HEADS]["N"]) if HEADS in item else None,
         generations=tuple(int(start["N"]) for start in item[GENERATIONS]["L"]) if GENERATIONS in item else (0,),
         opening=int(item[OPENING]["N"]) if OPENING in item else None,
+        was_restored=RESTORED in item,
     )
 
 

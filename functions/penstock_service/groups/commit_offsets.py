@@ -12,6 +12,8 @@ from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.groups.lease import CommittedOffset, LeaseToken, MayGoBack, SeenCommit, check_committed
 from penstock_core.ids import GroupName, MemberName, Offset, member_name, parse_group_name
 from penstock_core.limits import COMMIT_OFFSETS_MAX
+from penstock_core.log.index import check_position
+from penstock_core.log.topic import Topic
 from penstock_core.outcomes import Outcomes
 from penstock_service.groups.abandoned_lease import release_abandoned_lease
 from penstock_service.groups.claim_group import list_group
@@ -57,9 +59,9 @@ def commit_offsets(
     group, with one update.
 
     An entry's error is LEASE_FENCED if the lease is not the member's, LEASE_HELD if the lease has an owner and the
-    commit names no member, OFFSET_BEHIND, or OFFSET_OUT_OF_RANGE above `COMMIT_OFFSET_MAX`. It is UNKNOWN_TOPIC_ID if
-    the name stands for another topic than the caller has read. Raises INVALID_NAME, QUOTA_EXCEEDED, and
-    INVALID_REQUEST for too many entries or a topic-partition that stands twice.
+    commit names no member, OFFSET_BEHIND, or OFFSET_OUT_OF_RANGE above `COMMIT_OFFSET_MAX` and within a jump
+    (`check_position`). It is UNKNOWN_TOPIC_ID if the name stands for another topic than the caller has read. Raises
+    INVALID_NAME, QUOTA_EXCEEDED, and INVALID_REQUEST for too many entries or a topic-partition that stands twice.
     """
     group = parse_group_name(group_name)
     _check_entries(entries)
@@ -87,7 +89,7 @@ def _commit_alone(
             raise refused[entry.topic]
         if entry.lease_epoch is not None:
             raise PenstockError(ErrorCode.INVALID_REQUEST, "a commit with lease epochs names its member id")
-        return _committed(instance.topic_cache, entry, instance.clock.now_ms())
+        return _committed(instance.topic_cache, entry, instance.clock.now_ms())[1]
 
     checked = Outcomes.collect(check, entries)
     heads = instance.stores.log.heads([each.partition for each in checked.ok])
@@ -98,6 +100,7 @@ def _commit_alone(
             raise committed
         if committed.partition not in heads:
             raise PenstockError(ErrorCode.UNKNOWN_TOPIC, f"topic {entry.topic!r} is being deleted")
+        check_position(heads[committed.partition], entry.partition, entry.offset)
         return _commit_unowned(instance, window, group, committed, entry.back_from or False)
 
     done = instance.executor.map(commit_one, [*zip(entries, checked, strict=True)])
@@ -133,11 +136,12 @@ def _commit_as_owner(instance: Instance, group: GroupName, owner: MemberName, en
             f"a member's commit for partition {entry.partition} of topic {shown(entry.topic)} names its lease_epoch",
         )
     token = LeaseToken(owner=owner, epoch=entry.lease_epoch)
-    committed = _committed(instance.topic_cache, entry, instance.clock.now_ms())
+    topic, committed = _committed(instance.topic_cache, entry, instance.clock.now_ms())
+    check_jumps(instance, topic, committed)
     instance.stores.groups.commit(group, committed, token, entry.back_from or False)
 
 
-def _committed(topic_cache: TopicCache, entry: CommitEntry, now_ms: int) -> CommittedOffset:
+def _committed(topic_cache: TopicCache, entry: CommitEntry, now_ms: int) -> tuple[Topic, CommittedOffset]:
     topic, key = topic_cache.get_partition(entry.topic, entry.partition, entry.topic_id)
     committed = CommittedOffset(
         topic=topic.name,
@@ -148,7 +152,18 @@ def _committed(topic_cache: TopicCache, entry: CommitEntry, now_ms: int) -> Comm
         leader_epoch=entry.leader_epoch,
     )
     check_committed(committed)
-    return committed
+    return topic, committed
+
+
+def check_jumps(instance: Instance, topic: Topic, committed: CommittedOffset) -> None:
+    """Raises OFFSET_OUT_OF_RANGE for an offset within a jump (`check_position`).
+
+    Costs nothing, unless the topic was restored: then one read of the head.
+    """
+    if topic.was_restored:
+        head = instance.stores.log.heads([committed.partition]).get(committed.partition)
+        if head is not None:
+            check_position(head, committed.partition.partition, committed.offset)
 
 
 def _check_entries(entries: Sequence[CommitEntry]) -> None:

@@ -33,8 +33,7 @@ class GroupPartition:
     assigned_to: Member | None
     owner: Member | None
     lease: Lease
-    log_start_offset: Offset
-    high_watermark: Offset
+    head: Head
     oldest_age_ms: int | None
     waits_for: Partition | None = None
 
@@ -46,7 +45,7 @@ class GroupPartition:
         """
         if self.lease.offset is None and self.waits_for is None:
             return None
-        return max(0, self.high_watermark - max(self.lease.offset or 0, self.log_start_offset))
+        return self.head.count_from(self.lease.offset or 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,8 +194,7 @@ def _partitions(
             assigned_to=members.get(target.owner_of(lease.partition) or MemberName("")),
             owner=members.get(lease.owner or MemberName("")),
             lease=lease,
-            log_start_offset=head.log_start_offset,
-            high_watermark=head.high_watermark,
+            head=head,
             oldest_age_ms=age_ms,
         )
         for (lease, head), age_ms in zip(present, ages_ms, strict=True)

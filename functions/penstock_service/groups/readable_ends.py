@@ -78,4 +78,4 @@ def _is_read(head: Head | None, committed: int) -> bool:
     if head is None:
         return True  # the topic is being deleted
     end = head.next_offset if head.closed_offset is None else head.closed_offset
-    return max(committed, head.log_start_offset) >= end
+    return head.next_record(committed) >= end

@@ -20,7 +20,7 @@ from penstock_core.ids import (
     random_start,
 )
 from penstock_core.limits import OFFSET_RESET_ATTEMPTS_MAX
-from penstock_core.log.index import Head
+from penstock_core.log.index import Head, check_position
 from penstock_core.log.topic import Topic
 from penstock_core.outcomes import Outcome
 from penstock_service.groups.claim_group import list_group
@@ -143,7 +143,8 @@ def _new_offset(
             raise PenstockError(
                 ErrorCode.INVALID_REQUEST, f"nothing is committed for partition {partition}: there is nothing to shift"
             )
-        return Offset(min(high, max(low, old + to.shift_by)))
+        offset = Offset(min(high, max(low, old + to.shift_by)))
+        return head.next_readable(offset) if to.shift_by > 0 else _before_jump(head, offset)
     assert to.offsets is not None
     offset = to.offsets[partition]
     if not low <= offset <= high:
@@ -153,7 +154,13 @@ def _new_offset(
             log_start_offset=low,
             high_watermark=high,
         )
+    check_position(head, partition, offset)
     return Offset(offset)
+
+
+def _before_jump(head: Head, offset: Offset) -> Offset:
+    """The start of the jump that holds the offset, or the offset."""
+    return next((jump.start for jump in head.jumps if jump.holds(offset)), offset)
 
 
 def _reset(instance: Instance, window: UpdateWindow, group: GroupName, seen: Lease, offset: Offset) -> None:

@@ -12,6 +12,7 @@ def record_age_ms(instance: Instance, key: PartitionKey, head: Head, offset: Off
 
     It counts as retention does (`written_ms`). One query if the record is not in the tail.
     """
+    offset = head.next_record(offset)
     if offset >= head.next_offset:
         return None
     located = head.located_tail() if offset >= head.tail_base else page_at(instance.stores.log, key, offset).located()

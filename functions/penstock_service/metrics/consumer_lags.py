@@ -117,8 +117,7 @@ def _unread_generations(leases: Sequence[Lease], turned: Mapping[TopicId, Topic]
 
 
 def _group_place(instance: Instance, lease: Lease, head: Head) -> tuple[int, int | None]:
-    offset = max(lease.offset or 0, head.log_start_offset)
-    return max(0, head.next_offset - offset), lease_age_ms(instance, lease, head)
+    return head.count_from(lease.offset or 0), lease_age_ms(instance, lease, head)
 
 
 def _share_places(instance: Instance, name: str) -> Iterator[tuple[int, int | None]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from penstock_core.ids import Offset, PartitionKey
-    from penstock_core.log.index import Head, HeadAppend, Page
+    from penstock_core.log.index import Head, HeadAppend, HeadJump, Page
     from penstock_core.log.ref import LocatedRef, Ref
     from penstock_core.records.producer_state import ProducerSequence, ProducerState
 
@@ -69,6 +69,12 @@ class LogIndex(Protocol):
 
         Returns the head then, None if there is none. One conditional update. It is repeated if it may have been
         applied: the repeat changes nothing.
+        """
+
+    def jump(self, key: PartitionKey, jump: HeadJump, unconfirmed_zones: int) -> tuple[bool, Head | None]:
+        """Lets the head go on behind a jump if its next offset is still the seen one (`index.jumped`).
+
+        Returns what `shorten_tail` returns, and costs the same. It takes the push waiter out, as an append does.
         """
 
     def evicted_producer(self, key: PartitionKey, producer_id: int) -> ProducerState | None:

@@ -63,4 +63,4 @@ def _reach(instance: Instance, subscription_id: SubscriptionId, topic: Topic) ->
 
 def _is_delivered(head: Head, state: DeliveryState | None) -> bool:
     end = head.next_offset if head.closed_offset is None else head.closed_offset
-    return max(0 if state is None else state.offset, head.log_start_offset) >= end
+    return head.next_record(0 if state is None else state.offset) >= end

@@ -136,7 +136,7 @@ def _due_in_order(
     """A partition at its end, without a push waiter, is work."""
     for key, head in heads.items():
         state = states.deliveries.get(key)
-        place = head.log_start_offset if state is None else state.offset
+        place = head.next_record(0 if state is None else state.offset)
         if place < head.next_offset or not head.has_push_waiter:
             lane = lane_of(key.partition_key, subscription.config.concurrency)
             yield lane, key.partition_key, 0 if state is None else state.next_try_ms
@@ -150,7 +150,7 @@ def _due_in_parallel(
     found = instance.stores.share.find_states([_share_key(key) for key in heads])
     for key, head in heads.items():
         share: ShareState | None = found.get(_share_key(key))
-        place = head.log_start_offset if share is None else max(share.position, head.log_start_offset)
+        place = head.next_record(0 if share is None else share.position)
         lane = lane_of(key.partition_key, subscription.config.concurrency)
         if place < head.next_offset or not head.has_push_waiter:
             yield lane, key.partition_key, _next_try_ms(subscription, states, lane)

@@ -17,7 +17,7 @@ from penstock_core.limits import (
     INDEX_FETCH_PAGES,
     REQUEST_PARTITIONS_MAX,
 )
-from penstock_core.log.index import Head
+from penstock_core.log.index import Head, check_position
 from penstock_core.log.read_plan import choose, cut
 from penstock_core.log.ref import LocatedRef
 from penstock_core.outcomes import Outcomes
@@ -156,7 +156,7 @@ def fetch(
     At the tail a fetch costs one read of all heads and the ranged gets. While it waits, it repeats that read at
     intervals that grow up to 1 s, as far as `Wait` lets it. Below the tail it costs one query more per partition.
     Raises INVALID_REQUEST for no entries or too many of them. OFFSET_OUT_OF_RANGE carries the bounds, and
-    UNKNOWN_TOPIC_ID the topic's id.
+    within a jump `to` (`check_position`). UNKNOWN_TOPIC_ID carries the topic's id.
 
     With `must_arm`, a fetch that finds no records arms its partitions (`_arm`): one update for each without a waiter.
 
@@ -291,6 +291,7 @@ def _readable_head(entry: FetchEntry, key: PartitionKey, heads: Mapping[Partitio
             log_start_offset=head.log_start_offset,
             high_watermark=head.high_watermark,
         )
+    check_position(head, entry.partition, entry.offset)
     return head
 
 

@@ -40,6 +40,7 @@ from penstock_core.transaction import (
 )
 from penstock_service.groups.abandoned_lease import release_abandoned_lease
 from penstock_service.groups.claim_group import list_group
+from penstock_service.groups.commit_offsets import check_jumps
 from penstock_service.index.still_closed import still_closed
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.topic_cache import TopicCache
@@ -158,7 +159,7 @@ def _prepared(
     """Check all of the transaction, and put the last part."""
     window = UpdateWindow.open(instance.clock)
     now_ms = instance.clock.now_ms()
-    commits = [_offset_commit(instance.topic_cache, each, now_ms) for each in offsets]
+    commits = [_offset_commit(instance, each, now_ms) for each in offsets]
     for group in {each.group for each in commits if each.token is None}:
         list_group(instance, window, last.principal, group)
     checked = _checked(instance, last.entries) if last.entries else []
@@ -351,9 +352,12 @@ def _unconfirmed(refs: Mapping[PartitionKey, Sequence[Ref]], written_zones: int)
     return unconfirmed
 
 
-def _offset_commit(topic_cache: TopicCache, each: OffsetEntry, now_ms: int) -> OffsetCommit:
-    """The checked commit of one offset. Reads the topic if it is not remembered. Raises as `check_committed`."""
-    topic, key = topic_cache.get_partition(each.topic, each.partition, each.topic_id)
+def _offset_commit(instance: Instance, each: OffsetEntry, now_ms: int) -> OffsetCommit:
+    """The checked commit of one offset. Reads the topic if it is not remembered.
+
+    Raises as `check_committed` and `check_jumps`.
+    """
+    topic, key = instance.topic_cache.get_partition(each.topic, each.partition, each.topic_id)
     if (each.member_id is None) != (each.lease_epoch is None):
         raise PenstockError(
             ErrorCode.INVALID_REQUEST,
@@ -372,4 +376,5 @@ def _offset_commit(topic_cache: TopicCache, each: OffsetEntry, now_ms: int) -> O
         leader_epoch=each.leader_epoch,
     )
     check_committed(committed)
+    check_jumps(instance, topic, committed)
     return OffsetCommit(group=parse_group_name(each.group), committed=committed, token=token)

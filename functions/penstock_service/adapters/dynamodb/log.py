@@ -13,6 +13,7 @@ from penstock_core.log.index import (
     EMPTY_HEAD,
     Head,
     HeadAppend,
+    HeadJump,
     Page,
     Waiter,
     appended,
@@ -30,6 +31,7 @@ from penstock_core.storage.head_updates import (
     PUSH_WAITER_TAKEN,
     TAKE_PUSH_WAITER,
     arming,
+    jumping,
     layout_move,
     producers_removal,
     push_arming,
@@ -155,6 +157,9 @@ class DynamoDbLogIndex:
 
     def move_to_layout(self, key: PartitionKey, layout: int, closed_ms: int | None) -> Head | None:
         return self._changed_head(layout_move(key, layout, closed_ms))[1]
+
+    def jump(self, key: PartitionKey, jump: HeadJump, unconfirmed_zones: int) -> tuple[bool, Head | None]:
+        return self._changed_head(jumping(key, jump, unconfirmed_zones))
 
     def evicted_producer(self, key: PartitionKey, producer_id: int) -> ProducerState | None:
         item = self._client.get(self._table, producer_item_key(key, producer_id))

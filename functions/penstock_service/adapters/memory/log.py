@@ -14,11 +14,13 @@ from penstock_core.log.index import (
     EMPTY_HEAD,
     Head,
     HeadAppend,
+    HeadJump,
     Page,
     appended,
     appended_in_sequence,
     armed,
     in_layout,
+    jumped,
     partition_closed,
     push_armed,
     unknown_partition,
@@ -34,6 +36,7 @@ from penstock_core.storage.dynamodb_limits import check_item, check_update
 from penstock_core.storage.head_item import head_item
 from penstock_core.storage.head_updates import (
     arming,
+    jumping,
     layout_move,
     producers_removal,
     push_arming,
@@ -114,6 +117,10 @@ class MemoryLogIndex:
     def move_to_layout(self, key: PartitionKey, layout: int, closed_ms: int | None) -> Head | None:
         check_update(layout_move(key, layout, closed_ms))
         return self._change_if(key, lambda head: in_layout(head, layout, closed_ms))[1]
+
+    def jump(self, key: PartitionKey, jump: HeadJump, unconfirmed_zones: int) -> tuple[bool, Head | None]:
+        check_update(jumping(key, jump, unconfirmed_zones))
+        return self._change_if(key, lambda head: jumped(head, jump))
 
     def evicted_producer(self, key: PartitionKey, producer_id: int) -> ProducerState | None:
         there = self._evicted.get((key, producer_id))

@@ -190,7 +190,7 @@ def _ordered_places(
         head, state = heads[key.partition_key], deliveries.get(key)
         offset = Offset(max(0 if state is None else state.offset, head.log_start_offset))
         age_ms = record_age_ms(instance, key.partition_key, head, offset)
-        return DeliveryPlace(offset=offset, lag=max(0, head.next_offset - offset), oldest_age_ms=age_ms)
+        return DeliveryPlace(offset=offset, lag=head.count_from(offset), oldest_age_ms=age_ms)
 
     return dict(zip(present, instance.executor.map(place, present).all_ok(), strict=True))
 

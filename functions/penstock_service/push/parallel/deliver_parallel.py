@@ -144,7 +144,7 @@ class _ParallelLane:
         """
         if len(held.records) >= self._records_max:
             return True
-        if any(each.state.position < each.partition.head.next_offset for each in acquired.partitions):
+        if any(each.partition.head.count_from(each.state.position) for each in acquired.partitions):
             return True
         return any(
             each.deliveries == 1

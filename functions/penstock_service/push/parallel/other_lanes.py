@@ -52,9 +52,8 @@ def partition_with_records(
     found = work.instance.stores.share.find_states([_share_key(group, key) for key in heads])
     for key, head in heads.items():
         state = found.get(_share_key(group, key))
-        position = head.log_start_offset if state is None else max(state.position, head.log_start_offset)
         comes_back_now = state is not None and next_available_ms(state, group.config, now_ms) == 0
-        if position < head.next_offset or comes_back_now:
+        if head.count_from(0 if state is None else state.position) or comes_back_now:
             return key
     return None
 

@@ -41,7 +41,7 @@ class FreshWindow:
 
 def first_fresh(partition: SharePartition, state: ShareState | None) -> int:
     """The first record that was never handed out and is still there."""
-    return max(0 if state is None else state.position, partition.head.log_start_offset)
+    return partition.head.next_record(0 if state is None else state.position)
 
 
 def fresh_window(

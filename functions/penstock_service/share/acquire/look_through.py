@@ -296,7 +296,7 @@ class _Search:
     def _plan(self, partition: SharePartition, state: ShareState, window: FreshWindow | None) -> AcquirePlan:
         """The plan on that state; with order by key, with the fresh records that were read."""
         head = partition.head
-        log = LogBounds(log_start=head.log_start_offset, next_offset=head.next_offset)
+        log = LogBounds.of(head)
         acknowledgements = self._acknowledgements(partition.key)
         if window is not None:
             records_max = 0 if partition.held.is_all else self._records_left

@@ -9,7 +9,7 @@ def records_within(head: Head, position: int, bytes_max: int, records_max: int) 
     It goes by the refs in the head's tail, as if the records of one ref had one size. Where it does not know, or where
     there are no fresh records, it is `records_max`.
     """
-    start = max(position, head.log_start_offset)
+    start = head.next_record(position)
     if not head.tail_base <= start < head.next_offset:
         return records_max
     count = 0

@@ -106,7 +106,7 @@ def _partition(
     now_ms = instance.clock.now_ms()
     state = state or ShareState(position=Offset(0))
     in_flight, available, waiting = _counts(group.config, head, state, now_ms)
-    available += max(0, head.next_offset - max(state.position, head.log_start_offset))
+    available += head.count_from(state.position)
     start = Offset(max(state.start_offset, head.log_start_offset))
     holders, left_out = holders_of(state, head.log_start_offset, now_ms)
     return ShareGroupPartition(

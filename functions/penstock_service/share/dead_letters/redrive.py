@@ -205,7 +205,7 @@ class _Redrive:
             head, state = heads.get(key.partition_key), states.get(key, ShareState(position=Offset(0)))
             if head is not None:
                 left += RecordSet(state.unfinished()).minus(((0, head.log_start_offset),)).count
-                left += max(0, head.next_offset - max(state.position, head.log_start_offset))
+                left += head.count_from(state.position)
         return left
 
     def _portion(self, number: Partition, offset: int) -> int | None:
@@ -215,7 +215,7 @@ class _Redrive:
         head = self._instance.stores.log.heads([key.partition_key]).get(key.partition_key)
         if head is None:
             return None
-        log = LogBounds(log_start=head.log_start_offset, next_offset=head.next_offset)
+        log = LogBounds.of(head)
         state = self._instance.stores.share.find_states([key]).get(key)
         known = state or ShareState(position=Offset(0))
         found = open_letters(known, log, offset, self._instance.clock.now_ms())

@@ -1,0 +1,83 @@
+"""Jumps: no offset is given twice, a reader is told of lost records or meets none, and no jump counts as records."""
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock_core.ids import Offset
+from penstock_core.limits import JUMP_MARGIN_OFFSETS, JUMP_OFFSETS_MAX, LOST_HEAD_JUMP_OFFSETS
+from penstock_core.log.index import EMPTY_HEAD, Head, HeadJump, jumped
+from penstock_core.log.jump import Jump, advanced, count_between, jumps_over, past
+from penstock_core.log.ref import span
+from tests.support.refs import ref_at
+
+_OFFSETS = st.integers(0, 60)
+_BOUNDS = st.lists(_OFFSETS, max_size=6, unique=True).map(sorted)
+
+
+def _jumps(bounds: list[int]) -> tuple[Jump, ...]:
+    pairs = zip(bounds[::2], bounds[1::2], strict=False)
+    return tuple(Jump(start=Offset(start), end=Offset(end)) for start, end in pairs)
+
+
+def _real(jumps: tuple[Jump, ...], start: int, end: int) -> list[int]:
+    return [each for each in range(start, end) if not any(jump.start <= each < jump.end for jump in jumps)]
+
+
+@given(st.integers(0, 2**34), st.none() | st.integers(0, 2**34))
+def test_jump_ends_beyond_every_offset_that_was_given(next_offset: int, harmed: int | None) -> None:
+    jumps = jumps_over(Offset(next_offset), None if harmed is None else Offset(harmed))
+    assert jumps[0].start == next_offset
+    margin = LOST_HEAD_JUMP_OFFSETS if harmed is None else JUMP_MARGIN_OFFSETS
+    assert jumps[-1].end == max(next_offset, harmed or 0) + margin
+    assert all(0 < jump.end - jump.start <= JUMP_OFFSETS_MAX for jump in jumps)
+    assert all(left.end == right.start for left, right in zip(jumps, jumps[1:], strict=False))
+
+
+@given(_BOUNDS, _OFFSETS, _OFFSETS)
+def test_jumps_are_passed_and_counted_as_the_offsets_that_records_have(bounds: list[int], start: int, end: int) -> None:
+    jumps = _jumps(bounds)
+    assert past(jumps, start) == min(_real(jumps, start, 200))
+    assert count_between(jumps, start, end) == len(_real(jumps, start, end))
+
+
+@given(_BOUNDS, _OFFSETS, st.integers(0, 80))
+def test_advanced_position_is_a_readers_and_has_passed_so_many_records(
+    bounds: list[int], start: int, count: int
+) -> None:
+    jumps = _jumps(bounds)
+    start = past(jumps, start)
+    end = advanced(jumps, start, count)
+    assert count_between(jumps, start, end) == count
+    assert not any(jump.holds(end) for jump in jumps)
+
+
+def _head(*jumps: tuple[int, int], log_start: int = 0, next_offset: int = 100) -> Head:
+    found = tuple(Jump(start=Offset(start), end=Offset(end)) for start, end in jumps)
+    return replace(EMPTY_HEAD, next_offset=Offset(next_offset), log_start_offset=Offset(log_start), jumps=found)
+
+
+def test_head_tells_a_lost_reader_alone_where_to_go_on() -> None:
+    head = _head((10, 30), (30, 40))
+    told = {offset: head.next_readable(offset) for offset in (9, 10, 11, 29, 30, 31, 39, 40)}
+    assert told == {9: 9, 10: 10, 11: 40, 29: 40, 30: 30, 31: 40, 39: 40, 40: 40}
+
+
+def test_log_start_within_a_jump_is_a_position() -> None:
+    head = _head((10, 30), log_start=20)
+    assert (head.next_readable(20), head.next_readable(21)) == (20, 30), "else a reader that resets there would loop"
+    assert (head.next_record(0), head.count_from(0)) == (30, 70)
+
+
+def test_jumped_head_ends_at_the_jump_and_its_refs_cover_it() -> None:
+    head = replace(EMPTY_HEAD, next_offset=Offset(7), tail_base=Offset(7), has_push_waiter=True, waiter_ms=5)
+    jumps = (Jump(start=Offset(7), end=Offset(20)), Jump(start=Offset(20), end=Offset(25)))
+    jump = HeadJump(
+        seen_next_offset=Offset(7), jumps=jumps, refs=(ref_at(1, span=13), ref_at(1, span=5)), restore="r-1"
+    )
+    after = jumped(head, jump)
+    assert after is not None
+    assert (after.next_offset, span(after.tail), after.jumps, after.restore) == (25, 18, jumps, "r-1")
+    assert (after.has_push_waiter, after.waiter_ms) == (False, 5)
+    assert jumped(after, jump) is None, "a head jumps once"
