@@ -8,7 +8,8 @@ import pytest
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, Partition, PartitionKey, SegmentId, TopicId
 from penstock_core.limits import TAIL_ROLL_REFS
-from penstock_core.log.index import EMPTY_HEAD, Head, appended
+from penstock_core.log.index import EMPTY_HEAD, Head, HeadJump, appended, jumped
+from penstock_core.log.jump import Jump
 from penstock_core.log.ref import LocatedRef, Ref
 from penstock_core.records.producer_state import NO_OWNER, ProducerSequence, ProducerState
 from penstock_service.adapters.dynamodb.log import DynamoDbLogIndex
@@ -422,3 +423,28 @@ def test_waiter_stays_when_a_roll_an_eviction_or_a_repair_changes_the_head(ports
     ports.log.remove_producers(KEY, {number: producers[number] for number in list(producers)[:3]})
     assert ports.log.heads([KEY])[KEY].waiter_ms == 5_000
     assert ports.log.append(KEY, ref(99), 0).took_waiter
+
+
+def test_jump_lets_the_head_go_on_behind_it_once(ports: Ports) -> None:
+    ports.log.create_head(KEY)
+    ports.log.append(KEY, ref(1), 0)
+    ports.log.arm_push(KEY, Offset(3))
+    arm(ports, 3)
+    first, second = Jump(start=Offset(3), end=Offset(9)), Jump(start=Offset(9), end=Offset(11))
+    jump = HeadJump(
+        seen_next_offset=Offset(3), jumps=(first, second), refs=(ref(2, span=6), ref(3, span=2)), restore="r-1"
+    )
+    before = ports.log.heads([KEY])[KEY]
+    assert ports.log.jump(KEY, jump, 4) == (True, jumped(before, jump))
+    after = ports.log.heads([KEY])[KEY]
+    assert after == jumped(before, jump)
+    assert (after.next_offset, after.waiter_ms, after.has_push_waiter) == (11, 5_000, False)
+    assert ports.log.jump(KEY, jump, 0) == (False, after)
+    again = HeadJump(
+        seen_next_offset=Offset(11),
+        jumps=(Jump(start=Offset(11), end=Offset(12)),),
+        refs=(ref(4, span=1),),
+        restore="r",
+    )
+    assert ports.log.jump(KEY, again, 0) == (True, jumped(after, again)), "jumps of several restores, in order"
+    assert ports.log.jump(OTHER, jump, 0) == (False, None)

@@ -40,6 +40,7 @@ from penstock_core.share.share_update import ShareUpdate, arming
 from penstock_core.version import VERSION
 from penstock_service.acls.change_acls import change_acls
 from penstock_service.compaction.compact import compact
+from penstock_service.records.jump_heads import Restore, jump_heads
 from penstock_service.repair.recover_zones import recover_zones
 from penstock_service.retention.retain import retain
 from penstock_service.timers.promote_due import promote_due
@@ -107,6 +108,8 @@ def tell(stage: Stage) -> None:
     # As an append leaves it that dies before its update. A ref to it would be one that the release before refuses.
     segment_id = new_segment_id(stage.clock.now_ms(), bytes(range(10)))
     stage.instance.stores.inline.put(segment_id, b"a small segment", 0)
+    service.create("restored", 1)
+    [*jump_heads(stage.instance, stage.instance.topic_cache.get("restored"), Restore(restore_id="1", harmed=None))]
 
 
 def _turn(stage: Stage) -> None:

@@ -1,5 +1,6 @@
 """Jumps: no offset is given twice, a reader is told of lost records or meets none, and no jump counts as records."""
 
+import itertools
 from dataclasses import replace
 
 from hypothesis import given
@@ -32,7 +33,7 @@ def test_jump_ends_beyond_every_offset_that_was_given(next_offset: int, harmed: 
     margin = LOST_HEAD_JUMP_OFFSETS if harmed is None else JUMP_MARGIN_OFFSETS
     assert jumps[-1].end == max(next_offset, harmed or 0) + margin
     assert all(0 < jump.end - jump.start <= JUMP_OFFSETS_MAX for jump in jumps)
-    assert all(left.end == right.start for left, right in zip(jumps, jumps[1:], strict=False))
+    assert all(left.end == right.start for left, right in itertools.pairwise(jumps))
 
 
 @given(_BOUNDS, _OFFSETS, _OFFSETS)

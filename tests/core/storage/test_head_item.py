@@ -10,6 +10,7 @@ from penstock_core import limits
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, Partition, PartitionKey, TopicId
 from penstock_core.log.index import EMPTY_HEAD, Head, appended
+from penstock_core.log.jump import Jump
 from penstock_core.log.push_event import PushEvent
 from penstock_core.log.ref import Ref, encode_ref
 from penstock_core.records.producer_state import NO_OWNER, OWNER_BYTES, ProducerSequence, ProducerState
@@ -37,6 +38,8 @@ _WAITS = {"push_waiter": {"N": "1"}}
         evictions=st.integers(0, 2**62),
         waiter_ms=st.none() | TIMES_MS,
         has_push_waiter=st.booleans(),
+        jumps=st.lists(st.builds(Jump, start=OFFSETS, end=OFFSETS), max_size=3).map(tuple),
+        restore=st.text(max_size=5),
     )
 )
 def test_head_survives_a_round_trip(head: Head) -> None:

@@ -31,6 +31,7 @@ CONFIGS = st.builds(
         partitions=st.integers(1, 1_000),
         created_at_ms=st.integers(0, 2**48),
         config=CONFIGS,
+        was_restored=st.booleans(),
     )
 )
 def test_topic_survives_a_round_trip(topic: Topic) -> None:

@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 
-from penstock_core.errors import ErrorCode
+from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.groups.group import parse_subscription
 from penstock_core.groups.lease import SeenCommit
 from penstock_core.ids import Partition
@@ -11,6 +11,7 @@ from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
 from penstock_service.instance.instance import Instance
 from tests.support.group_member import GroupMember, settle
 from tests.support.refusals import refused
+from tests.support.restoring import jump
 from tests.support.service import (
     SteppedClock,
     counted_instance,
@@ -81,3 +82,25 @@ def test_owner_commits_back_only_from_the_commit_that_it_names(a: GroupMember) -
     a.instance.clock.sleep_ms(1)
     a.commit(0, 9)
     refused(ErrorCode.OFFSET_BEHIND, lambda: a.commit(0, 8, back_from=seen))  # a twin that comes late
+
+
+def test_commit_of_an_owner_within_a_jump_is_refused_and_costs_one_read_in_restored_topics_alone(
+    instance: Instance, a: GroupMember
+) -> None:
+    a.settle()
+    counts: Counter[str] = Counter()
+
+    def commit(offset: int) -> PenstockError | None:
+        entry = CommitEntry(topic="orders", partition=0, offset=offset, lease_epoch=a.held[first].epoch)
+        [error] = commit_offsets(counted_instance(a.instance, counts), "billing", [entry], "a")
+        return error
+
+    first = next(key for key in a.held if key.partition == 0)
+    assert commit(15) is None
+    assert counts == {"groups.commit": 1, "topics.get": 1}
+    jump(instance, *[200] * 6)
+    error = commit(500)
+    assert error is not None
+    assert (error.code, error.facts["to"]) == (ErrorCode.OFFSET_OUT_OF_RANGE, 1_200)
+    assert commit(1_200) is None
+    assert counts["log.heads"] == 2

@@ -30,6 +30,7 @@ from penstock_service.transactions.commit_transaction import (
 )
 from penstock_service.transactions.committed_ranges import CommittedRange
 from penstock_service.transactions.transaction_part import TransactionPart
+from tests.support.restoring import jump
 from tests.support.service import (
     LOST_ANSWER,
     UNAVAILABLE,
@@ -247,6 +248,14 @@ def test_offsets_of_a_partition_that_a_member_owns_need_its_lease(instance: Inst
     assert refusal(instance, producer, 0, entry(topic, 0, batch("a")), offsets=(fenced,)) is ErrorCode.LEASE_FENCED
     assert read_all(instance, topic) == before
     assert [each.offset for each in committed_offsets(instance, "readers", None)] == [5]
+
+
+def test_offset_within_the_jump_of_a_restore_is_refused(instance: Instance) -> None:
+    producer = begin(instance)
+    new_topic(instance)
+    jump(instance, 20)
+    lost = OffsetEntry(group="readers", topic="orders", partition=0, offset=15)
+    assert refusal(instance, producer, 0, offsets=(lost,)) is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 def test_offset_of_a_topic_that_was_made_anew_is_refused(instance: Instance) -> None:
