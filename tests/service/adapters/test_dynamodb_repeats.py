@@ -25,7 +25,8 @@ from penstock_core.ids import (
     TopicName,
     TransactionalId,
 )
-from penstock_core.log.index import Page
+from penstock_core.log.index import HeadJump, Page
+from penstock_core.log.jump import Jump
 from penstock_core.log.topic import Topic, note_of
 from penstock_core.push.delivery import DeliveryState
 from penstock_core.push.lane import LaneState
@@ -70,6 +71,9 @@ OPENING = TOPIC.with_opening(2)
 NOTE = note_of(TOPIC, 4, is_being_created=True)
 SEQUENCE = ProducerSequence(producer_id=7, epoch=0, first_sequence=0, last_sequence=0)
 REF = ref_at(1)
+JUMP = HeadJump(
+    seen_next_offset=Offset(0), jumps=(Jump(start=Offset(0), end=Offset(5)),), refs=(REF,), restore="restore-1"
+)
 PAGE = Page(base_offset=Offset(0), refs=(REF,), max_timestamp_ms=1)
 GROUP, ME = GroupName("g"), MemberName("me")
 GROUP_STATE = GroupState(name=GROUP, config=GroupConfig(), version=1)
@@ -154,6 +158,7 @@ REPEATED: Mapping[str, Write] = {
     "members.put_target": lambda stores: stores.members.put_target(GROUP, 1, "t", [b"x"]),
     "transactions.put_stage": lambda stores: stores.transactions.put_stage(PRODUCER, 1, NO_NONCE, 0, (), 5),
     "transactions.release": lambda stores: stores.transactions.release(PRODUCER_ID),
+    "log.jump": lambda stores: stores.log.jump(KEY, JUMP, 0),
     "log.move_to_layout": lambda stores: stores.log.move_to_layout(KEY, 1, None),
     "topics.retire": lambda stores: stores.topics.retire(DRAINED, DRAINED.with_partitions(2)),
     "topics.open_generation": lambda stores: stores.topics.open_generation(OPENING),
