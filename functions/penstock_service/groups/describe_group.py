@@ -38,6 +38,16 @@ class GroupPartition:
     waits_for: Partition | None = None
 
     @property
+    def log_start_offset(self) -> Offset:
+        """The lowest offset that readers may ask for."""
+        return self.head.log_start_offset
+
+    @property
+    def high_watermark(self) -> Offset:
+        """The offset behind the last record."""
+        return self.head.high_watermark
+
+    @property
     def lag(self) -> int | None:
         """The number of offsets that the group has still to read, None if it has never committed.
 

@@ -164,7 +164,8 @@ def _plan(
                 f"partition {key.partition} of topic {topic.name!r} ends at {head.high_watermark}, and is archived up "
                 f"to {first}: its index was restored to an older state; archive it into another table (--output)",
             )
-        starts[key.partition] = max(first, head.log_start_offset)
+        # The table keeps what a restore took from the log: offsets within a jump are never given again.
+        starts[key.partition] = head.next_readable(max(first, head.log_start_offset))
         if first < head.log_start_offset:
             expired.append(_span(key.partition, first, head.log_start_offset))
     wanted = [(key, head) for key, head in heads.items() if starts[key.partition] < until.get(key.partition, 0)]

@@ -103,12 +103,16 @@ def _slices(instance: Instance, offsets: OffsetRange, fails_on_data_loss: bool) 
 def clip_to_log(ranges: Iterable[OffsetRange], *, fails_on_data_loss: bool) -> list[OffsetRange]:
     """The ranges that are not empty, each clipped to the offsets that its partition holds.
 
-    Raises OFFSET_OUT_OF_RANGE if the clip removes offsets and the read `fails_on_data_loss`.
+    A bound within the jump of a restore goes to its end: the records between it and the jump's start are lost. Raises
+    OFFSET_OUT_OF_RANGE if the clip removes offsets and the read `fails_on_data_loss`.
     """
     kept: list[OffsetRange] = []
     for each in ranges:
         bounds = each.head.log_start_offset, each.head.high_watermark
-        start, end = (min(max(offset, bounds[0]), bounds[1]) for offset in (each.start_offset, each.end_offset))
+        start, end = (
+            each.head.next_readable(min(max(offset, bounds[0]), bounds[1]))
+            for offset in (each.start_offset, each.end_offset)
+        )
         is_whole = each.start_offset >= each.end_offset or (start, end) == (each.start_offset, each.end_offset)
         if not is_whole and fails_on_data_loss:
             raise data_loss(each.topic, each.key, each.start_offset, each.end_offset, each.head)
@@ -123,6 +127,6 @@ def data_loss(topic: str, key: PartitionKey, start_offset: int, end_offset: int,
     return PenstockError(
         ErrorCode.OFFSET_OUT_OF_RANGE,
         f"offsets [{start_offset}, {end_offset}) of partition {key.partition} of topic {topic!r} are not all there: "
-        f"{now}. Retention, truncation or deletion removed the rest; read from its present start, or set the option "
-        "failOnDataLoss=false to go on without them",
+        f"{now}. Retention, truncation, deletion or a restore removed the rest; read from its present start, or set "
+        "the option failOnDataLoss=false to go on without them",
     )

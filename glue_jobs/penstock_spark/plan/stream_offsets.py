@@ -12,6 +12,7 @@ from typing import Any
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Partition, PartitionKey, TopicId
 from penstock_core.log.index import Head
+from penstock_core.log.jump import Jump, advanced, count_between
 from penstock_spark.plan.planning import OffsetRange, data_loss
 from penstock_spark.plan.snapshot import PartitionSnapshot
 
@@ -33,7 +34,7 @@ class Extent:
     """The readable offsets of one partition: `[start_offset, end_offset)`.
 
     `turn` is the layout in which the partition was closed, OPEN if it takes records. Closed ones of a topic come before
-    later ones, because a key may have moved from one to the other (docs/adr/0051).
+    later ones, because a key may have moved from one to the other (docs/adr/0051). `jumps` have no record.
     """
 
     topic: str
@@ -41,6 +42,7 @@ class Extent:
     start_offset: int
     end_offset: int
     turn: int = OPEN
+    jumps: tuple[Jump, ...] = ()
 
 
 Positions = Sequence[Position]
@@ -81,6 +83,7 @@ def extents_of(snapshots: Sequence[PartitionSnapshot]) -> list[Extent]:
             start_offset=each.head.log_start_offset,
             end_offset=each.head.high_watermark,
             turn=each.head.layout if each.head.is_closed else OPEN,
+            jumps=each.head.jumps,
         )
         for each in snapshots
     ]
@@ -113,12 +116,17 @@ def next_positions(
         if fails_on_data_loss:
             raise data_loss(gone.topic, gone.key, gone.offset, gone.offset, None)
     begins = [read[each.key].offset if each.key in read else each.start_offset for each in extents]
-    waiting = [max(0, each.end_offset - begin) for each, begin in zip(extents, begins, strict=True)]
+    waiting = [count_between(each.jumps, begin, each.end_offset) for each, begin in zip(extents, begins, strict=True)]
     shares = waiting if offsets_max is None else _in_turn(extents, waiting, offsets_max)
     return [
-        Position(topic=each.topic, key=each.key, offset=begin + share)
-        for each, begin, share in zip(extents, begins, shares, strict=True)
+        Position(topic=each.topic, key=each.key, offset=_behind(each, begin, share, is_all=share == count))
+        for each, begin, share, count in zip(extents, begins, shares, waiting, strict=True)
     ]
+
+
+def _behind(extent: Extent, begin: int, share: int, *, is_all: bool) -> int:
+    """The position behind a share of the unread offsets: the extent's end behind all of them, jumps included."""
+    return max(begin, extent.end_offset) if is_all else advanced(extent.jumps, begin, share)
 
 
 def _in_turn(extents: Sequence[Extent], waiting: Sequence[int], limit: int) -> list[int]:

@@ -352,6 +352,10 @@ class FetchBuffer:
     def _refused(self, cursor: PartitionCursor, error: PenstockError, now_ms: int, chance: float) -> None:
         reset = {"earliest": "log_start_offset", "latest": "high_watermark"}.get(self._settings.offset_reset, "")
         if error.code is ErrorCode.OFFSET_OUT_OF_RANGE and reset in error.facts:
+            if "to" in error.facts:  # a restore took records that it had read: it has missed none up to there
+                _log.warning("%s[%d]: %s", *cursor.partition, error)
+                cursor.add(memoryview(b""), int(error.facts["to"]))
+                return
             cursor.seek(int(error.facts[reset]))
             cursor.is_moved = True
             return

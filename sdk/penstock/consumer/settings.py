@@ -99,6 +99,7 @@ class ConsumerSettings:
             exists, or its topic was deleted and created anew: "earliest", "latest", or "none" (raise NoOffsetError).
             With a group, the start that "latest" gives is committed before the first record is returned. It
             reads partitions from their beginning that appear while it, or its group, reads.
+            After a restore, a consumer that has read lost records goes on behind the jump, unless "none" is set.
         delivery: How often a record may come: "at_least_once" returns records, then commits them. "at_most_once"
             commits, then returns. With "exactly_once" transactions commit (`send_offsets`, penstock.Transformer) and
             `commit()` is refused.

@@ -31,6 +31,7 @@ from penstock_spark.archive.archiving import ArchiveResult, Sizes
 from penstock_spark.archive.iceberg_table import open_catalog
 from tests.glue_jobs.archived_topic import ArchivedTopic, DyingWriter, place_of, row_of, same
 from tests.glue_jobs.storages import SOME_STORAGE
+from tests.support.restoring import jump
 from tests.support.service import Intercepted, Killed, head_of, key_of
 
 
@@ -269,6 +270,22 @@ def test_an_index_that_was_set_back_is_refused(archived: ArchivedTopic) -> None:
             commit_bytes=1_000,
         )
     assert raised.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_a_table_ahead_of_a_restore_goes_on_behind_the_jump(archived: ArchivedTopic) -> None:
+    archived.append(0, 3)
+    jump(archived.instance, 9, 1, topic=archived.topic)
+    archived.append(0, 2)
+    topic = archived.instance.topic_cache.read_through(archived.topic)
+    ahead = CommittedFiles(number=1, next_offsets={0: 9, 1: 0})
+    until = high_watermarks(archived.instance, topic)
+    plan = make_plan(archived.instance, topic, ahead, until, group_bytes=1_000, commit_bytes=1_000)
+    assert plan is not None
+    spans = [(each.partition, each.start_offset, each.end_offset) for group in plan.groups for each in group.spans]
+    assert spans == [(0, 1_009, 1_011), (1, 0, 1_001)]
+    assert plan.next_offsets == until
+    archived.archive()
+    assert same(archived.rows(), archived.expected())
 
 
 def test_a_plan_is_read_back_as_it_was_put(archived: ArchivedTopic) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock_core.compaction.merging import CompactionSettings
 from penstock_core.errors import PenstockError
-from penstock_core.limits import TAIL_ROLL_REFS
+from penstock_core.limits import LOST_HEAD_JUMP_OFFSETS, TAIL_ROLL_REFS
 from penstock_core.log.ref import Tier, encode_refs
 from penstock_core.zones.quorum import Acks
 from penstock_service.compaction.compact import compact
@@ -23,6 +23,7 @@ from penstock_spark.plan import planning
 from penstock_spark.plan.options import parse_read_options
 from penstock_spark.plan.slices import Slice, ranges_of
 from tests.glue_jobs.decode.topic_reading import fill, options, plan, read
+from tests.support.restoring import jump
 from tests.support.service import (
     Intercepted,
     batch,
@@ -255,3 +256,13 @@ def test_a_merge_while_the_index_is_read_neither_repeats_nor_loses_records(
     planned = plan(with_stores(instance, log=Intercepted(instance.stores.log, pages=pages)))
     assert queries > merged_after or merged_after == 5
     assert read(instance, planned) == expected
+
+
+@pytest.mark.parametrize("appends", [5, 3 * TAIL_ROLL_REFS])
+def test_jump_of_a_restore_has_no_rows(instance: Instance, appends: int) -> None:
+    new_topic(instance)
+    before = fill(instance, appends)
+    jump(instance)
+    fill(instance, appends)
+    after = [(0, appends + LOST_HEAD_JUMP_OFFSETS + number, f"v{number}") for number in range(appends)]
+    assert read(instance, plan(instance)) == before + after

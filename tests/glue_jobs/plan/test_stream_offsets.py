@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.ids import Partition, PartitionKey, TopicId
+from penstock_core.ids import Offset, Partition, PartitionKey, TopicId
+from penstock_core.log.jump import Jump
 from penstock_service.topics.alter_topic import alter_topic
 from penstock_service.topics.delete_topic import delete_topic
 from penstock_spark.plan.options import Subscription
@@ -146,3 +147,17 @@ def test_a_partition_that_came_after_a_micro_batch_was_planned_is_no_loss_when_t
     [offset_range] = ranges_between(heads, start, [replace(start[0], offset=1)], fails_on_data_loss=True)
 
     assert (offset_range.key, offset_range.start_offset, offset_range.end_offset) == (start[0].key, 0, 1)
+
+
+def test_micro_batches_step_over_a_jump_and_do_not_count_it() -> None:
+    jump = Jump(start=Offset(10), end=Offset(1_000))
+    extents = [replace(extent(0, 0, 1_008), jumps=(jump,))]
+    ends: list[int] = []
+    start = [position(0, 4)]
+    for _ in range(4):
+        start = next_positions(start, extents, offsets_max=6, fails_on_data_loss=True)
+        ends.append(start[0].offset)
+    assert ends == [10, 1_006, 1_008, 1_008]
+    extents = [replace(extent(0, 0, 1_000), jumps=(jump,))]
+    [end] = next_positions([position(0, 10)], extents, offsets_max=6, fails_on_data_loss=True)
+    assert end.offset == 1_000, "a query that waits for new records does not stay before the jump"

@@ -19,6 +19,7 @@ from penstock_spark.plan.planning import plan_slices
 from penstock_spark.plan.stream_offsets import Positions, to_json
 from penstock_spark.plan.watching import IDLE_MS_MAX, IDLE_MS_MIN, Watch
 from tests.service.topics.test_draining_readers import retire
+from tests.support.restoring import jump
 from tests.support.service import FrozenClock, SteppedClock, counted_instance, new_topic, patient_instance, send
 
 
@@ -388,3 +389,44 @@ def test_ends_without_a_start_are_looked_for_as_seldom_while_nothing_comes(watch
     send(watched.instance, "orders", "a")
     watched.later(IDLE_MS_MIN)
     assert offsets(watch.ends()) == {"orders": {"0": 1}}
+
+
+@pytest.fixture
+def restored(watched: WatchedService) -> Positions:
+    """The positions of a query that had read 15 records when the stage was restored to 10; then 1 came."""
+    new_topic(watched.instance, "orders")
+    send(watched.instance, "orders", *map(str, range(10)))
+    jump(watched.instance, 20)
+    send(watched.instance, "orders", "new")
+    [start] = watched.watch(subscribe="orders").first_positions()
+    return [replace(start, offset=15)]
+
+
+def test_query_ahead_of_a_restore_is_told_what_is_lost(watched: WatchedService, restored: Positions) -> None:
+    strict = watched.watch(subscribe="orders")
+    with pytest.raises(PenstockError, match="a restore removed") as raised:
+        advance(strict, restored)
+    assert raised.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_lenient_query_ahead_of_a_restore_reads_each_new_record(watched: WatchedService, restored: Positions) -> None:
+    lenient = watched.watch(subscribe="orders", failOnDataLoss="false")
+    [found] = lenient.ranges(restored, lenient.next_positions(restored, None))
+    assert (found.start_offset, found.end_offset) == (1_020, 1_021)
+
+
+def test_micro_batch_that_was_planned_before_a_restore_takes_no_new_record_along(
+    watched: WatchedService, restored: Positions
+) -> None:
+    lenient = watched.watch(subscribe="orders", failOnDataLoss="false")
+    [begun] = restored
+    [found] = lenient.ranges([replace(begun, offset=8)], restored)
+    assert (found.start_offset, found.end_offset) == (8, 1_020), "what comes behind is the next micro-batch's"
+
+
+def test_query_at_the_end_of_the_restored_log_reads_on(watched: WatchedService, restored: Positions) -> None:
+    [ahead] = restored
+    watch = watched.watch(subscribe="orders")
+    start = [replace(ahead, offset=10)]
+    [found] = watch.ranges(start, watch.next_positions(start, None))
+    assert (found.start_offset, found.end_offset) == (10, 1_021)

@@ -181,6 +181,25 @@ def test_offset_out_of_range_follows_the_reset(reset: str, expected: int) -> Non
     assert next_request(buffer).body["partitions"][0]["offset"] == expected
 
 
+@pytest.mark.parametrize("reset", ["earliest", "latest"])
+@pytest.mark.parametrize("taken", [0, 2, 5])
+def test_reader_within_a_jump_returns_what_it_has_and_goes_on_behind_it(reset: str, taken: int) -> None:
+    buffer, service = new_buffer(T0, offset_reset=reset), PartitionsService()
+    service.append(T0, 5)
+    request = next_request(buffer)
+    buffer.accept(request, *service.answer(request), now_ms=0, chance=0.0)
+    found = offsets_of(buffer.take(taken)) if taken else []
+    request = next_request(buffer)
+    facts = {"log_start_offset": 0, "high_watermark": 1_001, "to": 1_000}
+    error = PenstockError(ErrorCode.OFFSET_OUT_OF_RANGE, "lost", **facts).to_json()
+    buffer.accept(request, [{"error": error}], memoryview(b""), now_ms=0, chance=0.0)
+    while records := buffer.take(10):
+        found += offsets_of(records)
+    assert found == [0, 1, 2, 3, 4], "no record is passed over"
+    assert buffer.positions() == {T0: 1_000}
+    assert next_request(buffer).body["partitions"][0]["offset"] == 1_000
+
+
 def test_offset_out_of_range_is_raised_without_a_reset() -> None:
     buffer, service = new_buffer(T0, offset_reset="none"), PartitionsService()
     service.append(T0, 5)

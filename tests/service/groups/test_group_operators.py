@@ -96,8 +96,8 @@ def test_description_shows_members_owners_and_lag(instance: Instance, orders: st
             each.partition.partition,
             each.owner and each.owner.name,
             each.lease.offset,
-            each.head.log_start_offset,
-            each.head.high_watermark,
+            each.log_start_offset,
+            each.high_watermark,
             each.lag,
         )
         for each in found.partitions
