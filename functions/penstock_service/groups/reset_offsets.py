@@ -143,8 +143,8 @@ def _new_offset(
             raise PenstockError(
                 ErrorCode.INVALID_REQUEST, f"nothing is committed for partition {partition}: there is nothing to shift"
             )
-        offset = Offset(min(high, max(low, old + to.shift_by)))
-        return head.next_readable(offset) if to.shift_by > 0 else _before_jump(head, offset)
+        shifted = Offset(min(high, max(low, old + to.shift_by)))
+        return head.next_readable(shifted) if to.shift_by > 0 else _before_jump(head, shifted)
     assert to.offsets is not None
     offset = to.offsets[partition]
     if not low <= offset <= high:

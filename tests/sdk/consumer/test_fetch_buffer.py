@@ -190,8 +190,9 @@ def test_reader_within_a_jump_returns_what_it_has_and_goes_on_behind_it(reset: s
     buffer.accept(request, *service.answer(request), now_ms=0, chance=0.0)
     found = offsets_of(buffer.take(taken)) if taken else []
     request = next_request(buffer)
-    facts = {"log_start_offset": 0, "high_watermark": 1_001, "to": 1_000}
-    error = PenstockError(ErrorCode.OFFSET_OUT_OF_RANGE, "lost", **facts).to_json()
+    error = PenstockError(
+        ErrorCode.OFFSET_OUT_OF_RANGE, "lost", log_start_offset=0, high_watermark=1_001, to=1_000
+    ).to_json()
     buffer.accept(request, [{"error": error}], memoryview(b""), now_ms=0, chance=0.0)
     while records := buffer.take(10):
         found += offsets_of(records)
