@@ -38,12 +38,14 @@ class LatestOffsets:
         return len(self._offsets)
 
     def add(self, batch: BytesLike, base_offset: int) -> None:
-        """Adds all records of a batch, the first offset of which is `base_offset`. Batches come in order."""
+        """Adds all records of a batch, the first offset of which is `base_offset`. Batches come in order.
+
+        It adds none of a batch that cannot be decoded to its end: readers may pass over the batch, and then need the
+        older records of its keys.
+        """
         shift = base_offset - parse_header(batch).base_offset
-        with suppress(PenstockError):  # the producer built the batch wrongly: readers meet it as it is
-            for record in decode(batch):
-                if record.key is not None:
-                    self._offsets[_name(record.key)] = record.offset + shift
+        with suppress(PenstockError):
+            self._offsets |= {_name(each.key): each.offset + shift for each in decode(batch) if each.key is not None}
 
     def is_superseded(self, key: bytes, offset: int) -> bool:
         """True if a record of that key above `offset` was added."""

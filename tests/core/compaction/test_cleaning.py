@@ -5,7 +5,8 @@ from penstock_core.compaction.cleaning import Cleaner, LatestOffsets, tombstone_
 from penstock_core.compaction.merging import CleaningState
 from penstock_core.ids import Offset
 from penstock_core.records.codec import NewRecord, decode, encode
-from penstock_core.records.record_batch import BytesLike, parse_header, stamp, walk
+from penstock_core.records.record_batch import BATCH_HEADER_BYTES, BytesLike, parse_header, stamp, walk
+from tests.support.poison import sealed
 
 KEYS = st.none() | st.sampled_from([b"a", b"b", b"k" * 16, b"k" * 17])
 RECORDS = st.builds(NewRecord, timestamp_ms=st.just(5), key=KEYS, value=st.none() | st.just(b"v"), headers=st.just(()))
@@ -77,6 +78,14 @@ def test_batch_that_the_codec_cannot_read_loses_nothing() -> None:
     cleaner, cleaned = _cleaned([(0, bytes(broken)), log[1]])
     assert cleaned == [(0, bytes(broken)), log[1]]
     assert (cleaner.removed, cleaner.left_whole) == (0, 1)
+
+
+def test_records_stay_whose_keys_a_batch_has_that_ends_undecodable() -> None:
+    """A reader passes over that batch, and so reads no newer record of the key."""
+    payload = encode([NewRecord(5, b"k", b"newer")] * 200)[BATCH_HEADER_BYTES:-8]
+    log = [(0, encode([NewRecord(5, b"k", b"good")])), (1, sealed(payload + b"\xff" * 8, 200))]
+    cleaner, cleaned = _cleaned(log)
+    assert (cleaner.removed, cleaner.left_whole, cleaned) == (0, 1, log)
 
 
 def test_offsets_count_from_where_the_batch_lies_in_the_log() -> None:

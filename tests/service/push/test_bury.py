@@ -4,15 +4,24 @@ from typing import Any
 import pytest
 
 from penstock_core.ids import Offset
-from penstock_core.limits import DEAD_LETTERS_AT_ONCE, PUSH_VISIBILITY_MS
+from penstock_core.limits import (
+    BATCH_DECODED_BYTES_MAX,
+    DEAD_LETTER_BURIALS_MAX,
+    DEAD_LETTERS_AT_ONCE,
+    PUSH_VISIBILITY_MS,
+)
 from penstock_core.push.batch import Answered, Failed, Failure
 from penstock_core.records.codec import NewRecord, Record, decode
 from penstock_core.records.partitioner import partition_for_key
+from penstock_core.share.dead_letter import HEADER_PREFIX
+from penstock_core.zones.quorum import Acks
+from penstock_service.records.produce import produce
 from penstock_service.topics.alter_topic import alter_topic
 from penstock_service.topics.delete_topic import delete_topic
 from tests.support.interleaving import catch_kill, killed_at
+from tests.support.poison import bomb
 from tests.support.push_deliveries import Deliveries, refusing
-from tests.support.service import Intercepted, another_instance, ask, key_of, new_topic, with_stores
+from tests.support.service import Intercepted, another_instance, ask, entry, key_of, new_topic, with_stores
 
 REFUSED = Failed(failure=Failure.REFUSAL, error="it does not fit")
 
@@ -46,6 +55,34 @@ def test_dead_letter_is_the_record_and_tells_its_way() -> None:
         "reason": b"it does not fit",
         "deliveries": b"2",
     }
+
+
+def test_letter_names_a_record_that_no_batch_can_hold_and_its_neighbours_move() -> None:
+    deliveries = burying()
+    new_topic(deliveries.instance, "dead")
+    deliveries.answer = lambda _: REFUSED
+    deliveries.append("before")
+    largest = bomb(BATCH_DECODED_BYTES_MAX - 100)  # our headers do not fit beside it
+    produce(deliveries.instance, [entry("orders", 0, largest)], Acks.QUORUM).all_ok()
+    deliveries.append("behind")
+    deliveries.run()
+    found = [(each.value, dict(each.headers)[f"{HEADER_PREFIX}reason"]) for each in letters(deliveries)]
+    assert found == [(b"before", b"it does not fit"), (None, b"too_large"), (b"behind", b"it does not fit")]
+    assert deliveries.counts()["dead_letters_too_large"] == 1
+
+
+@pytest.mark.parametrize("burials", [DEAD_LETTER_BURIALS_MAX - 1, DEAD_LETTER_BURIALS_MAX])
+def test_record_in_a_circle_is_passed_over_after_so_many_burials(burials: int) -> None:
+    deliveries = burying()
+    new_topic(deliveries.instance, "dead")
+    deliveries.answer = lambda _: REFUSED
+    headers = [(f"{HEADER_PREFIX}topic", b"orders"), (f"{HEADER_PREFIX}burials", str(burials).encode())]
+    deliveries.append(NewRecord(1, None, b"again", headers), "behind")
+    deliveries.run()
+    is_circle = burials == DEAD_LETTER_BURIALS_MAX
+    assert [each.value for each in letters(deliveries)] == [b"again", b"behind"][is_circle:]
+    assert deliveries.counts().get("dead_letter_loops", 0) == is_circle
+    assert not deliveries.queue.messages
 
 
 def test_dead_letters_lie_in_the_partition_of_their_number() -> None:

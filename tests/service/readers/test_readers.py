@@ -4,6 +4,7 @@ The modules are found by their imports. So a new reader fails here, until it has
 """
 
 import ast
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -13,12 +14,13 @@ from typing import Any
 import pytest
 
 from penstock.testing import MemoryPenstock
+from penstock_core.compaction.cleaning import Cleaner, LatestOffsets
 from penstock_core.errors import PenstockError
 from penstock_core.filters.policy import parse_filter
 from penstock_core.ids import LockNonce
 from penstock_core.limits import BATCH_DECODED_BYTES_MAX, FETCH_BYTES_MAX, MIB, READ_DECODED_BYTES_MAX
 from penstock_core.push.batch import Answer, Answered, Failed, Failure, PushBatch
-from penstock_core.records.codec import NewRecord, encode
+from penstock_core.records.codec import NewRecord, empty_batch, encode
 from penstock_core.records.compression import decompress_into
 from penstock_core.records.record_batch import Compression
 from penstock_core.share.acknowledge import AckType
@@ -31,6 +33,9 @@ from penstock_service.records.produce import ProduceEntry, produce
 from penstock_service.share.acquire.acquire import AcquireWish, acquire
 from penstock_service.share.acquire.decode_acquired import decode_acquired
 from penstock_service.share.dead_letters.redrive import RedriveWish, redrive
+from penstock_spark.decode.decoding import StoredBatches, kafka_schema
+from penstock_spark.decode.decoding import decode as decode_for_spark
+from tests.handlers.service import Service
 from tests.service.share.sharing import GROUP, finish, new_group, offsets_in, take
 from tests.support.poison import NOW_MS, bomb, put_batch, undecodable_batch
 from tests.support.push_deliveries import Deliveries
@@ -49,6 +54,7 @@ BOMBS, BOMB_BYTES = 8, 40 * MIB  # more than three parts
 BEHIND = BOMBS + 1  # the offset of the good record: bombs, an undecodable batch, and it
 GOOD = encode([NewRecord(NOW_MS, b"k", b"good", [("type", b"yes"), (f"{HEADER_PREFIX}topic", b"again")])])
 ROUNDS = 60
+PARTS_HELD = 2  # at once: records, and copies of them
 PART = READ_DECODED_BYTES_MAX + BATCH_DECODED_BYTES_MAX  # decoded bytes: a budget, and the rest of a batch
 
 Step = Callable[[], bool]
@@ -57,10 +63,13 @@ Step = Callable[[], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reader:
-    """The reader of a poisoned topic, and how often one of its calls may spend a budget."""
+    """The reader of a poisoned topic, and how often one of its calls may spend a budget.
+
+    With None, a call reads part after part until its time is over: then the bytes that it holds at once are bounded.
+    """
 
     start: Callable[[Instance], Step]
-    budgets: int = 1
+    budgets: int | None = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,19 +219,56 @@ def sharing_by_the_sdk(_instance: Instance) -> Step:
     return step
 
 
+def fetching_json(instance: Instance) -> Step:
+    new_topic(instance)
+    poisoned(instance)
+    offset = 0
+
+    def step() -> bool:
+        nonlocal offset
+        path, query = "/v1/topics/orders/partitions/0/records", {"offset": str(offset)}
+        answer = Service(instance).call("GET", path, **query)
+        if answer.status == 200:
+            return [each["offset"] for each in answer.json["records"]] == [BEHIND]
+        assert answer.json["error"]["code"] in ("RECORD_TOO_LARGE", "CORRUPT_BATCH")
+        offset += 1
+        return False
+
+    return step
+
+
+def cleaning(_instance: Instance) -> Step:
+    """The bombs have the key of the good record behind them, and go. The undecodable batch stays."""
+    old = encode([NewRecord(NOW_MS, b"k", bytes(BOMB_BYTES))], Compression.ZSTD)
+    stored = [*enumerate([*[old] * BOMBS, undecodable_batch(1), GOOD])]
+
+    def step() -> bool:
+        latest = LatestOffsets()
+        for offset, batch in stored:
+            latest.add(batch, offset)
+        found = [*Cleaner(latest, horizon=0).clean(stored)]
+        return found == [(0, empty_batch(BOMBS)), *stored[BOMBS:]]
+
+    return step
+
+
+def by_spark(_instance: Instance) -> Step:
+    large = encode([NewRecord(NOW_MS, b"k", bytes(BOMB_BYTES))], Compression.ZSTD)
+    data = b"".join([*[large] * BOMBS, undecodable_batch(1), GOOD])
+    stored = StoredBatches(topic="orders", partition=0, data=data, base_offset=0, start_offset=0, end_offset=BEHIND + 1)
+    rows = decode_for_spark([stored], kafka_schema(with_headers=True), lambda _: None)
+    return lambda: next(rows).column("offset")[-1].as_py() == BEHIND
+
+
 PLUMBING = Elsewhere(why="it decodes by the budget of its caller")
 READERS: dict[str, Reader | Elsewhere] = {
-    "functions/penstock_core/compaction/cleaning.py": Elsewhere(
-        why="it rewrites one batch at a time", test="tests/core/compaction/test_cleaning.py"
-    ),
+    "functions/penstock_core/compaction/cleaning.py": Reader(start=cleaning, budgets=None),
     "functions/penstock_core/filters/filtered_batch.py": PLUMBING,
     "functions/penstock_core/records/decode_budget.py": PLUMBING,
     "functions/penstock_core/records/record_check.py": PLUMBING,
-    "functions/penstock_handlers/records_fetch.py": Elsewhere(
-        why="it stops at the bytes of its answer", test="tests/handlers/test_json_records.py"
-    ),
-    "functions/penstock_service/push/parallel/held_records.py": Reader(start=pushing(mode="parallel"), budgets=2),
-    "functions/penstock_service/push/read_ahead.py": Reader(start=pushing(), budgets=2),
+    "functions/penstock_handlers/records_fetch.py": Reader(start=fetching_json),
+    "functions/penstock_service/push/parallel/held_records.py": Reader(start=pushing(mode="parallel"), budgets=None),
+    "functions/penstock_service/push/read_ahead.py": Reader(start=pushing(), budgets=None),
     "functions/penstock_service/records/produce.py": Elsewhere(
         why="it refuses them", test="tests/service/records/test_validate_records.py"
     ),
@@ -245,9 +291,7 @@ READERS: dict[str, Reader | Elsewhere] = {
     ),
     "glue_jobs/penstock_spark/analysis/lag.py": PLUMBING,
     "glue_jobs/penstock_spark/archive/archive_files.py": PLUMBING,
-    "glue_jobs/penstock_spark/decode/by_codec.py": Elsewhere(
-        why="it yields batches of bounded rows and bytes", test="tests/glue_jobs/decode/test_decoding.py"
-    ),
+    "glue_jobs/penstock_spark/decode/by_codec.py": Reader(start=by_spark),
     "glue_jobs/penstock_spark/source/batch.py": PLUMBING,
     "sdk/penstock/consumer/partition_cursor.py": Reader(start=consuming),
     "sdk/penstock/doctor/round_trip.py": Elsewhere(why="it reads a record of its own"),
@@ -288,6 +332,15 @@ def test_no_module_of_the_service_decodes_without_a_budget() -> None:
     assert handlers == {"functions/penstock_handlers/records_fetch.py"}, "it stops at the bytes of its answer"
 
 
+def with_peak(step: Step) -> tuple[bool, int]:
+    """What the step returns, and the most bytes that Python's objects took meanwhile."""
+    tracemalloc.start()
+    try:
+        return step(), tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
 @pytest.mark.parametrize("path", [path for path, each in READERS.items() if isinstance(each, Reader)])
 def test_reader_comes_to_the_record_behind_in_bounded_parts(
     instance: Instance, monkeypatch: pytest.MonkeyPatch, path: str
@@ -299,14 +352,15 @@ def test_reader_comes_to_the_record_behind_in_bounded_parts(
         decoded.append(count)
         return count
 
-    monkeypatch.setattr("penstock_core.records.codec.decompress_into", counting)
+    for module in ("penstock_core.records.codec", "penstock_spark.decode.decoding"):
+        monkeypatch.setattr(f"{module}.decompress_into", counting)
     reader = READERS[path]
     assert isinstance(reader, Reader)
     step = reader.start(instance)
     for _ in range(ROUNDS):
         decoded.clear()
-        has_come = step()
-        assert sum(decoded) <= reader.budgets * PART
+        has_come, held = with_peak(step) if reader.budgets is None else (step(), sum(decoded))
+        assert held <= (reader.budgets or PARTS_HELD) * PART
         if has_come:
             return
     pytest.fail("the record behind did not come")
