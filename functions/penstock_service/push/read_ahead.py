@@ -69,6 +69,8 @@ def read_ahead(
     cannot be decoded is passed over: the log line `push_undecodable` tells of it.
     """
     (topic, key), instance, config, offset = place, work.instance, work.subscription.config, state.offset
+    is_lethal = state.trouble is not None and state.trouble.reads > PUSH_READS_MAX
+    is_careful = is_careful or is_lethal  # whatever has come since the last death, no neighbour goes with the batch
     wanted = None if config.filter is None else parse_filter(config.filter)
     ranges = ((offset, head.next_offset),)
     [found] = read_batches(
@@ -83,7 +85,7 @@ def read_ahead(
     if len(batches) < len(found.batches):
         end = min(end, found.batches[1].base_offset)
     readable = RecordSet(((offset, end),)).minus(found.removed).ranges
-    if state.trouble is not None and state.trouble.reads > PUSH_READS_MAX:
+    if is_lethal:
         decoded = DecodedRecords(records=(), undecodable=readable)
     else:
         decoded = decode_batches(batches, readable, DecodeBudget(READ_DECODED_BYTES_MAX))

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import TopicName
 from penstock_core.limits import PUSH_PAYLOAD_BYTES_MAX, PUSH_READS_MAX, PUSH_VISIBILITY_MS
 from penstock_core.push.targets.target import TopicTarget
@@ -120,3 +121,30 @@ def test_delivery_after_a_death_reads_one_batch_first(monkeypatch: pytest.Monkey
     deliveries.run()
     assert read == [1, 2]
     assert deliveries.batches == [[0, 1, 2], [0], [1, 2]]
+
+
+def test_read_that_fails_after_deaths_takes_no_neighbours_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    deliveries = Deliveries()
+    for value in "abc":
+        deliveries.append(value)
+
+    def decode_lethal(batches: Any, *arguments: Any) -> Any:
+        if batches[0].base_offset == 0:
+            raise Killed
+        return decode_batches(batches, *arguments)
+
+    monkeypatch.setattr(READ, decode_lethal)
+    for _ in range(PUSH_READS_MAX + 1):
+        with pytest.raises(Killed):
+            deliveries.run_once()
+        deliveries.clock.time_ms += PUSH_VISIBILITY_MS
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("penstock_service.push.read_ahead.read_batches", unavailable)
+        deliveries.run_once()  # storage fails the read that would pass over the batch, and the delivery ends well
+    deliveries.run()
+    assert deliveries.counts()["push_undecodable"] == 1
+    assert deliveries.batches == [[1, 2]]
+
+
+def unavailable(*_: object) -> None:
+    raise PenstockError(ErrorCode.STORAGE_UNAVAILABLE, "no zone answers")
