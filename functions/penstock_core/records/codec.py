@@ -29,7 +29,12 @@ from penstock_core.records.record_batch import (
     parse_header,
     walk,
 )
-from penstock_core.records.record_walk import check_headers, claims_fit
+from penstock_core.records.record_walk import (
+    check_header_count,
+    check_long_records,
+    claims_fit,
+    may_have_too_many_headers,
+)
 from penstock_core.records.undecodable import undecodable
 
 RECORD_OVERHEAD_BYTES_MAX = 21  # length, attributes, timestamp and offset of a record at their longest
@@ -332,7 +337,6 @@ def _decode_batches(data: BytesLike, note_bytes: Callable[[int], object] | None)
                 plain = _decompressed(view[position : position + header.length], header.compression, scratch)
             if note_bytes is not None:
                 note_bytes(len(plain))
-            check_headers(plain[BATCH_HEADER_BYTES:], header.record_count)
             yield from _decode_batch(plain, header)
         except PenstockError as error:
             raise undecodable(error, header) from error
@@ -374,6 +378,9 @@ def _decompressed(batch: memoryview, compression: Compression, scratch: memoryvi
 def _decode_batch(plain: memoryview, header: BatchHeader) -> Iterator[list[Record]]:
     # chain, because the compiled iterator refuses a second iter() and starts anew when it is asked past its end.
     compiled = _compiled()
+    counts_headers, header_count = may_have_too_many_headers(plain[BATCH_HEADER_BYTES:]), 0
+    if counts_headers:
+        check_long_records(plain[BATCH_HEADER_BYTES:], header.record_count)
     records_left: Iterator[Record] = chain(compiled.Batch(plain))
     start_offset = header.base_offset
     while True:
@@ -388,6 +395,9 @@ def _decode_batch(plain: memoryview, header: BatchHeader) -> Iterator[list[Recor
             ) from error
         if not records:
             return
+        if counts_headers:
+            header_count += sum([len(record.headers) for record in records])
+            check_header_count(header_count)
         start_offset = _check_offsets([record.offset for record in records], start_offset, header.next_offset)
         yield records if min(map(_time_of, records)) >= NO_TIME_MS else [*map(_timed, records)]
 

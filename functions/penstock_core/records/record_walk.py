@@ -15,27 +15,37 @@ hold millions of headers, each of which takes some 100 bytes as an object.
 from collections.abc import Iterator
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.limits import BATCH_HEADERS_MAX
+from penstock_core.limits import BATCH_HEADERS_MAX, KIB
 
 _VARINT_BYTES_MAX = 10
+_LONG_RECORD_BYTES = 4 * KIB  # it has 2,000 headers at most: a codec that makes 128 of them at once takes 26 MB
 
 
-def check_headers(records: memoryview, record_count: int) -> None:
-    """Refuse headers that would take gigabytes as objects. A header takes 2 bytes at the least.
+def may_have_too_many_headers(records: memoryview) -> bool:
+    """True if the bytes of the records could hold more than `BATCH_HEADERS_MAX` headers, which take 2 at the least."""
+    return len(records) >= 2 * BATCH_HEADERS_MAX
 
+
+def check_long_records(records: memoryview, record_count: int) -> None:
+    """Refuse long records whose headers would take gigabytes as objects, all together.
+
+    It steps over the other records by their lengths alone. Few of them are made at once, so count theirs as they come.
     Raises UNSUPPORTED_FORMAT for more than `BATCH_HEADERS_MAX`, and CORRUPT_BATCH if the records cannot be walked.
     """
-    if len(records) < 2 * BATCH_HEADERS_MAX:
-        return
     try:
-        count = sum(_header_counts(records, record_count))
+        check_header_count(sum(_header_counts(records, record_count, least_bytes=_LONG_RECORD_BYTES)))
     except ValueError as error:
         raise PenstockError(
             ErrorCode.CORRUPT_BATCH, f"its {record_count} records cannot be read ({error!s:.100})"
         ) from error
+
+
+def check_header_count(count: int) -> None:
+    """Raise UNSUPPORTED_FORMAT for more headers than one batch may have."""
     if count > BATCH_HEADERS_MAX:
         raise PenstockError(
-            ErrorCode.UNSUPPORTED_FORMAT, f"its records have {count} headers, and {BATCH_HEADERS_MAX} at most are read"
+            ErrorCode.UNSUPPORTED_FORMAT,
+            f"its records have {count} headers or more, and {BATCH_HEADERS_MAX} at most are read",
         )
 
 
@@ -47,18 +57,25 @@ def claims_fit(records: memoryview, record_count: int) -> bool:
         return False
 
 
-def _header_counts(records: memoryview, record_count: int, *, checks_headers: bool = False) -> Iterator[int]:
-    """The number of headers that each record claims.
+def _header_counts(
+    records: memoryview, record_count: int, *, least_bytes: int = 0, checks_headers: bool = False
+) -> Iterator[int]:
+    """The number of headers that each record of `least_bytes` and more claims.
 
     Raises ValueError at the first record whose lengths claim more bytes than it has; those of its headers only with
     `checks_headers`.
     """
     position = 0
     for _ in range(record_count):
-        length, start = _varint(records, position)
+        first = records[position] if position < len(records) else 0x80
+        # A million calls for the lengths of short records would take longer than the codec does.
+        length, start = (first >> 1, position + 1) if not first & 0x81 else _varint(records, position)
         end = start + length
         if not start <= end <= len(records):
             raise ValueError(f"a record claims {length} bytes, and {len(records) - start} are there")
+        if length < least_bytes:
+            position = end
+            continue
         _, position = _varint(records, start + 1)
         _, position = _varint(records, position)
         position = _behind(records, position, end, 2)

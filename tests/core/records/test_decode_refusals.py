@@ -15,6 +15,7 @@ import penstock_core
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import BATCH_DECODED_BYTES_MAX, BATCH_HEADERS_MAX
 from penstock_core.records import codec as records_module
+from penstock_core.records import record_walk
 from penstock_core.records.codec import NewRecord, Record, decode, encode
 from penstock_core.records.compression import SNAPPY_MAGIC, compress
 from penstock_core.records.record_batch import BATCH_HEADER_BYTES, Compression
@@ -214,6 +215,28 @@ def test_batch_whose_headers_would_take_gigabytes_is_refused() -> None:
     body = b"\x00\x00\x00\x01\x01" + varint(count) + b"\x00\x01" * count
     record = varint(len(body)) + body
     assert_refused(poison.sealed(record, 1), ErrorCode.UNSUPPORTED_FORMAT, f"{count} headers")
+
+
+def test_batch_of_short_records_with_too_many_headers_is_refused() -> None:
+    headers = b"\x01\x01" + varint(1_900) + b"\x00\x01" * 1_900
+    count = BATCH_HEADERS_MAX // 1_900 + 1
+    bodies = [b"\x00\x00" + varint(number) + headers for number in range(count)]
+    records = b"".join(varint(len(each)) + each for each in bodies)
+    assert_refused(poison.sealed(records, count), ErrorCode.UNSUPPORTED_FORMAT, "headers or more")
+
+
+def test_short_records_of_a_large_batch_are_stepped_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = record_walk._varint
+    calls: list[int] = []
+
+    def counted(data: memoryview, position: int) -> tuple[int, int]:
+        calls.append(position)
+        return read(data, position)
+
+    monkeypatch.setattr(record_walk, "_varint", counted)
+    records = [NewRecord(NOW_MS, None, bytes(40)) for _ in range(100_000)]
+    assert sum(1 for _ in decode(encode(records, Compression.ZSTD))) == len(records)
+    assert not calls
 
 
 @every_compression
