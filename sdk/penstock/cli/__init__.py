@@ -22,6 +22,7 @@ from penstock.cli.producers import producers
 from penstock.cli.quotas import quotas
 from penstock.cli.records.consume import consume
 from penstock.cli.records.produce import produce
+from penstock.cli.restore import restore
 from penstock.cli.scheduled import scheduled
 from penstock.cli.share_groups import share_groups
 from penstock.cli.subscriptions import subscriptions
@@ -79,6 +80,7 @@ for command in (
     quotas,
     acls,
     zones,
+    restore,
     jobs,
     audit,
     metrics,
