@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.groups.sessions import concurrent_update
 from penstock_core.ids import GroupName, Offset, Partition, TopicName
 from penstock_core.limits import OFFSET_RESET_ATTEMPTS_MAX
 from penstock_core.outcomes import Outcome, outcome_of
@@ -41,7 +42,7 @@ def reset_share_group(
 
     What `list_offsets` costs, and for each partition one read and one conditional update. A dry run costs one read for
     each 100 partitions in place of these, and changes nothing. Raises INVALID_NAME, UNKNOWN_SHARE_GROUP, UNKNOWN_TOPIC
-    if the group does not read the topic, and UNKNOWN_PARTITION.
+    if the group does not read the topic, UNKNOWN_PARTITION, and CONCURRENT_UPDATE if partitions come meanwhile.
     """
     group = instance.share_group_cache.read_through(name)
     topic = instance.topic_cache.read_through(topic_name)
@@ -96,6 +97,8 @@ def _targets(
         only = next(iter(numbers)) if len(numbers) == 1 else None
         found = list_offsets(instance, topic_name, spec, only)
         places = [only] if only is not None else [*topic.all_partitions()]
+        if len(found) != len(places):
+            raise concurrent_update(f"topic {topic_name}")
         return {number: each for number, each in zip(places, found, strict=True) if number in numbers}
 
     ends = listed(OffsetSpec.LATEST)

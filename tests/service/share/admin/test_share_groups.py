@@ -1,5 +1,6 @@
 """Share groups are created, altered, listed, described, reset and deleted."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -311,3 +312,16 @@ def test_states_in_partitions_that_went_go_with_the_group(instance: Instance, cl
     keys = [ShareKey(group_id, topic.topic_id, Partition(number)) for number in range(4)]
     delete_share_group(another_instance(instance), GROUP)
     assert instance.stores.share.find_states(keys) == {}
+
+
+@pytest.mark.parametrize("place", range(8))
+def test_reset_beside_new_partitions_is_done_or_says_so(instance: Instance, place: int) -> None:
+    filled_topic(instance, partitions=2, records=2)
+    new_group(instance)
+
+    def grow() -> None:
+        alter_topic(another_instance(instance), "orders", 4, {})
+
+    racing = interrupted_before(another_instance(instance), place, grow)
+    found = outcome_of(partial(reset_share_group, racing, GROUP, "orders"), ShareResetTo(timestamp_ms=1))
+    assert not isinstance(found, PenstockError) or found.code is ErrorCode.CONCURRENT_UPDATE
