@@ -88,6 +88,19 @@ def test_group_is_stored_once_and_changed_from_the_version_that_was_seen(ports: 
     assert ports.share.get_group(GROUP.name) == second
 
 
+def test_group_notes_the_topics_that_it_has_left_until_they_are_taken_out(ports: Ports) -> None:
+    ports.share.change_group(None, GROUP)
+    moved = replace(GROUP, version=1, topics={TopicName("bills"): TopicId("t1")}).succeeding(GROUP)
+    ports.share.change_group(GROUP, moved)
+    assert ports.share.get_group(GROUP.name) == moved
+    assert moved.left_topics == {*GROUP.topics.values()}
+    cleared = moved
+    for topic_id in GROUP.topics.values():
+        cleared = cleared.without(topic_id)
+    ports.share.change_group(moved, cleared)
+    assert ports.share.get_group(GROUP.name) == replace(moved, version=cleared.version, left_topics=frozenset())
+
+
 def test_group_is_deleted_at_the_version_that_was_seen(ports: Ports) -> None:
     ports.share.change_group(None, GROUP)
     expect_conflict(ports, replace(GROUP, version=1), None)

@@ -77,6 +77,7 @@ CHOICES = {"ordering": (ORDER_NONE, ORDER_KEY), "start": STARTS}
 class ShareGroup:
     """The group's item. `topics` are the topics that it reads, by name, with the ids that it is bound to.
 
+    `left_topics` are ids that it was bound to before, until retention has removed the group's states there.
     `subscription` is the one that a hidden group works for; the item does not have it.
     """
 
@@ -86,7 +87,21 @@ class ShareGroup:
     created_at_ms: int = 0
     topics: Mapping[TopicName, TopicId]
     config: ShareGroupConfig = field(default_factory=ShareGroupConfig)
+    left_topics: frozenset[TopicId] = frozenset()
     subscription: SubscriptionName | None = field(default=None, compare=False)
+
+    @property
+    def topic_ids(self) -> frozenset[TopicId]:
+        """All topics in which the group may have states."""
+        return self.left_topics.union(self.topics.values())
+
+    def succeeding(self, old: "ShareGroup") -> "ShareGroup":
+        """This group in place of `old`: it notes the topics that it has left."""
+        return replace(self, left_topics=old.topic_ids - {*self.topics.values()})
+
+    def without(self, topic_id: TopicId) -> "ShareGroup":
+        """The next version of the group, which has no states in a topic that it had left."""
+        return replace(self, version=self.version + 1, left_topics=self.left_topics - {topic_id})
 
 
 def new_share_group_id(entropy: bytes) -> ShareGroupId:

@@ -6,8 +6,9 @@ are final, and each can be done again:
 - A deleted group leaves a note, which goes after its last state. Normally the deletion itself removes both.
 - The states of a deleted topic go after its heads and pages, and before the topic's note.
 
-A group that has given up a topic keeps its state there: it goes on from it if the topic is added again. This state is
-found no more once the topic is deleted.
+A group that has left a topic keeps its state there: it goes on from it if the topic is added again. So the group's item
+notes each topic that it has left, also one that was made anew under its name, until the topic's removal has taken
+the states.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -41,7 +42,7 @@ def remove_deleted_groups(run: RetentionRun) -> RetentionResult:
     for note in notes:
         if run.is_time_up:
             return RetentionResult(failures=failures, is_finished=False)
-        topics = {topic_id: partitions.get(topic_id, 0) for topic_id in note.topics.values()}
+        topics = {topic_id: partitions.get(topic_id, 0) for topic_id in note.topic_ids}
         failures += _remove(run.instance, _states(note, topics), [note])
     return RetentionResult(failures=failures)
 
@@ -49,16 +50,21 @@ def remove_deleted_groups(run: RetentionRun) -> RetentionResult:
 def remove_states_of_topic(run: RetentionRun, topic: DeletedTopic) -> int:
     """Removes the states that share groups have in the topic; gives how many deletes failed.
 
-    One query for each 100 share groups, and one delete for each partition of the groups that are bound to the topic.
+    One query for each 100 share groups, one delete for each partition of the groups that read the topic or have left
+    it, and one write for each that has left it.
     """
     share = run.instance.stores.share
     try:
         groups = [*_pages(share.list_groups), *_pages(share.hidden_groups)]
     except PenstockError:
         return 1
-    bound = [group for group in groups if topic.topic_id in group.topics.values()]
+    bound = [group for group in groups if topic.topic_id in group.topic_ids]
     keys = [key for group in bound for key in _states(group, {topic.topic_id: topic.partitions})]
-    return _remove(run.instance, keys, [group for group in bound if group.name == redrive_name(topic.topic_id)])
+    hidden = [group for group in bound if group.name == redrive_name(topic.topic_id)]
+    left = [group for group in bound if topic.topic_id in group.left_topics]
+    return _remove(run.instance, keys, hidden) or len(
+        run.instance.executor.map(lambda group: share.change_group(group, group.without(topic.topic_id)), left).errors
+    )
 
 
 def _remove(instance: Instance, keys: Iterable[ShareKey], groups: Sequence[ShareGroup]) -> int:

@@ -1,9 +1,11 @@
 """The partitions of a share group, and its states in them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Partition, TopicName
+from penstock_core.limits import SHARE_LEFT_TOPICS_MAX
 from penstock_core.log.index import Head
 from penstock_core.log.topic import Topic
 from penstock_core.share.held_back import NOTHING_HELD, HeldBack
@@ -48,6 +50,27 @@ def _keys(
         if topic is not None and topic.topic_id == topic_id:
             found += [(name, ShareKey(group.share_group_id, topic_id, number)) for number in numbers(topic)]
     return found
+
+
+def succeeding(instance: Instance, group: ShareGroup, old: ShareGroup) -> ShareGroup:
+    """The group in place of `old`, with a note of the topics that it has left: it has states there.
+
+    With more than `SHARE_LEFT_TOPICS_MAX` notes, a scan of the topics finds those that are gone with their states.
+    Raises INVALID_CONFIG if too many are left.
+    """
+    group = group.succeeding(old)
+    if len(group.left_topics) > SHARE_LEFT_TOPICS_MAX:
+        stores = instance.stores
+        there = {topic.topic_id for topic in (*stores.topics.list(), *stores.topics.deleted())}
+        group = replace(group, left_topics=group.left_topics & there)
+    if len(group.left_topics) > SHARE_LEFT_TOPICS_MAX:
+        raise PenstockError(
+            ErrorCode.INVALID_CONFIG,
+            f"{group.name!r} has left {len(group.left_topics)} topics that are still there: "
+            f"{SHARE_LEFT_TOPICS_MAX} at most. Make a new one",
+            limit=SHARE_LEFT_TOPICS_MAX,
+        )
+    return group
 
 
 def states_of(instance: Instance, keys: Sequence[ShareKey]) -> Mapping[ShareKey, ShareState]:

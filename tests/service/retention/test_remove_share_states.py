@@ -1,9 +1,11 @@
 """The states of share groups go with their group or their topic, wherever the removal dies."""
 
+from dataclasses import replace
+
 import pytest
 
 from penstock_core.errors import ErrorCode
-from penstock_core.ids import Partition
+from penstock_core.ids import Partition, TopicId
 from penstock_core.limits import LOG_START_GRACE_MS, SHARE_GROUP_LIST_MAX
 from penstock_core.share.share_state import ShareKey
 from penstock_service.instance.instance import Instance
@@ -145,3 +147,66 @@ def test_run_removes_what_a_deletion_has_left(instance: Instance) -> None:
     refused(ErrorCode.UNKNOWN_SHARE_GROUP, lambda: take(another_instance(instance)))
     assert run(instance).failures == 0
     expect_nothing_left(instance, keys)
+
+
+def test_states_in_a_topic_that_the_group_has_left_go_with_the_topic(instance: Instance, clock: SteppedClock) -> None:
+    keys = shared_topic(instance)
+    new_topic(instance, "returns")
+    put_share_group(instance, GROUP, ["returns"], {})
+    assert instance.stores.share.find_states(keys).keys() == {*keys}, "the group goes on there if it comes back"
+    delete_topic(instance, "orders")
+    removed_topics(instance, clock)
+    expect_nothing_left(instance, keys)
+    [group] = instance.stores.share.list_groups("", 9)
+    assert group.topic_ids == {key_of(instance, "returns").topic_id}
+
+
+def test_states_in_a_topic_that_the_group_has_left_go_with_the_group(instance: Instance) -> None:
+    keys = shared_topic(instance)
+    new_topic(instance, "returns")
+    put_share_group(instance, GROUP, ["returns"], {})
+    delete_share_group(instance, GROUP)
+    run(instance)
+    expect_nothing_left(instance, keys)
+
+
+@pytest.mark.parametrize("place", range(9))
+def test_states_in_a_topic_that_was_made_anew_go_with_the_old_one(
+    instance: Instance, clock: SteppedClock, place: int
+) -> None:
+    keys = shared_topic(instance)
+    delete_topic(instance, "orders")
+    filled_topic(instance, "orders", partitions=PARTITIONS, records=2)
+    put_share_group(instance, GROUP, ["orders"], {})
+    assert take(instance, 2).partitions
+    for _ in range(2):
+        run(another_instance(instance))
+        clock.time_ms += LOG_START_GRACE_MS
+    with catch_kill():
+        run(killed_at(another_instance(instance), place, is_applied=bool(place % 2)))
+    removed_topics(instance, clock)
+    expect_nothing_left(instance, keys)
+    [group] = instance.stores.share.list_groups("", 9)
+    assert group.left_topics == frozenset()
+
+
+def test_group_comes_back_to_a_topic_where_it_left_off(instance: Instance) -> None:
+    keys = shared_topic(instance)
+    new_topic(instance, "returns")
+    put_share_group(instance, GROUP, ["returns"], {})
+    group, _ = put_share_group(instance, GROUP, ["orders"], {})
+    assert group.left_topics == {key_of(instance, "returns").topic_id}
+    assert instance.stores.share.find_states(keys).keys() == {*keys}
+
+
+def test_notes_of_topics_that_are_gone_make_room(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock_service.share.share_partitions.SHARE_LEFT_TOPICS_MAX", 1)
+    shared_topic(instance)
+    for name in ("returns", "bills"):
+        new_topic(instance, name)
+    [group] = instance.stores.share.list_groups("", 9)
+    gone = replace(group, version=group.version + 1, left_topics=frozenset({TopicId("00ff" * 5)}))
+    instance.stores.share.change_group(group, gone)
+    left, _ = put_share_group(instance, GROUP, ["returns"], {})
+    assert left.left_topics == {*group.topics.values()}
+    refused(ErrorCode.INVALID_CONFIG, lambda: put_share_group(instance, GROUP, ["bills"], {}))

@@ -15,6 +15,7 @@ from penstock_core.push.subscription import Subscription, SubscriptionConfig
 from penstock_core.share.share_group import ShareGroup, ShareGroupConfig, hidden_name
 from penstock_core.share.share_state import ShareKey
 from penstock_service.instance.instance import Instance
+from penstock_service.share.share_partitions import succeeding
 
 _PURPOSE = "push"
 
@@ -58,11 +59,12 @@ def put_parallel_group(
         instance.executor.map(lambda state: share.create_state(*state), [*states.items()]).all_ok()
         share.change_group(None, wanted)
         return
+    wanted = replace(succeeding(instance, wanted, stored), version=stored.version)
     chosen = [*states.items()]
     for at in range(0, len(chosen), SHARE_BEGINS_MAX):  # one after the other: each transaction holds the group's item
         if not share.begin_states(wanted.name, dict(chosen[at : at + SHARE_BEGINS_MAX])):
             raise concurrent_update(f"subscription {subscription.name}")
-    if replace(wanted, version=stored.version) != stored:
+    if wanted != stored:
         share.change_group(stored, replace(wanted, version=stored.version + 1))
 
 

@@ -14,8 +14,8 @@ def delete_share_group(instance: Instance, name: str) -> ShareGroupId:
     """Remove the group, and give its id. All locks are lost.
 
     One read of the group and of each topic, one transaction, one delete for each partition, and one for the note. The
-    note stays if one of the topics was deleted: the removal of the topic takes its states along. Raises INVALID_NAME,
-    UNKNOWN_SHARE_GROUP, and CONCURRENT_UPDATE if somebody else changes the group meanwhile.
+    note stays if one of the topics was deleted, or if the group has left one: retention removes the rest. Raises
+    INVALID_NAME, UNKNOWN_SHARE_GROUP, and CONCURRENT_UPDATE if somebody else changes the group meanwhile.
     """
     group = instance.share_group_cache.read_through(name)
     instance.stores.share.delete_group(group)
@@ -24,6 +24,6 @@ def delete_share_group(instance: Instance, name: str) -> ShareGroupId:
         instance.topic_cache.forget(topic)  # partitions that were added lately may have a state
     keys = [key for _, key in states_that_may_be(instance, group)]
     instance.executor.map(instance.stores.share.delete_state, keys).all_ok()
-    if {key.topic_id for key in keys} == {*group.topics.values()}:
+    if {key.topic_id for key in keys} == group.topic_ids:
         instance.stores.share.forget_group(deletion_note(group))
     return group.share_group_id

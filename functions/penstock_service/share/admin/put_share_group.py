@@ -32,7 +32,7 @@ from penstock_service.instance.instance import Instance
 from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.quotas.claim_resource import claim_resource
 from penstock_service.share.dead_letters.place_records import check_letter_topic
-from penstock_service.share.share_partitions import partitions_of, states_of
+from penstock_service.share.share_partitions import partitions_of, states_of, succeeding
 
 _LATEST = STARTS[1]
 _DEAD_LETTER = "dead_letter_topic"
@@ -135,6 +135,7 @@ def _altered(
         topics=found.topics if topics is None else _bound(instance, topics),
         config=alter_share_group_config(found.config, config),
     )
+    altered = succeeding(instance, altered, found)
     return altered if altered == found else replace(altered, version=found.version + 1)
 
 

@@ -25,6 +25,7 @@ FULL = ShareGroup(
             "start": "latest",
         }
     ),
+    left_topics=frozenset({TopicId("33ff"), TopicId("22ff")}),
 )
 
 
@@ -49,5 +50,6 @@ def test_group_item_is_what_is_stored_today() -> None:
             "S": '{"dead_letter_topic":"orders.dead","deliveries_max":9,"filter":{"type":["order"]},'
             '"in_flight_max":500,"key_batch_max":4,"lock_ms":5000,"ordering":"key","start":"latest"}'
         },
+        "left_topics": {"SS": ["22ff", "33ff"]},
     }
     assert item_bytes(share_group_item(FULL)) < 1_024

@@ -1,5 +1,6 @@
 """Subscriptions are created and altered."""
 
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -335,6 +336,20 @@ def test_share_group_follows_the_subscription(instance: Instance) -> None:
     assert (group.topics, group.config.retry_backoff_ms_min, group.version) == (altered.topics, 5, 1)
     key = ShareKey(group.share_group_id, key_of(instance, "bills").topic_id, Partition(0))
     assert instance.stores.share.find_states([key])[key].position == 5
+
+
+def test_share_group_of_a_subscription_notes_the_topics_that_it_has_left(instance: Instance) -> None:
+    for name in ("orders", "bills"):
+        new_topic(instance, name)
+    made = create(instance, mode="parallel")
+    alter(instance, ["bills"])
+    group = instance.stores.share.get_group(parallel_group_name(made.subscription_id))
+    assert group is not None
+    assert group.left_topics == {key_of(instance, "orders").topic_id}
+    altered = alter(instance, backoff_ms_min=7)
+    assert instance.stores.share.get_group(group.name) == replace(
+        parallel_group(altered), version=2, left_topics=group.left_topics
+    )
 
 
 def test_share_group_of_an_alteration_that_died_does_not_hinder_the_next(instance: Instance) -> None:
