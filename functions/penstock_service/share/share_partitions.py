@@ -61,7 +61,8 @@ def succeeding(instance: Instance, group: ShareGroup, old: ShareGroup) -> ShareG
     group = group.succeeding(old)
     if len(group.left_topics) > SHARE_LEFT_TOPICS_MAX:
         stores = instance.stores
-        there = {topic.topic_id for topic in (*stores.topics.list(), *stores.topics.deleted())}
+        there = {topic.topic_id for topic in stores.topics.list()}
+        there |= {topic.topic_id for topic in stores.topics.deleted()}
         group = replace(group, left_topics=group.left_topics & there)
     if len(group.left_topics) > SHARE_LEFT_TOPICS_MAX:
         raise PenstockError(
