@@ -17,6 +17,7 @@ any filter saw them. A record that a client rejected was handed out, so it goes 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from penstock_core.errors import PenstockError
 from penstock_core.filters.filter import matches
@@ -122,16 +123,28 @@ class _Portion:
 
 
 def _portion(instance: Instance, group: ShareGroup, partition: SharePartition, target: Topic) -> _Portion:
-    """As many records as can be read and moved at once."""
+    """As many records as can be read and moved at once. The update has each of them, or they would move again."""
     assert partition.state is not None
     now_ms = instance.clock.now_ms()
     read = _read(instance, group, partition, plan_bury(partition.state, group.config, now_ms).burials)
     by_key = places_keys(instance, target, partition.topic)
-    placed = place_letters(target, read.letters, partition.key.partition, by_key=by_key)
-    done = normalized((*read.finished, *(span for each in read.letters[: placed.count] for span in each.ranges)))
-    movable = Movable(moved=done, stuck=read.stuck)
-    plan = plan_bury(partition.state, group.config, now_ms, movable=movable)
-    return _Portion(letters=placed, update=plan.update)
+    letters = read.letters
+    while True:
+        placed = place_letters(target, letters, partition.key.partition, by_key=by_key)
+        done = normalized((*read.finished, *(span for each in letters[: placed.count] for span in each.ranges)))
+        movable = Movable(moved=done, stuck=read.stuck)
+        plan = plan_bury(partition.state, group.config, now_ms, movable=movable)
+        # An entry of which a part stays takes more room in the update than the first plan gave it.
+        fitting = _within(letters[: placed.count], plan.burials)
+        if len(fitting) == placed.count:
+            return _Portion(letters=placed, update=plan.update)
+        letters = fitting
+
+
+def _within(letters: Sequence[Letter], burials: Sequence[Burial]) -> Sequence[Letter]:
+    """The first letters, as far as the burials have their records."""
+    gone = normalized(span for each in burials for span in each.records.ranges)
+    return [*takewhile(lambda each: not RecordSet(each.ranges).minus(gone).ranges, letters)]
 
 
 def _target(instance: Instance, group: ShareGroup) -> Topic:

@@ -58,6 +58,23 @@ def test_record_that_is_lost_keeps_none_of_its_neighbours_when_all_are_rejected_
     assert len(letters_of(instance)) == 9
 
 
+def test_letters_move_once_where_each_lock_has_a_record_that_is_lost(instance: Instance, clock: SteppedClock) -> None:
+    new_topic(instance)
+    new_topic(instance, "dead")
+    new_group(instance, dead_letter_topic="dead", deliveries_max=1)
+    for number in range(24):
+        send(instance, "orders", str(number))
+    for _ in range(12):  # more than one update of the share item can split
+        take(instance, 2)
+    for located in refs_of(instance, key_of(instance, "orders"))[::2]:
+        for zone in instance.stores.zones:
+            zone.delete([located.ref.segment_id])
+    for _ in range(6):
+        clock.sleep_ms(600_000)
+        take(instance)
+    assert sorted(int(each["offset"]) for each in letters_of(instance)) == [*range(1, 24, 2)]
+
+
 def test_record_that_no_batch_can_hold_is_named_and_its_neighbours_move(instance: Instance) -> None:
     new_topic(instance)
     new_topic(instance, "dead")
