@@ -1,21 +1,28 @@
 """Names of Kafka in the service: two stay two, and each comes back."""
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
+from types import NoneType
+from typing import Any, get_args, get_origin
 
 import pytest
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 from hypothesis import example, given
 from hypothesis import strategies as st
+from kio.index import load_request_schema, load_response_schema
 
-from penstock.testing import MemoryPenstock
+from penstock.testing import MemoryPenstock, ThreadedTransport
 from penstock_core.ids import parse_group_name
-from penstock_kafka.dispatch.api import ApiKey
-from penstock_kafka.dispatch.names import kafka_name, kafka_prefix, service_name, service_prefixes
+from penstock_kafka.apis import NAMING_ROOMS
+from penstock_kafka.context import Context
+from penstock_kafka.dispatch.api import Answer, Api, ApiKey, Call, Peer
+from penstock_kafka.dispatch.entities import entity_of
+from penstock_kafka.dispatch.names import kafka_name, kafka_prefix, service_name, service_prefixes, with_service_names
+from penstock_kafka.service.service import Service
 from tests.kafka.groups.desk import GroupDesk
-from tests.kafka.running_gateway import running_gateway
+from tests.kafka.running_gateway import SETTINGS, running_gateway
 
 _NAMES = st.text(min_size=1, max_size=20) | st.text("k./af: ", min_size=1, max_size=9) | st.text("ab._-", min_size=1)
 _ODD = ["team/billing", "billing:v2", "my group", "caf\u00e9", "kafka..a", ".", ".."]
@@ -71,6 +78,73 @@ def test_members_of_a_group_with_any_name_join_commit_and_are_described(group: s
     with MemoryPenstock() as service:
         service.create_topic("orders")
         asyncio.run(work(service))
+
+
+_LEAVES = frozenset(  # of Kafka's messages, at any depth: a string there, or a list of strings, is a name
+    {
+        *("group_id", "group_ids", "groups", "groups_names", "group_instance_id", "instance_id"),
+        *("transactional_id", "transactional_ids", "v3_and_below_transactional_id"),
+    }
+)
+
+
+def _filled(kind: Any, text: str) -> dict[str, Any]:
+    """An answer of this kind in which each string is the text, and each list has one entry."""
+    found: dict[str, Any] = {}
+    for each in fields(kind):
+        inner = each.type
+        if NoneType in get_args(inner):
+            inner = next(one for one in get_args(inner) if one is not NoneType)
+        is_list = get_origin(inner) is tuple
+        inner = get_args(inner)[0] if is_list else inner
+        is_text = each.metadata.get("kafka_type") == "string"
+        value = _filled(inner, text) if is_dataclass(inner) else text if is_text else None
+        if value is not None:
+            found[each.name] = [value] if is_list else value
+    return found
+
+
+def _strings(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield name, value
+    elif is_dataclass(value):
+        for each in fields(value):
+            yield from _strings(getattr(value, each.name), each.name)
+    elif isinstance(value, Mapping):
+        for own, each in value.items():
+            yield from _strings(each, own)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _strings(each, name)
+
+
+def _versions() -> list[tuple[Api, int]]:
+    with MemoryPenstock() as service:
+        context = Context(service=Service(ThreadedTransport(service.transport)), settings=SETTINGS)
+        apis = [api for room in NAMING_ROOMS for api in room(context)]
+    return [(api, version) for api in apis for version in range(api.versions[0], api.versions[1] + 1)]
+
+
+def test_names_have_the_other_form_wherever_a_message_has_them() -> None:
+    seen = set()
+    for api, version in _versions():
+        kind: Any = load_request_schema(api.key, version)
+        request = entity_of(kind, _filled(kind, "a/b"))
+        answer = _filled(load_response_schema(api.key, version), "kafka..a.2fb")
+        heard: list[Call] = []
+
+        async def handler(call: Call, heard: list[Call] = heard, answer: Answer = answer) -> Answer:
+            heard.append(call)
+            return answer
+
+        call = Call(key=api.key, version=version, client_id="", peer=Peer(number=1, address=""), request=request)
+        told = asyncio.run(with_service_names(replace(api, handler=handler)).handler(call))
+        for name, text in _strings(heard[0].request):
+            assert text == ("kafka..a.2fb" if name in _LEAVES else "a/b"), (api.key.name, version, name)
+        for name, text in _strings(told):
+            assert text == ("a/b" if name in _LEAVES else "kafka..a.2fb"), (api.key.name, version, name)
+            seen.add(name)
+    assert {"transactional_id", "group_instance_id", "instance_id"} <= seen
 
 
 @pytest.mark.slow

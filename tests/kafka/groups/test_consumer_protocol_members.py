@@ -146,6 +146,11 @@ def test_expression_is_refused_when_it_is_none_or_too_large(service: MemoryPenst
     assert answer["error_code"].name == "invalid_regular_expression"
 
 
+def test_expression_finds_no_topic_of_the_service() -> None:
+    compiled = topic_regex._compiled("(_audit|_penstock.*|orders)")
+    assert topic_regex._matching(compiled, ["_audit", "_penstock.x", "orders"]) == ("orders",)
+
+
 def test_second_process_of_an_instance_is_refused_while_the_first_is_connected(service: MemoryPenstock) -> None:
     async def work() -> None:
         desk = GroupDesk(service)

@@ -173,6 +173,21 @@ def test_bytes_are_free_when_a_waiting_taker_is_cancelled(run: Run) -> None:
     run(test)
 
 
+def test_those_behind_a_taker_that_goes_are_served_at_once(run: Run) -> None:
+    async def test(desk: Desk) -> None:
+        holds = [*await desk.fill(), await desk.goes_beyond()]
+        first, second = (asyncio.ensure_future(desk.hold(size)) for size in (LARGE, LARGE // 2))
+        await _settled()
+        holds[0].close()
+        holds[1].resize(LARGE // 2)
+        await _settled()
+        assert not second.done()
+        first.cancel()
+        await second
+
+    run(test)
+
+
 def test_stopped_clients_are_cut_while_another_waits_the_largest_first(run: Run) -> None:
     async def test(desk: Desk) -> None:
         stopped = [desk.peer(stopped_ms=KAFKA_STALL_MS_MAX) for _ in range(4)]

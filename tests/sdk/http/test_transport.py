@@ -190,6 +190,43 @@ def test_async_connections_are_new_after_a_jump_of_the_wall_clock(
     assert first == second != third == fourth
 
 
+def test_calls_under_way_end_on_old_connections_which_are_closed_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    behind_ms = 0
+    monkeypatch.setattr("penstock.http.aiohttp_transport.wall_clock_ms", lambda: wall_clock_ms() + behind_ms)
+
+    async def call_on_both_sides_of_a_jump() -> None:
+        nonlocal behind_ms
+        ended = [asyncio.Event(), asyncio.Event()]
+        come = asyncio.Queue[asyncio.StreamWriter]()
+
+        async def answer_later(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            number = come.qsize() + len(writers)
+            await reader.readuntil(b"\r\n\r\n")
+            await come.put(writer)
+            await reader.read()
+            ended[number].set()
+            writer.close()
+
+        writers: list[asyncio.StreamWriter] = []
+        server = await asyncio.start_server(answer_later, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        connections = AiohttpConnections()
+        calls = []
+        for _ in range(2):
+            calls.append(asyncio.create_task(connections.send("GET", url, {}, b"")))
+            writers.append(await come.get())
+            behind_ms += 2 * SDK_IDLE_CONNECTION_MS_MAX
+        for each in writers:
+            each.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        assert [(await each).status for each in calls] == [200, 200]
+        await ended[0].wait()
+        assert not ended[1].is_set()
+        await connections.close()
+        server.close()
+
+    asyncio.run(call_on_both_sides_of_a_jump())
+
+
 @pytest.mark.parametrize(
     ("variables", "url", "proxy"),
     [
