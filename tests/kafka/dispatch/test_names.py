@@ -125,6 +125,10 @@ def _versions() -> list[tuple[Api, int]]:
     return [(api, version) for api in apis for version in range(api.versions[0], api.versions[1] + 1)]
 
 
+async def _told(api: Api, call: Call) -> Answer | None:
+    return await with_service_names(api).handler(call)
+
+
 def test_names_have_the_other_form_wherever_a_message_has_them() -> None:
     seen = set()
     for api, version in _versions():
@@ -138,7 +142,7 @@ def test_names_have_the_other_form_wherever_a_message_has_them() -> None:
             return answer
 
         call = Call(key=api.key, version=version, client_id="", peer=Peer(number=1, address=""), request=request)
-        told = asyncio.run(with_service_names(replace(api, handler=handler)).handler(call))
+        told = asyncio.run(_told(replace(api, handler=handler), call))
         for name, text in _strings(heard[0].request):
             assert text == ("kafka..a.2fb" if name in _LEAVES else "a/b"), (api.key.name, version, name)
         for name, text in _strings(told):

@@ -211,10 +211,11 @@ def test_calls_under_way_end_on_old_connections_which_are_closed_then(monkeypatc
         server = await asyncio.start_server(answer_later, "127.0.0.1", 0)
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
         connections = AiohttpConnections()
-        calls = []
+        calls, kept = [], []
         for _ in range(2):
             calls.append(asyncio.create_task(connections.send("GET", url, {}, b"")))
             writers.append(await come.get())
+            kept.append(connections._session)  # or its end would close it
             behind_ms += 2 * SDK_IDLE_CONNECTION_MS_MAX
         for each in writers:
             each.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
