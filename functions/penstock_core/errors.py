@@ -38,6 +38,7 @@ class ErrorCode(Enum):
     CORRUPT_BATCH = (Category.CORRUPT, 400)
     UNSUPPORTED_FORMAT = (Category.INVALID, 400)
     INVALID_TIMESTAMP = (Category.INVALID, 400)
+    INVALID_RECORD = (Category.INVALID, 400)
     ACCESS_DENIED = (Category.DENIED, 403)
     NOT_AUTHORIZED = (Category.DENIED, 403)
     UNKNOWN_TOPIC = (Category.NOT_FOUND, 404)

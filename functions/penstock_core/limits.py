@@ -533,6 +533,7 @@ KAFKA_SMALL_BYTES_MAX = 64 * KIB  # of a request or an answer that passes those 
 KAFKA_STALL_MS_MAX = 2_000  # for a client to send or take the next 64 KiB, while others wait for its room
 KAFKA_PRODUCE_BYTES_MAX = 8 * MIB  # of one produce request
 KAFKA_PRODUCE_CALLS_MAX = 8  # of the service, side by side
+KAFKA_RECORD_ERRORS_MAX = 1_000  # that one answer lists of a batch: clients hear of the next ones when they send again
 KAFKA_GATHER_BYTES_MIN = 256 * KIB  # batches of clients that want throughput: they may wait for company
 KAFKA_GATHER_BYTES_MAX = 2_750 * KIB  # a call is full enough: one more batch of a client may not fit
 KAFKA_GATHER_MS_MAX = 50  # for company, while another call is under way

@@ -186,11 +186,17 @@ def _check_targets(packed: Sequence["_Packed"]) -> None:
 
 
 def _pack(topic: Topic, target: _Target, records: Sequence[_Parsed]) -> _Packed:
-    """Batches of at most `max_batch_bytes`. Refuses a record that is too large for a batch of its own."""
+    """Batches of at most `max_batch_bytes`.
+
+    Refuses a record that is too large for a batch of its own, and for a compacted topic one without a key.
+    """
     packed = _Packed(target=target)
     limit = topic.config.max_batch_bytes
     builder = BatchBuilder(batch_bytes=limit)
     for record in records:
+        if record.key is None and topic.config.is_compacted:
+            packed.refuse(record.index, _keyless(topic, record.index))
+            continue
         if not _append(builder, record):
             packed.data += builder.build()
             builder = BatchBuilder(batch_bytes=limit)
@@ -209,6 +215,12 @@ def _pack(topic: Topic, target: _Target, records: Sequence[_Parsed]) -> _Packed:
         builder = BatchBuilder(batch_bytes=limit)
     packed.data += builder.build() if builder.record_count else b""
     return packed
+
+
+def _keyless(topic: Topic, index: int) -> PenstockError:
+    return PenstockError(
+        ErrorCode.INVALID_RECORD, f"records[{index}] has no key, and topic {topic.name!r} is compacted: give it one"
+    )
 
 
 def _append(builder: BatchBuilder, record: _Parsed) -> bool:

@@ -114,6 +114,11 @@ class Topic:
     created_at_ms: int
     first_writable_partition: int = 0
 
+    @property
+    def is_compacted(self) -> bool:
+        """Compaction keeps the latest record of each key, so each new record needs a key."""
+        return "compact" in str(self.config.get("cleanup_policy", ""))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionOffsets:

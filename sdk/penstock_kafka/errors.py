@@ -10,9 +10,10 @@ from kio.schema.errors import ErrorCode as KafkaError
 
 from penstock_core.errors import ErrorCode, PenstockError
 
-__all__ = ["KAFKA_ERRORS", "KafkaError", "RequestRefused", "error_message", "kafka_error"]
+__all__ = ["KAFKA_ERRORS", "KafkaError", "RequestRefused", "error_message", "kafka_error", "record_errors"]
 
 _MESSAGE_LENGTH_MAX = 1_000
+_KEYLESS = "a record of a compacted topic needs a key"
 
 KAFKA_ERRORS: Mapping[ErrorCode, KafkaError] = {
     ErrorCode.INVALID_REQUEST: KafkaError.invalid_request,
@@ -22,6 +23,7 @@ KAFKA_ERRORS: Mapping[ErrorCode, KafkaError] = {
     ErrorCode.CORRUPT_BATCH: KafkaError.invalid_record,  # the gateway itself has compared the CRC-32C
     ErrorCode.UNSUPPORTED_FORMAT: KafkaError.unsupported_for_message_format,
     ErrorCode.INVALID_TIMESTAMP: KafkaError.invalid_timestamp,
+    ErrorCode.INVALID_RECORD: KafkaError.invalid_record,
     ErrorCode.ACCESS_DENIED: KafkaError.cluster_authorization_failed,
     ErrorCode.NOT_AUTHORIZED: KafkaError.topic_authorization_failed,
     ErrorCode.UNKNOWN_TOPIC: KafkaError.unknown_topic_or_partition,
@@ -109,3 +111,9 @@ def kafka_error(
 def error_message(error: PenstockError | RequestRefused) -> str:
     """The message for a client, with Penstock's code in front."""
     return str(error)[:_MESSAGE_LENGTH_MAX]
+
+
+def record_errors(error: PenstockError | RequestRefused) -> list[dict[str, object]]:
+    """The records that are to blame, as Produce tells them since KIP-467. Clients may send their neighbours again."""
+    places = error.facts.get("keyless", ()) if isinstance(error, PenstockError) else ()
+    return [{"batch_index": place, "batch_index_error_message": _KEYLESS} for place in places]

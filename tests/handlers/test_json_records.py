@@ -190,6 +190,17 @@ def test_record_that_is_too_large_fails_alone(service: Service) -> None:
     assert [record["value"][0] for record in _all(service)] == ["a", "c", "d", "f"]
 
 
+def test_record_without_a_key_fails_alone_when_the_topic_is_compacted(service: Service) -> None:
+    service.create("orders", cleanup_policy="compact,delete")
+    records: list[dict[str, object]] = [{"key": "k"}, {}, {"delay_ms": 1_000}, {"key": "", "value": "last"}]
+    placed = service.send(*({"value": "v", "partition": 0, **each} for each in records))
+    assert [item.get("offset") for item in placed] == [0, None, None, 1]
+    for index in (1, 2):
+        error = checked_error(placed[index]["error"])
+        assert (error["code"], error["message"][:10]) == ("INVALID_RECORD", f"records[{index}]")
+    assert [record["value"] for record in _all(service)] == ["v", "last"]
+
+
 def test_record_of_an_unknown_partition_fails_alone(orders: Service) -> None:
     placed = orders.send({"value": "a", "partition": 0}, {"value": "b", "partition": 9}, {"value": "c", "partition": 0})
     assert [item.get("offset") for item in placed] == [0, None, 1]

@@ -1,6 +1,6 @@
 """Checks the records of produced batches by decoding them: all that they claim, or their timestamps alone."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from penstock_core.errors import ErrorCode, PenstockError
@@ -10,13 +10,15 @@ from penstock_core.records.decode_budget import DecodeBudget
 from penstock_core.records.record_batch import BatchHeader, BytesLike, walk
 
 
-def check_records(data: BytesLike, budget: DecodeBudget, note: Callable[[Record], object] = bool) -> None:
+def check_records(
+    data: BytesLike, budget: DecodeBudget, note: Callable[[Record], object] = bool, *, needs_keys: bool = False
+) -> None:
     """Check that batches which `validate` has passed decode, and hold what their headers claim.
 
-    Tells `note` each record; by default nothing takes it.
+    Tells `note` each record; by default nothing takes it. With `needs_keys` each record has a key.
 
-    Raises CORRUPT_BATCH, INVALID_TIMESTAMP or UNSUPPORTED_FORMAT, with the number of the batch as `facts["batch"]`, and
-    REQUEST_TOO_LARGE once the budget is spent.
+    Raises CORRUPT_BATCH, INVALID_TIMESTAMP, INVALID_RECORD or UNSUPPORTED_FORMAT, with the number of the batch as
+    `facts["batch"]`, and REQUEST_TOO_LARGE once the budget is spent.
     """
     view = memoryview(data)
     for index, (position, header) in enumerate(walk(data)):
@@ -29,7 +31,7 @@ def check_records(data: BytesLike, budget: DecodeBudget, note: Callable[[Record]
                 batch=index,
             )
         try:
-            _check_batch(view[position : position + header.length], header, budget, note)
+            _check_batch(view[position : position + header.length], header, budget, note, needs_keys=needs_keys)
         except PenstockError as error:
             cause = error.__cause__ if isinstance(error.__cause__, PenstockError) else error
             raise PenstockError(
@@ -39,30 +41,52 @@ def check_records(data: BytesLike, budget: DecodeBudget, note: Callable[[Record]
             ) from error
 
 
-def check_times(data: BytesLike, budget: DecodeBudget) -> None:
+def check_times(data: BytesLike, budget: DecodeBudget) -> bool:
     """Check that batches which `validate` has passed have no record with a timestamp below -1.
 
-    Raises INVALID_TIMESTAMP. It passes over batches that do not decode, as readers do, and ends where the budget does.
+    Returns True if each record that it has seen has a key. Raises INVALID_TIMESTAMP. It passes over batches that do not
+    decode, as readers do, and ends where the budget does.
     """
     view = memoryview(data)
+    have_keys = True
     for position, header in walk(data):
         if budget.is_spent:
-            return
+            break
         untimed: UntimedRecord | None = None
         with suppress(PenstockError):
             for record in budget.decode(view[position : position + header.length], header):
                 untimed = record if isinstance(record, UntimedRecord) else untimed
+                have_keys &= record.key is not None
         if untimed is not None:
             raise _before_1970(untimed)
+    return have_keys
 
 
-def _check_batch(batch: BytesLike, header: BatchHeader, budget: DecodeBudget, note: Callable[[Record], object]) -> None:
+def keyless_records(data: BytesLike, budget: DecodeBudget) -> Iterator[int]:
+    """The places of the records without a key, counted from the first record. Passes over and ends as `check_times`."""
+    view = memoryview(data)
+    place = 0
+    for position, header in walk(data):
+        if budget.is_spent:
+            return
+        with suppress(PenstockError):
+            for index, record in enumerate(budget.decode(view[position : position + header.length], header), place):
+                if record.key is None:
+                    yield index
+        place += header.record_count
+
+
+def _check_batch(
+    batch: BytesLike, header: BatchHeader, budget: DecodeBudget, note: Callable[[Record], object], *, needs_keys: bool
+) -> None:
     count, newest_ms = 0, -1
     for record in budget.decode(batch, header):
         if record.offset != header.base_offset + count:
             raise _mismatch(f"record {count} has the offset delta {record.offset - header.base_offset}")
         if isinstance(record, UntimedRecord):
             raise _before_1970(record)
+        if needs_keys and record.key is None:
+            raise PenstockError(ErrorCode.INVALID_RECORD, f"record {count} has no key, and the topic is compacted")
         note(record)
         count += 1
         newest_ms = max(newest_ms, record.timestamp)

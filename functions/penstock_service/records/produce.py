@@ -100,7 +100,7 @@ class RecordBudget:
     def __init__(self) -> None:
         self._budget: DecodeBudget | None = None
 
-    def check(self, data: memoryview | bytes) -> int:
+    def check(self, data: memoryview | bytes, *, needs_keys: bool) -> int:
         """Decode the batches, and return the tag filter of their records. Raises as `check_records`."""
         from penstock_core.filters.tag_filter import tags_of
         from penstock_core.records.decode_budget import DecodeBudget  # the codec, which other topics do not need
@@ -114,7 +114,7 @@ class RecordBudget:
             nonlocal bits
             bits |= tags_of(record.headers)
 
-        check_records(data, self._budget, note)
+        check_records(data, self._budget, note, needs_keys=needs_keys)
         return bits
 
 
@@ -131,7 +131,8 @@ def check_entry(
 
     Without `needs_zones`, it does not ask which zones are in sync: the records go into none.
 
-    The tag filter is kept for topics with `index_tags`. It is checked, or made, where `validate_records` is on.
+    The tag filter is kept for topics with `index_tags`. It is checked, or made, where `validate_records` is on. There a
+    record for a compacted topic needs a key.
     Raises INVALID_NAME, UNKNOWN_TOPIC, UNKNOWN_PARTITION, RECORD_TOO_LARGE, NOT_ENOUGH_ZONES, and the errors of
     `validate` and `check_records`.
     """
@@ -147,7 +148,7 @@ def check_entry(
         )
     tag_filter = entry.tag_filter
     if topic.config.validate_records and not entry.is_own_encoding:
-        found = budget.check(entry.data)
+        found = budget.check(entry.data, needs_keys=topic.config.is_compacted)
         if tag_filter not in (None, found):
             raise PenstockError(
                 ErrorCode.CORRUPT_BATCH,

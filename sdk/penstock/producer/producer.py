@@ -107,7 +107,8 @@ class Producer:
         and as long for the description of a new topic.
 
         Raises UnknownTopicError, UnknownPartitionError, RecordTooLargeError, BufferFullError, ClosedError, ForkedError,
-        and the errors of a call to the service. If it raises, the record was not sent.
+        InvalidError, such as for no key in a compacted topic, and the errors of a call to the service. If it raises,
+        the record was not sent.
         """
         if self._fork.is_forked:
             self._fork.check()

@@ -233,7 +233,7 @@ class ProducerCore:
         queues = self._topics.setdefault(topic, TopicQueues(topic))
         first = described.first_writable_partition
         queues.update(described.writable_partitions, self._settings.batch_bytes, batch_bytes_max, first)
-        queues.is_compacted = "compact" in str(described.config.get("cleanup_policy", ""))
+        queues.is_compacted = described.is_compacted
         queues.has_tags = described.config.get("index_tags") is True
         queues.fresh_until_ms = self._now_ms() + self._settings.metadata_max_age_ms
         return queues
@@ -269,7 +269,9 @@ class ProducerCore:
             key = key.encode()
         is_pinned = partition is not None
         try:
-            if partition is None and key is not None:
+            if key is None:
+                _check_keyless(queues)
+            elif partition is None:
                 partition = self._partition_of(queues, key)
             batch = batches.append(queues, partition, key, value, headers, index(timestamp_ms), now_ms, timer)
         except (PenstockError, TypeError, ValueError) as error:
@@ -312,6 +314,13 @@ def _is_known(queues: TopicQueues, partition: int | None, now_ms: int) -> bool:
     if queues.fresh_until_ms < now_ms:
         return False
     return partition is None or (is_whole(partition) and queues.may_take(partition))
+
+
+def _check_keyless(queues: TopicQueues) -> None:
+    if queues.is_compacted:
+        raise InvalidError(
+            ErrorCode.INVALID_RECORD, f"topic {queues.name!r} is compacted: a record without a key would stay for ever"
+        )
 
 
 def _refused(error: Exception, value: object, key: object, headers: object, timestamp_ms: object) -> PenstockError:

@@ -19,7 +19,8 @@ TOPIC = Section(
             "retention_bytes": "Retention removes the oldest records of a partition with more bytes; -1 is no bound.",
             "cleanup_policy": "`delete` removes old records, `compact` keeps the latest of each key; both may be set.",
             "delete_retention_ms": "Compaction keeps a tombstone for so long.",
-            "validate_records": "The service decodes each batch, and refuses it if its records are not as it claims.",
+            "validate_records": "The service decodes each batch, and refuses it if its records are not as it claims, "
+            "or lack the keys that a compacted topic needs.",
             "ordering_on_change": "With wait, a change of the partitions keeps the order of keys for groups.",
             "index_tags": "Batches carry a Bloom filter of their records' tags, so filters by tag read less.",
         },

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from penstock.admin.admin import Admin
-from penstock.errors import ConflictError, OffsetOutOfRangeError, RecordTooLargeError
+from penstock.errors import ConflictError, InvalidError, OffsetOutOfRangeError, RecordTooLargeError
 from penstock.http.transport import Transport
 from penstock.model import Topic
 from penstock.producer.batching.accumulator import UNKNOWN_OFFSET
@@ -182,11 +182,17 @@ class Copier:
     def _is_skipped(self, event: SourceEvent) -> bool:
         if not isinstance(event, SourceRecord):
             return False
+        place = f"{self._settings.source.topic}[{event.partition}] offset {event.offset}"
+        if event.key is None and self._settings.topic.is_compacted:
+            raise InvalidError(
+                ErrorCode.INVALID_RECORD,
+                f"{place} has no key, and topic {self._settings.topic.name!r} is compacted: set its cleanup_policy to "
+                "delete by `penstock topics alter` to copy such records",
+            )
         limit = int(self._settings.topic.config.get("max_batch_bytes", BATCH_BYTES_DEFAULT_MAX))
         size = record_bytes_max(event.key, event.value, event.headers)
         if size <= limit - BATCH_HEADER_BYTES:
             return False
-        place = f"{self._settings.source.topic}[{event.partition}] offset {event.offset}"
         if not self._settings.skips_too_large:
             raise RecordTooLargeError(
                 ErrorCode.RECORD_TOO_LARGE,

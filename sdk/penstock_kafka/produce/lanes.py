@@ -34,6 +34,7 @@ class PendingBatch:
     """One partition's batches of one produce request.
 
     `is_alone`: it shares its call with no other. `maybe_applied`: the service may have stored it in an earlier try.
+    `have_keys`: a compacted topic may take its records.
     """
 
     key: LaneKey
@@ -42,6 +43,7 @@ class PendingBatch:
     acks: str
     deadline_ms: int
     outcome: "asyncio.Future[Outcome]"
+    have_keys: bool
     is_alone: bool = False
     maybe_applied: bool = False
 
@@ -72,6 +74,11 @@ class Run:
     def is_repeatable(self) -> bool:
         """Its producer numbers its records: the service knows a repeat."""
         return self.key.producer_id != NO_PRODUCER
+
+    @property
+    def have_keys(self) -> bool:
+        """No record lacks its key."""
+        return all(each.have_keys for each in self.batches)
 
     @property
     def maybe_applied(self) -> bool:

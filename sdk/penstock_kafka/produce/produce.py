@@ -9,10 +9,10 @@ from penstock_core.ids import parse_topic_name
 from penstock_core.limits import BATCH_BYTES_MAX
 from penstock_core.records.producer_state import SEQUENCE_MAX
 from penstock_core.records.record_batch import parse_header
-from penstock_kafka.checked_batches import check_crc, checked_summary
+from penstock_kafka.checked_batches import check_crc, checked
 from penstock_kafka.context import Context
 from penstock_kafka.dispatch.api import Answer, Call, Request
-from penstock_kafka.errors import KafkaError, RequestRefused, error_message, kafka_error
+from penstock_kafka.errors import KafkaError, RequestRefused, error_message, kafka_error, record_errors
 from penstock_kafka.produce.lanes import NO_PRODUCER, LaneKey, Outcome, PendingBatch
 from penstock_kafka.produce.sender import Sender
 from penstock_kafka.transactions.transactional_produce import TransactionalProduce
@@ -77,6 +77,7 @@ class Produce:
             "error_code": produce_error(outcome),
             "base_offset": _UNKNOWN,
             "log_start_offset": _UNKNOWN,
+            "record_errors": record_errors(outcome),
             "error_message": error_message(outcome),
         }
 
@@ -99,7 +100,7 @@ def _pending(request: Request, topic: str, wanted: Request, deadline_ms: int) ->
     if data:
         _check_header(data)
     check_crc(data)
-    summary = checked_summary(data)
+    summary, have_keys = checked(data)
     producer_id = NO_PRODUCER if summary.sequence is None else summary.sequence.producer_id
     return PendingBatch(
         key=LaneKey(topic, wanted.index, producer_id),
@@ -108,6 +109,7 @@ def _pending(request: Request, topic: str, wanted: Request, deadline_ms: int) ->
         acks=acks,
         deadline_ms=deadline_ms,
         outcome=asyncio.get_running_loop().create_future(),
+        have_keys=have_keys,
     )
 
 

@@ -13,6 +13,10 @@ The sender decides about a run whose append has failed:
 A client that comes back sends batches that are stored already, and new ones behind them. The service refuses a run of
 both, but takes each alone: the stored ones are repeats.
 
+A compacted topic takes no record without a key. The sender refuses such a run before it goes, as a final failure. So
+its batches go again alone, and those with keys are stored. A run that must first ask whether its topic is compacted
+waits in a call of its own.
+
 A run that waits for its next try leaves its place to other calls: a topic over its quota does not hold up the others.
 
 A call costs the service much and a byte little, and a client that wants throughput sends its batches one after the
@@ -36,6 +40,7 @@ from penstock_core.limits import (
     KAFKA_PRODUCE_CALLS_MAX,
 )
 from penstock_core.records import frame
+from penstock_kafka.checked_batches import keyless_error
 from penstock_kafka.context import Context
 from penstock_kafka.produce.lanes import Lanes, Outcome, PendingBatch, Run
 
@@ -57,6 +62,7 @@ class Sender:
 
     def __init__(self, context: Context, *, retry: RetryPolicy | None = None) -> None:
         self._context = context
+        self._topics = context.service.topics
         self._retry = retry or RetryPolicy()
         self._lanes = Lanes()
         self._calls = 0
@@ -85,8 +91,15 @@ class Sender:
                 place.set_result(None)
         while self._calls < KAFKA_PRODUCE_CALLS_MAX and not self._gathers() and (runs := self._lanes.take()):
             self._begin_anew()
-            self._calls += 1
-            self._context.start(self._send(runs), "penstock-kafka-produce")
+            for together in self._apart(runs):
+                self._calls += 1
+                self._context.start(self._send(together), "penstock-kafka-produce")
+
+    def _apart(self, runs: Sequence[Run]) -> Sequence[Sequence[Run]]:
+        """The runs that go now, and those that must ask for their topics first."""
+        asking = [each for each in runs if not (each.have_keys or self._topics.is_known(each.key.topic))]
+        going = [each for each in runs if each not in asking] if asking else runs
+        return [each for each in (going, asking) if each]
 
     def _gathers(self) -> bool:
         """True if what is ready waits for more. Then the sender looks again in time."""
@@ -178,6 +191,19 @@ class Sender:
         self._wake()
 
     async def _try(self, runs: Sequence[Run]) -> list[Outcome]:
+        found = iter(await asyncio.gather(*(self._refusal(run) for run in runs if not run.have_keys)))
+        refusals = [None if run.have_keys else next(found) for run in runs]
+        going = [run for run, refusal in zip(runs, refusals, strict=True) if refusal is None]
+        outcomes = iter(await self._append(going) if going else ())
+        return [next(outcomes) if refusal is None else refusal for refusal in refusals]
+
+    async def _refusal(self, run: Run) -> PenstockError | None:
+        for each in run.batches:
+            if not each.have_keys:
+                return await keyless_error(self._topics, run.key.topic, each.data)
+        return None
+
+    async def _append(self, runs: Sequence[Run]) -> list[Outcome]:
         request = _request(runs)
         self._context.figures.produce_calls += 1
         self._context.figures.produced_bytes += sum(run.size for run in runs)

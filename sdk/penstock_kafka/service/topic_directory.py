@@ -34,23 +34,27 @@ class TopicDirectory:
 
     async def topic(self, name: str) -> Topic:
         """The topic, a few seconds old at most. Raises UNKNOWN_TOPIC and what else the service answers."""
-        known = self._topics.get(name)
-        if known is not None and monotonic_ms() - known[1] <= TOPIC_AGE_MS_MAX:
-            return known[0]
+        if self.is_known(name):
+            return self._topics[name][0]
         if name not in self._asked:
             self._asked[name] = asyncio.get_running_loop().create_task(self._ask(name), name="penstock-kafka-topic")
             self._asked[name].add_done_callback(partial(self._told, name))
         return await asyncio.shield(self._asked[name])  # a client that goes leaves the call to the others
 
+    def is_known(self, name: str) -> bool:
+        """`topic` tells it without a call."""
+        known = self._topics.get(name)
+        return known is not None and monotonic_ms() - known[1] <= TOPIC_AGE_MS_MAX
+
     async def topics(self) -> list[Topic]:
         """All topics, sorted by name, a few seconds old at most."""
         async with self._listing:
             if monotonic_ms() - self._listed_at_ms > LIST_AGE_MS_MAX:
-                changes = self._changes
+                changes, asked_ms = self._changes, monotonic_ms()
                 self._list = await self._client.call(list_topics())
                 if changes == self._changes:
-                    self._listed_at_ms = monotonic_ms()
-                self.remember(self._list)
+                    self._listed_at_ms = asked_ms
+                self.remember(self._list, asked_ms)
             return self._list
 
     async def name_of(self, topic_id: Uuid) -> str | None:
@@ -59,9 +63,9 @@ class TopicDirectory:
             await self.topics()
         return self._names.get(topic_id)
 
-    def remember(self, topics: Iterable[Topic]) -> None:
-        """Take what the service has said."""
-        now_ms = monotonic_ms()
+    def remember(self, topics: Iterable[Topic], asked_ms: int | None = None) -> None:
+        """Take what the service has said. Its age counts from the question; by default from now."""
+        asked_ms = monotonic_ms() if asked_ms is None else asked_ms
         for topic in topics:
             if len(self._topics) >= TOPICS_MAX and topic.name not in self._topics:
                 self._topics.clear()
@@ -69,7 +73,7 @@ class TopicDirectory:
             known = self._topics.get(topic.name)
             is_other = known is not None and _shape(known[0]) != _shape(topic)
             self._hear(topic.name, is_gone=False, is_other=is_other)
-            self._topics[topic.name] = (topic, now_ms)
+            self._topics[topic.name] = (topic, asked_ms)
             self._names[uuid_of(topic)] = topic.name
 
     def changed_ms(self, name: str) -> int:
@@ -102,13 +106,14 @@ class TopicDirectory:
         self._listed_at_ms = -LIST_AGE_MS_MAX
 
     async def _ask(self, name: str) -> Topic:
+        asked_ms = monotonic_ms()
         try:
             topic = await self._client.call(topic_metadata(name))
         except PenstockError as error:
             if error.code is ErrorCode.UNKNOWN_TOPIC:
                 self.forget(name)
             raise
-        self.remember([topic])
+        self.remember([topic], asked_ms)
         return topic
 
     def _told(self, name: str, task: "asyncio.Task[Topic]") -> None:

@@ -6,10 +6,11 @@ The answer has no offset, as the records have none before the commit. It promise
 from contextlib import AsyncExitStack
 
 from penstock_core.errors import PenstockError
+from penstock_kafka.checked_batches import keyless_error
 from penstock_kafka.context import Context
 from penstock_kafka.dispatch.api import Answer, Call, Request
 from penstock_kafka.dispatch.names import service_name
-from penstock_kafka.errors import KafkaError, RequestRefused, error_message
+from penstock_kafka.errors import KafkaError, RequestRefused, error_message, record_errors
 from penstock_kafka.transactions.epochs.plain_batch import plain_batch
 from penstock_kafka.transactions.epochs.producers import Producers, open_producers
 from penstock_kafka.transactions.epochs.transactional_producer import TransactionalProducer
@@ -22,6 +23,7 @@ class TransactionalProduce:
     """Answers requests of Produce that name a transactional id."""
 
     def __init__(self, context: Context) -> None:
+        self._topics = context.service.topics
         self._producers: Producers = open_producers(context)
 
     async def answer(self, call: Call) -> Answer:
@@ -49,7 +51,12 @@ class TransactionalProduce:
         try:
             await self._take(call, producer, topic, wanted)
         except (PenstockError, RequestRefused) as error:
-            return {**told, "error_code": code_for(error, call), "error_message": error_message(error)}
+            return {
+                **told,
+                "error_code": code_for(error, call),
+                "record_errors": record_errors(error),
+                "error_message": error_message(error),
+            }
         return {**told, "error_code": KafkaError.none}
 
     async def _take(self, call: Call, producer: TransactionalProducer | None, topic: str, wanted: Request) -> None:
@@ -60,4 +67,7 @@ class TransactionalProduce:
         name = service_name(str(call.request.transactional_id))
         if self._producers.find(name, (batch.producer_id, batch.producer_epoch)) is not producer or producer is None:
             raise unknown_epoch(name)  # it began while this request waited for its turn
+        refusal = None if batch.have_keys else await keyless_error(self._topics, topic, batch.data)
+        if refusal is not None:
+            raise refusal
         await producer.produce((topic, int(wanted.index)), batch)

@@ -5,7 +5,7 @@ from penstock_core.limits import MIB
 from penstock_core.records.codec import NewRecord, encode
 from penstock_core.records.decode_budget import DecodeBudget
 from penstock_core.records.record_batch import BATCH_HEADER_BYTES, Compression
-from penstock_core.records.record_check import check_records
+from penstock_core.records.record_check import check_records, check_times, keyless_records
 from tests.support.poison import NOW_MS, bomb, sealed, undecodable_batch
 
 GOOD = encode([NewRecord(NOW_MS, b"k", b"v"), NewRecord(NOW_MS - 5, None, None, [("n", b"v")])], Compression.ZSTD)
@@ -61,3 +61,18 @@ def test_batches_are_refused_once_a_request_has_decoded_its_bytes() -> None:
     error = refusal(bomb(3 * MIB), bomb(3 * MIB), bomb(3 * MIB), bytes_max=5 * MIB)
     assert error.code is ErrorCode.REQUEST_TOO_LARGE
     assert error.facts["batch"] == 2
+
+
+def test_records_without_a_key_are_found_over_all_batches_that_decode() -> None:
+    keyed = encode([NewRecord(NOW_MS, b"", b"v")] * 3)
+    data = keyed + GOOD + undecodable_batch(5) + encode([NewRecord(NOW_MS, None, b"v")], Compression.LZ4)
+    assert list(keyless_records(data, DecodeBudget(MIB))) == [4, 10]
+    assert check_times(keyed, DecodeBudget(MIB))
+    assert not check_times(keyed + GOOD + keyed, DecodeBudget(MIB))
+    assert list(keyless_records(bomb(2 * MIB) + GOOD, DecodeBudget(MIB))) == [0]  # the budget ends behind the first
+
+
+def test_a_record_without_a_key_is_refused_where_keys_are_needed() -> None:
+    with pytest.raises(PenstockError, match=r"batch 1 at byte .*: record 1 has no key") as caught:
+        check_records(encode([NewRecord(NOW_MS, b"k", None)]) + GOOD, DecodeBudget(MIB), needs_keys=True)
+    assert (caught.value.code, caught.value.facts) == (ErrorCode.INVALID_RECORD, {"batch": 1})

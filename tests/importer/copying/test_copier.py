@@ -9,6 +9,7 @@ from penstock.errors import (
     ConflictError,
     ConnectionFailedError,
     FencedError,
+    InvalidError,
     OffsetOutOfRangeError,
     RecordTooLargeError,
     UnavailableError,
@@ -219,6 +220,17 @@ def test_copy_names_the_record_when_it_is_too_large(service: MemoryPenstock) -> 
     outcome = copy(source, service, skips_too_large=True)
     assert outcome.skipped == 1
     assert held(service) == [each for each in sent(source) if len(each[3] or b"") < 1_000]
+
+
+def test_copy_names_the_record_without_a_key_when_the_topic_is_compacted(service: MemoryPenstock) -> None:
+    source = _source()
+    offset = source.add(0, None, b"without a key")
+    service.admin().alter_topic("orders", {"cleanup_policy": "compact"})
+    with pytest.raises(InvalidError, match=rf"orders\[0\] offset {offset} has no key"):
+        copy(source, service)
+    service.admin().alter_topic("orders", {"cleanup_policy": "delete"})
+    copy(source, service)
+    assert held(service) == sent(source)
 
 
 def test_run_stops_after_its_chunk_when_it_is_told(service: MemoryPenstock) -> None:

@@ -51,6 +51,7 @@ class Maker:
             acks="quorum",
             deadline_ms=0,
             outcome=self._loop.create_future(),
+            have_keys=True,
         )
 
 

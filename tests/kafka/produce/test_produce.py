@@ -1,6 +1,7 @@
 """Kafka's producers against the gateway, in front of a service in memory."""
 
 import asyncio
+from collections import Counter
 
 import pytest
 from aiokafka import AIOKafkaProducer
@@ -11,7 +12,7 @@ from penstock.testing import MemoryPenstock
 from penstock_core.errors import PenstockError
 from penstock_core.records.codec import NewRecord, encode
 from penstock_core.records.record_batch import NO_TIME_MS
-from penstock_kafka.checked_batches import check_crc, checked_summary
+from penstock_kafka.checked_batches import check_crc, checked
 from penstock_kafka.errors import KafkaError, RequestRefused, kafka_error
 from tests.kafka.running_gateway import RunningGateway
 
@@ -72,9 +73,36 @@ def test_record_before_1970_is_refused_for_good_wherever_it_stands(
     assert gateway.service.records("orders") == []
 
 
+@pytest.mark.parametrize("is_transactional", [False, True])
+def test_compacted_topic_refuses_records_without_a_key_and_clients_learn_which(
+    gateway: RunningGateway, is_transactional: bool
+) -> None:
+    gateway.service.create_topic("table", partitions=2, config={"cleanup_policy": "compact"})
+    settings: dict[str, object] = {"transactional.id": "t"} if is_transactional else {}
+    producer = Producer({"bootstrap.servers": gateway.address, "linger.ms": 200, **settings})
+    if is_transactional:
+        producer.init_transactions(30)
+        producer.begin_transaction()
+    told: Counter[tuple[int, str]] = Counter()
+    for number in range(9):
+        for partition in (0, 1):
+            key = None if partition == 0 and number % 3 == 0 else str(number)
+            producer.produce(
+                "table",
+                "v",
+                key=key,
+                partition=partition,
+                on_delivery=lambda error, sent: told.update([(sent.partition(), error.name() if error else "")]),
+            )
+    assert producer.flush(30) == 0
+    assert told == {(0, "INVALID_RECORD"): 3, (0, "_INVALID_DIFFERENT_RECORD"): 6, (1, ""): 9}
+    stored = 0 if is_transactional else 9  # the client aborts
+    assert [each.partition for each in gateway.service.records("table")] == [1] * stored
+
+
 def test_record_without_a_time_is_taken() -> None:
     data = encode([NewRecord(NO_TIME_MS, None, b"a"), NewRecord(7, None, b"b"), NewRecord(NO_TIME_MS, None, b"c")])
-    assert checked_summary(data).max_timestamp_ms == 7
+    assert checked(data).summary.max_timestamp_ms == 7
 
 
 def test_only_a_crc_that_differs_is_worth_a_repeat() -> None:
@@ -83,7 +111,7 @@ def test_only_a_crc_that_differs_is_worth_a_repeat() -> None:
         check_crc(data[:-1] + b"!")
     assert caught.value.code is KafkaError.corrupt_message
     with pytest.raises(PenstockError) as torn:
-        checked_summary(data[:-1])
+        checked(data[:-1])
     assert kafka_error(torn.value) is KafkaError.invalid_record
 
 

@@ -47,10 +47,16 @@ class LosingTransport(ThreadedTransport):
 
 
 def _batch(
-    value: bytes, *, partition: int = 0, producer_id: int = -1, sequence: int = -1, deadline_ms: int = SOON_MS
+    value: bytes,
+    *,
+    key: bytes | None = None,
+    partition: int = 0,
+    producer_id: int = -1,
+    sequence: int = -1,
+    deadline_ms: int = SOON_MS,
 ) -> PendingBatch:
     builder = BatchBuilder()
-    builder.append(1_000, None, value)
+    builder.append(1_000, key, value)
     epoch = -1 if producer_id < 0 else 0
     data = builder.build(producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
     return PendingBatch(
@@ -60,6 +66,7 @@ def _batch(
         acks="quorum",
         deadline_ms=monotonic_ms() + deadline_ms,
         outcome=asyncio.get_running_loop().create_future(),
+        have_keys=key is not None,
     )
 
 
@@ -155,6 +162,56 @@ def test_batch_that_is_refused_takes_no_other_with_it(service: MemoryPenstock) -
     assert isinstance(found[1], PenstockError)
     assert found[1].code is ErrorCode.RECORD_TOO_LARGE
     assert [each.value for each in service.records("orders")] == [b"a", b"c"]
+
+
+@pytest.mark.parametrize("is_numbered", [False, True])
+def test_compacted_topic_refuses_only_the_batch_without_keys(service: MemoryPenstock, is_numbered: bool) -> None:
+    service.admin().alter_topic("orders", {"cleanup_policy": "compact"})
+    numbers = [{"producer_id": 7, "sequence": n} if is_numbered else {} for n in range(3)]
+    keys = [b"k", None, b"k"]
+    found = _run(
+        ThreadedTransport(service.transport),
+        lambda sender: _sent(sender, [_batch(b"v", key=key, **more) for key, more in zip(keys, numbers, strict=True)]),
+    )
+    codes = [each.code if isinstance(each, PenstockError) else each for each in found]
+    assert codes == [0, ErrorCode.INVALID_RECORD, ErrorCode.OUT_OF_ORDER_SEQUENCE if is_numbered else 1]
+    assert isinstance(found[1], PenstockError)
+    assert (found[1].facts, found[1].maybe_applied) == ({"keyless": [0]}, False)
+    assert {each.key for each in service.records("orders")} == {b"k"}
+
+
+def test_batch_that_asks_for_its_topic_holds_up_no_other_and_goes_once_it_is_known(service: MemoryPenstock) -> None:
+    class DeafTransport(ThreadedTransport):
+        """Tells of no topic until it `hears`."""
+
+        hears = False
+        asked = 0
+
+        async def call(
+            self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
+        ) -> Response:
+            self.asked += path == "/v1/topics/orders"
+            if path == "/v1/topics/orders" and not self.hears:
+                raise ConnectionFailedError("lost", maybe_applied=True)
+            return await super().call(method, path, query, headers, body)
+
+    transport = DeafTransport(service.transport)
+
+    async def work(sender: Sender) -> list[Outcome]:
+        asking, other = _batch(b"v"), _batch(b"v", key=b"k", producer_id=7, sequence=0)
+        service.create_topic("table")
+        other = replace(other, key=LaneKey("table", 0, 7))
+        for each in (asking, other):
+            sender.put(each)
+        found = [await other.outcome]
+        assert not asking.outcome.done()
+        transport.hears = True
+        found.append(await asking.outcome)
+        transport.asked = 0
+        return [*found, *await _sent(sender, [_batch(b"v") for _ in range(3)])]
+
+    assert _run(transport, work) == [0, 0, 1, 2, 3]
+    assert transport.asked == 0  # it knows the topic for some seconds
 
 
 @pytest.mark.parametrize(

@@ -146,6 +146,18 @@ def test_record_over_the_topics_limit_is_refused_at_send(clients: ClientKind, se
     assert len(service.records("small")) == 10
 
 
+def test_record_without_a_key_is_refused_at_send_when_the_topic_is_compacted(
+    clients: ClientKind, service: MemoryPenstock
+) -> None:
+    service.create_topic("table", config={"cleanup_policy": "compact"})
+    with clients.producer() as producer:
+        for partition in (None, 0):
+            with pytest.raises(InvalidError, match="INVALID_RECORD: topic 'table' is compacted"):
+                producer.send("table", b"v", partition=partition)
+        producer.send("table", None, key=b"")
+    assert len(service.records("table")) == 1
+
+
 def test_send_waits_for_memory_then_gives_up(clients: ClientKind, faulty: FaultyTransport, orders: str) -> None:
     gate = threading.Event()
     faulty.faults[PRODUCE] = [lambda send: (gate.wait(), send())[1]]

@@ -52,6 +52,18 @@ def test_record_before_1970_is_refused_wherever_it_stands(instance: Instance) ->
     assert error.code is ErrorCode.INVALID_TIMESTAMP
 
 
+def test_record_without_a_key_is_refused_where_a_compacted_topic_is_validated(instance: Instance) -> None:
+    new_topic(instance, "strict", cleanup_policy="compact", validate_records=True)
+    new_topic(instance, "compacted", cleanup_policy="compact")
+    new_topic(instance, "plain", validate_records=True)
+    results = produce(instance, [entry(name, 0, batch("a")) for name in ("strict", "compacted", "plain")], Acks.QUORUM)
+    assert [each.code if isinstance(each, PenstockError) else None for each in results] == [
+        ErrorCode.INVALID_RECORD,
+        None,
+        None,
+    ]
+
+
 def test_one_request_decodes_so_many_bytes_over_all_its_partitions(
     instance: Instance, monkeypatch: pytest.MonkeyPatch
 ) -> None:

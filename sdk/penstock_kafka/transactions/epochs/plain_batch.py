@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from crc32c import crc32c
 
 from penstock_core.records.record_batch import parse_header
-from penstock_kafka.checked_batches import check_crc, checked_summary
+from penstock_kafka.checked_batches import check_crc, checked
 from penstock_kafka.errors import KafkaError, RequestRefused
 
 SEQUENCES = 2**31  # after the last comes 0
@@ -40,6 +40,7 @@ class PlainBatch:
     first_sequence: int
     record_count: int
     crc: int
+    have_keys: bool
 
     @property
     def next_sequence(self) -> int:
@@ -50,7 +51,7 @@ class PlainBatch:
 def plain_batch(data: bytes) -> PlainBatch:
     """The batch that a transactional producer has sent for one partition.
 
-    Raises as `checked_summary`, and RequestRefused if it is not one batch of a transaction.
+    Raises as `checked`, and RequestRefused if it is not one batch of a transaction.
     """
     header = parse_header(data)
     if header.length != len(data):
@@ -62,7 +63,7 @@ def plain_batch(data: bytes) -> PlainBatch:
     _ATTRIBUTES.pack_into(plain, _ATTRIBUTES_AT, header.attributes & ~_TRANSACTIONAL_BIT)
     _PRODUCER.pack_into(plain, _PRODUCER_AT, -1, -1, -1)
     _CRC.pack_into(plain, _CRC_AT, crc32c(memoryview(plain)[_CRC_FROM:]))
-    summary = checked_summary(plain)
+    summary, have_keys = checked(plain)
     return PlainBatch(
         data=bytes(plain),
         producer_id=header.producer_id,
@@ -70,4 +71,5 @@ def plain_batch(data: bytes) -> PlainBatch:
         first_sequence=header.base_sequence,
         record_count=summary.record_count,
         crc=header.crc,
+        have_keys=have_keys,
     )
