@@ -40,9 +40,9 @@ from penstock_core.limits import (
     KAFKA_PRODUCE_CALLS_MAX,
 )
 from penstock_core.records import frame
-from penstock_kafka.checked_batches import keyless_error
 from penstock_kafka.context import Context
 from penstock_kafka.produce.lanes import Lanes, Outcome, PendingBatch, Run
+from penstock_kafka.service.keyless import keyless_error
 
 _GATHER_PART = 4  # a batch waits a quarter of the time that a call takes
 

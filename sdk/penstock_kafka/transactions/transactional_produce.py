@@ -6,11 +6,11 @@ The answer has no offset, as the records have none before the commit. It promise
 from contextlib import AsyncExitStack
 
 from penstock_core.errors import PenstockError
-from penstock_kafka.checked_batches import keyless_error
 from penstock_kafka.context import Context
 from penstock_kafka.dispatch.api import Answer, Call, Request
 from penstock_kafka.dispatch.names import service_name
 from penstock_kafka.errors import KafkaError, RequestRefused, error_message, record_errors
+from penstock_kafka.service.keyless import keyless_error
 from penstock_kafka.transactions.epochs.plain_batch import plain_batch
 from penstock_kafka.transactions.epochs.producers import Producers, open_producers
 from penstock_kafka.transactions.epochs.transactional_producer import TransactionalProducer

@@ -223,10 +223,11 @@ def test_copy_names_the_record_when_it_is_too_large(service: MemoryPenstock) -> 
 
 
 def test_copy_names_the_record_without_a_key_when_the_topic_is_compacted(service: MemoryPenstock) -> None:
-    source = _source()
-    offset = source.add(0, None, b"without a key")
+    source = MemorySource(2)
+    source.add(1, b"k", b"v")
+    offset = source.add(1, None, b"without a key")
     service.admin().alter_topic("orders", {"cleanup_policy": "compact"})
-    with pytest.raises(InvalidError, match=rf"orders\[0\] offset {offset} has no key"):
+    with pytest.raises(InvalidError, match=rf"orders\[1\] offset {offset} has no key"):
         copy(source, service)
     service.admin().alter_topic("orders", {"cleanup_policy": "delete"})
     copy(source, service)
