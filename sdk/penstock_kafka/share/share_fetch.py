@@ -92,7 +92,7 @@ class ShareFetch:
         request, client = call.request, settlement.client
         until_ms = monotonic_ms() + int(min(max(request.max_wait.total_seconds() * 1_000, 0), _WAIT_MS_MAX))
         topics = await self._readable(client, findings)
-        if not topics:
+        if not topics or request.max_bytes <= 0:
             await self._settler.settle(settlement)
             await _rest(call, until_ms)
             return

@@ -141,6 +141,21 @@ def test_renewal_fetches_nothing_and_the_records_stay_with_the_member(service: M
     run(work())
 
 
+def test_fetch_of_no_bytes_gets_none_and_its_acknowledgements_count(service: MemoryPenstock) -> None:
+    send(service, "a")
+
+    async def work() -> None:
+        member = await _member(service, ShareDesk(service))
+        assert await member.fetch(max_bytes=0) == []
+        assert await member.fetch() == [(0, 0, "a", 1)]
+        send(service, "b")
+        assert await member.fetch({0: [(0, 0, [ACCEPT])]}, max_bytes=0) == []
+        assert member.verdicts() == {0: 0}
+        assert await member.fetch() == [(0, 1, "b", 1)]
+
+    run(work())
+
+
 def test_session_ends_with_epoch_minus_one_and_gives_unacknowledged_records_back_uncounted(
     service: MemoryPenstock,
 ) -> None:
