@@ -178,6 +178,10 @@ QUESTIONS = (
         page="neighbours", needs=TWO_STACKS,
     ),
     Question(
+        asks="How soon does a record come that lies behind bombs, and in how much memory?",
+        command="bench.bombs", results=("bombs",), page="neighbours",
+    ),
+    Question(
         asks="What does compaction cost, and what does it save a reader?",
         command="bench.compaction", results=("compaction",), page="compaction", needs=STACK,
     ),
