@@ -1,6 +1,7 @@
 """The producer with threads. producer_core.py and accumulator.py decide, sender.py does the I/O."""
 
 import atexit
+import threading
 import weakref
 from functools import partial
 from types import TracebackType
@@ -158,7 +159,7 @@ class Producer:
         """Flush, then end the threads. Records that are not delivered in `timeout` seconds fail with ClosedError.
 
         You may call it twice. It waits for the requests that are in flight when the time is over. In `on_delivery` it
-        does not wait.
+        does not wait: another thread does.
         """
         check_timeout(timeout)
         if self._fork.is_forked:
@@ -168,8 +169,13 @@ class Producer:
         if was_closed:
             return
         atexit.unregister(self._at_exit)
-        if not self._sender.is_calling_back:
-            self._flush(timeout)
+        if self._sender.is_calling_back:
+            threading.Thread(target=self._end, args=(timeout,), name="penstock-producer-close").start()
+        else:
+            self._end(timeout)
+
+    def _end(self, timeout: float | None) -> None:
+        self._flush(timeout)
         self._sender.stop()
         self._client.close()
 
