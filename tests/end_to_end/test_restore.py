@@ -8,7 +8,6 @@ import pytest
 from click.testing import CliRunner
 
 from localstack.clients import ROOT_KEY
-from penstock import Admin, Producer
 from penstock.cli import main
 from penstock.transports.embedded_storage import find_embedded_stage
 from penstock_core.errors import ErrorCode
@@ -17,7 +16,7 @@ from penstock_service.adapters.storage_calls import StorageCalls
 from tests.end_to_end.local_stack import Stack
 from tests.end_to_end.stack_storage import StackStorage
 from tests.support.refusals import refused
-from tests.support.service import ask, send, values_of
+from tests.support.service import ask, new_topic, send, values_of
 
 pytestmark = [pytest.mark.stack, pytest.mark.minutes]
 
@@ -51,12 +50,12 @@ def test_restored_stage_gives_no_offset_twice_and_tells_its_readers(
     }.items():
         monkeypatch.setenv(name, value)
     dynamodb = stack.root_client("dynamodb")
-    Admin(transport=stack.transport()).create_topic(TOPIC, partitions=1)
-    with Producer(transport=stack.transport()) as producer:
-        producer.send(TOPIC, b"kept").result()
-        topics, log = (_copy(dynamodb, storage.outputs[f"{table}Table"]) for table in ("Topics", "Log"))
-        for _ in range(4):
-            producer.send(TOPIC, b"lost").result()
+    found = find_embedded_stage().storage
+    stage = aws_instance(found, StorageCalls())
+    new_topic(stage, TOPIC)
+    send(stage, TOPIC, "kept")
+    topics, log = (_copy(dynamodb, storage.outputs[f"{table}Table"]) for table in ("Topics", "Log"))
+    send(stage, TOPIC, *["lost"] * 4)
     arguments = ["restore", "--topics-table", topics, "--log-table", log, "--yes", "--json"]
     for was_done in (False, True):
         result = CliRunner().invoke(main, arguments)
@@ -64,8 +63,7 @@ def test_restored_stage_gives_no_offset_twice_and_tells_its_readers(
         [jump] = json.loads(result.stdout)["topics"][TOPIC]
         assert jump == {"partition": 0, "start": 1, "end": 1_005, "is_lost": False, "was_done": was_done}
 
-    found = replace(find_embedded_stage().storage, topics_table=topics, log_table=log)
-    restored = aws_instance(found, StorageCalls())
+    restored = aws_instance(replace(found, topics_table=topics, log_table=log), StorageCalls())
     assert send(restored, TOPIC, "new").base_offset == 1_005
     assert values_of(ask(restored, TOPIC, 1), 1) == [(1_005, "new")], "a reader at the restored end passes"
     error = refused(ErrorCode.OFFSET_OUT_OF_RANGE, lambda: ask(restored, TOPIC, 4))
