@@ -49,6 +49,11 @@ def past(jumps: Sequence[Jump], offset: int) -> Offset:
     return Offset(offset)
 
 
+def ranges_of(jumps: Sequence[Jump]) -> tuple[tuple[int, int], ...]:
+    """The offsets of the jumps, as half-open ranges."""
+    return tuple((jump.start, jump.end) for jump in jumps)
+
+
 def count_between(jumps: Sequence[Jump], start: int, end: int) -> int:
     """The number of offsets in `[start, end)` that lie in no jump."""
     jumped = sum(max(0, min(end, jump.end) - max(start, jump.start)) for jump in jumps)

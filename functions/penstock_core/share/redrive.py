@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from penstock_core.ids import LockId, Offset
 from penstock_core.limits import REDRIVE_ENTRIES, REDRIVE_ITEM_BYTES, REDRIVE_SCAN_RECORDS, SHARE_RANGES_MAX
-from penstock_core.log.jump import past
+from penstock_core.log.jump import past, ranges_of
 from penstock_core.share.acquire import LogBounds
 from penstock_core.share.draft import Draft
 from penstock_core.share.record_set import Range, Ranges, RecordSet, normalized
@@ -48,7 +48,7 @@ def open_letters(state: ShareState, log: LogBounds, start: int, now_ms: int) -> 
     return OpenLetters(ranges=first.ranges, end=end if first == below else first.end)
 
 
-def plan_redrive(state: ShareState, log_start: int, done: Ranges, now_ms: int) -> ShareUpdate | None:
+def plan_redrive(state: ShareState, log: LogBounds, done: Ranges, now_ms: int) -> ShareUpdate | None:
     """The update that notes that the letters `done` have moved, or are gone. They are some of `open_letters`.
 
     None if the item would become larger than `REDRIVE_ITEM_BYTES`: too many runs of letters have moved and stayed in
@@ -59,17 +59,17 @@ def plan_redrive(state: ShareState, log_start: int, done: Ranges, now_ms: int) -
         records = _records(entry)
         if not records.only(done).ranges:
             continue
-        left = records.minus(done).minus(((0, log_start),))
+        left = records.minus(done).minus(((0, log.log_start),))
         if isinstance(entry, Lock):
             draft.put_lock(name, None)
             _put(draft, Wait(0, entry.deliveries, left))
         else:
             draft.remove_wait(Offset(records.start))
             _put(draft, replace(entry, records=left))
-    first, end = max(state.position, log_start), done[-1][1]
+    first, end = log.first_fresh(state.position), done[-1][1]
     if end > state.position:
         draft.pass_over(end - state.position)
-        passed = RecordSet(((first, end),)).minus(done)
+        passed = RecordSet(((first, end),)).minus(done).minus(ranges_of(log.jumps))
         last = draft.waits.get(max(draft.waits, default=Offset(-1)))
         if last is not None and passed.ranges and len(last.records.ranges) < SHARE_RANGES_MAX:
             draft.remove_wait(Offset(last.records.start))

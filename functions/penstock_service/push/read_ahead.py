@@ -9,7 +9,7 @@ from penstock_core.filters.policy import parse_filter
 from penstock_core.ids import Offset, TopicName
 from penstock_core.limits import PUSH_PAYLOAD_BYTES_MAX, PUSH_READ_AHEAD_BYTES, PUSH_READS_MAX, READ_DECODED_BYTES_MAX
 from penstock_core.log.index import Head
-from penstock_core.log.jump import Jump
+from penstock_core.log.jump import ranges_of
 from penstock_core.push.attempt import Candidate, Found
 from penstock_core.push.batch import PushRecord
 from penstock_core.push.delivery import DeliveryState
@@ -99,7 +99,7 @@ def read_ahead(
     return RecordsAhead(
         records=records,
         end=end,
-        expired=RecordSet(((offset, end),)).only(found.removed).minus(_ranges(head.jumps)).count,
+        expired=RecordSet(((offset, end),)).only(found.removed).minus(ranges_of(head.jumps)).count,
         has_more=end < head.next_offset,
         error=str(found.error or "it cannot be read") if _starts_at(found.unreadable, end) else "",
     )
@@ -120,10 +120,6 @@ def _end(found: FoundBatches, head: Head) -> Offset:
     """The first offset that was not read."""
     missing = normalized((*found.left_out, *found.unreadable))
     return Offset(missing[0][0]) if missing else head.next_offset
-
-
-def _ranges(jumps: Sequence[Jump]) -> Ranges:
-    return tuple((jump.start, jump.end) for jump in jumps)
 
 
 def _starts_at(ranges: Sequence[tuple[int, int]], offset: Offset) -> bool:

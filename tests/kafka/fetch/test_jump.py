@@ -62,8 +62,9 @@ def test_position_within_the_jump_is_out_of_range(restored: RunningGateway) -> N
 
 def test_commit_within_the_jump_is_out_of_range(restored: RunningGateway) -> None:
     consumer = _consumer(restored, "error")
-    [done] = consumer.commit(offsets=[TopicPartition("orders", 0, 10)], asynchronous=False) or ()
-    assert done.error is None
+    done = consumer.commit(offsets=[TopicPartition("orders", 0, 10)], asynchronous=False)
+    assert done is not None
+    assert [each.error for each in done] == [None]
     with pytest.raises(KafkaException) as caught:
         consumer.commit(offsets=[TopicPartition("orders", 0, 500)], asynchronous=False)
     consumer.close()

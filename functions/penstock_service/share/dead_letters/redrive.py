@@ -232,7 +232,7 @@ class _Redrive:
             share = self._instance.stores.share
             if state is None and share.begin_state(self._group.name, key, Offset(0)) != known:
                 return False  # another call has begun it, and moved some
-            update = plan_redrive(known, head.log_start_offset, done, self._instance.clock.now_ms())
+            update = plan_redrive(known, log, done, self._instance.clock.now_ms())
             if update is None:
                 portion.skipped[SkipReason.NO_ROOM] += RecordSet(normalized(portion.moved)).count
                 portion.moved.clear()

@@ -26,6 +26,7 @@ from penstock_service.topics.truncate import truncate
 from tests.service.share.sharing import finish, new_group, offsets_in, take
 from tests.support.interleaving import catch_kill, interrupted_before, killed_at
 from tests.support.refusals import refused
+from tests.support.restoring import jump
 from tests.support.service import SteppedClock, another_instance, ask, counted_instance, new_topic, send
 
 
@@ -258,3 +259,12 @@ def test_dead_letters_go_to_their_keys_partitions_in_a_new_generation(dead: Inst
     found = {each: [*decode(ask(dead, "orders", partition=each).data)] for each in range(2, 7)}
     assert [number for number, records in found.items() if records] == [own]
     assert len(found[own]) == 10
+
+
+@pytest.mark.parametrize("redriven_before", [0, 4, 10])
+def test_redrive_steps_over_the_jump_of_a_restore_at_once(dead: Instance, redriven_before: int) -> None:
+    if redriven_before:
+        redrive(dead, "dead", wish(records_max=redriven_before))
+    jump(dead, topic="dead")
+    put_letters(dead, [b"odd"] * 3, first=10)
+    assert redrive(dead, "dead", wish()) == Redriven(moved=13 - redriven_before, remaining=0, skipped=0)
