@@ -135,7 +135,8 @@ class _Reading:
             if answer.code is not ErrorCode.OFFSET_OUT_OF_RANGE or "log_start_offset" not in answer.facts:
                 raise answer
             self._bounds = (answer.facts["log_start_offset"], answer.facts["high_watermark"])
-            self._start_offset = min(max(self._position, self._bounds[0]), self._bounds[1])
+            position = answer.facts.get("to", self._position)  # behind the jump of a restore
+            self._start_offset = min(max(position, self._bounds[0]), self._bounds[1])
             self.cursor.seek(self._start_offset)
             return
         self._bounds = (answer.log_start_offset, answer.high_watermark)

@@ -15,6 +15,8 @@ from tests.sdk.console.conftest import RunningConsole
 from tests.sdk.console.hostile import HOSTILE, forbidden_in
 from tests.sdk.console.visitor import Visitor
 from tests.support.poison import bomb, put_batch, undecodable_batch
+from tests.support.restoring import jump
+from tests.support.service import send
 
 PLACE = TopicPartition("orders", 0)
 
@@ -228,3 +230,11 @@ def test_record_with_very_many_headers_shows_the_first_of_them(service: MemoryPe
     seen = visitor.get("/topics/orders/records/0/0")
     assert "The first 100 of 5,000 headers." in seen.text
     assert "h100" not in seen.text
+
+
+def test_page_within_the_jump_of_a_restore_begins_behind_it(service: MemoryPenstock) -> None:
+    fill(service, 10)
+    jump(service._instance)
+    send(service._instance, "orders", "new")
+    page = browse(service.transport, Wanted(place=PLACE, offset=500))
+    assert [record.value for record in page.records] == [b"new"]
