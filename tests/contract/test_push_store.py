@@ -116,7 +116,7 @@ def test_change_of_more_than_a_transaction_holds_is_refused(ports: Ports) -> Non
     topics = {**many_topics("a"), **many_topics("b"), **many_topics("c")}
     with pytest.raises(PenstockError) as caught:
         ports.push.change_subscription(None, replace(PLAIN, topics=topics))
-    assert caught.value.code is ErrorCode.STORAGE_UNAVAILABLE
+    assert caught.value.code is ErrorCode.STORAGE_REFUSED
     assert ports.push.get_subscription(PLAIN.name) is None
 
 

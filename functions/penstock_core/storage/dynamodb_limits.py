@@ -28,13 +28,13 @@ def item_bytes(item: Mapping[str, Any]) -> int:
 
 
 def check_item(item: Mapping[str, Any]) -> None:
-    """Raises STORAGE_UNAVAILABLE, as the adapters on DynamoDB do, for an item that is too large."""
+    """Raises STORAGE_REFUSED, as the adapters on DynamoDB do, for an item that is too large."""
     if (size := item_bytes(item)) > ITEM_BYTES_MAX:
         raise _refused(f"the item would have {size} bytes, {ITEM_BYTES_MAX} at most")
 
 
 def check_update(update: ConditionalUpdate) -> None:
-    """Raises STORAGE_UNAVAILABLE for an expression that is too long, or has too many operators and functions."""
+    """Raises STORAGE_REFUSED for an expression that is too long, or has too many operators and functions."""
     for expression in (update.update, update.condition):
         if len(expression.encode()) > EXPRESSION_BYTES_MAX:
             raise _refused(f"an expression of {len(expression.encode())} bytes, {EXPRESSION_BYTES_MAX} at most")
@@ -44,7 +44,7 @@ def check_update(update: ConditionalUpdate) -> None:
 
 
 def check_actions(count: int) -> None:
-    """Raises STORAGE_UNAVAILABLE for a transaction with too many actions."""
+    """Raises STORAGE_REFUSED for a transaction with too many actions."""
     if count > TRANSACTION_ACTIONS_MAX:
         raise _refused(f"a transaction of {count} actions, {TRANSACTION_ACTIONS_MAX} at most")
 
@@ -69,4 +69,4 @@ def _value_bytes(value: Mapping[str, Any]) -> int:
 
 
 def _refused(why: str) -> PenstockError:
-    return PenstockError(ErrorCode.STORAGE_UNAVAILABLE, f"DynamoDB takes no such write: {why}")
+    return PenstockError(ErrorCode.STORAGE_REFUSED, f"DynamoDB takes no such write: {why}")

@@ -40,7 +40,7 @@ def test_largest_item_is_accepted_and_one_byte_more_is_refused() -> None:
     check_item({"a": {"B": bytes(ITEM_BYTES_MAX - 1)}})
     with pytest.raises(PenstockError, match="409601 bytes") as caught:
         check_item({"a": {"B": bytes(ITEM_BYTES_MAX)}})
-    assert (caught.value.code, caught.value.maybe_applied) == (ErrorCode.STORAGE_UNAVAILABLE, False)
+    assert (caught.value.code, caught.value.maybe_applied) == (ErrorCode.STORAGE_REFUSED, False)
 
 
 def test_most_actions_are_accepted_and_one_more_is_refused() -> None:

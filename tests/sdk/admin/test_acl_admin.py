@@ -39,7 +39,7 @@ def test_rules_are_added_listed_checked_and_removed(call: Call) -> None:
     assert call("list_acls", resource="topic:*") == [DENY]
     allowed = call("check_acl", "read", "topic:orders", principal=ADA)
     assert (allowed.is_allowed, allowed.reason) == (True, "an allow rule")
-    denied = call("check_acl", "write", "topic:orders")
+    denied = call("check_acl", "write", "topic:orders", principal=ADA)
     assert (denied.is_allowed, denied.reason) == (False, "a deny rule")
     assert call("change_acls", remove=[READ, DENY]).removed == (DENY, READ)
     assert call("list_acls") == []

@@ -8,13 +8,12 @@ from unittest.mock import patch
 
 from penstock_core.errors import PenstockError
 from penstock_core.filters.filter import Filter
-from penstock_core.ids import LockId, LockNonce, Offset
+from penstock_core.ids import LockId, Offset
 from penstock_core.share import acknowledge as acknowledge_plan
 from penstock_core.share import acquire as acquire_plan
 from penstock_core.share import bury as bury_plan
 from penstock_core.share import read_first, retry, share_update
 from penstock_core.share.acknowledge import AckAnswer, Acknowledgement, AckResult, AckType
-from penstock_core.share.acquire import grants
 from penstock_core.share.draft import Draft
 from penstock_core.share.record_set import RecordSet
 from penstock_core.share.share_group import ShareGroupConfig
@@ -187,12 +186,7 @@ def _unfiltered_dead_letters() -> Patch:
 
 
 def _locks_without_batches() -> Patch:
-    original = hand_over.with_batches
-
-    def with_batches(partition: Any, state: ShareState, _read: Any, nonce: LockNonce, batches: Any) -> Any:
-        return original(partition, state, grants(state, nonce), nonce, batches)
-
-    return patch.object(hand_over, "with_batches", with_batches)
+    return patch.object(hand_over, "_among", lambda found, _known: [*found])
 
 
 def _state_of_a_deleted_group() -> Patch:
