@@ -287,7 +287,7 @@ SHARE_MUTANTS = [
     Mutant("share: generation ignored", "sharing", _generation_ignored),
     Mutant("share: filter not applied again", "sharing", _not_filtered_again),
     Mutant("share: dead letters not filtered", "sharing", _unfiltered_dead_letters),
-    Mutant("share: locks without their batches", "sharing", _locks_without_batches),
+    Mutant("share: locks without their batches", "sharing,repeating,accepting", _locks_without_batches),
     Mutant("share: state of a deleted group", "sharing", _state_of_a_deleted_group),
     Mutant("share: accepted in a transaction without a condition", "accepting", _accepted_without_condition),
     Mutant("share: accept done in a transaction", "accepting", _done_within_a_transaction),
