@@ -8,7 +8,7 @@ from penstock_core.errors import ErrorCode
 from penstock_core.limits import BATCH_HEADERS_MAX
 from penstock_core.records.codec import NewRecord, encode
 from penstock_core.records.record_batch import BATCH_HEADER_BYTES
-from penstock_core.records.record_walk import check_headers, claims_fit
+from penstock_core.records.record_walk import check_long_records, claims_fit, may_have_too_many_headers
 from tests.support.refusals import refused
 
 _BYTES = st.none() | st.binary(max_size=5)
@@ -52,11 +52,11 @@ def test_claims_beyond_the_bytes_do_not_fit(data: bytes) -> None:
     assert not claims_fit(memoryview(data), 1)
 
 
-def test_headers_are_counted_once_there_is_room_for_too_many() -> None:
-    few = _record(-1, BATCH_HEADERS_MAX + 1)
-    check_headers(memoryview(few), 1)  # so few bytes cannot hold them: the codec refuses the claim
-    body = bytes([0]) + _varint(0) + _varint(0) + _varint(-1) + _varint(-1) + _varint(BATCH_HEADERS_MAX + 1)
-    body += bytes(2 * (BATCH_HEADERS_MAX + 1))
-    many = memoryview(_varint(len(body)) + body)
-    refused(ErrorCode.UNSUPPORTED_FORMAT, lambda: check_headers(many, 1))
-    refused(ErrorCode.CORRUPT_BATCH, lambda: check_headers(many, 2))
+def test_headers_of_long_records_are_counted_all_together() -> None:
+    body = bytes([0]) + _varint(0) + _varint(0) + _varint(-1) + _varint(-1) + _varint(BATCH_HEADERS_MAX // 2 + 1)
+    body += bytes(2 * (BATCH_HEADERS_MAX // 2 + 1))
+    record = _varint(len(body)) + body
+    assert may_have_too_many_headers(memoryview(record * 2))
+    check_long_records(memoryview(record), 1)
+    refused(ErrorCode.UNSUPPORTED_FORMAT, lambda: check_long_records(memoryview(record * 2), 2))
+    refused(ErrorCode.CORRUPT_BATCH, lambda: check_long_records(memoryview(record), 2))

@@ -24,7 +24,9 @@ def _log(start: int, end: int) -> LogBounds:
 def _moved(state: ShareState, done: Ranges, log_start: int = 0) -> ShareState:
     update = plan_redrive(state, log_start, done, NOW_MS)
     assert update is not None
-    return apply(state, update)
+    found = apply(state, update)
+    assert found is not None
+    return found
 
 
 def test_letters_above_the_position_and_those_that_stayed_are_open() -> None:
