@@ -22,7 +22,7 @@ def _log(start: int, end: int) -> LogBounds:
 
 
 def _moved(state: ShareState, done: Ranges, log_start: int = 0) -> ShareState:
-    update = plan_redrive(state, log_start, done, NOW_MS)
+    update = plan_redrive(state, _log(log_start, 10), done, NOW_MS)
     assert update is not None
     found = apply(state, update)
     assert found is not None
