@@ -1,7 +1,7 @@
 """The partitions of a share group, and its states in them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Partition, TopicName
@@ -52,23 +52,16 @@ def _keys(
     return found
 
 
-def succeeding(instance: Instance, group: ShareGroup, old: ShareGroup) -> ShareGroup:
+def succeeding(group: ShareGroup, old: ShareGroup) -> ShareGroup:
     """The group in place of `old`, with a note of the topics that it has left: it has states there.
 
-    With more than `SHARE_LEFT_TOPICS_MAX` notes, a scan of the topics finds those that are gone with their states.
-    Raises INVALID_CONFIG if too many are left.
+    Raises INVALID_CONFIG for more than `SHARE_LEFT_TOPICS_MAX` notes.
     """
     group = group.succeeding(old)
     if len(group.left_topics) > SHARE_LEFT_TOPICS_MAX:
-        stores = instance.stores
-        there = {topic.topic_id for topic in stores.topics.list()}
-        there |= {topic.topic_id for topic in stores.topics.deleted()}
-        group = replace(group, left_topics=group.left_topics & there)
-    if len(group.left_topics) > SHARE_LEFT_TOPICS_MAX:
         raise PenstockError(
             ErrorCode.INVALID_CONFIG,
-            f"{group.name!r} has left {len(group.left_topics)} topics that are still there: "
-            f"{SHARE_LEFT_TOPICS_MAX} at most. Make a new one",
+            f"{group.name!r} has left {len(group.left_topics)} topics: {SHARE_LEFT_TOPICS_MAX} at most. Make a new one",
             limit=SHARE_LEFT_TOPICS_MAX,
         )
     return group

@@ -59,7 +59,7 @@ def put_parallel_group(
         instance.executor.map(lambda state: share.create_state(*state), [*states.items()]).all_ok()
         share.change_group(None, wanted)
         return
-    wanted = replace(succeeding(instance, wanted, stored), version=stored.version)
+    wanted = replace(succeeding(wanted, stored), version=stored.version)
     chosen = [*states.items()]
     for at in range(0, len(chosen), SHARE_BEGINS_MAX):  # one after the other: each transaction holds the group's item
         if not share.begin_states(wanted.name, dict(chosen[at : at + SHARE_BEGINS_MAX])):

@@ -135,7 +135,7 @@ def _altered(
         topics=found.topics if topics is None else _bound(instance, topics),
         config=alter_share_group_config(found.config, config),
     )
-    altered = succeeding(instance, altered, found)
+    altered = succeeding(altered, found)
     return altered if altered == found else replace(altered, version=found.version + 1)
 
 
