@@ -77,7 +77,7 @@ SUBSCRIPTION = Section(
             "backoff_ms_min": "The pause before the second attempt; it doubles with each failure.",
             "backoff_ms_max": "The longest pause between two attempts.",
             "patience_ms": "While no delivery succeeds, no record becomes a dead letter for so long.",
-            "age_ms_max": "A record that fails and is older is a dead letter at once. One without a time has no age.",
+            "age_ms_max": "A record that fails and is older is a dead letter at once; one without a time has no age.",
             "bisect": "A batch that fails is halved, to find the record that does.",
             "dead_letter_topic": "Records that fail too often go to this topic.",
         },
