@@ -8,7 +8,8 @@ from penstock.http.http_message import Response
 from penstock.testing import MemoryPenstock, ThreadedTransport
 from penstock_core.errors import PenstockError
 from penstock_kafka.dispatch.api import Uuid
-from penstock_kafka.service.topic_directory import TopicDirectory, uuid_of
+from penstock_kafka.service import topic_directory
+from penstock_kafka.service.topic_directory import TOPIC_AGE_MS_MAX, TopicDirectory, uuid_of
 
 
 def test_topic_is_found_by_name_and_by_id_until_it_is_gone() -> None:
@@ -24,6 +25,32 @@ def test_topic_is_found_by_name_and_by_id_until_it_is_gone() -> None:
             assert await directory.name_of(uuid_of(topic)) is None
             with pytest.raises(PenstockError, match="UNKNOWN_TOPIC"):
                 await directory.topic("orders")
+
+    asyncio.run(run())
+
+
+def test_age_of_a_topic_counts_from_the_question_and_not_from_a_slow_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_ms = 0
+    monkeypatch.setattr(topic_directory, "monotonic_ms", lambda: now_ms)
+
+    class SlowTransport(ThreadedTransport):
+        async def call(
+            self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
+        ) -> Response:
+            nonlocal now_ms
+            found = await super().call(method, path, query, headers, body)
+            now_ms += TOPIC_AGE_MS_MAX
+            return found
+
+    async def run() -> None:
+        nonlocal now_ms
+        with MemoryPenstock() as service:
+            service.create_topic("orders")
+            directory = TopicDirectory(AsyncClient(SlowTransport(service.transport)))
+            await directory.topic("orders")
+            assert directory.is_known("orders")
+            now_ms += 1
+            assert not directory.is_known("orders")
 
     asyncio.run(run())
 
