@@ -299,6 +299,9 @@ READERS: dict[str, Reader | Elsewhere] = {
     "sdk/penstock_kafka/checked_batches.py": Elsewhere(
         why="it looks at times, and refuses wrong ones", test="tests/kafka/produce/test_produce.py"
     ),
+    "sdk/penstock_kafka/service/keyless.py": Elsewhere(
+        why="it refuses records, within a budget", test="tests/core/records/test_record_check.py"
+    ),
     "sdk/penstock/share/acquire_call.py": Reader(
         start=sharing_by_the_sdk, budgets=ROUNDS
     ),  # its thread acquires beside the poll; tests/sdk/share/test_bombs.py has the bound of one call
