@@ -262,6 +262,7 @@ class StageSettings:
     keeps_data_on_delete: bool = True
     empties_buckets: bool = True
     enforces_tls: bool = True
+    tells_item_keys: bool = True
     traces: bool = True
     log_level: str = "INFO"
     log_retention: str = "THREE_MONTHS"
@@ -360,6 +361,7 @@ STAGES: Mapping[str, StageSettings] = {
         has_catalog=False,
         metrics=Metrics(of="all"),  # the emulator bills no series
         direct=True,  # so that `--transport lambda` works on a laptop, too
+        tells_item_keys=False,
         acl_default="allow",
         super_principals=("arn:aws:iam::000000000000:user/penstock-local",),  # the user of the clients
         has_alarms=False,

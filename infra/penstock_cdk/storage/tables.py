@@ -53,12 +53,12 @@ class Tables(Construct):
         reads = [action for action in topics if action not in _WRITES]
         for table, actions in ((self.topics, reads), (self.log, log)):
             if actions:
-                yield _statement(table, actions)
+                yield self._statement(table, actions)
         if writes:
-            yield _statement(self.topics, writes, unlike=_KEYS_THAT_NO_NAME_EQUALS)
+            yield self._statement(self.topics, writes, unlike=_KEYS_THAT_NO_NAME_EQUALS)
         if groups:
-            yield _statement(self.groups, groups, unlike=_KEYS_THAT_NO_NAME_EQUALS)
-            yield _statement(self.groups, groups, keys.GROUPS)
+            yield self._statement(self.groups, groups, unlike=_KEYS_THAT_NO_NAME_EQUALS)
+            yield self._statement(self.groups, groups, keys.GROUPS)
 
     def waiters_statement(self) -> iam.PolicyStatement:
         """Allows to set a head's waiter, and no other attribute of the log that a reader could harm.
@@ -66,33 +66,35 @@ class Tables(Construct):
         The condition covers every attribute that an update names, in its condition too. An update of `next_offset` or
         of `under_replicated` alone would be allowed by it. A policy cannot tell one from the other.
         """
-        return _statement(self.log, ["UpdateItem"], attributes=WAITER_ATTRIBUTES)
+        return self._statement(self.log, ["UpdateItem"], attributes=WAITER_ATTRIBUTES)
 
     def inline_sweep_statement(self) -> iam.PolicyStatement:
         """Allows to delete the segments that are items of the log table, and no other item of it."""
-        return _statement(self.log, ["BatchWriteItem"], f"{keys.INLINE_PREFIX}*")
+        return self._statement(self.log, ["BatchWriteItem"], f"{keys.INLINE_PREFIX}*")
 
     def layouts_statement(self) -> iam.PolicyStatement:
         """Allows to end a change of a topic's partitions, and to change no setting of it."""
-        return _statement(self.topics, ["UpdateItem"], unlike=_KEYS_THAT_NO_NAME_EQUALS, attributes=LAYOUT_ATTRIBUTES)
+        return self._statement(
+            self.topics, ["UpdateItem"], unlike=_KEYS_THAT_NO_NAME_EQUALS, attributes=LAYOUT_ATTRIBUTES
+        )
 
     def shares_statement(self, *actions: str) -> iam.PolicyStatement:
         """Allows the actions on the items of share groups, and on no other item of the groups table."""
-        return _statement(self.groups, actions, keys.SHARE_GROUPS, f"{keys.SHARE_PREFIX}*")
+        return self._statement(self.groups, actions, keys.SHARE_GROUPS, f"{keys.SHARE_PREFIX}*")
 
     def subscriptions_statement(self, *actions: str) -> iam.PolicyStatement:
         """Allows the actions on the items of subscriptions, and on no other item of the groups table."""
         own = (keys.SUBSCRIPTIONS, f"{keys.SUBSCRIPTIONS_OF}*", keys.ORPHANED_STATES, f"{keys.PUSH_PREFIX}*")
-        return _statement(self.groups, actions, *own)
+        return self._statement(self.groups, actions, *own)
 
     def subscription_notes_statement(self) -> iam.PolicyStatement:
         """Allows to find the subscriptions of a topic, and no other item of the groups table."""
-        return _statement(self.groups, ["Query"], f"{keys.SUBSCRIPTIONS_OF}*")
+        return self._statement(self.groups, ["Query"], f"{keys.SUBSCRIPTIONS_OF}*")
 
     def spending_statements(self) -> Iterator[iam.PolicyStatement]:
         """Allows to read the quotas, and to charge their buckets, and no other item of the groups table."""
         yield self.quotas_statement("Query")
-        yield _statement(self.groups, ["UpdateItem", "PutItem"], f"{keys.BUCKET}#*")
+        yield self._statement(self.groups, ["UpdateItem", "PutItem"], f"{keys.BUCKET}#*")
 
     def claims_statements(self) -> Iterator[iam.PolicyStatement]:
         """Allows to read the quotas, and to change the claims that count what principals create."""
@@ -101,35 +103,62 @@ class Tables(Construct):
 
     def claims_statement(self, *actions: str) -> iam.PolicyStatement:
         """Allows the actions on the claims of principals, and on no other item of the groups table."""
-        return _statement(self.groups, actions, f"{keys.CLAIMS}#*")
+        return self._statement(self.groups, actions, f"{keys.CLAIMS}#*")
 
     def quotas_statement(self, *actions: str) -> iam.PolicyStatement:
         """Allows the actions on the quotas, and on no other item of the groups table."""
-        return _statement(self.groups, actions, keys.QUOTAS)
+        return self._statement(self.groups, actions, keys.QUOTAS)
 
     def zone_states_statement(self) -> iam.PolicyStatement:
         """Allows to write the states of the zones, and no other item of the topics table."""
-        return _statement(self.topics, ["PutItem", "UpdateItem"], keys.ZONES)
+        return self._statement(self.topics, ["PutItem", "UpdateItem"], keys.ZONES)
 
     def acls_statement(self) -> iam.PolicyStatement:
         """Allows to write the access rules, and no other item of the topics table."""
-        return _statement(self.topics, ["PutItem", "UpdateItem"], keys.ACLS)
+        return self._statement(self.topics, ["PutItem", "UpdateItem"], keys.ACLS)
 
     def cursors_statement(self) -> iam.PolicyStatement:
         """Allows to write and delete the cursors of scheduled jobs, and no other item of the topics table."""
-        return _statement(self.topics, ["PutItem", "DeleteItem"], keys.CURSORS)
+        return self._statement(self.topics, ["PutItem", "DeleteItem"], keys.CURSORS)
 
     def index_age_statement(self) -> iam.PolicyStatement:
         """Allows to note the age of the index. It stands among the cursors, and a policy cannot tell them apart."""
-        return _statement(self.topics, ["PutItem"], keys.CURSORS)
+        return self._statement(self.topics, ["PutItem"], keys.CURSORS)
 
     def audit_statement(self, *actions: str) -> iam.PolicyStatement:
         """Allows the actions on the notes of changes, and on no other item of the topics table."""
-        return _statement(self.topics, actions, keys.AUDIT)
+        return self._statement(self.topics, actions, keys.AUDIT)
 
     def deletions_statement(self) -> iam.PolicyStatement:
         """Allows to write and delete the notes of deleted topics, and no other item of the topics table."""
-        return _statement(self.topics, ["PutItem", "UpdateItem", "DeleteItem"], keys.DELETED)
+        return self._statement(self.topics, ["PutItem", "UpdateItem", "DeleteItem"], keys.DELETED)
+
+    def _statement(
+        self,
+        table: dynamodb.ITable,
+        actions: Sequence[str],
+        *like: str,
+        unlike: str | None = None,
+        attributes: Sequence[str] = (),
+    ) -> iam.PolicyStatement:
+        """Allows actions on the items whose `pk` is like one of these patterns, and not like another one.
+
+        Source: DynamoDB guide, "Using IAM policy conditions". `ForAllValues` holds where a request tells no
+        key, so `Null` asks that it does. The emulator tells IAM no keys.
+        """
+        found: dict[str, dict[str, Any]] = {}
+        if like:
+            found["ForAllValues:StringLike"] = {_PK: list(like)}
+        if unlike is not None:
+            found["ForAllValues:StringNotLike"] = {_PK: [unlike]}
+        if attributes:
+            found["ForAllValues:StringEquals"] = {_ATTRIBUTES: list(attributes)}
+        told = [name for name, is_asked in ((_PK, like or unlike), (_ATTRIBUTES, attributes)) if is_asked]
+        if told and self._settings.tells_item_keys:
+            found["Null"] = dict.fromkeys(told, "false")
+        return iam.PolicyStatement(
+            actions=[f"dynamodb:{action}" for action in actions], resources=[table.table_arn], conditions=found or None
+        )
 
     def _restored(self, construct_id: str, name: str, stream: str | None = None) -> dynamodb.ITable:
         """Refers to a table that DynamoDB restored. The stack neither changes nor deletes it."""
@@ -168,30 +197,3 @@ class Tables(Construct):
             deletion_protection=keeps_data,
             removal_policy=RemovalPolicy.RETAIN if keeps_data else RemovalPolicy.DESTROY,
         )
-
-
-def _statement(
-    table: dynamodb.ITable,
-    actions: Sequence[str],
-    *like: str,
-    unlike: str | None = None,
-    attributes: Sequence[str] = (),
-) -> iam.PolicyStatement:
-    """Allows actions on the items whose `pk` is like one of these patterns, and not like another one.
-
-    Source: DynamoDB guide, "Using IAM policy conditions". `ForAllValues` holds where a request tells no key, so `Null`
-    asks that it does.
-    """
-    found: dict[str, dict[str, Any]] = {}
-    if like:
-        found["ForAllValues:StringLike"] = {_PK: list(like)}
-    if unlike is not None:
-        found["ForAllValues:StringNotLike"] = {_PK: [unlike]}
-    if attributes:
-        found["ForAllValues:StringEquals"] = {_ATTRIBUTES: list(attributes)}
-    told = [name for name, is_asked in ((_PK, like or unlike), (_ATTRIBUTES, attributes)) if is_asked]
-    if told:
-        found["Null"] = dict.fromkeys(told, "false")
-    return iam.PolicyStatement(
-        actions=[f"dynamodb:{action}" for action in actions], resources=[table.table_arn], conditions=found or None
-    )

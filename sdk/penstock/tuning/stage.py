@@ -46,6 +46,7 @@ _SETTINGS: tuple[tuple[str, Any, str], ...] = (
     ("keeps_data_on_delete", True, "Tables and buckets stay when the stack is deleted."),
     ("empties_buckets", True, "A stage that keeps no data empties its buckets when its stack is deleted."),
     ("enforces_tls", True, "Buckets refuse requests without TLS."),
+    ("tells_item_keys", True, "IAM learns the keys of items in calls to DynamoDB; the emulator tells none."),
     ("traces", True, "X-Ray traces the functions."),
     ("log_level", "INFO", "Functions log lines of this level and above."),
     ("log_retention", "THREE_MONTHS", "CloudWatch keeps the logs of functions and jobs for so long."),
