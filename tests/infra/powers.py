@@ -262,12 +262,11 @@ class Permission:
 def _items_of(condition: Mapping[str, Any]) -> str | None:
     """The items of a table that a condition names: a word for them, or their `pk`. None if it names none.
 
-    A condition for all values also holds for a request that tells none, so it counts only together with `Null`.
+    A condition for all values also holds for a request that tells none. So it counts only together with `Null`, but for
+    the stage local, whose emulator tells none: `holds_where_none_is_told` tells them apart.
     """
-    for_all = {name: value for name, value in condition.items() if name.startswith("ForAllValues:")}
-    if not for_all or condition.get("Null") != dict.fromkeys(
-        [each for value in for_all.values() for each in value], "false"
-    ):
+    for_all = _for_all(condition)
+    if condition.get("Null", _no_null(for_all)) != _no_null(for_all):
         return None
     match for_all:
         case {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [*like]}}:
@@ -282,6 +281,20 @@ def _items_of(condition: Mapping[str, Any]) -> str | None:
         case {"ForAllValues:StringEquals": {"dynamodb:Attributes": [*attributes]}} if "tail" not in attributes:
             return ".waiter"
     return None
+
+
+def _for_all(condition: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {name: value for name, value in condition.items() if name.startswith("ForAllValues:")}
+
+
+def _no_null(for_all: Mapping[str, Any]) -> Mapping[str, str]:
+    return dict.fromkeys([each for value in for_all.values() for each in value], "false")
+
+
+def holds_where_none_is_told(condition: Mapping[str, Any]) -> bool:
+    """True if a call that tells IAM no key or attribute passes a condition for all values of them."""
+    for_all = _for_all(condition)
+    return bool(for_all) and condition.get("Null") != _no_null(for_all)
 
 
 def permissions_of_roles(resources: Resources) -> Iterator[Permission]:

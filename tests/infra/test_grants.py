@@ -28,7 +28,14 @@ from penstock_cdk.storage.stage_storage import StageStorage
 from penstock_cdk.storage.tables import Tables
 from penstock_cdk.storage.zones import Zones
 from tests.infra.conftest import Resources
-from tests.infra.powers import JOBS, Permission, forbidden, permissions_of_roles, permissions_of_statement
+from tests.infra.powers import (
+    JOBS,
+    Permission,
+    forbidden,
+    holds_where_none_is_told,
+    permissions_of_roles,
+    permissions_of_statement,
+)
 from tests.infra.templates import functions_in, name_of, of_type
 from tests.support.wire import LAMBDA_ENVIRONMENT
 
@@ -43,6 +50,17 @@ def test_no_role_holds_a_forbidden_power(resources: Resources, stage: str) -> No
     permissions = list(permissions_of_roles(resources))
     assert {each.holder for each in permissions} >= functions_of(stage) | JOBS
     assert forbidden(permissions) == []
+
+
+def test_no_condition_on_items_passes_a_call_that_tells_none_but_on_the_emulator(
+    resources: Resources, stage: str
+) -> None:
+    conditions = [
+        statement.get("Condition", {})
+        for policy in of_type(resources, "AWS::IAM::Policy").values()
+        for statement in policy["PolicyDocument"]["Statement"]
+    ]
+    assert any(map(holds_where_none_is_told, conditions)) != STAGES[stage].tells_item_keys
 
 
 def test_no_action_is_a_wildcard_and_every_resource_is_named_where_aws_allows_it(resources: Resources) -> None:

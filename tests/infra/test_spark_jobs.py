@@ -74,15 +74,13 @@ def test_sweep_may_repair_and_delete_segments_and_keep_a_cursor(resources: Resou
         assert on("<ZonesZoneA>/*") == {"GetObject", "PutObject", "DeleteObject"}
     assert on("*") == {"DescribeLogGroups"}
     [cursors] = [each for each in statements_of(resources, "sweep") if "dynamodb:PutItem" in each["Action"]]
-    assert cursors["Condition"] == only_items(CURSORS)
+    assert cursors["Condition"] == only_items(CURSORS, stage)
 
 
-def only_items(pk: str) -> dict[str, Any]:
-    """The condition that admits the items with that `pk`."""
-    return {
-        "ForAllValues:StringLike": {"dynamodb:LeadingKeys": [pk]},
-        "Null": {"dynamodb:LeadingKeys": "false"},
-    }
+def only_items(pk: str, stage: str) -> dict[str, Any]:
+    """The condition that admits the items with that `pk`. The emulator of the stage local tells IAM no keys."""
+    told = {"Null": {"dynamodb:LeadingKeys": "false"}} if STAGES[stage].tells_item_keys else {}
+    return {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [pk]}, **told}
 
 
 def test_archive_may_read_topics_and_write_tables_and_nothing_else(resources: Resources, stage: str) -> None:
@@ -136,7 +134,7 @@ def test_replay_may_append_as_produce_does_and_read_tables(resources: Resources,
         for each in statements_of(resources, "replay")
         if each["Action"] == changes and name_of(each["Resource"]) == "<TablesTopics>"
     ]
-    assert [each["Condition"] for each in states] == ([only_items(ZONES)] if has_zones else [])
+    assert [each["Condition"] for each in states] == ([only_items(ZONES, stage)] if has_zones else [])
 
 
 def test_no_job_may_act_on_every_resource_except_to_find_log_groups(resources: Resources) -> None:

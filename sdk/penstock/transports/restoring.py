@@ -17,9 +17,8 @@ from penstock_core.outcomes import Outcome, outcome_of
 from penstock_service.adapters.aws import Storage, aws_instance
 from penstock_service.adapters.storage_calls import StorageCalls
 from penstock_service.instance.instance import Instance
-from penstock_service.records.jump_heads import PartitionJump, Restore, jump_heads
-
-__all__ = ["PartitionJump", "RestoredTables", "TopicJump", "jump_topics", "open_restore"]
+from penstock_service.records.jump_heads import PartitionJump as PartitionJump
+from penstock_service.records.jump_heads import Restore, jump_heads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ import pytest
 from penstock import Admin, Consumer, Producer, TopicPartition
 from penstock.errors import ConflictError, PenstockError
 from penstock.http.transport import HttpTransport
+from penstock_core.limits import COMMIT_OFFSET_MAX
 from tests.end_to_end.local_stack import NOW_MS, Stack
 from tests.end_to_end.walled_stack import called, expected
 from tests.support.deadlines import until
@@ -163,7 +164,7 @@ def test_static_member_comes_back_without_a_rebalance(transport: HttpTransport) 
     assert set(new.commit(1)) == {""}
 
 
-def test_consumer_outside_the_group_commits_within_the_log(stack: Stack, topic: str) -> None:
+def test_consumer_outside_the_group_commits_ahead_of_the_end(stack: Stack, topic: str) -> None:
     with Producer(transport=stack.transport()) as producer:
         assert producer.send(topic, b"one", partition=0).result().offset == 0
     with Consumer(transport=stack.transport(), group_id="outside", enable_auto_commit=False) as consumer:
@@ -171,8 +172,10 @@ def test_consumer_outside_the_group_commits_within_the_log(stack: Stack, topic: 
         consumer.assign([first, second])
         consumer.commit({first: 1, second: 0})
         assert consumer.committed(first) == 1
-        with pytest.raises(PenstockError, match="above the high watermark"):
-            consumer.commit({second: 1_000})
+        consumer.commit({second: 1_000})
+        assert consumer.committed(second) == 1_000
+        with pytest.raises(PenstockError, match=str(COMMIT_OFFSET_MAX)):
+            consumer.commit({second: COMMIT_OFFSET_MAX + 1})
 
 
 def test_operator_describes_resets_and_deletes(stack: Stack, transport: HttpTransport) -> None:
