@@ -1,12 +1,15 @@
 """Requests of share consumers: acquires, with the acknowledgements that ride on them, and acknowledgements alone."""
 
 import json
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from penstock.http.http_message import Response
 from penstock_core.records import frame
 from penstock_core.records.codec import decode
+from penstock_core.share.record_set import Ranges
+from penstock_service.share.client_lock import parse_marked_lock_id
 from tests.chaos.clients.values import name_of
 from tests.chaos.exchanges.exchange import Outcome, Planned
 from tests.history.format import Acknowledge, AckResult, Acquired, Function, MicroOp, Nonce, Verb
@@ -20,7 +23,9 @@ class ShareExchange:
     def __init__(self, path: str, body: bytes) -> None:
         self._is_acquire = path.endswith("/acquire")
         document = json.loads(body)
-        self._asked = acknowledges(document.get("acknowledge", []))
+        entries = document.get("acknowledge", [])
+        self._asked = acknowledges(entries)
+        self._lock_ids = [str(each["lock_id"]) for each in entries]
         function = Function.ACQUIRE if self._is_acquire else Function.ACKNOWLEDGE
         nonce = [Nonce(document["nonce"])] if self._is_acquire and document.get("nonce") else []
         self.planned = [Planned(function=function, ops=[*nonce, *self._asked], group=path.split("/")[3])]
@@ -39,18 +44,28 @@ class ShareExchange:
             start = end
         return [[*self._told(document["acknowledged"]), *locks]]
 
-    def _told(self, acknowledged: Iterable[Mapping[str, Any]]) -> list[MicroOp]:
-        """The acknowledgements with their results. One of a lock's may have several, each for some of its offsets."""
-        results: dict[tuple[str, int, str], list[Mapping[str, Any]]] = {}
-        for each in acknowledged:
-            results.setdefault((each["topic"], each["partition"], _name_of(each["lock_id"])), []).append(each)
+    def _told(self, acknowledged: Sequence[Mapping[str, Any]]) -> list[MicroOp]:
+        """The acknowledgements with their results. One of a lock's may have several, each for some of its offsets.
+
+        The answer tells the results in the order of the request. Each acknowledgement has those that together are for
+        its offsets: another one of the same lock may have other results for the same offsets.
+        """
+        left = deque(acknowledged)
         told: list[MicroOp] = []
-        for asked in self._asked:
-            for each in results.get((*asked.where, asked.lock_id), ()):
-                ranges = asked.ranges if each["offsets"] is None else _common(asked.ranges, each["offsets"])
-                if ranges is None or ranges:
-                    result = AckResult(each["result"])
-                    told.append(Acknowledge(asked.where, asked.lock_id, asked.verb, ranges, result, asked.detail))
+        for asked, lock_id in zip(self._asked, self._lock_ids, strict=True):
+            wanted = _offsets(_handed_out(lock_id) if asked.ranges is None else asked.ranges)
+            seen: set[int] = set()
+            while left and _is_of(asked, left[0]) and not (seen and seen == wanted):
+                ranges = asked.ranges if left[0]["offsets"] is None else _as_ranges(left[0]["offsets"])
+                if seen & _offsets(ranges or ()) or (wanted and not _offsets(ranges or ()) <= wanted):
+                    break
+                seen |= _offsets(ranges or ()) or wanted
+                result = AckResult(left.popleft()["result"])
+                told.append(Acknowledge(asked.where, asked.lock_id, asked.verb, ranges, result, asked.detail))
+                if ranges is None:
+                    break
+        if left:
+            raise AssertionError(f"the answer tells results that nobody asked for: {[*left]}")
         return told
 
 
@@ -84,17 +99,22 @@ def _detail(name: str, entry: Mapping[str, Any]) -> str | int | None:
     return entry.get("reason") or None
 
 
-def _common(asked: Sequence[tuple[int, int]] | None, told: Sequence[Sequence[int]]) -> tuple[tuple[int, int], ...]:
-    """The offsets in both. Several acknowledgements of one lock get their results in one list."""
-    answered = [(start, end) for start, end in told]
-    if asked is None:
-        return tuple(answered)
-    return tuple(
-        (max(start, first), min(end, last))
-        for start, end in asked
-        for first, last in answered
-        if max(start, first) < min(end, last)
-    )
+def _is_of(asked: Acknowledge, told: Mapping[str, Any]) -> bool:
+    return (told["topic"], told["partition"]) == asked.where and _name_of(told["lock_id"]) == asked.lock_id
+
+
+def _handed_out(lock_id: str) -> Ranges:
+    """The offsets that the lock had when it was handed out, () if the lock id does not tell them."""
+    lock = parse_marked_lock_id(lock_id)[2]
+    return () if lock is None else lock.held.ranges
+
+
+def _offsets(ranges: Iterable[Sequence[int]]) -> set[int]:
+    return {offset for start, end in ranges for offset in range(start, end)}
+
+
+def _as_ranges(told: Iterable[Sequence[int]]) -> Ranges:
+    return tuple((start, end) for start, end in told)
 
 
 def _acquired(entry: Mapping[str, Any], data: memoryview) -> Acquired:

@@ -9,8 +9,12 @@ import pytest
 
 from penstock.errors import ConnectionFailedError
 from penstock.http.http_message import Response
+from penstock_core.ids import LockId, Offset
 from penstock_core.records import frame
 from penstock_core.records.codec import NewRecord, encode
+from penstock_core.share.record_set import RecordSet
+from penstock_core.share.share_codec import client_lock_id
+from penstock_core.share.share_state import Lock
 from tests.chaos.clients.values import made_from, made_of, make_value
 from tests.chaos.exchanges.exchange import history_ns
 from tests.chaos.exchanges.shares import acknowledges
@@ -75,24 +79,44 @@ def test_acquire_of_a_partition_that_failed_tells_no_lock() -> None:
 
 
 def test_acknowledgement_in_parts_has_the_result_of_each_part() -> None:
-    answer = ok({"acknowledged": [told("ok", [[1, 3]]), told("LOCK_LOST", [[4, 5]])]})
+    answer = ok({"acknowledged": [told("ok", [[1, 3]]), told("LOCK_LOST", [[3, 5]])]})
     assert acknowledged([entry("accept", [[1, 5]])], answer) == (
         "ok",
         (
             Acknowledge(TASKS, "n.0", Verb.ACCEPT, ((1, 3),), AckResult.OK),
-            Acknowledge(TASKS, "n.0", Verb.ACCEPT, ((4, 5),), AckResult.LOST),
+            Acknowledge(TASKS, "n.0", Verb.ACCEPT, ((3, 5),), AckResult.LOST),
         ),
     )
 
 
 def test_two_acknowledgements_of_a_lock_have_the_results_of_their_own_offsets() -> None:
-    answer = ok({"acknowledged": [told("ok", [[1, 2]]), told("done", [[2, 4]])]})
+    answer = ok({"acknowledged": [told("ok", [[1, 2]]), told("done", [[2, 3]]), told("done", [[3, 4]])]})
     asked = [entry("accept", [[1, 3]]), entry("release", [[3, 4]], uncounted=True)]
     assert acknowledged(asked, answer)[1] == (
         Acknowledge(TASKS, "n.0", Verb.ACCEPT, ((1, 2),), AckResult.OK),
         Acknowledge(TASKS, "n.0", Verb.ACCEPT, ((2, 3),), AckResult.DONE),
         Acknowledge(TASKS, "n.0", Verb.GIVE_BACK, ((3, 4),), AckResult.DONE),
     )
+
+
+def test_acknowledgements_of_the_same_offsets_have_each_their_own_results() -> None:
+    """A worker renews a lock, gives back a record of another one, and accepts what stood behind that: it is lost."""
+    lock = Lock(Offset(0), 9, 1, RecordSet(((40, 42), (43, 44))))
+    name = client_lock_id(LockId("n.0"), lock, 0)
+    asked = [{**entry("renew"), "lock_id": name}, {**entry("accept", [[40, 42]]), "lock_id": name}]
+    results = [("ok", [[40, 42]]), ("LOCK_LOST", [[43, 44]]), ("ok", [[41, 42]]), ("LOCK_LOST", [[40, 41]])]
+    answer = ok({"acknowledged": [{**told(*each), "lock_id": name} for each in results]})
+    assert acknowledged(asked, answer)[1] == (
+        Acknowledge(TASKS, "n.0", Verb.RENEW, ((40, 42),), AckResult.OK, 3_000),
+        Acknowledge(TASKS, "n.0", Verb.RENEW, ((43, 44),), AckResult.LOST, 3_000),
+        Acknowledge(TASKS, "n.0", Verb.ACCEPT, ((41, 42),), AckResult.OK),
+        Acknowledge(TASKS, "n.0", Verb.ACCEPT, ((40, 41),), AckResult.LOST),
+    )
+
+
+def test_result_that_nobody_asked_for_ends_the_run() -> None:
+    with pytest.raises(AssertionError, match="nobody asked"):
+        acknowledged([entry("accept", [[1, 2]])], ok({"acknowledged": [told("ok", [[1, 2]]), told("ok", [[1, 2]])]}))
 
 
 @pytest.mark.parametrize(
