@@ -3,6 +3,7 @@
 A repeat is harmless: the service answers DONE for offsets that are finished already.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -146,13 +147,12 @@ class AcknowledgementQueue:
 
 
 class Refusal(NamedTuple):
-    """Offsets of a lock that the service did not acknowledge; None for all of them.
+    """Offsets of an entry that the service did not acknowledge; None for all of them.
 
     `is_done`: they are finished already. That answers an acknowledgement, but it ends the right to the records.
     """
 
-    key: LockKey
-    offsets: frozenset[int] | None
+    ranges: Sequence[Sequence[int]] | None
     result: str
     message: str
 
@@ -163,27 +163,38 @@ class Refusal(NamedTuple):
 
     def covers(self, offset: int) -> bool:
         """The offset is one of them."""
-        return self.offsets is None or offset in self.offsets
+        return self.ranges is None or _has(self.ranges, offset)
 
 
-def refusals(acknowledged: Iterable[Mapping[str, Any]], sent: Iterable[Acknowledgement]) -> list[Refusal]:
-    """The entries of an answer that say that something is lost. `sent` bounds the offsets that are believed."""
-    known: dict[LockKey, set[int]] = {}
-    keys: dict[LockKey, LockKey] = {}
+def refusals(
+    acknowledged: Iterable[Mapping[str, Any]], sent: Iterable[Acknowledgement]
+) -> Iterator[tuple[Acknowledgement, list[Refusal]]]:
+    """Each entry with what of it is refused.
+
+    The answer tells the results in the order of the request. An entry has several if its offsets have different ones.
+    Two entries of one lock may be for the same offsets, such as an acceptance and the renewal of the rest. So each has
+    its own results only: those for its offsets, up to the first one for an offset that has a result already.
+    """
+    left = deque(acknowledged)
     for entry in sent:
-        known.setdefault(entry.key, set()).update(entry.offsets)
-        keys[entry.key._replace(lock_id=entry.lock_id)] = entry.key
-    found: list[Refusal] = []
-    for each in acknowledged:
-        if each.get("result") == "ok":
-            continue
-        key = keys.get(_place_of(each), _place_of(each))
-        ranges = each.get("offsets")
-        named = None
-        if ranges is not None:
-            named = frozenset(o for o in known.get(key, ()) if any(start <= o < end for start, end in ranges))
-        found.append(Refusal(key, named, str(each.get("result")), str(each.get("message", ""))))
-    return found
+        place = entry.key._replace(lock_id=entry.lock_id)
+        seen: list[Sequence[int]] = []
+        refused: list[Refusal] = []
+        while left and _place_of(left[0]) == place:
+            ranges = left[0].get("offsets")
+            if seen and (ranges is None or _overlap(seen, ranges)):
+                break
+            if ranges is not None and not (
+                entry.is_whole or all(_has(ranges_of(entry.offsets), *each) for each in ranges)
+            ):
+                break
+            each = left.popleft()
+            if each.get("result") != "ok":
+                refused.append(Refusal(ranges, str(each.get("result")), str(each.get("message", ""))))
+            if ranges is None:
+                break
+            seen += ranges
+        yield entry, refused
 
 
 def next_lock_ids(
@@ -199,6 +210,15 @@ def next_lock_ids(
 
 def _place_of(acknowledged: Mapping[str, Any]) -> LockKey:
     return LockKey(str(acknowledged["topic"]), int(acknowledged["partition"]), str(acknowledged["lock_id"]))
+
+
+def _has(ranges: Iterable[Sequence[int]], start: int, end: int | None = None) -> bool:
+    """One of the ranges has all from `start` on, to `end`."""
+    return any(first <= start and (start + 1 if end is None else end) <= last for first, last in ranges)
+
+
+def _overlap(some: Iterable[Sequence[int]], others: Sequence[Sequence[int]]) -> bool:
+    return any(start < last and first < end for start, end in some for first, last in others)
 
 
 def ranges_of(offsets: Sequence[int]) -> list[list[int]]:

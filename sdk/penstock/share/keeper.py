@@ -121,10 +121,8 @@ class Keeper:
         acknowledged = answer.document.get("acknowledged") or ()
         for key, lock_id in next_lock_ids(acknowledged, call.entries):
             self.locks.rename(key, lock_id)
-        refused = refusals(acknowledged, call.entries)
-        for entry in call.entries:
-            mine = [each for each in refused if each.key == entry.key]
-            self._settle(entry, mine, call)
+        for entry, refused in refusals(acknowledged, call.entries):
+            self._settle(entry, refused, call)
 
     def failed(self, call: ShareCall, *, again_ms: int) -> None:
         """The request has failed: its acknowledgements go again with a later one."""
@@ -148,15 +146,16 @@ class Keeper:
         lock = self.locks.get(entry.key)
         if lock is None:
             return
-        lost = [each for each in refused if not each.is_done]
         gone: list[int] = []
         if entry.wish.verb is Verb.RENEW:
             gone = [offset for offset in lock.in_hand if any(each.covers(offset) for each in refused)]
-            if not lost:
+            if not refused or len(gone) < len(lock.in_hand):
                 lock.renew(call.sent, self._wanted_ms or self._lock_ms)
         elif not entry.wish.is_uncounted:  # nobody has worked on those
+            lost = [each for each in refused if not each.is_done]
             gone = [offset for offset in entry.offsets if any(each.covers(offset) for each in lost)]
-        self._log_refusals(refused)
+        for each in refused:
+            _log.debug("%s of %s[%d]: %s", each.result, entry.key.topic, entry.key.partition, each.message)
         self._note(self.locks.lose(lock, gone))
         if entry.wish.verb is not Verb.RENEW:
             self.locks.answered(entry.key, entry.offsets)
@@ -224,10 +223,6 @@ class Keeper:
                 records[0].topic,
                 records[0].partition,
             )
-
-    def _log_refusals(self, refused: Sequence[Refusal]) -> None:
-        for each in refused:
-            _log.debug("%s of %s[%d]: %s", each.result, each.key.topic, each.key.partition, each.message)
 
 
 def _place(record: ShareRecord) -> tuple[str, int, int, str]:

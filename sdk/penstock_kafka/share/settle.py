@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from penstock.model import TopicPartition
-from penstock.share.acknowledgements import GIVE_BACK, Acknowledgement, Refusal, Verb, next_lock_ids, refusals
+from penstock.share.acknowledgements import GIVE_BACK, Acknowledgement, Verb, next_lock_ids, refusals
 from penstock.system import monotonic_ms
 from penstock_core.errors import PenstockError
 from penstock_kafka.dispatch.api import Uuid
@@ -45,16 +45,13 @@ class Settlement:
     def take(self, acknowledged: Sequence[Mapping[str, Any]], renewed_until_ms: int) -> None:
         """The service's results."""
         locks = self.client.locks
-        refused: dict[object, list[Refusal]] = {}
-        for each in refusals(acknowledged, self.entries):
-            refused.setdefault(each.key, []).append(each)
         for key, lock_id in next_lock_ids(acknowledged, self.entries):
             locks.rename(key, lock_id)
-        for entry in self.entries:
+        for entry, refused in refusals(acknowledged, self.entries):
             is_renewal = entry.wish.verb is Verb.RENEW
-            bad = [each for each in refused.get(entry.key, ()) if is_renewal or not each.is_done]
+            bad = [each for each in refused if is_renewal or not each.is_done]
             lost = [offset for offset in entry.offsets if any(each.covers(offset) for each in bad)]
-            if is_renewal and not bad:
+            if is_renewal and not lost:
                 locks.renew(entry.key, renewed_until_ms)
             locks.acknowledged(entry, sorted({*entry.offsets}.difference(lost)) if lost else entry.offsets)
             if lost:

@@ -74,6 +74,24 @@ def test_lock_is_renewed_no_longer_than_hold_ms_max() -> None:
     assert [each.offset for each in stepped.core.keeper.take_lost()] == [0]
 
 
+def test_record_that_was_accepted_beside_a_renewal_of_its_lock_is_not_lost() -> None:
+    """The service renews what is left of the lock: of the record before, it says that it has no lock any more."""
+    stepped = SteppedCore(acknowledge="explicit")
+    first, second = stepped.acquire(0, 1)
+    stepped.step(15_000)
+    stepped.finish(first, ACCEPT)
+    call = stepped.call()
+    assert stepped.sent(call) == [("accept", [[0, 1]]), ("renew", None)]
+    place = {"topic": "orders", "partition": 0, "lock_id": "a.0"}
+    results = [("ok", [[0, 1]]), ("ok", [[1, 2]]), ("LOCK_LOST", [[0, 1]])]
+    stepped.answer(call, acknowledged=[{**place, "offsets": offsets, "result": result} for result, offsets in results])
+    assert stepped.core.keeper.take_lost() == []
+    assert stepped.core.keeper.locks.is_in_hand(second)
+    stepped.step(15_000)
+    assert stepped.sent(stepped.call()) == [("renew", None)]
+    assert stepped.core.keeper.take_lost() == []
+
+
 def test_renewal_that_failed_is_tried_again() -> None:
     stepped = SteppedCore(retry_backoff_ms=100)
     stepped.acquire(0)
