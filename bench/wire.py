@@ -18,6 +18,7 @@ from bench.report.result import Row
 from penstock_core.ids import SegmentId
 from penstock_core.limits import MIB
 from penstock_service.adapters.aws import Storage, aws_instance, parse_zones
+from penstock_service.adapters.dynamodb.botocore_driver import BotocoreDriver
 from penstock_service.adapters.s3.segments import S3SegmentStore
 from penstock_service.adapters.storage_calls import StorageCalls
 from penstock_service.ports.segments import SegmentStore
@@ -90,7 +91,7 @@ def _our_store(wire: Wire, bucket: str) -> SegmentStore:
 
 def _plain_store(wire: Wire, bucket: str) -> SegmentStore:
     session = boto3.session.Session(botocore_session=wire.sessions()(), **_KEYS)
-    client = session.client("s3", config=_NO_CHECKSUMS)
+    client = BotocoreDriver(session.client("s3", config=_NO_CHECKSUMS))
     return S3SegmentStore(lambda: client, bucket, "a")
 
 

@@ -14,6 +14,7 @@ from penstock_core.storage.head_item import parse_head
 from penstock_core.storage.keys import HEAD, segment_key
 from penstock_core.storage.page_item import parse_merge_mark, parse_page
 from penstock_service.adapters.aws import Storage, storage_of_environment
+from penstock_service.adapters.dynamodb.botocore_driver import BotocoreDriver
 from penstock_service.adapters.dynamodb.client import DynamoDbClient
 from penstock_service.adapters.dynamodb.zones import DynamoDbZoneStateStore
 from penstock_service.adapters.system import SystemClock, SystemEntropy
@@ -84,7 +85,7 @@ class Zones:
         self._s3 = stack.root_client("s3")
         self._log_table = _setting(stack, _LOG_TABLE)
         self._buckets = zone_of_bucket(stack)
-        client = DynamoDbClient(self._dynamodb, SystemClock(), SystemEntropy())
+        client = DynamoDbClient(BotocoreDriver(self._dynamodb), SystemClock(), SystemEntropy())
         self._states = DynamoDbZoneStateStore(client, _setting(stack, _TOPICS_TABLE))
         self.done: Counter[str] = Counter()
 

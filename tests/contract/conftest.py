@@ -23,6 +23,7 @@ from penstock_service.adapters.direct.s3 import DirectS3
 from penstock_service.adapters.direct.signature import Keys
 from penstock_service.adapters.dynamodb.acls import DynamoDbAclStore
 from penstock_service.adapters.dynamodb.audit import DynamoDbAuditStore
+from penstock_service.adapters.dynamodb.botocore_driver import BotocoreDriver
 from penstock_service.adapters.dynamodb.client import DynamoDbClient
 from penstock_service.adapters.dynamodb.compaction import DynamoDbCompactionStore
 from penstock_service.adapters.dynamodb.cursors import DynamoDbJobCursors
@@ -181,7 +182,7 @@ def _direct(dynamodb: Any, s3: Any) -> Iterator[Ports]:
     """The clients of functions in Lambda. The other clients make the tables and the buckets."""
     places, keys, calls = Places(region=REGION, endpoints={}), Keys("testing", "testing"), StorageCalls()
     runtime = Runtime(clock=SystemClock(), entropy=SystemEntropy(), executor=SequentialExecutor())
-    direct_s3 = DirectS3(places, lambda: keys, runtime, calls, lambda: s3)
+    direct_s3 = DirectS3(places, lambda: keys, runtime, calls, lambda: BotocoreDriver(s3))
     with pytest.MonkeyPatch.context() as patches:  # of its own: a test may undo those of its fixture
         answer_by_moto(patches)
         yield from _aws(dynamodb, s3, DirectDynamoDb(places, lambda: keys, runtime.clock.now_ms, calls), direct_s3)
@@ -228,7 +229,8 @@ def ports(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_p
     elif request.param == "sqlite":
         yield from _sqlite(tmp_path)
     elif request.param == "aws":
-        yield from _aws(*request.getfixturevalue("aws_clients"), *request.getfixturevalue("aws_clients"))
+        dynamodb, s3 = request.getfixturevalue("aws_clients")
+        yield from _aws(dynamodb, s3, BotocoreDriver(dynamodb), BotocoreDriver(s3))
     else:
         yield from _direct(*request.getfixturevalue("aws_clients"))
 

@@ -28,6 +28,7 @@ from penstock_core.share.share_group import (
 )
 from penstock_core.share.share_state import ShareKey, ShareState, Wait
 from penstock_core.share.share_update import ShareOutcome, ShareUpdate, apply, arming
+from penstock_service.adapters.dynamodb.botocore_driver import BotocoreDriver
 from penstock_service.adapters.dynamodb.client import DynamoDbClient
 from penstock_service.adapters.dynamodb.share import DynamoDbShareStore
 from penstock_service.adapters.memory.share import MemoryShareStore
@@ -277,7 +278,7 @@ def stores(aws_clients: tuple[Any, Any], tmp_path_factory: pytest.TempPathFactor
     service = open_service(folder)
     with mock_aws():
         create_table(aws_clients[0], "groups")
-        client = DynamoDbClient(aws_clients[0], SystemClock(), SystemEntropy())
+        client = DynamoDbClient(BotocoreDriver(aws_clients[0]), SystemClock(), SystemEntropy())
         yield [MemoryShareStore(), service.stores.share, DynamoDbShareStore(client, "groups")]
     service.close()
 

@@ -148,6 +148,7 @@ def test_import_outside_lambda_loads_no_library_of_aws() -> None:
 
 HEAVY = {
     "botocore.client",
+    "botocore.exceptions",
     "botocore.session",
     "penstock_core.compaction",
     "penstock_core.groups",

@@ -60,7 +60,8 @@ def test_function_that_carries_records_loads_no_heavy_library_from_the_asset(
 ) -> None:
     with zipfile.ZipFile(asset.path) as archive:
         archive.extractall(tmp_path)
-    heavy = ("argparse", "botocore.client", "botocore.session", "importlib.metadata", "pydantic", "urllib3", "zipfile")
+    libraries_of_aws = ("botocore.client", "botocore.exceptions", "botocore.session", "urllib3")
+    heavy = (*libraries_of_aws, "argparse", "importlib.metadata", "pydantic", "zipfile")
     program = (
         f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import penstock_handlers.{function}; "
         f"print([name for name in {heavy!r} if name in sys.modules])"

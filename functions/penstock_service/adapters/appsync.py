@@ -7,12 +7,11 @@ import json
 from hashlib import sha256
 from urllib.parse import urlsplit
 
-from botocore.exceptions import BotoCoreError
-
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.log.wake_up import WakeUpMessage
 from penstock_service.adapters.direct.connections import Connections
 from penstock_service.adapters.direct.signature import KeySource, Signer
+from penstock_service.adapters.dynamodb.driver_errors import DriverError
 from penstock_service.adapters.system import SystemClock
 from penstock_service.ports.wake_ups import WakeUpPlace
 
@@ -57,7 +56,7 @@ class AppSyncWakeUps:
                 headers["x-amz-security-token"] = keys.token
             signed = self._signer.signed(keys, "POST", self._connections.host, _PATH, headers, sha256(body).hexdigest())
             answer = self._connections.send("POST", _PATH, signed, body)
-        except BotoCoreError as error:
+        except DriverError as error:
             raise _failure(message, str(error)) from error
         if answer.status != 200:
             raise _failure(message, f"{answer.status} {answer.body.decode(errors='replace'):.200}")

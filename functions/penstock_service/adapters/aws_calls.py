@@ -6,8 +6,6 @@ Both begin switched off, because pollers of a queue that nobody uses cost money 
 from collections.abc import Callable
 from typing import Any
 
-from botocore.exceptions import BotoCoreError, ClientError
-
 from penstock_core.errors import ErrorCode, PenstockError
 
 _ENABLED = ("Enabled", "Enabling")
@@ -21,6 +19,8 @@ class AwsCalls:
 
     def call(self, service: str, operation: str, **arguments: Any) -> Any:
         """The answer to `operation`. Raises STORAGE_UNAVAILABLE, `maybe_applied`."""
+        from botocore.exceptions import BotoCoreError, ClientError  # which few instances need
+
         try:
             return getattr(self._client(service), operation)(**arguments)
         except (ClientError, BotoCoreError) as error:

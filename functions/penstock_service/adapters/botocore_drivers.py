@@ -13,6 +13,7 @@ from botocore.utils import parse_timestamp
 from penstock_core.limits import STORAGE_CONNECTIONS_MAX
 from penstock_service.adapters.aws_clock import AwsClock
 from penstock_service.adapters.direct.signature import Keys
+from penstock_service.adapters.dynamodb.botocore_driver import BotocoreDriver, called
 from penstock_service.adapters.idle_guard import IdleGuard
 from penstock_service.adapters.on_demand import OnDemand
 from penstock_service.adapters.storage_calls import StorageCalls
@@ -63,7 +64,7 @@ class BotocoreDrivers:
         self._calls = calls
         self._clock = clock
         self._dynamodb = OnDemand(self._new_dynamodb)
-        self.s3 = OnDemand(self._new_s3)
+        self.s3 = OnDemand(lambda: called(self._new_s3))
         self._sqs = OnDemand(lambda: self._client("sqs", _SQS))
 
     @property
@@ -79,10 +80,7 @@ class BotocoreDrivers:
         return self._sqs() if service == "sqs" else self._client(service, _CONTROL)
 
     def keys(self) -> Keys:
-        credentials = self._session.get_credentials()
-        if credentials is None:
-            raise NoCredentialsError
-        frozen = credentials.get_frozen_credentials()
+        frozen = called(self._frozen_credentials)
         return Keys(frozen.access_key, frozen.secret_key, frozen.token)
 
     def clients_of_role(self, role_arn: str) -> Callable[[str, Any], Any]:
@@ -90,6 +88,12 @@ class BotocoreDrivers:
 
         session = session_of_role(self._session, role_arn, self._endpoint_url)
         return _clients(session, self._endpoint_url)
+
+    def _frozen_credentials(self) -> Any:
+        credentials = self._session.get_credentials()
+        if credentials is None:
+            raise NoCredentialsError
+        return credentials.get_frozen_credentials()
 
     def _client(self, service: str, config: Config) -> Any:
         return _clients(self._session, self._endpoint_url)(service, config)
@@ -99,14 +103,14 @@ class BotocoreDrivers:
         self._calls.watch(driver)
         if isinstance(self._clock, AwsClock):
             self._clock.follow(driver)
-        return driver
+        return BotocoreDriver(driver)
 
     def _new_s3(self) -> Any:
         s3 = self._client("s3", _S3)
         # With this header, each put would wait for an answer before S3 has a byte of its body.
         s3.meta.events.unregister("before-call.s3", add_expect_header)
         self._calls.watch(s3)
-        return s3
+        return BotocoreDriver(s3)
 
 
 def parse_time(value: Any) -> datetime:

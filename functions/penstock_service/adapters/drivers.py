@@ -7,7 +7,10 @@ from penstock_service.adapters.direct.signature import Keys
 
 
 class Drivers(Protocol):
-    """The clients of one process. Making them sends no call. Its clients raise botocore's errors."""
+    """The clients of one process. Making them sends no call.
+
+    Those of DynamoDB and S3 raise the errors of `driver_errors`, the others botocore's.
+    """
 
     @property
     def dynamodb(self) -> Any:
@@ -24,7 +27,7 @@ class Drivers(Protocol):
         """The client of another service, such as `sqs` or `lambda`."""
 
     def keys(self) -> Keys:
-        """The keys of this moment. Raises BotoCoreError if there are none."""
+        """The keys of this moment. Raises DriverError if there are none."""
 
     def clients_of_role(self, role_arn: str) -> Callable[[str, Any], Any]:
         """Makes the client of a service with a configuration, under a role that the process assumes."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from botocore.exceptions import BotoCoreError, ClientError
-
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import REPAIR_DELAY_MS
 
@@ -29,7 +27,9 @@ class SqsRepairQueue:
         self._url = url
 
     def send(self, message: Repair | Look) -> None:
-        from penstock_core.log.repair import Look, encode_message  # a healthy zone has none
+        from botocore.exceptions import BotoCoreError, ClientError  # a healthy zone has none
+
+        from penstock_core.log.repair import Look, encode_message
 
         body, delay_s = encode_message(message), REPAIR_DELAY_MS // 1_000 if isinstance(message, Look) else 0
         try:

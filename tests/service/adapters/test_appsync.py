@@ -8,7 +8,6 @@ import pytest
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
-from botocore.exceptions import EndpointConnectionError
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.log.wake_up import WakeUpMessage
@@ -16,6 +15,7 @@ from penstock_service.adapters.appsync import AppSyncWakeUps
 from penstock_service.adapters.aws import parse_wake_ups
 from penstock_service.adapters.direct.connections import Connections, HttpAnswer
 from penstock_service.adapters.direct.signature import Keys
+from penstock_service.adapters.dynamodb.driver_errors import NeverSentError
 from penstock_service.adapters.no_wake_ups import NoWakeUps
 
 HOST = "abc.appsync-api.eu-north-1.amazonaws.com"
@@ -86,7 +86,7 @@ def test_message_goes_to_the_emulator_under_the_name_of_the_host(monkeypatch: py
         answer(401, {"errors": [{"errorType": "UnauthorizedException"}]}),
         answer(500, {}),
         answer(200, {"successful": [], "failed": [{"index": 0, "code": 1}]}),
-        EndpointConnectionError(endpoint_url=f"https://{HOST}"),
+        NeverSentError("no way"),
     ],
 )
 def test_message_that_is_not_taken_is_an_error(

@@ -4,15 +4,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from botocore.exceptions import (
-    ChecksumError,
-    ClientError,
-    ConnectionClosedError,
-    ConnectTimeoutError,
-    EndpointConnectionError,
-    HTTPClientError,
-    ReadTimeoutError,
-)
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Partition, PartitionKey, TopicId
@@ -20,37 +11,30 @@ from penstock_core.limits import STORAGE_REPEAT_MS_MAX
 from penstock_core.log.index import EMPTY_HEAD, appended
 from penstock_core.storage.head_item import head_item
 from penstock_service.adapters.dynamodb.client import Applied, Cancelled, DynamoDbClient, Refused
+from penstock_service.adapters.dynamodb.driver_errors import AnsweredError, NeverSentError, NoAnswerError
 from penstock_service.adapters.dynamodb.log import DynamoDbLogIndex
 from tests.support.refs import ref_at
 from tests.support.service import SteppedClock
 
 ATTEMPTS = 5
 CONDITION = "ConditionalCheckFailed"
-URL = "https://dynamodb.test"
 KEY = PartitionKey(TopicId("t1"), Partition(0))
 REF = ref_at(1)
 
 
-def _refusal(code: str, status: int = 400) -> ClientError:
-    answer = {"Error": {"Code": code, "Message": code}, "ResponseMetadata": {"HTTPStatusCode": status}}
-    return ClientError(answer, "UpdateItem")
-
-
 THROTTLES = [
-    _refusal(code) for code in ("ProvisionedThroughputExceededException", "RequestLimitExceeded", "ThrottlingException")
+    AnsweredError(code)
+    for code in ("ProvisionedThroughputExceededException", "RequestLimitExceeded", "ThrottlingException")
 ]
-CONFLICTS = [_refusal("TransactionConflictException"), _refusal("TransactionInProgressException")]
-NEVER_SENT = [ConnectTimeoutError(endpoint_url=URL), EndpointConnectionError(endpoint_url=URL)]
+CONFLICTS = [AnsweredError("TransactionConflictException"), AnsweredError("TransactionInProgressException")]
+NEVER_SENT = [NeverSentError("no way")]
 AMBIGUOUS = [
-    ReadTimeoutError(endpoint_url=URL),
-    ConnectionClosedError(endpoint_url=URL),
-    HTTPClientError(error="broken"),
-    ChecksumError(checksum_type="crc32", expected_checksum="1", actual_checksum="2"),
-    _refusal("InternalServerError", 500),
-    _refusal("ServiceUnavailable", 503),
+    NoAnswerError("broken"),
+    AnsweredError("InternalServerError", status=500),
+    AnsweredError("ServiceUnavailable", status=503),
 ]
-NEVER_VALID = [_refusal("ValidationException"), _refusal("ItemCollectionSizeLimitExceededException")]
-REFUSED = [*NEVER_VALID, _refusal("AccessDeniedException"), _refusal("ResourceNotFoundException")]
+NEVER_VALID = [AnsweredError("ValidationException"), AnsweredError("ItemCollectionSizeLimitExceededException")]
+REFUSED = [*NEVER_VALID, AnsweredError("AccessDeniedException"), AnsweredError("ResourceNotFoundException")]
 
 
 class _ScriptedDriver:
@@ -88,7 +72,7 @@ def _client(
 
 
 def _name(error: Exception) -> str:
-    return error.response["Error"]["Code"] if isinstance(error, ClientError) else type(error).__name__
+    return error.code if isinstance(error, AnsweredError) else type(error).__name__
 
 
 @pytest.mark.parametrize("is_repeatable", [True, False])
@@ -135,8 +119,7 @@ def test_write_is_not_sent_again_when_the_machine_slept_since_its_first_attempt(
 
 
 def test_transaction_is_not_sent_again_when_the_machine_slept_since_its_first_attempt() -> None:
-    conflict = _refusal("TransactionCanceledException")
-    conflict.response["CancellationReasons"] = [{"Code": "TransactionConflict"}]
+    conflict = AnsweredError("TransactionCanceledException", reasons=[{"Code": "TransactionConflict"}])
     client, driver, clock = _client([conflict] * 50)
 
     def sleep_on() -> None:
@@ -242,10 +225,7 @@ def test_conditional_answers_the_attributes_when_it_was_applied() -> None:
 def test_conditional_is_refused_with_the_stored_item_when_its_condition_fails() -> None:
     stored = {"pk": {"S": "a"}}
     for item in (stored, None):
-        failed = _refusal("ConditionalCheckFailedException")
-        if item is not None:
-            failed.response = {**failed.response, "Item": item}
-        client, driver, _ = _client([failed])
+        client, driver, _ = _client([AnsweredError("ConditionalCheckFailedException", item=item)])
         assert client.conditional("update_item", is_repeatable=True) == Refused(item=item)
         assert len(driver.calls) == 1
 
@@ -260,11 +240,8 @@ def test_conditional_is_maybe_applied_when_its_answer_is_lost(error: Exception) 
 
 
 def test_transact_once_answers_the_reasons_when_it_is_cancelled() -> None:
-    cancelled = _refusal("TransactionCanceledException")
-    cancelled.response = {
-        **cancelled.response,
-        "CancellationReasons": [{"Code": "None"}, {}, {"Code": "TransactionConflict"}, {"Code": CONDITION}],
-    }
+    reasons = [{"Code": "None"}, {}, {"Code": "TransactionConflict"}, {"Code": CONDITION}]
+    cancelled = AnsweredError("TransactionCanceledException", reasons=reasons)
     client, driver, _ = _client([cancelled])
     found = client.transact_once([], is_repeatable=True)
     assert found == Cancelled(codes=("None", "None", "TransactionConflict", CONDITION))

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from botocore.exceptions import ReadTimeoutError
 
 from penstock_core.acls.rule_book import RuleBook
 from penstock_core.compaction.merging import CompactionState, Swap
@@ -49,6 +48,7 @@ from penstock_service.adapters.dynamodb.acls import DynamoDbAclStore
 from penstock_service.adapters.dynamodb.client import DynamoDbClient
 from penstock_service.adapters.dynamodb.compaction import DynamoDbCompactionStore
 from penstock_service.adapters.dynamodb.cursors import DynamoDbJobCursors
+from penstock_service.adapters.dynamodb.driver_errors import NoAnswerError
 from penstock_service.adapters.dynamodb.groups import DynamoDbGroupStore
 from penstock_service.adapters.dynamodb.log import DynamoDbLogIndex
 from penstock_service.adapters.dynamodb.memberships import DynamoDbMembershipStore
@@ -223,7 +223,7 @@ class _SilentDriver:
     def __getattr__(self, _operation: str) -> Any:
         def call(**_arguments: Any) -> Any:
             self.requests += 1
-            raise ReadTimeoutError(endpoint_url="https://dynamodb.test")
+            raise NoAnswerError("silence")
 
         return call
 

@@ -11,6 +11,7 @@ from botocore.config import Config
 from botocore.exceptions import ReadTimeoutError
 
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_service.adapters.dynamodb.botocore_driver import BotocoreDriver
 from penstock_service.adapters.dynamodb.client import Cancelled, DynamoDbClient
 from tests.support.service import SteppedClock
 
@@ -37,7 +38,7 @@ class ScriptedDynamoDb:
             config=Config(retries={"total_max_attempts": 1}),
         )
         client.meta.events.register("before-send.dynamodb.TransactWriteItems", self._answer)
-        self.client = DynamoDbClient(client, self.clock, Halves())
+        self.client = DynamoDbClient(BotocoreDriver(client), self.clock, Halves())
 
     def transact(self) -> None:
         """Transacts, and is not cancelled."""

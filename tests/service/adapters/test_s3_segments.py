@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
 
 from penstock_core.errors import ErrorCode
 from penstock_core.ids import new_segment_id
+from penstock_service.adapters.dynamodb.driver_errors import AnsweredError
 from penstock_service.adapters.s3.segments import S3SegmentStore
 from tests.support.refusals import refused
 
@@ -24,7 +24,7 @@ class Answers:
         self.conditions.append(arguments.get("IfNoneMatch"))
         code = self._codes.pop(0)
         if code is not None:
-            raise ClientError({"Error": {"Code": code, "Message": ""}}, "PutObject")
+            raise AnsweredError(code)
         return {}
 
 

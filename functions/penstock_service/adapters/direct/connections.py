@@ -1,7 +1,6 @@
 """HTTP/1.1 to one service of AWS, on connections that stay open between calls.
 
-Errors are botocore's, so that an adapter needs one rule for both kinds of clients. `ConnectTimeoutError` and
-`EndpointConnectionError` say that no byte of the request has left. After any other error the service may have had it.
+After a `NoAnswerError` the service may have had the request.
 """
 
 import os
@@ -16,16 +15,11 @@ from functools import cache
 from http.client import HTTPException, HTTPResponse
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
-from botocore.exceptions import (
-    ConnectionClosedError,
-    ConnectTimeoutError,
-    EndpointConnectionError,
-    ReadTimeoutError,
-)
-
 from penstock_core.limits import STORAGE_CONNECTIONS_MAX, STORAGE_IDLE_CONNECTION_MS_MAX
+from penstock_service.adapters.dynamodb.driver_errors import AnsweredError, NeverSentError, NoAnswerError
 from penstock_service.adapters.system import SystemClock
 from penstock_service.adapters.timed_socket import Deadline, TimedSocket
 from penstock_service.instance.moment import Moment
@@ -43,6 +37,11 @@ class HttpAnswer:
     status: int
     headers: Mapping[str, str]
     body: bytes
+
+    def refusal(self, operation: str, code: str, message: str, **facts: Any) -> AnsweredError:
+        """The error of an answer that refuses the operation, with the text that botocore gives it."""
+        text = f"An error occurred ({code}) when calling the {operation} operation: {message}"
+        return AnsweredError(code, text=text, status=self.status, **facts)
 
 
 class Connections:
@@ -104,9 +103,11 @@ class Connections:
             if idle is not None:
                 self.close()
             if isinstance(error, TimeoutError):
-                raise ReadTimeoutError(endpoint_url=self.origin, error=error) from error
+                raise NoAnswerError(f'Read timeout on endpoint URL: "{self.origin}"') from error
             if isinstance(error, OSError | HTTPException):
-                raise ConnectionClosedError(endpoint_url=self.origin, error=error) from error
+                raise NoAnswerError(
+                    f'Connection was closed before we received a valid response from endpoint URL: "{self.origin}".'
+                ) from error
             raise
         if stays_open and len(self._idle) < STORAGE_CONNECTIONS_MAX:
             self._idle.append((connection, Moment.now(self._clock)))
@@ -151,9 +152,9 @@ class Connections:
                 connection.close()
                 raise
         except TimeoutError as error:
-            raise ConnectTimeoutError(endpoint_url=self.origin, error=error) from error
+            raise NeverSentError(f'Connect timeout on endpoint URL: "{self.origin}"') from error
         except OSError as error:
-            raise EndpointConnectionError(endpoint_url=self.origin, error=error) from error
+            raise NeverSentError(f'Could not connect to the endpoint URL: "{self.origin}"') from error
         return connection
 
 

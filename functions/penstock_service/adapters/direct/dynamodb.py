@@ -1,7 +1,7 @@
 """A client of DynamoDB that sends each call once: JSON 1.0 over HTTPS.
 
-It takes and gives what botocore's client takes and gives, items with bytes included, and raises the same errors. It
-checks no parameters: Penstock's adapters make them, and DynamoDB refuses wrong ones.
+It takes and gives what botocore's client takes and gives, items with bytes included. Its errors are those of
+`driver_errors`. It checks no parameters: Penstock's adapters make them, and DynamoDB refuses wrong ones.
 
 Source: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.LowLevelAPI.html
 """
@@ -14,16 +14,14 @@ from hashlib import sha256
 from typing import Any
 from zlib import crc32
 
-from botocore.exceptions import ChecksumError, ClientError, HTTPClientError
-
 from penstock_service.adapters.direct.connections import Connections, HttpAnswer
 from penstock_service.adapters.direct.places import Places
 from penstock_service.adapters.direct.signature import KeySource, Signer
+from penstock_service.adapters.dynamodb.driver_errors import AnsweredError, NoAnswerError
 from penstock_service.adapters.storage_calls import StorageCalls
 
 _SERVICE = "dynamodb"
 _TARGET = "DynamoDB_20120810"
-_ANSWERED = {"Error", "ResponseMetadata"}
 
 
 class DirectDynamoDb:
@@ -62,12 +60,15 @@ class DirectDynamoDb:
 def _content(answer: HttpAnswer, operation: str) -> dict[str, Any]:
     expected = answer.headers.get("x-amz-crc32")
     if expected is not None and int(expected) != crc32(answer.body):
-        raise ChecksumError(checksum_type="crc32", expected_checksum=expected, actual_checksum=crc32(answer.body))
+        raise NoAnswerError(
+            f"Checksum crc32 failed, expected checksum {expected} did not match calculated checksum "
+            f"{crc32(answer.body)}."
+        )
     try:
         content = json.loads(answer.body, object_hook=_with_bytes) if answer.body else {}
     except ValueError as error:
         if answer.status < 300:
-            raise HTTPClientError(error=f"the answer to {operation} is no JSON: {error}") from error
+            raise NoAnswerError(f"the answer to {operation} is no JSON: {error}") from error
         content = {}
     if answer.status >= 300:
         raise _refusal(answer, content if isinstance(content, dict) else {}, operation)
@@ -75,13 +76,12 @@ def _content(answer: HttpAnswer, operation: str) -> dict[str, Any]:
     return found
 
 
-def _refusal(answer: HttpAnswer, content: Mapping[str, Any], operation: str) -> ClientError:
+def _refusal(answer: HttpAnswer, content: Mapping[str, Any], operation: str) -> AnsweredError:
     kind = str(content.get("__type") or answer.headers.get("x-amzn-errortype") or answer.status)
     code = kind.rpartition("#")[2].partition(":")[0]
-    facts = {name: value for name, value in content.items() if name not in _ANSWERED}
     message = content.get("message") or content.get("Message") or ""
-    told = {"Error": {"Code": code, "Message": message}, "ResponseMetadata": {"HTTPStatusCode": answer.status}}
-    return ClientError({**facts, **told}, operation)
+    item, reasons = content.get("Item"), content.get("CancellationReasons", ())
+    return answer.refusal(operation, code, message, item=item, reasons=reasons)
 
 
 def _as_base64(value: object) -> str:

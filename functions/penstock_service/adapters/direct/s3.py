@@ -1,7 +1,8 @@
 """A client of S3 for segments: PutObject and GetObject go out here, any other operation through botocore's client.
 
-It takes and gives what botocore's client takes and gives, for the arguments that S3SegmentStore has, and raises the
-same errors. TLS protects the bodies on their way, and each put has a CRC-32C, so their signature needs no hash of them.
+It takes and gives what botocore's client takes and gives, for the arguments that S3SegmentStore has. Its errors are
+those of `driver_errors`. TLS protects the bodies on their way, and each put has a CRC-32C, so their signature needs no
+hash of them.
 
 Source: https://docs.aws.amazon.com/AmazonS3/latest/API/API_PutObject.html, and of GetObject and CreateSession
 """
@@ -14,14 +15,13 @@ from hashlib import sha256
 from typing import Any
 from urllib.parse import quote
 
-from botocore.exceptions import BotoCoreError, ClientError
-
 from penstock_core.backoff import full_jitter_ms
 from penstock_core.limits import STORAGE_BACKOFF_MS_MAX
 from penstock_service.adapters.direct.connections import Connections, HttpAnswer
 from penstock_service.adapters.direct.places import Places
 from penstock_service.adapters.direct.session_keys import SessionKeys, parse_session
 from penstock_service.adapters.direct.signature import UNSIGNED, Keys, KeySource, Signer
+from penstock_service.adapters.dynamodb.driver_errors import AnsweredError, DriverError
 from penstock_service.adapters.s3.session import is_directory_bucket
 from penstock_service.adapters.storage_calls import StorageCalls
 from penstock_service.ports.runtime import Runtime
@@ -88,7 +88,7 @@ class DirectS3:
             try:
                 keys, token_header = self._keys_of(of)
                 return self._once(of, operation, method, target, headers, body, keys, token_header)
-            except (ClientError, BotoCoreError) as error:
+            except DriverError as error:
                 if attempt == _ATTEMPTS_MAX - 1 or not _helps_again(error):
                     raise
             chance = int.from_bytes(self._runtime.entropy.random_bytes(2), "big") / 2**16
@@ -168,9 +168,9 @@ class _Bucket:
         self.session: SessionKeys | None = None
 
 
-def _refusal(answer: HttpAnswer, operation: str) -> ClientError:
-    told = {"Code": _found(_CODE, answer.body) or str(answer.status), "Message": _found(_MESSAGE, answer.body)}
-    return ClientError({"Error": told, "ResponseMetadata": {"HTTPStatusCode": answer.status}}, operation)
+def _refusal(answer: HttpAnswer, operation: str) -> AnsweredError:
+    code = _found(_CODE, answer.body) or str(answer.status)
+    return answer.refusal(operation, code, _found(_MESSAGE, answer.body))
 
 
 def _found(pattern: re.Pattern[bytes], body: bytes) -> str:
@@ -180,8 +180,7 @@ def _found(pattern: re.Pattern[bytes], body: bytes) -> str:
     return unescape(match[1].decode(errors="replace")) if match else ""
 
 
-def _helps_again(error: ClientError | BotoCoreError) -> bool:
-    if not isinstance(error, ClientError):
+def _helps_again(error: DriverError) -> bool:
+    if not isinstance(error, AnsweredError):
         return True  # no answer came
-    status = error.response["ResponseMetadata"]["HTTPStatusCode"]
-    return status >= 500 or status == 429 or error.response["Error"]["Code"] in _PASSING
+    return error.status >= 500 or error.status == 429 or error.code in _PASSING

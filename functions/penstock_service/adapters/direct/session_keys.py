@@ -10,9 +10,8 @@ import threading
 from collections.abc import Callable
 from datetime import datetime
 
-from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
-
 from penstock_service.adapters.direct.signature import Keys
+from penstock_service.adapters.dynamodb.driver_errors import DriverError, NoAnswerError
 from penstock_service.ports.runtime import Clock
 
 _MUST_RENEW_S = 60
@@ -62,7 +61,7 @@ class SessionKeys:
         try:
             if self._left_s(self._held) <= self._may_renew_s:
                 self._renew()
-        except (ClientError, BotoCoreError) as error:
+        except DriverError as error:
             self._may_renew_s = max(_MUST_RENEW_S, self._left_s(self._held) - _NEXT_TRY_S)
             _log.warning("no new keys for a directory bucket yet; the held ones go on: %s", error)
 
@@ -71,12 +70,12 @@ class SessionKeys:
 
 
 def parse_session(body: bytes) -> tuple[Keys, float]:
-    """The keys of CreateSession's answer, and the second in which they end. Raises HTTPClientError for another body."""
+    """The keys of CreateSession's answer, and the second in which they end. Raises NoAnswerError for another body."""
     try:
         ending = datetime.fromisoformat(_text(body, "Expiration"))
         keys = Keys(_text(body, "AccessKeyId"), _text(body, "SecretAccessKey"), _text(body, "SessionToken"))
     except ValueError as error:
-        raise HTTPClientError(error=f"the answer to CreateSession holds no session: {error}") from error
+        raise NoAnswerError(f"the answer to CreateSession holds no session: {error}") from error
     return keys, ending.timestamp()
 
 

@@ -1,6 +1,6 @@
 """Calls to DynamoDB: this module decides which failures are tried again, and what they mean to the caller.
 
-botocore's own retries must be off: they would send an append again after a lost answer, and append twice. The client
+A driver's own retries must be off: they would send an append again after a lost answer, and append twice. The client
 repeats a call only in two cases. Either the call leaves the same state however often it is applied (`is_repeatable`;
 all reads do), or DynamoDB surely did not apply it.
 
@@ -11,8 +11,6 @@ between would else name data that is gone by now (penstock_service/segments/upda
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
-
-from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError, EndpointConnectionError
 
 from penstock_core.backoff import full_jitter_ms
 from penstock_core.errors import ErrorCode, PenstockError
@@ -25,6 +23,7 @@ from penstock_core.limits import (
     TRANSACT_ATTEMPTS_MAX,
 )
 from penstock_core.storage.item import ConditionalUpdate
+from penstock_service.adapters.dynamodb.driver_errors import AnsweredError, DriverError, NeverSentError
 from penstock_service.ports.runtime import Clock, Entropy
 
 _BACKOFF_MS = 10.0
@@ -41,7 +40,6 @@ _CANCELLED_FOR_GOOD = {"ValidationError", "ItemCollectionSizeLimitExceeded"}  # 
 _CONDITION_FAILED = "ConditionalCheckFailed"
 _TRANSACT = "transact_write_items"
 _READS = {"get_item", "batch_get_item", "query", "scan"}
-_NEVER_SENT = (ConnectTimeoutError, EndpointConnectionError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,10 +82,13 @@ class Cancelled:
 
 
 class DynamoDbClient:
-    """A boto3 DynamoDB client made with `retries={"total_max_attempts": 1}`, and the policy above around it."""
+    """The policy above around a driver.
 
-    def __init__(self, client: Any, clock: Clock, entropy: Entropy) -> None:
-        self._client = client
+    A driver has botocore's methods, sends each call once, and raises the errors of `driver_errors`.
+    """
+
+    def __init__(self, driver: Any, clock: Clock, entropy: Entropy) -> None:
+        self._driver = driver
         self._clock = clock
         self._entropy = entropy
 
@@ -110,7 +111,7 @@ class DynamoDbClient:
         if error is None:
             return Applied(attributes=answer.get("Attributes", {}))
         if _is(error, "ConditionalCheckFailedException"):
-            return Refused(item=error.response.get("Item"))
+            return Refused(item=error.item)
         raise _failure(operation, error, maybe_applied=maybe_applied) from error
 
     def update_if(self, table: str, update: ConditionalUpdate) -> bool:
@@ -239,14 +240,14 @@ class DynamoDbClient:
         is_repeatable: bool,
         arguments: Mapping[str, Any],
         begun_ms: tuple[int, float] | None = None,
-    ) -> tuple[Any, ClientError | BotoCoreError | None, bool]:
+    ) -> tuple[Any, DriverError | None, bool]:
         """The answer or the last attempt's error, and whether any attempt at a write may have been applied."""
         maybe_applied = False
         begun_ms = begun_ms or self._times()
         for attempt in range(STORAGE_ATTEMPTS_MAX):
             try:
-                return getattr(self._client, operation)(**arguments), None, maybe_applied
-            except (ClientError, BotoCoreError) as error:
+                return getattr(self._driver, operation)(**arguments), None, maybe_applied
+            except DriverError as error:
                 maybe_applied |= operation not in _READS and _is_ambiguous(error)
                 if attempt == STORAGE_ATTEMPTS_MAX - 1 or not _helps_again(error, is_repeatable=is_repeatable):
                     return None, error, maybe_applied
@@ -268,30 +269,29 @@ class DynamoDbClient:
         self._clock.sleep_ms(full_jitter_ms(attempt, _BACKOFF_MS, STORAGE_BACKOFF_MS_MAX, chance))
 
 
-def _is(error: ClientError | BotoCoreError, *codes: str) -> TypeGuard[ClientError]:
+def _is(error: DriverError, *codes: str) -> TypeGuard[AnsweredError]:
     """True if DynamoDB answered with one of these codes."""
-    return isinstance(error, ClientError) and error.response["Error"]["Code"] in codes
+    return isinstance(error, AnsweredError) and error.code in codes
 
 
-def _cancelled(error: ClientError) -> Cancelled:
-    reasons = error.response.get("CancellationReasons", ())
-    return Cancelled(codes=tuple(reason.get("Code") or "None" for reason in reasons))
+def _cancelled(error: AnsweredError) -> Cancelled:
+    return Cancelled(codes=tuple(reason.get("Code") or "None" for reason in error.reasons))
 
 
-def _helps_again(error: ClientError | BotoCoreError, *, is_repeatable: bool) -> bool:
-    if _is(error, *_THROTTLED, *_IN_CONFLICT) or isinstance(error, _NEVER_SENT):
+def _helps_again(error: DriverError, *, is_repeatable: bool) -> bool:
+    if _is(error, *_THROTTLED, *_IN_CONFLICT) or isinstance(error, NeverSentError):
         return True
     return is_repeatable and _is_ambiguous(error)
 
 
-def _is_ambiguous(error: ClientError | BotoCoreError) -> bool:
+def _is_ambiguous(error: DriverError) -> bool:
     """True if the call may have been applied: no answer came, or one that does not say, such as a damaged one."""
-    if isinstance(error, ClientError):
-        return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500)) >= 500
-    return not isinstance(error, _NEVER_SENT)
+    if isinstance(error, AnsweredError):
+        return error.status >= 500
+    return not isinstance(error, NeverSentError)
 
 
-def _failure(operation: str, error: ClientError | BotoCoreError, *, maybe_applied: bool) -> PenstockError:
+def _failure(operation: str, error: DriverError, *, maybe_applied: bool) -> PenstockError:
     if _is(error, *_THROTTLED):
         return _throttled(operation, maybe_applied=maybe_applied)
     if _is(error, *_IN_CONFLICT):
@@ -309,8 +309,8 @@ def _failure(operation: str, error: ClientError | BotoCoreError, *, maybe_applie
     )
 
 
-def _not_valid(error: ClientError | BotoCoreError, *, maybe_applied: bool) -> PenstockError:
-    reasons = error.response.get("CancellationReasons", ()) if isinstance(error, ClientError) else ()
+def _not_valid(error: DriverError, *, maybe_applied: bool) -> PenstockError:
+    reasons = error.reasons if isinstance(error, AnsweredError) else ()
     told = [str(each.get("Message", "")) for each in reasons if each.get("Code") in _CANCELLED_FOR_GOOD]
     return PenstockError(
         ErrorCode.TRANSACTION_REFUSED,

@@ -1,4 +1,4 @@
-"""What a driver of DynamoDB raises: botocore's client behind `botocore_driver`, the direct client, tables in memory.
+"""What drivers of DynamoDB and S3 raise: botocore's clients behind `botocore_driver`, direct ones, tables in memory.
 
 | error            | the call                                                                          |
 |------------------|-----------------------------------------------------------------------------------|
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class DriverError(Exception):
-    """A call to DynamoDB that failed, as the driver saw it."""
+    """A call that failed, as the driver saw it."""
 
 
 class NeverSentError(DriverError):
@@ -24,11 +24,11 @@ class NoAnswerError(DriverError):
 
 
 class AnsweredError(DriverError):
-    """DynamoDB's own error.
+    """The service's own error.
 
     `code` is its name, such as `ConditionalCheckFailedException`. `item` is the stored item of a failed condition, if
     the call asked for it. `reasons` are a cancelled transaction's, each with `Code`, and `Message` and `Item` if there
-    are some.
+    are some. `text` is the error's own; without it, code and message.
     """
 
     def __init__(
@@ -36,11 +36,12 @@ class AnsweredError(DriverError):
         code: str,
         message: str = "",
         *,
+        text: str = "",
         status: int = 400,
         item: Mapping[str, Any] | None = None,
         reasons: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        super().__init__(f"{code}: {message}" if message else code)
+        super().__init__(text or (f"{code}: {message}" if message else code))
         self.code = code
         self.status = status
         self.item = item

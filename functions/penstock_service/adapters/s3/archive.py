@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any
 
-from botocore.exceptions import BotoCoreError, ClientError
 from crc32c import crc32c
 
 from penstock_core.errors import PenstockError
 from penstock_core.ids import SegmentId
 from penstock_core.limits import ARCHIVE_PART_BYTES
 from penstock_core.storage.keys import segment_key
+from penstock_service.adapters.dynamodb.driver_errors import DriverError
 from penstock_service.adapters.s3.segments import S3SegmentStore
 from penstock_service.ports.segments import ARCHIVE
 
@@ -51,13 +51,13 @@ class S3ArchiveStore(S3SegmentStore):
         """Removes the parts, if S3 answers. If it does not, the bucket's lifecycle removes them."""
         try:
             self._s3().abort_multipart_upload(**where)
-        except (ClientError, BotoCoreError):
+        except DriverError:
             return
 
     def _call(self, segment_id: SegmentId, operation: str, **arguments: Any) -> Any:
         try:
             return getattr(self._s3(), operation)(**arguments)
-        except (ClientError, BotoCoreError) as error:
+        except DriverError as error:
             raise self._unavailable("store", segment_id, error) from error
 
 

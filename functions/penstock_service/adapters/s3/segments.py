@@ -4,15 +4,16 @@ import base64
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from botocore.exceptions import BotoCoreError, ClientError
-
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import SegmentId, ZoneName
 from penstock_core.storage.keys import KeyLayout, segment_key
+from penstock_service.adapters.dynamodb.driver_errors import AnsweredError, DriverError
 from penstock_service.adapters.s3.session import BucketSession
 from penstock_service.ports.segments import ListedKeys
 
 _IS_CONFLICT = "is_conflict"
+# S3 says so only if the caller may list the bucket. If not, it answers AccessDenied, which may mean anything.
+_MISSING = "NoSuchKey"
 
 
 class S3SegmentStore:
@@ -41,7 +42,7 @@ class S3SegmentStore:
         """
         try:
             self._s3()
-        except (ClientError, BotoCoreError) as error:
+        except DriverError as error:
             raise self._failed("open a session", error) from error
 
     def put(self, segment_id: SegmentId, body: bytes, crc32c: int) -> None:
@@ -64,12 +65,10 @@ class S3SegmentStore:
                 Range=f"bytes={position}-{position + length - 1}",
             )
             data: bytes = answer["Body"].read()
-        except ClientError as error:
-            if error.response["Error"]["Code"] != "InvalidRange":  # the object ends before `position`
+        except DriverError as error:
+            if not _is(error, "InvalidRange"):  # the object ends before `position`
                 raise self._unavailable("read", segment_id, error) from error
             data = b""
-        except BotoCoreError as error:
-            raise self._unavailable("read", segment_id, error) from error
         if len(data) != length:
             raise PenstockError(
                 ErrorCode.CORRUPT_SEGMENT,
@@ -81,8 +80,8 @@ class S3SegmentStore:
         try:
             answer = self._s3().get_object(Bucket=self._bucket, Key=segment_key(segment_id, self.layout))
             data: bytes = answer["Body"].read()
-        except (ClientError, BotoCoreError) as error:
-            if _is_missing(error):
+        except DriverError as error:
+            if _is(error, _MISSING):
                 return None
             raise self._unavailable("read", segment_id, error) from error
         return data
@@ -96,15 +95,12 @@ class S3SegmentStore:
                 ChecksumCRC32C=base64.b64encode(crc32c.to_bytes(4, "big")).decode(),
                 **condition,
             )
-        except ClientError as error:
-            # No other put has this id, so an earlier attempt of this put has left the object.
-            code = error.response["Error"]["Code"]
-            if code == "ConditionalRequestConflict":
+        except DriverError as error:
+            if _is(error, "ConditionalRequestConflict"):
                 raise self._failed(f"store segment {segment_id.hex()}", error, **{_IS_CONFLICT: True}) from error
-            if code != "PreconditionFailed":
+            # No other put has this id, so an earlier attempt of this put has left the object.
+            if not _is(error, "PreconditionFailed"):
                 raise self._unavailable("store", segment_id, error) from error
-        except BotoCoreError as error:
-            raise self._unavailable("store", segment_id, error) from error
 
     def list_folders(self) -> Sequence[str]:
         folders: list[str] = []
@@ -112,7 +108,7 @@ class S3SegmentStore:
         while True:
             try:
                 answer = self._s3().list_objects_v2(Bucket=self._bucket, Delimiter="/", **start)
-            except (ClientError, BotoCoreError) as error:
+            except DriverError as error:
                 raise self._failed("list its folders", error) from error
             folders += (each["Prefix"] for each in answer.get("CommonPrefixes", ()))
             if "NextContinuationToken" not in answer:
@@ -123,7 +119,7 @@ class S3SegmentStore:
         start = {} if token is None else {"ContinuationToken": token}
         try:
             answer = self._s3().list_objects_v2(Bucket=self._bucket, Prefix=prefix, **start)
-        except (ClientError, BotoCoreError) as error:
+        except DriverError as error:
             raise self._failed(f"list {prefix}", error) from error
         return ListedKeys(
             keys=[item["Key"] for item in answer.get("Contents", ())], next_token=answer.get("NextContinuationToken")
@@ -133,7 +129,7 @@ class S3SegmentStore:
         objects = [{"Key": segment_key(segment_id, self.layout)} for segment_id in segment_ids]
         try:
             answer = self._s3().delete_objects(Bucket=self._bucket, Delete={"Objects": objects, "Quiet": True})
-        except (ClientError, BotoCoreError) as error:
+        except DriverError as error:
             raise self._failed(f"delete {len(objects)} segments", error) from error
         if failed := answer.get("Errors"):
             first = f"{failed[0].get('Key')}: {failed[0].get('Message')}"
@@ -145,17 +141,14 @@ class S3SegmentStore:
         self._session.open(client)
         return client
 
-    def _unavailable(self, verb: str, segment_id: SegmentId, error: Exception) -> PenstockError:
-        facts = {"is_missing": True} if _is_missing(error) else {}
+    def _unavailable(self, verb: str, segment_id: SegmentId, error: DriverError) -> PenstockError:
+        facts = {"is_missing": True} if _is(error, _MISSING) else {}
         return self._failed(f"{verb} segment {segment_id.hex()}", error, **facts)
 
     def _failed(self, what: str, error: object, **facts: bool) -> PenstockError:
         return PenstockError(ErrorCode.STORAGE_UNAVAILABLE, f"zone {self._zone} could not {what}: {error}", **facts)
 
 
-def _is_missing(error: Exception) -> bool:
-    """True if S3 says that there is no such object.
-
-    S3 says so only if the caller may list the bucket. If not, it answers AccessDenied, which may mean anything.
-    """
-    return isinstance(error, ClientError) and error.response["Error"]["Code"] == "NoSuchKey"
+def _is(error: DriverError, code: str) -> bool:
+    """True if S3 answered with this code."""
+    return isinstance(error, AnsweredError) and error.code == code

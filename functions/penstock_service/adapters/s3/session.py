@@ -35,7 +35,7 @@ class BucketSession:
     def open(self, client: Any) -> None:
         """Opens the session, unless it is open: one CreateSession, while other threads wait.
 
-        An ordinary bucket has none, and costs no call. Raises what boto3 raises; the next call then tries again.
+        An ordinary bucket has none, and costs no call. Raises what the client raises; the next call then tries again.
         """
         if self._is_open:
             return

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 import trustme
-from botocore.exceptions import ConnectionClosedError, EndpointConnectionError, ReadTimeoutError
 
 from penstock_core.limits import STORAGE_IDLE_CONNECTION_MS_MAX
 from penstock_service.adapters.direct.connections import Connections
+from penstock_service.adapters.dynamodb.driver_errors import NeverSentError, NoAnswerError
 from tests.support.deadlines import DEADLINE_S
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Name: value\r\n\r\nok"
@@ -211,7 +211,7 @@ def test_connection_that_fails_after_it_was_idle_ends_the_others_that_are_idle()
         for each in threads:
             each.join(DEADLINE_S)
         forget()
-        with pytest.raises(ConnectionClosedError):
+        with pytest.raises(NoAnswerError, match="closed before"):
             connections.send("GET", "/", {}, b"")
         assert connections.send("GET", "/", {}, b"").body == b"ok"
         connections.close()
@@ -232,28 +232,28 @@ def test_answer_that_trickles_ends_at_three_read_time_outs() -> None:
 
         thread = threading.Thread(target=trickle, daemon=True)
         thread.start()
-        with pytest.raises(ReadTimeoutError):
+        with pytest.raises(NoAnswerError, match="Read timeout"):
             connections.send("GET", "/", {}, b"")
         thread.join(DEADLINE_S)
 
 
 @pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok", b"nonsense\r\n\r\n"])
 def test_answer_that_breaks_off_may_have_been_acted_on(serve: Callable[..., Server], answer: bytes) -> None:
-    with _to(serve([answer])) as connections, pytest.raises(ConnectionClosedError):
+    with _to(serve([answer])) as connections, pytest.raises(NoAnswerError, match="closed before"):
         connections.send("GET", "/", {}, b"")
 
 
 def test_answer_that_does_not_come_may_have_been_acted_on() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         connections = Connections(f"http://127.0.0.1:{silent.getsockname()[1]}", read_timeout_s=0.05)
-        with pytest.raises(ReadTimeoutError):
+        with pytest.raises(NoAnswerError, match="Read timeout"):
             connections.send("GET", "/", {}, b"")
 
 
 def test_service_that_is_not_there_has_got_nothing() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    with pytest.raises(EndpointConnectionError):
+    with pytest.raises(NeverSentError, match="Could not connect"):
         Connections(f"http://127.0.0.1:{port}").send("GET", "/", {}, b"")
 
 
@@ -278,7 +278,7 @@ def test_tls_takes_the_authorities_of_the_environment_and_no_others(
     authority.cert_pem.write_to_path(str(bundle))
     server = serve([], [OK], context=context)
     monkeypatch.delenv("AWS_CA_BUNDLE", raising=False)
-    with _to(server, "https") as connections, pytest.raises(EndpointConnectionError):
+    with _to(server, "https") as connections, pytest.raises(NeverSentError, match="Could not connect"):
         connections.send("GET", "/", {}, b"")
     monkeypatch.setenv("AWS_CA_BUNDLE", str(bundle))
     with _to(server, "https") as connections:

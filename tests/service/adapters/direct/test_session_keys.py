@@ -1,15 +1,13 @@
 """The keys of a directory bucket's session: who renews them when, and what a failed renewal leaves."""
 
 import pytest
-from botocore.exceptions import ClientError
 
 from penstock_service.adapters.direct.session_keys import SessionKeys
 from penstock_service.adapters.direct.signature import Keys
+from penstock_service.adapters.dynamodb.driver_errors import AnsweredError
 from tests.support.service import SteppedClock
 
-_SLOW_DOWN = ClientError(
-    {"Error": {"Code": "SlowDown", "Message": ""}, "ResponseMetadata": {"HTTPStatusCode": 503}}, "CreateSession"
-)
+_SLOW_DOWN = AnsweredError("SlowDown", status=503)
 
 
 class _S3:
@@ -58,5 +56,5 @@ def test_call_fails_when_no_keys_are_good_for_a_minute(s3: _S3) -> None:
     keys = SessionKeys(s3.create, s3.clock)
     assert _at(s3, keys, 300) == "key 1"
     s3.refuses = True
-    with pytest.raises(ClientError):
+    with pytest.raises(AnsweredError):
         _at(s3, keys, 59)
