@@ -257,6 +257,15 @@ def test_service_that_is_not_there_has_got_nothing() -> None:
         Connections(f"http://127.0.0.1:{port}").send("GET", "/", {}, b"")
 
 
+def test_service_that_takes_no_connection_in_time_has_got_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wait_in_vain(*_: object) -> None:
+        raise TimeoutError
+
+    monkeypatch.setattr(socket, "create_connection", wait_in_vain)
+    with pytest.raises(NeverSentError, match="Connect timeout"):
+        Connections("http://127.0.0.1:1").send("GET", "/", {}, b"")
+
+
 def test_header_with_a_line_break_is_refused(serve: Callable[..., Server]) -> None:
     with pytest.raises(ValueError, match="line break"):
         Connections("http://127.0.0.1:1").send("GET", "/", {"x": "a\r\nb: c"}, b"")
