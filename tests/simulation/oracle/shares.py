@@ -217,6 +217,8 @@ class ShareOracle:
                 self._watch(arguments[1])
         elif method == "delete_group":
             self._forget(arguments[0].share_group_id)
+        elif method == "begin_state" and outcome is not None and arguments[1].share_group_id in self._ids:
+            self.partitions.setdefault(arguments[1], _Partition(outcome))  # a reset may begin it anywhere
         elif method not in ("update", "reset") or arguments[0].share_group_id not in self._ids:
             return
         elif method == "update" and outcome.is_applied:
