@@ -31,6 +31,7 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.formats import BYTE_FORMATS
@@ -58,6 +59,7 @@ _BYTES_BY_FLAGS = {
     for flags in range(8)
 }
 _LEAST_FLAGS = {_WITH_FLAGS: _HAS_TAG_FILTER, _INLINE: 0, _DATED: _HAS_APPENDED}
+_REFS_REMEMBERED = 4_096  # by one instance, some 400 bytes each
 
 
 class Tier(IntEnum):
@@ -139,6 +141,7 @@ def encode_ref(ref: Ref) -> bytes:
     return data
 
 
+@lru_cache(_REFS_REMEMBERED)  # an append gets the whole tail back, most of which its instance has met before
 def decode_ref(data: bytes) -> Ref:
     """The inverse of `encode_ref`. Raises CORRUPT_SEGMENT for bytes that are no ref of a known version."""
     refs = decode_refs(data)
