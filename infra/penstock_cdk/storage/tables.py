@@ -11,9 +11,9 @@ from constructs import Construct
 from penstock_cdk.settings import StageSettings
 from penstock_core.storage import keys
 from penstock_core.storage.head_updates import WAITER_ATTRIBUTES
+from penstock_core.storage.table_declarations import GROUPS, LOG, PARTITION_KEY, SORT_KEY, TOPICS, TableDeclaration
 from penstock_core.storage.topic_item import LAYOUT_ATTRIBUTES
 
-TTL_ATTRIBUTE = "expires_at_s"
 _WRITES = frozenset({"PutItem", "UpdateItem", "DeleteItem"})
 _KEYS_THAT_NO_NAME_EQUALS = "*#*"  # names of topics and groups have no `#`
 _PK, _ATTRIBUTES = "dynamodb:LeadingKeys", "dynamodb:Attributes"
@@ -27,14 +27,9 @@ class Tables(Construct):
         self._settings = settings
         restored = settings.restored_tables
         if restored is None:
-            self.topics: dynamodb.ITable = self._table("Topics")
-            self.log: dynamodb.ITable = self._table(
-                "Log",
-                stream=dynamodb.StreamViewType.NEW_AND_OLD_IMAGES,  # an old image tells who waited (docs/adr/0042)
-                time_to_live_attribute=TTL_ATTRIBUTE,
-                warm_writes=settings.warm_log_writes,
-            )
-            self.groups: dynamodb.ITable = self._table("Groups", time_to_live_attribute=TTL_ATTRIBUTE)
+            self.topics: dynamodb.ITable = self._table("Topics", TOPICS)
+            self.log: dynamodb.ITable = self._table("Log", LOG, warm_writes=settings.warm_log_writes)
+            self.groups: dynamodb.ITable = self._table("Groups", GROUPS)
         else:
             self.topics = self._restored("Topics", restored.topics)
             self.log = self._restored("Log", restored.log, stream=restored.log_stream)
@@ -170,30 +165,24 @@ class Tables(Construct):
             table_stream_arn=None if stream is None else f"{table_arn}/stream/{stream}",
         )
 
-    def _table(
-        self,
-        name: str,
-        *,
-        stream: dynamodb.StreamViewType | None = None,
-        time_to_live_attribute: str | None = None,
-        warm_writes: int | None = None,
-    ) -> dynamodb.Table:
+    def _table(self, name: str, declaration: TableDeclaration, *, warm_writes: int | None = None) -> dynamodb.Table:
         keeps_data = self._settings.keeps_data_on_delete
         return dynamodb.Table(
             self,
             name,
-            partition_key=dynamodb.Attribute(name="pk", type=dynamodb.AttributeType.STRING),
-            sort_key=dynamodb.Attribute(name="sk", type=dynamodb.AttributeType.STRING),
+            partition_key=dynamodb.Attribute(name=PARTITION_KEY, type=dynamodb.AttributeType.STRING),
+            sort_key=dynamodb.Attribute(name=SORT_KEY, type=dynamodb.AttributeType.STRING),
             billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
             encryption=dynamodb.TableEncryption.DEFAULT,  # by a key that AWS owns: KMS bills no calls for it
             point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
                 point_in_time_recovery_enabled=True
             ),
-            stream=stream,
+            # an old image tells who waited (docs/adr/0042)
+            stream=dynamodb.StreamViewType.NEW_AND_OLD_IMAGES if declaration.is_streamed else None,
             warm_throughput=None
             if warm_writes is None
             else dynamodb.WarmThroughput(write_units_per_second=warm_writes),
-            time_to_live_attribute=time_to_live_attribute,
+            time_to_live_attribute=declaration.ttl_attribute,
             deletion_protection=keeps_data,
             removal_policy=RemovalPolicy.RETAIN if keeps_data else RemovalPolicy.DESTROY,
         )
