@@ -17,14 +17,32 @@ from penstock_core.limits import (
 )
 from penstock_core.storage.item import ConditionalUpdate
 
+COLLECTION_ELEMENT_BYTES = 1  # of an element of a map or list, besides its own bytes and its name's
 _COLLECTION_BYTES = 3
-_ELEMENT_BYTES = 1
 _OPERATORS = re.compile(r"<=|>=|<>|[=<>+]|(?<=\s)-(?=\s)|\b(?:AND|OR|NOT|BETWEEN|IN|REMOVE)\b|\w+\(|,")
 
 
 def item_bytes(item: Mapping[str, Any]) -> int:
     """The size of an item in its low-level form, as DynamoDB counts it: names, values and overhead."""
-    return sum(len(name.encode()) + _value_bytes(value) for name, value in item.items())
+    return sum(len(name.encode()) + value_bytes(value) for name, value in item.items())
+
+
+def value_bytes(value: Mapping[str, Any]) -> int:
+    """The size of an attribute's value, without its name."""
+    [(kind, content)] = value.items()
+    if kind == "B":
+        return len(content)
+    if kind == "N":
+        return _number_bytes(content)
+    if kind == "S":
+        return len(content) if content.isascii() else len(content.encode())
+    if kind == "L":
+        return _COLLECTION_BYTES + sum(map(value_bytes, content)) + COLLECTION_ELEMENT_BYTES * len(content)
+    if kind == "M":
+        return _COLLECTION_BYTES + item_bytes(content) + COLLECTION_ELEMENT_BYTES * len(content)
+    if kind == "NS":
+        return sum(map(_number_bytes, content))
+    return sum(len(each) if kind == "BS" else len(each.encode()) for each in content) if kind in ("SS", "BS") else 1
 
 
 def check_item(item: Mapping[str, Any]) -> None:
@@ -49,23 +67,8 @@ def check_actions(count: int) -> None:
         raise _refused(f"a transaction of {count} actions, {TRANSACTION_ACTIONS_MAX} at most")
 
 
-def _value_bytes(value: Mapping[str, Any]) -> int:
-    [(kind, content)] = value.items()
-    match kind:
-        case "S":
-            return len(content.encode())
-        case "B":
-            return len(content)
-        case "N":
-            return len(content) // 2 + 2  # at most: 1 byte, and 1 for two digits
-        case "L":
-            return _COLLECTION_BYTES + sum(_ELEMENT_BYTES + _value_bytes(each) for each in content)
-        case "M":
-            return _COLLECTION_BYTES + sum(
-                _ELEMENT_BYTES + len(name.encode()) + _value_bytes(each) for name, each in content.items()
-            )
-        case _:
-            return 1  # BOOL and NULL
+def _number_bytes(text: str) -> int:
+    return len(text) // 2 + 2  # at most: 1 byte, and 1 for two digits
 
 
 def _refused(why: str) -> PenstockError:

@@ -36,6 +36,10 @@ def test_item_bytes_counts_every_kind() -> None:
     assert item_bytes(item) == (1 + 2) + (1 + 1) + (1 + 3 + 1 + 1 + 3 + 1 + 3)
 
 
+def test_item_bytes_counts_the_elements_of_sets() -> None:
+    assert item_bytes({"a": {"SS": ["b", "\u00e9"]}, "c": {"BS": [b"12", b"3"]}, "d": {"NS": ["12"]}}) == 4 + 4 + 4
+
+
 def test_largest_item_is_accepted_and_one_byte_more_is_refused() -> None:
     check_item({"a": {"B": bytes(ITEM_BYTES_MAX - 1)}})
     with pytest.raises(PenstockError, match="409601 bytes") as caught:

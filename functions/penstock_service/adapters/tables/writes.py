@@ -1,0 +1,167 @@
+"""Writes taken apart: each is an action on one item, alone, in a batch, or in a transaction.
+
+Sources: https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_UpdateItem.html and, for the reasons of a
+cancelled transaction, API_TransactWriteItems.html there.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from penstock_core.limits import ITEM_BYTES_MAX
+from penstock_service.adapters.dynamodb.driver_errors import AnsweredError
+from penstock_service.adapters.tables.parser import Names, Values
+from penstock_service.adapters.tables.statements import Statement, check_parameters, statement_of
+from penstock_service.adapters.tables.store import Item, Place, Stored, item_of, key_of, measured_item, place_of
+from penstock_service.adapters.tables.values import invalid
+
+_CONDITION = frozenset(
+    {
+        "TableName",
+        "ConditionExpression",
+        "ExpressionAttributeNames",
+        "ExpressionAttributeValues",
+        "ReturnValuesOnConditionCheckFailure",
+    }
+)
+_ACTIONS = {
+    "Put": _CONDITION | {"Item"},
+    "Update": _CONDITION | {"Key", "UpdateExpression"},
+    "Delete": _CONDITION | {"Key"},
+    "ConditionCheck": _CONDITION | {"Key"},
+}
+_CALLS = {kind: known | {"ReturnValues", "ReturnConsumedCapacity"} for kind, known in _ACTIONS.items()}
+_RETURN_VALUES = {"Update": ("NONE", "ALL_OLD", "ALL_NEW", "UPDATED_OLD", "UPDATED_NEW")}
+_OLD_ALONE = ("NONE", "ALL_OLD")
+_BATCHED = {"PutRequest": ("Put", "Item"), "DeleteRequest": ("Delete", "Key")}
+_REFUSED = "The conditional request failed"
+_NO_REASON = {"Code": "None"}
+
+Reason = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Action:
+    """One write, or one check in a transaction, with its expressions bound. `item` is that of a put."""
+
+    kind: str
+    place: Place
+    key: Item
+    statement: Statement
+    names: Names
+    values: Values
+    shows_item: bool
+    item: Stored | None
+
+    def refusal(self, old: Stored | None) -> AnsweredError | None:
+        """The error if the condition does not hold."""
+        condition = self.statement.condition
+        if condition is None or condition.holds(item_of(old) or {}, self.names, self.values):
+            return None
+        shown = item_of(old) if self.shows_item else None
+        return AnsweredError("ConditionalCheckFailedException", _REFUSED, item=shown)
+
+    def result(self, old: Stored | None) -> Stored | None:
+        """What the item becomes. Raises ValidationException."""
+        if self.kind == "Delete":
+            return None
+        if self.kind == "ConditionCheck":
+            return old
+        if self.item is not None:
+            return self.item
+        assert self.statement.update is not None
+        new = self.statement.update.applied(*(old or measured_item(self.key)), self.names, self.values)
+        if new[1] > ITEM_BYTES_MAX:
+            raise invalid("Item size to update has exceeded the maximum allowed size")
+        return new
+
+    def outcome(self, old: Stored | None) -> tuple[Reason, Stored | None]:
+        """Why this action cancels its transaction, and what its item becomes if none does."""
+        refusal = self.refusal(old)
+        if refusal is not None:
+            shown = {} if refusal.item is None else {"Item": refusal.item}
+            return {"Code": "ConditionalCheckFailed", "Message": _REFUSED, **shown}, None
+        try:
+            return _NO_REASON, self.result(old)
+        except AnsweredError as error:
+            return {"Code": "ValidationError", "Message": str(error).removeprefix(f"{error.code}: ")}, None
+
+    def returned(self, wanted: str, old: Stored | None, new: Stored | None) -> Item | None:
+        """The Attributes of the answer, for the ReturnValues that the call asks for."""
+        item = item_of(old if wanted.endswith("_OLD") else new)
+        if item is None or not wanted.startswith("UPDATED"):
+            return item
+        paths = () if self.statement.update is None else self.statement.update.paths
+        if any(len(path) > 1 for path in paths):
+            raise NotImplementedError(f"{wanted} of the tables in memory tells of whole attributes only")
+        roots = [self.names.get(str(path[0]), str(path[0])) for path in paths]
+        return {root: item[root] for root in roots if root in item} or None
+
+
+def single_action(kind: str, arguments: Mapping[str, Any]) -> Action:
+    """The action of a PutItem, UpdateItem or DeleteItem. Raises ValidationException."""
+    check_parameters(kind, arguments, _CALLS[kind])
+    allowed = _RETURN_VALUES.get(kind, _OLD_ALONE)
+    if arguments.get("ReturnValues", "NONE") not in allowed:
+        raise invalid(f"ReturnValues can only be {' or '.join(allowed)}")
+    return action(kind, arguments)
+
+
+def transacted_action(given: Mapping[str, Any]) -> Action:
+    """One action of a TransactWriteItems. Raises ValidationException."""
+    if len(given) != 1 or not given.keys() <= _ACTIONS.keys():
+        raise invalid("TransactItems can only contain one of Check, Put, Update or Delete")
+    [(kind, arguments)] = given.items()
+    check_parameters(kind, arguments, _ACTIONS[kind])
+    if kind == "ConditionCheck" and "ConditionExpression" not in arguments:
+        raise invalid("The parameter 'ConditionExpression' is required but was not present in the request")
+    return action(kind, arguments)
+
+
+def batched_actions(requests: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[tuple[Action, Any]]:
+    """Each action of a BatchWriteItem, and its request. Raises ValidationException."""
+    for table, writes in requests.items():
+        for request in writes:
+            if len(request) != 1 or not request.keys() <= _BATCHED.keys():
+                raise invalid("a request of BatchWriteItem is one PutRequest or one DeleteRequest")
+            [(name, arguments)] = request.items()
+            kind, member = _BATCHED[name]
+            check_parameters(name, arguments, {member})
+            yield action(kind, {"TableName": table, **arguments}), request
+
+
+def action(kind: str, arguments: Mapping[str, Any]) -> Action:
+    """One write taken apart. Raises ValidationException."""
+    statement = statement_of(arguments)
+    names, values = statement.bound(arguments)
+    shows = arguments.get("ReturnValuesOnConditionCheckFailure", "NONE")
+    if shows not in _OLD_ALONE:
+        raise invalid(f"ReturnValuesOnConditionCheckFailure can only be {' or '.join(_OLD_ALONE)}")
+    item = None
+    if kind == "Put":
+        item = measured_item(arguments["Item"])
+        if item[1] > ITEM_BYTES_MAX:
+            raise invalid("Item size has exceeded the maximum allowed size")
+        key = key_of(item[0])
+    else:
+        key = arguments["Key"]
+        if kind == "Update" and statement.update is None:
+            raise TypeError("the tables in memory make no update without an UpdateExpression")
+    place = (arguments["TableName"], *place_of(key))
+    return Action(kind, place, key, statement, names, values, shows == "ALL_OLD", item)
+
+
+def cancel_if_any(reasons: Sequence[Reason]) -> None:
+    """Raises TransactionCanceledException if one of the actions has a reason."""
+    codes = [reason["Code"] for reason in reasons]
+    if codes.count("None") < len(codes):
+        raise AnsweredError(
+            "TransactionCanceledException",
+            f"Transaction cancelled, please refer cancellation reasons for specific reasons [{', '.join(codes)}]",
+            reasons=reasons,
+        )
+
+
+def reason_if(is_so: bool, code: str, message: str) -> Reason:
+    """The reason of an action that cannot be applied now."""
+    return {"Code": code, "Message": message} if is_so else _NO_REASON
