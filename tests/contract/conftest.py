@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -56,6 +57,7 @@ from penstock_service.adapters.s3.segments import S3SegmentStore
 from penstock_service.adapters.sqlite.service import StoredService, open_service
 from penstock_service.adapters.storage_calls import StorageCalls
 from penstock_service.adapters.system import SequentialExecutor, SystemClock, SystemEntropy
+from penstock_service.adapters.tables.tables import Change, Tables
 from penstock_service.ports.acls import AclStore
 from penstock_service.ports.audit import AuditStore
 from penstock_service.ports.compaction import CompactionStore
@@ -194,38 +196,79 @@ def _aws(dynamodb: Any, s3: Any, used_dynamodb: Any, used_s3: Any) -> Iterator[P
             create_table(dynamodb, table, is_streamed=table == "log")
         for bucket in ("zone-a", "zone-by-hour", "archive"):
             s3.create_bucket(Bucket=bucket)
-        client = DynamoDbClient(used_dynamodb, SystemClock(), SystemEntropy())
-        yield Ports(
-            DynamoDbTopicStore(client, "topics"),
-            DynamoDbLogIndex(client, "log"),
-            DynamoDbGroupStore(client, "groups"),
-            DynamoDbMembershipStore(client, "groups"),
-            DynamoDbTransactionStore(client, "log", "groups"),
-            DynamoDbShareStore(client, "groups"),
-            DynamoDbCompactionStore(client, "log"),
+        yield _on_dynamodb(
+            used_dynamodb,
             S3SegmentStore(lambda: used_s3, "zone-a", "a"),
             ByHourSegmentStore(
                 S3SegmentStore(lambda: used_s3, "zone-by-hour", "a", KeyLayout.BY_HOUR),
                 S3SegmentStore(lambda: used_s3, "zone-by-hour", "a"),
             ),
             S3ArchiveStore(lambda: used_s3, "archive"),
-            DynamoDbInlineStore(client, "log"),
-            DynamoDbZoneStateStore(client, "topics"),
-            DynamoDbAclStore(client, "topics"),
-            DynamoDbJobCursors(client, "topics"),
-            DynamoDbAuditStore(client, "topics"),
-            DynamoDbTimerStore(client, "log"),
-            DynamoDbPushStore(client, "groups"),
-            DynamoDbQuotaStore(client, "groups"),
             _streamed_events,
         )
 
 
-@pytest.fixture(params=["memory", "sqlite", "aws", "direct"])
+def _tables() -> Iterator[Ports]:
+    """DynamoDB's adapters on tables in memory. At the end, no caller has changed a stored map."""
+    events: list[PushEvent] = []
+    stored: list[tuple[Any, Any]] = []
+
+    def observe(change: Change) -> None:
+        images = {} if change.old is None else {"OldImage": change.old}
+        if change.new is not None:
+            images["NewImage"] = change.new
+            stored.append((change.new, deepcopy(change.new)))
+        if change.table == "log" and (event := parse_push_event({"Keys": change.key, **images})):
+            events.append(event)
+
+    yield _on_dynamodb(
+        Tables(SystemClock().now_ms, observe),
+        MemorySegmentStore("a"),
+        ByHourSegmentStore(MemorySegmentStore("a", KeyLayout.BY_HOUR), MemorySegmentStore("a")),
+        MemoryArchiveStore("archive"),
+        lambda: events,
+    )
+    assert all(item == as_stored for item, as_stored in stored)
+
+
+def _on_dynamodb(
+    driver: Any,
+    segments: SegmentStore,
+    segments_by_hour: SegmentStore,
+    archive: ArchiveStore,
+    push_events: Callable[[], Sequence[PushEvent]],
+) -> Ports:
+    client = DynamoDbClient(driver, SystemClock(), SystemEntropy())
+    return Ports(
+        DynamoDbTopicStore(client, "topics"),
+        DynamoDbLogIndex(client, "log"),
+        DynamoDbGroupStore(client, "groups"),
+        DynamoDbMembershipStore(client, "groups"),
+        DynamoDbTransactionStore(client, "log", "groups"),
+        DynamoDbShareStore(client, "groups"),
+        DynamoDbCompactionStore(client, "log"),
+        segments,
+        segments_by_hour,
+        archive,
+        DynamoDbInlineStore(client, "log"),
+        DynamoDbZoneStateStore(client, "topics"),
+        DynamoDbAclStore(client, "topics"),
+        DynamoDbJobCursors(client, "topics"),
+        DynamoDbAuditStore(client, "topics"),
+        DynamoDbTimerStore(client, "log"),
+        DynamoDbPushStore(client, "groups"),
+        DynamoDbQuotaStore(client, "groups"),
+        push_events,
+    )
+
+
+@pytest.fixture(params=["memory", "tables", "sqlite", "aws", "direct"])
 def ports(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Ports]:
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
     if request.param == "memory":
         yield from _memory()
+    elif request.param == "tables":
+        yield from _tables()
     elif request.param == "sqlite":
         yield from _sqlite(tmp_path)
     elif request.param == "aws":
