@@ -1,4 +1,4 @@
-"""What all expressions have in common: tokens, placeholders, paths, and checks of the values behind placeholders.
+"""The parts that all expressions share: tokens, placeholders, paths, and checks of the values behind placeholders.
 
 ```
 path = name ("." name | "[" digits "]")*
@@ -34,7 +34,7 @@ _KEYWORDS = {"AND", "OR", "NOT", "BETWEEN", "IN", "SET", "REMOVE", "ADD", "DELET
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expression:
-    """What every compiled expression knows: the placeholders that it uses, and checks of the values behind them."""
+    """A compiled expression: the placeholders that it uses, and checks of the values behind them."""
 
     names: frozenset[str]
     values: frozenset[str]

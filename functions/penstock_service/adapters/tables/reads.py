@@ -1,4 +1,4 @@
-"""Reads taken apart: what a query asks for, and the answer to one page of items.
+"""Reads taken apart: the keys that a query asks for, and the answer with one page of items.
 
 Sources: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Query.KeyConditionExpressions.html and
 Query.Pagination.html there.
@@ -78,17 +78,17 @@ def page(images: Iterable[Stored], read: Bound, arguments: Mapping[str, Any]) ->
 
 
 def read_units(size: int, *, is_consistent: bool) -> float:
-    """What a read of so many bytes consumes."""
+    """The read units of so many bytes."""
     return max(1, -(-size // _READ_UNIT_BYTES)) * (1.0 if is_consistent else 0.5)
 
 
 def write_units(old: Stored | None, new: Stored | None) -> float:
-    """What a write consumes."""
+    """The write units of one write."""
     return float(max(1, -(-max(size_of(old), size_of(new)) // _WRITE_UNIT_BYTES)))
 
 
 def consumed(arguments: Mapping[str, Any], units: float) -> dict[str, Any]:
-    """What the answer says of consumed capacity: nothing, unless the call asks for it."""
+    """The consumed capacity in an answer, if the call asks for it."""
     wanted = arguments.get("ReturnConsumedCapacity", "NONE")
     if wanted == "NONE":
         return {}

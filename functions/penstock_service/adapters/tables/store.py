@@ -1,4 +1,4 @@
-"""What a table holds: items in partitions, each partition in the order of its sort keys.
+"""The items of a table in partitions, each partition in the order of its sort keys.
 
 An item is stored with its size. Stored items never change: a write stores another item in their place.
 """
@@ -95,7 +95,7 @@ class TableStore:
 
 
 def scan_place(partition: str) -> int:
-    """Where a scan meets the partition."""
+    """The place at which a scan meets the partition."""
     return crc32(partition.encode())
 
 

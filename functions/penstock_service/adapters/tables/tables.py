@@ -74,7 +74,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strain:
-    """What a busy DynamoDB does to calls.
+    """The ways of a busy DynamoDB.
 
     - `hold`: a transaction calls it while it holds its items. It may wait: no lock is held then.
     - `is_throttled`: whether a call to this item is refused for now. A query has no sort key, and a scan no key at all:

@@ -258,7 +258,7 @@ def compile_update(text: str) -> Update:
 
 
 def _growth(old: Value, new: Value) -> int:
-    """How many bytes `new` has more than `old`. A longer list shares its first elements with the old one."""
+    """The bytes that `new` has more than `old`. A longer list shares its first elements with the old one."""
     if "L" not in old or "L" not in new:
         return value_bytes(new) - value_bytes(old)
     shared = 0

@@ -98,7 +98,7 @@ def summed(one: Value, other: Value, sign: int) -> dict[str, Any]:
 
 
 def element_count(value: Value | None) -> dict[str, Any] | None:
-    """What `size` makes of a value. None if that has no size."""
+    """The result of `size`. None for a value that has no size."""
     if value is None:
         return None
     [(kind, content)] = value.items()

@@ -62,7 +62,7 @@ class Action:
         return AnsweredError("ConditionalCheckFailedException", _REFUSED, item=shown)
 
     def result(self, old: Stored | None) -> Stored | None:
-        """What the item becomes. Raises ValidationException."""
+        """The item after the action. Raises ValidationException."""
         if self.kind == "Delete":
             return None
         if self.kind == "ConditionCheck":
@@ -76,7 +76,7 @@ class Action:
         return new
 
     def outcome(self, old: Stored | None) -> tuple[Reason, Stored | None]:
-        """Why this action cancels its transaction, and what its item becomes if none does."""
+        """The reason for which this action cancels its transaction, and the item after it."""
         refusal = self.refusal(old)
         if refusal is not None:
             shown = {} if refusal.item is None else {"Item": refusal.item}

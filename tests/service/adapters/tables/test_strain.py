@@ -1,4 +1,4 @@
-"""What a busy DynamoDB does. Pages are of https://docs.aws.amazon.com/amazondynamodb/latest/."""
+"""The ways of a busy DynamoDB. Pages are of https://docs.aws.amazon.com/amazondynamodb/latest/."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

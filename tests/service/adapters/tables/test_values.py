@@ -132,7 +132,7 @@ def test_half_a_surrogate_pair_is_refused(stage: Stage) -> None:
 
 
 def test_the_callers_maps_and_lists_may_change_after_the_call(stage: Stage) -> None:
-    """What is stored is what was sent."""
+    """The tables keep no map or list of the caller."""
     item: Any = {**KEY, "a": {"L": [number(1)]}, "b": {"M": {"c": number(1)}}}
     stage.tables.put_item(TableName=LOG, Item=item)
     item["a"]["L"].append(number(2))
