@@ -22,23 +22,9 @@ from penstock_service.adapters.direct.dynamodb import DirectDynamoDb
 from penstock_service.adapters.direct.places import Places
 from penstock_service.adapters.direct.s3 import DirectS3
 from penstock_service.adapters.direct.signature import Keys
-from penstock_service.adapters.dynamodb.acls import DynamoDbAclStore
-from penstock_service.adapters.dynamodb.audit import DynamoDbAuditStore
 from penstock_service.adapters.dynamodb.botocore_driver import BotocoreDriver
 from penstock_service.adapters.dynamodb.client import DynamoDbClient
-from penstock_service.adapters.dynamodb.compaction import DynamoDbCompactionStore
-from penstock_service.adapters.dynamodb.cursors import DynamoDbJobCursors
-from penstock_service.adapters.dynamodb.groups import DynamoDbGroupStore
-from penstock_service.adapters.dynamodb.inline import DynamoDbInlineStore
-from penstock_service.adapters.dynamodb.log import DynamoDbLogIndex
-from penstock_service.adapters.dynamodb.memberships import DynamoDbMembershipStore
-from penstock_service.adapters.dynamodb.push import DynamoDbPushStore
-from penstock_service.adapters.dynamodb.quotas import DynamoDbQuotaStore
-from penstock_service.adapters.dynamodb.share import DynamoDbShareStore
-from penstock_service.adapters.dynamodb.timers import DynamoDbTimerStore
-from penstock_service.adapters.dynamodb.topics import DynamoDbTopicStore
-from penstock_service.adapters.dynamodb.transactions import DynamoDbTransactionStore
-from penstock_service.adapters.dynamodb.zones import DynamoDbZoneStateStore
+from penstock_service.adapters.dynamodb.table_stores import table_stores
 from penstock_service.adapters.memory.acls import MemoryAclStore
 from penstock_service.adapters.memory.audit import MemoryAuditStore
 from penstock_service.adapters.memory.compaction import MemoryCompactionStore
@@ -240,25 +226,11 @@ def _on_dynamodb(
 ) -> Ports:
     client = DynamoDbClient(driver, SystemClock(), SystemEntropy())
     return Ports(
-        DynamoDbTopicStore(client, "topics"),
-        DynamoDbLogIndex(client, "log"),
-        DynamoDbGroupStore(client, "groups"),
-        DynamoDbMembershipStore(client, "groups"),
-        DynamoDbTransactionStore(client, "log", "groups"),
-        DynamoDbShareStore(client, "groups"),
-        DynamoDbCompactionStore(client, "log"),
-        segments,
-        segments_by_hour,
-        archive,
-        DynamoDbInlineStore(client, "log"),
-        DynamoDbZoneStateStore(client, "topics"),
-        DynamoDbAclStore(client, "topics"),
-        DynamoDbJobCursors(client, "topics"),
-        DynamoDbAuditStore(client, "topics"),
-        DynamoDbTimerStore(client, "log"),
-        DynamoDbPushStore(client, "groups"),
-        DynamoDbQuotaStore(client, "groups"),
-        push_events,
+        **table_stores(client),
+        segments=segments,
+        segments_by_hour=segments_by_hour,
+        archive=archive,
+        push_events=push_events,
     )
 
 

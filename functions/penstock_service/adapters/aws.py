@@ -16,14 +16,8 @@ from penstock_service.adapters.by_hour import ByHourSegmentStore
 from penstock_service.adapters.direct.drivers import DirectDrivers
 from penstock_service.adapters.direct.places import keys_of, places_of
 from penstock_service.adapters.drivers import Drivers
-from penstock_service.adapters.dynamodb import seldom
-from penstock_service.adapters.dynamodb.acls import DynamoDbAclStore
 from penstock_service.adapters.dynamodb.client import DynamoDbClient
-from penstock_service.adapters.dynamodb.inline import DynamoDbInlineStore
-from penstock_service.adapters.dynamodb.log import DynamoDbLogIndex
-from penstock_service.adapters.dynamodb.quotas import DynamoDbQuotaStore
-from penstock_service.adapters.dynamodb.topics import DynamoDbTopicStore
-from penstock_service.adapters.dynamodb.zones import DynamoDbZoneStateStore
+from penstock_service.adapters.dynamodb.table_stores import table_stores
 from penstock_service.adapters.no_delivery_queue import NoDeliveryQueue
 from penstock_service.adapters.no_targets import NoTargets
 from penstock_service.adapters.no_timer_triggers import MissingTimerTriggers
@@ -210,24 +204,10 @@ def aws_instance(
     s3 = drivers.s3
     dynamodb = DynamoDbClient(drivers.dynamodb, runtime.clock, runtime.entropy)
     stores = Stores(
-        topics=DynamoDbTopicStore(dynamodb, storage.topics_table),
-        log=DynamoDbLogIndex(dynamodb, storage.log_table),
-        groups=seldom.groups(dynamodb, storage.groups_table),
-        memberships=seldom.memberships(dynamodb, storage.groups_table),
-        share=seldom.share(dynamodb, storage.groups_table),
-        push=seldom.push(dynamodb, storage.groups_table),
-        transactions=seldom.transactions(dynamodb, storage.log_table, storage.groups_table),
-        compaction=seldom.compaction(dynamodb, storage.log_table),
-        timers=seldom.timers(dynamodb, storage.log_table),
-        zone_states=DynamoDbZoneStateStore(dynamodb, storage.topics_table),
-        acls=DynamoDbAclStore(dynamodb, storage.topics_table),
-        cursors=seldom.cursors(dynamodb, storage.topics_table),
-        audit=seldom.audit(dynamodb, storage.topics_table),
-        quotas=DynamoDbQuotaStore(dynamodb, storage.groups_table),
+        **table_stores(dynamodb, storage.topics_table, storage.log_table, storage.groups_table),
         zones=[_zone_store(s3, each) for each in storage.zones],
         fallback_zones=frozenset(ZoneName(each.name) for each in storage.zones if each.is_fallback),
         archive=S3ArchiveStore(s3, storage.archive),
-        inline=DynamoDbInlineStore(dynamodb, storage.log_table),
         inline_bytes_max=storage.inline_bytes_max,
         repair_queue=NoRepairQueue()
         if storage.repair_queue_url is None
