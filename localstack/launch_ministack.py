@@ -1,10 +1,10 @@
 """Runs MiniStack behind a check of its requests, with a compiled CRC-32C, and with one copy of the functions' code.
 
 MiniStack's Python runs this file; nothing here may import Penstock. request_guard.py has the check, and
-event_api_types.py the CloudFormation types that MiniStack lacks. resource_policies.py lets policies of queues and event
-buses mean what they mean on AWS, and disabled_mappings.py lets a disabled mapping say so. token_checks.py lets an API
-check tokens. like_aws/ has rules of AWS
-that the emulator lacks. All of them are off until `penstock local up --like-aws` switches some on.
+event_api_types.py the CloudFormation types that MiniStack lacks. event_policies.py lets policies decide about wake-ups.
+resource_policies.py lets policies of queues and event buses mean what they mean on AWS, and disabled_mappings.py lets a
+disabled mapping say so. token_checks.py lets an API check tokens. like_aws/ has rules of AWS that the emulator lacks.
+All of them are off until `penstock local up --like-aws` switches some on.
 
 MiniStack's own CRC-32C is pure Python at 5 MB/s, and every produce puts its segment three times. With the compiled one,
 the local stack takes 12 times as many MB/s (docs/performance/requests.md). The check and its outcome stay the same.
@@ -68,6 +68,7 @@ if lambda_runtime.zipfile is not zipfile:
     raise RuntimeError("MiniStack's lambda_runtime has no zipfile as it had: see localstack/launch_ministack.py")
 lambda_runtime.zipfile = types.SimpleNamespace(**{**vars(zipfile), "ZipFile": SharedZipFile})
 _ours("event_api_types").add_event_api_types(provisioners._RESOURCE_HANDLERS, appsync_events)
+_ours("event_policies").add_event_policies(appsync_events, iam_evaluator)
 _ours("disabled_mappings").tell_disabled_mappings(provisioners._RESOURCE_HANDLERS, lambda_svc)
 _ours("resource_policies").add_resource_policies(iam_actions, iam_evaluator, eventbridge)
 token_checks = _ours("token_checks")

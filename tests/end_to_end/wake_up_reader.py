@@ -27,11 +27,15 @@ class WakeUpReader:
 
     async def subscribe(self, channel: str) -> None:
         """Subscribes, and waits until the Event API has taken it."""
+        assert await self.answer_to(channel) == "subscribe_success"
+
+    async def answer_to(self, channel: str) -> str:
+        """Asks for a subscription. Returns the type of the answer."""
         authorization = signed_headers(self._stack, self._place["host"], json.dumps({"channel": channel}))
         await self._socket.send_json(
             {"type": "subscribe", "id": channel, "channel": channel, "authorization": authorization}
         )
-        assert (await self._next())["type"] == "subscribe_success"
+        return str((await self._next())["type"])
 
     async def event(self) -> tuple[str, Any]:
         """The channel and the content of the next wake-up."""

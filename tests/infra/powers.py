@@ -205,7 +205,7 @@ _PLACES = (
     (r"arn:<AWS::Partition>:lambda:[^*]+:function:[\w-]+-promote(:live)?", "promote"),
     (r"arn:<AWS::Partition>:iam::<AWS::AccountId>:role/[\w-]+-targets-[^*]+", "the role of targets"),
     (r"<Functions(\w+)Logs>", r"\1"),
-    (r"<WakeUpsNamespace\.ChannelNamespaceArn>/\*", "wake-ups"),
+    (r"<WakeUpsNamespace\.ChannelNamespaceArn>", "wake-ups"),
     (r"<Jobs(Glue(Output|Error))?Logs>|<JobsGlue(Output|Error)>", "jobs"),
     (r"arn:<AWS::Partition>:s3:::cdk-\w+-assets-\$\{AWS::AccountId\}-[^/*]+/[^/*]+", "assets"),
     (r"arn:<AWS::Partition>:glue:[^*]+:(catalog|database/\w+|(table|userDefinedFunction)/\w+/\*)", "catalog"),

@@ -153,7 +153,7 @@ def test_client_policy_allows_the_routes_of_its_job(
         )
         for route in routes
     }
-    received = {("appsync:EventConnect", "<WakeUpsEventApi.ApiArn>"), ("appsync:EventSubscribe", f"{CHANNELS}/*")}
+    received = {("appsync:EventConnect", "<WakeUpsEventApi.ApiArn>"), ("appsync:EventSubscribe", CHANNELS)}
     allowed = permissions(policies[f"{prefix}{job}-{region}"]["PolicyDocument"]["Statement"])
     invoked = {(action, resource) for action, resource in allowed if action == "lambda:InvokeFunction"}
     assert bool(invoked) == STAGES[stage].direct  # tests/infra/test_direct.py tells them

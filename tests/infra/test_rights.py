@@ -66,7 +66,7 @@ READ_JSON = {
 }
 WOKEN = {
     "appsync:EventConnect on <WakeUpsEventApi.ApiArn>",
-    f"appsync:EventSubscribe on {CHANNELS}/<Topicsorders.Id>/*",
+    f"appsync:EventSubscribe on {CHANNELS}",
 }
 GROUP = {
     "POST /v1/groups/workers/heartbeat",
@@ -113,7 +113,7 @@ def test_share_consumer_is_held_to_its_group(queue: Penstock) -> None:
         "POST /v1/share-groups/workers/acquire",
         "POST /v1/share-groups/workers/acknowledge",
         "appsync:EventConnect on <WakeUpsEventApi.ApiArn>",
-        f"appsync:EventSubscribe on {CHANNELS}/<ShareGroupsworkers.Id>/*",
+        f"appsync:EventSubscribe on {CHANNELS}",
     }
 
 

@@ -45,10 +45,8 @@ class Rights:
         self.rules.allow(grantee, "write", f"topic:{topic}")
         return self._call(grantee, (*_PRODUCE, *binary), topic=topic)
 
-    def consume(
-        self, grantee: iam.IGrantable, topic: str, topic_id: str, *, group: str | None, json_only: bool
-    ) -> iam.Grant:
-        """Allows to read the topic, to work in the group, and to be woken by appends to the topic.
+    def consume(self, grantee: iam.IGrantable, topic: str, *, group: str | None, json_only: bool) -> iam.Grant:
+        """Allows to read the topic, to work in the group, and to be woken by appends.
 
         Raises ValueError for what is no group name, such as `*`, which would be every group.
         """
@@ -59,27 +57,27 @@ class Rights:
         grant = self._call(grantee, (*_READ, *binary), topic=topic)
         if group is not None:
             grant = grant.combine(self._call(grantee, _GROUP, group=group))
-        return grant if json_only else grant.combine(self._be_woken(grantee, topic_id))
+        return grant if json_only else grant.combine(self._be_woken(grantee))
 
-    def share(self, grantee: iam.IGrantable, group: str, group_id: str, topics: Iterable[str]) -> iam.Grant:
-        """Allows to acquire and acknowledge records of the share group, and to be woken by what it gets."""
+    def share(self, grantee: iam.IGrantable, group: str, topics: Iterable[str]) -> iam.Grant:
+        """Allows to acquire and acknowledge records of the share group, and to be woken by appends."""
         self.rules.allow(grantee, "read", f"share_group:{group}", *(f"topic:{topic}" for topic in topics))
-        return self._call(grantee, _SHARE_GROUP, group=group).combine(self._be_woken(grantee, group_id))
+        return self._call(grantee, _SHARE_GROUP, group=group).combine(self._be_woken(grantee))
 
     def everything(self, grantee: iam.IGrantable) -> iam.Grant:
         """Allows every route, the audit trail, and all wake-ups."""
         self.rules.allow(grantee, "all", "*")
         self.rules.allow(grantee, "read", f"topic:{AUDIT_TOPIC}")  # which no pattern gives
-        return self._call(grantee, routes.ROUTES).combine(self._be_woken(grantee, None))
+        return self._call(grantee, routes.ROUTES).combine(self._be_woken(grantee))
 
     def _call(self, grantee: iam.IGrantable, allowed: Iterable[Route], **names: str) -> iam.Grant:
         resources = [self.api.route_arn(route, **names) for route in allowed]
         return _granted(grantee, ["execute-api:Invoke"], resources, "The rest of the path is below one that is named.")
 
-    def _be_woken(self, grantee: iam.IGrantable, own_id: str | None) -> iam.Grant:
+    def _be_woken(self, grantee: iam.IGrantable) -> iam.Grant:
         grants = [
-            _granted(grantee, each.actions, each.resources, "The channels are those of one topic or group.")
-            for each in self.wake_ups.receive_statements(own_id)
+            iam.Grant.add_to_principal(grantee=grantee, actions=each.actions, resource_arns=each.resources)
+            for each in self.wake_ups.receive_statements()
         ]
         return grants[0].combine(grants[1])
 

@@ -58,7 +58,7 @@ class ShareGroup(Construct):
 
     def grant_consume(self, grantee: iam.IGrantable) -> iam.Grant:
         """Allows to acquire and acknowledge the records of this share group. IAM holds the grantee to this group."""
-        return self._rights.share(grantee, self.name, self._resource.get_att_string("Id"), self._topics)
+        return self._rights.share(grantee, self.name, self._topics)
 
 
 def deployed_name(value: Any) -> Any:

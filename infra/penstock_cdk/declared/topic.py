@@ -94,4 +94,4 @@ class Topic(Construct):
         The SDK's consumer fetches by a route that carries topics in its body: with it, a grantee may read every topic.
         With `json_only`, IAM holds the grantee to this topic, and it may read by the JSON routes only.
         """
-        return self._rights.consume(grantee, self.name, self.topic_id, group=group, json_only=json_only)
+        return self._rights.consume(grantee, self.name, group=group, json_only=json_only)

@@ -59,16 +59,10 @@ class ClientPolicies(Construct):
         self._api, self._direct = api, direct
         self.produce = self._policy("Produce", "Produce to any topic of Penstock", PRODUCE_ROUTES)
         self.consume = self._policy("Consume", "Consume any topic of Penstock and commit offsets", CONSUME_ROUTES)
-        self._allow_wake_ups(self.consume, wake_ups)
+        self.consume.add_statements(*wake_ups.receive_statements())
         self.transact = self._policy("Transact", "Transactions on any topic and group of Penstock", TRANSACT_ROUTES)
         self.admin = self._policy("Admin", "Call every route of Penstock", ADMIN_ROUTES)
-        self._allow_wake_ups(self.admin, wake_ups)
-
-    def _allow_wake_ups(self, policy: iam.ManagedPolicy, wake_ups: WakeUps) -> None:
-        statements = wake_ups.receive_statements()
-        policy.add_statements(*statements)
-        for resource in (resource for each in statements for resource in each.resources if resource.endswith("/*")):
-            acknowledge_wildcard(policy, resource, "The policy covers the wake-ups of any topic.")
+        self.admin.add_statements(*wake_ups.receive_statements())
 
     def _policy(self, job: str, description: str, allowed: tuple[Route, ...]) -> iam.ManagedPolicy:
         resources = [self._api.route_arn(route) for route in allowed]

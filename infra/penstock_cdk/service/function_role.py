@@ -150,9 +150,7 @@ def _acknowledge_wildcards(role: iam.Role, statements: Sequence[iam.PolicyStatem
     for statement in statements:
         for resource in statement.resources:
             if resource.endswith("/*"):
-                is_channel = "appsync:EventPublish" in statement.actions
-                reason = "A channel is named by a topic." if is_channel else "A segment is named as it is written."
-                acknowledge_wildcard(role, resource, reason)
+                acknowledge_wildcard(role, resource, "A segment is named as it is written.")
             if resource.endswith("event-source-mapping:*"):
                 acknowledge_wildcard(role, resource, "The id of a mapping is drawn; a condition names its function.")
     if any("lambda:ListEventSourceMappings" in statement.actions for statement in statements):

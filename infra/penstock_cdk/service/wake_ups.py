@@ -11,7 +11,8 @@ from penstock_core.log.wake_up import NAMESPACE
 class WakeUps(Construct):
     """An Event API with one channel namespace. Every connection, subscription and event needs IAM's permission.
 
-    It costs nothing while no reader waits.
+    It costs nothing while no reader waits. AWS's resource of a publication and of a subscription is the namespace: IAM
+    cannot narrow it to the channel of one topic. A wake-up carries ids and offsets only.
     """
 
     def __init__(self, scope: Construct, construct_id: str, *, settings: StageSettings) -> None:
@@ -38,17 +39,11 @@ class WakeUps(Construct):
 
     def publish_statement(self) -> iam.PolicyStatement:
         """Allows to publish wake-ups, and not to receive them."""
-        return iam.PolicyStatement(actions=["appsync:EventPublish"], resources=[self._channels(None)])
+        return iam.PolicyStatement(actions=["appsync:EventPublish"], resources=[self._namespace])
 
-    def receive_statements(self, own_id: str | None = None) -> list[iam.PolicyStatement]:
-        """Allows to connect and to subscribe to wake-ups, and not to publish them.
-
-        `own_id` is the id of the topic or share group whose channels these are. None allows all.
-        """
+    def receive_statements(self) -> list[iam.PolicyStatement]:
+        """Allows to connect and to subscribe to all wake-ups, and not to publish them."""
         return [
             iam.PolicyStatement(actions=["appsync:EventConnect"], resources=[self._api.attr_api_arn]),
-            iam.PolicyStatement(actions=["appsync:EventSubscribe"], resources=[self._channels(own_id)]),
+            iam.PolicyStatement(actions=["appsync:EventSubscribe"], resources=[self._namespace]),
         ]
-
-    def _channels(self, own_id: str | None) -> str:
-        return f"{self._namespace}/*" if own_id is None else f"{self._namespace}/{own_id}/*"

@@ -3,10 +3,13 @@
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import pytest
+import urllib3
 
+from localstack.clients import ACCOUNT
 from penstock import Producer
 from penstock.http.http_message import Response
 from penstock.http.transport import HttpTransport
@@ -14,7 +17,7 @@ from penstock_core.limits import WAKE_UP_PARTITIONS_MAX
 from penstock_core.records import frame
 from tests.end_to_end.local_stack import Stack
 from tests.end_to_end.raw_requests import append, storage_calls
-from tests.end_to_end.wake_up_reader import wake_up_reader
+from tests.end_to_end.wake_up_reader import signed_headers, wake_up_reader
 
 pytestmark = pytest.mark.stack
 T = TypeVar("T")
@@ -64,6 +67,33 @@ def test_append_wakes_the_readers_that_have_armed(stack: Stack, transport: HttpT
             assert calls["dynamodb.UpdateItem"] == 1
 
     asyncio.run(run())
+
+
+def test_rights_on_wake_ups_name_the_namespace_and_nothing_below_it(
+    stack: Stack, transport: HttpTransport, topic: str
+) -> None:
+    """As on AWS, which has no resource for a channel. A reader with a right on one connects, and is told no record."""
+    place = _place(transport)
+    api_id, region = place["host"].split(".")[0], stack.region
+    api = f"arn:aws:appsync:{region}:{ACCOUNT}:apis/{api_id}"
+    namespace = f"{api}/channelNamespace/{place['namespace']}"
+
+    async def answer(name: str, resource: str) -> str:
+        statements = [
+            {"Effect": "Allow", "Action": "appsync:EventConnect", "Resource": api},
+            {"Effect": "Allow", "Action": "appsync:EventSubscribe", "Resource": resource},
+        ]
+        keys = stack.create_user(name, {"Version": "2012-10-17", "Statement": statements})
+        other = replace(stack, access_key_id=keys[0], secret_access_key=keys[1])
+        body = json.dumps({"channel": "/wake/topic/0", "events": ["{}"]})
+        headers = signed_headers(other, place["host"], body)
+        published = urllib3.request("POST", f"{stack.endpoint_url}/event", body=body, headers=headers, retries=False)
+        assert published.status in (401, 403)  # whoever is woken may not wake
+        async with wake_up_reader(other, place) as reader:
+            return await reader.answer_to("/wake/topic/0")
+
+    assert asyncio.run(answer("woken-by-channels", f"{namespace}/*")) == "subscribe_error"
+    assert asyncio.run(answer("woken", namespace)) == "subscribe_success"
 
 
 def test_append_that_nobody_waits_for_makes_no_further_call(transport: HttpTransport, topic: str) -> None:
