@@ -33,6 +33,7 @@ NONCE_BYTES = 16
 TIMER_ID_BYTES = 16
 NO_NONCE = Nonce(b"")  # of clients that send none
 TOPIC_ID_BYTES = 10
+GROUP_CLAIM_ID_BYTES = 8
 EPOCH_BYTES = 6  # random bytes of `random_start`; a JSON number holds them
 GROUP_EPOCH_BYTES = 4  # the same for a group epoch: keys of targets have ten digits for it
 

@@ -387,7 +387,7 @@ ARCHIVE_PART_BYTES = 8 * MIB  # one part of an upload: S3 takes 5 MiB to 5 GiB, 
 # The memory and the threads of one function instance. Maps by zone have ZONES_MAX entries.
 INSTANCE_TOPICS_MAX = 10_000  # in the cache of topics, about 1 KiB each
 INSTANCE_TARGETS_MAX = 16  # target assignments in the cache of groups, up to a few hundred KiB each
-INSTANCE_GROUPS_MAX = 10_000  # names that the instance knows to be on the list of groups
+INSTANCE_GROUPS_MAX = 10_000  # share groups that the instance remembers
 INSTANCE_SEGMENTS_MAX = 2_000_000  # ids of segments that it has seen zones hold, about 110 bytes each
 INSTANCE_THREADS_MAX = 32  # for calls side by side
 INSTANCE_LANE_THREADS_MAX = 32  # for the calls to one zone, which may hang until their timeout

@@ -72,12 +72,13 @@ class TransactionState:
 class OffsetCommit:
     """An offset that a transaction commits for a group.
 
-    `token` is None if no member owns the partition.
+    `token` is None if no member owns the partition. Unless it `may_create`, the group has a lease there.
     """
 
     group: GroupName
     committed: CommittedOffset
     token: LeaseToken | None
+    may_create: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

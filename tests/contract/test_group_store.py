@@ -29,9 +29,13 @@ def take(ports: Ports, seen: Lease, owner: MemberName) -> Lease:
 
 
 def commit(
-    ports: Ports, committed: CommittedOffset, token: LeaseToken | None = None, may_go_back: MayGoBack = True
+    ports: Ports,
+    committed: CommittedOffset,
+    token: LeaseToken | None = None,
+    may_go_back: MayGoBack = True,
+    may_create: bool = True,
 ) -> None:
-    ports.groups.commit(GROUP, committed, token, may_go_back)
+    ports.groups.commit(GROUP, committed, token, may_go_back, may_create)
 
 
 def test_committed_is_empty_for_a_group_that_never_committed(ports: Ports) -> None:
@@ -124,6 +128,15 @@ def test_commit_of_a_member_is_fenced_where_there_is_no_lease(ports: Ports) -> N
     assert list(ports.groups.leases(GROUP)) == []
 
 
+def test_commit_that_may_not_create_needs_a_lease(ports: Ports) -> None:
+    refused(ErrorCode.UNKNOWN_GROUP, lambda: commit(ports, COMMIT, may_create=False))
+    assert list(ports.groups.leases(GROUP)) == []
+    commit(ports, COMMIT)
+    commit(ports, replace(COMMIT, offset=Offset(6)), may_create=False)
+    [found] = commits_of(ports.groups, GROUP)
+    assert found.offset == 6
+
+
 def test_commit_goes_back_only_where_it_may(ports: Ports) -> None:
     take(ports, FREE, ME)
     token = LeaseToken(owner=ME, epoch=1)
@@ -143,8 +156,8 @@ def test_commit_is_refused_exactly_where_lease_refusal_says(ports: Ports) -> Non
     seen = SeenCommit(offset=COMMIT.offset, committed_at_ms=COMMIT.committed_at_ms)
     others = (replace(seen, offset=Offset(7)), replace(seen, committed_at_ms=seen.committed_at_ms + 1))
     back: tuple[MayGoBack, ...] = (False, True, seen, *others)
-    steps = product((False, True), (False, True), tokens, (4, 5, 6), back)
-    for number, (is_owned, has_commit, token, offset, may_go_back) in enumerate(steps):
+    steps = product((False, True), (False, True), tokens, (4, 5, 6), back, (False, True))
+    for number, (is_owned, has_commit, token, offset, may_go_back, may_create) in enumerate(steps):
         partition = PartitionKey(TopicId("t1"), Partition(number))
         at = replace(COMMIT, partition=partition)
         if has_commit:
@@ -152,14 +165,14 @@ def test_commit_is_refused_exactly_where_lease_refusal_says(ports: Ports) -> Non
         if is_owned:
             take(ports, replace(FREE, partition=partition), ME)
         before = ports.groups.find_leases(GROUP, [partition]).get(partition)
-        rule = refusal(before, partition, Offset(offset), token, may_go_back=may_go_back)
+        rule = refusal(before, partition, Offset(offset), token, may_go_back=may_go_back, may_create=may_create)
         found = None
         try:
-            commit(ports, replace(at, offset=Offset(offset)), token, may_go_back)
+            commit(ports, replace(at, offset=Offset(offset)), token, may_go_back, may_create)
         except PenstockError as error:
             found = error
         told = [None if each is None else (each.code, each.facts, each.maybe_applied) for each in (found, rule)]
-        assert told[0] == told[1], (is_owned, has_commit, token, offset, may_go_back)
+        assert told[0] == told[1], (is_owned, has_commit, token, offset, may_go_back, may_create)
         after = ports.groups.find_leases(GROUP, [partition]).get(partition)
         assert (after == before) if rule else (after is not None and after.offset == offset)
 

@@ -90,10 +90,12 @@ def test_registered_groups_are_listed_page_by_page(ports: Ports) -> None:
 
 
 def test_listed_group_keeps_its_first_claim_until_it_leaves_the_list(ports: Ports) -> None:
-    first, second = (GroupClaim(principal=name, claimed_at_ms=at) for at, name in enumerate(("ada", "bob")))
-    ports.memberships.register(GROUP)
+    first, second = (
+        GroupClaim(principal=name, claim_id=f"{name}1", claimed_at_ms=at) for at, name in enumerate(("ada", "bob"))
+    )
+    assert ports.memberships.register(GROUP) is None
     for claim in (first, second, None):
-        ports.memberships.register(GROUP, claim)
+        assert ports.memberships.register(GROUP, claim) == first
     assert ports.memberships.unregister(GROUP) == first
     assert ports.memberships.unregister(GROUP) is None
     ports.memberships.register(GROUP, second)

@@ -50,11 +50,11 @@ OTHER_SHARE = SHARE._replace(partition=Partition(4))
 SOURCE = PartitionKey(TopicId("t0"), Partition(3))
 
 
-def offset_commit(offset: int, token: LeaseToken | None = None) -> OffsetCommit:
+def offset_commit(offset: int, token: LeaseToken | None = None, *, may_create: bool = True) -> OffsetCommit:
     committed = CommittedOffset(
         topic=TopicName("orders"), partition=SOURCE, offset=Offset(offset), metadata="", committed_at_ms=5
     )
-    return OffsetCommit(group=GROUP, committed=committed, token=token)
+    return OffsetCommit(group=GROUP, committed=committed, token=token, may_create=may_create)
 
 
 def transaction(number: int = 0, **changes: object) -> Transaction:
@@ -142,6 +142,16 @@ def test_commit_leaves_nothing_when_a_partition_is_gone(ready: Ports) -> None:
     wanted = transaction(refs={KEY: [ref(1)], gone: [ref(1)]})
     assert code_of(ready, wanted) is ErrorCode.UNKNOWN_PARTITION
     expect_nothing(ready)
+
+
+def test_commit_that_may_not_create_needs_a_lease(ready: Ports) -> None:
+    wanted = transaction(offsets=[offset_commit(1, may_create=False)])
+    assert code_of(ready, wanted) is ErrorCode.UNKNOWN_GROUP
+    expect_nothing(ready)
+    assert commits_of(ready.groups, GROUP) == []
+    assert ready.transactions.commit(transaction())
+    assert ready.transactions.commit(transaction(1, offsets=[offset_commit(2, may_create=False)]))
+    assert [each.offset for each in commits_of(ready.groups, GROUP)] == [2]
 
 
 def test_commit_takes_offsets_of_the_leases_owner_only(ready: Ports) -> None:

@@ -48,6 +48,7 @@ OFFSET = OffsetCommit(
         topic=TopicName("orders"), partition=KEYS[0], offset=Offset(1), metadata="", committed_at_ms=0
     ),
     token=None,
+    may_create=False,
 )
 
 

@@ -149,9 +149,17 @@ MayGoBack = bool | SeenCommit
 
 
 def refusal(
-    lease: Lease | None, key: PartitionKey, offset: Offset, token: LeaseToken | None, *, may_go_back: MayGoBack
+    lease: Lease | None,
+    key: PartitionKey,
+    offset: Offset,
+    token: LeaseToken | None,
+    *,
+    may_go_back: MayGoBack,
+    may_create: bool = True,
 ) -> PenstockError | None:
     """The error of a commit of `offset`, or None if the commit counts.
+
+    Unless it `may_create`, a commit needs a lease that is there: with one, its group is there, too.
 
     `storage.lease_item.commit_update` states the same rule as a condition. The
     contract test `test_commit_is_refused_exactly_where_lease_refusal_says` holds the two together.
@@ -164,6 +172,8 @@ def refusal(
             "Nothing was committed: drop the partition, and report what is still held",
             lease_epoch=epoch,
         )
+    if lease is None and token is None and not may_create:
+        return PenstockError(ErrorCode.UNKNOWN_GROUP, f"the group has no lease on partition {key} yet")
     if token is None and owner is not None:
         return PenstockError(
             ErrorCode.LEASE_HELD,

@@ -24,9 +24,10 @@ class ClaimKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """One resource of a principal. `resource_id` tells it from another one of its name, "" for a group.
+    """One resource of a principal. `resource_id` tells it from another one of its name.
 
-    Of creations of one name at once, each has a claim. They count as one, since one of them wins.
+    A group has no id: each call that makes one draws an id for its claim. Of creations of one name at once, each has a
+    claim. They count as one, since one of them wins.
 
     `partitions` are those of a topic that the principal has made. Partitions that retention took away count on.
     """
@@ -45,10 +46,15 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupClaim:
-    """The claim of a listed group: it goes when the group goes, whoever removes it."""
+    """The claim of a listed group, by its id: it goes when the group goes, whoever removes it."""
 
     principal: str
+    claim_id: str
     claimed_at_ms: int
+
+    def of(self, group: str) -> Claim:
+        """The claim among those of its principal."""
+        return Claim(kind=ClaimKind.GROUP, name=group, resource_id=self.claim_id, claimed_at_ms=self.claimed_at_ms)
 
 
 _COUNT_OF = {

@@ -6,18 +6,24 @@ from penstock_core.errors import ErrorCode
 from penstock_core.groups.group import GroupState
 from penstock_core.groups.lease import TAKE_DECISIONS, Lease, TakeDecision, holder_of, next_lease_epoch
 from penstock_core.ids import EPOCH_BYTES, MemberName, PartitionKey, TopicName, random_start
+from penstock_service.groups.claim_group import keep_listed
 from penstock_service.instance.instance import Instance
 
 
 def acquire_leases(
-    instance: Instance, state: GroupState, name: MemberName, wanted: Mapping[PartitionKey, TopicName]
+    instance: Instance,
+    state: GroupState,
+    name: MemberName,
+    wanted: Mapping[PartitionKey, TopicName],
+    principal: str,
 ) -> tuple[Sequence[Lease], bool]:
     """The leases taken, and whether `state` has turned out to be outdated.
 
     `wanted` has 100 partitions at most, all of the member's part at the group's epoch. The member's item must already
     say that the member knows that epoch. One read of the leases and one of their owners, in this order (`holder_of`),
     and one conditional update for each lease that is free. The next heartbeat repeats an update that fails, and if the
-    failed update took the lease, takes it again.
+    failed update took the lease, takes it again. The first owner of a lease may make a group that was deleted
+    meanwhile: it costs what `keep_listed` costs.
     """
     if not wanted:
         return (), False
@@ -26,12 +32,18 @@ def acquire_leases(
     members = instance.stores.memberships.find_members(state.name, sorted(filter(None, owners))) if owners else {}
     decisions = {key: TAKE_DECISIONS[holder_of(leases.get(key), name, state.epoch, members)] for key in wanted}
 
-    def take(key: PartitionKey) -> Lease:
-        seen = leases.get(key) or Lease(topic=wanted[key], partition=key)
+    def take(seen: Lease) -> Lease:
         epoch = next_lease_epoch(seen, random_start(instance.entropy.random_bytes(EPOCH_BYTES)))
         return instance.stores.groups.take_lease(state.name, seen, name, epoch)
 
-    results = instance.executor.map(take, [key for key, each in decisions.items() if each is TakeDecision.TAKE])
+    free = [
+        leases.get(key) or Lease(topic=wanted[key], partition=key)
+        for key, each in decisions.items()
+        if each is TakeDecision.TAKE
+    ]
+    results = instance.executor.map(take, free)
+    if any(lease.epoch == 0 for lease in free):
+        keep_listed(instance, principal, state.name)
     taken = results.ok
     instance.telemetry.count("leases_acquired", len(taken))
     is_outdated = TakeDecision.LOOK_AGAIN in decisions.values() or any(

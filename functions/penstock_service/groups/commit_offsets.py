@@ -14,9 +14,9 @@ from penstock_core.ids import GroupName, MemberName, Offset, member_name, parse_
 from penstock_core.limits import COMMIT_OFFSETS_MAX
 from penstock_core.log.index import check_position
 from penstock_core.log.topic import Topic
-from penstock_core.outcomes import Outcomes
+from penstock_core.outcomes import Outcome, Outcomes
 from penstock_service.groups.abandoned_lease import release_abandoned_lease
-from penstock_service.groups.claim_group import list_group
+from penstock_service.groups.claim_group import keep_listed, list_group
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.topic_cache import TopicCache
 from penstock_service.instance.update_window import UpdateWindow
@@ -52,16 +52,15 @@ def commit_offsets(
 ) -> Outcomes[None]:
     """None or an error per entry, in order. One conditional update per entry.
 
-    A commit without a member may make the group: it counts as the principal's then (`list_group`).
-
     Without a member also one read per topic, and one of the heads for 100 partitions (docs/adr/0022). A commit without
-    a member that meets an owner reads the lease, the group and the owner. The first commit for a partition lists the
-    group, with one update.
+    a member that meets an owner reads the lease, the group and the owner. The first one for a partition may make the
+    group, which counts as the principal's then: it is refused once, and costs what `list_group` and `keep_listed` cost.
 
     An entry's error is LEASE_FENCED if the lease is not the member's, LEASE_HELD if the lease has an owner and the
     commit names no member, OFFSET_BEHIND, or OFFSET_OUT_OF_RANGE above `COMMIT_OFFSET_MAX` and within a jump
-    (`check_position`). It is UNKNOWN_TOPIC_ID if the name stands for another topic than the caller has read. Raises
-    INVALID_NAME, QUOTA_EXCEEDED, and INVALID_REQUEST for too many entries or a topic-partition that stands twice.
+    (`check_position`). It is UNKNOWN_TOPIC_ID if the name stands for another topic than the caller has read, and
+    QUOTA_EXCEEDED if the principal may have no more groups. Raises that if it holds for all entries, INVALID_NAME, and
+    INVALID_REQUEST for too many entries or a topic-partition that stands twice.
     """
     group = parse_group_name(group_name)
     _check_entries(entries)
@@ -78,7 +77,6 @@ def _commit_alone(
 ) -> Outcomes[None]:
     """Commit without a member. What topics and heads said counts while the window is open, and the claim, too."""
     window = UpdateWindow.open(instance.clock)
-    claim = list_group(instance, window, principal, group)
     # Read past the cache: a commit under the id of a deleted topic would be lost.
     names = list(dict.fromkeys(entry.topic for entry in entries))
     found = instance.executor.map(instance.topic_cache.read_through, names)
@@ -94,38 +92,54 @@ def _commit_alone(
     checked = Outcomes.collect(check, entries)
     heads = instance.stores.log.heads([each.partition for each in checked.ok])
 
-    def commit_one(pair: tuple[CommitEntry, CommittedOffset | PenstockError]) -> bool:
-        entry, committed = pair
+    def commit_one(index: int, *, may_create: bool = False) -> None:
+        entry, committed = entries[index], checked[index]
         if isinstance(committed, PenstockError):
             raise committed
         if committed.partition not in heads:
             raise PenstockError(ErrorCode.UNKNOWN_TOPIC, f"topic {entry.topic!r} is being deleted")
         check_position(heads[committed.partition], entry.partition, entry.offset)
-        return _commit_unowned(instance, window, group, committed, entry.back_from or False)
+        _commit_unowned(instance, window, group, committed, entry.back_from or False, may_create)
 
-    done = instance.executor.map(commit_one, [*zip(entries, checked, strict=True)])
-    if any(done.ok):
-        instance.group_cache.register_new(group, claim)
-    return done.map_ok(lambda _: None)
+    done = instance.executor.map(commit_one, range(len(entries)))
+    first = [index for index, each in enumerate(done) if _is_first(each)]
+    if not first:
+        return done
+    try:
+        list_group(instance, window, principal, group)
+    except PenstockError as error:
+        if len(first) == len(done):
+            raise
+        return done.merge(dict.fromkeys(first, error))
+    made = instance.executor.map(lambda index: commit_one(index, may_create=True), first)
+    keep_listed(instance, principal, group)
+    return done.merge(dict(zip(first, made, strict=True)))
+
+
+def _is_first(outcome: Outcome[None]) -> bool:
+    """True if the group has no lease on the partition: its commit may make the group."""
+    return outcome is not None and outcome.code is ErrorCode.UNKNOWN_GROUP
 
 
 def _commit_unowned(
-    instance: Instance, window: UpdateWindow, group: GroupName, committed: CommittedOffset, may_go_back: MayGoBack
-) -> bool:
-    """Commit where no member owns the lease, or take the lease away from an owner that is gone.
-
-    True if the partition had no lease: the group may be a new one.
-    """
+    instance: Instance,
+    window: UpdateWindow,
+    group: GroupName,
+    committed: CommittedOffset,
+    may_go_back: MayGoBack,
+    may_create: bool,
+) -> None:
+    """Commit where no member owns the lease, or take the lease away from an owner that is gone."""
     window.check()
     try:
-        return instance.stores.groups.commit(group, committed, None, may_go_back)
+        instance.stores.groups.commit(group, committed, None, may_go_back, may_create)
     except PenstockError as error:
         if error.code is not ErrorCode.LEASE_HELD:
             raise
         if not release_abandoned_lease(instance, group, committed.partition):
             raise
         window.check()
-        return instance.stores.groups.commit(group, committed, None, may_go_back)
+        instance.stores.groups.commit(group, committed, None, may_go_back, may_create)
 
 
 def _commit_as_owner(instance: Instance, group: GroupName, owner: MemberName, entry: CommitEntry) -> None:
@@ -138,7 +152,7 @@ def _commit_as_owner(instance: Instance, group: GroupName, owner: MemberName, en
     token = LeaseToken(owner=owner, epoch=entry.lease_epoch)
     topic, committed = _committed(instance.topic_cache, entry, instance.clock.now_ms())
     check_jumps(instance, topic, committed)
-    instance.stores.groups.commit(group, committed, token, entry.back_from or False)
+    instance.stores.groups.commit(group, committed, token, entry.back_from or False, False)
 
 
 def _committed(topic_cache: TopicCache, entry: CommitEntry, now_ms: int) -> tuple[Topic, CommittedOffset]:

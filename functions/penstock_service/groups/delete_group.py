@@ -1,12 +1,10 @@
 """Delete a group: its item first, then the rest. A member that joins after that creates a new group."""
 
-from contextlib import suppress
-
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.groups.group import GroupState
 from penstock_core.ids import GroupName, parse_group_name
 from penstock_core.limits import GROUP_DELETE_ROUNDS_MAX
-from penstock_core.quotas.claim import Claim, ClaimKind
+from penstock_service.groups.claim_group import drop_group_claim, list_again
 from penstock_service.groups.describe_group import live_members, unknown_group
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.groups import MembershipStore
@@ -46,19 +44,16 @@ def delete_group(instance: Instance, group_name: str) -> None:
 def unlist_group(instance: Instance, group: GroupName) -> None:
     """Take a deleted group off the list of groups, and drop its claim, unless a client has made it again.
 
-    A client that makes a group lists it after that (`GroupCache.register_new`). So either the reads here find what the
+    A client that makes a group looks at the list after that (`keep_listed`). So either the reads here find what the
     client has made, or the client lists the group after the delete here. A delete, a read and a query, and a delete of
     the claim.
     """
-    instance.group_cache.forget(group)
     claim = instance.stores.memberships.unregister(group)
     leases, _ = instance.stores.groups.lease_page(group, None, "", 1)
     if leases or instance.stores.memberships.get_group(group) is not None:
-        instance.stores.memberships.register(group, claim)
+        list_again(instance, group, claim)
     elif claim is not None:
-        gone = Claim(kind=ClaimKind.GROUP, name=group, claimed_at_ms=claim.claimed_at_ms)
-        with suppress(PenstockError):  # it only counts on
-            instance.stores.quotas.drop_claim(claim.principal, gone)
+        drop_group_claim(instance, group, claim)
 
 
 def remove_group(memberships: MembershipStore, executor: Executor, group: GroupName, state: GroupState | None) -> None:

@@ -272,7 +272,8 @@ def _reconcile(
     plan = plan_leases(part, beat.owned or frozenset(), beat.sequence)
     progress = MemberProgress(epoch=state.epoch, is_settled=not plan.revoked)
     _extend_session(instance, state, beat, member.session, progress)
-    granted, is_outdated = acquire_leases(instance, state, member.name, {key: part[key] for key in plan.tried})
+    tried = {key: part[key] for key in plan.tried}
+    granted, is_outdated = acquire_leases(instance, state, member.name, tried, access.principal.name)
     plain = _plain_answer(state, beat, state.epoch, member.session)
     answer = _lease_answer(plain, plan, granted, is_outdated=is_outdated)
     return replace(answer, late=frozenset(lease.partition for lease in granted if target.is_late(lease.partition)))

@@ -32,7 +32,7 @@ from penstock_core.limits import (
     SUBSCRIPTION_LOOK_UPS_MAX,
 )
 from penstock_core.log.topic import Topic
-from penstock_service.groups.claim_group import list_group
+from penstock_service.groups.claim_group import keep_listed, list_group
 from penstock_service.groups.readable_ends import readable_ends
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.telemetry import Telemetry
@@ -52,9 +52,8 @@ def create_group(
 
     It counts as the principal's (`list_group`). Open the window before you look whether there is a group.
 
-    One conditional put, and two updates that list the group: one before, in case the function dies, and one after, in
-    case a deletion of a group of this name ends between them (`unlist_group`). Raises INVALID_CONFIG, QUOTA_EXCEEDED
-    and STORAGE_UNAVAILABLE. The version and the first epoch are random: a request for a deleted group of this name must
+    One conditional put, and what `list_group` and `keep_listed` cost. Raises INVALID_CONFIG, QUOTA_EXCEEDED and
+    STORAGE_UNAVAILABLE. The version and the first epoch are random: a request for a deleted group of this name must
     not pass for a request to this one.
     """
     now_ms = instance.clock.now_ms()
@@ -66,8 +65,7 @@ def create_group(
         changed_at_ms=now_ms,
         empty_since_ms=now_ms,
     )
-    instance.group_cache.forget(group)  # if it was listed, it was deleted since
-    claim = list_group(instance, window, principal, group)
+    list_group(instance, window, principal, group)
     window.check()
     try:
         instance.stores.memberships.change_group(None, new)
@@ -76,7 +74,7 @@ def create_group(
         if found is None:
             raise
         return found
-    instance.group_cache.register_new(group, claim)
+    keep_listed(instance, principal, group)
     return new
 
 

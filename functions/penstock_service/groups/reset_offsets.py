@@ -23,7 +23,7 @@ from penstock_core.limits import OFFSET_RESET_ATTEMPTS_MAX
 from penstock_core.log.index import Head, check_position
 from penstock_core.log.topic import Topic
 from penstock_core.outcomes import Outcome
-from penstock_service.groups.claim_group import list_group
+from penstock_service.groups.claim_group import keep_listed, list_group
 from penstock_service.groups.describe_group import live_members
 from penstock_service.groups.rebalance import rebalance
 from penstock_service.instance.instance import Instance
@@ -97,6 +97,7 @@ def reset_offsets(
 
     results = instance.executor.map(reset_one, keys)
     if not is_dry_run:
+        keep_listed(instance, principal, group)
         # A member that joins again under its name gets what the target gives it. So no target of before the reset
         # may be left: older generations may be unread now. Members that joined meanwhile are expelled, too.
         _make_target_anew(instance, group, topic)

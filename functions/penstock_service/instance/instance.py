@@ -87,7 +87,7 @@ class Instance:
             entropy=runtime.entropy,
             executor=runtime.executor,
             topic_cache=TopicCache(stores.topics, runtime.clock),
-            group_cache=GroupCache(stores.memberships, runtime.clock),
+            group_cache=GroupCache(stores.memberships),
             share_group_cache=ShareGroupCache(stores.share, runtime.clock),
             acl_cache=AclCache(stores.acls, runtime.clock, acl_settings or AclSettings()),
             zone_cache=ZoneCache(stores.zone_states, runtime.clock, has_states=len(stores.zones) > 1),

@@ -13,15 +13,19 @@ class GroupStore(Protocol):
     """Leases of groups, and the offsets committed under them. Reads are consistent."""
 
     def commit(
-        self, group: GroupName, committed: CommittedOffset, token: LeaseToken | None, may_go_back: MayGoBack
-    ) -> bool:
+        self,
+        group: GroupName,
+        committed: CommittedOffset,
+        token: LeaseToken | None,
+        may_go_back: MayGoBack,
+        may_create: bool,
+    ) -> None:
         """Commits an offset as the lease's owner, or without a token while the lease has no owner.
 
-        True if there was no lease before.
-
-        Raises LEASE_FENCED if the token is not the lease's, LEASE_HELD if there is no token but an owner, and
-        OFFSET_BEHIND if the offset would go back and may not. `penstock_core.groups.lease.refusal` is the rule. One
-        conditional update, never repeated once it may have been applied.
+        Raises LEASE_FENCED if the token is not the lease's, LEASE_HELD if there is no token but an owner, UNKNOWN_GROUP
+        if there is no lease and none may be made, and OFFSET_BEHIND if the offset would go back and may not.
+        `penstock_core.groups.lease.refusal` is the rule. One conditional update, never repeated once it may have been
+        applied.
         """
 
     def leases(self, group: GroupName) -> Sequence[Lease]:
@@ -82,10 +86,11 @@ class MembershipStore(Protocol):
     def delete_group(self, seen: GroupState) -> None:
         """Removes the group. Raises CONCURRENT_UPDATE if it has changed since `seen`. One conditional delete."""
 
-    def register(self, group: GroupName, claim: GroupClaim | None = None) -> None:
-        """Puts the group's name on the list that `registered` reads. One update.
+    def register(self, group: GroupName, claim: GroupClaim | None = None) -> GroupClaim | None:
+        """Puts the group's name on the list that `registered` reads, and gives the claim that it has there.
 
-        The claim goes with it. A listed group keeps the claim that it has.
+        A listed group keeps the claim that it has. Else it gets this one. One update, never repeated once it may have
+        been applied.
         """
 
     def unregister(self, group: GroupName) -> GroupClaim | None:

@@ -40,8 +40,7 @@ def claim_resource(instance: Instance, window: UpdateWindow, principal: str, cla
         return
     before = {each.place: each for each in quotas.claims(principal)}.get(claim.place)
     quotas.put_claim(principal, claim)
-    # A group has no id: the claim that is there may be one that a failed call has left.
-    counts = counts_of(claim, is_new=before is None or not claim.resource_id)
+    counts = counts_of(claim, is_new=before is None)
     claims = quotas.claims(principal)
     error = exceeded(limits, counts, claims)
     for some in _ripe(instance, claims, claim):

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.groups.lease import CommittedOffset, LeaseToken, check_committed
 from penstock_core.ids import (
+    GroupName,
     Offset,
     PartitionKey,
     SegmentId,
@@ -39,7 +40,7 @@ from penstock_core.transaction import (
     judge_transaction,
 )
 from penstock_service.groups.abandoned_lease import release_abandoned_lease
-from penstock_service.groups.claim_group import list_group
+from penstock_service.groups.claim_group import keep_listed, list_group
 from penstock_service.groups.commit_offsets import check_jumps
 from penstock_service.index.still_closed import still_closed
 from penstock_service.instance.instance import Instance
@@ -70,7 +71,8 @@ from penstock_service.transactions.transaction_part import TransactionPart
 class OffsetEntry:
     """An offset to commit for a group; `member_id` and `lease_epoch` are None where no member owns the partition.
 
-    `topic_id` is the topic that the caller has read, None if it does not say.
+    `topic_id` is the topic that the caller has read, None if it does not say. Unless it `may_create`, the group has a
+    lease there.
     """
 
     group: str
@@ -83,6 +85,7 @@ class OffsetEntry:
     lease_epoch: int | None = None
     topic_id: str | None = None
     leader_epoch: int | None = None
+    may_create: bool = False
 
 
 def stage(instance: Instance, part: TransactionPart, stage_number: int) -> None:
@@ -115,15 +118,18 @@ def commit_transaction(
     """Make the staged data, the entries of the `last` part, `offsets` and `acceptances` visible at once.
 
     The result has one range for each partition with records. One put per zone, one TransactWriteItems, one read of
-    heads; a query if there were stages; a roll for each tail that is due. Raises the error of the first wrong part:
-    nothing is visible then, unless the error says `maybe_applied`. A refusal costs one read more: a commit that was
-    applied before is answered as then, although it would be refused now.
+    heads; a query if there were stages; a roll for each tail that is due. The first offset for a partition may make its
+    group: the commit is refused once, and costs what `list_group` and `keep_listed` cost.
+
+    Raises the error of the first wrong part: nothing is visible then, unless the error says `maybe_applied`. A refusal
+    costs one read more: a commit that was applied before is answered as then, although it would be refused now.
     """
     for rest in reversed(range(TRANSACTION_COMMIT_ROUNDS_MAX)):
         prepared = None
         try:
             prepared = _prepared(instance, last, offsets, stage_count, acceptances)
             if instance.stores.transactions.commit(prepared.transaction):
+                _keep_listed(instance, last, prepared)
                 return _answer(instance, prepared, acceptances)
             refusal = PenstockError(
                 ErrorCode.CONCURRENT_UPDATE, "the producer has changed meanwhile: nothing was committed, try again"
@@ -132,13 +138,18 @@ def commit_transaction(
             refusal = error
         if not (rest and prepared is not None and _may_heal(instance, prepared, refusal)):
             break
+        if refusal.code is ErrorCode.UNKNOWN_GROUP or rest == 1:  # nothing heals a refusal of the last round
+            offsets = [replace(each, may_create=True) for each in offsets]
     segments = () if prepared is None else prepared.transaction.segments
     try:
-        return _earlier_answer(instance, last, stage_count, segments, refusal)
+        answer = _earlier_answer(instance, last, stage_count, segments, refusal)
     except PenstockError as error:
         if error.maybe_applied and prepared is not None:
             wake_blindly(instance, prepared.transaction.refs)
         raise
+    if prepared is not None:
+        _keep_listed(instance, last, prepared)
+    return answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +171,7 @@ def _prepared(
     window = UpdateWindow.open(instance.clock)
     now_ms = instance.clock.now_ms()
     commits = [_offset_commit(instance, each, now_ms) for each in offsets]
-    for group in {each.group for each in commits if each.token is None}:
+    for group in _made(commits):
         list_group(instance, window, last.principal, group)
     checked = _checked(instance, last.entries) if last.entries else []
     staged = _staged(instance.stores.transactions, last, stage_count, now_ms)
@@ -185,6 +196,17 @@ def _prepared(
     )
     window.check()
     return _Prepared(transaction=transaction, names={each.key: each.topic for each in staged})
+
+
+def _keep_listed(instance: Instance, last: TransactionPart, prepared: _Prepared) -> None:
+    """A read for each group that the transaction may have made."""
+    for group in _made(prepared.transaction.offsets):
+        keep_listed(instance, last.principal, group)
+
+
+def _made(commits: Sequence[OffsetCommit]) -> set[GroupName]:
+    """The groups that the commits may make. A member's commit makes none."""
+    return {each.group for each in commits if each.may_create and each.token is None}
 
 
 def _check_size(
@@ -265,7 +287,8 @@ def _heals(instance: Instance, prepared: _Prepared, refusal: PenstockError) -> b
         ]
         return any(released)
     # The share item has changed since it was read, perhaps by another lock's end: look again if this lock holds.
-    return refusal.code is ErrorCode.LOCK_LOST
+    # Or an offset is the first of its group in a partition: list the group.
+    return refusal.code in (ErrorCode.LOCK_LOST, ErrorCode.UNKNOWN_GROUP)
 
 
 def _is_another_topic(topic_cache: TopicCache, name: str, key: PartitionKey) -> bool:
@@ -377,4 +400,6 @@ def _offset_commit(instance: Instance, each: OffsetEntry, now_ms: int) -> Offset
     )
     check_committed(committed)
     check_jumps(instance, topic, committed)
-    return OffsetCommit(group=parse_group_name(each.group), committed=committed, token=token)
+    return OffsetCommit(
+        group=parse_group_name(each.group), committed=committed, token=token, may_create=each.may_create
+    )

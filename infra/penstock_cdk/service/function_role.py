@@ -94,8 +94,8 @@ def _quota_statements(grants: Grants, tables: Tables) -> Iterator[iam.PolicyStat
         yield from tables.spending_statements()
     if grants.claims_resources:
         yield from tables.claims_statements()
-    if grants.drops_claims:
-        yield tables.claims_statement("DeleteItem")
+    if grants.keeps_claims:
+        yield tables.claims_statement("PutItem", "DeleteItem")
     if grants.sets_quotas:
         yield tables.quotas_statement("Query", "PutItem", "DeleteItem")
 

@@ -34,8 +34,9 @@ class Grants:
     of subscriptions. `notes_changes` allows to note what a request changes, and `settles_audit` to read these notes.
     `spends_quotas` allows to read the quotas and to charge their buckets, `sets_quotas` to list, put and delete quotas.
     `ends_changes` allows to open partitions that an unfinished change has left closed, and to take drained ones away.
-    `claims_resources` allows to read the quotas, and to read, put and delete the claims of principals, `drops_claims`
-    to delete them only. `dates_index` allows to note when a stage got its first topic, which stands among the cursors.
+    `claims_resources` allows to read the quotas, and to read, put and delete the claims of principals, `keeps_claims`
+    to put and delete them only. `dates_index` allows to note when a stage got its first topic, which stands among the
+    cursors.
     """
 
     topics: tuple[str, ...]
@@ -71,7 +72,7 @@ class Grants:
     spends_quotas: bool = False
     sets_quotas: bool = False
     claims_resources: bool = False
-    drops_claims: bool = False
+    keeps_claims: bool = False
     dates_index: bool = False
 
 
@@ -222,7 +223,7 @@ GRANTS: Mapping[str, Grants] = {
         pushes=("Query",),
         keeps_cursor=True,
         settles_deletions=True,
-        drops_claims=True,  # of the groups that it removes
+        keeps_claims=True,  # of the groups that it removes, or finds made anew
         switches_timers=True,
         switches_deliveries=True,
     ),

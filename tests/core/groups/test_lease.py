@@ -92,6 +92,13 @@ def test_commit_counts_for_the_owner_and_epoch_that_stand_in_the_lease(
     assert (error and error.code) is code
 
 
+def test_commit_that_may_not_create_is_refused_where_there_is_no_lease() -> None:
+    error = refusal(None, KEY, Offset(1), None, may_go_back=True, may_create=False)
+    assert error is not None
+    assert error.code is ErrorCode.UNKNOWN_GROUP
+    assert refusal(replace(LEASE, owner=None), KEY, Offset(41), None, may_go_back=True, may_create=False) is None
+
+
 @given(st.integers(1, 2**62), st.integers(1, 2**62))
 def test_epoch_rises_by_one_and_the_first_is_drawn(epoch: int, drawn: int) -> None:
     assert next_lease_epoch(replace(LEASE, epoch=epoch), drawn) == epoch + 1

@@ -1,17 +1,21 @@
 """A group counts as that of the principal whose call makes it, whichever call it is."""
 
+from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
+from itertools import count
 
 import pytest
 
 from penstock_core.acls.access import Access
 from penstock_core.acls.principal import Principal
 from penstock_core.acls.rule_set import PrincipalRules
-from penstock_core.errors import ErrorCode
+from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.groups.group_document import GroupDocument
 from penstock_core.ids import GroupName, TransactionalId
 from penstock_core.transaction import TransactionalProducer
 from penstock_core.zones.quorum import Acks
+from penstock_service.adapters.memory.service import memory_instance
 from penstock_service.groups.alter_group import alter_group
 from penstock_service.groups.claim_group import list_group
 from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
@@ -27,11 +31,13 @@ from penstock_service.transactions.begin_transactions import begin_transactions
 from penstock_service.transactions.commit_transaction import OffsetEntry, commit_transaction
 from penstock_service.transactions.transaction_part import TransactionPart
 from tests.support.group_member import GroupMember
+from tests.support.interleaving import watched
 from tests.support.refusals import refused
-from tests.support.service import Intercepted, SteppedClock, another_instance, new_topic
+from tests.support.service import Intercepted, SteppedClock, another_instance, counted_instance, new_topic
 
 ADA, BOB = "arn:aws:iam::1:user/ada", "arn:aws:iam::1:user/bob"
 MONTH_MS = 30 * 24 * 3_600_000
+SESSION_MS = 45_000
 
 
 def listed(instance: Instance, principal: str, group: str) -> None:
@@ -42,10 +48,14 @@ def commit(instance: Instance, group: str) -> None:
     commit_offsets(instance, group, [CommitEntry(topic="orders", partition=0, offset=0)], principal=ADA).all_ok()
 
 
+_numbers = count()
+
+
 def transact(instance: Instance, group: str) -> None:
-    """Each group in a producer of its own, so that all of them begin with transaction 0."""
-    begin_transactions(instance.stores.transactions, instance.entropy, group)
-    producer = TransactionalProducer(transactional_id=TransactionalId(group), epoch=0)
+    """Each call by a producer of its own, so that all of them begin with transaction 0."""
+    producer_id = f"{group}-{next(_numbers)}"
+    begin_transactions(instance.stores.transactions, instance.entropy, producer_id)
+    producer = TransactionalProducer(transactional_id=TransactionalId(producer_id), epoch=0)
     part = TransactionPart(producer=producer, number=0, entries=(), acks=Acks.QUORUM, principal=ADA)
     commit_transaction(instance, part, [OffsetEntry(group=group, topic="orders", partition=0, offset=0)], 0)
 
@@ -65,13 +75,31 @@ def document(instance: Instance, group: str) -> None:
 def join(instance: Instance, group: str) -> None:
     rules = PrincipalRules((), allows_by_default=True)
     access = Access(principal=Principal(name=ADA, digest=""), rules=rules)
-    GroupMember(instance, "m", group=group, access=access).beat()
+    GroupMember(instance, "m", group=group, access=access, sequence=next(_numbers)).beat()
 
 
 Make = Callable[[Instance, str], None]
 
 
-@pytest.mark.parametrize("make", [commit, transact, reset, alter, document, join])
+MAKES: tuple[Make, ...] = (commit, transact, reset, alter, document, join)
+
+
+def delete(instance: Instance, group: str) -> None:
+    """As an operator does: the sessions of its members are over."""
+    instance.clock.sleep_ms(SESSION_MS + 1)
+    delete_group(instance, group)
+
+
+def is_there(instance: Instance, group: str) -> bool:
+    name, stores = GroupName(group), instance.stores
+    return bool(stores.groups.leases(name)) or stores.memberships.get_group(name) is not None
+
+
+def claims(instance: Instance, principal: str = ADA) -> list[str]:
+    return [each.name for each in instance.stores.quotas.claims(principal)]
+
+
+@pytest.mark.parametrize("make", MAKES)
 def test_group_is_claimed_whatever_call_makes_it(instance: Instance, make: Make) -> None:
     new_topic(instance)
     put_quota(instance, "principal", ADA, {"groups_max": 1})
@@ -119,3 +147,158 @@ def test_claim_of_a_group_that_was_made_anew_stays(instance: Instance, clock: St
     racing = another_instance(instance, memberships=Intercepted(instance.stores.memberships, unregister=made_anew))
     delete_group(racing, "billing")
     assert [each.name for each in instance.stores.quotas.claims(ADA)] == ["billing"]
+
+
+@pytest.mark.parametrize("make", MAKES)
+def test_group_that_another_instance_has_deleted_is_refused_at_the_quota(instance: Instance, make: Make) -> None:
+    """The instance that makes it anew has made it before, and could think that it is there still."""
+    new_topic(instance)
+    put_quota(instance, "principal", ADA, {"groups_max": 1})
+    make(instance, "billing")
+    other = another_instance(instance)
+    delete(other, "billing")
+    make(other, "shipping")
+    error = refused(ErrorCode.QUOTA_EXCEEDED, lambda: make(instance, "billing"))
+    assert error.facts["quota"] == "groups_max"
+    assert not is_there(instance, "billing")
+    assert claims(instance) == list(instance.stores.memberships.registered("", 10)) == ["shipping"]
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+@pytest.mark.parametrize("make", MAKES)
+def test_group_is_listed_and_claimed_wherever_a_deletion_comes_between(make: Make, is_new: bool) -> None:
+    """The whole deletion runs before the nth storage call of the call that makes the group."""
+    place = 0
+    while _interrupted(place, make, is_new=is_new):
+        place += 1
+    assert place > 0
+
+
+def _interrupted(place: int, make: Make, *, is_new: bool) -> bool:
+    """False if there is no such call any more."""
+    instance = memory_instance(clock=SteppedClock())
+    new_topic(instance)
+    if not is_new:
+        make(instance, "billing")
+        instance.clock.sleep_ms(SESSION_MS + 1)
+    is_reached = False
+
+    def interrupt(number: int) -> None:
+        nonlocal is_reached
+        if number == place:
+            is_reached = True
+            instance.clock.sleep_ms(1)
+            with suppress(PenstockError):
+                delete_group(another_instance(instance), "billing")
+
+    with suppress(PenstockError):
+        make(watched(instance, interrupt), "billing")
+    _expect_covered(instance, f"deleted before call {place}")
+    return is_reached
+
+
+@pytest.mark.parametrize("make", MAKES)
+def test_group_is_listed_and_claimed_wherever_it_is_made_during_its_deletion(make: Make) -> None:
+    for place in range(30):
+        instance = memory_instance(clock=SteppedClock())
+        new_topic(instance)
+        make(instance, "billing")
+        instance.clock.sleep_ms(SESSION_MS + 1)
+
+        def interrupt(number: int, place: int = place, instance: Instance = instance) -> None:
+            if number == place:
+                instance.clock.sleep_ms(1)
+                with suppress(PenstockError):
+                    make(another_instance(instance), "billing")
+
+        with suppress(PenstockError):
+            delete_group(watched(instance, interrupt), "billing")
+        _expect_covered(instance, f"made before call {place} of the deletion")
+
+
+def _expect_covered(instance: Instance, when: str) -> None:
+    if is_there(instance, "billing"):
+        assert list(instance.stores.memberships.registered("", 10)) == ["billing"], when
+        assert claims(instance) == ["billing"], when
+
+
+def test_group_that_was_deleted_while_it_was_made_counts_above_the_quota(instance: Instance) -> None:
+    """Its commit has found the group when a deletion, and another group, come between. The next group is refused."""
+    new_topic(instance, partitions=2)
+    put_quota(instance, "principal", ADA, {"groups_max": 1})
+    commit(instance, "billing")
+
+    def looked(is_registered: Callable[[GroupName], bool], group: GroupName) -> bool:
+        found = is_registered(group)
+        if not is_there(instance, "shipping"):
+            delete_group(another_instance(instance), "billing")
+            commit(another_instance(instance), "shipping")
+        return found
+
+    racing = another_instance(instance, memberships=Intercepted(instance.stores.memberships, is_registered=looked))
+    entry = CommitEntry(topic="orders", partition=1, offset=0)
+    commit_offsets(racing, "billing", [entry], principal=ADA).all_ok()
+    assert sorted(claims(instance)) == ["billing", "shipping"]
+    assert sorted(instance.stores.memberships.registered("", 10)) == ["billing", "shipping"]
+    refused(ErrorCode.QUOTA_EXCEEDED, lambda: commit(instance, "returns"))
+    delete_group(instance, "shipping")
+    refused(ErrorCode.QUOTA_EXCEEDED, lambda: commit(instance, "returns"))
+    delete_group(instance, "billing")
+    commit(instance, "returns")
+
+
+def test_commit_that_makes_no_group_answers_its_other_offsets(instance: Instance) -> None:
+    """A deletion comes between the offset that is there and the one that is new; the principal has another group."""
+    new_topic(instance, partitions=2)
+    put_quota(instance, "principal", ADA, {"groups_max": 1})
+    commit(instance, "billing")
+
+    def looked(is_registered: Callable[[GroupName], bool], group: GroupName) -> bool:
+        delete_group(another_instance(instance), "billing")
+        return is_registered(group) or put_quota(instance, "principal", ADA, {"groups_max": 0}) is None
+
+    racing = another_instance(instance, memberships=Intercepted(instance.stores.memberships, is_registered=looked))
+    entries = [CommitEntry(topic="orders", partition=number, offset=0) for number in range(2)]
+    first, second = commit_offsets(racing, "billing", entries, principal=ADA)
+    assert first is None
+    assert second is not None
+    assert second.code is ErrorCode.QUOTA_EXCEEDED
+    assert not is_there(instance, "billing")
+
+
+def test_first_lease_of_a_member_whose_group_was_deleted_is_listed(instance: Instance) -> None:
+    """The member slept between its heartbeat's writes. An operator finds the group, and may delete it again."""
+    new_topic(instance)
+
+    def slept(find_leases: Callable[..., object], *arguments: object) -> object:
+        found = find_leases(*arguments)
+        delete(another_instance(instance), "billing")
+        return found
+
+    join(another_instance(instance, groups=Intercepted(instance.stores.groups, find_leases=slept)), "billing")
+    assert instance.stores.groups.leases(GroupName("billing"))
+    assert list(instance.stores.memberships.registered("", 10)) == claims(instance) == ["billing"]
+    delete_group(another_instance(instance), "billing")
+    assert claims(instance) == []
+
+
+def test_known_group_costs_a_commit_no_call(instance: Instance) -> None:
+    """Wherever it was made: also an instance that has never heard of it reads no list."""
+    new_topic(instance)
+    commit(instance, "billing")
+    for known in (instance, another_instance(instance)):
+        counts: Counter[str] = Counter()
+        counted = counted_instance(known, counts)
+        commit(counted, "billing")
+        assert counts == {"topics.get": 1, "log.heads": 1, "groups.commit": 1}
+
+
+def test_known_group_costs_a_transaction_no_call(instance: Instance) -> None:
+    new_topic(instance)
+    commit(instance, "billing")
+    counts: Counter[str] = Counter()
+    transact(counted_instance(instance, counts), "billing")
+    assert counts == {
+        **{"topics.get": 1, "zone_states.get": 1},
+        **{"transactions.get": 1, "transactions.begin_epoch": 1, "transactions.commit": 1},
+    }

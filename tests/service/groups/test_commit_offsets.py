@@ -160,7 +160,11 @@ def test_commit_costs_a_read_per_topic_one_of_heads_and_an_update_per_offset(ins
         "billing",
         [CommitEntry(topic=topic, partition=number, offset=1) for topic in ("orders", "bills") for number in range(6)],
     )
-    assert counts == {"topics.get": 2, "log.heads": 1, "groups.commit": 12, "memberships.register": 2}
+    made = {"memberships.is_registered": 2, "memberships.register": 1}
+    assert counts == {"topics.get": 2, "log.heads": 1, "groups.commit": 24, **made}, "each is refused once"
+    counts.clear()
+    _commit(counted, 2)
+    assert counts == {"topics.get": 1, "log.heads": 1, "groups.commit": 1}
     counts.clear()
     committed_offsets(counted, "billing", None)
     assert counts == {"topics.get": 2, "groups.lease_page": 1}

@@ -141,10 +141,14 @@ def test_group_is_counted_although_a_call_that_failed_has_left_its_claim(instanc
     put_quota(instance, "principal", ADA, {"groups_max": 1})
     now_ms = instance.clock.now_ms()
     for name in ("there", "left"):
-        instance.stores.quotas.put_claim(ADA, Claim(kind=ClaimKind.GROUP, name=name, claimed_at_ms=now_ms))
+        left = Claim(kind=ClaimKind.GROUP, name=name, resource_id="1", claimed_at_ms=now_ms)
+        instance.stores.quotas.put_claim(ADA, left)
     with pytest.raises(PenstockError, match="groups_max=1"):
         claim_resource(
-            instance, opened(instance), ADA, Claim(kind=ClaimKind.GROUP, name="left", claimed_at_ms=now_ms + 1)
+            instance,
+            opened(instance),
+            ADA,
+            Claim(kind=ClaimKind.GROUP, name="left", resource_id="2", claimed_at_ms=now_ms + 1),
         )
 
 

@@ -5,10 +5,13 @@ from typing import Any
 from unittest.mock import patch
 
 from penstock_core.errors import PenstockError
+from penstock_core.groups.lease import refusal
 from penstock_core.quotas.claim import Claim, ClaimKind, counts_of, exceeded
 from penstock_core.quotas.quota import Subject
+from penstock_service.adapters.memory import groups as memory_groups
 from penstock_service.adapters.memory.quotas import MemoryQuotaStore
 from penstock_service.groups import claim_group as group_module
+from penstock_service.groups import commit_offsets as commit_module
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.quota_cache import QuotaCache
 from penstock_service.instance.update_window import UpdateWindow
@@ -54,7 +57,7 @@ def _deletion_drops_any_claim_of_the_name() -> Patch:
 
 def _left_claim_of_a_group_admits() -> Patch:
     def claim_resource(instance: Instance, window: UpdateWindow, principal: str, claim: Claim) -> None:
-        if claim.place not in {each.place for each in instance.stores.quotas.claims(principal)}:
+        if claim.name not in {each.name for each in instance.stores.quotas.claims(principal)}:
             original(instance, window, principal, claim)
 
     original = resource_module.claim_resource
@@ -96,6 +99,17 @@ def _refusal_of_an_alteration_takes_the_claim_of_its_topic() -> Patch:
     return patch.object(MemoryQuotaStore, "put_claim", forget)
 
 
+def _commit_makes_its_group_unasked() -> Patch:
+    def makes(*arguments: Any, **how: Any) -> PenstockError | None:
+        return refusal(*arguments, **{**how, "may_create": True})
+
+    return patch.object(memory_groups, "refusal", makes)
+
+
+def _deletion_takes_a_new_group_off_the_list() -> Patch:
+    return patch.object(commit_module, "keep_listed", lambda *_: None)
+
+
 CLAIM_MUTANTS = tuple(
     Mutant(f"claims: {name}", "claiming", patched)
     for name, patched in (
@@ -108,5 +122,7 @@ CLAIM_MUTANTS = tuple(
         ("unknown quotas are none", _unknown_quotas_are_none),
         ("refused one stays for ever", _refused_claim_stays),
         ("refused alteration loses its topic", _refusal_of_an_alteration_takes_the_claim_of_its_topic),
+        ("commit makes its group unasked", _commit_makes_its_group_unasked),
+        ("deletion takes a new group off the list", _deletion_takes_a_new_group_off_the_list),
     )
 )

@@ -32,15 +32,15 @@ def _lease_is_taken_from(holder: HolderState) -> Patch:
 
 
 def _commit_counts_for_any_member() -> Patch:
-    def counts(lease: Any, key: Any, offset: Any, token: Any, *, may_go_back: bool) -> PenstockError | None:
-        return refusal(lease and replace(lease, owner=None), key, offset, None, may_go_back=may_go_back)
+    def counts(lease: Any, key: Any, offset: Any, token: Any, **how: Any) -> PenstockError | None:
+        return refusal(lease and replace(lease, owner=None), key, offset, None, **how)
 
     return patch.object(memory_groups, "refusal", counts)
 
 
 def _commit_goes_back() -> Patch:
-    def goes_back(*arguments: Any, **_: Any) -> PenstockError | None:
-        return refusal(*arguments, may_go_back=True)
+    def goes_back(*arguments: Any, **how: Any) -> PenstockError | None:
+        return refusal(*arguments, **{**how, "may_go_back": True})
 
     return patch.object(memory_groups, "refusal", goes_back)
 

@@ -149,7 +149,9 @@ def _commit_trusts_its_memory() -> Patch:
 
 def _late_commit_goes_back() -> Patch:
     """A commit without a member counts whatever is committed, as before docs/adr/0022."""
-    return patch.object(memory_groups, "refusal", lambda *arguments, **_: refusal(*arguments, may_go_back=True))
+    return patch.object(
+        memory_groups, "refusal", lambda *arguments, **how: refusal(*arguments, **{**how, "may_go_back": True})
+    )
 
 
 def _truncate_takes_one_more() -> Patch:

@@ -56,7 +56,7 @@ REPEATABLE = {
     *(f"log.{method}" for method in ("note_log_start", "delete_page", "append_in_sequence")),
     *(f"cursors.{method}" for method in ("put", "clear")),
     *(f"transactions.{method}" for method in ("put_stage", "commit")),
-    *(f"memberships.{method}" for method in ("register", "unregister", "touch_member", "remove_member")),
+    *(f"memberships.{method}" for method in ("unregister", "touch_member", "remove_member")),
     *(f"memberships.{method}" for method in ("put_target", "remove_targets", "delete_group")),
     *(f"archive.{method}" for method in ("put", "upload", "delete")),
     *(f"inline.{method}" for method in ("put", "delete")),

@@ -4,8 +4,11 @@ Clients of one principal use the same names. Answers are lost, functions die bet
 come again, and time goes by until claims are old. No principal ever has more than its counts. Once faults are over, it
 can have as much as they say, so no claim of a thing that is gone stays.
 
-Each group has one client, which leaves it alone before it deletes it, and one client widens topics: a group has no id
-(docs/adr/0053), and of two alterations at once the claim may count one.
+Each of these groups has one client, which leaves it alone before it deletes it, and one client widens topics: a group
+has no id (docs/adr/0053), and of two alterations at once the claim may count one.
+
+Racers make a group and delete it, all at once. It may exceed the count. But a group that is there in the end is listed
+and claimed, if no call for it has failed.
 """
 
 from collections.abc import Callable
@@ -20,7 +23,8 @@ from penstock_core.limits import CLAIM_GRACE_MS
 from penstock_core.quotas.claim import ClaimKind
 from penstock_core.quotas.quota import Count, parse_quota
 from penstock_service.groups.claim_group import list_group
-from penstock_service.groups.delete_group import unlist_group
+from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
+from penstock_service.groups.delete_group import delete_group, unlist_group
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.push.admin.delete_subscription import delete_subscription
@@ -35,6 +39,9 @@ from tests.simulation.oracle.violation import expect
 from tests.simulation.service.simulation import Simulation
 
 _PRINCIPALS = ("shop", "ledger")
+_RACER = "jwt:i#racer"
+_RACED = tuple(GroupName(f"raced-{number}") for number in range(20))
+_RACE_MS = 500.0
 _SOURCE, _MIRROR = "claimed-from", "claimed-to"
 _MAKES = {("topics", "create"), ("topics", "replace"), ("memberships", "register")}
 _MAKES |= {("share", "change_group"), ("push", "change_subscription")}
@@ -65,7 +72,48 @@ def install(simulation: Simulation) -> None:
         for number in range(random.choice([2, 3])):
             client = _Client(simulation, principal, number)
             simulation.work(f"{principal}{number}", client.run)
+    racers = _Racers(simulation)
+    for number in range(4):
+        simulation.work(f"racer{number}", lambda number=number: racers.run(is_deleting=number % 2 == 0))  # type: ignore[misc]
+    simulation.final_checks.append(racers.check)
     simulation.final_checks.append(lambda: _check_end(simulation, counts))
+
+
+class _Racers:
+    """Clients of which two make each group, and two delete it."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+        self._unsure: set[GroupName] = set()
+
+    def run(self, *, is_deleting: bool) -> None:
+        scheduler = self._simulation.scheduler
+        for number, group in enumerate(_RACED):
+            scheduler.pause(max(0.0, number * _RACE_MS - scheduler.now_ms) + scheduler.random.uniform(0.0, 50.0))
+            self._act(group, is_deletion=is_deleting)
+
+    def _act(self, group: GroupName, *, is_deletion: bool) -> None:
+        entry = CommitEntry(topic=_SOURCE, partition=0, offset=0)
+
+        def commit(to: Instance) -> None:
+            commit_offsets(to, group, [entry], principal=_RACER).all_ok()
+
+        try:
+            self._simulation.call((lambda to: delete_group(to, group)) if is_deletion else commit, is_read=False)
+        except PenstockError as error:
+            if error.code.is_retriable:
+                self._unsure.add(group)
+
+    def check(self) -> None:
+        """The bare stores have each group on the list, and its claim."""
+        stores = self._simulation.stores
+        listed = set(stores.memberships.registered("", 100))
+        claimed = {each.name for each in stores.quotas.claims(_RACER)}
+        for group in _RACED:
+            if stores.groups.leases(group) and group not in self._unsure:
+                self._simulation.count("raced group")
+                expect(group in listed, f"{group} is there and not listed")
+                expect(group in claimed, f"{group} is there and not claimed")
 
 
 class _Client:

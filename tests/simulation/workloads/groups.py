@@ -226,7 +226,7 @@ class _Ledger:
         if label != "groups" or isinstance(outcome, PenstockError) or arguments[0] != GROUP:
             return
         if method == "commit":
-            _, committed, token, _ = arguments
+            _, committed, token, *_ = arguments
             key, now = committed.partition, (token.epoch, committed.offset)
             before = self._committed.get(key, (0, 0))
             expect(before[0] <= now[0] and before[1] <= now[1], f"the commit of {key} went from {before} to {now}")

@@ -17,7 +17,8 @@ document         B   the document, which gateways write and read (penstock_kafka
 groups table   pk "#groups"   sk group name      a query of this key lists all groups
 is_listed        BOOL true: an update that creates an item has to set something
 claimed_by       S   the principal whose claim counts the group (docs/adr/0053); absent without a claim
-claimed_at_ms    N   when it was claimed: the removal of the group drops that claim only
+claim_id         S   tells the claim from others of that group; absent in older items
+claimed_at_ms    N   when it was claimed
 ```
 """
 
@@ -100,8 +101,10 @@ def listing(group: GroupName, claim: GroupClaim | None) -> dict[str, Any]:
     update = "SET is_listed = :true"
     if claim is not None:
         update += ", claimed_by = if_not_exists(claimed_by, :principal)"
+        update += ", claim_id = if_not_exists(claim_id, :id)"
         update += ", claimed_at_ms = if_not_exists(claimed_at_ms, :claimed)"
-        values |= {":principal": {"S": claim.principal}, ":claimed": number(claim.claimed_at_ms)}
+        values |= {":principal": {"S": claim.principal}, ":id": {"S": claim.claim_id}}
+        values[":claimed"] = number(claim.claimed_at_ms)
     return {"Key": registered_key(group), "UpdateExpression": update, "ExpressionAttributeValues": values}
 
 
@@ -109,4 +112,8 @@ def parse_group_claim(item: Mapping[str, Any]) -> GroupClaim | None:
     """The claim in an item that lists a group. None if nobody has claimed it."""
     if "claimed_by" not in item:
         return None
-    return GroupClaim(principal=item["claimed_by"]["S"], claimed_at_ms=int(item["claimed_at_ms"]["N"]))
+    return GroupClaim(
+        principal=item["claimed_by"]["S"],
+        claim_id=item["claim_id"]["S"] if "claim_id" in item else "",
+        claimed_at_ms=int(item["claimed_at_ms"]["N"]),
+    )

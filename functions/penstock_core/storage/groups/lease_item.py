@@ -70,11 +70,17 @@ def committed_of(lease: Lease) -> CommittedOffset | None:
 
 
 def commit_update(
-    group: GroupName, committed: CommittedOffset, token: LeaseToken | None, *, may_go_back: MayGoBack
+    group: GroupName,
+    committed: CommittedOffset,
+    token: LeaseToken | None,
+    *,
+    may_go_back: MayGoBack,
+    may_create: bool = True,
 ) -> ConditionalUpdate:
     """A commit by the member that `token` names, or, without a token, by any client while no member owns the lease.
 
     The offset only rises, so a commit that comes late or twice changes nothing. `may_go_back` tells when it may fall.
+    Unless it `may_create`, it needs a lease that is there.
     The condition states the rule of `groups.lease.refusal`, which tells why a commit is refused. The contract test
     `test_commit_is_refused_exactly_where_lease_refusal_says` runs both over all cases and holds them together.
     """
@@ -94,6 +100,8 @@ def commit_update(
     if token is not None:
         conditions = ["lease_owner = :owner AND lease_epoch = :epoch"]
         values |= {":owner": {"S": token.owner}, ":epoch": number(token.epoch)}
+    elif not may_create:
+        conditions.append("attribute_exists(pk)")
     if isinstance(may_go_back, SeenCommit):
         is_seen = "committed_offset = :seen AND committed_at_ms = :seen_at"
         conditions.append(f"(attribute_not_exists(committed_offset) OR committed_offset <= :offset OR ({is_seen}))")

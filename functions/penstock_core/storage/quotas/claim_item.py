@@ -1,8 +1,8 @@
 """The item of a claim (core/quotas/claim.py).
 
 ```
-groups table    pk "#claims#<principal>"   sk "<kind>#<name>#<resource's id>", for a group "<kind>#<name>"
-resource_id     S   of the resource, absent for a group
+groups table    pk "#claims#<principal>"   sk "<kind>#<name>#<resource's id>"
+resource_id     S   of the resource, of a group drawn for the claim; older claims of groups have none
 partitions      N   of a topic, that the principal has made; absent for 0
 claimed_at_ms   N
 ```

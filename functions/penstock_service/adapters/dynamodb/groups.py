@@ -30,22 +30,26 @@ class DynamoDbGroupStore:
         self._table = table
 
     def commit(
-        self, group: GroupName, committed: CommittedOffset, token: LeaseToken | None, may_go_back: MayGoBack
-    ) -> bool:
-        update = commit_update(group, committed, token, may_go_back=may_go_back)
+        self,
+        group: GroupName,
+        committed: CommittedOffset,
+        token: LeaseToken | None,
+        may_go_back: MayGoBack,
+        may_create: bool,
+    ) -> None:
+        update = commit_update(group, committed, token, may_go_back=may_go_back, may_create=may_create)
         done = self._client.conditional(
             "update_item",
             is_repeatable=False,  # a late repeat could move the offset back, or be refused where the first was not
             TableName=self._table,
             **update.arguments(),
-            ReturnValues="ALL_OLD",
             ReturnValuesOnConditionCheckFailure="ALL_OLD",
         )
         if isinstance(done, Refused):
             stored = parse_lease(done.item) if done.item else None
-            why = refusal(stored, committed.partition, committed.offset, token, may_go_back=may_go_back)
-            raise why or concurrent_update(f"the lease on partition {committed.partition}")
-        return not done.attributes
+            key, offset = committed.partition, committed.offset
+            why = refusal(stored, key, offset, token, may_go_back=may_go_back, may_create=may_create)
+            raise why or concurrent_update(f"the lease on partition {key}")
 
     def leases(self, group: GroupName) -> Sequence[Lease]:
         return [*map(parse_lease, self._query(group))]

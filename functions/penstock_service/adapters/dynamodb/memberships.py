@@ -63,8 +63,15 @@ class DynamoDbMembershipStore:
         if not self._deleted(group_key(seen.name), **_version_is(seen)):
             raise concurrent_update(f"group {seen.name}")
 
-    def register(self, group: GroupName, claim: GroupClaim | None = None) -> None:
-        self._client.call("update_item", is_repeatable=True, TableName=self._table, **listing(group, claim))
+    def register(self, group: GroupName, claim: GroupClaim | None = None) -> GroupClaim | None:
+        done = self._client.call(
+            "update_item",
+            is_repeatable=False,  # a late repeat would list a group under a claim that its deletion has dropped
+            TableName=self._table,
+            **listing(group, claim),
+            ReturnValues="ALL_NEW",
+        )
+        return parse_group_claim(done["Attributes"])
 
     def unregister(self, group: GroupName) -> GroupClaim | None:
         done = self._client.call(

@@ -151,7 +151,8 @@ class DynamoDbTransactionStore:
             if cancelled.is_refused(action):
                 item = self._client.get(self._groups_table, lease_item_key(each.group, key))
                 lease = None if item is None else parse_lease(item)
-                why = refusal(lease, key, each.committed.offset, each.token, may_go_back=True)
+                offset = each.committed.offset
+                why = refusal(lease, key, offset, each.token, may_go_back=True, may_create=each.may_create)
                 if why is not None:
                     return why
         first_share = 1 + len(transaction.refs) + len(transaction.offsets)
@@ -214,7 +215,7 @@ class DynamoDbTransactionStore:
         }
 
     def _lease_update(self, each: OffsetCommit) -> dict[str, Any]:
-        update = commit_update(each.group, each.committed, each.token, may_go_back=True)
+        update = commit_update(each.group, each.committed, each.token, may_go_back=True, may_create=each.may_create)
         return {"TableName": self._groups_table, **update.arguments()}
 
     def _query_stages(self, producer: TransactionalProducer, prefix: str) -> Iterator[Item]:

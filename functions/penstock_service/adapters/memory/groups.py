@@ -24,16 +24,20 @@ class MemoryGroupStore:
         return self._lock
 
     def commit(
-        self, group: GroupName, committed: CommittedOffset, token: LeaseToken | None, may_go_back: MayGoBack
-    ) -> bool:
+        self,
+        group: GroupName,
+        committed: CommittedOffset,
+        token: LeaseToken | None,
+        may_go_back: MayGoBack,
+        may_create: bool,
+    ) -> None:
         key = committed.partition
         with self._lock:
             stored = self._leases.get(group, {}).get(key)
-            error = refusal(stored, key, committed.offset, token, may_go_back=may_go_back)
+            error = refusal(stored, key, committed.offset, token, may_go_back=may_go_back, may_create=may_create)
             if error is not None:
                 raise error
             self._put(group, _with_commit(stored or Lease(topic=committed.topic, partition=key), committed))
-            return stored is None
 
     def leases(self, group: GroupName) -> Sequence[Lease]:
         with self._lock:
@@ -119,9 +123,10 @@ class MemoryMembershipStore:
                 raise concurrent_update(f"group {seen.name}")
             del self._groups[seen.name]
 
-    def register(self, group: GroupName, claim: GroupClaim | None = None) -> None:
+    def register(self, group: GroupName, claim: GroupClaim | None = None) -> GroupClaim | None:
         with self._lock:
-            self._registered[group] = self._registered.get(group) or claim
+            self._registered[group] = noted = self._registered.get(group) or claim
+            return noted
 
     def unregister(self, group: GroupName) -> GroupClaim | None:
         with self._lock:

@@ -113,7 +113,7 @@ class MemoryTransactionStore:
             for timer in transaction.timers:
                 self._timers.put(timer)
             for each in transaction.offsets:
-                self._groups.commit(each.group, each.committed, each.token, True)
+                self._groups.commit(each.group, each.committed, each.token, True, each.may_create)
             for share in transaction.shares:
                 self._share.update_held(share.key, share.update)
             self._states[producer.transactional_id] = committed_state(state, transaction)
@@ -161,7 +161,8 @@ class MemoryTransactionStore:
         for each in transaction.offsets:
             key = each.committed.partition
             lease = self._groups.find_leases(each.group, [key]).get(key)
-            if error := refusal(lease, key, each.committed.offset, each.token, may_go_back=True):
+            offset = each.committed.offset
+            if error := refusal(lease, key, offset, each.token, may_go_back=True, may_create=each.may_create):
                 raise error
         if (refused := self._first_refused(transaction.shares)) is not None:
             raise lock_lost(refused.key)

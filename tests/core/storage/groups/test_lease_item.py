@@ -105,6 +105,11 @@ def test_commit_without_a_token_is_conditional_on_a_free_lease() -> None:
     )
 
 
+def test_commit_that_may_not_create_is_conditional_on_a_lease_that_is_there() -> None:
+    update = commit_update(GROUP, COMMITTED, None, may_go_back=True, may_create=False)
+    assert update.condition == "attribute_not_exists(lease_owner) AND attribute_exists(pk)"
+
+
 def test_commit_keeps_its_leader_epoch_in_place_of_the_one_before() -> None:
     update = commit_update(GROUP, replace(COMMITTED, leader_epoch=6), None, may_go_back=True)
     assert update.update.endswith("committed_at_ms = :now, leader_epoch = :leader")
