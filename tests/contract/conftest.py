@@ -1,11 +1,10 @@
 """Each port from all adapters: in memory, with a database below, and both kinds of clients against moto."""
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import boto3
 import pytest
@@ -40,7 +39,8 @@ from penstock_service.adapters.memory.transactions import MemoryTransactionStore
 from penstock_service.adapters.memory.zones import MemoryJobCursors, MemoryZoneStateStore
 from penstock_service.adapters.s3.archive import S3ArchiveStore
 from penstock_service.adapters.s3.segments import S3SegmentStore
-from penstock_service.adapters.sqlite.service import StoredService, open_service
+from penstock_service.adapters.sqlite.items import Items
+from penstock_service.adapters.sqlite.service import open_service
 from penstock_service.adapters.storage_calls import StorageCalls
 from penstock_service.adapters.system import SequentialExecutor, SystemClock, SystemEntropy
 from penstock_service.adapters.tables.tables import Change, Tables
@@ -59,6 +59,7 @@ from penstock_service.ports.topics import TopicStore
 from penstock_service.ports.transactions import TransactionStore
 from penstock_service.ports.zones import ZoneStateStore
 from tests.support.moto_wire import answer_by_moto
+from tests.support.tables import items_of
 
 REGION = "us-east-1"
 
@@ -113,7 +114,17 @@ def _memory() -> Iterator[Ports]:
 
 
 def _sqlite(folder: Path) -> Iterator[Ports]:
-    service = open_service(folder)
+    """A data folder. After each test, a new start finds all its items."""
+    events: list[PushEvent] = []
+    with pytest.MonkeyPatch.context() as patches:
+        note = Items.note
+
+        def note_and_tell(items: Items, change: Change) -> None:
+            note(items, change)
+            events.extend(_push_events_of(change))
+
+        patches.setattr(Items, "note", note_and_tell)
+        service = open_service(folder)
     stores = service.stores
     yield Ports(
         stores.topics,
@@ -134,26 +145,21 @@ def _sqlite(folder: Path) -> Iterator[Ports]:
         stores.timers,
         stores.push,
         stores.quotas,
-        lambda: cast(MemoryLogIndex, stores.log).push_events(),
+        lambda: events,
     )
-    before = _states(service)
-    service.database.close()  # without a snapshot, as after a crash: the journal alone gives the same stores
+    before = items_of(service.tables)
+    service.close()
     again = open_service(folder)
-    assert _states(again) == before
-    again.close()  # with a snapshot
-    once_more = open_service(folder)
-    assert _states(once_more) == before
-    once_more.close()
+    assert items_of(again.tables) == before
+    again.close()
 
 
-def _states(service: StoredService) -> dict[str, dict[str, object]]:
-    """What the in-memory stores hold: all attributes but locks and other stores."""
-    stores = service.journal.stores
-    left_out = (type(threading.Lock()), type(threading.RLock()), *map(type, stores.values()))
-    return {
-        name: {attribute: value for attribute, value in vars(store).items() if not isinstance(value, left_out)}
-        for name, store in stores.items()
-    }
+def _push_events_of(change: Change) -> list[PushEvent]:
+    """What the stream of the log table tells of the change, if that is for dispatch."""
+    images = {"OldImage": change.old, "NewImage": change.new}
+    record = {"Keys": change.key, **{name: image for name, image in images.items() if image is not None}}
+    event = parse_push_event(record) if change.table == "log" else None
+    return [] if event is None else [event]
 
 
 @pytest.fixture(scope="session")
@@ -200,12 +206,9 @@ def _tables() -> Iterator[Ports]:
     stored: list[tuple[Any, Any]] = []
 
     def observe(change: Change) -> None:
-        images = {} if change.old is None else {"OldImage": change.old}
         if change.new is not None:
-            images["NewImage"] = change.new
             stored.append((change.new, deepcopy(change.new)))
-        if change.table == "log" and (event := parse_push_event({"Keys": change.key, **images})):
-            events.append(event)
+        events.extend(_push_events_of(change))
 
     yield _on_dynamodb(
         Tables(SystemClock().now_ms, observe),

@@ -1,12 +1,14 @@
-"""Records what this release stores: `python -m tests.golden.record` writes `tests/golden/<version>/stored.json`.
+"""Records what this release stores: `python -m tests.golden.record` writes the files of `tests/golden/<version>`.
 
-One story runs through the real handlers, on boto3 and moto, until an item of every kind is stored.
+One story runs through the real handlers until an item of every kind is stored: on boto3 and moto for `stored.json`, in
+a data folder of `penstock dev` for `folder.sql`.
 """
 
 import base64
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from penstock_core.acls.rule import parse_rule
@@ -45,7 +47,7 @@ from penstock_service.repair.recover_zones import recover_zones
 from penstock_service.retention.retain import retain
 from penstock_service.timers.promote_due import promote_due
 from tests.core.push.push_samples import FULL, PLAIN
-from tests.golden.stage import Stage, empty_stage
+from tests.golden.stage import Stage, dumped_folder, empty_stage, folder_stage
 from tests.handlers.test_groups import Member
 from tests.handlers.test_transactions import begin, transact
 from tests.service.compaction.written_topic import HOUR_MS, SMALL
@@ -268,6 +270,15 @@ def recorded() -> dict[str, Any]:
         return {"release": VERSION, **stage.stored(), "in_flight": in_flight(stage)}
 
 
+def recorded_folder() -> str:
+    """What this release stores in a data folder at the end of the story, as SQL."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        with folder_stage(folder) as stage:
+            tell(stage)
+        return dumped_folder(folder)
+
+
 def golden(version: str = VERSION) -> dict[str, Any]:
     """What was recorded for that release."""
     stored: dict[str, Any] = json.loads((FOLDER / version / "stored.json").read_text())
@@ -275,11 +286,12 @@ def golden(version: str = VERSION) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Writes the golden file of this release."""
-    path = FOLDER / VERSION / "stored.json"
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(recorded(), indent=1, sort_keys=True) + "\n")
-    print(f"recorded {path.relative_to(FOLDER.parents[1])}")
+    """Writes the golden files of this release."""
+    folder = FOLDER / VERSION
+    folder.mkdir(exist_ok=True)
+    (folder / "stored.json").write_text(json.dumps(recorded(), indent=1, sort_keys=True) + "\n")
+    (folder / "folder.sql").write_text(recorded_folder())
+    print(f"recorded {folder.relative_to(FOLDER.parents[1])}")
 
 
 if __name__ == "__main__":

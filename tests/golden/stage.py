@@ -1,9 +1,11 @@
-"""A whole Penstock on boto3 and moto, and everything that it stores as one JSON-able value."""
+"""A whole Penstock on boto3 and moto, or in a data folder of `penstock dev`, and everything that it stores."""
 
 import base64
+import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -14,10 +16,12 @@ from moto import mock_aws
 from penstock_service.adapters.aws import Storage, ZoneBucket, aws_instance
 from penstock_service.adapters.memory.wake_ups import MemoryWakeUps
 from penstock_service.adapters.no_timer_triggers import NoTimerTriggers
+from penstock_service.adapters.sqlite.service import open_service
 from penstock_service.adapters.storage_calls import StorageCalls
 from penstock_service.adapters.system import SequentialExecutor
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.runtime import Runtime
+from penstock_service.stores import Stores
 from tests.handlers.service import Service
 from tests.support.service import SteppedClock
 
@@ -35,6 +39,8 @@ _STORAGE = Storage(
     access_key="testing",
     secret_key="testing",
 )
+
+_BEGIN_MS = 1_800_000_000_000.0
 
 Item = dict[str, Any]
 
@@ -105,13 +111,43 @@ def empty_stage(seed: int = 1) -> Iterator[Stage]:
             )
         for bucket in BUCKETS:
             s3.create_bucket(Bucket=bucket)
-        clock = SteppedClock()
-        clock.time_ms = 1_800_000_000_000.0
-        made = aws_instance(_STORAGE, StorageCalls())
-        runtime = Runtime(clock=clock, entropy=_RepeatableEntropy(seed), executor=SequentialExecutor())
-        stores = replace(made.stores, wake_ups=MemoryWakeUps(), timer_triggers=NoTimerTriggers())
-        instance = Instance.new(stores, runtime)
-        yield Stage(instance, Service(instance), clock, dynamodb, s3)
+        stores = replace(aws_instance(_STORAGE, StorageCalls()).stores, timer_triggers=NoTimerTriggers())
+        yield _stage(stores, _stepped_clock(), seed, dynamodb, s3)
+
+
+@contextmanager
+def folder_stage(folder: Path, seed: int = 1, at_ms: float = _BEGIN_MS) -> Iterator[Stage]:
+    """The stage of a data folder at that time. It has no client of S3."""
+    clock = _stepped_clock(at_ms)
+    service = open_service(folder, clock)
+    try:
+        yield _stage(service.stores, clock, seed, service.tables, None)
+    finally:
+        service.close()
+
+
+def dumped_folder(folder: Path) -> str:
+    """The database of a closed data folder, as SQL."""
+    with closing(sqlite3.connect(folder / "penstock.db")) as connection:
+        return "\n".join(connection.iterdump()) + "\n"
+
+
+def load_folder(folder: Path, sql: str) -> None:
+    """Makes the data folder from its SQL."""
+    with closing(sqlite3.connect(folder / "penstock.db")) as connection:
+        connection.executescript(sql)
+
+
+def _stage(stores: Stores, clock: SteppedClock, seed: int, dynamodb: Any, s3: Any) -> Stage:
+    runtime = Runtime(clock=clock, entropy=_RepeatableEntropy(seed), executor=SequentialExecutor())
+    instance = Instance.new(replace(stores, wake_ups=MemoryWakeUps()), runtime)
+    return Stage(instance, Service(instance), clock, dynamodb, s3)
+
+
+def _stepped_clock(time_ms: float = _BEGIN_MS) -> SteppedClock:
+    clock = SteppedClock()
+    clock.time_ms = time_ms
+    return clock
 
 
 def as_json(value: Any) -> Any:

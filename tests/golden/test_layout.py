@@ -13,7 +13,7 @@ from penstock_core.log.segment import SEGMENT_FOOTER_BYTES
 from penstock_core.records import frame
 from penstock_core.version import VERSION
 from tests.golden.layout import Layout, kind_of, layout_of
-from tests.golden.record import FOLDER, golden, recorded
+from tests.golden.record import FOLDER, golden, recorded, recorded_folder
 from tests.golden.stage import Item, from_json
 
 pytestmark = pytest.mark.slow
@@ -79,6 +79,15 @@ def test_messages_have_the_recorded_fields(today: dict[str, Any]) -> None:
     header, rest = frame.decode(base64.b64decode(before["frame"]))
     assert header == frame.decode(base64.b64decode(now["frame"]))[0], ADVICE
     assert len(rest)
+
+
+def test_data_folder_has_the_recorded_format() -> None:
+    assert format_of(recorded_folder()) == format_of((FOLDER / VERSION / "folder.sql").read_text()), ADVICE
+
+
+def format_of(sql: str) -> list[str]:
+    """The lines of a dumped folder that do not depend on its content."""
+    return [line for line in sql.splitlines() if line.startswith(("CREATE ", 'INSERT INTO "meta"'))]
 
 
 def test_each_recorded_release_is_read_by_this_one() -> None:

@@ -5,6 +5,7 @@ The added attribute stands for the format N + 1: it must survive each change of 
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from penstock_service.retention.sweep import sweep
 from tests.core.push.push_samples import FULL, PLAIN
 from tests.golden.layout import kind_of
 from tests.golden.record import APPENDS, FOLDER, GONE, NONCES, PRODUCERS, arm, golden
-from tests.golden.stage import TABLES, Item, Stage, empty_stage
+from tests.golden.stage import TABLES, Item, Stage, empty_stage, folder_stage, load_folder
 from tests.handlers.test_groups import Member
 from tests.handlers.test_transactions import begin, transact
 from tests.service.compaction.written_topic import HOUR_MS, SMALL
@@ -33,7 +34,7 @@ from tests.support.service import batch, key_of, read_all
 
 pytestmark = pytest.mark.slow
 
-RELEASES = sorted(path.parent.name for path in FOLDER.glob("*/stored.json"))
+RECORDED = sorted([*FOLDER.glob("*/stored.json"), *FOLDER.glob("*/folder.sql")])
 LATER = {"added_later": {"S": "kept"}}
 # A release puts these whole: what a later release has noted there belongs to the old content (docs/adr/0036).
 REPLACED = {"page", "merge_mark", "producer", "cursor"}
@@ -47,10 +48,19 @@ def stored_items(stage: Stage) -> Stored:
     return {(table, item["pk"]["S"], item["sk"]["S"]): item for table in TABLES for item in stage.items(table)}
 
 
-@pytest.fixture(params=RELEASES)
-def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
-    """The store of a recorded release, with an attribute more in each item."""
-    recorded = golden(request.param)
+@pytest.fixture(params=RECORDED, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
+    """The store of a recorded release, on AWS or in a data folder, with an attribute more in each item."""
+    path: Path = request.param
+    recorded = golden(path.parent.name)
+    if path.suffix == ".sql":
+        load_folder(tmp_path, path.read_text())
+        with folder_stage(tmp_path, seed=2, at_ms=recorded["at_ms"]) as stage:
+            for table in TABLES:
+                for item in stage.items(table):
+                    stage.put(table, item | LATER)
+            yield stage
+        return
     for table, items in recorded["tables"].items():
         recorded["tables"][table] = [item | LATER for item in items]
     with empty_stage(seed=2) as stage:

@@ -66,14 +66,14 @@ class NewTopic:
 
 
 class DevService:
-    """One service in memory, or in the folder `data` too. `close` it: a folder that was closed opens faster.
+    """One service in memory, or in the folder `data` too. `close` it.
 
     Raises INVALID_CONFIG if the folder cannot be used.
     """
 
     def __init__(self, data: Path | None = None, access: DevAccess | None = None) -> None:
         self._clock = StoppableClock()
-        self._stored: StoredService | None = None if data is None else open_service(data)
+        self._stored: StoredService | None = None if data is None else open_service(data, self._clock)
         stores = (
             replace(memory_stores(), timer_triggers=NoTimerTriggers()) if self._stored is None else self._stored.stores
         )
@@ -105,7 +105,6 @@ class DevService:
         """Return once everything so far survives a crash, as far as the service has a folder."""
         if self._stored is not None:
             self._stored.settle()
-            self._stored.journal.snapshot_if_due()
 
     def create(self, topics: Sequence[NewTopic]) -> None:
         """Make the topics that do not exist."""

@@ -1,11 +1,9 @@
-"""Stores without a stream keep a list of push events in its place: in memory, and in a data folder."""
+"""The store in memory keeps a list of push events in place of a stream."""
 
-from pathlib import Path
 from typing import cast
 
 from penstock_core.ids import Offset, Partition, PartitionKey, TopicId
 from penstock_service.adapters.memory.log import MemoryLogIndex
-from penstock_service.adapters.sqlite.service import open_service
 from penstock_service.ports.log import LogIndex
 from tests.support.refs import ref_at
 
@@ -31,14 +29,3 @@ def test_events_come_in_order_until_they_are_forgotten() -> None:
     assert told(log) == [3]
     log.delete_head(KEY)
     assert told(log) == [3], "no subscription waited"
-
-
-def test_events_of_a_folder_survive_a_crash_and_forgotten_ones_stay_forgotten(tmp_path: Path) -> None:
-    service = open_service(tmp_path)
-    woken(service.stores.log, 3)
-    cast(MemoryLogIndex, service.stores.log).forget_push_events(1)
-    service.settle()
-    service.database.close()
-    again = open_service(tmp_path)
-    assert told(again.stores.log) == [2, 3]
-    again.close()

@@ -1,12 +1,12 @@
 """Data folders: nothing that was settled is lost, whatever the crash left, and no foreign folder is trusted."""
 
-import dataclasses
+import hashlib
 import os
 import pickle
-import re
 import shutil
 import sqlite3
-from collections.abc import Sequence
+import threading
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,36 +15,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.ids import Offset, Partition, PartitionKey, SegmentId, TopicId, TopicName
-from penstock_core.log.topic import DeletedTopic
-from penstock_service.adapters.sqlite import journal
-from penstock_service.adapters.sqlite.journal import READS
+from penstock_core.ids import SegmentId
+from penstock_service.adapters.sqlite.items import Items, format_item, parse_item
 from penstock_service.adapters.sqlite.service import StoredService, open_service
-from penstock_service.ports.compaction import CompactionStore
-from penstock_service.ports.groups import GroupStore, MembershipStore
-from penstock_service.ports.log import LogIndex
-from penstock_service.ports.push import PushStore
-from penstock_service.ports.runtime import JobCursors
-from penstock_service.ports.segments import ARCHIVE, INLINE
-from penstock_service.ports.topics import TopicStore
-from penstock_service.ports.transactions import TransactionStore
-from penstock_service.ports.zones import ZoneStateStore
-from penstock_service.stores import Stores
+from penstock_service.adapters.tables.store import measured_item
+from penstock_service.adapters.tables.tables import Change
+from tests.support.service import SteppedClock
+from tests.support.tables import items_of
 
-PORTS = {
-    "topics": TopicStore,
-    "log": LogIndex,
-    "groups": GroupStore,
-    "memberships": MembershipStore,
-    "push": PushStore,
-    "transactions": TransactionStore,
-    "compaction": CompactionStore,
-    "zone_states": ZoneStateStore,
-    "cursors": JobCursors,
-}
 SEGMENT = SegmentId(bytes(range(16)))
-NOWHERE = PartitionKey(TopicId("none"), Partition(0))
-INTERNAL = {"held", "push_events"}  # of the in-memory stores, among themselves and for the stream that they stand for
 WAL = "penstock.db-wal"
 
 
@@ -79,17 +58,15 @@ def test_settled_writes_survive_when_the_process_dies(tmp_path: Path) -> None:
 
 
 @settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(steps=st.lists(st.booleans(), min_size=1, max_size=12), cut=st.floats(0, 1), snapshot_at=st.integers(0, 12))
+@given(steps=st.lists(st.booleans(), min_size=1, max_size=12), cut=st.floats(0, 1))
 def test_crash_keeps_a_prefix_with_all_that_was_settled_when_the_log_is_torn(
-    tmp_path_factory: pytest.TempPathFactory, steps: Sequence[bool], cut: float, snapshot_at: int
+    tmp_path_factory: pytest.TempPathFactory, steps: Sequence[bool], cut: float
 ) -> None:
     folder = tmp_path_factory.mktemp("torn")
     service = open_service(folder / "data")
     settled: list[tuple[int, int]] = []  # bytes of the log, and the writes that were settled by then
     for number, is_settled in enumerate(steps):
         put(service, number)
-        if number == snapshot_at:
-            service.journal.snapshot()
         if is_settled:
             service.settle()
             settled.append(((folder / "data" / WAL).stat().st_size, number + 1))
@@ -169,86 +146,150 @@ def test_file_that_is_no_database_is_refused_unless_it_is_empty(tmp_path: Path, 
         open_service(tmp_path)
 
 
-def test_folder_of_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    open_service(tmp_path).close()
-    monkeypatch.setattr(journal, "stored_format", lambda stores: "other")
-    with pytest.raises(PenstockError, match="another version"):
+def changed_file(folder: Path, statement: str, *values: object) -> Path:
+    """A folder whose file somebody has changed."""
+    open_service(folder).close()
+    with sqlite3.connect(folder / "penstock.db") as connection:
+        connection.execute(statement, values)
+    connection.close()
+    return folder
+
+
+def test_folder_of_another_format_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    changed_file(tmp_path, "UPDATE meta SET value = 'items 2' WHERE name = 'format'")
+    with pytest.raises(PenstockError, match=r"'items 2'.* copy its topics .* or take another folder") as caught:
         open_service(tmp_path)
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
 
 
 class Malice:
     """As a pickle of it is loaded, it would call a function of its writer's choice."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return os.mkdir, ("/nowhere/at/all",)
+        return os.mkdir, (str(Path.cwd() / "made-by-malice"),)
 
 
-@pytest.mark.parametrize(
-    "statement", ["INSERT INTO journal (call) VALUES (?)", "INSERT OR REPLACE INTO snapshot VALUES (1, ?)"]
-)
-def test_foreign_classes_are_not_loaded(tmp_path: Path, statement: str) -> None:
-    open_service(tmp_path).close()
-    with sqlite3.connect(tmp_path / "penstock.db") as connection:
-        connection.execute(statement, (pickle.dumps(Malice()),))
+def test_folder_of_pickled_calls_is_refused_and_runs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Development versions kept pickles, and a hash in place of the format."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "data"
+    folder.mkdir(mode=0o700)
+    with sqlite3.connect(folder / "penstock.db") as connection:
+        connection.execute("CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)")
+        connection.execute("CREATE TABLE journal (number INTEGER PRIMARY KEY, call BLOB NOT NULL)")
+        connection.execute("INSERT INTO meta VALUES ('format', ?)", (hashlib.sha256(b"classes").hexdigest(),))
+        connection.execute("INSERT INTO journal (call) VALUES (?)", (pickle.dumps(Malice()),))
     connection.close()
-    with pytest.raises(PenstockError, match=r"mkdir is no class"):
-        open_service(tmp_path)
-
-
-def pickled_name(module: str, name: str) -> bytes:
-    """A pickle that loads what the module has under the name, which may have dots."""
-    texts = b"".join(b"\x8c" + bytes([len(each)]) + each.encode() for each in (module, name))
-    return b"\x80\x04" + texts + b"\x93."
+    with pytest.raises(PenstockError, match="copy its topics with the version that wrote it") as caught:
+        open_service(folder)
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+    assert not (tmp_path / "made-by-malice").exists()
 
 
 @pytest.mark.parametrize(
-    ("module", "name"),
+    ("table", "item"),
     [
-        ("penstock_core.errors", "PenstockError.__init__.__class__"),
-        ("penstock_core.errors", "PenstockError.__init__.__globals__"),
-        ("penstock_core.errors", "Enum"),  # what a module has imported is none of its own
-        ("penstock_core.acls.principal", "iam_principal"),
-        ("penstock_core.other", "PenstockError"),
-        ("penstock_service.adapters.sqlite.journal", "Journal"),
-        ("builtins", "eval"),
-        ("builtins", "set.__init__"),
+        ("log", b""),
+        ("log", 7),
+        ("log", "{"),
+        ("log", "[]"),
+        ("log", "7"),
+        ("log", '{"body": 7}'),
+        ("log", '{"body": {"B": "no base64"}}'),
+        ("log", '{"body": {"X": "unknown"}}'),
+        ("log", '{"number": {"N": "NaN"}}'),
+        ("log", '{"list": ' + "[" * 100_000),
+        ("log", '{"pk": {"N": "1"}}'),
+        ("other", "{}"),
+        ("log", pickle.dumps(Malice())),
     ],
 )
-def test_no_name_but_those_of_listed_classes_is_loaded(tmp_path: Path, module: str, name: str) -> None:
-    open_service(tmp_path).close()
-    with sqlite3.connect(tmp_path / "penstock.db") as connection:
-        connection.execute("INSERT INTO journal (call) VALUES (?)", (pickled_name(module, name),))
-    connection.close()
-    with pytest.raises(PenstockError, match=re.escape(f"{module}.{name} is no class")):
+def test_row_that_is_no_item_is_refused(tmp_path: Path, table: str, item: object) -> None:
+    changed_file(tmp_path, "INSERT INTO items VALUES (?, 'a', 'b', ?)", table, item)
+    with pytest.raises(PenstockError, match="is no item") as caught:
         open_service(tmp_path)
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
 
 
-@pytest.mark.parametrize(
-    "row",
-    [
-        ("cursors", "__init__", (), {}),
-        ("cursors", "get", ("job",), {}),
-        ("other", "put", ("job", "1"), {}),
-        ("cursors", "put", ["job", "1"], {}),
-        "cursors",
-    ],
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=9)
+NAMES = st.one_of(st.sampled_from(["B", "BS", "S", "M", "pk2"]), TEXTS.filter(bool))
+VALUES = st.recursive(
+    st.one_of(
+        TEXTS.map(lambda text: {"S": text}),
+        st.integers(-(10**37), 10**37).map(lambda number: {"N": str(number)}),
+        st.binary(max_size=9).map(lambda content: {"B": content}),
+        st.booleans().map(lambda truth: {"BOOL": truth}),
+        st.just({"NULL": True}),
+        st.sets(TEXTS, min_size=1).map(lambda texts: {"SS": sorted(texts)}),
+        st.sets(st.binary(max_size=9), min_size=1).map(lambda contents: {"BS": sorted(contents)}),
+    ),
+    lambda each: st.one_of(
+        st.lists(each, max_size=4).map(lambda values: {"L": values}),
+        st.dictionaries(NAMES, each, max_size=4).map(lambda values: {"M": values}),
+    ),
 )
-def test_row_that_is_no_change_of_a_store_is_refused(tmp_path: Path, row: object) -> None:
-    open_service(tmp_path).close()
-    with sqlite3.connect(tmp_path / "penstock.db") as connection:
-        connection.execute("INSERT INTO journal (call) VALUES (?)", (pickle.dumps(row),))
-    connection.close()
-    with pytest.raises(PenstockError, match="no change of a store"):
-        open_service(tmp_path)
 
 
-def test_snapshot_of_other_stores_is_refused(tmp_path: Path) -> None:
-    open_service(tmp_path).close()
-    with sqlite3.connect(tmp_path / "penstock.db") as connection:
-        connection.execute("UPDATE snapshot SET state = ?", (pickle.dumps({"cursors": {"job": "1"}}),))
-    connection.close()
-    with pytest.raises(PenstockError, match="its snapshot holds other stores"):
-        open_service(tmp_path)
+@given(st.dictionaries(NAMES, VALUES, max_size=5))
+def test_item_is_the_same_after_its_row(attributes: Mapping[str, Any]) -> None:
+    item = {"pk": {"S": "a"}, "sk": {"S": "b"}, **attributes}
+    stored = parse_item("a", "b", format_item(item))
+    assert stored == item
+    assert measured_item(stored) == measured_item(item)
+
+
+def put_actions(*sorts: str) -> list[dict[str, Any]]:
+    return [{"Put": {"TableName": "log", "Item": {"pk": {"S": "a"}, "sk": {"S": sort}}}} for sort in sorts]
+
+
+def test_commit_waits_for_the_end_of_a_transaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crash behind a commit between its two changes would leave the first one alone."""
+    note, committing = Items.note, list[threading.Thread]()
+
+    def note_while_another_request_settles(items: Items, change: Change) -> None:
+        note(items, change)
+        if change.key["sk"]["S"] == "first":
+            committing.append(threading.Thread(target=service.settle))
+            committing[0].start()
+            committing[0].join(0.1)  # so that a commit that does not wait has its time
+
+    with monkeypatch.context() as patches:
+        patches.setattr(Items, "note", note_while_another_request_settles)
+        service = open_service(tmp_path / "data")
+    service.tables.transact_write_items(TransactItems=put_actions("first", "second"))
+    committing[0].join()
+    after_crash = open_service(copied(tmp_path / "data", tmp_path / "copy"))
+    assert len(items_of(after_crash.tables)) in (0, 2)
+    after_crash.close()
+    service.close()
+
+
+def test_item_that_changed_often_is_one_row_and_one_that_is_gone_is_none(tmp_path: Path) -> None:
+    service = open_service(tmp_path)
+    key = {"pk": {"S": "a"}, "sk": {"S": "b"}}
+    for number in range(9):
+        service.tables.put_item(TableName="log", Item={**key, "number": {"N": str(number)}})
+    service.settle()
+    rows = "SELECT item FROM items WHERE tbl = 'log'"
+    assert service.database.read(rows) == [('{"number":{"N":"8"}}',)]
+    service.tables.delete_item(TableName="log", Key=key)
+    service.settle()
+    assert service.database.read(rows) == []
+    service.close()
+
+
+def test_expired_item_is_gone_after_a_start(tmp_path: Path) -> None:
+    clock = SteppedClock()
+    service = open_service(tmp_path, clock)
+    until_s = clock.now_ms() // 1_000 + 60
+    item = {"pk": {"S": "a"}, "sk": {"S": "b"}, "expires_at_s": {"N": str(until_s)}}
+    service.tables.put_item(TableName="log", Item=item)
+    service.close()
+    for seconds, count in ((0, 1), (90, 0)):
+        clock.sleep_ms(seconds * 1_000)
+        again = open_service(tmp_path, clock)
+        assert len(again.database.read("SELECT * FROM items WHERE pk = 'a'")) == count
+        again.close()
 
 
 def test_service_ends_when_the_disk_is_full(tmp_path: Path) -> None:
@@ -273,41 +314,3 @@ def test_service_ends_when_the_disk_is_full(tmp_path: Path) -> None:
     again = open_service(tmp_path / "data")
     assert again.stores.cursors.get("job-0") == "0"
     again.close()
-
-
-def test_journal_becomes_a_snapshot_when_it_is_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal, "_JOURNAL_BYTES_MIN", 1_000)
-    service = open_service(tmp_path)
-    made = 0
-    for number in range(200):
-        put(service, number)
-        made += service.journal.snapshot_if_due()
-    assert 2 < made < 50
-    service.settle()
-    service.database.close()
-    again = open_service(tmp_path)
-    assert numbers(again) == list(range(200))
-    again.close()
-
-
-def test_call_that_was_refused_is_not_done_again(tmp_path: Path) -> None:
-    service = open_service(tmp_path)
-    note = DeletedTopic(topic_id=TopicId("t"), name=TopicName("orders"), partitions=1, deleted_at_ms=1)
-    service.stores.topics.begin(note)
-    before = service.database.read("SELECT count(*) FROM journal")
-    with pytest.raises(PenstockError):
-        service.stores.log.raise_log_start(NOWHERE, Offset(5))
-    assert service.database.read("SELECT count(*) FROM journal") == before
-    service.close()
-
-
-def test_every_store_is_kept() -> None:
-    names = {field.name for field in dataclasses.fields(Stores)}
-    queues = {"repair_queue", "wake_ups", "timer_triggers", "deliveries", "targets"}
-    assert names - READS.keys() == {"zones", "fallback_zones", ARCHIVE, INLINE, "inline_bytes_max"} | queues
-
-
-@pytest.mark.parametrize("name", PORTS)
-def test_reads_are_methods_of_the_port(name: str) -> None:
-    methods = {each for each in vars(PORTS[name]) if not each.startswith("_")}
-    assert READS[name] <= methods | INTERNAL

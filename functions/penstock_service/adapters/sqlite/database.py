@@ -2,7 +2,7 @@
 
 Writes join the open transaction at once, in the order of their calls. `settle` commits it, and returns when all writes
 before the call are on the disk. One commit serves all callers that wait. So a crash keeps a prefix of the writes, and
-every write that some `settle` covered.
+every write that some `settle` covered. Changes of memory that are written at each commit belong to that prefix too.
 
 A write that fails leaves memory and file apart. Then every later call fails, so nothing wrong is ever stored or told.
 """
@@ -11,7 +11,7 @@ import os
 import sqlite3
 import stat
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
@@ -38,8 +38,9 @@ class Database:
     def __init__(self, folder: Path, schema: Sequence[str]) -> None:
         self._lock = threading.RLock()
         self._failure: str | None = None
-        self._written = 0
-        self._settled = 0
+        self._begun = 0  # commits
+        self._ended = 0
+        self._before_commit: Callable[[], None] = _nothing
         path = _private_file(folder)
         try:
             self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0)
@@ -60,9 +61,13 @@ class Database:
         """The reason why the database takes no more calls, None if it does."""
         return self._failure
 
+    def before_commit(self, write: Callable[[], None]) -> None:
+        """Have each commit call `write` first, which writes what has changed in memory. It may raise as `write`."""
+        self._before_commit = write
+
     @contextmanager
     def held(self) -> Iterator[None]:
-        """A context in which no other thread writes, for a change of memory and its write."""
+        """A context in which no other thread writes."""
         with self._lock:
             self._check()
             yield
@@ -77,7 +82,6 @@ class Database:
                 self._connection.execute(statement, values)
             except sqlite3.Error as error:
                 self._fail(error)
-            self._written += 1
 
     def read(self, statement: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """The rows, with all writes so far. Raises STORAGE_UNAVAILABLE."""
@@ -90,16 +94,19 @@ class Database:
 
     def settle(self) -> None:
         """Return once every write before this call is on the disk. Raises STORAGE_UNAVAILABLE, `maybe_applied`."""
-        due = self._written
+        begun = self._begun
         with self._lock:
             self._check()
-            if self._settled >= due:
+            if self._ended > begun:  # a commit that began after this call has covered it
                 return
+            self._begun += 1
             try:
-                self._connection.execute("COMMIT")
+                self._before_commit()
+                if self._connection.in_transaction:
+                    self._connection.execute("COMMIT")
             except sqlite3.Error as error:
                 self._fail(error)
-            self._settled = self._written
+            self._ended = self._begun
 
     def close(self) -> None:
         """Settle, and give up the file. Writes that cannot be settled are lost: no answer told of them."""
@@ -120,6 +127,10 @@ class Database:
         raise _unavailable(self._failure) from error
 
 
+def _nothing() -> None:
+    pass
+
+
 def _unavailable(failure: str) -> PenstockError:
     return PenstockError(
         ErrorCode.STORAGE_UNAVAILABLE,
@@ -129,7 +140,7 @@ def _unavailable(failure: str) -> PenstockError:
 
 
 def _private_file(folder: Path) -> Path:
-    """The file's path; it exists then. Reading it runs its content, so no other user may have written it."""
+    """The file's path; it exists then. It has secrets, and tells who may do what: no other user may have written it."""
     path = folder / _FILE
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

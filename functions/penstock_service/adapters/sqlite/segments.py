@@ -1,13 +1,13 @@
 """Segments in the database. The zones of one process share a disk, so they share the bytes: a copy is a row."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import SegmentId, ZoneName
 from penstock_core.limits import LIST_KEYS_MAX
 from penstock_core.storage.keys import KeyLayout, segment_key
 from penstock_service.adapters.sqlite.database import Database
-from penstock_service.ports.segments import INLINE, ListedKeys
+from penstock_service.ports.segments import ListedKeys
 
 SCHEMA = (
     "CREATE TABLE IF NOT EXISTS segment (key TEXT PRIMARY KEY, body BLOB NOT NULL)",
@@ -98,14 +98,3 @@ class SqliteArchiveStore(SqliteSegmentStore):
 
     def upload(self, segment_id: SegmentId, chunks: Iterable[bytes]) -> None:
         self.put(segment_id, b"".join(chunks), 0)
-
-
-class SqliteInlineStore(SqliteSegmentStore):
-    """InlineStore: the port documents its methods."""
-
-    def __init__(self, database: Database) -> None:
-        super().__init__(database, INLINE)
-
-    def get_wholes(self, segment_ids: Sequence[SegmentId]) -> Mapping[SegmentId, bytes]:
-        found = {each: self.get_whole(each) for each in segment_ids}
-        return {each: body for each, body in found.items() if body is not None}

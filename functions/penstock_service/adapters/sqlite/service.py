@@ -1,20 +1,32 @@
-"""A whole service's stores in one folder: segments in its database, all other stores in memory with a journal there."""
+"""A whole service's stores in one folder: segments in its database, and tables in memory whose items are there too.
 
+Queues are in memory alone. After a restart, the work that they asked for is found again: repairs by the scrub, timers
+and deliveries by their items (docs/adr/0024).
+"""
+
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock_service.adapters.memory.service import memory_stores
+from penstock_service.adapters.dynamodb.client import DynamoDbClient
+from penstock_service.adapters.dynamodb.table_stores import table_stores
+from penstock_service.adapters.memory.delivery_queue import MemoryDeliveryQueue
+from penstock_service.adapters.memory.targets import MemoryTargets
 from penstock_service.adapters.memory.zones import MemoryRepairQueue
 from penstock_service.adapters.no_timer_triggers import NoTimerTriggers
 from penstock_service.adapters.no_wake_ups import NoWakeUps
-from penstock_service.adapters.sqlite import journal, segments
+from penstock_service.adapters.sqlite import segments
 from penstock_service.adapters.sqlite.database import Database
-from penstock_service.adapters.sqlite.journal import READS, Journal
-from penstock_service.adapters.sqlite.segments import SqliteArchiveStore, SqliteInlineStore, SqliteSegmentStore
+from penstock_service.adapters.sqlite.items import Items
+from penstock_service.adapters.sqlite.segments import SqliteArchiveStore, SqliteSegmentStore
+from penstock_service.adapters.system import SystemClock, SystemEntropy
+from penstock_service.adapters.tables.tables import Tables
+from penstock_service.ports.runtime import Clock
 from penstock_service.ports.segments import ARCHIVE
 from penstock_service.stores import Stores
 
 _ZONES = ("a", "b", "c")
+_META = "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,8 +34,8 @@ class StoredService:
     """The stores of a folder, and what keeps them on the disk."""
 
     stores: Stores
+    tables: Tables
     database: Database
-    journal: Journal
 
     def settle(self) -> None:
         """As `Database.settle`: all changes before this call survive a crash when it returns."""
@@ -38,49 +50,35 @@ class StoredService:
         return value
 
     def close(self) -> None:
-        """Write a snapshot, so that the next start is short, and give up the folder."""
-        try:
-            if self.database.failure is None:
-                self.journal.snapshot()
-        finally:
-            self.database.close()
+        """Settle, and give up the folder."""
+        self.database.close()
 
 
-def open_service(folder: Path) -> StoredService:
+def open_service(folder: Path, clock: Clock | None = None) -> StoredService:
     """The stores of the folder, which is made if it is missing.
 
-    Raises INVALID_CONFIG if another process has it open, if another version wrote it, or if it cannot be trusted.
+    Raises INVALID_CONFIG if another process has it open, if this release does not read it, or if it cannot be trusted.
     """
-    database = Database(folder, (*segments.SCHEMA, *journal.SCHEMA))
+    clock = clock or SystemClock()
+    database = Database(folder, (_META, *segments.SCHEMA))
     try:
-        fresh = memory_stores(_ZONES)
-        kept = Journal(database, {name: getattr(fresh, name) for name in READS})
+        items = Items(database)
+        tables = Tables(clock.now_ms, items.note)
+        items.load(tables)
+        database.before_commit(items.write)
+        tables.expire(sys.maxsize)
         stores = Stores(
-            topics=kept.journalled("topics", fresh.topics),
-            log=kept.journalled("log", fresh.log),
-            groups=kept.journalled("groups", fresh.groups),
-            memberships=kept.journalled("memberships", fresh.memberships),
-            share=kept.journalled("share", fresh.share),
-            push=kept.journalled("push", fresh.push),
-            transactions=kept.journalled("transactions", fresh.transactions),
-            compaction=kept.journalled("compaction", fresh.compaction),
-            timers=kept.journalled("timers", fresh.timers),
-            zone_states=kept.journalled("zone_states", fresh.zone_states),
-            acls=kept.journalled("acls", fresh.acls),
-            cursors=kept.journalled("cursors", fresh.cursors),
-            audit=kept.journalled("audit", fresh.audit),
-            quotas=kept.journalled("quotas", fresh.quotas),
+            **table_stores(DynamoDbClient(tables, clock, SystemEntropy())),
             zones=[SqliteSegmentStore(database, zone) for zone in _ZONES],
             archive=SqliteArchiveStore(database, ARCHIVE),
-            inline=SqliteInlineStore(database),
-            repair_queue=MemoryRepairQueue(),  # what it loses, the scrub finds again
+            repair_queue=MemoryRepairQueue(),
             wake_ups=NoWakeUps(),
             timer_triggers=NoTimerTriggers(),
-            deliveries=fresh.deliveries,  # what it loses, a look for lag finds again
-            targets=fresh.targets,
+            deliveries=MemoryDeliveryQueue(clock),
+            targets=MemoryTargets(),
         )
         database.settle()
     except BaseException:
         database.close()
         raise
-    return StoredService(stores=stores, database=database, journal=kept)
+    return StoredService(stores=stores, tables=tables, database=database)

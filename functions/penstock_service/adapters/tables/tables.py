@@ -14,6 +14,7 @@ Source: https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_Opera
 import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -108,6 +109,12 @@ class Tables:
         self._lock = threading.RLock()
         self._held: set[Place] = set()
         self._tokens: dict[str, tuple[Any, int]] = {}  # of transactions that were applied, and until when they count
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """A context in which no call changes an item."""
+        with self._lock:
+            yield
 
     def get_item(self, **arguments: Any) -> Answer:
         statement, names, _ = reads.bound("get_item", arguments, reads.GET)
