@@ -19,7 +19,7 @@ from penstock_cdk.storage_profile import Profile
 from penstock_cdk.walls import reserved_concurrency
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
-_NAME_LENGTH_MAX = 40  # a rule has 64 characters, and the longest is <name>-job-runs-failed-glue
+NAME_LENGTH_MAX = 40  # a rule has 64 characters, and the longest is <name>-job-runs-failed-glue
 _READABLE_LENGTH_MAX = 32
 _HASH_LENGTH = 6
 
@@ -101,9 +101,9 @@ def default_name(scope: Construct) -> str:
 
 
 def _check_name(name: str) -> None:
-    if len(name) > _NAME_LENGTH_MAX or not _NAME.fullmatch(name):
+    if len(name) > NAME_LENGTH_MAX or not _NAME.fullmatch(name):
         raise ValueError(
-            f"name={name!r}: give lower-case letters and digits, in words that `-` joins, {_NAME_LENGTH_MAX} at most"
+            f"name={name!r}: give lower-case letters and digits, in words that `-` joins, {NAME_LENGTH_MAX} at most"
         )
 
 

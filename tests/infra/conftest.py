@@ -1,6 +1,7 @@
 """Each stage, synthesized once per session, without CloudFormation's built-in validation and with an empty asset."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -9,7 +10,12 @@ from aws_cdk import Stack
 from aws_cdk.assertions import Template
 
 from bench.bill.synthesized import stack_of
-from penstock_cdk.settings import StageSettings, settings_of_context
+from penstock_cdk import Jwt
+from penstock_cdk.jobs.job_schedules import RATES
+from penstock_cdk.properties import NAME_LENGTH_MAX
+from penstock_cdk.settings import Metrics, StageSettings, settings_of_context
+from penstock_cdk.storage_profile import Profile
+from penstock_cdk.walls import reserved_concurrency
 
 Resources = dict[str, dict[str, Any]]
 
@@ -30,6 +36,43 @@ def make_stack_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[StageSe
 def make_stack(make_stack_of: Callable[[StageSettings], Stack]) -> Callable[[str], Stack]:
     """The stack of a stage, made once."""
     return cache(lambda stage: make_stack_of(settings_named(stage)))
+
+
+# A base stage, a profile, and a region whose name is as long as that of any region which can have the profile.
+EVERY_SWITCH = (
+    ("prod", "express3", "us-east-1"),
+    ("prod", "express2", "ap-northeast-1"),
+    ("prod", "standard1", "cn-northwest-1"),
+    ("dev", "standard1", "ap-southeast-1"),
+)
+
+
+def with_every_switch(stage: str, profile: Profile, region: str) -> StageSettings:
+    """The settings of a stage with all that can be turned on, and the longest name that it can have."""
+    return replace(
+        settings_named(stage),
+        region=region,
+        storage_profile=profile,
+        name="s" * NAME_LENGTH_MAX,
+        account_concurrency=1_000,
+        reserved_concurrency=reserved_concurrency(1_000),
+        inline_bytes_max=960,
+        scheduled_jobs=frozenset(RATES),
+        metrics=Metrics(of="all", has_dashboard=True),
+        alarm_topic_arn=f"arn:aws:sns:{region}:123456789012:alarms",
+        traces=True,
+        timers_always_on=True,
+        jwt=Jwt(issuer="https://login.example", audiences=["penstock"], claim="email"),
+        direct=True,
+        acl_default="deny",
+        super_principals=("arn:aws:iam::123456789012:role/operators",),
+    )
+
+
+@pytest.fixture(scope="session")
+def full_template(make_stack_of: Callable[[StageSettings], Stack]) -> Callable[..., dict[str, Any]]:
+    """The template of `with_every_switch`, made once for each row of `EVERY_SWITCH`."""
+    return cache(lambda *row: dict(Template.from_stack(make_stack_of(with_every_switch(*row))).to_json()))
 
 
 @pytest.fixture(scope="session")

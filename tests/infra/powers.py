@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock_core.storage import keys
 from tests.infra.conftest import Resources
-from tests.infra.templates import as_list, name_of, of_type
+from tests.infra.templates import as_list, name_of, policies_of_roles
 
 FUNCTIONS = frozenset((
     "Produce", "RecordsProduce", "Transactions", "Fetch", "RecordsFetch", "Topics", "Groups", "GroupAdmin", "Share",
@@ -299,10 +299,9 @@ def holds_where_none_is_told(condition: Mapping[str, Any]) -> bool:
 
 def permissions_of_roles(resources: Resources) -> Iterator[Permission]:
     """Every permission of every role of the template."""
-    for policy in of_type(resources, "AWS::IAM::Policy").values():
-        for role in policy["Roles"]:
-            for statement in policy["PolicyDocument"]["Statement"]:
-                yield from permissions_of_statement(_holder(name_of(role)), statement)
+    for role, statements in policies_of_roles(resources).items():
+        for statement in statements:
+            yield from permissions_of_statement(_holder(role), statement)
 
 
 def permissions_of_statement(holder: str, statement: Mapping[str, Any]) -> Iterator[Permission]:

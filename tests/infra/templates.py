@@ -14,6 +14,18 @@ def functions_in(resources: dict[str, dict[str, Any]]) -> dict[str, dict[str, An
     return {name: each for name, each in found.items() if each["Handler"].startswith("penstock_handlers.")}
 
 
+def policies_of_roles(resources: dict[str, dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """Returns the statements of each role that has some, by the role as `name_of` writes it."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for name, role in of_type(resources, "AWS::IAM::Role").items():
+        for policy in role.get("Policies", []):
+            found.setdefault(f"<{name}>", []).extend(policy["PolicyDocument"]["Statement"])
+    for policy in of_type(resources, "AWS::IAM::Policy").values():
+        for attached in policy["Roles"]:
+            found.setdefault(name_of(attached), []).extend(policy["PolicyDocument"]["Statement"])
+    return found
+
+
 def name_of(value: Any) -> str:
     """Returns a reference, a join or a text as one text. A reference becomes `<name>`."""
     match value:

@@ -20,6 +20,7 @@ from penstock_cdk.service.grants import GRANTS, grants_of
 from penstock_cdk.service.push import PushQueues
 from penstock_cdk.service.repair import RepairQueues
 from penstock_cdk.service.routes import ROUTES
+from penstock_cdk.service.targets import TargetsRole
 from penstock_cdk.service.timers import TimerQueues
 from penstock_cdk.service.wake_ups import WakeUps
 from penstock_cdk.settings import STAGES
@@ -36,7 +37,7 @@ from tests.infra.powers import (
     permissions_of_roles,
     permissions_of_statement,
 )
-from tests.infra.templates import functions_in, name_of, of_type
+from tests.infra.templates import functions_in, name_of, of_type, policies_of_roles
 from tests.support.wire import LAMBDA_ENVIRONMENT
 
 pytestmark = pytest.mark.synth
@@ -57,8 +58,8 @@ def test_no_condition_on_items_passes_a_call_that_tells_none_but_on_the_emulator
 ) -> None:
     conditions = [
         statement.get("Condition", {})
-        for policy in of_type(resources, "AWS::IAM::Policy").values()
-        for statement in policy["PolicyDocument"]["Statement"]
+        for statements in policies_of_roles(resources).values()
+        for statement in statements
     ]
     assert any(map(holds_where_none_is_told, conditions)) != STAGES[stage].tells_item_keys
 
@@ -78,7 +79,7 @@ def test_every_function_has_a_role_of_its_own_without_managed_policies(resources
     assert {name_of(function["Role"]) for function in functions.values()} == {f"<{role}>" for role in roles}
     assert len(roles) == len(functions) == len(functions_of(stage))
     for role in roles.values():
-        assert not {"ManagedPolicyArns", "Policies"} & set(role)
+        assert "ManagedPolicyArns" not in role
         [trust] = role["AssumeRolePolicyDocument"]["Statement"]
         assert trust["Principal"] == {"Service": "lambda.amazonaws.com"}
 
@@ -114,13 +115,15 @@ def with_wider_grants(stage: str, name: str, wider: dict[str, Any]) -> list[Perm
         timers=timers,
         push=push,
         wake_ups=wake_ups,
+        targets=TargetsRole(scope, "Targets", settings=STAGES[stage]),
         log_group=logs.LogGroup(scope, "Logs"),
         function_name=f"{STAGES[stage].name}-{name}",
         traces=STAGES[stage].traces,
     )
-    policy = role.node.find_child("DefaultPolicy")
-    assert isinstance(policy, iam.Policy)
-    statements = stack.resolve(policy.document)["Statement"]
+    made = role.node.default_child
+    assert isinstance(made, iam.CfnRole)
+    [policy] = stack.resolve(made.policies)
+    statements = policy["policyDocument"]["Statement"]
     holder = construct_name(name)
     return [each for statement in statements for each in permissions_of_statement(holder, statement)]
 

@@ -25,7 +25,7 @@ from tests.golden.stage import empty_stage
 from tests.handlers.route_samples import SAMPLES, Sample, as_ada, world
 from tests.handlers.service import Service
 from tests.infra.conftest import Resources, resources_of
-from tests.infra.templates import as_list, name_of, of_type
+from tests.infra.templates import as_list, name_of, policies_of_roles
 
 pytestmark = pytest.mark.synth
 FUNCTION_OF_ROUTE = {f"{route.method} {route.path}": route.function for route in ROUTES}
@@ -97,14 +97,7 @@ def allows(statement: Mapping[str, Any], call: Call) -> bool:
 
 def refused(resources: Resources, function: str, calls: set[Call]) -> list[Call]:
     """The calls that the function's role does not allow."""
-    role = f"<Functions{construct_name(function)}Role>"
-    statements = [
-        statement
-        for policy in of_type(resources, "AWS::IAM::Policy").values()
-        if role in map(name_of, policy["Roles"])
-        for statement in policy["PolicyDocument"]["Statement"]
-    ]
-    assert statements
+    statements = policies_of_roles(resources)[f"<Functions{construct_name(function)}Role>"]
     return [call for call in calls if not any(allows(each, call) for each in statements)]
 
 

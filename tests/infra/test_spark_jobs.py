@@ -14,7 +14,7 @@ from penstock_cdk.settings import STAGES
 from penstock_cdk.sources import installed_sources
 from penstock_core.storage.keys import CURSORS, ZONES
 from tests.infra.conftest import Resources, zones_in_environment
-from tests.infra.templates import as_list, name_of, of_type, permissions
+from tests.infra.templates import as_list, name_of, of_type, permissions, policies_of_roles
 
 pytestmark = pytest.mark.synth
 
@@ -22,12 +22,7 @@ JOBS = tuple(job_scripts(installed_sources()))
 
 
 def statements_of(resources: Resources, job: str) -> list[dict[str, Any]]:
-    [policy] = [
-        policy
-        for policy in of_type(resources, "AWS::IAM::Policy").values()
-        if [name_of(attached) for attached in policy["Roles"]] == [f"<Jobs{job.title()}MayRole>"]
-    ]
-    return list(policy["PolicyDocument"]["Statement"])
+    return policies_of_roles(resources)[f"<Jobs{job.title()}MayRole>"]
 
 
 def actions_on(resources: Resources, job: str, resource: str) -> set[str]:
@@ -236,13 +231,8 @@ def test_schedules_are_off_unless_the_settings_name_the_job(resources: Resources
 
 @pytest.mark.parametrize("stage", ["dev"], indirect=False)
 def test_scheduler_may_start_runs_on_the_application_as_the_jobs_that_are_due(resources: Resources, stage: str) -> None:
-    [policy] = [
-        each
-        for each in of_type(resources, "AWS::IAM::Policy").values()
-        if [name_of(attached) for attached in each["Roles"]] == ["<JobSchedulesRole>"]
-    ]
     roles = {("iam:PassRole", f"<Jobs{name.title()}MayRole>") for name in JOBS if name in RATES}
-    allowed = permissions(policy["PolicyDocument"]["Statement"])
+    allowed = permissions(policies_of_roles(resources)["<JobSchedulesRole>"])
     assert allowed == roles | {("emr-serverless:StartJobRun", "<JobsSparkApplication>")}
 
 

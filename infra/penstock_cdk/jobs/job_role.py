@@ -11,6 +11,7 @@ from aws_cdk import aws_s3_assets as s3_assets
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from penstock_cdk.service.function_role import INLINE
 from penstock_cdk.service.wake_ups import WakeUps
 from penstock_cdk.settings import StageSettings
 from penstock_cdk.storage.catalog import Catalog
@@ -111,7 +112,6 @@ class JobRole(Construct):
                 for name in ("emr-serverless.amazonaws.com", "glue.amazonaws.com")
             )
         )
-        self.role = iam.Role(self, "Role", assumed_by=service)
         statements = [
             *_item_statements(grants, storage.tables),
             *_segment_statements(grants, storage),
@@ -128,8 +128,9 @@ class JobRole(Construct):
             statements += results.statements(grants.results)
         if catalog is not None and grants.catalog is not None:
             statements += catalog.statements(writes=grants.catalog == "writes")
+        policy = iam.PolicyDocument(statements=statements)
+        self.role = iam.Role(self, "Role", assumed_by=service, inline_policies={INLINE: policy})
         for statement in statements:
-            self.role.add_to_policy(statement)
             for resource in statement.resources:
                 if resource.endswith("/*"):
                     acknowledge_wildcard(self.role, resource, "The job makes up each name as it writes.")

@@ -88,12 +88,11 @@ class Functions(Construct):
             timers=self._timers,
             push=self._push,
             wake_ups=self._wake_ups,
+            targets=self._targets,
             log_group=log_group,
             function_name=function_name,
             traces=is_traced,
         )
-        if grants.reaches_targets:
-            role.add_to_policy(self._targets.assume_statement())
         size = settings.function_sizes[name]
         is_arm = settings.architecture == "arm64"
         return lambda_.Function(
@@ -108,7 +107,7 @@ class Functions(Construct):
             memory_size=size.memory_mb,
             reserved_concurrent_executions=settings.reserved_concurrency.get(name),
             timeout=Duration.seconds(size.timeout_s),
-            role=role,
+            role=role.without_policy_updates() if is_traced else role,  # the CDK would repeat the rights of X-Ray
             log_group=log_group,
             logging_format=lambda_.LoggingFormat.JSON,
             system_log_level_v2=SYSTEM_LOG_LEVEL,
