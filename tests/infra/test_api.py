@@ -133,7 +133,7 @@ def test_access_log_is_kept_with_the_data_and_never_in_the_way_of_the_next_stack
             ],
         ),
         ("Transact", ["GET/v1/metadata", "POST/v1/producers", "POST/v1/transactions"]),
-        ("Admin", [f"{r.method}{r.path}" for r in ROUTES]),
+        ("Admin", [f"{method}/v1/*" for method in {route.method for route in ROUTES}]),
     ],
 )
 def test_client_policy_allows_the_routes_of_its_job(

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -119,8 +120,9 @@ def test_share_consumer_is_held_to_its_group(queue: Penstock) -> None:
 
 def test_admin_may_call_every_route_and_publish_nothing(queue: Penstock) -> None:
     found = allowed(queue, queue.grant_admin)
-    assert len({each for each in found if " /v1/" in each}) == len({(each.method, each.path) for each in ROUTES})
-    assert {each.partition(" on ")[0] for each in found if " on " in each} == {
+    for route in ROUTES:
+        assert any(fnmatchcase(f"{route.method} {route.path}", each) for each in found)
+    assert {each.partition(" on ")[0] for each in found if " /v1/" not in each} == {
         "appsync:EventConnect",
         "appsync:EventSubscribe",
     }

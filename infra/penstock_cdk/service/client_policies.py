@@ -32,11 +32,10 @@ def _routes(keys: Iterable[str]) -> tuple[Route, ...]:
 PRODUCE_ROUTES = _routes(direct_routes.PRODUCE_ROUTES)
 CONSUME_ROUTES = _routes(direct_routes.CONSUME_ROUTES)
 TRANSACT_ROUTES = _routes(direct_routes.TRANSACT_ROUTES)
-ADMIN_ROUTES = ROUTES
 
 
 class ClientPolicies(Construct):
-    """Four policies, which allow execute-api:Invoke on exactly the routes of their job.
+    """Four policies, which allow execute-api:Invoke on exactly the routes of their job. That of Admin names none.
 
     Consumers may also receive wake-ups. No client may publish them. Where the stage takes direct calls, each policy
     also allows lambda:InvokeFunction on its own alias, behind which the functions serve the routes of the job alone.
@@ -56,16 +55,19 @@ class ClientPolicies(Construct):
         # IAM's names are global, and a stage may be in several regions of an account. They are equal in either case. So
         # the hyphens of the stage's name stay: `shop-1` and `shop1` are two stages.
         self._prefix, self._region = settings.name.title(), Stack.of(self).region
-        self._api, self._direct = api, direct
-        self.produce = self._policy("Produce", "Produce to any topic of Penstock", PRODUCE_ROUTES)
-        self.consume = self._policy("Consume", "Consume any topic of Penstock and commit offsets", CONSUME_ROUTES)
+        self._direct = direct
+
+        def arns(routes: Iterable[Route]) -> list[str]:
+            return [api.route_arn(route) for route in routes]
+
+        self.produce = self._policy("Produce", "Produce to any topic of Penstock", arns(PRODUCE_ROUTES))
+        self.consume = self._policy("Consume", "Consume any topic of Penstock and commit offsets", arns(CONSUME_ROUTES))
         self.consume.add_statements(*wake_ups.receive_statements())
-        self.transact = self._policy("Transact", "Transactions on any topic and group of Penstock", TRANSACT_ROUTES)
-        self.admin = self._policy("Admin", "Call every route of Penstock", ADMIN_ROUTES)
+        self.transact = self._policy("Transact", "Transactions on any topic and group", arns(TRANSACT_ROUTES))
+        self.admin = self._policy("Admin", "Call every route of Penstock", api.all_routes_arns())
         self.admin.add_statements(*wake_ups.receive_statements())
 
-    def _policy(self, job: str, description: str, allowed: tuple[Route, ...]) -> iam.ManagedPolicy:
-        resources = [self._api.route_arn(route) for route in allowed]
+    def _policy(self, job: str, description: str, resources: list[str]) -> iam.ManagedPolicy:
         policy = iam.ManagedPolicy(
             self,
             job,
@@ -77,5 +79,5 @@ class ClientPolicies(Construct):
             ],
         )
         for resource in (resource for resource in resources if "*" in resource):
-            acknowledge_wildcard(policy, resource, "The policy covers any topic and group, on a named route.")
+            acknowledge_wildcard(policy, resource, "The policy covers any topic and group.")
         return policy
