@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from penstock_core.acls.rule_book import RuleBook
+from penstock_core.audit.audit_entry import AuditEntry, AuditId, AuditResult, Caller
 from penstock_core.compaction.merging import CompactionState, Swap
 from penstock_core.compaction.tail_move import TailMove
 from penstock_core.errors import ErrorCode, PenstockError
@@ -45,6 +46,7 @@ from penstock_core.transaction import (
 from penstock_core.zones.catch_up import CatchUpPass
 from penstock_core.zones.zone_state import EVERY_ZONE_IN_SYNC
 from penstock_service.adapters.dynamodb.acls import DynamoDbAclStore
+from penstock_service.adapters.dynamodb.audit import DynamoDbAuditStore
 from penstock_service.adapters.dynamodb.client import DynamoDbClient
 from penstock_service.adapters.dynamodb.compaction import DynamoDbCompactionStore
 from penstock_service.adapters.dynamodb.cursors import DynamoDbJobCursors
@@ -106,6 +108,14 @@ SHARE_STATE = ShareState(position=Offset(0))
 SHARE_UPDATE = ShareUpdate(generation=0, expected_waits={Offset(0): None})
 SHARE_GROUP = ShareGroup(name=GROUP, share_group_id=SHARE.share_group_id, topics={})
 DELIVERED = Move(deliveries=[DeliveryCommit(key=DELIVERY, state=DeliveryState(offset=Offset(0)))], refs={KEY: (REF,)})
+BEGUN = AuditEntry(
+    audit_id=AuditId("1"),
+    time_ms=5,
+    caller=Caller(principal="ops", address="", request_id=""),
+    action="alter_topic",
+    kind="topic",
+    name="orders",
+)
 ORPHANS = OrphanedStates(subscription_id=ID, name=PLAIN.name, since_ms=9)
 MOVE = Move(shares=[ShareCommit(key=SHARE, update=SHARE_UPDATE)], refs={KEY: (REF,)})
 
@@ -123,13 +133,13 @@ class _Stores:
     share: DynamoDbShareStore
     push: DynamoDbPushStore
     acls: DynamoDbAclStore
+    audit: DynamoDbAuditStore
 
 
 Write = Callable[[_Stores], object]
 
 # Applied twice they leave the same state, or a condition refuses the second one.
 REPEATED: Mapping[str, Write] = {
-    "topics.begin": lambda stores: stores.topics.begin(NOTE),
     "topics.create": lambda stores: stores.topics.create(TOPIC),
     "topics.give_up": lambda stores: stores.topics.give_up(NOTE),
     "topics.forget_deleted": lambda stores: stores.topics.forget_deleted(TOPIC.topic_id),
@@ -172,6 +182,8 @@ REPEATED: Mapping[str, Write] = {
     "push.put_lane": lambda stores: stores.push.put_lane(LANE, LaneState(version=2)),
     "push.put_delivery, new": lambda stores: stores.push.put_delivery(DELIVERY, DeliveryState(offset=Offset(0))),
     "push.put_delivery": lambda stores: stores.push.put_delivery(DELIVERY, DeliveryState(offset=Offset(0), version=2)),
+    "audit.forget": lambda stores: stores.audit.forget(BEGUN.audit_id),
+    "audit.put, of an end": lambda stores: stores.audit.put(replace(BEGUN, result=AuditResult.DONE)),
     "cursors.put": lambda stores: stores.cursors.put("sweep", "7"),
     "cursors.clear": lambda stores: stores.cursors.clear("sweep"),
 }
@@ -185,8 +197,11 @@ TRANSACTED: Mapping[str, Write] = {
     "share.begin_states": lambda stores: stores.share.begin_states(GROUP, {SHARE: Offset(0)}),
     "share.begin_state": lambda stores: stores.share.begin_state(GROUP, SHARE, Offset(0)),
 }
-# A second one would be applied too, or be refused by the first, which the caller could not tell from another's.
+# A second one would be applied too, or be refused by the first, which the caller could not tell from another's. Or the
+# first one, landing late, would undo what the caller does next.
 SENT_ONCE: Mapping[str, Write] = {
+    "audit.put, of a begin": lambda stores: stores.audit.put(BEGUN),
+    "topics.begin": lambda stores: stores.topics.begin(NOTE),
     "topics.replace": lambda stores: stores.topics.replace(TOPIC, replace(TOPIC, partitions=4)),
     "topics.delete": lambda stores: stores.topics.delete(TOPIC, 9),
     "log.append": lambda stores: stores.log.append(KEY, REF, 0),
@@ -249,6 +264,7 @@ def _requests_of(write: Write) -> int:
         share=DynamoDbShareStore(client, "groups"),
         push=DynamoDbPushStore(client, "groups"),
         acls=DynamoDbAclStore(client, "topics"),
+        audit=DynamoDbAuditStore(client, "topics"),
     )
     with pytest.raises(PenstockError) as caught:
         write(stores)
@@ -284,7 +300,7 @@ def test_every_write_of_every_store_is_listed() -> None:
         *("push.get_subscription", "push.list_subscriptions", "push.orphaned_states", "push.subscriptions_of"),
         *("push.find_lane", "push.find_deliveries", "push.states_of"),
         *("zones.get", "zones.get_pass", "cursors.get"),
-        *("acls.get", "acls.revision"),
+        *("acls.get", "acls.revision", "audit.entries"),
     }
     reads_first = {"log.mark_stored", "members.remove_targets", "push.delete_states"}
     listed = {name.partition(",")[0] for name in (*REPEATED, *TRANSACTED, *SENT_ONCE)}

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from penstock_core.audit.audit_entry import AuditEntry, AuditId
+from penstock_core.audit.audit_entry import AuditEntry, AuditId, AuditResult
 from penstock_core.storage.audit_item import audit_item, audit_item_key, parse_audit_item
 from penstock_core.storage.keys import AUDIT
 from penstock_service.adapters.dynamodb.client import DynamoDbClient
@@ -16,7 +16,9 @@ class DynamoDbAuditStore:
         self._table = table
 
     def put(self, entry: AuditEntry) -> None:
-        self._client.call("put_item", is_repeatable=True, TableName=self._table, Item=audit_item(entry))
+        # The note that a change begins is sent once: a first attempt that lands late would replace the note of its end.
+        is_repeatable = entry.result is not AuditResult.BEGUN
+        self._client.call("put_item", is_repeatable=is_repeatable, TableName=self._table, Item=audit_item(entry))
 
     def entries(self, limit: int) -> Sequence[AuditEntry]:
         found = self._client.call(

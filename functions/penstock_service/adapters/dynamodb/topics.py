@@ -30,7 +30,9 @@ class DynamoDbTopicStore:
         self._table = table
 
     def begin(self, note: DeletedTopic) -> None:
-        self._client.call("put_item", is_repeatable=True, TableName=self._table, Item=deleted_topic_item(note))
+        # Sent once: a first attempt that lands late would bring the note back after the creation has removed it. Then
+        # retention would take the topic for one that died, and remove its heads.
+        self._client.call("put_item", is_repeatable=False, TableName=self._table, Item=deleted_topic_item(note))
 
     def create(self, topic: Topic) -> None:
         # Repeatable: no other creation has this topic id. So a repeat after a lost answer is refused, and then finds
