@@ -26,12 +26,6 @@ class RunState:
         """Count one event of this kind."""
         self.counts[what] += 1
 
-    @property
-    def inline(self) -> MemorySegmentStore:
-        """The bare store of inline segments."""
-        assert isinstance(self.stores.inline, MemorySegmentStore)
-        return self.stores.inline
-
     def zone(self, name: str) -> MemorySegmentStore:
         """The bare store of a zone."""
         [store] = [store for store in self.stores.zones if store.zone == name]

@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 from penstock_core.audit.audit_entry import AuditEntry, AuditResult
 from penstock_core.errors import PenstockError
-from penstock_service.adapters.memory.audit import MemoryAuditStore
+from penstock_service.adapters.dynamodb.audit import DynamoDbAuditStore
 from penstock_service.audit import note_change as note_module
 from penstock_service.audit import settle_audit as settle_module
 from penstock_service.instance.instance import Instance
@@ -90,12 +90,12 @@ def _all_is_unknown() -> Patch:
 
 
 def _newest_first() -> Patch:
-    original = MemoryAuditStore.entries
+    original = DynamoDbAuditStore.entries
 
-    def entries(self: MemoryAuditStore, limit: int) -> Sequence[AuditEntry]:
+    def entries(self: DynamoDbAuditStore, limit: int) -> Sequence[AuditEntry]:
         return original(self, limit)[::-1]
 
-    return patch.object(MemoryAuditStore, "entries", entries)
+    return patch.object(DynamoDbAuditStore, "entries", entries)
 
 
 AUDIT_MUTANTS = tuple(

@@ -10,8 +10,8 @@ from penstock_core.groups.lease import Lease
 from penstock_core.ids import PartitionKey
 from penstock_core.log.index import Head
 from penstock_core.transaction import Transaction, TransactionState
-from penstock_service.adapters.memory.groups import MemoryGroupStore
-from penstock_service.adapters.memory.transactions import MemoryTransactionStore
+from penstock_service.adapters.dynamodb.groups import DynamoDbGroupStore
+from penstock_service.adapters.dynamodb.transactions import DynamoDbTransactionStore
 from penstock_service.instance.instance import Instance
 from penstock_service.records import fetch as fetch_module
 from tests.history.model.anomaly import Kind
@@ -47,32 +47,32 @@ class CheckerMutant:
 
 
 def _lease_is_granted_with(offset_of: Any) -> Patch:
-    original = MemoryGroupStore.take_lease
+    original = DynamoDbGroupStore.take_lease
 
-    def take(store: MemoryGroupStore, *arguments: Any) -> Lease:
+    def take(store: DynamoDbGroupStore, *arguments: Any) -> Lease:
         lease = original(store, *arguments)
-        return store._put(arguments[0], replace(lease, offset=offset_of(lease.offset)))
+        return replace(lease, offset=offset_of(lease.offset))
 
-    return patch.object(MemoryGroupStore, "take_lease", take)
+    return patch.object(DynamoDbGroupStore, "take_lease", take)
 
 
 @contextmanager
 def _last_transaction_is_forgotten() -> Iterator[None]:
-    begin, commit = MemoryTransactionStore.begin_epoch, MemoryTransactionStore.commit
+    begin, state_update = DynamoDbTransactionStore.begin_epoch, DynamoDbTransactionStore._state_update
 
-    def begin_epoch(store: MemoryTransactionStore, *arguments: Any) -> TransactionState:
+    def begin_epoch(store: DynamoDbTransactionStore, *arguments: Any) -> TransactionState:
         state = begin(store, *arguments)
         return replace(state, number=max(-1, state.number - 1))
 
-    def commit_any(store: MemoryTransactionStore, transaction: Transaction) -> bool:
-        transactional_id = transaction.producer.transactional_id
-        state = store._states[transactional_id]
-        store._states[transactional_id] = replace(state, number=transaction.number - 1)
-        return commit(store, transaction)
+    def after_any(store: DynamoDbTransactionStore, transaction: Transaction) -> dict[str, Any]:
+        update = state_update(store, transaction)
+        del update["ExpressionAttributeValues"][":before"]
+        condition = update["ConditionExpression"].replace("transaction_number = :before", "attribute_exists(pk)")
+        return {**update, "ConditionExpression": condition}
 
     with (
-        patch.object(MemoryTransactionStore, "begin_epoch", begin_epoch),
-        patch.object(MemoryTransactionStore, "commit", commit_any),
+        patch.object(DynamoDbTransactionStore, "begin_epoch", begin_epoch),
+        patch.object(DynamoDbTransactionStore, "_state_update", after_any),
     ):
         yield
 

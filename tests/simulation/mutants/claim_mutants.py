@@ -5,11 +5,12 @@ from typing import Any
 from unittest.mock import patch
 
 from penstock_core.errors import PenstockError
-from penstock_core.groups.lease import refusal
 from penstock_core.quotas.claim import Claim, ClaimKind, counts_of, exceeded
 from penstock_core.quotas.quota import Subject
-from penstock_service.adapters.memory import groups as memory_groups
-from penstock_service.adapters.memory.quotas import MemoryQuotaStore
+from penstock_core.storage.groups.lease_item import commit_update
+from penstock_core.storage.item import ConditionalUpdate
+from penstock_service.adapters.dynamodb import groups as dynamodb_groups
+from penstock_service.adapters.dynamodb.quotas import DynamoDbQuotaStore
 from penstock_service.groups import claim_group as group_module
 from penstock_service.groups import commit_offsets as commit_module
 from penstock_service.instance.instance import Instance
@@ -46,13 +47,13 @@ def _claims_share_a_name() -> Patch:
 
 
 def _deletion_drops_any_claim_of_the_name() -> Patch:
-    def forget(self: MemoryQuotaStore, principal: str, kind: ClaimKind, name: str, _: str) -> None:
-        with self._lock:
-            mine = self._claims.get(principal, {})
-            for place in [each for each in mine if each[:2] == (kind, name)]:
-                del mine[place]
+    def forget(self: DynamoDbQuotaStore, principal: str, kind: ClaimKind, name: str, _: str) -> None:
+        for claim in self.claims(principal):
+            if claim.place[:2] == (kind, name):
+                original(self, principal, *claim.place)
 
-    return patch.object(MemoryQuotaStore, "forget_claim", forget)
+    original = DynamoDbQuotaStore.forget_claim
+    return patch.object(DynamoDbQuotaStore, "forget_claim", forget)
 
 
 def _left_claim_of_a_group_admits() -> Patch:
@@ -88,22 +89,22 @@ def _refused_claim_stays() -> Patch:
 
 
 def _refusal_of_an_alteration_takes_the_claim_of_its_topic() -> Patch:
-    def forget(self: MemoryQuotaStore, principal: str, claim: Claim) -> None:
-        stored = self._claims.get(principal, {}).get(claim.place)
+    def forget(self: DynamoDbQuotaStore, principal: str, claim: Claim) -> None:
+        stored = {each.place: each for each in self.claims(principal)}.get(claim.place)
         if stored is not None and stored.partitions > claim.partitions:
             self.forget_claim(principal, *claim.place)
         else:
             original(self, principal, claim)
 
-    original = MemoryQuotaStore.put_claim
-    return patch.object(MemoryQuotaStore, "put_claim", forget)
+    original = DynamoDbQuotaStore.put_claim
+    return patch.object(DynamoDbQuotaStore, "put_claim", forget)
 
 
 def _commit_makes_its_group_unasked() -> Patch:
-    def makes(*arguments: Any, **how: Any) -> PenstockError | None:
-        return refusal(*arguments, **{**how, "may_create": True})
+    def makes(*arguments: Any, **how: Any) -> ConditionalUpdate:
+        return commit_update(*arguments, **{**how, "may_create": True})
 
-    return patch.object(memory_groups, "refusal", makes)
+    return patch.object(dynamodb_groups, "commit_update", makes)
 
 
 def _deletion_takes_a_new_group_off_the_list() -> Patch:

@@ -1,7 +1,6 @@
 """Defects put into compaction (see mutant.py)."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
@@ -10,52 +9,26 @@ from penstock_core.compaction.cleaning import LatestOffsets, with_cleaned
 from penstock_core.compaction.merging import new_pages
 from penstock_core.ids import PartitionKey
 from penstock_core.log.index import Page
-from penstock_service.adapters.memory.compaction import MemoryCompactionStore
-from penstock_service.adapters.memory.log import MemoryLogIndex
+from penstock_service.adapters.dynamodb.compaction import DynamoDbCompactionStore
 from penstock_service.compaction import clean as clean_module
 from penstock_service.compaction import compact as compact_module
 from penstock_service.compaction import rewrite_run as rewrite_module
 from tests.simulation.mutants.mutant import Mutant, Patch
 
 
-def _swap_without_condition() -> Patch:
-    """The swap overwrites the keys of the new pages and deletes those of the old ones, whatever they hold."""
-
-    def swap_pages(log: Any, key: PartitionKey, old: Sequence[Page], new: Sequence[Page]) -> bool:
-        ends = {page.end_offset for page in (*old, *new)}
-        kept = [page for page in log._pages.get(key, []) if page.end_offset not in ends]
-        log._pages[key] = sorted((*kept, *new), key=lambda page: page.end_offset)
-        return True
-
-    @contextmanager
-    def patched() -> Iterator[None]:
-        with _swap_under_any_lease(), patch.object(MemoryLogIndex, "swap_pages", swap_pages):
-            yield
-
-    return patched()
-
-
 def _swap_in_two_steps() -> Patch:
-    """The swap writes only the first of the new pages, as a crash between two writes would."""
-    original = MemoryLogIndex.swap_pages
-
-    def swap_pages(log: Any, key: PartitionKey, old: Sequence[Page], new: Sequence[Page]) -> bool:
-        return original(log, key, old, new[:1])
-
-    return patch.object(MemoryLogIndex, "swap_pages", swap_pages)
-
-
-def _swap_under_any_lease() -> Patch:
-    original = MemoryCompactionStore.swap
+    """The swap is two transactions. Its instance may die in between."""
 
     def swap(store: Any, key: PartitionKey, wanted: Any) -> bool:
-        return original(store, key, replace(wanted, epoch=store._states[key].epoch))
+        actions = [*store._actions(key, wanted)]
+        halves = actions[: len(actions) // 2], actions[len(actions) // 2 :]
+        return all(store._client.transact(half) is None for half in halves)
 
-    return patch.object(MemoryCompactionStore, "swap", swap)
+    return patch.object(DynamoDbCompactionStore, "swap", swap)
 
 
 def _sweep_does_not_know_what_was_retired() -> Patch:
-    return patch.object(MemoryCompactionStore, "retired", lambda *_: [])
+    return patch.object(DynamoDbCompactionStore, "retired", lambda *_: [])
 
 
 def _merge_loses_a_batch() -> Patch:
@@ -101,7 +74,6 @@ def _pass_is_noted_before_its_swaps() -> Patch:
 
 
 COMPACTION_MUTANTS = [
-    Mutant("swap without its conditions", "compaction", _swap_without_condition),
     Mutant("swap not at once", "compaction", _swap_in_two_steps),
     Mutant("sweep ignores what was retired", "compaction,sweep", _sweep_does_not_know_what_was_retired),
     Mutant("merge loses a batch", "compaction", _merge_loses_a_batch),

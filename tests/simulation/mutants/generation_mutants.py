@@ -6,10 +6,8 @@ from unittest.mock import patch
 from penstock.producer.batching.accumulator import Accumulator, Entry
 from penstock.producer.batching.producer_batch import TopicQueues
 from penstock_core.groups.topic_reach import TopicReach, topic_reach
-from penstock_core.ids import Partition, PartitionKey, TopicId
-from penstock_core.log.index import unknown_partition
+from penstock_core.ids import Partition, TopicId
 from penstock_core.log.topic import Topic
-from penstock_service.adapters.memory.transactions import MemoryTransactionStore
 from penstock_service.groups import readable_ends as ends_module
 from penstock_service.groups import rebalance as rebalance_module
 from penstock_service.index import open_generation as open_module
@@ -88,19 +86,7 @@ def _refused_records_move_at_once() -> Patch:
     return patch.object(Accumulator, "_refused", refused)
 
 
-def _transaction_in_closed_heads() -> Patch:
-    def check(self: MemoryTransactionStore, partitions: Iterable[PartitionKey]) -> None:
-        wanted = [*partitions]
-        heads = self._log.heads(wanted)
-        for key in wanted:
-            if key not in heads:
-                raise unknown_partition(key)
-
-    return patch.object(MemoryTransactionStore, "_check_heads", check)
-
-
 GENERATION_MUTANTS = [
-    Mutant("transaction in closed heads", "generations", _transaction_in_closed_heads),
     Mutant("no head closes", "generations", _no_head_closes),
     Mutant("one head closes", "generations", _one_head_closes),
     Mutant("group waits for nothing", "generations", _group_waits_for_nothing),

@@ -2,29 +2,23 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import Any
 from unittest.mock import patch
 
-from penstock_core.errors import PenstockError
-from penstock_core.groups.group import Member, MemberProgress, SessionTouch
-from penstock_core.groups.lease import TAKE_DECISIONS, HolderState, Lease, TakeDecision, refusal
-from penstock_core.groups.sessions import refuse_heartbeat, touched
-from penstock_core.ids import GroupName, MemberName
-from penstock_service.adapters.memory import groups as memory_groups
+from penstock_core.groups.group import Member, MemberProgress
+from penstock_core.groups.lease import TAKE_DECISIONS, HolderState, TakeDecision
+from penstock_core.groups.sessions import refuse_heartbeat
+from penstock_core.ids import GroupName
+from penstock_core.storage.groups.lease_item import commit_update
+from penstock_core.storage.groups.member_item import touch_update
+from penstock_core.storage.item import ConditionalUpdate
+from penstock_service.adapters.dynamodb import groups as dynamodb_groups
+from penstock_service.adapters.dynamodb import memberships as dynamodb_memberships
 from penstock_service.groups import acquire_leases as acquire_module
 from penstock_service.groups import heartbeat as heartbeat_module
 from penstock_service.groups import rebalance as rebalance_module
-from tests.simulation.mutants.mutant import Mutant, Patch
-
-
-def _lease_is_taken_whatever_its_epoch() -> Patch:
-    def unmoved(store: Any, group: GroupName, lease: Lease) -> Lease:
-        stored: Lease | None = store._leases.get(group, {}).get(lease.partition)
-        return stored or Lease(topic=lease.topic, partition=lease.partition)
-
-    return patch.object(memory_groups.MemoryGroupStore, "_unmoved", unmoved)
+from tests.simulation.mutants.mutant import Mutant, Patch, under
 
 
 def _lease_is_taken_from(holder: HolderState) -> Patch:
@@ -32,17 +26,19 @@ def _lease_is_taken_from(holder: HolderState) -> Patch:
 
 
 def _commit_counts_for_any_member() -> Patch:
-    def counts(lease: Any, key: Any, offset: Any, token: Any, **how: Any) -> PenstockError | None:
-        return refusal(lease and replace(lease, owner=None), key, offset, None, **how)
+    def counts(*arguments: Any, **named: Any) -> ConditionalUpdate:
+        return under(
+            commit_update(*arguments, **named), "attribute_not_exists(committed_offset) OR committed_offset <= :offset"
+        )
 
-    return patch.object(memory_groups, "refusal", counts)
+    return patch.object(dynamodb_groups, "commit_update", counts)
 
 
 def _commit_goes_back() -> Patch:
-    def goes_back(*arguments: Any, **how: Any) -> PenstockError | None:
-        return refusal(*arguments, **{**how, "may_go_back": True})
+    def goes_back(*arguments: Any, **how: Any) -> ConditionalUpdate:
+        return commit_update(*arguments, **{**how, "may_go_back": True})
 
-    return patch.object(memory_groups, "refusal", goes_back)
+    return patch.object(dynamodb_groups, "commit_update", goes_back)
 
 
 def _every_member_is_settled() -> Patch:
@@ -66,15 +62,18 @@ def _sessions_never_end() -> Patch:
 
 @contextmanager
 def _any_session_is_the_members() -> Iterator[None]:
-    def goes_on(stored: Member | None, group: GroupName, name: MemberName, touch: SessionTouch) -> Member:
-        return touched(stored, group, name, replace(touch, session=stored.session) if stored else touch)
+    def goes_on(*arguments: Any) -> ConditionalUpdate:
+        return under(touch_update(*arguments), "member_id = :member AND #sequence < :sequence")
 
     refuse_original: Callable[..., None] = refuse_heartbeat
 
     def refuse(*arguments: Any) -> None:
         refuse_original(*arguments[:-1], None)
 
-    with patch.object(memory_groups, "touched", goes_on), patch.object(heartbeat_module, "refuse_heartbeat", refuse):
+    with (
+        patch.object(dynamodb_memberships, "touch_update", goes_on),
+        patch.object(heartbeat_module, "refuse_heartbeat", refuse),
+    ):
         yield
 
 
@@ -83,7 +82,6 @@ def _lease_epochs_begin_anew() -> Patch:
 
 
 _PATCHES: dict[str, Callable[[], Patch]] = {
-    "lease is taken whatever its epoch": _lease_is_taken_whatever_its_epoch,
     "lease is taken from an unsettled owner": partial(_lease_is_taken_from, HolderState.UNSETTLED),
     "lease is taken from an owner that is ahead": partial(_lease_is_taken_from, HolderState.AHEAD),
     "commit counts for any member": _commit_counts_for_any_member,

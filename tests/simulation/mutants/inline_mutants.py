@@ -1,15 +1,16 @@
 """Defects put into inline segments: their puts, their reads, their move to the archive and their sweep."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
 from penstock_core.errors import PenstockError
-from penstock_core.ids import SEGMENT_ID_BYTES, SegmentId, new_segment_id
+from penstock_core.ids import SEGMENT_ID_BYTES, SegmentId, new_segment_id, segment_time_ms
 from penstock_core.log.index import Head
 from penstock_core.log.ref import Tier
 from penstock_core.log.segment import Segment
-from penstock_service.adapters.memory.segments import MemoryInlineStore
+from penstock_service.adapters.dynamodb.inline import DynamoDbInlineStore
 from penstock_service.compaction import move_tail as move_module
 from penstock_service.compaction import rewrite_run as rewrite_module
 from penstock_service.instance.update_window import UpdateWindow
@@ -23,6 +24,8 @@ from penstock_service.segments import read_inline as read_module
 from penstock_service.segments.put_segment import StoredSegment
 from penstock_service.stores import Stores
 from tests.simulation.mutants.mutant import Mutant, Patch
+
+_REPLICA_LAG_MS = 1_000
 
 
 def _head_before_item() -> Patch:
@@ -128,14 +131,14 @@ def _items_are_not_swept() -> Patch:
 
 
 def _reads_see_no_newest() -> Patch:
-    """Reads answer from a replica that has not the newest item yet: what is missing there counts as empty."""
-    original = MemoryInlineStore.get_wholes
+    """Reads answer from a replica that has not the newest items yet: what is missing there counts as empty."""
+    original = DynamoDbInlineStore.get_wholes
 
-    def late(store: MemoryInlineStore, segment_ids: Any) -> Any:
-        newest = next(reversed(store.segments), None)
-        return {each: body for each, body in original(store, segment_ids).items() if each != newest}
+    def late(store: DynamoDbInlineStore, segment_ids: Sequence[SegmentId]) -> Any:
+        young_ms = store._client._clock.now_ms() - _REPLICA_LAG_MS
+        return original(store, [each for each in segment_ids if segment_time_ms(each) < young_ms])
 
-    return patch.object(MemoryInlineStore, "get_wholes", late)
+    return patch.object(DynamoDbInlineStore, "get_wholes", late)
 
 
 def _bytes_of_another_part() -> Patch:

@@ -12,7 +12,7 @@ from penstock_core.log.retention import Expiry, expire
 from penstock_core.zones import catch_up as catch_up_module
 from penstock_core.zones.zone_state import ZoneStatus
 from penstock_handlers import replicate as replicate_module
-from penstock_service.adapters.memory.log import MemoryLogIndex
+from penstock_service.adapters.dynamodb.log import DynamoDbLogIndex
 from penstock_service.index import refs_from as refs_from_module
 from penstock_service.index.refs_of import refs_of
 from penstock_service.repair import recover_zones as recover_module
@@ -49,13 +49,13 @@ def _retention_cuts_a_ref() -> Patch:
 
 
 def _retention_never_notes() -> Patch:
-    return patch.object(MemoryLogIndex, "note_log_start", lambda *_: None)
+    return patch.object(DynamoDbLogIndex, "note_log_start", lambda *_: None)
 
 
 def _retention_dates_its_notes_back() -> Patch:
-    original = MemoryLogIndex.note_log_start
+    original = DynamoDbLogIndex.note_log_start
     return patch.object(
-        MemoryLogIndex,
+        DynamoDbLogIndex,
         "note_log_start",
         lambda log, key, offset, seen_ms: original(log, key, offset, seen_ms - 60_000),
     )

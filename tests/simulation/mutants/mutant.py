@@ -1,18 +1,21 @@
 """A mutant: a defect that stands in the service while its context manager is entered."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from penstock_core.storage.item import ConditionalPut, ConditionalUpdate
 from tests.simulation.run import run
 
 SEEDS_MAX = 1_000  # of the first so many, at least one shows each mutant
 _FILE = Path(__file__).with_name("first_seeds.txt")
 
 Patch = AbstractContextManager[Any]
+Write = TypeVar("Write", bound=ConditionalPut | ConditionalUpdate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,14 @@ class Mutant:
                 if failure is not None:
                     return seed, failure
         return None
+
+
+def under(write: Write, condition: str = "attribute_exists(pk) OR attribute_not_exists(pk)") -> Write:
+    """The same write under another condition, without the names and values that nothing uses then."""
+    used = {*re.findall(r"[:#]\w+", f"{getattr(write, 'update', '')} {condition}")}
+    values = {name: value for name, value in write.values.items() if name in used}
+    names = {name: attribute for name, attribute in write.names.items() if name in used}
+    return replace(write, condition=condition, values=values, names=names)
 
 
 @cache

@@ -19,10 +19,9 @@ from penstock_core.push import overdue
 from penstock_core.push.attempt import Facts, fail
 from penstock_core.push.batch import Failed, Failure
 from penstock_core.push.delivery import DeliveryState
-from penstock_core.push.lane import FREE, LaneKey, LaneState, lane_of
+from penstock_core.push.lane import FREE, LaneState, lane_of
 from penstock_core.push.parallel_attempt import Fate, fail_parallel
 from penstock_core.transaction import DeliveryCommit
-from penstock_service.adapters.memory.push import MemoryPushStore
 from penstock_service.push import bury as bury_module
 from penstock_service.push import deliver as deliver_module
 from penstock_service.push import deliver_ordered
@@ -95,16 +94,6 @@ def _dead_letter_without_a_reason() -> Patch:
 
 def _frozen_delivery_goes_on() -> Patch:
     return patch.object(LaneWork, "has_time", lambda _: True)
-
-
-def _lane_put_without_condition() -> Patch:
-    """A release that comes late frees the lane of another delivery."""
-
-    def put(self: MemoryPushStore, key: LaneKey, new: LaneState) -> LaneState:
-        self._lanes[key] = new
-        return new
-
-    return patch.object(MemoryPushStore, "put_lane", put)
 
 
 def _death_without_a_counted_attempt() -> Patch:
@@ -199,7 +188,6 @@ PUSH_FAILURE_MUTANTS = [
     Mutant("push: outage counted as the record's fault", "pushing", _outage_counted),
     Mutant("push: skip is a success", "pushing", _passed_over_is_success(deliver_ordered, "skip")),
     Mutant("push: dead letter is a success", "pushing", _passed_over_is_success(bury_module, "move")),
-    Mutant("push: lane put without its condition", "pushing", _lane_put_without_condition),
     Mutant("push: death without a counted attempt", "pushing", _death_without_a_counted_attempt),
     Mutant("push: parallel, accepted before the answer", "pushing", _accepted_before_the_answer),
     Mutant("push: parallel, outage counted", "pushing", _outage_counted_in_parallel),

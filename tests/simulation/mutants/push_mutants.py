@@ -1,6 +1,7 @@
 """Defects of push subscriptions: lanes and waiters that forget somebody; records lost, doubled, or buried."""
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
@@ -12,8 +13,9 @@ from penstock_core.push.batch import PushBatch, PushRecord
 from penstock_core.push.delivery import DeliveryState, commit
 from penstock_core.push.delivery_key import DeliveryKey
 from penstock_core.push.lane import LaneState
-from penstock_service.adapters.memory.log import MemoryLogIndex
-from penstock_service.adapters.memory.push import MemoryPushStore
+from penstock_core.storage.push.delivery_item import delivery_write
+from penstock_service.adapters.dynamodb import push as dynamodb_push
+from penstock_service.adapters.dynamodb import transactions as dynamodb_transactions
 from penstock_service.index.create_heads import create_heads
 from penstock_service.push import copy_to_topic as copy_module
 from penstock_service.push import deliver as deliver_module
@@ -21,18 +23,20 @@ from penstock_service.push import deliver_ordered
 from penstock_service.push.deliver import Ending
 from penstock_service.push.lane_work import LaneResult
 from penstock_service.topics import alter_topic
-from tests.simulation.mutants.mutant import Mutant, Patch
+from tests.simulation.mutants.mutant import Mutant, Patch, under
 from tests.simulation.mutants.push_failure_mutants import apart
 
 _Delivery = deliver_module._Delivery
 
 
 def _state_without_condition() -> Patch:
-    def put(self: MemoryPushStore, key: DeliveryKey, new: DeliveryState) -> DeliveryState:
-        self._deliveries[key] = new
-        return new
+    def write(key: DeliveryKey, new: DeliveryState) -> Any:
+        return under(delivery_write(key, new))
 
-    return patch.object(MemoryPushStore, "put_delivery_held", put)
+    stack = ExitStack()
+    for module in (dynamodb_push, dynamodb_transactions):
+        stack.enter_context(patch.object(module, "delivery_write", write))
+    return stack
 
 
 def _deleted_before_arming() -> Patch:
@@ -131,22 +135,6 @@ def _batch_in_another_order() -> Patch:
     return patch.object(deliver_ordered, "PushBatch", reversed_batch)
 
 
-def _waiter_left_by(method: str) -> Patch:
-    """The write raises `next_offset`, and leaves the push waiter where it is. So the stream tells nobody."""
-    original = getattr(MemoryLogIndex, method)
-
-    def leaving(self: MemoryLogIndex, *arguments: Any) -> Any:
-        before, told = dict(self._heads), len(self._push_events)
-        outcome = original(self, *arguments)
-        for key, head in self._heads.items():
-            if head is not before.get(key) and before[key].has_push_waiter:
-                self._heads[key] = replace(head, has_push_waiter=True)
-                del self._push_events[told:]
-        return outcome
-
-    return patch.object(MemoryLogIndex, method, leaving)
-
-
 PUSH_MUTANTS = [
     Mutant("state put without its condition", "pushing", _state_without_condition),
     Mutant("message deleted before arming", "pushing", _deleted_before_arming),
@@ -161,7 +149,5 @@ PUSH_MUTANTS = [
     Mutant("half committed as the whole", "pushing", _half_committed_twice),
     Mutant("named record passed over", "pushing", _named_record_passed_over),
     Mutant("batch in another order", "pushing", _batch_in_another_order),
-    Mutant("transaction leaves the push waiter", "pushing,transactions", lambda: _waiter_left_by("append_held")),
-    Mutant("promotion leaves the push waiter", "pushing,timers", lambda: _waiter_left_by("deliver_held")),
     Mutant("broken for one record for ever", "pushing", _outage_that_never_ends),
 ]

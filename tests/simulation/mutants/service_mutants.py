@@ -8,14 +8,15 @@ from typing import Any
 from unittest.mock import patch
 
 from penstock_core.errors import PenstockError
-from penstock_core.groups.lease import refusal
 from penstock_core.ids import Offset, Partition, PartitionKey, new_segment_id
-from penstock_core.log.index import HeadAppend, Page, appended
+from penstock_core.log.index import HeadAppend, Page
 from penstock_core.records.producer_state import is_newest
+from penstock_core.storage.groups.lease_item import commit_update
+from penstock_core.storage.item import ConditionalUpdate
 from penstock_core.zones.quorum import Acks
 from penstock_core.zones.zone_state import is_stored
-from penstock_service.adapters.memory import groups as memory_groups
-from penstock_service.adapters.memory import log as memory_log
+from penstock_service.adapters.dynamodb import groups as dynamodb_groups
+from penstock_service.adapters.dynamodb.log import DynamoDbLogIndex
 from penstock_service.groups import commit_offsets as commit_module
 from penstock_service.instance.moment import Moment
 from penstock_service.instance.topic_cache import TopicCache
@@ -149,9 +150,11 @@ def _commit_trusts_its_memory() -> Patch:
 
 def _late_commit_goes_back() -> Patch:
     """A commit without a member counts whatever is committed, as before docs/adr/0022."""
-    return patch.object(
-        memory_groups, "refusal", lambda *arguments, **how: refusal(*arguments, **{**how, "may_go_back": True})
-    )
+
+    def goes_back(*arguments: Any, **how: Any) -> ConditionalUpdate:
+        return commit_update(*arguments, **{**how, "may_go_back": True})
+
+    return patch.object(dynamodb_groups, "commit_update", goes_back)
 
 
 def _truncate_takes_one_more() -> Patch:
@@ -187,7 +190,11 @@ def _append_before_put() -> Patch:
 
 
 def _sequence_is_not_checked() -> Patch:
-    return patch.object(memory_log, "appended_in_sequence", lambda head, ref, *_: appended(head, ref))
+    return patch.object(
+        DynamoDbLogIndex,
+        "append_in_sequence",
+        lambda log, key, ref, unconfirmed_zones, *_: log.append(key, ref, unconfirmed_zones),
+    )
 
 
 def _repeat_is_answered_with_the_newest_offset() -> Patch:

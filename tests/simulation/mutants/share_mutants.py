@@ -1,6 +1,6 @@
 """Defects of share groups: of what an update expects, of what plans decide, and of what is told."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -20,7 +20,7 @@ from penstock_core.share.share_group import ShareGroupConfig
 from penstock_core.share.share_state import Lock, ShareKey, ShareState
 from penstock_core.share.share_update import ShareUpdate
 from penstock_core.transaction import Move, ShareCommit
-from penstock_service.adapters.memory.transactions import MemoryTransactionStore
+from penstock_service.adapters.dynamodb.transactions import DynamoDbTransactionStore
 from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.share import acknowledge as acknowledge_module
 from penstock_service.share.acknowledge import AckEntry
@@ -34,32 +34,6 @@ from penstock_service.transactions import share_commits
 from tests.simulation.mutants.mutant import Mutant, Patch
 
 
-def _holding(mutated: Callable[[ShareState, ShareUpdate], ShareUpdate]) -> Patch:
-    """The store checks the conditions of another update than the one it makes."""
-    original = share_update._holds
-    return patch.object(share_update, "_holds", lambda state, update: original(state, mutated(state, update)))
-
-
-def _lock_ids_not_expected_absent() -> Patch:
-    def without_absent(_state: ShareState, update: ShareUpdate) -> ShareUpdate:
-        expected = {name: lock for name, lock in update.expected_locks.items() if lock is not None}
-        return replace(update, expected_locks=expected)
-
-    return _holding(without_absent)
-
-
-def _locks_removed_without_comparing() -> Patch:
-    def without_removed(_state: ShareState, update: ShareUpdate) -> ShareUpdate:
-        expected = {name: lock for name, lock in update.expected_locks.items() if update.locks.get(name) is not None}
-        return replace(update, expected_locks=expected)
-
-    return _holding(without_removed)
-
-
-def _waits_not_compared() -> Patch:
-    return _holding(lambda _state, update: replace(update, expected_waits={}))
-
-
 def _deliveries_not_counted() -> Patch:
     original = acquire_plan.HandOut._lock
 
@@ -70,15 +44,15 @@ def _deliveries_not_counted() -> Patch:
 
 
 def _burial_without_condition() -> Patch:
-    original = MemoryTransactionStore.move
+    original = DynamoDbTransactionStore.move
 
-    def move(self: MemoryTransactionStore, move: Move) -> bool:
+    def move(self: DynamoDbTransactionStore, move: Move) -> bool:
         shares = [
             replace(each, update=replace(each.update, expected_locks={}, expected_waits={})) for each in move.shares
         ]
         return original(self, replace(move, shares=shares))
 
-    return patch.object(MemoryTransactionStore, "move", move)
+    return patch.object(DynamoDbTransactionStore, "move", move)
 
 
 def _buried_early() -> Patch:
@@ -154,21 +128,6 @@ def _unread_is_finished() -> Patch:
         return replace(found, removed=found.unreadable, unreadable=())
 
     return patch.object(read_batches, "_told", told)
-
-
-def _base_not_compared() -> Patch:
-    def with_any_base(state: ShareState, update: ShareUpdate) -> ShareUpdate:
-        expected = {
-            name: lock if lock is None or name not in state.locks else replace(lock, base=state.locks[name].base)
-            for name, lock in update.expected_locks.items()
-        }
-        return replace(update, expected_locks=expected)
-
-    return _holding(with_any_base)
-
-
-def _generation_ignored() -> Patch:
-    return _holding(lambda state, update: replace(update, generation=state.generation))
 
 
 def _not_filtered_again() -> Patch:
@@ -267,9 +226,6 @@ def _repeat_gives_back() -> Patch:
 
 
 SHARE_MUTANTS = [
-    Mutant("share: lock ids not expected absent", "sharing", _lock_ids_not_expected_absent),
-    Mutant("share: locks removed without comparing", "sharing", _locks_removed_without_comparing),
-    Mutant("share: waits not compared", "sharing", _waits_not_compared),
     Mutant("share: deliveries not counted", "sharing", _deliveries_not_counted),
     Mutant("share: burial without condition", "sharing", _burial_without_condition),
     Mutant("share: buried early", "sharing", _buried_early),
@@ -282,9 +238,7 @@ SHARE_MUTANTS = [
     Mutant("share: rejected is finished", "sharing", _rejected_is_finished),
     Mutant("share: repeat takes again", "sharing", _repeat_takes_again),
     Mutant("share: unread is finished", "sharing", _unread_is_finished),
-    Mutant("share: base of a lock not compared", "repeating", _base_not_compared),
     Mutant("share: repeat gives back", "sharing", _repeat_gives_back),
-    Mutant("share: generation ignored", "sharing", _generation_ignored),
     Mutant("share: filter not applied again", "sharing", _not_filtered_again),
     Mutant("share: dead letters not filtered", "sharing", _unfiltered_dead_letters),
     Mutant("share: locks without their batches", "sharing,repeating,accepting", _locks_without_batches),

@@ -5,31 +5,10 @@ from typing import Any
 from unittest.mock import patch
 
 from penstock_core.compaction import tail_move as core_module
-from penstock_core.compaction.tail_move import TailMove, moved
-from penstock_core.log.index import Head
-from penstock_service.adapters.memory import log as memory_log
+from penstock_core.compaction.tail_move import TailMove
 from penstock_service.compaction import compact as compact_module
 from penstock_service.compaction import move_tail as move_module
 from tests.simulation.mutants.mutant import Mutant, Patch
-
-
-def _tail_is_moved_without_condition() -> Patch:
-    """The refs go to their places, whatever is there by then."""
-
-    def without(head: Head, move: TailMove) -> Head:
-        tail = dict(enumerate(head.tail))
-        return replace(head, tail=tuple((tail | {at: ref for at, ref in move.new.items() if at in tail}).values()))
-
-    return patch.object(memory_log, "moved", without)
-
-
-def _tail_is_moved_by_its_base() -> Patch:
-    """The update asks for the tail's base and length, and not for the refs."""
-
-    def by_base(head: Head, move: TailMove) -> Head | None:
-        return moved(head, replace(move, old={at: head.tail[at] for at in move.old if at < len(head.tail)}))
-
-    return patch.object(memory_log, "moved", by_base)
 
 
 def _tail_with_a_page_is_moved() -> Patch:
@@ -73,8 +52,6 @@ def _moved_refs_begin_at_0() -> Patch:
 
 
 TIERING_MUTANTS = [
-    Mutant("tail moved without its condition", "tiering", _tail_is_moved_without_condition),
-    Mutant("tail moved by its base alone", "tiering,sweep", _tail_is_moved_by_its_base),
     Mutant("tail moved though a page may be put", "tiering", _tail_with_a_page_is_moved),
     Mutant("long tail not rolled before it moves", "tiering", _long_tail_is_not_rolled),
     Mutant("moved segments not retired", "tiering,sweep", _moved_segments_are_not_retired),

@@ -11,7 +11,7 @@ from penstock_core.errors import PenstockError
 from penstock_core.ids import NO_NONCE, NONCE_BYTES, Nonce
 from penstock_core.records.producer_state import Verdict
 from penstock_core.transaction import Begin, judge_begin, judge_transaction, next_producer_epoch
-from penstock_service.adapters.memory.transactions import MemoryTransactionStore
+from penstock_service.adapters.dynamodb.transactions import DynamoDbTransactionStore
 from penstock_service.transactions import begin_transactions as begin_module
 from penstock_service.transactions import commit_transaction as commit_module
 from tests.simulation.mutants.mutant import Mutant, Patch
@@ -19,7 +19,7 @@ from tests.simulation.workloads import transactions as workload
 
 
 def _stages_share_a_key() -> Patch:
-    put, stages = MemoryTransactionStore.put_stage, MemoryTransactionStore.stages
+    put, stages = DynamoDbTransactionStore.put_stage, DynamoDbTransactionStore.stages
 
     def put_stage(store: Any, producer: Any, transaction: int, _: Nonce, *rest: Any) -> None:
         put(store, producer, transaction, NO_NONCE, *rest)
@@ -27,7 +27,7 @@ def _stages_share_a_key() -> Patch:
     def all_stages(store: Any, producer: Any, transaction: int, _: Nonce) -> Any:
         return stages(store, producer, transaction, NO_NONCE)
 
-    return patch.multiple(MemoryTransactionStore, put_stage=put_stage, stages=all_stages)
+    return patch.multiple(DynamoDbTransactionStore, put_stage=put_stage, stages=all_stages)
 
 
 def _outcome_is_learnt_by_the_number() -> Patch:

@@ -6,11 +6,11 @@ from typing import Any
 from unittest.mock import patch
 
 from penstock_core.ids import Offset, PartitionKey
-from penstock_core.log.index import Head, HeadAppend, without_waiter
+from penstock_core.log.index import Head, Waiter
 from penstock_core.log.ref import Ref
 from penstock_core.log.wake_up import WakeUp
-from penstock_service.adapters.memory import log as memory_log
-from penstock_service.adapters.memory.log import MemoryLogIndex
+from penstock_service.adapters.dynamodb import log as dynamodb_log
+from penstock_service.adapters.dynamodb.transactions import DynamoDbTransactionStore
 from penstock_service.instance.instance import Instance
 from penstock_service.records import append as append_module
 from penstock_service.records import still_armed as still_armed_module
@@ -25,20 +25,11 @@ from tests.simulation.mutants.mutant import Mutant, Patch
 Wakes = Callable[[Sequence[PartitionKey], Iterable[Any]], list[WakeUp]]
 
 
-def _armed_without_a_look() -> Patch:
-    def armed(head: Head, _seen: Offset, now_ms: int) -> Head:
-        return replace(head, waiter_ms=now_ms)
-
-    return patch.object(memory_log, "armed", armed)
-
-
 def _waiter_is_not_seen() -> Patch:
-    original = MemoryLogIndex._append
-
-    def append(self: MemoryLogIndex, key: PartitionKey, change: Callable[[Head], Head | None]) -> HeadAppend:
-        return replace(original(self, key, change), took_waiter=False)
-
-    return patch.object(MemoryLogIndex, "_append", append)
+    original = dynamodb_log._after_append
+    return patch.object(
+        dynamodb_log, "_after_append", lambda *arguments: replace(original(*arguments), took_waiter=False)
+    )
 
 
 def _woken_before_the_update() -> Patch:
@@ -83,13 +74,13 @@ def _transaction_wakes_nobody() -> Patch:
 
 
 def _transaction_takes_the_waiter() -> Patch:
-    original = MemoryLogIndex.append_held
+    original = DynamoDbTransactionStore._head_update
 
-    def append_held(self: MemoryLogIndex, key: PartitionKey, refs: Sequence[Ref]) -> None:
-        original(self, key, refs)
-        self._change(key, without_waiter)
+    def head_update(*arguments: Any) -> dict[str, Any]:
+        update = original(*arguments)
+        return {**update, "UpdateExpression": f"{update['UpdateExpression']} REMOVE {Waiter.READER.value}"}
 
-    return patch.object(MemoryLogIndex, "append_held", append_held)
+    return patch.object(DynamoDbTransactionStore, "_head_update", head_update)
 
 
 def _armed_by_a_waiter_alone() -> Patch:
@@ -107,7 +98,6 @@ def _still_armed_without_a_look() -> Patch:
 
 
 WAITING_MUTANTS = [
-    Mutant("armed without a look", "waiting", _armed_without_a_look),
     Mutant("waiter not seen", "waiting", _waiter_is_not_seen),
     Mutant("woken before the update", "waiting", _woken_before_the_update),
     Mutant("repeat wakes nobody", "waiting", _repeat_wakes_nobody),

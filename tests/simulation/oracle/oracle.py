@@ -181,7 +181,7 @@ class Oracle:
     def _appended(self, key: PartitionKey, ref: Ref, head: Head, owed: int) -> None:
         if ref.tier is Tier.INLINE:
             self._state.count("inline append")
-            is_there = ref.segment_id in self._state.inline.segments
+            is_there = self._state.stores.inline.get_whole(ref.segment_id) is not None
             expect(is_there, f"{key} names inline segment {ref.segment_id.hex()}, which is not there")
         values = tuple(
             (record.value or b"").decode()

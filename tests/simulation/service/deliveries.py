@@ -6,14 +6,11 @@ the function has handled it.
 
 import base64
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from penstock_core.ids import PartitionKey
-from penstock_core.log.index import Head
 from penstock_core.log.repair import Look, Repair, encode_message
-from penstock_core.storage.head_item import head_item
 from penstock_handlers import replicate
 from penstock_service.instance.instance import Instance
 
@@ -23,15 +20,19 @@ _STREAM_BATCH = 25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamedHead:
-    """A head after an append whose segment some zone had not confirmed."""
+class StreamedImage:
+    """A record of the stream that the function's filter lets through (infra/penstock_cdk/service/repair.py)."""
 
     number: int
-    key: PartitionKey
-    head: Head
+    image: Mapping[str, Any]
+
+    @staticmethod
+    def is_wanted(image: Mapping[str, Any]) -> bool:
+        """True of a head whose newest append some zone had not confirmed."""
+        return bool(image["sk"]["S"] == "head" and image["under_replicated"]["N"] != "0")
 
 
-def deliver_stream(call: Call, stream: list[StreamedHead]) -> None:
+def deliver_stream(call: Call, stream: list[StreamedImage]) -> None:
     """Deliver the oldest records, and drop the handled ones. An error of `call` passes, and all records come again."""
     batch = stream[:_STREAM_BATCH]
     event = {"Records": [_streamed(each) for each in batch]}
@@ -50,10 +51,8 @@ def deliver_messages(call: Call, messages: Sequence[Repair | Look]) -> list[Repa
     return [messages[int(failure["itemIdentifier"])] for failure in failures]
 
 
-def _streamed(record: StreamedHead) -> dict[str, Any]:
-    image = json.loads(
-        json.dumps(head_item(record.key, record.head), default=lambda data: base64.b64encode(data).decode())
-    )
+def _streamed(record: StreamedImage) -> dict[str, Any]:
+    image = json.loads(json.dumps(record.image, default=lambda data: base64.b64encode(data).decode()))
     return {
         "eventSource": "aws:dynamodb",
         "dynamodb": {

@@ -7,71 +7,23 @@ request task --storage call--> send .. effect .. reply     each `..` lets other 
 A frozen instance runs no code: requests that have left take effect, and their answers wait for the thaw.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
-from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import SegmentId, segment_time_ms
 from penstock_core.zones.zone_state import REMEMBERED_MS_MAX
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.runtime import Runtime
 from tests.simulation.engine.executor import Killed, SimulatedExecutor
-from tests.simulation.engine.faults import Fault
 from tests.simulation.engine.run_state import RunState
 from tests.simulation.engine.scheduler import Task
 from tests.simulation.engine.time_and_chance import SchedulerClock, SimulatedEntropy
 from tests.simulation.engine.timing import CLOCK_SKEW_MS, EPOCH_MS
 from tests.simulation.oracle.violation import expect
+from tests.simulation.service.ports import SimulatedPort
 from tests.simulation.service.storage import SimulatedStorage
-
-_GIVE_UP_MS = 1_000.0
-
-# A read has no effect. The AWS adapters send a repeatable write again after a lost answer.
-READS = {
-    *(
-        "get",
-        "list",
-        "heads",
-        "pages",
-        "pages_before",
-        "evicted_producer",
-        "stages",
-        "committed",
-        "get_pass",
-        "get_whole",
-    ),
-    *("deleted", "list_keys", "list_folders", "leases", "find_leases", "get_group", "find_groups", "registered"),
-    *("members", "find_members", "get_target", "retired", "find_merged", "find_states", "list_groups"),
-    "hidden_groups",
-    *("get_subscription", "list_subscriptions", "orphaned_states", "subscriptions_of", "find_lane", "find_deliveries"),
-    *("states_of", "claims", "entries", "is_registered", "get_wholes"),
-}
-REPEATABLE = {
-    *(f"zone.{method}" for method in ("put", "overwrite", "delete")),
-    *(f"topics.{method}" for method in ("begin", "create", "give_up", "note_heads_removed", "forget_deleted")),
-    *(f"log.{method}" for method in ("create_head", "delete_head", "raise_log_start", "mark_stored")),
-    *(f"log.{method}" for method in ("put_page", "replace_page", "shorten_tail", "put_evicted", "remove_producers")),
-    *(f"log.{method}" for method in ("note_log_start", "delete_page", "append_in_sequence")),
-    *(f"cursors.{method}" for method in ("put", "clear")),
-    *(f"transactions.{method}" for method in ("put_stage", "commit")),
-    *(f"memberships.{method}" for method in ("unregister", "touch_member", "remove_member")),
-    *(f"memberships.{method}" for method in ("put_target", "remove_targets", "delete_group")),
-    *(f"archive.{method}" for method in ("put", "upload", "delete")),
-    *(f"inline.{method}" for method in ("put", "delete")),
-    *(f"share.{method}" for method in ("update", "create_state", "begin_state", "begin_states")),
-    *(f"share.{method}" for method in ("forget_group", "delete_state")),
-    *(f"push.{method}" for method in ("put_lane", "put_delivery", "note_orphans", "forget_orphans", "delete_states")),
-    *("quotas.put_claim", "quotas.drop_claim", "quotas.forget_claim", "audit.put", "audit.forget"),
-    "transactions.move",
-    "compaction.swap",
-    "compaction.move_tail",
-    "groups.delete_lease",
-    "wake_ups.publish",
-    "log.arm",
-    "log.arm_push",
-}
+from tests.simulation.service.table_calls import TableCalls, TablePort
 
 
 @dataclass(slots=True, kw_only=True)
@@ -105,7 +57,12 @@ class SimulatedInstance:
         self.clock = SimulatedClock(self, state.scheduler.random.uniform(-CLOCK_SKEW_MS, CLOCK_SKEW_MS))
         self.executor = SimulatedExecutor(state.scheduler, self)
         runtime = Runtime(clock=self.clock, entropy=SimulatedEntropy(state.scheduler), executor=self.executor)
-        self.instance = Instance.new(storage.stores_as(lambda port, label: SimulatedPort(port, label, self)), runtime)
+        calls = TableCalls(self, storage, storage.tables)
+
+        def wrapped(port: Any, label: str) -> Any:
+            return TablePort(port, label, calls) if label in calls.stores else SimulatedPort(port, label, self)
+
+        self.instance = Instance.new(storage.stores_as(wrapped, calls.stores), runtime)
 
     def freeze(self, duration_ms: float, *, stops_monotonic: bool) -> None:
         """Freeze the instance until a request comes, which is after `duration_ms` at the earliest."""
@@ -170,83 +127,17 @@ class SimulatedInstance:
         if self.is_dead:
             raise Killed
 
+    def kill(self) -> NoReturn:
+        """End the instance, and the task that calls this."""
+        self.die()
+        raise Killed
+
     def die(self) -> None:
         if not self.is_dead:
             self.is_dead = True
             self.state.scheduler.note("dies", self.name)
             self.executor.wake_all()
             self.on_death()
-
-
-class SimulatedPort:
-    """A store of one instance. Every call is sent, takes effect and is answered at three different times."""
-
-    def __init__(self, port: Any, label: str, instance: SimulatedInstance) -> None:
-        self._port = port
-        self._label = label
-        self._kind = label.split()[0]
-        self._instance = instance
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._port, name)
-        return partial(self._call, name, found) if callable(found) else found
-
-    def _call(self, method: str, effect: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-        instance, storage = self._instance, self._instance.storage
-        scheduler, faults = instance.state.scheduler, instance.state.faults
-        instance.hold()
-        instance.check_alive()
-        if self._label in storage.sure:
-            return storage.apply(self._label, method, partial(effect, *arguments, **named), arguments)
-        is_write = method not in READS
-        if method == "upload":  # the instance reads the body before it sends it
-            arguments = (arguments[0], [*arguments[1]])
-            effect = getattr(self._port, method)
-            instance.check_alive()
-        put = None
-        if self._kind == "zone" and method == "put":
-            if arguments[0] not in storage.oracle.log.bodies:  # not a copy that a repair puts
-                instance.check_states_of(arguments[0])
-            put = storage.oracle.begin_put(instance.name, self._label, arguments[0])
-        fault = faults.draw(is_write=is_write, is_repeatable=f"{self._kind}.{method}" in REPEATABLE)
-        scheduler.note(f"{self._label}.{method}" + (f" ({fault.value})" if fault else ""), *arguments)
-        if fault is Fault.KILLED_BEFORE:
-            self._kill()
-        scheduler.pause(faults.slowness() if fault is Fault.SLOW else faults.latency(method))
-        if instance.is_dead and scheduler.random.random() < 0.5:
-            raise Killed  # the request never left
-        run = partial(storage.apply, self._label, method, partial(effect, *arguments, **named), arguments)
-        if fault is Fault.REFUSED:
-            outcome: Any = _refused(self._label, method, scheduler.random.random())
-        elif fault is Fault.LOST_REQUEST:
-            outcome = _lost(self._label, method, is_write=is_write)
-        elif fault is Fault.LATE:
-            delay_ms = scheduler.random.uniform(0.0, faults.late_ms)
-            scheduler.spawn(f"late {self._label}", run, delay_ms=delay_ms)
-            scheduler.pause(_GIVE_UP_MS)
-            outcome = _lost(self._label, method, is_write=is_write)
-        else:
-            outcome = run()
-            if fault is Fault.REPEATED:
-                scheduler.pause(faults.slowness())
-                outcome = run()
-            elif fault is Fault.LOST_REPLY:
-                outcome = _lost(self._label, method, is_write=is_write)
-            elif fault is Fault.KILLED_AFTER:
-                self._kill()
-        scheduler.pause(faults.latency())
-        if put is not None and not isinstance(outcome, PenstockError):
-            put.confirmed_ms = scheduler.now_ms
-        instance.nap_perhaps()
-        instance.hold()
-        instance.check_alive()
-        if isinstance(outcome, PenstockError):
-            raise outcome
-        return list(outcome) if isinstance(outcome, Iterator) else outcome
-
-    def _kill(self) -> None:
-        self._instance.die()
-        raise Killed
 
 
 class SimulatedClock(SchedulerClock):
@@ -277,15 +168,3 @@ class SimulatedClock(SchedulerClock):
         super().sleep_ms(duration_ms)
         self._instance.hold()
         self._instance.check_alive()
-
-
-def _refused(label: str, method: str, chance: float) -> PenstockError:
-    code = ErrorCode.THROTTLED if chance < 0.5 else ErrorCode.STORAGE_UNAVAILABLE
-    return PenstockError(code, f"simulated: {label}.{method} was refused")
-
-
-def _lost(label: str, method: str, *, is_write: bool) -> PenstockError:
-    message = f"simulated: {label}.{method} was not answered"
-    # The caller of a put owns the segment's id, so it may treat an unconfirmed put as never applied.
-    maybe_applied = is_write and not label.startswith(("zone", "archive"))
-    return PenstockError(ErrorCode.STORAGE_UNAVAILABLE, message, maybe_applied=maybe_applied)

@@ -11,7 +11,6 @@ from penstock_core.ids import PartitionKey, TopicName
 from penstock_core.limits import PUSH_VISIBILITY_MS
 from penstock_core.push.lane import FREE, LaneKey, LaneState
 from penstock_service.adapters.memory.delivery_queue import MemoryDeliveryQueue, ReceivedMessage
-from penstock_service.adapters.memory.log import MemoryLogIndex
 from penstock_service.instance.instance import Instance
 from penstock_service.push.deliver import Ending, Receipt, deliver
 from penstock_service.push.dispatch import DispatchOutcome, dispatch
@@ -54,19 +53,13 @@ class PushService:
 
     def __init__(self, simulation: Simulation, topics: Sequence[str], troubles: PushTroubles) -> None:
         self._simulation = simulation
+        self._events = simulation.storage.push_events
         self._topics = topics
         self._troubles = troubles
         self.needs_look = False  # a message came twice, or something was lost
         self.working: dict[object, ReceivedMessage] = {}
         if troubles.frozen_rate:
             simulation.storage.observers.append(self._freeze_perhaps)
-
-    @property
-    def log(self) -> MemoryLogIndex:
-        """The bare log, which tells what its table's stream does."""
-        log = self._simulation.stores.log
-        assert isinstance(log, MemoryLogIndex)
-        return log
 
     @property
     def queue(self) -> MemoryDeliveryQueue:
@@ -86,7 +79,7 @@ class PushService:
         """Let everything be delivered that comes by itself. A look is needed only after a loss or a double."""
         instance, looks = self._simulation.undisturbed(), 0
         for number in range(_DRAINS_MAX):
-            if self.log.push_events():
+            if self._events:
                 self._dispatch(lambda run: run(instance))
             elif received := self.queue.receive():
                 self._deliver(instance, received[0])
@@ -150,21 +143,21 @@ class PushService:
         simulation = self._simulation
         while not simulation.is_over:
             simulation.scheduler.pause(simulation.scheduler.random.uniform(10.0, 300.0))
-            if self.log.push_events():
+            if self._events:
                 if self._is_lost("lost event"):
-                    self.log.forget_push_events(1)
+                    del self._events[0]
                 else:
                     self._dispatch(lambda run: simulation.call(run, is_read=False))
 
     def _dispatch(self, call: Callable[[Callable[[Instance], DispatchOutcome]], DispatchOutcome]) -> None:
         """The stream brings the events again until they were handled."""
-        events = self.log.push_events()[:_EVENTS_AT_ONCE]
+        events = self._events[:_EVENTS_AT_ONCE]
         try:
             outcome = call(lambda it: dispatch(it.stores.push, it.stores.deliveries, it.executor, events))
         except PenstockError:
             return
         if not outcome.failures:
-            self.log.forget_push_events(len(events))
+            del self._events[: len(events)]
 
     def _read_queue(self) -> None:
         simulation, random = self._simulation, self._simulation.scheduler.random

@@ -11,7 +11,6 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import LOG_START_GRACE_MS
 from penstock_core.log.repair import Look, Repair
 from penstock_core.zones.quorum import Acks
-from penstock_service.adapters.memory.contention import Contention
 from penstock_service.adapters.memory.delivery_queue import MemoryDeliveryQueue
 from penstock_service.adapters.memory.service import memory_stores
 from penstock_service.adapters.memory.wake_ups import LOCAL_PLACE, MemoryWakeUps
@@ -31,6 +30,7 @@ from tests.simulation.engine.timing import FUNCTION_TIMEOUT_MS
 from tests.simulation.oracle.violation import expect
 from tests.simulation.service.instance import Naps, SimulatedInstance
 from tests.simulation.service.storage import ObservedPort, SimulatedStorage
+from tests.simulation.service.tables import SimulatedTables
 from tests.support.interleaving import InOrder
 
 T = TypeVar("T")
@@ -64,18 +64,20 @@ class Simulation:
         self.faults = FaultPlan.chosen(self.scheduler.random)
         self.faults.reduction = reduction
         transaction_ms = self.scheduler.random.choice([0.0, 5.0, 50.0])
-        entropy = SimulatedEntropy(self.scheduler)
         self._wake_ups = MemoryWakeUps()
         self._wake_ups.place = None  # until a workload has readers that wait
+        tables = SimulatedTables(
+            self.scheduler, self.faults, transaction_ms, lambda change: self.storage.changed(change)
+        )
         self.stores = memory_stores(
             zones,
-            Contention(_StoresClock(self.scheduler, self.faults), entropy, transaction_ms),
             fallback_zones=fallback_zones,
             hour_zones=hour_zones,
             inline_bytes_max=inline_bytes_max,
             wake_ups=self._wake_ups,
         )
-        self.stores = replace(self.stores, deliveries=MemoryDeliveryQueue(_StoppedClock(self.scheduler)))
+        deliveries = MemoryDeliveryQueue(_StoppedClock(self.scheduler))
+        self.stores = replace(self.stores, deliveries=deliveries, **tables.bare_stores)
         self.bare = Instance.new(
             self.stores,
             Runtime(clock=_StoppedClock(self.scheduler), entropy=SimulatedEntropy(self.scheduler), executor=InOrder()),
@@ -89,7 +91,7 @@ class Simulation:
         self.counts = self.state.counts
         self.count = self.state.count
         self.zone = self.state.zone
-        self.storage = SimulatedStorage(self.state)
+        self.storage = SimulatedStorage(self.state, tables)
         self.oracle = self.storage.oracle
         self.lost_answer_rate = self.scheduler.random.choice([0.0, 0.01, 0.05])
         self.topics: dict[str, int] = {}  # made by workloads, with their numbers of partitions
@@ -227,7 +229,7 @@ class Simulation:
     def undisturbed(self) -> Instance:
         """Make an instance on stores that never fail, for the end of a run. The oracle observes each of its calls."""
         return Instance.new(
-            self.storage.stores_as(lambda port, label: ObservedPort(port, label, self.storage)),
+            self.storage.stores_as(lambda port, label: ObservedPort(port, label, self.storage), {}),
             self.bare.runtime,
             self.bare.tuning,
         )
@@ -256,18 +258,6 @@ class Simulation:
 
 class _ClientEndsError(BaseException):
     """The run is a reduced one, in which the client ends here. No client catches this."""
-
-
-class _StoresClock(SchedulerClock):
-    """The clock of the bare stores, in which transactions take time. Once faults are over, they take none."""
-
-    def __init__(self, scheduler: Scheduler, faults: FaultPlan) -> None:
-        super().__init__(scheduler)
-        self._faults = faults
-
-    def sleep_ms(self, duration_ms: float) -> None:
-        if not self._faults.is_calm:
-            super().sleep_ms(duration_ms)
 
 
 class _StoppedClock(SchedulerClock):

@@ -1,58 +1,97 @@
-"""The stores of one run, where every call takes effect and is observed."""
+"""The stores of one run: the tables and the bare stores on them, and who hears of every effect."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import partial
 from typing import Any
 
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import SegmentId
+from penstock_core.log.push_event import PushEvent
+from penstock_core.storage.head_item import parse_push_event
+from penstock_core.storage.inline_item import inline_id
+from penstock_core.storage.keys import INLINE_PREFIX
+from penstock_service.adapters.tables.tables import Change
 from penstock_service.stores import Stores
 from tests.simulation.engine.run_state import RunState
-from tests.simulation.oracle.oracle import Oracle, head_appended_to
-from tests.simulation.service.deliveries import StreamedHead
+from tests.simulation.oracle.oracle import Oracle
+from tests.simulation.service.deliveries import StreamedImage
+from tests.simulation.service.tables import SimulatedTables
 
 
 class SimulatedStorage:
-    """The bare stores, the oracle and the observers that see every effect, and the stream of the log table."""
+    """The bare stores, the oracle and the observers that hear of every effect, and what the log table's stream tells.
 
-    def __init__(self, state: RunState) -> None:
+    `stream` has the records for `replicate`, and `push_events` those for `dispatch`, until they are handled.
+    """
+
+    def __init__(self, state: RunState, tables: SimulatedTables) -> None:
         self._state = state
+        self.tables = tables
         self.oracle = Oracle(state)
         self.zone_trouble: dict[str, str] = {}
         self.observers: list[Callable[[str, str, tuple[Any, ...], Any], None]] = []  # of every effect
         self.sure: set[str] = set()  # the labels of stores that meet no fault and take no time
-        self.stream: list[StreamedHead] = []  # the records of the log table's stream that `replicate` has not handled
+        self.stream: list[StreamedImage] = []
+        self.push_events: list[PushEvent] = []
+        self.inline_segments: set[SegmentId] = set()
         self._stream_number = 0
 
     def apply(self, label: str, method: str, effect: Callable[[], Any], arguments: tuple[Any, ...]) -> Any:
         """Let a storage call take effect, and return its result, or the error that the store answers."""
-        trouble = self.zone_trouble.get(label)
-        if trouble is not None:
-            self._state.count(f"zone {trouble}")
-            if trouble == "hangs":
-                self._state.scheduler.pause(self._state.scheduler.random.uniform(1_000.0, 10_000.0))
+        if trouble := self.trouble(label):
             return PenstockError(ErrorCode.STORAGE_UNAVAILABLE, f"simulated: {label} {trouble}")
         try:
             outcome = effect()
         except PenstockError as error:
             outcome = error
-        self.oracle.observe(label, method, arguments, outcome)
-        for observe in self.observers:
-            observe(label, method, arguments, outcome)
-        if label == "transactions" and method in ("commit", "move") and outcome is True:
-            heads = self._state.stores.log.heads([*arguments[0].refs])
-            for key in (key for key, owed in arguments[0].unconfirmed.items() if owed):
-                self._stream_number += 1
-                self.stream.append(StreamedHead(number=self._stream_number, key=key, head=heads[key]))
-        if label == "log" and (head := head_appended_to(method, outcome)) and arguments[2]:
-            self._stream_number += 1
-            self.stream.append(StreamedHead(number=self._stream_number, key=arguments[0], head=head))
+        self.tell(label, method, arguments, outcome)
         return outcome
 
-    def stores_as(self, wrapped: Callable[[Any, str], Any]) -> Stores:
-        """Return all stores, each wrapped by `wrapped`, which takes the store and its label."""
+    def trouble(self, label: str, hangs_ms: float = 10_000.0) -> str | None:
+        """What is wrong with the store now. Waits up to `hangs_ms` if the store hangs."""
+        trouble = self.zone_trouble.get(label)
+        if trouble is not None:
+            self._state.count(f"zone {trouble}")
+            if trouble == "hangs":
+                self._state.scheduler.pause(self._state.scheduler.random.uniform(1_000.0, hangs_ms))
+        return trouble
+
+    def tell(self, label: str, method: str, arguments: tuple[Any, ...], outcome: Any) -> None:
+        """Tell all observers what a call of a port has done just now."""
+        if (label, method) != ("inline", "delete"):  # `changed` tells of each item
+            self.oracle.observe(label, method, arguments, outcome)
+        for observe in self.observers:
+            observe(label, method, arguments, outcome)
+
+    def changed(self, change: Change) -> None:
+        """Take a change of an item, in the order of all changes, as the table's stream has it."""
+        if change.table != "log":
+            return
+        if change.key["pk"]["S"].startswith(INLINE_PREFIX):
+            segment_id = inline_id(change.key["sk"]["S"])
+            if change.new is None:
+                self.inline_segments.discard(segment_id)
+                self.oracle.observe("inline", "delete", ([segment_id],), None)
+            else:
+                self.inline_segments.add(segment_id)
+        images = {} if change.old is None else {"OldImage": change.old}
+        if change.new is not None:
+            images["NewImage"] = change.new
+            if StreamedImage.is_wanted(change.new):
+                self._stream_number += 1
+                self.stream.append(StreamedImage(number=self._stream_number, image=change.new))
+        event = parse_push_event({"Keys": change.key, **images})
+        if event is not None:
+            self.push_events.append(event)
+
+    def stores_as(self, wrapped: Callable[[Any, str], Any], own: Mapping[str, object]) -> Stores:
+        """Return all stores, each wrapped by `wrapped`, which takes the store and its label.
+
+        `own` are the caller's in place of bare ones.
+        """
         ports: dict[str, Any] = {
-            each.name: wrapped(getattr(self._state.stores, each.name), each.name)
+            each.name: wrapped(own.get(each.name) or getattr(self._state.stores, each.name), each.name)
             for each in fields(self._state.stores)
             if each.name not in ("zones", "fallback_zones", "inline_bytes_max")
         }

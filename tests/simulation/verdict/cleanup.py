@@ -156,7 +156,7 @@ def _check_objects(simulation: Simulation) -> None:
         (zone, Tier.ZONAL, simulation.zone(zone).segments.keys()) for zone in simulation.stores.zone_names
     ]
     places += [("archive", Tier.ARCHIVE, archive.segments.keys())]
-    places += [("inline", Tier.INLINE, simulation.state.inline.segments.keys())]
+    places += [("inline", Tier.INLINE, simulation.storage.inline_segments)]
     for zone, tier, stored in places:
         named = {ref.segment_id for ref in refs if ref.tier is tier}
         garbage = [segment_id.hex() for segment_id in stored - named]

@@ -64,7 +64,7 @@ def _check_partition(simulation: Simulation, topic: Topic, key: PartitionKey) ->
             data = simulation.stores.archive.get(each.ref.segment_id, each.ref.position, each.ref.length)
             check_stored(memoryview(data), each.ref.offset_span)
         if each.ref.tier is Tier.INLINE:
-            data = simulation.state.inline.get(each.ref.segment_id, each.ref.position, each.ref.length)
+            data = simulation.stores.inline.get(each.ref.segment_id, each.ref.position, each.ref.length)
             check_stored(memoryview(data), each.ref.offset_span)
         for index, store in enumerate(simulation.stores.zones):
             if (
