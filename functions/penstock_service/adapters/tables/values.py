@@ -110,15 +110,13 @@ def element_count(value: Value | None) -> dict[str, Any] | None:
 
 
 def contains(value: Value | None, part: Value | None) -> bool:
-    """True for a text or bytes with this part, or a set or list with this element."""
+    """True for a text with this part, or a set or list with this element."""
     if value is None or part is None:
         return False
     [(kind, content)], [(part_kind, wanted)] = value.items(), part.items()
     if kind == "L":
         return part in content
-    return (kind == part_kind and kind in ("S", "B") and wanted in content) or (
-        kind in SETS and kind == f"{part_kind}S" and wanted in content
-    )
+    return (kind == part_kind == "S" or (kind in SETS and kind == f"{part_kind}S")) and wanted in content
 
 
 def begins_with(value: Value | None, prefix: Value | None) -> bool:

@@ -49,7 +49,7 @@ s > :ab | n <> :x | nothing <> :five | NOT nothing = :five | NOT n < :x
 attribute_exists(n) | attribute_exists(l[2].deep) | attribute_not_exists(nothing) | attribute_not_exists(l[3])
 attribute_not_exists(m.a.b) | attribute_not_exists(s.a) | attribute_not_exists(m[0]) | attribute_not_exists(l.a)
 attribute_type(s, :S) | attribute_type(l, :L) | begins_with(s, :ab) | begins_with(b, :bytes)
-contains(s, :ab) | contains(b, :bytes) | contains(ss, :x) | contains(ns, :two) | contains(l, :x) | contains(l, :map)
+contains(s, :ab) | contains(ss, :x) | contains(ns, :two) | contains(l, :x) | contains(l, :map)
 size(s) = :three | size(b) = :three | size(ss) = :two | size(l) = :three | size(m) = :two | size(l) < n
 n = :five AND s > :ab | n = :four OR s > :ab | NOT (n = :four) | NOT n = :four AND n = :five
 n = :four AND n = :five OR n = :five | n = :five OR n = :four AND n = :six | (n = :four OR n = :five) AND n = :five
@@ -61,8 +61,9 @@ n = :four | n <> :five | n < :five | n > :five | n BETWEEN :six AND :six | n IN 
 nothing = :five | nothing < :five | nothing BETWEEN :four AND :six | nothing IN (:five) | size(nothing) = :one
 s < :five | n > :x | n BETWEEN :ab AND :x | size(n) = :one | size(yes) = :one
 attribute_exists(nothing) | attribute_exists(l[3]) | attribute_exists(m.b) | attribute_not_exists(n)
-attribute_type(s, :L) | attribute_type(nothing, :S) | begins_with(s, :bytes) | begins_with(n, :ab)
-contains(s, :x) | contains(ss, :ab) | contains(l, :five) | contains(n, :five) | contains(nothing, :x)
+attribute_type(s, :L) | attribute_type(nothing, :S) | begins_with(s, :bytes) | begins_with(nothing, :x) | begins_with(n, :ab)
+contains(s, :x) | contains(b, :bytes) | contains(ss, :ab) | contains(l, :five)
+contains(n, :five) | contains(nothing, :x)
 NOT (n = :five AND s > :ab) | n = :five AND NOT n = :five
 """
 
@@ -133,6 +134,7 @@ def test_names_stand_for_any_name_on_a_path(stage: Stage) -> None:
         ("begins_with(s, :five)", "Incorrect operand type"),
         ("attribute_type(s, :five)", "Incorrect operand type"),
         ("attribute_type(s, :x)", "Invalid attribute type name"),
+        ("attribute_type(s, n)", "takes the type as a value"),
         ("name = :five", "reserved keyword: name"),
         ("m.Count = :five", "reserved keyword: Count"),
         ("and = :five", "Syntax error"),

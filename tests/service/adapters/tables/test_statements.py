@@ -80,6 +80,10 @@ def test_a_parameter_that_the_tables_do_not_know_is_a_defect(stage: Stage, unkno
         stage.query(IndexName="index")
     with pytest.raises(TypeError, match="AttributesToGet"):
         stage.tables.get_item(TableName=LOG, Key=KEY, AttributesToGet=["a"])
+    with pytest.raises(TypeError, match="UpdateExpression"):
+        stage.tables.update_item(TableName=LOG, Key=KEY)
+    with pytest.raises(NotImplementedError, match="INDEXES"):
+        stage.put(ReturnConsumedCapacity="INDEXES")
 
 
 def test_a_table_that_is_not_declared_is_not_found(stage: Stage) -> None:
