@@ -61,7 +61,8 @@ n = :four | n <> :five | n < :five | n > :five | n BETWEEN :six AND :six | n IN 
 nothing = :five | nothing < :five | nothing BETWEEN :four AND :six | nothing IN (:five) | size(nothing) = :one
 s < :five | n > :x | n BETWEEN :ab AND :x | size(n) = :one | size(yes) = :one
 attribute_exists(nothing) | attribute_exists(l[3]) | attribute_exists(m.b) | attribute_not_exists(n)
-attribute_type(s, :L) | attribute_type(nothing, :S) | begins_with(s, :bytes) | begins_with(nothing, :x) | begins_with(n, :ab)
+attribute_type(s, :L) | attribute_type(nothing, :S)
+begins_with(s, :bytes) | begins_with(nothing, :x) | begins_with(n, :ab)
 contains(s, :x) | contains(b, :bytes) | contains(ss, :ab) | contains(l, :five)
 contains(n, :five) | contains(nothing, :x)
 NOT (n = :five AND s > :ab) | n = :five AND NOT n = :five
