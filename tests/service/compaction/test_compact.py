@@ -282,3 +282,22 @@ def test_repeat_that_is_merged_while_it_is_looked_for_is_found(instance: Instanc
 
     other = another_instance(instance, log=Intercepted(instance.stores.log, pages_before=merge_first))
     assert tell(other, topic, numbered(3, "3")) == firsts[3]
+
+
+def test_fetch_answers_within_its_high_watermark_when_a_merge_joins_later_records(
+    instance: Instance, clock: SteppedClock
+) -> None:
+    topic = new_topic(instance)
+    for number in range(2 * TAIL_ROLL_REFS):
+        send(instance, topic, f"earlier {number}")
+
+    def later_records_are_merged(original: Any, *arguments: Any) -> Any:
+        for number in range(2 * TAIL_ROLL_REFS):
+            send(instance, topic, f"later {number}")
+        clock.time_ms += 2 * HOUR_MS
+        assert run(instance, topic, ref_bytes=10**6).runs == 1
+        return original(*arguments)
+
+    other = another_instance(instance, log=Intercepted(instance.stores.log, pages=later_records_are_merged))
+    fetched = ask(other, topic, 0)
+    assert 2 * TAIL_ROLL_REFS < fetched.next_offset <= fetched.high_watermark

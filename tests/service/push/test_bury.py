@@ -10,7 +10,7 @@ from penstock_core.limits import (
     DEAD_LETTERS_AT_ONCE,
     PUSH_VISIBILITY_MS,
 )
-from penstock_core.push.batch import Answered, Failed, Failure
+from penstock_core.push.batch import Answer, Answered, Failed, Failure, PushBatch
 from penstock_core.records.codec import NewRecord, Record, decode
 from penstock_core.records.partitioner import partition_for_key
 from penstock_core.share.dead_letter import HEADER_PREFIX
@@ -171,6 +171,21 @@ def test_records_wait_for_a_missing_dead_letter_topic(was_there: bool) -> None:
     deliveries.run()
     assert [record.value for record in letters(deliveries)] == [b"bad"]
     assert deliveries.batches[-1] == [1]
+
+
+def test_each_dead_letter_tells_its_own_reason() -> None:
+    deliveries = burying()
+    new_topic(deliveries.instance, "dead")
+
+    def answer(batch: PushBatch) -> Answer:
+        [sent] = batch.records
+        return Failed(failure=Failure.REFUSAL, error=f"{sent.record.value!r} does not fit")
+
+    deliveries.answer = answer
+    deliveries.append("a", "b", "c")
+    deliveries.run()
+    found = {each.value: dict(each.headers)[f"{HEADER_PREFIX}reason"] for each in letters(deliveries)}
+    assert found == {value: f"{value!r} does not fit".encode() for value in (b"a", b"b", b"c")}
 
 
 @pytest.mark.parametrize("is_named", [True, False])
