@@ -24,10 +24,10 @@ from penstock_service.adapters.sqlite.database import Database
 from penstock_service.adapters.tables.tables import Change, Tables
 
 FORMAT = "items 1"
-_SCHEMA = (
-    "CREATE TABLE IF NOT EXISTS items"
-    " (tbl TEXT, pk TEXT, sk TEXT, item TEXT NOT NULL, PRIMARY KEY (tbl, pk, sk)) WITHOUT ROWID"
-)
+# WITHOUT ROWID, rows above a quarter of a page would each take a page of their own.
+_SCHEMA = "CREATE TABLE IF NOT EXISTS items (tbl TEXT, pk TEXT, sk TEXT, item TEXT NOT NULL, PRIMARY KEY (tbl, pk, sk))"
+_PUT = "INSERT INTO items VALUES (?, ?, ?, ?) ON CONFLICT (tbl, pk, sk) DO UPDATE SET item = excluded.item"
+_DELETE = "DELETE FROM items WHERE tbl = ? AND pk = ? AND sk = ?"
 
 Row = tuple[str, str, str]
 
@@ -72,9 +72,9 @@ class Items:
             changed, self._changed = self._changed, {}
         for row, item in changed.items():
             if item is None:
-                self._database.write("DELETE FROM items WHERE tbl = ? AND pk = ? AND sk = ?", row)
+                self._database.write(_DELETE, row)
             else:
-                self._database.write("INSERT OR REPLACE INTO items VALUES (?, ?, ?, ?)", (*row, format_item(item)))
+                self._database.write(_PUT, (*row, format_item(item)))
 
     def _check_format(self) -> None:
         found = self._database.read("SELECT value FROM meta WHERE name = 'format'")
