@@ -1,7 +1,8 @@
 """The previous release works on what this one stores: the other half of a canary, and of an upgrade taken back.
 
-Its files come from git: the newest tag below HEAD, or HEAD's parent as long as nothing is tagged. `git archive` copies
-them, so that no worktree stays behind. They run the upgrade tests of their own time, on a store recorded now.
+Its files come from git: the newest tag below HEAD. As long as nothing is tagged, they are those from before the last
+change of the recorded stores: HEAD's parent would mostly store what HEAD stores. `git archive` copies them, so that no
+worktree stays behind. They run the upgrade tests of their own time, on a store recorded now.
 """
 
 import io
@@ -28,13 +29,21 @@ def git(*arguments: str) -> bytes | None:
     return done.stdout if done.returncode == 0 else None
 
 
+def previous_revision() -> str:
+    """The newest tag below HEAD, or the commit before the last one that recorded a store anew."""
+    tag = git("describe", "--tags", "--abbrev=0", "HEAD^")
+    if tag is not None:
+        return tag.decode().strip()
+    recording = git("log", "-1", "--format=%H", "--", "tests/golden/*/stored.json") or b"HEAD"
+    return f"{recording.decode().strip()}^"
+
+
 @pytest.fixture
 def previous(tmp_path: Path) -> Path:
     """The files of the previous release."""
-    tag = git("describe", "--tags", "--abbrev=0", "HEAD^") or b"HEAD^"
-    packed = git("archive", tag.decode().strip(), *PACKAGES, "tests", "pyproject.toml")
+    packed = git("archive", previous_revision(), *PACKAGES, "tests", "pyproject.toml")
     if packed is None:
-        pytest.skip("this checkout has no previous commit: fetch more of its history")
+        pytest.skip("this checkout lacks the previous commit: fetch more of its history")
     with tarfile.open(fileobj=io.BytesIO(packed)) as files:
         files.extractall(tmp_path, filter="data")
     return tmp_path
