@@ -95,9 +95,11 @@ def test_topic_tells_all_its_subscriptions_by_name(ports: Ports) -> None:
 
 
 def test_subscriptions_are_listed_by_name_in_pages(ports: Ports) -> None:
+    assert not ports.push.has_subscriptions()
     for name in ("b", "a", "-c", "Z"):
         ports.push.change_subscription(None, replace(PLAIN, name=SubscriptionName(name)))
     assert [each.name for each in ports.push.list_subscriptions("", 3)] == ["-c", "Z", "a"]
+    assert ports.push.has_subscriptions()
     assert [each.name for each in ports.push.list_subscriptions("a", 3)] == ["b"]
 
 

@@ -56,6 +56,7 @@ _WORDS = {
     (f"{keys.CLAIMS}#*",): ".claims",
     (_INLINE,): ".inline",
     (_NOTES,): ".subscriptions",
+    (keys.SUBSCRIPTIONS,): ".subscriptions",
     (keys.SUBSCRIPTIONS, _NOTES, keys.ORPHANED_STATES, f"{keys.PUSH_PREFIX}*"): ".subscriptions",
     (keys.GROUPS,): ".names",  # the register of groups, which has their names
 }
@@ -107,8 +108,8 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("write", f"{_GROUPS}{keys.QUOTAS}"): frozenset(("Quotas",)),
     ("delete", f"{_GROUPS}{keys.QUOTAS}"): frozenset(("Quotas",)),
     ("write", f"{_GROUPS}.buckets"): _SPENDERS,
-    ("read", f"{_GROUPS}.subscriptions"): _PROVISION
-    | {*("Dispatch", "Subscriptions", "Deliver", "Retention", "Measure", _LOOK)},
+    ("read", f"{_GROUPS}.subscriptions"): _PROVISION | {*("Dispatch", "Subscriptions", "Deliver", "Measure", _LOOK)},
+    ("count", f"{_GROUPS}.subscriptions"): frozenset(("Retention",)),
     ("write", f"{_GROUPS}.subscriptions"): _PROVISION | {"Subscriptions", "Deliver"},
     ("delete", f"{_GROUPS}.subscriptions"): _PROVISION | {"Subscriptions", _LOOK},
     # Produce reads the first append of what may be its repeat.
@@ -237,6 +238,8 @@ class Permission:
             return "read" if is_read_only else "open to change", self._place()
         if self.action not in _VERBS:
             return None
+        if self.action == "dynamodb:Query" and self.condition.get("StringEquals") == {"dynamodb:Select": "COUNT"}:
+            return "count", self._place()
         return _VERBS[self.action], self._place()
 
     def _place(self) -> str:

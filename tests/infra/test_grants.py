@@ -50,7 +50,9 @@ def functions_of(stage: str) -> frozenset[str]:
 def test_no_role_holds_a_forbidden_power(resources: Resources, stage: str) -> None:
     permissions = list(permissions_of_roles(resources))
     assert {each.holder for each in permissions} >= functions_of(stage) | JOBS
-    assert forbidden(permissions) == []
+    # The emulator does not tell that a query only counts.
+    untold = [] if STAGES[stage].tells_item_keys else ["Retention may dynamodb:Query on <TablesGroups>"]
+    assert forbidden(permissions) == untold
 
 
 def test_no_condition_on_items_passes_a_call_that_tells_none_but_on_the_emulator(

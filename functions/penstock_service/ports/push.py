@@ -32,6 +32,9 @@ class PushStore(Protocol):
     def list_subscriptions(self, after: str, limit: int) -> Sequence[Subscription]:
         """At most `limit` subscriptions whose names come after `after`, sorted. One query."""
 
+    def has_subscriptions(self) -> bool:
+        """True if there is a subscription. One query, which reads no item: a role may be narrowed to it."""
+
     def change_subscription(self, old: Subscription | None, new: Subscription) -> None:
         """Stores `new` and the notes of its topics, in place of `old`, which is None if there is none yet.
 

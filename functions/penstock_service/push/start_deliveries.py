@@ -38,7 +38,7 @@ def keep_deliveries_on(instance: Instance) -> None:
     One query, and one or two calls if so. Raises nothing: a log line tells of a failure, and the next run tries again.
     """
     try:
-        if instance.stores.push.list_subscriptions("", 1):
+        if instance.stores.push.has_subscriptions():
             instance.stores.deliveries.switch_on()
     except PenstockError as error:
         instance.telemetry.log("deliveries_switch_failed", error=str(error))

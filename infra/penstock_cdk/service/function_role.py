@@ -72,6 +72,8 @@ def _item_statements(grants: Grants, tables: Tables) -> Iterator[iam.PolicyState
         yield tables.subscription_notes_statement()
     if grants.pushes:
         yield tables.subscriptions_statement(*grants.pushes)
+    if grants.counts_subscriptions:
+        yield tables.subscriptions_count_statement()
     if grants.sweeps_zones:
         yield tables.inline_sweep_statement()
     if grants.arms_waiters:

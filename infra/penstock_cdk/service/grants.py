@@ -17,26 +17,25 @@ from penstock_cdk.settings import AUDIT, StageSettings
 class Grants:
     """The permissions of one function.
 
-    `topics`, `log` and `groups` are DynamoDB actions on those tables, without the prefix `dynamodb:`.
-    `shares` are actions on the items of share groups, which the groups table has, too.
-    `reads_zones` and `writes_zones` cover the segments in the zones, `reads_archive` those in the archive.
-    `sweeps_zones` allows to list and delete segments in zones and archive, and to delete inline ones. With
-    `tells_missing_objects`, S3 answers that an object is missing; without it, S3 answers that access is denied.
-    `changes_zone_states`, `keeps_cursor`, `changes_acls` and `settles_deletions` allow writes of those items of the
-    topics table. `takes_repairs` covers the repair queue and the log table's stream. `writes_archive` allows to upload
-    segments to the archive. `arms_waiters` allows to set the
-    waiter of a head, and `wakes_readers` to publish wake-ups. `schedules_records` allows to put delayed records into
-    the archive, and to start their deliveries, `switches_timers` to enable the rule for them, and `promotes` to take
-    their messages. `dispatches` covers the log table's stream, the notes of subscriptions, and messages that start
-    deliveries. `starts_deliveries` allows to send such messages, and all that `switches_deliveries` does: to switch on
-    what takes them and what looks after them. `delivers` allows to take them. `pushes` are actions on the items of
-    subscriptions, which the groups table has, too. `reaches_targets` allows to assume the role that calls the targets
-    of subscriptions. `notes_changes` allows to note what a request changes, and `settles_audit` to read these notes.
-    `spends_quotas` allows to read the quotas and to charge their buckets, `sets_quotas` to list, put and delete quotas.
-    `ends_changes` allows to open partitions that an unfinished change has left closed, and to take drained ones away.
-    `claims_resources` allows to read the quotas, and to read, put and delete the claims of principals, `keeps_claims`
-    to put and delete them only. `dates_index` allows to note when a stage got its first topic, which stands among the
-    cursors.
+    `topics`, `log` and `groups` are DynamoDB actions on those tables, without the prefix `dynamodb:`. `shares` are
+    actions on the items of share groups, which the groups table has, too. `reads_zones` and `writes_zones` cover the
+    segments in the zones, `reads_archive` those in the archive. `sweeps_zones` allows to list and delete segments in
+    zones and archive, and to delete inline ones. With `tells_missing_objects`, S3 answers that an object is missing;
+    without it, S3 answers that access is denied. `changes_zone_states`, `keeps_cursor`, `changes_acls` and
+    `settles_deletions` allow writes of those items of the topics table. `takes_repairs` covers the repair queue and
+    the log table's stream. `writes_archive` allows to upload segments to the archive. `arms_waiters` allows to set
+    the waiter of a head, and `wakes_readers` to publish wake-ups. `schedules_records` allows to put delayed records
+    into the archive, and to start their deliveries, `switches_timers` to enable the rule for them, and `promotes` to
+    take their messages. `dispatches` covers the log table's stream, the notes of subscriptions, and messages that
+    start deliveries. `starts_deliveries` allows to send such messages, and all that `switches_deliveries` does: to
+    switch on what takes them and what looks after them. `delivers` allows to take them. `pushes` are actions on the
+    items of subscriptions, which the groups table has, too, and `counts_subscriptions` allows to count these alone.
+    `reaches_targets` allows to assume the role that calls the targets of subscriptions. `notes_changes` allows to
+    note what a request changes, and `settles_audit` to read these notes. `spends_quotas` allows to read the quotas
+    and to charge their buckets, `sets_quotas` to list, put and delete quotas. `ends_changes` allows to open
+    partitions that an unfinished change has left closed, and to take drained ones away. `claims_resources` allows to
+    read the quotas, and to read, put and delete the claims of principals, `keeps_claims` to put and delete them only.
+    `dates_index` allows to note when a stage got its first topic, which stands among the cursors.
     """
 
     topics: tuple[str, ...]
@@ -66,6 +65,7 @@ class Grants:
     switches_deliveries: bool = False
     delivers: bool = False
     pushes: tuple[str, ...] = ()
+    counts_subscriptions: bool = False
     reaches_targets: bool = False
     notes_changes: bool = False
     settles_audit: bool = False
@@ -220,7 +220,7 @@ GRANTS: Mapping[str, Grants] = {
         ends_changes=True,
         groups=("GetItem", "Query", "PutItem", "UpdateItem", "DeleteItem"),
         shares=("GetItem", "BatchGetItem", "Query", "UpdateItem", "DeleteItem"),
-        pushes=("Query",),
+        counts_subscriptions=True,
         keeps_cursor=True,
         settles_deletions=True,
         keeps_claims=True,  # of the groups that it removes, or finds made anew

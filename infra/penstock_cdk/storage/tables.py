@@ -82,6 +82,13 @@ class Tables(Construct):
         own = (keys.SUBSCRIPTIONS, f"{keys.SUBSCRIPTIONS_OF}*", keys.ORPHANED_STATES, f"{keys.PUSH_PREFIX}*")
         return self._statement(self.groups, actions, *own)
 
+    def subscriptions_count_statement(self) -> iam.PolicyStatement:
+        """Allows to count the subscriptions, and to read none of them, since they hold secrets of endpoints."""
+        statement = self._statement(self.groups, ["Query"], keys.SUBSCRIPTIONS)
+        if self._settings.tells_item_keys:
+            statement.add_condition("StringEquals", {"dynamodb:Select": "COUNT"})
+        return statement
+
     def subscription_notes_statement(self) -> iam.PolicyStatement:
         """Allows to find the subscriptions of a topic, and no other item of the groups table."""
         return self._statement(self.groups, ["Query"], f"{keys.SUBSCRIPTIONS_OF}*")

@@ -53,6 +53,19 @@ class DynamoDbPushStore:
     def list_subscriptions(self, after: str, limit: int) -> Sequence[Subscription]:
         return [*map(parse_subscription, self._page(SUBSCRIPTIONS, after, limit))]
 
+    def has_subscriptions(self) -> bool:
+        answer = self._client.call(
+            "query",
+            is_repeatable=True,
+            TableName=self._table,
+            KeyConditionExpression="pk = :key",
+            ExpressionAttributeValues={":key": {"S": SUBSCRIPTIONS}},
+            Select="COUNT",
+            Limit=1,
+            ConsistentRead=True,
+        )
+        return bool(answer["Count"])
+
     def change_subscription(self, old: Subscription | None, new: Subscription) -> None:
         if old is None:
             first: dict[str, Any] = {"Put": self._in_table(subscription_put(new).arguments())}

@@ -43,6 +43,9 @@ class MemoryPushStore:
             names = sorted(name for name in self._subscriptions if name > after)
             return [self._subscriptions[name] for name in names[:limit]]
 
+    def has_subscriptions(self) -> bool:
+        return bool(self._subscriptions)
+
     def change_subscription(self, old: Subscription | None, new: Subscription) -> None:
         old_topics, new_topics = set[TopicId]() if old is None else {*old.topics.values()}, {*new.topics.values()}
         gone = old_topics - new_topics

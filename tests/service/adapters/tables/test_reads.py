@@ -121,6 +121,12 @@ def test_limit_cuts_pages(six: Stage) -> None:
     refused(lambda: six.query(Limit=0), "greater than or equal to 1")
 
 
+def test_a_query_that_counts_answers_no_item(six: Stage) -> None:
+    """APIReference/API_Query.html, Select: COUNT returns the number of matching items, rather than the items."""
+    assert six.query(Select="COUNT") == {"Count": 6, "ScannedCount": 6}
+    assert six.query(Select="COUNT", Limit=1) == {"Count": 1, "ScannedCount": 1, "LastEvaluatedKey": key("a")}
+
+
 def test_a_filter_counts_what_it_leaves_out(six: Stage) -> None:
     """developerguide/Query.FilterExpression.html: it is applied to what a query has read."""
     asked: dict[str, Any] = {"FilterExpression": "n > :three", "values": {":three": number(3)}}
