@@ -1,4 +1,4 @@
-"""Each port from all adapters: in memory, with a database below, and both kinds of clients against moto."""
+"""Each port from all adapters: tables in memory, the same in a data folder, and both kinds of clients against moto."""
 
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
@@ -23,20 +23,8 @@ from penstock_service.adapters.direct.s3 import DirectS3
 from penstock_service.adapters.direct.signature import Keys
 from penstock_service.adapters.dynamodb.botocore_driver import BotocoreDriver
 from penstock_service.adapters.dynamodb.client import DynamoDbClient
-from penstock_service.adapters.dynamodb.table_stores import table_stores
-from penstock_service.adapters.memory.acls import MemoryAclStore
-from penstock_service.adapters.memory.audit import MemoryAuditStore
-from penstock_service.adapters.memory.compaction import MemoryCompactionStore
-from penstock_service.adapters.memory.groups import MemoryGroupStore, MemoryMembershipStore
-from penstock_service.adapters.memory.log import MemoryLogIndex
-from penstock_service.adapters.memory.push import MemoryPushStore
-from penstock_service.adapters.memory.quotas import MemoryQuotaStore
-from penstock_service.adapters.memory.segments import MemoryArchiveStore, MemoryInlineStore, MemorySegmentStore
-from penstock_service.adapters.memory.share import MemoryShareStore
-from penstock_service.adapters.memory.timers import MemoryTimerStore
-from penstock_service.adapters.memory.topics import MemoryTopicStore
-from penstock_service.adapters.memory.transactions import MemoryTransactionStore
-from penstock_service.adapters.memory.zones import MemoryJobCursors, MemoryZoneStateStore
+from penstock_service.adapters.dynamodb.table_stores import TableStores, table_stores
+from penstock_service.adapters.memory.segments import MemoryArchiveStore, MemorySegmentStore
 from penstock_service.adapters.s3.archive import S3ArchiveStore
 from penstock_service.adapters.s3.segments import S3SegmentStore
 from penstock_service.adapters.sqlite.items import Items
@@ -87,32 +75,6 @@ class Ports:
     push_events: Callable[[], Sequence[PushEvent]]
 
 
-def _memory() -> Iterator[Ports]:
-    log, groups, share = MemoryLogIndex(), MemoryGroupStore(), MemoryShareStore()
-    timers, push = MemoryTimerStore(log), MemoryPushStore()
-    yield Ports(
-        MemoryTopicStore(),
-        log,
-        groups,
-        MemoryMembershipStore(),
-        MemoryTransactionStore(log, groups, share, timers, push),
-        share,
-        MemoryCompactionStore(log),
-        MemorySegmentStore("a"),
-        ByHourSegmentStore(MemorySegmentStore("a", KeyLayout.BY_HOUR), MemorySegmentStore("a")),
-        MemoryArchiveStore("archive"),
-        MemoryInlineStore(),
-        MemoryZoneStateStore(),
-        MemoryAclStore(),
-        MemoryJobCursors(),
-        MemoryAuditStore(),
-        timers,
-        push,
-        MemoryQuotaStore(),
-        log.push_events,
-    )
-
-
 def _sqlite(folder: Path) -> Iterator[Ports]:
     """A data folder. After each test, a new start finds all its items."""
     events: list[PushEvent] = []
@@ -126,26 +88,14 @@ def _sqlite(folder: Path) -> Iterator[Ports]:
         patches.setattr(Items, "note", note_and_tell)
         service = open_service(folder)
     stores = service.stores
+    # `penstock dev` has no keys by hour.
+    table_ports: dict[str, Any] = {name: getattr(stores, name) for name in TableStores.__annotations__}
     yield Ports(
-        stores.topics,
-        stores.log,
-        stores.groups,
-        stores.memberships,
-        stores.transactions,
-        stores.share,
-        stores.compaction,
-        stores.zones[0],
-        ByHourSegmentStore(MemorySegmentStore("a", KeyLayout.BY_HOUR), stores.zones[0]),  # `penstock dev` has none
-        stores.archive,
-        stores.inline,
-        stores.zone_states,
-        stores.acls,
-        stores.cursors,
-        stores.audit,
-        stores.timers,
-        stores.push,
-        stores.quotas,
-        lambda: events,
+        **table_ports,
+        segments=stores.zones[0],
+        segments_by_hour=ByHourSegmentStore(MemorySegmentStore("a", KeyLayout.BY_HOUR), stores.zones[0]),
+        archive=stores.archive,
+        push_events=lambda: events,
     )
     before = items_of(service.tables)
     service.close()
@@ -156,9 +106,7 @@ def _sqlite(folder: Path) -> Iterator[Ports]:
 
 def _push_events_of(change: Change) -> list[PushEvent]:
     """What the stream of the log table tells of the change, if that is for dispatch."""
-    images = {"OldImage": change.old, "NewImage": change.new}
-    record = {"Keys": change.key, **{name: image for name, image in images.items() if image is not None}}
-    event = parse_push_event(record) if change.table == "log" else None
+    event = parse_push_event(change.record) if change.table == "log" else None
     return [] if event is None else [event]
 
 
@@ -237,12 +185,10 @@ def _on_dynamodb(
     )
 
 
-@pytest.fixture(params=["memory", "tables", "sqlite", "aws", "direct"])
+@pytest.fixture(params=["tables", "sqlite", "aws", "direct"])
 def ports(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Ports]:
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
-    if request.param == "memory":
-        yield from _memory()
-    elif request.param == "tables":
+    if request.param == "tables":
         yield from _tables()
     elif request.param == "sqlite":
         yield from _sqlite(tmp_path)

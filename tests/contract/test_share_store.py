@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,8 +30,7 @@ from penstock_core.share.share_update import ShareOutcome, ShareUpdate, apply, a
 from penstock_service.adapters.dynamodb.botocore_driver import BotocoreDriver
 from penstock_service.adapters.dynamodb.client import DynamoDbClient
 from penstock_service.adapters.dynamodb.share import DynamoDbShareStore
-from penstock_service.adapters.memory.share import MemoryShareStore
-from penstock_service.adapters.sqlite.service import open_service
+from penstock_service.adapters.memory.service import memory_stores
 from penstock_service.adapters.system import SystemClock, SystemEntropy
 from penstock_service.ports.share import ShareStore
 from tests.contract.conftest import Ports, create_table
@@ -272,15 +270,12 @@ def test_empty_maps_and_every_kind_of_wait_are_stored(ready: Ports) -> None:
 
 
 @pytest.fixture(scope="module")
-def stores(aws_clients: tuple[Any, Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[ShareStore]]:
-    """All three adapters, for a test that compares them."""
-    folder: Path = tmp_path_factory.mktemp("share")
-    service = open_service(folder)
+def stores(aws_clients: tuple[Any, Any]) -> Iterator[list[ShareStore]]:
+    """The store on both kinds of tables, for a test that compares them."""
     with mock_aws():
         create_table(aws_clients[0], "groups")
         client = DynamoDbClient(BotocoreDriver(aws_clients[0]), SystemClock(), SystemEntropy())
-        yield [MemoryShareStore(), service.stores.share, DynamoDbShareStore(client, "groups")]
-    service.close()
+        yield [memory_stores().share, DynamoDbShareStore(client, "groups")]
 
 
 BY_KEY = replace(WITH_DEAD_LETTERS, ordering="key", in_flight_max=20)

@@ -1,10 +1,12 @@
-"""All items of tables in memory."""
+"""Tables in memory: all items of some, and a client of some."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from penstock_core.storage.table_declarations import TABLES
-from penstock_service.adapters.tables.tables import Tables
+from penstock_service.adapters.dynamodb.client import DynamoDbClient
+from penstock_service.adapters.system import SystemClock, SystemEntropy
+from penstock_service.adapters.tables.tables import InterposedTables, Tables
 
 Items = Mapping[tuple[str, str, str], Mapping[str, Any]]
 
@@ -21,3 +23,8 @@ def items_of(tables: Tables) -> Items:
                 break
             start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
     return found
+
+
+def memory_client(tables: Tables | InterposedTables | None = None) -> DynamoDbClient:
+    """A client of these tables; of empty ones if you give none."""
+    return DynamoDbClient(tables or Tables(SystemClock().now_ms), SystemClock(), SystemEntropy())

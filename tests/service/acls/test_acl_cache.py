@@ -11,9 +11,10 @@ from penstock_core.acls.rule_book import RuleBook
 from penstock_core.acls.settings import AclSettings
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import ACL_AGE_MS_MAX, ACL_OUTAGE_MS_MAX
-from penstock_service.adapters.memory.acls import MemoryAclStore
+from penstock_service.adapters.dynamodb.acls import DynamoDbAclStore
 from penstock_service.instance.acl_cache import AclCache
 from tests.support.service import FrozenClock, SteppedClock
+from tests.support.tables import memory_client
 
 ADA = iam_principal("arn:aws:iam::1:user/ada")
 ALLOW = RuleBook(revision="1", rules=frozenset({parse_rule(ADA.name, "read", "topic:a")}))
@@ -22,14 +23,14 @@ DENY = AclSettings(allows_by_default=False)
 
 
 @dataclass
-class _Counted(MemoryAclStore):
+class _Counted(DynamoDbAclStore):
     """Counts its reads, and fails while it is away."""
 
     calls: list[str] = field(default_factory=list)
     is_away: bool = False
 
     def __post_init__(self) -> None:
-        super().__init__()
+        super().__init__(memory_client(), "topics")
 
     def revision(self) -> str:
         self._read("revision")

@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import pytest
 
 from penstock_core.acls.principal import iam_principal
@@ -9,20 +7,22 @@ from penstock_core.acls.rule_book import RuleBook
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import ACL_ATTEMPTS_MAX
 from penstock_service.acls.change_acls import change_acls
-from penstock_service.adapters.memory.acls import MemoryAclStore
-from penstock_service.adapters.memory.service import memory_instance, memory_stores
+from penstock_service.adapters.dynamodb.acls import DynamoDbAclStore
+from penstock_service.adapters.memory.service import memory_instance
 from penstock_service.instance.instance import Instance
-from tests.support.service import SteppedClock
+from penstock_service.ports.acls import AclStore
+from tests.support.service import SteppedClock, another_instance
+from tests.support.tables import memory_client
 
 ADA = iam_principal("arn:aws:iam::1:user/ada")
 A, B, C = (parse_rule(ADA.name, "read", f"topic:{name}", "deny") for name in "abc")
 
 
-class _Contended(MemoryAclStore):
+class _Contended(DynamoDbAclStore):
     """Before each of the first changes, another request makes one."""
 
     def __init__(self, others: int) -> None:
-        super().__init__()
+        super().__init__(memory_client(), "topics")
         self.others = others
 
     def change(self, seen: str, book: RuleBook) -> None:
@@ -32,13 +32,13 @@ class _Contended(MemoryAclStore):
         super().change(seen, book)
 
 
-def _instance(acls: MemoryAclStore) -> Instance:
+def _instance(acls: AclStore | None = None) -> Instance:
     plain = memory_instance(clock=SteppedClock())
-    return Instance.new(replace(memory_stores(), acls=acls), plain.runtime)
+    return plain if acls is None else another_instance(plain, acls=acls)
 
 
 def test_change_tells_what_it_has_changed() -> None:
-    instance = _instance(MemoryAclStore())
+    instance = _instance()
     assert change_acls(instance, [A, B], [C]).added == {A, B}
     done = change_acls(instance, [B], [A, C])
     assert (done.added, done.removed) == (frozenset(), frozenset({A}))
@@ -46,7 +46,7 @@ def test_change_tells_what_it_has_changed() -> None:
 
 
 def test_repeat_changes_nothing() -> None:
-    instance = _instance(MemoryAclStore())
+    instance = _instance()
     change_acls(instance, [A], [])
     before = instance.stores.acls.get()
     done = change_acls(instance, [A], [])
@@ -55,7 +55,7 @@ def test_repeat_changes_nothing() -> None:
 
 
 def test_change_holds_at_once_on_the_instance_that_made_it() -> None:
-    instance = _instance(MemoryAclStore())
+    instance = _instance()
     assert instance.acl_cache.access_of(ADA).may(Operation.READ, Kind.TOPIC, "a")
     change_acls(instance, [A], [])
     assert not instance.acl_cache.access_of(ADA).may(Operation.READ, Kind.TOPIC, "a")

@@ -8,7 +8,8 @@ from crc32c import crc32c
 
 from penstock_core.compaction.merging import CompactionSettings
 from penstock_core.errors import PenstockError
-from penstock_core.limits import COMPACTION_RUN_PAGES_MAX, MIB, TAIL_ROLL_REFS
+from penstock_core.limits import COMPACTION_RUN_PAGES_MAX, MIB, RETENTION_BYTES_MAX, TAIL_ROLL_REFS
+from penstock_core.log.topic import TOPIC_BOUNDS
 from penstock_core.records.codec import NewRecord, decode, encode
 from penstock_core.records.record_batch import Compression
 from penstock_core.zones.quorum import Acks
@@ -207,7 +208,10 @@ def test_topic_that_is_only_compacted_keeps_records_of_any_age(instance: Instanc
     assert ask(instance, both, 1).log_start_offset == 1
 
 
-def test_retention_by_size_does_not_count_what_compaction_has_removed(instance: Instance, clock: SteppedClock) -> None:
+def test_retention_by_size_does_not_count_what_compaction_has_removed(
+    instance: Instance, clock: SteppedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(TOPIC_BOUNDS, "retention_bytes", (1, RETENTION_BYTES_MAX))  # for short logs
     topic = new_topic(instance, cleanup_policy="compact,delete", retention_ms=100 * DAY_MS)
     for number in range(8 * TAIL_ROLL_REFS):
         append(instance, topic, ("a", str(number) * 50), timestamp_ms=clock.now_ms())

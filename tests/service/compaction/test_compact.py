@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.limits import TAIL_ROLL_REFS
+from penstock_core.limits import RETENTION_BYTES_MAX, TAIL_ROLL_REFS
 from penstock_core.log.ref import Tier
 from penstock_core.log.segment import check_segment
+from penstock_core.log.topic import TOPIC_BOUNDS
 from penstock_core.zones.quorum import Acks
 from penstock_service.compaction.compact import compact
 from penstock_service.instance.instance import Instance
@@ -144,7 +145,10 @@ def test_offsets_of_times_are_found_as_before(instance: Instance, clock: Stepped
     assert [list_offsets(instance, topic, time, 0).all_ok() for time in times] == before
 
 
-def test_retention_by_size_counts_merged_bytes(instance: Instance, clock: SteppedClock) -> None:
+def test_retention_by_size_counts_merged_bytes(
+    instance: Instance, clock: SteppedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(TOPIC_BOUNDS, "retention_bytes", (1, RETENTION_BYTES_MAX))  # for short logs
     kept = written(instance, clock, "kept")
     total = sum(ref.length for page in pages_of(instance, kept) for ref in page.refs)
     run(instance, kept, ref_bytes=500)

@@ -21,6 +21,7 @@ from penstock_service.instance.instance import Instance
 from penstock_service.retention.sweep import sweep
 from tests.service.compaction.test_archive import archive_of
 from tests.support.compacted_log import DELETE_RETENTION_MS, FOR_EVER, HOUR_MS, CompactedLog, Found
+from tests.support.inline_items import inline_segments
 from tests.support.interleaving import catch_kill, watched
 from tests.support.service import LOST_ANSWER, UNAVAILABLE, Killed, key_of, refs_of, zone_of
 
@@ -96,10 +97,10 @@ def check_only_named_objects_are_left(log: CompactedLog) -> None:
     sweep(log.instance, budget_ms=FOR_EVER)
     refs = [each.ref for each in refs_of(log.instance, key_of(log.instance, log.topic))]
     stores_of = log.instance.stores
-    places = {Tier.ZONAL: stores_of.zones, Tier.ARCHIVE: [stores_of.archive], Tier.INLINE: [stores_of.inline]}
-    for tier, stores in places.items():
+    for tier, stores in {Tier.ZONAL: stores_of.zones, Tier.ARCHIVE: [stores_of.archive]}.items():
         named = {ref.segment_id for ref in refs if ref.tier is tier}
         assert all(set(store.segments) == named for store in stores)  # type: ignore[attr-defined]  # in memory
+    assert set(inline_segments(stores_of.inline)) == {ref.segment_id for ref in refs if ref.tier is Tier.INLINE}
 
 
 @pytest.mark.slow

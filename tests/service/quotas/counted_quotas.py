@@ -2,15 +2,16 @@
 
 from penstock_core.errors import PenstockError
 from penstock_core.quotas.bucket import Bucket, BucketKey
-from penstock_service.adapters.memory.quotas import MemoryQuotaStore
+from penstock_service.adapters.dynamodb.quotas import DynamoDbQuotaStore
 from penstock_service.ports.quotas import ChargeOutcome
+from tests.support.tables import memory_client
 
 
-class CountedQuotas(MemoryQuotaStore):
+class CountedQuotas(DynamoDbQuotaStore):
     """Counts charges and beginnings in `calls`, and raises `failure` while one is set."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(memory_client(), "groups")
         self.calls = 0
         self.failure: PenstockError | None = None
 

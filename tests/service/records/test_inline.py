@@ -1,17 +1,18 @@
 """Small appends into the log table: what goes there, what it needs, and what becomes of it afterwards."""
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from penstock_core.compaction.merging import CompactionSettings
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import SegmentId
 from penstock_core.limits import SWEEP_GRACE_MS, TAIL_ROLL_REFS, TIERING_MS_MAX, UNLIMITED
 from penstock_core.log.ref import Tier
 from penstock_core.log.segment import check_segment, segment_bytes
 from penstock_core.zones.quorum import Acks
-from penstock_service.adapters.memory.segments import MemoryInlineStore
 from penstock_service.compaction.compact import compact
 from penstock_service.index.record_age import record_age_ms
 from penstock_service.instance.instance import Instance
@@ -22,6 +23,7 @@ from penstock_service.topics.truncate import truncate
 from tests.service.records.test_idempotence import numbered, tell
 from tests.service.retention.sweeping import DAY_MS, settle
 from tests.service.retention.sweeping import run as run_sweep
+from tests.support.inline_items import inline_segments
 from tests.support.interleaving import catch_kill, killed_at
 from tests.support.service import (
     LOST_ANSWER,
@@ -53,9 +55,8 @@ def instance(clock: SteppedClock) -> Instance:
     return with_stores(patient_instance(clock), inline_bytes_max=BYTES_MAX)
 
 
-def items(instance: Instance) -> MemoryInlineStore:
-    assert isinstance(instance.stores.inline, MemoryInlineStore)
-    return instance.stores.inline
+def items(instance: Instance) -> Mapping[SegmentId, bytes]:
+    return inline_segments(instance.stores.inline)
 
 
 def tiers(instance: Instance, topic: str, partition: int = 0) -> list[Tier]:
@@ -73,7 +74,7 @@ def test_append_of_the_bound_goes_into_the_log_table_and_one_byte_more_into_the_
     assert send(instance, topic, LARGE) == appended(1, 2)
     assert (tiers(instance, topic), in_zones(instance)) == ([Tier.INLINE, Tier.ZONAL], 3)
     assert read_all(instance, topic) == [(0, SMALL), (1, LARGE)]
-    [body] = items(instance).segments.values()
+    [body] = items(instance).values()
     assert len(body) == BYTES_MAX
     assert len(check_segment(body)) == 1
 
@@ -82,7 +83,7 @@ def test_nothing_goes_into_the_log_table_unless_the_stage_says_so(clock: Stepped
     instance = patient_instance(clock)
     topic = new_topic(instance)
     send(instance, topic, "x")
-    assert (tiers(instance, topic), items(instance).segments) == ([Tier.ZONAL], {})
+    assert (tiers(instance, topic), items(instance)) == ([Tier.ZONAL], {})
 
 
 def test_small_append_costs_one_put_one_update_and_no_zone(instance: Instance) -> None:
@@ -109,7 +110,7 @@ def test_one_item_holds_the_batches_of_all_partitions_of_a_request(instance: Ins
     done = produce(instance, [entry(topic, partition, batch(f"{partition}")) for partition in range(3)], Acks.QUORUM)
     assert done.all_ok() == [appended(0, 1)] * 3
     assert [tiers(instance, topic, partition) for partition in range(3)] == [[Tier.INLINE]] * 3
-    assert len(items(instance).segments) == 1
+    assert len(items(instance)) == 1
     assert [read_all(instance, topic, partition) for partition in range(3)] == [[(0, "0")], [(0, "1")], [(0, "2")]]
 
 
@@ -164,7 +165,7 @@ def test_crash_at_any_call_loses_nothing_that_was_named_and_leaves_no_garbage(
         assert records in ([(0, "before")], [(0, "before"), (1, SMALL)])
         clock.time_ms += SWEEP_GRACE_MS + 1
         run_sweep(other)
-        assert len(items(instance).segments) == len(records)
+        assert len(items(instance)) == len(records)
         assert read_all(other, topic) == records
 
 
@@ -188,10 +189,10 @@ def test_tail_of_items_moves_to_the_archive_and_the_sweep_removes_them(instance:
     done = compact(instance, topic, 0, CompactionSettings(zonal_ms_max=TIERING_MS_MAX))
     assert (done.runs, done.refs_after) == (1, 6)
     assert tiers(instance, topic) == [Tier.ARCHIVE] * 6
-    assert len(items(instance).segments) == 5, "readers may hold refs to them"
+    assert len(items(instance)) == 5, "readers may hold refs to them"
     clock.time_ms += SWEEP_GRACE_MS + DAY_MS
     run_sweep(instance)
-    assert items(instance).segments == {}
+    assert items(instance) == {}
     assert read_all(instance, topic) == records
 
 
@@ -225,7 +226,7 @@ def test_items_go_with_their_records_and_with_their_topic(instance: Instance, cl
     settle(instance, clock)
     clock.time_ms += SWEEP_GRACE_MS + DAY_MS
     run_sweep(instance)
-    assert len(items(instance).segments) == 1
+    assert len(items(instance)) == 1
     assert read_all(instance, cut, offset=1) == [(1, "b")]
 
 
@@ -241,7 +242,7 @@ def test_items_are_read_moved_and_swept_when_the_stage_has_stopped_putting_them(
     compact(off, topic, 0, CompactionSettings(zonal_ms_max=TIERING_MS_MAX))
     clock.time_ms += SWEEP_GRACE_MS + DAY_MS
     run_sweep(off)
-    assert items(instance).segments == {}
+    assert items(instance) == {}
     assert read_all(off, topic) == [(0, "inline"), (1, "zonal")]
 
 
@@ -250,7 +251,7 @@ def test_scrub_reads_items_and_tells_of_one_that_is_gone(instance: Instance) -> 
     send(instance, topic, "a")
     send(instance, topic, "b")
     assert scrub(another_instance(instance), budget_ms=1e12, budget_bytes=2**40).failures == 0
-    items(instance).segments.popitem()
+    instance.stores.inline.delete([*items(instance)][:1])
     assert scrub(another_instance(instance), budget_ms=1e12, budget_bytes=2**40).failures == 1
 
 
@@ -258,13 +259,13 @@ def test_read_says_what_is_missing_or_bad_when_an_item_is_harmed(instance: Insta
     topic = new_topic(instance)
     for value in ("a", "b"):
         send(instance, topic, value)
-    segments = items(instance).segments
-    first, second = segments
-    segments[second] = bytes([*segments[second][:66], segments[second][66] ^ 1, *segments[second][67:]])
+    first, second = (each.ref.segment_id for each in refs_of(instance, key_of(instance, topic)))
+    body = items(instance)[second]
+    instance.stores.inline.overwrite(second, bytes([*body[:66], body[66] ^ 1, *body[67:]]), 0)
     with pytest.raises(PenstockError) as spoilt:
         read_all(instance, topic, offset=1)
     assert spoilt.value.code is ErrorCode.CORRUPT_SEGMENT
-    del segments[first]
+    instance.stores.inline.delete([first])
     with pytest.raises(PenstockError) as missing:
         read_all(instance, topic)
     assert (missing.value.code, missing.value.facts["is_missing"]) == (ErrorCode.STORAGE_UNAVAILABLE, True)

@@ -1,33 +1,20 @@
-"""Every port in memory, as faithful as the AWS adapters: the same contract suite holds both.
-
-Each call is atomic under one lock, as single calls of DynamoDB and S3 are. Values are immutable or copied, so that a
-caller's value never changes under it.
-"""
+"""A whole service in memory: the stores that ship, on tables in memory, and stand-ins for the rest of AWS."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from penstock_core.acls.settings import AclSettings
 from penstock_core.ids import ZoneName
 from penstock_core.storage.keys import KeyLayout
-from penstock_service.adapters.memory.acls import MemoryAclStore
-from penstock_service.adapters.memory.audit import MemoryAuditStore
-from penstock_service.adapters.memory.compaction import MemoryCompactionStore
-from penstock_service.adapters.memory.contention import Contention
+from penstock_service.adapters.dynamodb.client import DynamoDbClient
+from penstock_service.adapters.dynamodb.table_stores import table_stores
 from penstock_service.adapters.memory.delivery_queue import MemoryDeliveryQueue
-from penstock_service.adapters.memory.groups import MemoryGroupStore, MemoryMembershipStore
-from penstock_service.adapters.memory.log import MemoryLogIndex
-from penstock_service.adapters.memory.push import MemoryPushStore
-from penstock_service.adapters.memory.quotas import MemoryQuotaStore
-from penstock_service.adapters.memory.segments import MemoryArchiveStore, MemoryInlineStore, MemorySegmentStore
-from penstock_service.adapters.memory.share import MemoryShareStore
+from penstock_service.adapters.memory.segments import MemoryArchiveStore, MemorySegmentStore
 from penstock_service.adapters.memory.targets import MemoryTargets
-from penstock_service.adapters.memory.timers import MemoryTimerStore, MemoryTimerTriggers
-from penstock_service.adapters.memory.topics import MemoryTopicStore
-from penstock_service.adapters.memory.transactions import MemoryTransactionStore
-from penstock_service.adapters.memory.zones import MemoryJobCursors, MemoryRepairQueue, MemoryZoneStateStore
+from penstock_service.adapters.memory.timers import MemoryTimerTriggers
+from penstock_service.adapters.memory.zones import MemoryRepairQueue
 from penstock_service.adapters.no_wake_ups import NoWakeUps
 from penstock_service.adapters.system import SystemClock, SystemEntropy, ThreadExecutor
+from penstock_service.adapters.tables.tables import InterposedTables, Tables
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.runtime import Clock, Entropy, Executor, Runtime
 from penstock_service.ports.segments import ARCHIVE
@@ -39,6 +26,7 @@ def memory_instance(
     *,
     zones: Sequence[str] = ("a", "b", "c"),
     fallback_zones: Sequence[str] = (),
+    tables: Tables | InterposedTables | None = None,
     clock: Clock | None = None,
     entropy: Entropy | None = None,
     executor: Executor | None = None,
@@ -49,53 +37,46 @@ def memory_instance(
     runtime = Runtime(
         clock=clock or SystemClock(), entropy=entropy or SystemEntropy(), executor=executor or ThreadExecutor()
     )
-    stores = memory_stores(zones, fallback_zones=fallback_zones, inline_bytes_max=inline_bytes_max)
-    return Instance.new(
-        replace(stores, deliveries=MemoryDeliveryQueue(runtime.clock)), runtime, acl_settings=acl_settings
+    stores = memory_stores(
+        zones,
+        fallback_zones=fallback_zones,
+        tables=tables,
+        clock=runtime.clock,
+        entropy=runtime.entropy,
+        inline_bytes_max=inline_bytes_max,
     )
+    return Instance.new(stores, runtime, acl_settings=acl_settings)
 
 
 def memory_stores(
     zones: Sequence[str] = ("a", "b", "c"),
-    contention: Contention | None = None,
-    wake_ups: WakeUps | None = None,
     *,
     fallback_zones: Sequence[str] = (),
     hour_zones: Sequence[str] = (),
+    tables: Tables | InterposedTables | None = None,
+    wake_ups: WakeUps | None = None,
+    clock: Clock | None = None,
+    entropy: Entropy | None = None,
     inline_bytes_max: int = 0,
 ) -> Stores:
-    """Empty stores in memory. With a `contention`, transactions take time, and other writes conflict with them.
+    """Stores on `tables`, which are empty if you give none, and empty zones.
 
-    Without `wake_ups`, readers poll. The keys of `hour_zones` begin with the hour, as in directory buckets. The queue
-    of deliveries runs on the system's clock.
+    Without `wake_ups`, readers poll. The keys of `hour_zones` begin with the hour, as in directory buckets. Tables,
+    their client and the queue of deliveries run on `clock`, the system's if you give none.
     """
-    log, groups, share = MemoryLogIndex(contention), MemoryGroupStore(), MemoryShareStore(contention)
-    timers, push = MemoryTimerStore(log, contention), MemoryPushStore(contention)
+    clock = clock or SystemClock()
+    client = DynamoDbClient(tables or Tables(clock.now_ms), clock, entropy or SystemEntropy())
     return Stores(
-        topics=MemoryTopicStore(),
-        log=log,
-        groups=groups,
-        memberships=MemoryMembershipStore(),
-        share=share,
-        push=push,
-        transactions=MemoryTransactionStore(log, groups, share, timers, push, contention),
-        compaction=MemoryCompactionStore(log, contention),
-        timers=timers,
-        zone_states=MemoryZoneStateStore(),
-        acls=MemoryAclStore(),
-        cursors=MemoryJobCursors(),
-        audit=MemoryAuditStore(),
-        quotas=MemoryQuotaStore(),
+        **table_stores(client),
         zones=[
             MemorySegmentStore(zone, KeyLayout.BY_HOUR if zone in hour_zones else KeyLayout.SPREAD) for zone in zones
         ],
         archive=MemoryArchiveStore(ARCHIVE),
-        inline=MemoryInlineStore(),
         inline_bytes_max=inline_bytes_max,
         repair_queue=MemoryRepairQueue(),
         wake_ups=wake_ups or NoWakeUps(),
         timer_triggers=MemoryTimerTriggers(),
-        deliveries=MemoryDeliveryQueue(SystemClock()),
+        deliveries=MemoryDeliveryQueue(clock),
         targets=MemoryTargets(),
         fallback_zones=frozenset(map(ZoneName, fallback_zones)),
     )

@@ -72,6 +72,12 @@ class Change:
     new: Item | None
     is_expiry: bool
 
+    @property
+    def record(self) -> Mapping[str, Any]:
+        """The `dynamodb` part of the record in the table's stream."""
+        images = {"OldImage": self.old, "NewImage": self.new}
+        return {"Keys": self.key} | {name: image for name, image in images.items() if image is not None}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strain:
