@@ -1,13 +1,13 @@
 """Simulates many idempotent producers on one partition: the tail, the head, and the write units of the key.
 
-It runs the service's own appends, rolls and evictions on the log in memory, in simulated time. Each call to storage
+It runs the service's own appends, rolls and evictions on tables in memory, in simulated time. Each call to storage
 takes time, and transactions of another writer hold the head now and then. A write that DynamoDB refuses costs write
 units too.
 """
 
 import statistics
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -19,16 +19,17 @@ from bench.report.result import Row
 from penstock_core.errors import PenstockError
 from penstock_core.ids import Partition, PartitionKey, TopicId
 from penstock_core.limits import KIB
-from penstock_core.log.index import Head
 from penstock_core.storage.dynamodb_limits import item_bytes
 from penstock_core.storage.head_item import head_item
 from penstock_core.storage.page_item import page_item
 from penstock_core.storage.producer_item import producer_item
-from penstock_service.adapters.memory.contention import Contention
-from penstock_service.adapters.memory.log import MemoryLogIndex
+from penstock_core.transaction import Move
+from penstock_service.adapters.dynamodb.driver_errors import AnsweredError
 from penstock_service.adapters.memory.service import memory_stores
+from penstock_service.adapters.tables.tables import InterposedTables, Strain, Tables
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.update_window import UpdateWindow
+from penstock_service.ports.log import LogIndex
 from penstock_service.ports.runtime import Runtime
 from penstock_service.records.append_in_sequence import append_in_sequence
 from penstock_service.records.shorten_head import GrownHead, shorten_heads
@@ -69,11 +70,15 @@ class _Crowd:
         self.scheduler = Scheduler(seed=producers)
         self.clock = SchedulerClock(self.scheduler)
         self.entropy = SimulatedEntropy(self.scheduler)
-        self.contention = Contention(self.clock, self.entropy, TRANSACTION_MS)
-        self.log = MemoryLogIndex(self.contention)
-        self.log.create_head(KEY)
-        self.metered = _MeteredLog(self.log, self.scheduler)
-        stores = replace(memory_stores(), log=self.metered)
+        self.conflicts = 0
+        tables = Tables(self.clock.now_ms, strain=Strain(hold=self._hold))
+        stores = memory_stores(
+            tables=InterposedTables(tables, self._count_conflicts), clock=self.clock, entropy=self.entropy
+        )
+        self.transactions = stores.transactions
+        stores.log.create_head(KEY)
+        self.metered = _MeteredLog(stores.log, self.scheduler)
+        stores = replace(stores, log=self.metered)
         runtime = Runtime(clock=self.clock, entropy=self.entropy, executor=SimulatedExecutor(self.scheduler))
         self.instance = Instance.new(stores, runtime)
         self.latencies_ms: list[float] = []
@@ -120,9 +125,19 @@ class _Crowd:
     def _transact(self) -> None:
         while self.scheduler.now_ms < 1_000.0 * self.seconds:
             self.scheduler.pause(self.scheduler.random.expovariate(self.transactions_per_s / 1_000.0))
-            with self.contention.transaction([KEY]):
-                self.log.append_held(KEY, [ref_at(self.clock.now_ms(), length=1_000)])
+            self.transactions.move(Move(refs={KEY: [ref_at(self.clock.now_ms(), length=1_000)]}))
             self.metered.charge(2 * _units(self.metered.head_bytes()))
+
+    def _hold(self) -> None:
+        self.clock.sleep_ms(self.scheduler.random.uniform(0.0, TRANSACTION_MS))
+
+    def _count_conflicts(self, _operation: str, _arguments: object, apply: Callable[[], dict[str, Any]]) -> Any:
+        try:
+            return apply()
+        except AnsweredError as error:
+            codes = {error.code, *(reason["Code"] for reason in error.reasons)}
+            self.conflicts += not codes.isdisjoint(("TransactionConflictException", "TransactionConflict"))
+            raise
 
     def row(self) -> Row:
         """The figures of the run."""
@@ -138,7 +153,7 @@ class _Crowd:
             "write_units_per_s_max": round(max(units)),
             "looks_refused_percent": round(100 * self.metered.looks_refused / len(self.latencies_ms), 2),
             "appends_failed": sum(self.errors.values()),
-            "conflicts": self.contention.conflicts,
+            "conflicts": self.conflicts,
             "rolls_failed": counts["rolls_failed"],
             "evictions_failed": counts["evictions_failed"],
             "append_ms_p50": round(statistics.median(self.latencies_ms), 1),
@@ -159,7 +174,7 @@ class _Crowd:
 class _MeteredLog:
     """The log, with a time for each call, and the write units of the partition's key by second."""
 
-    def __init__(self, log: MemoryLogIndex, scheduler: Scheduler) -> None:
+    def __init__(self, log: LogIndex, scheduler: Scheduler) -> None:
         self._log = log
         self._scheduler = scheduler
         self.units_by_second: list[float] = []
@@ -185,9 +200,9 @@ class _MeteredLog:
         if name not in ("heads", "evicted_producer"):
             self.charge(_units(self._written_bytes(name, arguments, before)))
         if name == "append_in_sequence":
-            is_appended, head = result
             looked_at, sequence = arguments[4], arguments[3]
-            self.looks_refused += not is_appended and looked_at is not None and sequence.producer_id not in _known(head)
+            is_refused = not result.is_appended and looked_at is not None
+            self.looks_refused += is_refused and sequence.producer_id not in result.head.producers
         self._scheduler.pause(CALL_MS * self._scheduler.random.uniform(0.35, 0.65))
         return result
 
@@ -197,10 +212,6 @@ class _MeteredLog:
         if name == "put_evicted":
             return item_bytes(producer_item(arguments[0], arguments[1], arguments[2], arguments[3]))
         return max(head_before, self.head_bytes())
-
-
-def _known(head: Head) -> Mapping[int, object]:
-    return head.producers
 
 
 def _units(size: int) -> int:

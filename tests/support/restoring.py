@@ -1,16 +1,17 @@
 """A topic as a restore leaves it: its log ends below offsets that were given, and then goes on behind a jump."""
 
 from penstock_core.ids import Offset, Partition
-from penstock_service.adapters.memory.log import MemoryLogIndex
+from penstock_service.adapters.memory.service import memory_stores
 from penstock_service.instance.instance import Instance
+from penstock_service.ports.log import LogIndex
 from penstock_service.records.jump_heads import PartitionJump, Restore, jump_heads
 from tests.support.refs import ref_at
 from tests.support.service import key_of
 
 
-def harmed_log(instance: Instance, topic: str, *ends: int) -> MemoryLogIndex:
+def harmed_log(instance: Instance, topic: str, *ends: int) -> LogIndex:
     """An index in which the first partitions end at these offsets. It has no head of the others."""
-    harmed = MemoryLogIndex()
+    harmed = memory_stores().log
     for partition, end in enumerate(ends):
         key = key_of(instance, topic, partition)
         harmed.create_head(key)

@@ -74,12 +74,10 @@ class DevService:
     def __init__(self, data: Path | None = None, access: DevAccess | None = None) -> None:
         self._clock = StoppableClock()
         self._stored: StoredService | None = None if data is None else open_service(data, self._clock)
-        stores = (
-            replace(memory_stores(), timer_triggers=NoTimerTriggers()) if self._stored is None else self._stored.stores
-        )
+        stores = memory_stores(clock=self._clock) if self._stored is None else self._stored.stores
         runtime = Runtime(clock=self._clock, entropy=SystemEntropy(), executor=SequentialExecutor())
         queue = MemoryDeliveryQueue(self._clock)
-        stores = replace(stores, deliveries=queue, targets=DevTargets(self._clock))
+        stores = replace(stores, deliveries=queue, targets=DevTargets(self._clock), timer_triggers=NoTimerTriggers())
         access = access or DevAccess()
         settings = AclSettings(
             allows_by_default=not access.denies_by_default,

@@ -18,7 +18,7 @@ from penstock_core.storage.head_item import head_item
 from penstock_core.zones.quorum import Acks
 from penstock_core.zones.zone_state import ZoneStatus
 from penstock_handlers.replicate import serve
-from penstock_service.adapters.memory.zones import MemoryRepairQueue
+from penstock_service.adapters.memory.repair_queue import MemoryRepairQueue
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import produce
 from tests.service.repair.owed_copies import is_whole, miss, move_out, queued, sent, zones

@@ -12,7 +12,7 @@ from penstock_core.log.ref import Tier
 from penstock_core.log.timer import Timer, minute_of
 from penstock_core.records.codec import BatchBuilder
 from penstock_core.zones.quorum import Acks
-from penstock_service.adapters.memory.timers import MemoryTimerTriggers
+from penstock_service.adapters.memory.timer_triggers import MemoryTimerTriggers
 from penstock_service.adapters.no_timer_triggers import MissingTimerTriggers
 from penstock_service.instance.instance import Instance
 from penstock_service.records.append import AppendedRange

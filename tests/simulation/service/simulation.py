@@ -12,9 +12,9 @@ from penstock_core.limits import LOG_START_GRACE_MS
 from penstock_core.log.repair import Look, Repair
 from penstock_core.zones.quorum import Acks
 from penstock_service.adapters.memory.delivery_queue import MemoryDeliveryQueue
+from penstock_service.adapters.memory.repair_queue import MemoryRepairQueue
 from penstock_service.adapters.memory.service import memory_stores
 from penstock_service.adapters.memory.wake_ups import LOCAL_PLACE, MemoryWakeUps
-from penstock_service.adapters.memory.zones import MemoryRepairQueue
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.runtime import Runtime
 from penstock_service.topics.create_topic import create_topic

@@ -13,7 +13,7 @@ from penstock_core.ids import Partition
 from penstock_core.limits import TIMER_DELAY_MS_MAX
 from penstock_core.log.timer import DueSecond, TimerPlace, new_timer_id, scheduled_id
 from penstock_core.zones.quorum import Acks
-from penstock_service.adapters.memory.timers import MemoryTimerTriggers
+from penstock_service.adapters.memory.timer_triggers import MemoryTimerTriggers
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import ProduceEntry
 from penstock_service.records.produce_or_schedule import Produced, produce_or_schedule

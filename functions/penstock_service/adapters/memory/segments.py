@@ -1,12 +1,12 @@
 """Segments in memory."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import SegmentId, ZoneName
 from penstock_core.limits import LIST_KEYS_MAX
 from penstock_core.storage.keys import KeyLayout, segment_folder, segment_key
-from penstock_service.ports.segments import INLINE, ListedKeys
+from penstock_service.ports.segments import ListedKeys
 
 
 class MemorySegmentStore:
@@ -81,14 +81,3 @@ class MemoryArchiveStore(MemorySegmentStore):
         body = b"".join(chunks)
         self._check_up()
         self.segments.setdefault(segment_id, body)
-
-
-class MemoryInlineStore(MemorySegmentStore):
-    """InlineStore: the port documents its methods."""
-
-    def __init__(self) -> None:
-        super().__init__(INLINE)
-
-    def get_wholes(self, segment_ids: Sequence[SegmentId]) -> Mapping[SegmentId, bytes]:
-        self._check_up()
-        return {each: self.segments[each] for each in segment_ids if each in self.segments}

@@ -8,10 +8,10 @@ from penstock_core.storage.keys import KeyLayout
 from penstock_service.adapters.dynamodb.client import DynamoDbClient
 from penstock_service.adapters.dynamodb.table_stores import table_stores
 from penstock_service.adapters.memory.delivery_queue import MemoryDeliveryQueue
+from penstock_service.adapters.memory.repair_queue import MemoryRepairQueue
 from penstock_service.adapters.memory.segments import MemoryArchiveStore, MemorySegmentStore
 from penstock_service.adapters.memory.targets import MemoryTargets
-from penstock_service.adapters.memory.timers import MemoryTimerTriggers
-from penstock_service.adapters.memory.zones import MemoryRepairQueue
+from penstock_service.adapters.memory.timer_triggers import MemoryTimerTriggers
 from penstock_service.adapters.no_wake_ups import NoWakeUps
 from penstock_service.adapters.system import SystemClock, SystemEntropy, ThreadExecutor
 from penstock_service.adapters.tables.tables import InterposedTables, Tables
