@@ -159,7 +159,6 @@ REPEATED: Mapping[str, Write] = {
     "log.delete_page": lambda stores: stores.log.delete_page(KEY, Offset(1)),
     "groups.delete_lease": lambda stores: stores.groups.delete_lease(GROUP, LEASE),
     "members.delete_group": lambda stores: stores.members.delete_group(GROUP_STATE),
-    "members.unregister": lambda stores: stores.members.unregister(GROUP),
     "members.touch_member": lambda stores: stores.members.touch_member(
         GROUP, ME, SessionTouch(member_id="me", sequence=2, session=1, deadline_ms=10)
     ),
@@ -210,6 +209,7 @@ SENT_ONCE: Mapping[str, Write] = {
     "groups.release_lease": lambda stores: stores.groups.release_lease(GROUP, LEASE, 2),
     "groups.reset_lease": lambda stores: stores.groups.reset_lease(GROUP, LEASE, COMMIT, 2),
     "members.register": lambda stores: stores.members.register(GROUP),
+    "members.unregister": lambda stores: stores.members.unregister(GROUP),
     "members.change_group, new": lambda stores: stores.members.change_group(None, GROUP_STATE),
     "members.change_group": lambda stores: stores.members.change_group(GROUP_STATE, GROUP_STATE),
     "members.put_member, new": lambda stores: stores.members.put_member(GROUP, None, MEMBER),

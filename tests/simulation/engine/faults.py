@@ -9,13 +9,13 @@ from tests.simulation.engine.reduction import NOTHING, Reduction
 
 
 class Fault(Enum):
-    """A fault of one storage call."""
+    """A fault of one operation of a driver, or of one call of a store without driver (service/ports.py)."""
 
     REFUSED = "refused"  # the call fails before the effect, and says so
     LOST_REQUEST = "lost request"  # the call fails before the effect, and its caller cannot tell
     LOST_REPLY = "lost reply"  # the call takes effect, and its answer is lost
     LATE = "late effect"  # the caller gives up, and then the call takes effect
-    REPEATED = "repeated"  # the driver sends a repeatable write again after a lost answer
+    REPEATED = "repeated"  # one answer is lost: the adapter sends the write again if it may
     SLOW = "slow"  # the call takes long
     KILLED_BEFORE = "killed before"  # the caller's function instance ends before the effect
     KILLED_AFTER = "killed after"  # the caller's function instance ends after the effect

@@ -76,7 +76,7 @@ class DynamoDbMembershipStore:
     def unregister(self, group: GroupName) -> GroupClaim | None:
         done = self._client.call(
             "delete_item",
-            is_repeatable=True,
+            is_repeatable=False,  # a first attempt that lands late would undo what the caller lists after the second
             TableName=self._table,
             Key=registered_key(group),
             ReturnValues="ALL_OLD",
