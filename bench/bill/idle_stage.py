@@ -16,12 +16,11 @@ from unittest.mock import patch
 
 from bench.bill.deployment import BilledDeployment, billed_deployment, billed_profile
 from bench.bill.metered_calls import Lines
+from bench.bill.priced_settings import Resources, request_extras
 from bench.report.result import Row
 from penstock import prices
 from penstock_cdk.storage_profile import Profile
 from penstock_core.limits import KIB
-
-Resources = Mapping[str, Mapping[str, Any]]
 
 SECONDS_PER_MONTH = prices.DAYS_PER_MONTH * 24 * 3_600
 # Lambda keeps five long polls of 20 s on a queue that is empty ("Using Lambda with Amazon SQS").
@@ -46,14 +45,6 @@ FREE_WHILE_IDLE = (
     "AWS::EMRServerless::Application",
     "AWS::Glue::Database",
     "AWS::Glue::Job",
-)
-# Settings that make such a resource cost something: nothing here prices them yet.
-_NOT_FREE = (
-    "SnapStart",
-    "ProvisionedConcurrencyConfig",
-    "InitialCapacity",
-    "ProvisionedThroughput",
-    "GlobalSecondaryIndexes",
 )
 
 
@@ -89,6 +80,7 @@ class IdleStage:
 def bill_idle_stage(resources: Resources, profile: Profile = "standard1", log_level: str = "INFO") -> IdleStage:
     """The month of an unused stage. Raises LookupError for a resource, or a setting of it, without a rule."""
     stage = IdleStage()
+    request_extras(resources)  # refuses settings without a price
     for name, resource in resources.items():
         properties = resource.get("Properties", {})
         match resource["Type"]:
@@ -106,8 +98,8 @@ def bill_idle_stage(resources: Resources, profile: Profile = "standard1", log_le
             case "AWS::Events::Rule" | "AWS::Scheduler::Schedule":
                 pass  # by _bill_schedules
             case kind if kind in FREE_WHILE_IDLE or kind.startswith("Custom::"):
-                if costly := [setting for setting in _NOT_FREE if setting in properties]:
-                    raise LookupError(f"{name}: nothing tells what {costly[0]} costs: add it to idle_stage.py")
+                if "ProvisionedConcurrencyConfig" in properties:  # of an alias
+                    raise LookupError(f"{name}: nothing tells what its instances cost: add them to idle_stage.py")
             case kind:
                 raise LookupError(f"{name}: nothing tells what {kind} costs while it is idle: add it to idle_stage.py")
     with billed_deployment(billed_profile(profile), log_level) as deployment:
@@ -173,8 +165,6 @@ def _bill_runs(stage: IdleStage, deployment: BilledDeployment, function: Mapping
     if period_s > WARM_S:
         gb_s = function["MemorySize"] / KIB * COLD_START_MS / 1_000
         stage.lines["lambda"] += prices.LAMBDA_GB_SECONDS.of(gb_s * runs)
-    if function.get("TracingConfig", {}).get("Mode") == "Active":
-        stage.lines["traces"] += prices.TRACES.of(runs)
     share_of_hours = min(1.0, 3_600 / period_s)
     stage.counts["custom metrics"] += len(deployment.published)
     stage.lines["metrics"] += prices.METRICS.of(len(deployment.published) * share_of_hours)

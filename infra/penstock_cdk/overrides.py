@@ -102,6 +102,12 @@ def _direct(settings: StageSettings, value: str) -> StageSettings:
     return replace(settings, direct=value == "on")
 
 
+def _traces(settings: StageSettings, value: str) -> StageSettings:
+    if value not in ("on", "off"):
+        raise ValueError(f"traces={value!r}: give on or off")
+    return replace(settings, traces=value == "on")
+
+
 def _acl_default(settings: StageSettings, value: str) -> StageSettings:
     if value not in (ALLOW, DENY):
         raise ValueError(f"acl_default={value!r}: give allow or deny")
@@ -140,6 +146,7 @@ OVERRIDES: Mapping[str, Callable[[StageSettings, str], StageSettings]] = {
     "metrics": _metrics,
     "jwt": _jwt,
     "direct": _direct,
+    "traces": _traces,
     "acl_default": _acl_default,
     "super_principals": _super_principals,
 }

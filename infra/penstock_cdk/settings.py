@@ -210,6 +210,9 @@ class StageSettings:
     data, lets a function empty its buckets when you delete the stack. `log_retention` is a name of
     aws_logs.RetentionDays, for the logs of functions and jobs; `audit_log_retention` is one for the API's access log.
     `audit_retention_ms` is the retention of the topic `_audit`, -1 for no end.
+    With `traces`, X-Ray traces the functions that callers reach, for $5 a million traces. Lambda traces one request a
+    second and 5 percent of the others, for each function, and nobody can change that: a quiet stage costs up to twice
+    as much. The SDK's spans need none of it (docs/how-to/tracing.md).
     `metrics` has those of topics and consumers, which are off by default: each series costs (`Metrics`).
     `alarm_topic_arn` is the SNS topic that alarms publish to. `tags` are on every resource, beside `penstock:stage`:
     name your cost centre there.
@@ -263,7 +266,7 @@ class StageSettings:
     empties_buckets: bool = True
     enforces_tls: bool = True
     tells_item_keys: bool = True
-    traces: bool = True
+    traces: bool = False
     log_level: str = "INFO"
     log_retention: str = "THREE_MONTHS"
     audit_log_retention: str = "ONE_YEAR"
@@ -353,7 +356,6 @@ STAGES: Mapping[str, StageSettings] = {
         keeps_data_on_delete=False,
         empties_buckets=False,  # `penstock local` removes the emulator's state as a whole
         enforces_tls=False,
-        traces=False,
         log_level="DEBUG",  # the emulator takes 50 ms longer for a call that logs nothing
         log_retention="ONE_DAY",
         audit_log_retention="ONE_DAY",

@@ -43,6 +43,7 @@ WRONG = (
     ("metrics", "on", "topics or all"),
     ("jwt", "https://login.example", "ISSUER,AUDIENCE"),
     ("direct", "yes", "on or off"),
+    ("traces", "yes", "on or off"),
     ("acl_default", "open", "allow or deny"),
     ("super_principals", "ops", "give ARN,ARN"),
     ("metrics", "all,topics", "topics=N"),
@@ -113,6 +114,7 @@ def test_names_of_the_cdk_and_all_of_ours_are_taken() -> None:
         "metrics": "all,topics=3,dashboard",
         "jwt": "https://login.example,penstock",
         "direct": "on",
+        "traces": "on",
         "acl_default": "deny",
         "super_principals": "arn:aws:iam::123456789012:role/ops,arn:aws:iam::123456789012:user/ada",
     }

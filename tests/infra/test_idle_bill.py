@@ -14,9 +14,11 @@ from rich.console import Console
 from bench.bill.budgets import IDLE_STAGE_USD, IDLE_STAGE_WITHOUT_ALARMS_USD
 from bench.bill.deployment import ACCESS_LOG_BYTES
 from bench.bill.idle_stage import bill_idle_stage, schedule_period_s
+from bench.bill.priced_settings import request_extras
 from bench.report.result import load_results
 from bench.report.tables import to_console
-from tests.infra.conftest import settings_named
+from penstock import prices
+from tests.infra.conftest import EVERY_SWITCH, settings_named
 
 _FIELD_BYTES = {"path": 40, "userArn": 70, "requestId": 16, "sourceIp": 15, "requestTimeEpoch": 13}
 
@@ -61,8 +63,38 @@ def test_bill_of_a_stage_rises_with_each_alarm_queue_and_dashboard() -> None:
     ],
 )
 def test_resource_without_a_price_is_refused(resource: dict[str, Any]) -> None:
-    with pytest.raises(LookupError, match=r"idle_stage\.py"):
+    with pytest.raises(LookupError, match=r"(idle_stage|priced_settings)\.py"):
         bill_idle_stage({"New": resource})
+
+
+@pytest.mark.parametrize("name", ["prod", "dev@eu-central-1"])
+def test_settings_add_nothing_to_the_captured_calls_of_a_request(
+    template: Callable[[str], dict[str, Any]], name: str
+) -> None:
+    assert request_extras(template(name)["Resources"]) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", EVERY_SWITCH, ids=map(str, EVERY_SWITCH))
+def test_each_switch_that_costs_has_a_price(full_template: Callable[..., dict[str, Any]], row: tuple[str, ...]) -> None:
+    assert request_extras(full_template(*row)["Resources"]) == {"traces": prices.TRACES.of(1)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "properties"),
+    [
+        ("AWS::Lambda::Function", {"SnapStart": {"ApplyOn": "PublishedVersions"}}),
+        ("AWS::DynamoDB::Table", {"ContributorInsightsSpecification": {"Enabled": True}}),
+        ("AWS::ApiGatewayV2::Stage", {"DefaultRouteSettings": {"DetailedMetricsEnabled": True}}),
+        ("AWS::S3::Bucket", {"MetricsConfigurations": [{"Id": "all"}]}),
+        ("AWS::SQS::Queue", {"KmsMasterKeyId": "alias/own"}),
+        ("AWS::Logs::MetricFilter", {"MetricTransformations": [{"DefaultValue": 0}]}),
+        ("AWS::Lambda::EventSourceMapping", {"ProvisionedPollerConfig": {"MinimumPollers": 1}}),
+    ],
+)
+def test_setting_without_a_price_is_refused(kind: str, properties: dict[str, Any]) -> None:
+    with pytest.raises(LookupError, match=r"priced_settings\.py"):
+        request_extras({"New": {"Type": kind, "Properties": properties}})
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ _SETTINGS: tuple[tuple[str, Any, str], ...] = (
     ("empties_buckets", True, "A stage that keeps no data empties its buckets when its stack is deleted."),
     ("enforces_tls", True, "Buckets refuse requests without TLS."),
     ("tells_item_keys", True, "IAM learns the keys of items in calls to DynamoDB; the emulator tells none."),
-    ("traces", True, "X-Ray traces the functions."),
+    ("traces", False, "X-Ray traces the functions of routes, for $5 a million traces."),
     ("log_level", "INFO", "Functions log lines of this level and above."),
     ("log_retention", "THREE_MONTHS", "CloudWatch keeps the logs of functions and jobs for so long."),
     ("audit_log_retention", "ONE_YEAR", "CloudWatch keeps the access log of the API for so long."),
