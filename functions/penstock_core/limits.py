@@ -573,7 +573,6 @@ QUOTA_PAUSE_MS_MAX = 200  # up to this, or to the time when there is credit
 QUOTA_CHARGED_AHEAD_MS = 10_000  # an instance far below a quota charges what it spends in this time
 QUOTA_FETCH_BYTES_MIN = 64 * KIB  # that a fetch may answer however little of its quota is left
 QUOTA_WAIT_MS_MAX = 60_000  # the longest Retry-After of a quota: the rate may be raised meanwhile
-WAITS_DEFAULT_MAX = 50  # instances of an unknown account that wait for records at once: half of what doctor asks for
 QUOTA_ATTEMPTS_MAX = 4  # writes of one charge, where other instances change the bucket between them
 INSTANCE_SHARES_MAX = 10_000  # of quotas that one instance remembers; it charges anew for those it forgets
 PRINCIPAL_LENGTH_MAX = ACL_PRINCIPAL_LENGTH_MAX  # of a quota

@@ -49,6 +49,12 @@ def _waits(settings: StageSettings, value: str) -> StageSettings:
     return replace(settings, waits_max=int(value))
 
 
+def _api_rate(settings: StageSettings, value: str) -> StageSettings:
+    if not value.isascii() or not value.isdigit() or int(value) < 1:
+        raise ValueError(f"api_requests_per_s={value!r}: give the rateLimit of `aws apigateway get-account`, 1 or more")
+    return replace(settings, api_requests_per_s=int(value))
+
+
 def _inline(settings: StageSettings, value: str) -> StageSettings:
     if not value.isascii() or not value.isdigit():
         raise ValueError(f"inline_bytes_max={value!r}: give 0 to {INLINE_BYTES_MAX} bytes")
@@ -140,6 +146,7 @@ OVERRIDES: Mapping[str, Callable[[StageSettings, str], StageSettings]] = {
     "account_concurrency": _account,
     "reserved_concurrency": _reserved,
     "waits_max": _waits,
+    "api_requests_per_s": _api_rate,
     "inline_bytes_max": _inline,
     "restored_tables": _restored,
     "canary": _canary,

@@ -177,9 +177,9 @@ class Penstock(Construct):
         if settings.keeps_data_on_delete and settings.account_concurrency is None and not settings.reserved_concurrency:
             Annotations.of(self).add_warning_v2(
                 "penstock:no-reserved-instances",
-                "no function has instances for itself, so readers that poll may starve producers: set "
-                "account_concurrency, with app.py by `-c account_concurrency=N`, to what `penstock doctor` says your "
-                "account has",
+                "the size of your account is unknown, so this stage takes it for a new one: two readers wait at once, "
+                "two deliveries run at once, and no function has instances for itself. Set account_concurrency, with "
+                "app.py by `-c account_concurrency=N`, to what `aws lambda get-account-settings` says",
             )
         if settings.acl_default == "deny" and not settings.super_principals:
             Annotations.of(self).add_warning_v2(

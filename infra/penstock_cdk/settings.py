@@ -9,7 +9,7 @@ from typing import Literal
 
 from penstock_cdk.jwt import Jwt
 from penstock_cdk.storage_profile import PROFILES, Profile, ZonePlan, profile_of_region, zone_plans
-from penstock_cdk.walls import REQUEST_RATE, ROUTE_RATES, RequestRate, check_reserved
+from penstock_cdk.walls import REQUEST_RATE, ROUTE_RATES, RequestRate, account_rate, check_reserved, scaled
 from penstock_core.limits import (
     AUDIT_RETENTION_MS_DEFAULT,
     INLINE_BYTES_MAX,
@@ -199,8 +199,11 @@ class StageSettings:
     `reserved_concurrency` has instances by function, which that function may use, and no other. A function without an
     entry shares the rest of the account. By default there are none: AWS would refuse them in a new account, which may
     have 10 instances. `waits_max` is the number of instances that may wait for records at once, those of all functions
-    together; None takes what `wait_pool` says (walls.py). `request_rate` applies to each route; None leaves the
-    account's 10,000. `route_rates` has lower ones by function, for each of its routes.
+    together; None takes what `wait_pool` says (walls.py). An account of unknown size counts as a new one, with 10
+    instances: 2 of them wait, and the pollers of each queue start 2.
+    `request_rate` applies to each route; None leaves the account's own. `route_rates` has lower ones by function, for
+    each of its routes. Both are for an account of 10,000 requests a second. `api_requests_per_s` is the number that
+    yours has in the region, None for AWS's default there: if it is lower, all rates go down with it.
     `job_environments` None takes those of the storage profile.
     `timers_always_on` lets the first delayed records of the stage come on time, and costs $0.26 a month for the pollers
     of their queue (docs/adr/0039). `timer_retry_s` is the wait before a failed promotion is tried again.
@@ -257,6 +260,7 @@ class StageSettings:
     waits_max: int | None = None
     request_rate: RequestRate | None = REQUEST_RATE
     route_rates: Mapping[str, RequestRate] = field(default_factory=lambda: ROUTE_RATES)
+    api_requests_per_s: int | None = None
     timer_retry_s: int = 60  # a promotion that failed: not shorter than the timeout of promote
     timers_always_on: bool = False
     private_targets: tuple[str, ...] = ()
@@ -295,11 +299,17 @@ class StageSettings:
             raise ValueError(f"stage {self.name} has a canary and no alarms that could stop it: set canary=AT_ONCE")
         if self.waits_max is not None and self.waits_max < 0:
             raise ValueError(f"waits_max={self.waits_max}: give the instances that may wait at once, 0 or more")
+        if self.api_requests_per_s is not None and self.api_requests_per_s < 1:
+            raise ValueError(f"api_requests_per_s={self.api_requests_per_s}: give 1 request a second or more")
         if not 0 <= self.inline_bytes_max <= INLINE_BYTES_MAX:
             raise ValueError(f"inline_bytes_max={self.inline_bytes_max}: give 0 to {INLINE_BYTES_MAX} bytes")
         if token := next((each for each in self.super_principals if each.startswith("jwt:")), None):
             raise ValueError(f"super principal {token!r:.100}: a token is none, add rules for it (penstock acls add)")
         check_reserved(self.reserved_concurrency, self.function_sizes, self.account_concurrency)
+
+    def rate(self, rate: RequestRate) -> RequestRate:
+        """The rate as the account has room for it."""
+        return scaled(rate, self.api_requests_per_s or account_rate(self.region))
 
     @property
     def profile(self) -> Profile:
@@ -351,6 +361,8 @@ STAGES: Mapping[str, StageSettings] = {
         request_rate=None,  # the emulator enforces none
         route_rates={},
         repair_retry_s=10,
+        account_concurrency=100,  # what a laptop bears
+        waits_max=50,
         timers_always_on=True,
         private_targets=("127.0.0.0/8", "::1/128"),  # endpoints of your own machine
         keeps_data_on_delete=False,

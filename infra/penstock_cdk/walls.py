@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from penstock_core.limits import WAITS_DEFAULT_MAX
 from penstock_core.quotas.wait_pool import WaitPool
 
 _UNRESERVED_MIN = 100  # Lambda lets nobody reserve these
@@ -19,6 +18,10 @@ _SHARES: Mapping[str, int] = {
     "transactions": 6,
     "groups": 10,
 }
+NEW_ACCOUNT = 10  # instances that a new account has until it asks for more: what we take an unknown account for
+# Percent of the account that pollers of a queue may start at once. Lambda scales each of them to 1,000 by itself.
+_POLLER_SHARES: Mapping[str, int] = {"deliver": 10, "promote": 5, "replicate": 5}
+_POLLERS_MIN, _POLLERS_MAX = 2, 1_000  # Lambda takes no other maximum concurrency of a mapping
 _WAITING = frozenset({"fetch", "records_fetch", "share"})
 _SHARED_POOL = "stage"
 
@@ -56,7 +59,7 @@ def wait_pool(function: str, settings: "Instances") -> WaitPool | None:
     """Returns the pool of waiting time of a function, None for one whose requests never wait.
 
     By default a function with a reserve lets half of it wait. The others have one pool together: a quarter of the
-    account, which they share with all other functions, or `WAITS_DEFAULT_MAX` if nobody told how many instances it has.
+    account, which they share with all other functions. An account of unknown size counts as a new one.
     `waits_max` is one pool for all functions.
     """
     if function not in _WAITING:
@@ -66,8 +69,20 @@ def wait_pool(function: str, settings: "Instances") -> WaitPool | None:
     reserved = settings.reserved_concurrency.get(function)
     if reserved is not None:
         return WaitPool(name=function, instances=max(1, reserved // 2))
-    account = settings.account_concurrency
-    return WaitPool(name=_SHARED_POOL, instances=WAITS_DEFAULT_MAX if account is None else max(1, account // 4))
+    return WaitPool(name=_SHARED_POOL, instances=max(1, _account(settings) // 4))
+
+
+def pollers_max(function: str, settings: "Instances") -> int:
+    """Returns the instances that the pollers of a queue may start for a function at once.
+
+    So a burst of deliveries, timers or repairs cannot take the instances of producers.
+    """
+    share = _account(settings) * _POLLER_SHARES[function] // 100
+    return min(max(share, _POLLERS_MIN), _POLLERS_MAX)
+
+
+def _account(settings: "Instances") -> int:
+    return NEW_ACCOUNT if settings.account_concurrency is None else settings.account_concurrency
 
 
 def check_reserved(reserved: Mapping[str, int], functions: Mapping[str, object], account: int | None) -> None:
@@ -109,3 +124,21 @@ ROUTE_RATES: Mapping[str, RequestRate] = {
     "zones": RequestRate(per_second=10, burst=10),
     "acls": RequestRate(per_second=10, burst=10),
 }
+
+_ACCOUNT_RATE, _SMALL_ACCOUNT_RATE = 10_000, 2_500  # requests a second of an account, by AWS's default
+# "API Gateway quotas" in its guide, read 2026-11-28. There Service Quotas shows 10,000, and the account has less.
+_SMALL_REGIONS = frozenset((
+    "af-south-1", "ap-south-2", "ap-southeast-3", "ap-southeast-4", "ap-southeast-5", "ap-southeast-7", "ca-west-1",
+    "eu-central-2", "eu-south-1", "eu-south-2", "il-central-1", "me-central-1", "mx-central-1",
+))  # fmt: skip
+
+
+def account_rate(region: str | None) -> int:
+    """Returns the requests a second that API Gateway takes by default of an account in the region."""
+    return _SMALL_ACCOUNT_RATE if region in _SMALL_REGIONS else _ACCOUNT_RATE
+
+
+def scaled(rate: RequestRate, account: int) -> RequestRate:
+    """Returns the rate in an account that takes `account` requests a second: as it is, or lower in proportion."""
+    share = min(1.0, account / _ACCOUNT_RATE)
+    return RequestRate(per_second=max(1, int(rate.per_second * share)), burst=max(1, int(rate.burst * share)))

@@ -3,16 +3,19 @@
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aws_cdk import Stack
+from aws_cdk.assertions import Template
 
 from penstock_cdk.service.functions import construct_name
 from penstock_cdk.service.grants import grants_of
 from penstock_cdk.service.routes import ROUTES
-from penstock_cdk.settings import STAGES
-from tests.infra.conftest import Resources, entry_of
+from penstock_cdk.settings import STAGES, StageSettings
+from tests.infra.conftest import Resources, entry_of, settings_named
 from tests.infra.templates import name_of, of_type, permissions
 
 pytestmark = pytest.mark.synth
@@ -175,3 +178,20 @@ def test_outputs_name_what_clients_and_operators_need(template: Callable[[str], 
         *(("FailedRunsQueueUrl",) if STAGES[stage].has_alarms else ()),
         *(ZONED_OUTPUTS if STAGES[stage].repairs_zones else ()),
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("region", "told", "share"), [("us-east-1", None, 1.0), ("eu-south-1", None, 0.25), ("eu-south-1", 10_000, 1.0)]
+)
+def test_rates_of_routes_leave_room_in_the_account_of_the_region(
+    make_stack_of: Callable[[StageSettings], Stack], region: str, told: int | None, share: float
+) -> None:
+    settings = replace(settings_named(f"dev@{region}"), api_requests_per_s=told)
+    [stage] = of_type(
+        Template.from_stack(make_stack_of(settings)).to_json()["Resources"], "AWS::ApiGatewayV2::Stage"
+    ).values()
+    rates = {name: rate["ThrottlingRateLimit"] for name, rate in stage["RouteSettings"].items()}
+    assert stage["DefaultRouteSettings"]["ThrottlingRateLimit"] == 5_000 * share
+    assert stage["DefaultRouteSettings"]["ThrottlingBurstLimit"] == 2_500 * share
+    assert rates["POST /v1/fetch"] == 2_500 * share
+    assert sum(rates.values()) <= 10_000 * share / 2

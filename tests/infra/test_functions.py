@@ -11,7 +11,7 @@ from penstock_cdk.overrides import overridden
 from penstock_cdk.service.functions import rights_without_rules
 from penstock_cdk.service.routes import ROUTES
 from penstock_cdk.settings import STAGES, StageSettings
-from penstock_cdk.walls import wait_pool
+from penstock_cdk.walls import pollers_max, wait_pool
 from penstock_core.limits import FETCH_WAIT_MS_MAX, LOG_START_GRACE_MS, TIERED_SWEEP_GRACE_MS
 from penstock_core.quotas.wait_pool import format_wait_pool
 from penstock_core.zones.zone_state import FUNCTION_MS_MAX
@@ -111,7 +111,7 @@ def test_walls_fit_into_the_account(account: int) -> None:
 @pytest.mark.parametrize(
     ("context", "pools"),
     [
-        ({}, {"fetch": "stage=50", "records_fetch": "stage=50", "share": "stage=50"}),
+        ({}, {"fetch": "stage=2", "records_fetch": "stage=2", "share": "stage=2"}),  # as in a new account
         ({"account_concurrency": "10"}, {"fetch": "stage=2", "records_fetch": "stage=2", "share": "stage=2"}),
         (
             {"account_concurrency": "1000"},
@@ -131,6 +131,25 @@ def test_waiting_requests_leave_instances_to_others(context: dict[str, str], poo
     settings = overridden(STAGES["prod"], context.get)
     found = {name: pool for name in settings.function_sizes if (pool := wait_pool(name, settings)) is not None}
     assert {name: format_wait_pool(pool) for name, pool in found.items()} == pools
+
+
+@pytest.mark.parametrize(
+    ("account", "deliver", "promote"),
+    [(None, 2, 2), (10, 2, 2), (200, 20, 10), (1_000, 100, 50), (50_000, 1_000, 1_000)],
+)
+def test_pollers_of_queues_leave_instances_to_others(account: int | None, deliver: int, promote: int) -> None:
+    settings = replace(STAGES["prod"], account_concurrency=account)
+    assert [pollers_max(name, settings) for name in ("deliver", "promote", "replicate")] == [deliver, promote, promote]
+
+
+def test_lambda_holds_each_queue_to_its_instances(resources: Resources, stage: str) -> None:
+    found = {
+        name: mapping.get("ScalingConfig", {}).get("MaximumConcurrency")
+        for name, mapping in of_type(resources, "AWS::Lambda::EventSourceMapping").items()
+        if "StreamArn" not in str(mapping["EventSourceArn"])
+    }
+    assert len(found) == (3 if settings_named(stage).repairs_zones else 2)
+    assert all(found.values())
 
 
 def test_functions_that_append_and_programs_know_the_bound_of_inline_segments_when_the_stage_has_one(
@@ -200,6 +219,7 @@ def metrics_in_environment(stage: str, function: str) -> dict[str, str]:
 
 
 def test_environment_names_tables_and_zones(resources: Resources, stage: str) -> None:
+    waits = "stage=50" if stage == "local" else "stage=2"
     for function in functions_in(resources).values():
         environment = {name: name_of(value) for name, value in function["Environment"]["Variables"].items()}
         own = function["Handler"].split(".")[1]
@@ -222,7 +242,7 @@ def test_environment_names_tables_and_zones(resources: Resources, stage: str) ->
             **metrics_in_environment(stage, own),
             **(rights_without_rules(STAGES[stage]) if own in OF_ROUTES else {}),
             **({"PENSTOCK_DIRECT": STAGES[stage].name} if STAGES[stage].direct and own in OF_ROUTES else {}),
-            **({"PENSTOCK_WAITS": "stage=50"} if own in ("fetch", "records_fetch", "share") else {}),
+            **({"PENSTOCK_WAITS": waits} if own in ("fetch", "records_fetch", "share") else {}),
             **JOB_ENVIRONMENTS.get(own, {}),
             **({"PENSTOCK_SWEEP_GRACE_MS": "43200000"} if own == "sweep" and STAGES[stage].tiers_zones else {}),
         }

@@ -54,7 +54,7 @@ class Api(Construct):
             create_default_stage=False,
         )
         access_log = self.access_log = self._access_log(settings)
-        rate = settings.request_rate
+        rate = None if settings.request_rate is None else settings.rate(settings.request_rate)
         stage = apigatewayv2.CfnStage(
             self,
             "Stage",
@@ -67,7 +67,7 @@ class Api(Construct):
                 throttling_rate_limit=rate.per_second, throttling_burst_limit=rate.burst
             ),
             route_settings={
-                f"{route.method} {route.path}": throttle(settings.route_rates[route.function])
+                f"{route.method} {route.path}": throttle(settings.rate(settings.route_rates[route.function]))
                 for route in ROUTES
                 if route.function in settings.route_rates
             }

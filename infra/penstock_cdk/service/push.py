@@ -28,6 +28,7 @@ from penstock_cdk.service.rules import rule_statement
 from penstock_cdk.service.streams import StreamSource, read_stream
 from penstock_cdk.settings import StageSettings
 from penstock_cdk.storage.tables import Tables
+from penstock_cdk.walls import pollers_max
 from penstock_core.limits import PUSH_VISIBILITY_MS
 from penstock_core.log.index import Waiter
 from penstock_core.storage import keys
@@ -124,6 +125,7 @@ class PushSource(Construct):
                 queue=queues.deliveries,
                 function=functions[DELIVER],
                 batch=_MESSAGES,
+                instances_max=pollers_max(DELIVER, settings),
                 enabled=False,
             )
         if settings.has_alarms:

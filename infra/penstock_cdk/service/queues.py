@@ -56,9 +56,13 @@ def poll(
     queue: sqs.Queue,
     function: lambda_.IFunction,
     batch: int,
+    instances_max: int,
     enabled: bool | None = None,
 ) -> None:
-    """Lets Lambda poll the queue for the function. A mapping is on unless `enabled` says otherwise."""
+    """Lets Lambda poll the queue for the function, in `instances_max` instances of it at once.
+
+    A mapping is on unless `enabled` says otherwise.
+    """
     mapping = lambda_.CfnEventSourceMapping(
         scope,
         construct_id,
@@ -66,6 +70,7 @@ def poll(
         event_source_arn=queue.queue_arn,
         batch_size=batch,
         enabled=enabled,
+        scaling_config=lambda_.CfnEventSourceMapping.ScalingConfigProperty(maximum_concurrency=instances_max),
         function_response_types=["ReportBatchItemFailures"],
     )
     depend_on_role(mapping, function)

@@ -17,6 +17,7 @@ from penstock_cdk.service.queues import last_queue, poll, ring_for_messages, wor
 from penstock_cdk.service.streams import StreamSource, read_stream
 from penstock_cdk.settings import StageSettings
 from penstock_cdk.storage.tables import Tables
+from penstock_cdk.walls import pollers_max
 
 _STREAM_BATCH = 250
 _STREAM_WINDOW = Duration.seconds(10)
@@ -71,7 +72,8 @@ class Repair(Construct):
             age_max=_STREAM_AGE_MAX,
         )
         read_stream(self, "Stream", tables=tables, function=replicate, source=source)
-        poll(self, "Queue", queue=queues.repairs, function=replicate, batch=_QUEUE_BATCH)
+        most = pollers_max("replicate", settings)
+        poll(self, "Queue", queue=queues.repairs, function=replicate, batch=_QUEUE_BATCH, instances_max=most)
         if settings.has_alarms:
             for name, queue in (("repairs-dead", queues.dead_repairs), ("repair-stream-dead", queues.dead_stream)):
                 ring_for_messages(self, name, "repairs of segments failed on all attempts", queue, settings=settings)

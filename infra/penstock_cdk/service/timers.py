@@ -17,6 +17,7 @@ from constructs import Construct
 from penstock_cdk.service.queues import enabling_statements, last_queue, poll, ring_for_messages, work_queue
 from penstock_cdk.service.rules import rule_statement
 from penstock_cdk.settings import LIVE, StageSettings
+from penstock_cdk.walls import pollers_max
 
 PROMOTE = "promote"
 _BATCH = 10
@@ -90,7 +91,8 @@ class TimerSource(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         is_on = settings.timers_always_on
-        poll(self, "Seconds", queue=queues.seconds, function=promote, batch=_BATCH, enabled=is_on)
+        most = pollers_max(PROMOTE, settings)
+        poll(self, "Seconds", queue=queues.seconds, function=promote, batch=_BATCH, instances_max=most, enabled=is_on)
         if settings.has_alarms:
             description = "messages that start deliveries of delayed records failed on all attempts"
             ring_for_messages(self, "timers-dead", description, queues.dead, settings=settings)

@@ -38,6 +38,7 @@ _SETTINGS: tuple[tuple[str, Any, str], ...] = (
     ),
     ("request_rate", _DEFAULTS, "Requests a second that API Gateway lets through for each route."),
     ("route_rates", _DEFAULTS, "Lower rates by function, for each of its routes."),
+    ("api_requests_per_s", None, "Requests a second of your account, if AWS's default is not yours; rates follow it."),
     ("timer_retry_s", 60, "A promotion of delayed records that failed is tried again after so long."),
     ("timers_always_on", False, "The first delayed records of the stage come on time, for $0.26 a month."),
     ("private_targets", [], "Private networks whose endpoints a subscription may have as targets."),

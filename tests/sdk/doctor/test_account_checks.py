@@ -15,7 +15,7 @@ from penstock.doctor.recorder import AwsCalls
 URL = "https://abcdefghij.execute-api.us-east-1.amazonaws.com"
 TOPIC = "arn:aws:sns:us-east-1:123456789012:operators"
 ALARM = {"AlarmName": "penstock-down", "ActionsEnabled": True, "AlarmActions": [TOPIC], "StateValue": "OK"}
-SERVICES = ("sts", "lambda", "service-quotas", "dynamodb", "cloudformation", "cloudwatch", "sns")
+SERVICES = ("sts", "lambda", "apigateway", "dynamodb", "cloudformation", "cloudwatch", "sns")
 
 
 class StubbedAccount:
@@ -31,7 +31,7 @@ class StubbedAccount:
             ("lambda", "get_account_settings"): {
                 "AccountLimit": {"ConcurrentExecutions": 1_000, "UnreservedConcurrentExecutions": 500}
             },
-            ("service-quotas", "get_service_quota"): {"Quota": {"Value": 10_000.0}},
+            ("apigateway", "get_account"): {"throttleSettings": {"rateLimit": 10_000.0}},
             ("dynamodb", "describe_limits"): {
                 "TableMaxWriteCapacityUnits": 40_000,
                 "TableMaxReadCapacityUnits": 40_000,
@@ -104,7 +104,7 @@ def test_account_without_reserved_instances_is_well_and_says_what_may_starve(acc
             "Lambda concurrency",
             "L-B99A9384",
         ),
-        ("service-quotas", "get_service_quota", {"Quota": {"Value": 500.0}}, "API rate", "L-8A5B8E43"),
+        ("apigateway", "get_account", {"throttleSettings": {"rateLimit": 500.0}}, "API rate", "L-8A5B8E43"),
         (
             "dynamodb",
             "describe_limits",
@@ -160,7 +160,7 @@ def test_stack_of_another_api_is_told_and_its_alarms_are_not_asked_for(account: 
     [
         ("sts", "get_caller_identity", "credentials", "sts:GetCallerIdentity"),
         ("lambda", "get_account_settings", "Lambda concurrency", "lambda:GetAccountSettings"),
-        ("service-quotas", "get_service_quota", "API rate", "servicequotas:GetServiceQuota"),
+        ("apigateway", "get_account", "API rate", "apigateway:GET"),
         ("dynamodb", "describe_limits", "table units", "dynamodb:DescribeLimits"),
         ("cloudformation", "describe_stacks", "stack", "cloudformation:DescribeStacks"),
         ("cloudformation", "list_stack_resources", "stack", "ListStackResources"),
