@@ -14,6 +14,7 @@ from penstock_core.errors import PenstockError
 from penstock_core.limits import INLINE_BYTES_MAX
 
 _SNS_TOPIC = re.compile(r"arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]+:[A-Za-z0-9_.-]+")
+_EMR_RELEASE = re.compile(r"emr-(spark-)?[0-9]+\.[0-9]+\.[0-9]+")
 _SCOPE = "scope="
 _RESTORED = ("topics", "log", "groups", "log_stream")
 
@@ -108,6 +109,13 @@ def _direct(settings: StageSettings, value: str) -> StageSettings:
     return replace(settings, direct=value == "on")
 
 
+def _emr_release(settings: StageSettings, value: str) -> StageSettings:
+    """Takes `off`, for jobs on Glue only, or a release such as `emr-spark-8.0.0`."""
+    if value != "off" and not _EMR_RELEASE.fullmatch(value):
+        raise ValueError(f"emr_release={value!r}: give off, or a release such as emr-spark-8.0.0")
+    return replace(settings, emr_release=None if value == "off" else value)
+
+
 def _traces(settings: StageSettings, value: str) -> StageSettings:
     if value not in ("on", "off"):
         raise ValueError(f"traces={value!r}: give on or off")
@@ -154,6 +162,7 @@ OVERRIDES: Mapping[str, Callable[[StageSettings, str], StageSettings]] = {
     "jwt": _jwt,
     "direct": _direct,
     "traces": _traces,
+    "emr_release": _emr_release,
     "acl_default": _acl_default,
     "super_principals": _super_principals,
 }
@@ -173,7 +182,7 @@ def settings_of_app(context: Mapping[str, Any], region: str | None) -> StageSett
     for name in context:
         _check_name(name)
     settings = overridden(settings_of_context(context, region), context.get)
-    _ = settings.zones
+    settings.check_region()
     if settings.acl_default == DENY and not settings.super_principals:
         raise ValueError(
             f"stage {settings.name} refuses what no access rule allows, and nobody could make rules: pass -c "

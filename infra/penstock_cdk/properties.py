@@ -71,8 +71,9 @@ class Properties(TypedDict, total=False):
 def settings_of_properties(scope: Construct, settings: StageSettings | None, properties: Properties) -> StageSettings:
     """Returns the settings of the Penstock `scope`: those of `settings`, or the defaults, changed by the properties.
 
-    The region is that of the stack, where the stack knows it. Raises ValueError for a wrong name, for a profile that
-    the region cannot have, and if there is neither a region nor a profile. Raises TypeError for an unknown property.
+    The region is that of the stack, where the stack knows it. Raises ValueError for a wrong name, for a profile or a
+    release of EMR that the region cannot have, and if there is neither a region nor a profile. Raises TypeError for an
+    unknown property.
     """
     for unknown in properties.keys() - _CHANGES.keys():
         raise TypeError(f"Penstock has no property {unknown!r}: give one of {', '.join(_CHANGES)}")
@@ -85,7 +86,7 @@ def settings_of_properties(scope: Construct, settings: StageSettings | None, pro
         if name in given:
             changed = change(changed, given[name])
     _check_name(changed.name)
-    _ = changed.zones
+    changed.check_region()
     return changed
 
 

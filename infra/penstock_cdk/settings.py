@@ -31,6 +31,8 @@ METRICS_OF: Mapping[str, MetricsOf] = {"off": "off", "topics": "topics", "all": 
 SERIES_OF_TOPIC, SERIES_OF_CONSUMER, CONSUMER_KINDS = 6, 2, 3
 SERIES_USD, DASHBOARD_USD = 0.30, 3.00  # a month, list price of us-east-1
 AUDIT = "audit"  # the function that writes the audit trail
+# "EMR Serverless emr-spark-8.0.0" in its guide, read 2026-11-28: in all regions of EMR Serverless, except these.
+_WITHOUT_EMR = ("me-south-1", "me-central-1")
 LIVE = "live"  # the alias that callers reach, where a stage has versions
 _REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]")
 
@@ -306,6 +308,15 @@ class StageSettings:
         if token := next((each for each in self.super_principals if each.startswith("jwt:")), None):
             raise ValueError(f"super principal {token!r:.100}: a token is none, add rules for it (penstock acls add)")
         check_reserved(self.reserved_concurrency, self.function_sizes, self.account_concurrency)
+
+    def check_region(self) -> None:
+        """Raises ValueError, with the way out, for zones and a release of EMR that the region cannot have."""
+        _ = self.zones
+        if self.emr_release is not None and self.region in _WITHOUT_EMR:
+            raise ValueError(
+                f"region {self.region} has no {self.emr_release}, and CloudFormation would roll the whole stack back: "
+                "pass -c emr_release=off (the jobs then run on Glue only), or take another region"
+            )
 
     def rate(self, rate: RequestRate) -> RequestRate:
         """The rate as the account has room for it."""

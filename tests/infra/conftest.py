@@ -49,6 +49,7 @@ EVERY_SWITCH = (
 
 def with_every_switch(stage: str, profile: Profile, region: str) -> StageSettings:
     """The settings of a stage with all that can be turned on, and the longest name that it can have."""
+    partition = "aws-cn" if region.startswith("cn-") else "aws"
     return replace(
         settings_named(stage),
         region=region,
@@ -59,13 +60,13 @@ def with_every_switch(stage: str, profile: Profile, region: str) -> StageSetting
         inline_bytes_max=960,
         scheduled_jobs=frozenset(RATES),
         metrics=Metrics(of="all", has_dashboard=True),
-        alarm_topic_arn=f"arn:aws:sns:{region}:123456789012:alarms",
+        alarm_topic_arn=f"arn:{partition}:sns:{region}:123456789012:alarms",
         traces=True,
         timers_always_on=True,
         jwt=Jwt(issuer="https://login.example", audiences=["penstock"], claim="email"),
         direct=True,
         acl_default="deny",
-        super_principals=("arn:aws:iam::123456789012:role/operators",),
+        super_principals=(f"arn:{partition}:iam::123456789012:role/operators",),
     )
 
 

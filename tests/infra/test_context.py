@@ -45,6 +45,7 @@ WRONG = (
     ("jwt", "https://login.example", "ISSUER,AUDIENCE"),
     ("direct", "yes", "on or off"),
     ("traces", "yes", "on or off"),
+    ("emr_release", "8.0.0", "give off"),
     ("acl_default", "open", "allow or deny"),
     ("super_principals", "ops", "give ARN,ARN"),
     ("metrics", "all,topics", "topics=N"),
@@ -117,6 +118,7 @@ def test_names_of_the_cdk_and_all_of_ours_are_taken() -> None:
         "jwt": "https://login.example,penstock",
         "direct": "on",
         "traces": "on",
+        "emr_release": "off",
         "acl_default": "deny",
         "super_principals": "arn:aws:iam::123456789012:role/ops,arn:aws:iam::123456789012:user/ada",
     }
@@ -185,3 +187,12 @@ def test_app_says_in_one_line_what_is_wrong() -> None:
     allowed = ", ".join(CONTEXT_NAMES)
     assert told == [f"penstock: profil=… is no setting: do you mean profile? give one of {allowed}"]
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("region", ["me-central-1", "me-south-1"])
+def test_region_without_the_release_of_emr_is_refused_with_the_way_out(region: str) -> None:
+    context = {"stage": "dev", "region": region}
+    with pytest.raises(ValueError, match=f"region {region} has no emr-spark-8.0.0.*-c emr_release=off"):
+        settings_of_app(context, None)
+    assert settings_of_app({**context, "emr_release": "off"}, None).emr_release is None
+    assert settings_of_app({"stage": "dev", "region": "eu-central-1"}, None).emr_release == "emr-spark-8.0.0"

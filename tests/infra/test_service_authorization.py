@@ -1,5 +1,6 @@
 """Each grant of the templates is one that AWS knows: its actions, their resources, and their condition keys."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from bench.bill.synthesized import empty_shipment
 from penstock_cdk import Penstock
 from penstock_cdk.settings import STAGES
 from tests.infra.as_deployed import Deployed
+from tests.infra.conftest import EVERY_SWITCH
 from tests.infra.service_authorization import mistakes
 
 NAMESPACE = "arn:aws:appsync:eu-west-1:123456789012:apis/abc/channelNamespace/wake"
@@ -78,6 +80,22 @@ def _mistakes_of(template: dict[str, Any], region: str) -> list[str]:
 @pytest.mark.parametrize("stage", ["local", "dev@eu-central-1", "prod", "prod@eu-west-1"])
 def test_each_grant_of_a_stage_is_one_that_aws_knows(template: Callable[[str], dict[str, Any]], stage: str) -> None:
     assert _mistakes_of(template(stage), "us-east-1") == []
+
+
+@pytest.mark.synth
+@pytest.mark.slow
+@pytest.mark.parametrize("row", EVERY_SWITCH, ids=map(str, EVERY_SWITCH))
+def test_each_grant_of_a_stage_with_every_switch_is_one_that_aws_knows(
+    full_template: Callable[..., dict[str, Any]], row: tuple[str, ...]
+) -> None:
+    assert _mistakes_of(full_template(*row), row[2]) == []
+
+
+@pytest.mark.synth
+@pytest.mark.slow
+def test_template_for_china_names_no_other_partition(full_template: Callable[..., dict[str, Any]]) -> None:
+    [row] = [row for row in EVERY_SWITCH if row[2].startswith("cn-")]
+    assert "arn:aws:" not in json.dumps(full_template(*row))
 
 
 @pytest.mark.synth

@@ -226,7 +226,9 @@ def test_schedules_are_off_unless_the_settings_name_the_job(resources: Resources
     for name in due:
         schedule = schedules[f"{settings.name}-{name}"]
         assert (schedule["State"], schedule["ScheduleExpression"]) == ("DISABLED", RATES[name])
-        assert schedule["Target"]["Arn"] == "arn:aws:scheduler:::aws-sdk:emrserverless:startJobRun"
+        assert (
+            name_of(schedule["Target"]["Arn"]) == "arn:<AWS::Partition>:scheduler:::aws-sdk:emrserverless:startJobRun"
+        )
 
 
 @pytest.mark.parametrize("stage", ["dev"], indirect=False)

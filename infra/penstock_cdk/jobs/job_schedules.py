@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 
+from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_scheduler as scheduler
 from constructs import Construct
@@ -18,7 +19,6 @@ RATES: Mapping[str, str] = {
     "analyze": "rate(1 day)",
     "sweep": "rate(7 days)",
 }
-_START = "arn:aws:scheduler:::aws-sdk:emrserverless:startJobRun"
 _WINDOW_MINUTES = 15
 _MINUTES_MAX = 720
 
@@ -50,6 +50,7 @@ class JobSchedules(Construct):
                 conditions={"StringEquals": {"iam:PassedToService": "emr-serverless.amazonaws.com"}},
             )
         )
+        start = f"arn:{Stack.of(self).partition}:scheduler:::aws-sdk:emrserverless:startJobRun"
         for name, job in due.items():
             scheduler.CfnSchedule(
                 self,
@@ -62,7 +63,7 @@ class JobSchedules(Construct):
                 ),
                 state="ENABLED" if name in settings.scheduled_jobs else "DISABLED",
                 target=scheduler.CfnSchedule.TargetProperty(
-                    arn=_START,
+                    arn=start,
                     role_arn=role.role_arn,
                     input=_run(settings, application, name, job),
                     retry_policy=scheduler.CfnSchedule.RetryPolicyProperty(maximum_retry_attempts=0),
