@@ -15,6 +15,7 @@ from penstock_core.limits import INLINE_BYTES_MAX
 
 _SNS_TOPIC = re.compile(r"arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]+:[A-Za-z0-9_.-]+")
 _EMR_RELEASE = re.compile(r"emr-(spark-)?[0-9]+\.[0-9]+\.[0-9]+")
+PYTHON_VERSIONS = ("3.11", "3.12", "3.13", "3.14")  # that Lambda has and our code runs on
 _SCOPE = "scope="
 _RESTORED = ("topics", "log", "groups", "log_stream")
 
@@ -116,6 +117,12 @@ def _emr_release(settings: StageSettings, value: str) -> StageSettings:
     return replace(settings, emr_release=None if value == "off" else value)
 
 
+def _python_version(settings: StageSettings, value: str) -> StageSettings:
+    if value not in PYTHON_VERSIONS:
+        raise ValueError(f"python_version={value!r}: give one of {', '.join(PYTHON_VERSIONS)}")
+    return replace(settings, python_version=value)
+
+
 def _traces(settings: StageSettings, value: str) -> StageSettings:
     if value not in ("on", "off"):
         raise ValueError(f"traces={value!r}: give on or off")
@@ -161,6 +168,7 @@ OVERRIDES: Mapping[str, Callable[[StageSettings, str], StageSettings]] = {
     "metrics": _metrics,
     "jwt": _jwt,
     "direct": _direct,
+    "python_version": _python_version,
     "traces": _traces,
     "emr_release": _emr_release,
     "acl_default": _acl_default,

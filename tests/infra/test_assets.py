@@ -8,11 +8,14 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from aws_cdk import Stack
+from aws_cdk.assertions import Annotations, Match
 
-from penstock_cdk.assets import PACKAGES, Asset, functions_asset
+from penstock_cdk import shipment
+from penstock_cdk.assets import PACKAGES, Asset, _find_python, functions_asset
 from penstock_cdk.declared.provision import PROVISION
 from penstock_cdk.service.grants import GRANTS
-from penstock_cdk.settings import settings_of
+from penstock_cdk.settings import StageSettings, settings_of
 from penstock_cdk.sources import Sources, installed_sources
 from tests.support.wire import LAMBDA_ENVIRONMENT
 
@@ -123,3 +126,22 @@ def test_libraries_of_the_cloud_s_asset_are_for_its_processor(tmp_path: Path) ->
     assert {int.from_bytes(header[18:20], "little") for header in libraries.values()} == {183}
     tag = f"cpython-{settings.python_version.replace('.', '')}-"
     assert all(tag in name or ".abi3." in name for name in libraries)
+
+
+@pytest.mark.parametrize("has_python", [True, False])
+def test_cdk_says_so_when_the_functions_have_no_bytecode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_python: bool
+) -> None:
+    built = Asset(path=tmp_path, content_hash="0" * 64, is_compiled=has_python)
+    monkeypatch.setattr(shipment, "functions_asset", lambda sources, *, settings: built)
+    monkeypatch.setattr(shipment, "job_packages", lambda sources, *, settings: None)
+    stack = Stack()
+    shipment.built_shipment(stack, StageSettings(name="shop"))
+    told = Match.string_like_regexp("python3.14 is not on the PATH.*uv python install 3.14.*-c python_version=")
+    assert len(Annotations.from_stack(stack).find_warning("*", told)) == (not has_python)
+
+
+def test_python_that_is_neither_this_one_nor_on_the_path_compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    assert _find_python(f"{sys.version_info.major}.{sys.version_info.minor}") == sys.executable
+    assert _find_python("3.99") is None
