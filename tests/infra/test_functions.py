@@ -2,20 +2,23 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from aws_cdk import Stack
 from aws_cdk.assertions import Template
 
 from penstock_cdk.overrides import overridden
-from penstock_cdk.service.functions import rights_without_rules
+from penstock_cdk.service.functions import construct_name, rights_without_rules
 from penstock_cdk.service.routes import ROUTES
 from penstock_cdk.settings import STAGES, StageSettings
 from penstock_cdk.walls import pollers_max, wait_pool
 from penstock_core.limits import FETCH_WAIT_MS_MAX, LOG_START_GRACE_MS, TIERED_SWEEP_GRACE_MS
 from penstock_core.quotas.wait_pool import format_wait_pool
 from penstock_core.zones.zone_state import FUNCTION_MS_MAX
-from tests.infra.conftest import Resources, entry_of, settings_named, zones_in_environment
+from penstock_service.adapters.direct.places import places_of
+from tests.infra.conftest import Resources, entry_of, resources_of, settings_named, zones_in_environment
+from tests.infra.powers import JOBS, permissions_of_roles
 from tests.infra.templates import functions_in, name_of, of_type
 
 pytestmark = pytest.mark.synth
@@ -152,6 +155,22 @@ def test_lambda_holds_each_queue_to_its_instances(resources: Resources, stage: s
     assert all(found.values())
 
 
+@pytest.mark.parametrize("name", ["prod", "dev@eu-central-1"])
+def test_function_whose_role_only_reads_directory_buckets_asks_for_sessions_that_read(
+    template: Callable[[str], dict[str, Any]], name: str
+) -> None:
+    resources = resources_of(template(name))
+    may_write = {each.holder for each in permissions_of_roles(resources) if each.power() == ("open to change", "zones")}
+    may_read = {each.holder for each in permissions_of_roles(resources) if each.power() == ("read", "zones")}
+    readers = may_read - may_write - JOBS if name == "prod" else set()  # no other stage has directory buckets
+    for function in functions_in(resources).values():
+        variables = {key: value for key, value in function["Environment"]["Variables"].items() if "SESSIONS" in key}
+        found = places_of({"AWS_REGION": "us-east-1", **variables})
+        assert found is not None
+        assert found.reads_only is (construct_name(function["Handler"].split(".")[1]) in readers)
+    assert bool(readers) == (name == "prod")
+
+
 def test_functions_that_append_and_programs_know_the_bound_of_inline_segments_when_the_stage_has_one(
     make_stack_of: Callable[[StageSettings], Stack],
 ) -> None:
@@ -223,6 +242,7 @@ def test_environment_names_tables_and_zones(resources: Resources, stage: str) ->
     for function in functions_in(resources).values():
         environment = {name: name_of(value) for name, value in function["Environment"]["Variables"].items()}
         own = function["Handler"].split(".")[1]
+        environment.pop("PENSTOCK_SESSIONS", None)  # it has a test of its own
         assert environment == {
             "PENSTOCK_TOPICS_TABLE": "<TablesTopics>",
             "PENSTOCK_LOG_TABLE": "<TablesLog>",

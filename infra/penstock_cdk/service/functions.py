@@ -133,6 +133,7 @@ class Functions(Construct):
                 if settings.inline_bytes_max and grants.writes_zones
                 else {}
             ),
+            **self._sessions_environment(grants),
             **({} if self._queues is None else {"PENSTOCK_REPAIR_QUEUE_URL": self._queues.repairs.queue_url}),
             "PENSTOCK_WAKE_UPS": self._wake_ups.hosts,
             **(
@@ -156,6 +157,12 @@ class Functions(Construct):
             **_wait_environment(settings, name),
             **settings.environments_of_jobs.get(name, {}),
         }
+
+    def _sessions_environment(self, grants: Grants) -> dict[str, str]:
+        """The mode of sessions with directory buckets, for a role that may only read there."""
+        has_sessions = any(plan.az_id is not None for plan in self._settings.zones)
+        reads_only = grants.reads_zones and not grants.writes_zones and not grants.sweeps_zones
+        return {"PENSTOCK_SESSIONS": "ReadOnly"} if has_sessions and reads_only else {}
 
 
 def _acl_environment(settings: StageSettings) -> dict[str, str]:

@@ -89,6 +89,7 @@ STORAGE = Section(
         Setting(name="PENSTOCK_DIRECT", default=None, effect="The stage's name, if functions take direct calls."),
         Setting(name="PENSTOCK_SUPER_PRINCIPALS", default=None, effect="Principals that may do everything."),
         Setting(name="PENSTOCK_WAITS", default=None, effect="The pool of instances that may wait, and how many may."),
+        Setting(name="PENSTOCK_SESSIONS", default=None, effect="`ReadOnly` if the role only reads directory buckets."),
         Setting(name="PENSTOCK_METRICS", default="off", effect="The metrics of the stage: `off`, `topics` or `all`."),
         Setting(name="PENSTOCK_METRIC_SERIES", default=None, effect="How many topics and consumers have own series."),
         Setting(name="PENSTOCK_METRICS_ALWAYS", default=None, effect="The consumers with alarms, which have series."),

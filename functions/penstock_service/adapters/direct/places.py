@@ -11,13 +11,19 @@ _DOMAIN = "amazonaws.com"
 _PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY")
 _ISOLATED = ("us-iso", "eu-iso")
 
+SESSIONS_VARIABLE, READ_ONLY = "PENSTOCK_SESSIONS", "ReadOnly"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """The origins of a region's services. `endpoints` has those that the environment sets, by service."""
+    """The origins of a region's services. `endpoints` has those that the environment sets, by service.
+
+    With `reads_only`, the role may open sessions of directory buckets that read, and no other (`SESSIONS_VARIABLE`).
+    """
 
     region: str
     endpoints: Mapping[str, str]
+    reads_only: bool = False
 
     def endpoint(self, service: str) -> str | None:
         """The origin that the environment sets for the service, as on the local stack. None on AWS."""
@@ -50,7 +56,11 @@ def places_of(environ: Mapping[str, str]) -> Places | None:
         return None
     common = environ.get("AWS_ENDPOINT_URL")
     found = {service: environ.get(f"AWS_ENDPOINT_URL_{service.upper()}") or common for service in ("dynamodb", "s3")}
-    return Places(region=region, endpoints={service: url.rstrip("/") for service, url in found.items() if url})
+    return Places(
+        region=region,
+        endpoints={service: url.rstrip("/") for service, url in found.items() if url},
+        reads_only=environ.get(SESSIONS_VARIABLE) == READ_ONLY,
+    )
 
 
 def _needs_botocore(environ: Mapping[str, str]) -> bool:

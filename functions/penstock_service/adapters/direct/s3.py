@@ -18,7 +18,7 @@ from urllib.parse import quote
 from penstock_core.backoff import full_jitter_ms
 from penstock_core.limits import STORAGE_BACKOFF_MS_MAX
 from penstock_service.adapters.direct.connections import Connections, HttpAnswer
-from penstock_service.adapters.direct.places import Places
+from penstock_service.adapters.direct.places import READ_ONLY, Places
 from penstock_service.adapters.direct.session_keys import SessionKeys, parse_session
 from penstock_service.adapters.direct.signature import UNSIGNED, Keys, KeySource, Signer
 from penstock_service.adapters.dynamodb.driver_errors import AnsweredError, DriverError
@@ -126,9 +126,10 @@ class DirectS3:
         return answer
 
     def _create_session(self, of: "_Bucket") -> tuple[Keys, float]:
-        answer = self._once(
-            of, "CreateSession", "GET", f"{of.path or '/'}?session", {}, b"", self._keys(), "x-amz-security-token"
-        )
+        # Without a mode S3 tries ReadWrite, and only then what the role may.
+        mode = {"x-amz-create-session-mode": READ_ONLY} if self._places.reads_only else {}
+        target = f"{of.path or '/'}?session"
+        answer = self._once(of, "CreateSession", "GET", target, mode, b"", self._keys(), "x-amz-security-token")
         return parse_session(answer.body)
 
     def _bucket(self, name: str) -> "_Bucket":

@@ -142,7 +142,7 @@ class DynamoDbClient:
 
         Tries up to `TRANSACT_ATTEMPTS_MAX` times. The conditions must refuse a second application, because the client
         repeats a transaction that may have been applied. Client tokens could not: DynamoDB knows one for ten minutes
-        only. (That is why each attempt has its own, by botocore.)
+        only. (botocore gives each attempt one of its own, and the direct client sends none.)
 
         A failed condition ends the call at once, unless an earlier attempt may have been applied. In that case the
         call goes on until conditions are the only reasons. Before that, the one condition that tells the attempts

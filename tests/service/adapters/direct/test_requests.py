@@ -94,6 +94,20 @@ def test_request_to_s3_is_the_one_of_botocore(
         assert after.body == before.body
 
 
+@pytest.mark.parametrize(("reads_only", "mode"), [(True, "ReadOnly"), (False, None)])
+def test_role_that_only_reads_asks_for_a_session_that_reads(
+    monkeypatch: pytest.MonkeyPatch, reads_only: bool, mode: str | None
+) -> None:
+    wire = Wire()
+    wire.replace_connections(monkeypatch)
+    runtime = Runtime(clock=SteppedClock(), entropy=SystemEntropy(), executor=SequentialExecutor())
+    places = Places(region=REGION, endpoints={}, reads_only=reads_only)
+    DirectS3(places, lambda: KEYS, runtime, StorageCalls(), lambda: None).open_session(DIRECTORY_BUCKET)
+    [request] = wire.requests
+    assert request.headers.get("x-amz-create-session-mode") == mode
+    assert ("x-amz-create-session-mode" in request.headers["authorization"]) is reads_only  # it is signed
+
+
 def test_request_to_dynamodb_is_the_one_of_botocore(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = _of_botocore("dynamodb", "update_item", **UPDATE).requests[0]
     bodies: list[bytes] = []
