@@ -154,7 +154,8 @@ def test_commit_is_refused_exactly_where_lease_refusal_says(ports: Ports) -> Non
     """The rule stands twice: `groups.lease.refusal` in Python, and `lease_item.commit_update` as a condition."""
     tokens = (None, LeaseToken(owner=ME, epoch=1), LeaseToken(owner=ME, epoch=2), LeaseToken(owner=OTHER, epoch=1))
     seen = SeenCommit(offset=COMMIT.offset, committed_at_ms=COMMIT.committed_at_ms)
-    others = (replace(seen, offset=Offset(7)), replace(seen, committed_at_ms=seen.committed_at_ms + 1))
+    others = [replace(seen, offset=Offset(offset)) for offset in (4, 7)]
+    others += [replace(seen, committed_at_ms=committed_at_ms) for committed_at_ms in (8, 10)]
     back: tuple[MayGoBack, ...] = (False, True, seen, *others)
     steps = product((False, True), (False, True), tokens, (4, 5, 6), back, (False, True))
     for number, (is_owned, has_commit, token, offset, may_go_back, may_create) in enumerate(steps):
