@@ -96,7 +96,7 @@ class MembershipStore(Protocol):
     def unregister(self, group: GroupName) -> GroupClaim | None:
         """Takes the group's name off the list, and gives its claim, None if it had none.
 
-        One delete. A repeat after a lost answer gives None.
+        One delete, never repeated once it may have been applied.
         """
 
     def is_registered(self, group: GroupName) -> bool:
