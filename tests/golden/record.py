@@ -103,7 +103,7 @@ def tell(stage: Stage) -> None:
     assert arm(stage, 1)
     assert arm_push(stage, 1)
     data = ("orders", 2, batch("staged"))
-    assert transact(service, data, transaction=1, stage=0, nonce=NONCES[1]).status == 200
+    assert transact(service, data, stage=0, nonce=NONCES[1]).status == 200
     service.create("tagged", 1, index_tags=True)
     _turn(stage)
     service.send({"value": "0", "headers": [["tag", "order"]]}, topic="tagged")

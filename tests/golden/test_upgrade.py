@@ -27,7 +27,7 @@ from tests.golden.layout import kind_of
 from tests.golden.record import APPENDS, FOLDER, GONE, NONCES, PRODUCERS, arm, golden
 from tests.golden.stage import TABLES, Item, Stage, empty_stage, folder_stage, load_folder
 from tests.handlers.test_groups import Member
-from tests.handlers.test_transactions import begin, transact
+from tests.handlers.test_transactions import begin, next_number, transact
 from tests.service.compaction.written_topic import HOUR_MS, SMALL
 from tests.service.records.test_idempotence import numbered
 from tests.support.service import batch, key_of, read_all
@@ -123,13 +123,14 @@ def test_recorded_group_goes_on(stage: Stage) -> None:
 
 def test_recorded_transaction_commits_and_the_next_begins(stage: Stage) -> None:
     before = stored_items(stage)
-    answer = transact(stage.service, transaction=1, stages=1, nonce=NONCES[1])
+    number = next_number(stage.service)
+    answer = transact(stage.service, stages=1, nonce=NONCES[1])
     assert (answer.status, answer.json["results"][0]["base_offset"]) == (200, 1)
     assert [value for _, value in read_all(stage.instance, "orders", 2)] == ["committed", "staged"]
     offsets = [{"group": "readers", "topic": "orders", "partition": 1, "offset": 4}]
     told = begin(stage.service)
-    assert (told["epoch"], told["transaction"]) == (1, 2)
-    again = transact(stage.service, ("orders", 2, batch("next")), epoch=1, transaction=2, offsets=offsets)
+    assert (told["epoch"], told["transaction"]) == (1, number + 1)
+    again = transact(stage.service, ("orders", 2, batch("next")), epoch=1, offsets=offsets)
     assert again.status == 200
     assert changed_kinds(stage, before) == {"transactional_producer", "head", "lease"}
 

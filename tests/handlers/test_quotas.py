@@ -245,14 +245,14 @@ def test_share_group_goes_on_with_topics_that_are_within_their_quotas(service: S
 
 
 def test_transaction_over_a_topics_quota_spends_nothing(service: Service) -> None:
-    service.call("POST", "/v1/producers", {"transactional_id": "ledger"})
+    begun = service.call("POST", "/v1/producers", {"transactional_id": "ledger"}).json
     put(service, "topic", "orders", produce_bytes_per_s=1)
     put(service, "topic", "other", produce_bytes_per_s=400)
     put(service, "principal", LOCAL_PRINCIPAL, produce_bytes_per_s=2_000)
     service.produce(("orders", 0, batch("x")))
     data = batch("x")
     batches = [{"topic": topic, "partition": 0, "length": len(data)} for topic in ("other", "orders")]
-    header = {"transactional_id": "ledger", "epoch": 0, "transaction": 0, "batches": batches}
+    header = {"transactional_id": "ledger", "epoch": 0, "transaction": begun["transaction"], "batches": batches}
     for _ in range(30):
         refused = service.call("POST", "/v1/transactions", frame.encode(header, [data, data]))
         assert (refused.status, refused.json["error"]["subject"]) == (429, "topic")

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from penstock_core.ids import TransactionalId
 from penstock_core.records import frame
 from penstock_handlers.router import dispatch
 from tests.handlers.service import Answer, Service
@@ -24,8 +25,14 @@ def begin(service: Service, transactional_id: str = "ledger") -> dict[str, Any]:
     return found
 
 
+def next_number(service: Service) -> int:
+    state = service.instance.stores.transactions.get(TransactionalId("ledger"))
+    return 0 if state is None else state.number + 1
+
+
 def transact(service: Service, *batches: tuple[str, int, bytes], **header: Any) -> Answer:
-    fields = {"transactional_id": "ledger", "epoch": 0, "transaction": 0} | header
+    """The next transaction of `ledger`, unless the header says otherwise."""
+    fields = {"transactional_id": "ledger", "epoch": 0, "transaction": next_number(service)} | header
     if batches:
         fields["batches"] = [
             {"topic": topic, "partition": partition, "length": len(data)} for topic, partition, data in batches
@@ -35,7 +42,7 @@ def transact(service: Service, *batches: tuple[str, int, bytes], **header: Any) 
 
 def test_new_instance_gets_the_next_epoch(orders: Service) -> None:
     first, second = begin(orders), begin(orders)
-    assert (first["epoch"], second["epoch"], second["transaction"]) == (0, 1, 0)
+    assert (first["epoch"], second["epoch"], second["transaction"]) == (0, 1, first["transaction"])
     assert first["producer_id"] == second["producer_id"]
     assert begin(orders, "other")["producer_id"] != first["producer_id"]
 
@@ -62,11 +69,11 @@ def test_transaction_accepts_shared_records(orders: Service) -> None:
     [record] = orders.call("POST", "/v1/share-groups/workers/records", {}).json["records"]
     accepted = {"group": "workers", "topic": "orders", "partition": 0, "lock_id": record["lock_id"]}
     assert transact(orders, ("orders", 1, batch("out")), acknowledgements=[accepted]).status == 200
-    answer = transact(orders, ("orders", 1, batch("more")), transaction=1, acknowledgements=[accepted])
+    answer = transact(orders, ("orders", 1, batch("more")), acknowledgements=[accepted])
     assert (answer.status, answer.error["code"]) == (409, "LOCK_LOST")
     assert [each["value"] for each in orders.read(partition=1)["records"]] == ["out"]
     for wrong in ({**accepted, "type": "release"}, {**accepted, "lock_id": 5}, {"group": "workers"}):
-        answer = transact(orders, transaction=1, acknowledgements=[wrong])
+        answer = transact(orders, acknowledgements=[wrong])
         assert (answer.status, answer.error["code"]) == (400, "INVALID_REQUEST")
 
 
@@ -74,7 +81,7 @@ def test_transaction_accepts_shared_records(orders: Service) -> None:
     ("header", "status", "code", "told"),
     [
         ({"epoch": 1}, 409, "PRODUCER_FENCED", "epoch 0 has begun since"),
-        ({"transaction": 1}, 409, "OUT_OF_ORDER_SEQUENCE", "0 must come first"),
+        ({"transaction": 2**62}, 409, "OUT_OF_ORDER_SEQUENCE", " must come first"),
         ({"transactional_id": "nobody"}, 409, "PRODUCER_FENCED", "nothing is known of it"),
         ({"transactional_id": "a b"}, 400, "INVALID_NAME", "'a b'"),
         ({"acks": "leader"}, 400, "INVALID_REQUEST", "acks='leader'"),
@@ -116,7 +123,8 @@ def test_begin_with_a_nonce_and_the_last_epoch_is_recognised(orders: Service) ->
     assert transact(orders, ("orders", 0, batch("a")), nonce="f" * 32).status == 200
     begun = {"transactional_id": "ledger", "producer_id": first["producer_id"], "epoch": first["epoch"]}
     second = orders.call("POST", "/v1/producers", begun).json
-    assert (second["epoch"], second["transaction"], second["last_nonce"]) == (1, 1, "f" * 32)
+    assert (second["epoch"], second["transaction"]) == (1, first["transaction"] + 1)
+    assert second["last_nonce"] == "f" * 32
     fenced = orders.call("POST", "/v1/producers", begun)
     assert (fenced.status, fenced.error["code"], fenced.error["last_nonce"]) == (409, "PRODUCER_FENCED", "f" * 32)
 
