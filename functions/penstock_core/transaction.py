@@ -1,9 +1,12 @@
 """Transactions: appends to many partitions, and offsets of groups, that one write makes visible (docs/adr/0011).
 
-Pure. A transactional producer numbers its transactions from 0, and its epochs do not reset the number. Its item holds
-the newest epoch and the number of the last committed transaction. The write that commits a transaction moves that
+Pure. A transactional producer numbers its transactions one by one, and its epochs do not reset the number. Its item
+holds the newest epoch and the number of the last committed transaction. The write that commits a transaction moves that
 number on. So each transaction is committed once, in order, and never by an older epoch. Nothing of it is visible
 before.
+
+An id that rests for `TRANSACTIONAL_ID_KEPT_MS` is forgotten. Its first number is the time of its first begin, so all
+numbers of a later life of the id are above those of an earlier one (docs/adr/0079).
 
 The client draws a nonce for each transaction and for each begin. A commit writes its nonce into the item. So the client
 compares nonces to learn whether its own transaction was committed: a number may be another instance's (docs/adr/0021).
@@ -15,7 +18,13 @@ from dataclasses import dataclass, field, replace
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.groups.lease import CommittedOffset, LeaseToken
 from penstock_core.ids import NO_NONCE, GroupName, Nonce, PartitionKey, SegmentId, TransactionalId
-from penstock_core.limits import PRODUCER_EPOCH_MAX, TRANSACTION_BEGINS_KEPT, TRANSACTION_PARTS_MAX
+from penstock_core.limits import (
+    PRODUCER_EPOCH_MAX,
+    TRANSACTION_BEGINS_KEPT,
+    TRANSACTION_PARTS_MAX,
+    TRANSACTIONAL_ID_KEPT_MS,
+    TRANSACTIONAL_ID_RENEWED_MS,
+)
 from penstock_core.log.ref import Ref
 from penstock_core.log.timer import Timer
 from penstock_core.push.delivery import DeliveryState
@@ -23,6 +32,8 @@ from penstock_core.push.delivery_key import DeliveryKey
 from penstock_core.records.producer_state import Verdict
 from penstock_core.share.share_state import ShareKey
 from penstock_core.share.share_update import ShareUpdate
+
+_KEPT_DAYS = TRANSACTIONAL_ID_KEPT_MS // (24 * 3_600_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,14 +65,16 @@ class Begin:
 class TransactionState:
     """A transactional id's item.
 
-    `number` is that of the last committed transaction, -1 for none. `segments` are the segments that it named, and
-    `nonce` is its nonce. `begins` are the nonces of the last begins, the newest first. `principal` is whom the id
-    belongs to, "" for nobody.
+    `number` is that of the last committed transaction. Before the first it is one below the number of that.
+    `segments` are the segments that it named, and `nonce` is its nonce. `begins` are the nonces of the last begins, the
+    newest first. `principal` is whom the id belongs to, "" for nobody. DynamoDB forgets the id some time after
+    `expires_at_s`, and the state counts until then. An item of an earlier version may have -1, and no end: None.
     """
 
     producer_id: int
     epoch: int
     number: int = -1
+    expires_at_s: int | None = None
     segments: tuple[SegmentId, ...] = ()
     nonce: Nonce = NO_NONCE
     begins: tuple[Nonce, ...] = ()
@@ -119,11 +132,13 @@ class Move:
 class Transaction:
     """The refs, offsets and changes of share items that become visible at once, and the timers that begin to wait.
 
-    `unconfirmed` has for each partition the bitmap of zones that lack some of its segments.
+    `unconfirmed` has for each partition the bitmap of zones that lack some of its segments. `expires_at_s` is the new
+    end of the producer's id.
     """
 
     producer: TransactionalProducer
     number: int
+    expires_at_s: int
     refs: Mapping[PartitionKey, Sequence[Ref]]
     nonce: Nonce = NO_NONCE
     unconfirmed: Mapping[PartitionKey, int] = field(default_factory=dict)
@@ -154,19 +169,39 @@ def judge_begin(state: TransactionState | None, transactional_id: TransactionalI
     return Verdict.FOLLOWS
 
 
-def next_producer_epoch(state: TransactionState | None, producer_id: int, begin: Begin) -> TransactionState:
+def id_expiry_s(now_ms: int) -> int:
+    """The end of an id that is used now, in seconds since 1970."""
+    return (now_ms + TRANSACTIONAL_ID_KEPT_MS) // 1_000
+
+
+def must_renew(state: TransactionState, now_ms: int) -> bool:
+    """True if the id could end before a transaction that is staged now."""
+    return state.expires_at_s is not None and state.expires_at_s * 1_000 < now_ms + TRANSACTIONAL_ID_RENEWED_MS
+
+
+def next_producer_epoch(
+    state: TransactionState | None, producer_id: int, begin: Begin, now_ms: int
+) -> TransactionState:
     """The state with which an instance begins.
 
     It takes `producer_id` if it is the first instance, or if the old id has run out of epochs (`PRODUCER_EPOCH_MAX`).
-    The id belongs to its principal from now on.
+    The id belongs to its principal from now on. The number of its first transaction is `now_ms`.
     """
     if state is None:
-        return TransactionState(producer_id=producer_id, epoch=0, begins=(begin.nonce,), principal=begin.principal)
+        return TransactionState(
+            producer_id=producer_id,
+            epoch=0,
+            number=now_ms - 1,
+            expires_at_s=id_expiry_s(now_ms),
+            begins=(begin.nonce,),
+            principal=begin.principal,
+        )
     has_run_out = state.epoch >= PRODUCER_EPOCH_MAX
     return replace(
         state,
         producer_id=producer_id if has_run_out else state.producer_id,
         epoch=0 if has_run_out else state.epoch + 1,
+        expires_at_s=id_expiry_s(now_ms),
         begins=(begin.nonce, *state.begins)[:TRANSACTION_BEGINS_KEPT],
         principal=state.principal or begin.principal,
     )
@@ -174,7 +209,13 @@ def next_producer_epoch(state: TransactionState | None, producer_id: int, begin:
 
 def committed_state(state: TransactionState, transaction: Transaction) -> TransactionState:
     """The item after the transaction was committed."""
-    return replace(state, number=transaction.number, segments=transaction.segments, nonce=transaction.nonce)
+    return replace(
+        state,
+        number=transaction.number,
+        expires_at_s=transaction.expires_at_s,
+        segments=transaction.segments,
+        nonce=transaction.nonce,
+    )
 
 
 def may_commit(state: TransactionState | None, transaction: Transaction) -> bool:
@@ -201,18 +242,18 @@ def judge_transaction(
     by its number while its epoch is the newest.
 
     Raises ACCESS_DENIED if the id belongs to another principal. Raises PRODUCER_FENCED unless the epoch is the newest.
-    Raises OUT_OF_ORDER_SEQUENCE if the number is not the next.
+    Raises OUT_OF_ORDER_SEQUENCE if the number is not the next. The errors say `maybe_applied` if the transaction may
+    have been committed, and the state does not tell: a later one was, or the id was forgotten since.
     """
     _check_principal(state, producer.transactional_id, producer.principal)
     if state is not None and state.number == number:
         is_same = state.nonce == nonce if nonce else bool(segments) and state.segments == tuple(segments)
         if is_same:
             return Verdict.REPEATS
+    # A number is committed once: if it was committed under another nonce, this transaction was not.
+    last_sure = number if nonce else number - 1
+    maybe_applied = state is None or state.number > last_sure
     if state is None or state.epoch != producer.epoch:
-        # It may have been committed while its epoch was the newest. A number is committed once: if it was committed
-        # under another nonce, this transaction was not.
-        last_sure = number if nonce else number - 1
-        maybe_applied = state is not None and state.number > last_sure
         raise _fenced(state, producer.transactional_id, f"epoch {producer.epoch}", maybe_applied=maybe_applied)
     if number == state.number and not nonce:
         return Verdict.REPEATS
@@ -222,6 +263,7 @@ def judge_transaction(
         ErrorCode.OUT_OF_ORDER_SEQUENCE,
         f"transaction {number} of {producer.transactional_id!r}, epoch {producer.epoch}, after {state.number}: "
         f"{state.number + 1} must come first",
+        maybe_applied=maybe_applied,
         expected_sequence=state.number + 1,
     )
 
@@ -229,15 +271,21 @@ def judge_transaction(
 def _fenced(
     state: TransactionState | None, transactional_id: TransactionalId, what: str, *, maybe_applied: bool
 ) -> PenstockError:
-    """`last_transaction` and `last_nonce` let the caller learn whether its own last transaction was committed."""
-    known = "nothing is known of it" if state is None else f"epoch {state.epoch} has begun since"
+    """`last_transaction` and `last_nonce` let the caller learn whether its own last transaction was committed.
+
+    Without a state they are None and "": a number below all would tell it that the transaction was not.
+    """
+    known = (
+        f"nothing is known of it. It has never begun, or has rested for {_KEPT_DAYS} days: start another instance"
+        if state is None
+        else f"epoch {state.epoch} has begun since; another instance has taken over, stop this one"
+    )
     return PenstockError(
         ErrorCode.PRODUCER_FENCED,
-        f"transactional producer {transactional_id!r} with {what}: {known}; another instance has taken over, stop this "
-        "one",
+        f"transactional producer {transactional_id!r} with {what}: {known}",
         maybe_applied=maybe_applied,
         epoch=None if state is None else state.epoch,
-        last_transaction=-1 if state is None else state.number,
+        last_transaction=None if state is None else state.number,
         last_nonce="" if state is None else state.nonce.hex(),
     )
 

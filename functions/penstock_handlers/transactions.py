@@ -67,7 +67,7 @@ def _begin(event: Event, instance: Instance) -> Result:
     access.require(Operation.WRITE, Kind.TRANSACTIONAL_ID, name)
     admit(instance, principal_spender(access.principal.name), {Rate.PRODUCE_REQUESTS: 1})
     begin = Begin(nonce=_nonce(fields), last=_last_epoch(fields), principal=principal_of(event, instance).digest)
-    state = begin_transactions(instance.stores.transactions, instance.entropy, name, begin)
+    state = begin_transactions(instance, name, begin)
     return json_result(
         {
             "producer_id": state.producer_id,

@@ -13,9 +13,11 @@ from moto import mock_aws
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.dynamodb.models import dynamodb_backends
 
+from penstock_core.ids import TransactionalId
 from penstock_core.log.push_event import PushEvent
 from penstock_core.storage.head_item import parse_push_event
 from penstock_core.storage.keys import KeyLayout
+from penstock_core.storage.transactions.transactional_producer_item import state_key
 from penstock_service.adapters.by_hour import ByHourSegmentStore
 from penstock_service.adapters.direct.dynamodb import DirectDynamoDb
 from penstock_service.adapters.direct.places import Places
@@ -73,6 +75,7 @@ class Ports:
     push: PushStore
     quotas: QuotaStore
     push_events: Callable[[], Sequence[PushEvent]]
+    forget: Callable[[TransactionalId], object]  # as DynamoDB's TTL forgets an id past its end
 
 
 def _sqlite(folder: Path) -> Iterator[Ports]:
@@ -96,6 +99,7 @@ def _sqlite(folder: Path) -> Iterator[Ports]:
         segments_by_hour=ByHourSegmentStore(MemorySegmentStore("a", KeyLayout.BY_HOUR), stores.zones[0]),
         archive=stores.archive,
         push_events=lambda: events,
+        forget=lambda name: service.tables.delete_item(TableName="log", Key=state_key(name)),
     )
     before = items_of(service.tables)
     service.close()
@@ -182,6 +186,7 @@ def _on_dynamodb(
         segments_by_hour=segments_by_hour,
         archive=archive,
         push_events=push_events,
+        forget=lambda name: driver.delete_item(TableName="log", Key=state_key(name)),
     )
 
 

@@ -225,13 +225,14 @@ def test_switch_is_noted(ports: Ports) -> None:
 @pytest.fixture
 def producer(ports: Ports) -> TransactionState:
     begin = Begin(nonce=Nonce(b"b" * 16))
-    return ports.transactions.begin_epoch(TransactionalId("t"), None, next_producer_epoch(None, 7, begin))
+    return ports.transactions.begin_epoch(TransactionalId("t"), None, next_producer_epoch(None, 7, begin, 0))
 
 
 def transaction(number: int, *timers: Timer) -> Transaction:
     return Transaction(
         producer=TransactionalProducer(transactional_id=TransactionalId("t"), epoch=0),
         number=number,
+        expires_at_s=9,
         refs={KEY: [ref_at(1)]},
         nonce=Nonce(number.to_bytes(16, "big")),
         timers=timers,

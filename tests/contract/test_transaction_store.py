@@ -41,7 +41,8 @@ from tests.core.share.share_samples import NOW_MS, PLAIN, ack, log, request
 from tests.support.group_commits import commits_of
 
 NAME = TransactionalId("ledger")
-FIRST = TransactionState(producer_id=7, epoch=0)
+FIRST = TransactionState(producer_id=7, epoch=0, expires_at_s=9_000_000)
+USED_S = 9_000_100  # the end of the id after a commit
 PRODUCER = TransactionalProducer(transactional_id=NAME, epoch=0)
 NONCE, OTHER_NONCE = Nonce(b"n" * 16), Nonce(b"o" * 16)
 GROUP = GroupName("readers")
@@ -61,6 +62,7 @@ def transaction(number: int = 0, **changes: object) -> Transaction:
     whole = Transaction(
         producer=PRODUCER,
         number=number,
+        expires_at_s=USED_S,
         refs={KEY: [ref(10 + number), ref(20 + number)], OTHER: [ref(20 + number)]},
         offsets=[offset_commit(number + 1)],
     )
@@ -90,7 +92,7 @@ def expect_nothing(ports: Ports) -> None:
 def test_begin_epoch_is_refused_when_somebody_else_has_begun(ports: Ports) -> None:
     assert ports.transactions.get(NAME) is None
     ports.transactions.begin_epoch(NAME, None, FIRST)
-    second = TransactionState(producer_id=7, epoch=1)
+    second = replace(FIRST, epoch=1)
     with pytest.raises(PenstockError) as caught:
         ports.transactions.begin_epoch(NAME, None, second)
     assert caught.value.code is ErrorCode.CONCURRENT_UPDATE
@@ -115,7 +117,7 @@ def test_commit_makes_all_visible_at_once(ready: Ports) -> None:
     heads = ready.log.heads([KEY, OTHER])
     assert heads == {KEY: appended(appended(EMPTY_HEAD, ref(10)), ref(20)), OTHER: appended(EMPTY_HEAD, ref(20))}
     assert [each.offset for each in commits_of(ready.groups, GROUP)] == [1]
-    expected = replace(FIRST, number=0, segments=(ref(10).segment_id, ref(20).segment_id))
+    expected = replace(FIRST, number=0, expires_at_s=USED_S, segments=(ref(10).segment_id, ref(20).segment_id))
     assert ready.transactions.get(NAME) == expected
 
 
@@ -129,7 +131,7 @@ def test_commit_is_refused_when_it_was_done_before(ready: Ports) -> None:
 
 
 def test_commit_is_refused_when_a_newer_epoch_has_begun(ready: Ports) -> None:
-    second = TransactionState(producer_id=7, epoch=1)
+    second = replace(FIRST, epoch=1)
     ready.transactions.begin_epoch(NAME, FIRST, second)
     assert not ready.transactions.commit(transaction())
     assert not ready.transactions.commit(transaction(producer=replace(PRODUCER, epoch=2)))
@@ -325,3 +327,38 @@ def test_released_id_belongs_to_nobody(ports: Ports) -> None:
     ports.transactions.begin_epoch(NAME, None, bound)
     assert ports.transactions.release(NAME)
     assert ports.transactions.get(NAME) == FIRST
+
+
+@pytest.fixture
+def forgotten(ready: Ports) -> Ports:
+    ready.forget(NAME)
+    return ready
+
+
+def test_forgotten_id_takes_no_commit_and_no_release(forgotten: Ports) -> None:
+    assert forgotten.transactions.get(NAME) is None
+    assert not forgotten.transactions.commit(transaction())
+    assert not forgotten.transactions.release(NAME)
+    assert not forgotten.transactions.renew(PRODUCER, USED_S)
+    assert forgotten.transactions.get(NAME) is None
+    assert forgotten.log.heads([KEY])[KEY] == EMPTY_HEAD
+
+
+def test_epoch_of_a_forgotten_id_follows_none(forgotten: Ports) -> None:
+    """An instance read the state, and it was removed before the instance wrote."""
+    with pytest.raises(PenstockError) as caught:
+        forgotten.transactions.begin_epoch(NAME, FIRST, replace(FIRST, epoch=1))
+    assert caught.value.code is ErrorCode.CONCURRENT_UPDATE
+    anew = TransactionState(producer_id=8, epoch=0, number=500, expires_at_s=USED_S)
+    assert forgotten.transactions.begin_epoch(NAME, None, anew) == anew
+    assert not forgotten.transactions.commit(transaction()), "the zombie has the same epoch, and a lower number"
+    assert forgotten.transactions.commit(transaction(501))
+
+
+def test_renewed_id_ends_later_while_its_epoch_is_the_newest(ready: Ports) -> None:
+    assert ready.transactions.renew(PRODUCER, USED_S)
+    assert ready.transactions.get(NAME) == replace(FIRST, expires_at_s=USED_S)
+    second = replace(FIRST, epoch=1)
+    assert ready.transactions.begin_epoch(NAME, FIRST, second) == second
+    assert not ready.transactions.renew(PRODUCER, USED_S)
+    assert ready.transactions.get(NAME) == second

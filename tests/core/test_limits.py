@@ -34,6 +34,8 @@ def test_what_one_call_of_dynamodb_reads_or_writes_is_100_at_most() -> None:
 
 def test_sweep_waits_longer_than_any_writer_may_take() -> None:
     assert limits.TRANSACTION_MS_MAX * 4 < limits.TIERED_SWEEP_GRACE_MS < limits.SWEEP_GRACE_MS
+    # No staged transaction outlives its id, with clocks minutes apart.
+    assert limits.TRANSACTION_MS_MAX * 4 < limits.TRANSACTIONAL_ID_RENEWED_MS < limits.TRANSACTIONAL_ID_KEPT_MS / 4
     assert limits.COMPACTION_RUN_MS_MAX * 4 < limits.TIERED_SWEEP_GRACE_MS
 
 

@@ -30,6 +30,7 @@ from penstock_core.transaction import (
     committed_state,
     judge_begin,
     judge_transaction,
+    must_renew,
     next_producer_epoch,
 )
 from tests.core.log.test_ref import GOLDEN
@@ -41,6 +42,8 @@ MINE, OTHERS, BEGUN = Nonce(b"m" * 16), Nonce(b"o" * 16), Nonce(b"b" * 16)
 STATE = TransactionState(producer_id=7, epoch=2, number=4, segments=(ONE,))
 NONCED = replace(STATE, nonce=MINE, begins=(BEGUN, OTHERS))
 BEGIN = Begin(nonce=MINE, principal="role")
+NOW_MS = 1_900_000_000_000
+END_S = NOW_MS // 1_000 + 90 * 24 * 3_600
 KEYS = [PartitionKey(TopicId("0a" * 10), Partition(number)) for number in range(limits.TRANSACTION_PARTS_MAX + 1)]
 OFFSET = OffsetCommit(
     group=GroupName("billing"),
@@ -53,23 +56,30 @@ OFFSET = OffsetCommit(
 
 
 def test_first_instance_begins_with_epoch_0_and_nothing_committed() -> None:
-    first = next_producer_epoch(None, 9, BEGIN)
-    assert first == TransactionState(producer_id=9, epoch=0, number=-1, begins=(MINE,), principal="role")
+    first = next_producer_epoch(None, 9, BEGIN, NOW_MS)
+    assert first == TransactionState(
+        producer_id=9, epoch=0, number=NOW_MS - 1, expires_at_s=END_S, begins=(MINE,), principal="role"
+    )
+    assert judge_transaction(first, replace(PRODUCER, epoch=0, principal="role"), NOW_MS, MINE) is Verdict.FOLLOWS
 
 
 @given(st.integers(0, limits.PRODUCER_EPOCH_MAX), st.integers(-1, 2**40))
 def test_next_epoch_keeps_what_was_committed(epoch: int, number: int) -> None:
     before = replace(STATE, epoch=epoch, number=number)
-    after = next_producer_epoch(before, 9, BEGIN)
+    after = next_producer_epoch(before, 9, BEGIN, NOW_MS)
     assert (after.number, after.segments, after.nonce) == (before.number, before.segments, before.nonce)
+    assert after.expires_at_s == END_S
     has_run_out = epoch == limits.PRODUCER_EPOCH_MAX
     assert (after.producer_id, after.epoch) == ((9, 0) if has_run_out else (7, epoch + 1))
 
 
 def test_commit_moves_the_number_and_names_each_segment_once() -> None:
     refs = [replace(GOLDEN, segment_id=segment_id) for segment_id in (TWO, ONE, TWO)]
-    transaction = Transaction(producer=PRODUCER, number=5, nonce=MINE, refs={KEYS[0]: refs[:2], KEYS[1]: refs[2:]})
-    assert committed_state(STATE, transaction) == replace(STATE, number=5, nonce=MINE, segments=(TWO, ONE))
+    transaction = Transaction(
+        producer=PRODUCER, number=5, expires_at_s=END_S, nonce=MINE, refs={KEYS[0]: refs[:2], KEYS[1]: refs[2:]}
+    )
+    expected = replace(STATE, number=5, expires_at_s=END_S, nonce=MINE, segments=(TWO, ONE))
+    assert committed_state(STATE, transaction) == expected
 
 
 @pytest.mark.parametrize(
@@ -90,7 +100,7 @@ def test_transaction_follows_or_repeats(
 
 @pytest.mark.parametrize(
     ("state", "epoch", "number", "maybe_applied", "known"),
-    [(STATE, 1, 4, True, 2), (STATE, 1, 5, False, 2), (STATE, 3, 5, False, 2), (None, 0, 0, False, None)],
+    [(STATE, 1, 4, True, 2), (STATE, 1, 5, False, 2), (STATE, 3, 5, False, 2), (None, 0, 0, True, None)],
 )
 def test_transaction_of_another_epoch_is_fenced(
     state: TransactionState | None, epoch: int, number: int, maybe_applied: bool, known: int | None
@@ -103,8 +113,42 @@ def test_transaction_of_another_epoch_is_fenced(
 
 @pytest.mark.parametrize("number", [3, 6])
 def test_transaction_out_of_order_is_refused_with_the_next_number(number: int) -> None:
-    error = refused(ErrorCode.OUT_OF_ORDER_SEQUENCE, lambda: judge_transaction(STATE, PRODUCER, number, MINE))
-    assert error.facts == {"expected_sequence": 5}
+    with pytest.raises(PenstockError) as caught:
+        judge_transaction(STATE, PRODUCER, number, MINE)
+    assert (caught.value.code, caught.value.facts) == (ErrorCode.OUT_OF_ORDER_SEQUENCE, {"expected_sequence": 5})
+    assert caught.value.maybe_applied is (number < 4), "a lower number may have been committed before"
+
+
+def test_forgotten_id_tells_nothing_of_its_transactions() -> None:
+    """A number below all would say that none of them was committed."""
+    with pytest.raises(PenstockError) as caught:
+        judge_transaction(None, PRODUCER, 5, MINE)
+    assert (caught.value.code, caught.value.maybe_applied) == (ErrorCode.PRODUCER_FENCED, True)
+    assert caught.value.facts == {"epoch": None, "last_transaction": None, "last_nonce": ""}
+    again = Begin(nonce=MINE, last=(7, 2))
+    begun = refused(ErrorCode.PRODUCER_FENCED, lambda: judge_begin(None, PRODUCER.transactional_id, again))
+    assert begun.facts == caught.value.facts
+
+
+@given(st.integers(0, 2**42), st.integers(0, 2**42), st.integers(0, 2**20))
+def test_forgotten_id_goes_on_above_all_its_numbers(first_ms: int, used_ms: int, epoch: int) -> None:
+    """An item takes fewer than 1,000 commits a second, so its number stays behind the clock."""
+    old = next_producer_epoch(None, 9, BEGIN, first_ms)
+    last_number = old.number + used_ms
+    forgotten_ms = first_ms + used_ms + limits.TRANSACTIONAL_ID_KEPT_MS
+    new = next_producer_epoch(None, 10, BEGIN, forgotten_ms)
+    assert new.number > last_number
+    assert new.number <= limits.OFFSET_MAX
+    zombie = replace(PRODUCER, epoch=epoch % 2, principal="role")
+    with pytest.raises(PenstockError) as caught:
+        judge_transaction(new, zombie, last_number, OTHERS)
+    assert caught.value.maybe_applied, "it may have been committed in the life before"
+
+
+@pytest.mark.parametrize(("left_ms", "must"), [(24 * 3_600_000, False), (24 * 3_600_000 - 1, True), (-1, True)])
+def test_id_is_renewed_when_its_end_is_near_or_over(left_ms: int, must: bool) -> None:
+    assert must_renew(replace(STATE, expires_at_s=END_S), END_S * 1_000 - left_ms) is must
+    assert not must_renew(STATE, NOW_MS), "an item of an earlier version has no end"
 
 
 @pytest.mark.parametrize("epoch", [1, 2, 3])
@@ -155,24 +199,24 @@ def test_item_remembers_the_last_begins_only() -> None:
     state = None
     nonces = [Nonce(bytes([number]) * 16) for number in range(limits.TRANSACTION_BEGINS_KEPT + 3)]
     for nonce in nonces:
-        state = next_producer_epoch(state, 9, Begin(nonce=nonce))
+        state = next_producer_epoch(state, 9, Begin(nonce=nonce), NOW_MS)
     assert state is not None
     assert state.begins == tuple(reversed(nonces))[: limits.TRANSACTION_BEGINS_KEPT]
 
 
 def test_id_belongs_to_the_principal_that_began_it_first() -> None:
-    state = next_producer_epoch(None, 9, BEGIN)
+    state = next_producer_epoch(None, 9, BEGIN, NOW_MS)
     for stranger in ("", "another role"):
         begin = Begin(nonce=OTHERS, principal=stranger)
         refused(ErrorCode.ACCESS_DENIED, partial(judge_begin, state, PRODUCER.transactional_id, begin))
         producer = replace(PRODUCER, epoch=0, principal=stranger)
-        refused(ErrorCode.ACCESS_DENIED, partial(judge_transaction, state, producer, 0, OTHERS))
-    assert judge_transaction(state, replace(PRODUCER, epoch=0, principal="role"), 0, OTHERS) is Verdict.FOLLOWS
+        refused(ErrorCode.ACCESS_DENIED, partial(judge_transaction, state, producer, NOW_MS, OTHERS))
+    assert judge_transaction(state, replace(PRODUCER, epoch=0, principal="role"), NOW_MS, OTHERS) is Verdict.FOLLOWS
 
 
 def test_id_of_nobody_is_bound_by_the_next_begin() -> None:
     assert judge_begin(STATE, PRODUCER.transactional_id, BEGIN) is Verdict.FOLLOWS
-    assert next_producer_epoch(STATE, 9, BEGIN).principal == "role"
+    assert next_producer_epoch(STATE, 9, BEGIN, NOW_MS).principal == "role"
 
 
 def test_transaction_holds_as_many_parts_as_one_write() -> None:

@@ -185,12 +185,12 @@ def test_accepted_record_and_its_output_are_one_transaction(
     begun = json.dumps({"transactional_id": workers.topic[:100]}).encode()
     producer = json.loads(transport.call("POST", "/v1/producers", {}, {}, begun).body)
 
-    def commit(number: int) -> Response:
+    def commit(count: int) -> Response:
         data = encode([NewRecord(NOW_MS, None, b"out")])
         header = {
             "transactional_id": workers.topic[:100],
             "epoch": producer["epoch"],
-            "transaction": number,
+            "transaction": producer["transaction"] + count,
             "batches": [{"topic": bills, "partition": 0, "length": len(data)}],
             "acknowledgements": [
                 {"group": workers.group, "topic": workers.topic, "partition": 0, "lock_id": record["lock_id"]}

@@ -5,7 +5,9 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 
+from penstock_core.ids import TransactionalId
 from penstock_core.limits import MIB
+from penstock_core.transaction import TransactionState
 from penstock_handlers.router import dispatch
 from penstock_service.adapters.memory.service import memory_instance
 from penstock_service.instance.instance import Instance
@@ -80,4 +82,6 @@ def _service() -> Instance:
     create_topic(instance, "orders", 3, {})
     create_topic(instance, "bills", 1, {})
     create_topic(instance, "strict", 2, {"validate_records": True})
+    counting = TransactionState(producer_id=7, epoch=0, number=0, expires_at_s=2**33)  # the fuzzer knows no clock
+    instance.stores.transactions.begin_epoch(TransactionalId("tx"), None, counting)
     return instance

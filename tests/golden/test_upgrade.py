@@ -12,10 +12,11 @@ import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.formats import FORMAT_ATTRIBUTE
-from penstock_core.ids import Offset, TopicName
+from penstock_core.ids import Offset, TopicName, TransactionalId
 from penstock_core.limits import SWEEP_GRACE_MS, TAIL_ROLL_REFS
 from penstock_core.push.lane import LaneKey, finish
 from penstock_core.push.subscription_note import note_of
+from penstock_core.transaction import id_expiry_s
 from penstock_core.zones.zone_state import ZoneStatus
 from penstock_service.adapters.memory.wake_ups import MemoryWakeUps
 from penstock_service.compaction.compact import compact
@@ -133,6 +134,25 @@ def test_recorded_transaction_commits_and_the_next_begins(stage: Stage) -> None:
     again = transact(stage.service, ("orders", 2, batch("next")), epoch=1, offsets=offsets)
     assert again.status == 200
     assert changed_kinds(stage, before) == {"transactional_producer", "head", "lease"}
+
+
+def test_transactional_id_without_an_end_gets_one_when_it_is_used(stage: Stage) -> None:
+    """As an earlier build of this release has stored it: it counts from 0, and nothing removes it."""
+    [item] = [each for each in stage.items("log") if kind_of(each) == "transactional_producer"]
+    item.pop("expires_at_s", None)
+    stage.dynamodb.put_item(TableName="log", Item=item | {"transaction_number": {"N": "-1"}})
+    before = stage.instance.stores.transactions.get(TransactionalId("ledger"))
+    assert before is not None
+    assert (before.number, before.expires_at_s) == (-1, None)
+    for use in (
+        lambda: transact(stage.service, ("orders", 2, batch("next")), transaction=0),
+        lambda: begin(stage.service),
+    ):
+        stage.clock.sleep_ms(5_000)
+        use()
+        state = stage.instance.stores.transactions.get(TransactionalId("ledger"))
+        assert state is not None
+        assert (state.number, state.expires_at_s) == (0, id_expiry_s(stage.clock.now_ms()))
 
 
 def test_recorded_subscription_goes_on(stage: Stage) -> None:

@@ -16,6 +16,7 @@ from penstock_service.acls.change_acls import change_acls
 from penstock_service.adapters.memory.service import memory_instance
 from penstock_service.instance.instance import Instance
 from tests.handlers.service import Answer, Service
+from tests.handlers.test_transactions import next_number
 from tests.support.service import batch
 
 ADA = "arn:aws:sts::111122223333:assumed-role/ada/session-1"
@@ -144,7 +145,8 @@ def world(open_service: Service | None = None) -> World:
     [record] = open_service.call("POST", "/v1/share-groups/workers/records", {"max_records": 1}).json["records"]
     open_service.send({"value": "shared too"}, topic="shared")
     denying = Instance.new(instance.stores, instance.runtime, acl_settings=AclSettings(allows_by_default=False))
-    return World(denying, {"timer": later["scheduled_id"], "lock": record["lock_id"]})
+    number = str(next_number(open_service))
+    return World(denying, {"timer": later["scheduled_id"], "lock": record["lock_id"], "transaction": number})
 
 
 def _needed(where: Where, operation: str, resource: str, shown: str | None = None) -> Needed:

@@ -105,7 +105,7 @@ def test_every_route_that_is_no_get_either_leaves_a_trail_or_carries_records() -
 @pytest.mark.parametrize("route", AUDITED)
 def test_route_leaves_who_what_and_both_states(service: Service, route: str) -> None:
     if "{transactional_id}" in route:
-        begin_transactions(service.instance.stores.transactions, service.instance.entropy, "ledger")
+        begin_transactions(service.instance, "ledger")
     if route.endswith("/redrive"):
         filled_topic(service.instance, "dead", records=1)
     method = route.partition(" ")[0]

@@ -32,11 +32,14 @@ class Killed(BaseException):
     """The function instance ends here, as Lambda may end it anywhere: nothing in the service catches this."""
 
 
+START_MS = 1_000_000  # also the number of the first transaction of an id that begins then
+
+
 class SteppedClock:
     """A clock that only sleeping moves; `on_sleep` is what others do meanwhile."""
 
     def __init__(self) -> None:
-        self.time_ms = 1_000_000.0
+        self.time_ms = float(START_MS)
         self.sleeps: list[float] = []
         self.on_sleep: Callable[[], object] = lambda: None
 

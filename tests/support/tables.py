@@ -7,6 +7,7 @@ from penstock_core.storage.table_declarations import TABLES
 from penstock_service.adapters.dynamodb.client import DynamoDbClient
 from penstock_service.adapters.system import SystemClock, SystemEntropy
 from penstock_service.adapters.tables.tables import InterposedTables, Tables
+from penstock_service.instance.instance import Instance
 
 Items = Mapping[tuple[str, str, str], Mapping[str, Any]]
 
@@ -23,6 +24,14 @@ def items_of(tables: Tables) -> Items:
                 break
             start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
     return found
+
+
+def tables_of(instance: Instance) -> Tables:
+    """The tables of a service in memory."""
+    store: Any = instance.stores.transactions
+    tables = store._client._driver
+    assert isinstance(tables, Tables)
+    return tables
 
 
 def memory_client(tables: Tables | InterposedTables | None = None) -> DynamoDbClient:

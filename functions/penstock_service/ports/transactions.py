@@ -12,12 +12,12 @@ class TransactionStore(Protocol):
     """Transactional producers, and the one write that commits a transaction. Reads are consistent."""
 
     def get(self, transactional_id: TransactionalId) -> TransactionState | None:
-        """The producer's state, or None if it never began. One read."""
+        """The producer's state, or None if it never began, or was forgotten. One read."""
 
     def begin_epoch(
         self, transactional_id: TransactionalId, old: TransactionState | None, new: TransactionState
     ) -> TransactionState:
-        """Stores the producer id, epoch, begins and principal of `new`, and returns the state after that.
+        """Stores the producer id, epoch, end, begins and principal of `new`, and returns the state after that.
 
         The last transaction in the state stays as it is. Raises CONCURRENT_UPDATE unless the stored epoch is still the
         one of `old`. One conditional update, never repeated once it may have been applied.
@@ -25,6 +25,9 @@ class TransactionStore(Protocol):
 
     def release(self, transactional_id: TransactionalId) -> bool:
         """Lets the id belong to nobody. False if it never began. One conditional update."""
+
+    def renew(self, producer: TransactionalProducer, expires_at_s: int) -> bool:
+        """Puts the id's end off. False if the producer's epoch is not the newest. One conditional update."""
 
     def put_stage(
         self,

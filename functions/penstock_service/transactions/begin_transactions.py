@@ -10,22 +10,21 @@ from penstock_core.ids import NO_NONCE, NONCE_BYTES, Nonce, parse_transactional_
 from penstock_core.limits import TRANSACTION_BEGIN_ATTEMPTS_MAX
 from penstock_core.records.producer_state import Verdict
 from penstock_core.transaction import Begin, TransactionState, judge_begin, next_producer_epoch
-from penstock_service.ports.runtime import Entropy
+from penstock_service.instance.instance import Instance
 from penstock_service.ports.transactions import TransactionStore
 
 NEW_INSTANCE = Begin(nonce=NO_NONCE)
 
 
-def begin_transactions(
-    transactions: TransactionStore, entropy: Entropy, transactional_id: str, begin: Begin = NEW_INSTANCE
-) -> TransactionState:
+def begin_transactions(instance: Instance, transactional_id: str, begin: Begin = NEW_INSTANCE) -> TransactionState:
     """The state to begin with. Its last transaction is committed, and no later one of an older instance ever will be.
 
     So no consumer ever sees data that an older instance staged and did not commit. A begin without nonce gets one: it
-    repeats no other. One read and one update, and both again if another instance begins at the same time. Raises
-    INVALID_NAME, CONCURRENT_UPDATE, PRODUCER_FENCED and ACCESS_DENIED.
+    repeats no other. The id is kept for `TRANSACTIONAL_ID_KEPT_MS` from now. One read and one update, and both again if
+    another instance begins at the same time. Raises INVALID_NAME, CONCURRENT_UPDATE, PRODUCER_FENCED and ACCESS_DENIED.
     """
     name = parse_transactional_id(transactional_id)
+    transactions, entropy = instance.stores.transactions, instance.entropy
     if not begin.nonce:
         nonce = Nonce(entropy.random_bytes(NONCE_BYTES))
         begin = Begin(nonce=nonce, last=begin.last, principal=begin.principal)
@@ -33,7 +32,8 @@ def begin_transactions(
         old = transactions.get(name)
         if judge_begin(old, name, begin) is Verdict.REPEATS and old is not None:
             return old
-        new = next_producer_epoch(old, int.from_bytes(entropy.random_bytes(8), "big") >> 1, begin)
+        producer_id = int.from_bytes(entropy.random_bytes(8), "big") >> 1
+        new = next_producer_epoch(old, producer_id, begin, instance.clock.now_ms())
         try:
             return transactions.begin_epoch(name, old, new)
         except PenstockError as error:

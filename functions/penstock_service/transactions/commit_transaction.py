@@ -37,7 +37,9 @@ from penstock_core.transaction import (
     ShareCommit,
     Transaction,
     check_transaction_size,
+    id_expiry_s,
     judge_transaction,
+    must_renew,
 )
 from penstock_service.groups.abandoned_lease import release_abandoned_lease
 from penstock_service.groups.claim_group import keep_listed, list_group
@@ -91,8 +93,9 @@ class OffsetEntry:
 def stage(instance: Instance, part: TransactionPart, stage_number: int) -> None:
     """Put data of a transaction ahead of its commit. The same stage again takes the place of the first.
 
-    One read, one put per zone, one put. Raises PRODUCER_FENCED, OUT_OF_ORDER_SEQUENCE, TRANSACTION_TOO_LARGE after
-    `TRANSACTION_STAGES_MAX` stages, and the error of the first wrong entry.
+    One read, one put per zone, one put; one update more to put off the end of an id that is near. Raises
+    PRODUCER_FENCED, OUT_OF_ORDER_SEQUENCE, TRANSACTION_TOO_LARGE after `TRANSACTION_STAGES_MAX` stages, and the error
+    of the first wrong entry.
     """
     window = UpdateWindow.open(instance.clock)
     producer, number = part.producer, part.number
@@ -102,10 +105,14 @@ def stage(instance: Instance, part: TransactionPart, stage_number: int) -> None:
             f"stage {stage_number} of transaction {number}: {TRANSACTION_STAGES_MAX} at most. Commit more often",
             limit=TRANSACTION_STAGES_MAX,
         )
-    judge_transaction(instance.stores.transactions.get(producer.transactional_id), producer, number, part.nonce)
+    transactions, name, now_ms = instance.stores.transactions, producer.transactional_id, instance.clock.now_ms()
+    state = transactions.get(name)
+    judge_transaction(state, producer, number, part.nonce)
+    if state is not None and must_renew(state, now_ms) and not transactions.renew(producer, id_expiry_s(now_ms)):
+        judge_transaction(transactions.get(name), producer, number, part.nonce)  # it is not as it was: raises
     staged = _put(instance, part, _checked(instance, part.entries))
     window.check()  # the commit trusts what was checked here, and counts its time from the segment's
-    instance.stores.transactions.put_stage(producer, number, part.nonce, stage_number, staged, instance.clock.now_ms())
+    transactions.put_stage(producer, number, part.nonce, stage_number, staged, instance.clock.now_ms())
 
 
 def commit_transaction(
@@ -187,6 +194,7 @@ def _prepared(
     transaction = Transaction(
         producer=last.producer,
         number=last.number,
+        expires_at_s=id_expiry_s(now_ms),
         refs=refs,
         nonce=last.nonce,
         unconfirmed=_unconfirmed(refs, written_zones),

@@ -15,9 +15,12 @@ from penstock.http.transport import Transport
 from penstock.producer.async_producer import AsyncProducer
 from penstock.testing import MemoryPenstock, ThreadedTransport
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.limits import KIB
+from penstock_core.ids import TransactionalId
+from penstock_core.limits import KIB, TRANSACTIONAL_ID_KEPT_MS
+from penstock_core.storage.transactions.transactional_producer_item import state_key
 from tests.sdk.http.faulty_transport import FaultyTransport, lost_answer, lost_request
 from tests.support.deadlines import DEADLINE_S
+from tests.support.tables import tables_of
 
 TRANSACT, BEGIN = "/v1/transactions", "/v1/producers"
 MANY = 10_000  # more than the tries that there is time for
@@ -127,6 +130,40 @@ def test_outcome_is_told_or_unknown_when_successors_have_committed_since(
             sent = transaction.send("ledger", b"zombie 1")
         assert caught.value.maybe_applied
         assert getattr(sent.exception(DEADLINE_S), "maybe_applied", False)
+    assert (b"zombie 1" in values(service)) is is_applied
+
+
+@pytest.mark.parametrize("begins_anew", [False, True])
+@pytest.mark.parametrize("is_applied", [False, True])
+def test_outcome_is_unknown_when_the_id_was_forgotten_since(
+    service: MemoryPenstock,
+    faulty: FaultyTransport,
+    monkeypatch: pytest.MonkeyPatch,
+    is_applied: bool,
+    begins_anew: bool,
+) -> None:
+    """The client was cut off for 90 days. The number of the id's next life is above its own."""
+    clock = service.transport._instance.clock
+    later_ms = clock.now_ms() + TRANSACTIONAL_ID_KEPT_MS
+    with new_producer(faulty, max_block_ms=1) as zombie, new_producer(service.transport) as successor:
+        transact(zombie, b"zombie 0")
+
+        def forgotten(send: Send) -> Response:
+            if is_applied:
+                send()
+            monkeypatch.setattr(clock, "now_ms", lambda: later_ms)
+            tables_of(service.transport._instance).delete_item(TableName="log", Key=state_key(TransactionalId("t")))
+            if begins_anew:
+                successor.init_transactions()
+            raise ConnectionFailedError("connection reset", maybe_applied=True)
+
+        faulty.faults[TRANSACT] = [forgotten, *[lost_request] * MANY]
+        with pytest.raises(FencedError) as caught, zombie.transaction() as transaction:
+            sent = transaction.send("ledger", b"zombie 1")
+        assert caught.value.maybe_applied
+        assert getattr(sent.exception(DEADLINE_S), "maybe_applied", False)
+        with pytest.raises(FencedError):
+            transact(zombie, b"zombie 2")
     assert (b"zombie 1" in values(service)) is is_applied
 
 

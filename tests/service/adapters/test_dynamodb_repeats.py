@@ -100,8 +100,8 @@ SWAP = Swap(old=(PAGE,), new=(replace(PAGE, max_timestamp_ms=2),), epoch=1, dead
 TAIL_MOVE = TailMove(tail_base=Offset(0), end_offset=Offset(1), old={0: REF}, new={0: REF}, moved_ms=5)
 PRODUCER_ID = TransactionalId("ledger")
 PRODUCER = TransactionalProducer(transactional_id=PRODUCER_ID, epoch=0)
-STATE = TransactionState(producer_id=7, epoch=0, number=0)
-TRANSACTION = Transaction(producer=PRODUCER, number=1, refs={KEY: (REF,)})
+STATE = TransactionState(producer_id=7, epoch=0, number=0, expires_at_s=9)
+TRANSACTION = Transaction(producer=PRODUCER, number=1, expires_at_s=9, refs={KEY: (REF,)})
 PASS = CatchUpPass(zones={}, began_ms=1)
 SHARE = ShareKey(ShareGroupId("ab" * 10), TopicId("t0"), Partition(0))
 SHARE_STATE = ShareState(position=Offset(0))
@@ -166,6 +166,7 @@ REPEATED: Mapping[str, Write] = {
     "members.put_target": lambda stores: stores.members.put_target(GROUP, 1, "t", [b"x"]),
     "transactions.put_stage": lambda stores: stores.transactions.put_stage(PRODUCER, 1, NO_NONCE, 0, (), 5),
     "transactions.release": lambda stores: stores.transactions.release(PRODUCER_ID),
+    "transactions.renew": lambda stores: stores.transactions.renew(PRODUCER, 9),
     "log.jump": lambda stores: stores.log.jump(KEY, JUMP, 0),
     "log.move_to_layout": lambda stores: stores.log.move_to_layout(KEY, 1, None),
     "topics.retire": lambda stores: stores.topics.retire(DRAINED, DRAINED.with_partitions(2)),

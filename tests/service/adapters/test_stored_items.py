@@ -313,7 +313,7 @@ def test_lease_keeps_no_leader_epoch_of_an_older_commit(stage: Stage) -> None:
     plain = CommittedOffset(topic=ORDERS, partition=KEY, offset=Offset(5), metadata="", committed_at_ms=9)
     with_epoch = replace(plain, leader_epoch=3)
     groups, transactions = stage.stores["groups"], stage.stores["transactions"]
-    transactions.begin_epoch(LEDGER, None, TransactionState(producer_id=7, epoch=0))
+    transactions.begin_epoch(LEDGER, None, TransactionState(producer_id=7, epoch=0, expires_at_s=9))
 
     def commit(committed: CommittedOffset) -> None:
         groups.commit(GROUP, committed, None, True, True)
@@ -324,7 +324,7 @@ def test_lease_keeps_no_leader_epoch_of_an_older_commit(stage: Stage) -> None:
     def commit_in_a_transaction() -> None:
         producer = TransactionalProducer(transactional_id=LEDGER, epoch=0)
         offsets = [OffsetCommit(group=GROUP, committed=plain, token=None, may_create=True)]
-        assert transactions.commit(Transaction(producer=producer, number=0, refs={}, offsets=offsets))
+        assert transactions.commit(Transaction(producer=producer, number=0, expires_at_s=9, refs={}, offsets=offsets))
 
     for remove in (partial(commit, plain), reset, commit_in_a_transaction):
         commit(with_epoch)
@@ -348,17 +348,17 @@ def test_release_and_reset_of_a_lease_name_the_topic_as_it_is_called_now(stage: 
 
 def test_commit_takes_a_state_of_an_older_release_that_knew_no_principals(stage: Stage) -> None:
     transactions = stage.stores["transactions"]
-    transactions.begin_epoch(LEDGER, None, TransactionState(producer_id=7, epoch=0))
+    transactions.begin_epoch(LEDGER, None, TransactionState(producer_id=7, epoch=0, expires_at_s=9))
     stage.change("log", state_key(LEDGER), lambda item: {name: item[name] for name in item if name != "principal"})
     producer = TransactionalProducer(transactional_id=LEDGER, epoch=0, principal="role")
-    assert transactions.commit(Transaction(producer=producer, number=0, refs={}, offsets=[]))
+    assert transactions.commit(Transaction(producer=producer, number=0, expires_at_s=9, refs={}, offsets=[]))
 
 
 @pytest.mark.parametrize("how", ["update", "commit", "move"])
 def test_share_item_is_written_whole(stage: Stage, how: str) -> None:
     """A lock that goes leaves neither its base nor its records."""
     share, transactions = stage.stores["share"], stage.stores["transactions"]
-    transactions.begin_epoch(LEDGER, None, TransactionState(producer_id=7, epoch=0))
+    transactions.begin_epoch(LEDGER, None, TransactionState(producer_id=7, epoch=0, expires_at_s=9))
     lock, wait = Lock(Offset(4), 50, 1, RecordSet(((0, 2),))), Wait(7, 1, RecordSet(((6, 8),)))
     changes: list[dict[str, Any]] = [
         {"locks": {A: lock, B: lock}, "waits": {Offset(6): wait}, "expected_locks": {A: None, B: None}, "arms_ms": 5},
@@ -376,7 +376,7 @@ def test_share_item_is_written_whole(stage: Stage, how: str) -> None:
             assert transactions.move(Move(shares=[commit], refs={}))
         else:
             assert transactions.commit(
-                Transaction(producer=producer, number=place, refs={}, shares=[commit], offsets=[])
+                Transaction(producer=producer, number=place, expires_at_s=9, refs={}, shares=[commit], offsets=[])
             )
         after = apply(state, update)
         assert after is not None

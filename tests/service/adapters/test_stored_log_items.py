@@ -71,11 +71,13 @@ def test_head_that_opens_again_keeps_no_offset_of_its_end(stage: Stage) -> None:
 def appends(stage: Stage) -> dict[str, Any]:
     """Each way to append to the head of KEY whose segment zone 2 lacks."""
     log, transactions = stage.stores["log"], stage.stores["transactions"]
-    transactions.begin_epoch(LEDGER, None, TransactionState(producer_id=7, epoch=0))
+    transactions.begin_epoch(LEDGER, None, TransactionState(producer_id=7, epoch=0, expires_at_s=9))
     wanted, unconfirmed = sequenced(1, 0), 0b100
     assert wanted.sequence is not None
     producer = TransactionalProducer(transactional_id=LEDGER, epoch=0)
-    transaction = Transaction(producer=producer, number=0, refs={KEY: [ref(1)]}, unconfirmed={KEY: unconfirmed})
+    transaction = Transaction(
+        producer=producer, number=0, expires_at_s=9, refs={KEY: [ref(1)]}, unconfirmed={KEY: unconfirmed}
+    )
     jump = HeadJump(
         seen_next_offset=Offset(0), jumps=(Jump(start=Offset(0), end=Offset(6)),), refs=(ref(2, span=6),), restore="r"
     )

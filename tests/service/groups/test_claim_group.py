@@ -52,11 +52,11 @@ _numbers = count()
 
 
 def transact(instance: Instance, group: str) -> None:
-    """Each call by a producer of its own, so that all of them begin with transaction 0."""
+    """Each call by a producer of its own, so that all of them make its first transaction."""
     producer_id = f"{group}-{next(_numbers)}"
-    begin_transactions(instance.stores.transactions, instance.entropy, producer_id)
+    number = begin_transactions(instance, producer_id).number + 1
     producer = TransactionalProducer(transactional_id=TransactionalId(producer_id), epoch=0)
-    part = TransactionPart(producer=producer, number=0, entries=(), acks=Acks.QUORUM, principal=ADA)
+    part = TransactionPart(producer=producer, number=number, entries=(), acks=Acks.QUORUM, principal=ADA)
     commit_transaction(instance, part, [OffsetEntry(group=group, topic="orders", partition=0, offset=0)], 0)
 
 

@@ -40,9 +40,12 @@ def stage_and_commit(instance: Instance, due_ms: int) -> None:
     def part(*entries: ProduceEntry) -> TransactionPart:
         producer = TransactionalProducer(transactional_id=NAME, epoch=0)
         return TransactionPart(
-            producer=producer, number=0, entries=entries, acks=Acks.QUORUM, nonce=Nonce(bytes(NONCE_BYTES))
+            producer=producer, number=number, entries=entries, acks=Acks.QUORUM, nonce=Nonce(bytes(NONCE_BYTES))
         )
 
+    state = instance.stores.transactions.get(NAME)
+    assert state is not None
+    number = state.number + 1
     stage(instance, part(delayed("orders", due_ms, "precious", partition=1)), 0)
     commit_transaction(instance, part(), [], 1)
 
@@ -56,7 +59,7 @@ def is_acknowledged(write: Write, delay_ms: int, meanwhile: Meanwhile, place: in
     clock.time_ms = 1_790_000_000_000.0
     instance = patient_instance(clock)
     new_topic(instance, partitions=2)
-    begin_transactions(instance.stores.transactions, instance.entropy, NAME)
+    begin_transactions(instance, NAME)
     others, due_ms = another_instance(instance), clock.now_ms() + delay_ms
 
     def sleep() -> None:

@@ -19,6 +19,7 @@ from tests.support.interleaving import catch_kill, killed_at
 from tests.support.refusals import refused
 from tests.support.service import (
     LOST_ANSWER,
+    START_MS,
     UNAVAILABLE,
     Intercepted,
     SteppedClock,
@@ -38,14 +39,14 @@ FAR = 10**15
 
 @pytest.fixture
 def topic(instance: Instance) -> str:
-    begin_transactions(instance.stores.transactions, instance.entropy, NAME)
+    begin_transactions(instance, NAME)
     return new_topic(instance, partitions=2)
 
 
 def part(*entries: ProduceEntry, number: int = 0, epoch: int = 0) -> TransactionPart:
     return TransactionPart(
         producer=TransactionalProducer(transactional_id=NAME, epoch=epoch),
-        number=number,
+        number=START_MS + number,
         entries=entries,
         acks=Acks.QUORUM,
         nonce=Nonce(number.to_bytes(NONCE_BYTES, "big")),
@@ -90,7 +91,7 @@ def test_delayed_records_of_an_aborted_transaction_never_come(
     instance: Instance, clock: SteppedClock, topic: str
 ) -> None:
     stage(instance, part(delayed(topic, clock.now_ms(), "aborted")), 0)
-    begin_transactions(instance.stores.transactions, instance.entropy, NAME)
+    begin_transactions(instance, NAME)
     refused_commit = part(delayed(topic, clock.now_ms(), "fenced", number=1))
     refused(ErrorCode.PRODUCER_FENCED, lambda: commit_transaction(instance, refused_commit, [], 1))
     clock.time_ms += 10**9
@@ -145,7 +146,7 @@ def test_due_time_that_is_long_past_at_the_commit_is_refused(
 def test_delayed_part_opens_a_generation_that_an_operator_left(
     instance: Instance, clock: SteppedClock, is_staged: bool
 ) -> None:
-    begin_transactions(instance.stores.transactions, instance.entropy, NAME)
+    begin_transactions(instance, NAME)
     topic = new_topic(instance, partitions=2, ordering_on_change="wait")
     with catch_kill():
         alter_topic(killed_at(instance, 1, is_applied=True), topic, 3, {})
@@ -159,7 +160,7 @@ def test_delayed_part_opens_a_generation_that_an_operator_left(
 
 
 def test_commit_that_was_applied_is_answered_when_its_generation_cannot_be_opened(instance: Instance) -> None:
-    begin_transactions(instance.stores.transactions, instance.entropy, NAME)
+    begin_transactions(instance, NAME)
     topic = new_topic(instance, partitions=1, ordering_on_change="wait")
     stale = another_instance(instance)
     first = commit_transaction(stale, part(entry(topic, 0, batch("a"))), [], 0)

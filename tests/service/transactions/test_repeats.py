@@ -21,6 +21,7 @@ from penstock_service.transactions.transaction_part import TransactionPart
 from tests.support.group_member import GroupMember
 from tests.support.refusals import refused
 from tests.support.service import (
+    START_MS,
     Intercepted,
     SteppedClock,
     another_instance,
@@ -38,11 +39,12 @@ A, B, C = (Nonce(name * 16) for name in (b"a", b"b", b"c"))
 def begin(instance: Instance, nonce: Nonce = NO_NONCE, last: TransactionState | None = None) -> TransactionState:
     pair = None if last is None else (last.producer_id, last.epoch)
     wish = Begin(nonce=nonce, last=pair, principal="role")
-    return begin_transactions(instance.stores.transactions, instance.entropy, NAME, wish)
+    return begin_transactions(instance, NAME, wish)
 
 
 def part_of(number: int, nonce: Nonce, *entries: ProduceEntry, epoch: int = 0) -> TransactionPart:
     producer = TransactionalProducer(transactional_id=NAME, epoch=epoch, principal="role")
+    number += START_MS  # the first begin is then
     return TransactionPart(producer=producer, number=number, entries=entries, acks=Acks.QUORUM, nonce=nonce)
 
 
@@ -58,7 +60,7 @@ def test_begin_that_comes_again_begins_once(instance: Instance) -> None:
     first = begin(instance, A)
     assert begin(instance, A) == first
     commit(instance, part_of(0, B, entry(new_topic(instance), 0, batch("a"))))
-    assert (begin(instance, A).epoch, begin(instance, A).number) == (0, 0)
+    assert (begin(instance, A).epoch, begin(instance, A).number) == (0, START_MS)
 
 
 def test_begin_that_comes_again_at_the_same_time_begins_once(instance: Instance) -> None:
@@ -181,12 +183,12 @@ def test_id_of_another_principal_is_refused_until_it_is_released(instance: Insta
     begin(instance)
     stranger = TransactionalProducer(transactional_id=NAME, epoch=0, principal=principal)
     part = TransactionPart(
-        producer=stranger, number=0, entries=[entry(topic, 0, batch("x"))], acks=Acks.QUORUM, nonce=A
+        producer=stranger, number=START_MS, entries=[entry(topic, 0, batch("x"))], acks=Acks.QUORUM, nonce=A
     )
     wish = Begin(nonce=B, principal=principal)
 
     def begin_as_stranger() -> TransactionState:
-        return begin_transactions(instance.stores.transactions, instance.entropy, NAME, wish)
+        return begin_transactions(instance, NAME, wish)
 
     for call in (lambda: commit(instance, part), lambda: stage(instance, part, 0), begin_as_stranger):
         error = refused(ErrorCode.ACCESS_DENIED, call)

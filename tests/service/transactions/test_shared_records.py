@@ -32,6 +32,7 @@ from tests.support.interleaving import catch_kill, interrupted_before, killed_at
 from tests.support.refusals import refused
 from tests.support.service import (
     LOST_ANSWER,
+    START_MS,
     Intercepted,
     SteppedClock,
     another_instance,
@@ -68,7 +69,7 @@ def commit(
     """One transaction that writes a bill and accepts the records."""
     part = TransactionPart(
         producer=producer,
-        number=number,
+        number=START_MS + number,
         entries=[entry("bills", 0, batch("bill"))],
         acks=Acks.QUORUM,
         nonce=Nonce(number.to_bytes(16)),

@@ -33,6 +33,7 @@ from penstock_service.transactions.transaction_part import TransactionPart
 from tests.support.restoring import jump
 from tests.support.service import (
     LOST_ANSWER,
+    START_MS,
     UNAVAILABLE,
     Intercepted,
     Killed,
@@ -51,9 +52,7 @@ NAME = TransactionalId("ledger")
 
 
 def begin(instance: Instance) -> TransactionalProducer:
-    return TransactionalProducer(
-        transactional_id=NAME, epoch=begin_transactions(instance.stores.transactions, instance.entropy, NAME).epoch
-    )
+    return TransactionalProducer(transactional_id=NAME, epoch=begin_transactions(instance, NAME).epoch)
 
 
 def commit(
@@ -74,7 +73,8 @@ def stage(
 
 
 def part_of(producer: TransactionalProducer, number: int, *entries: ProduceEntry) -> TransactionPart:
-    return TransactionPart(producer=producer, number=number, entries=entries, acks=Acks.QUORUM)
+    """The request of a transaction; `number` counts from 0, as the first begin is at `START_MS`."""
+    return TransactionPart(producer=producer, number=START_MS + number, entries=entries, acks=Acks.QUORUM)
 
 
 def refusal(instance: Instance, *arguments: Any, **named: Any) -> ErrorCode:
@@ -124,7 +124,7 @@ def test_newer_instance_fences_the_older(instance: Instance) -> None:
     assert refusal(instance, old, 1, stages=1) is ErrorCode.PRODUCER_FENCED
     with pytest.raises(PenstockError, match="another instance"):
         stage(instance, old, 1, 1, entry(topic, 0, batch("late")))
-    assert begin_transactions(instance.stores.transactions, instance.entropy, "other").number == -1
+    assert begin_transactions(instance, "other").number == START_MS - 1
     commit(instance, new, 1, entry(topic, 0, batch("new")))
     assert read_all(instance, topic) == [(0, "old"), (1, "new")]
 
@@ -144,9 +144,9 @@ def test_repeat_by_the_driver_is_recognised_although_another_has_begun(instance:
 
 
 def test_producer_gets_another_id_when_its_epochs_run_out(instance: Instance) -> None:
-    last = TransactionState(producer_id=7, epoch=PRODUCER_EPOCH_MAX)
+    last = TransactionState(producer_id=7, epoch=PRODUCER_EPOCH_MAX, expires_at_s=9)
     instance.stores.transactions.begin_epoch(NAME, None, last)
-    state = begin_transactions(instance.stores.transactions, instance.entropy, NAME)
+    state = begin_transactions(instance, NAME)
     assert state.epoch == 0
     assert state.producer_id != 7
 
@@ -154,13 +154,13 @@ def test_producer_gets_another_id_when_its_epochs_run_out(instance: Instance) ->
 def test_instances_that_begin_at_once_get_different_epochs(instance: Instance) -> None:
     def overtaken(original: Any, *arguments: Any) -> TransactionState:
         if not found:
-            found.append(begin_transactions(instance.stores.transactions, instance.entropy, NAME).epoch)
+            found.append(begin_transactions(instance, NAME).epoch)
         state: TransactionState = original(*arguments)
         return state
 
     found: list[int] = []
     slow = another_instance(instance, transactions=Intercepted(instance.stores.transactions, begin_epoch=overtaken))
-    assert [begin_transactions(slow.stores.transactions, slow.entropy, NAME).epoch, *found] == [1, 0]
+    assert [begin_transactions(slow, NAME).epoch, *found] == [1, 0]
 
 
 def test_staged_data_becomes_visible_with_the_commit(instance: Instance) -> None:

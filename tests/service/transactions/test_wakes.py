@@ -17,6 +17,7 @@ from penstock_service.transactions.commit_transaction import commit_transaction
 from penstock_service.transactions.transaction_part import TransactionPart
 from tests.support.service import (
     LOST_ANSWER,
+    START_MS,
     Intercepted,
     SteppedClock,
     another_instance,
@@ -40,7 +41,7 @@ def wake_ups() -> MemoryWakeUps:
 @pytest.fixture
 def instance(clock: SteppedClock, wake_ups: MemoryWakeUps) -> Instance:
     instance = with_stores(patient_instance(clock), wake_ups=wake_ups)
-    begin_transactions(instance.stores.transactions, instance.entropy, NAME)
+    begin_transactions(instance, NAME)
     return instance
 
 
@@ -55,7 +56,7 @@ def topic(instance: Instance) -> str:
 def part(topic: str) -> TransactionPart:
     return TransactionPart(
         producer=TransactionalProducer(transactional_id=NAME, epoch=0),
-        number=0,
+        number=START_MS,
         entries=[entry(topic, 0, batch("a", "b"))],
         acks=Acks.QUORUM,
         nonce=Nonce(b"n" * 16),
@@ -100,7 +101,7 @@ def test_commit_that_nobody_can_tell_the_end_of_wakes_blindly(
 
 
 def test_refused_commit_wakes_nobody(instance: Instance, topic: str, wake_ups: MemoryWakeUps) -> None:
-    begin_transactions(instance.stores.transactions, instance.entropy, NAME)
+    begin_transactions(instance, NAME)
     with pytest.raises(PenstockError):
         commit_transaction(instance, part(topic), [], 0)
     assert woken(wake_ups) == []

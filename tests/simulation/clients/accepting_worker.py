@@ -47,6 +47,7 @@ class AcceptingWorker:
         self._id = transactional_id
         self._output_topic = output_topic
         self._work_ms = self._random.choice([(1.0, 20.0), (300.0, 6_000.0)])
+        self._first = 0
         outputs.ids.add(transactional_id)
 
     def run(self, rounds: int) -> None:
@@ -65,11 +66,13 @@ class AcceptingWorker:
         begin = Begin(nonce=self._nonce())
 
         def run(instance: Instance) -> TransactionState:
-            return begin_transactions(instance.stores.transactions, instance.entropy, self._id, begin)
+            return begin_transactions(instance, self._id, begin)
 
         for _ in range(_TRIES_MAX):
             try:
-                return self._simulation.call(run, is_read=False)
+                state = self._simulation.call(run, is_read=False)
+                self._first = self._outputs.first_numbers.setdefault(self._id, state.number + 1)
+                return state
             except PenstockError as error:
                 if error.code is ErrorCode.PRODUCER_FENCED:
                     return None
@@ -123,7 +126,7 @@ class AcceptingWorker:
 
         middle = len(values) // 2 if self._random.random() < 0.3 else 0
         staged, last = part(values[:middle]), part(values[middle:])
-        offset = OffsetEntry(group=self._id, topic=self._output_topic, partition=0, offset=number + 1)
+        offset = OffsetEntry(group=self._id, topic=self._output_topic, partition=0, offset=number - self._first + 1)
         acceptances = [Acceptance(group=self._worker.group, entry=each) for each in entries]
 
         def commit(instance: Instance) -> object:

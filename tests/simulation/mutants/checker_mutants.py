@@ -21,12 +21,16 @@ from tests.simulation.mutants.mutant import Mutant, Patch
 from tests.simulation.mutants.push_mutants import PUSH_MUTANTS
 from tests.simulation.mutants.share_mutants import SHARE_MUTANTS
 from tests.simulation.oracle import pushes, share_handouts, shares
+from tests.simulation.oracle import transactions as transaction_checks
 from tests.simulation.service import push_service
 from tests.simulation.workloads import groups, transactions
 from tests.simulation.workloads.sharing import worked_group
 from tests.support.service import with_stores
 
-_WITH_CHECKS = (groups, transactions, shares, share_handouts, share_worker, worked_group, pushes, push_service)
+_WITH_CHECKS = (
+    *(groups, transactions, transaction_checks, shares, share_handouts, share_worker, worked_group, pushes),
+    push_service,
+)
 _REMEMBERED_MS = 500.0
 
 

@@ -20,6 +20,7 @@ class ShareOutputs:
     def __init__(self, simulation: Simulation, oracle: ShareOracle) -> None:
         self._simulation = simulation
         self.ids: set[TransactionalId] = set()  # of the workers
+        self.first_numbers: dict[TransactionalId, int] = {}  # of the ids, as their first begin told
         self.committed: dict[Nonce, Transaction] = {}
         self.refused: dict[Nonce, str] = {}  # why, where the answer says that nothing was committed
         self._outputs: Counter[str] = Counter()

@@ -82,12 +82,16 @@ WORKLOADS: dict[str, Install] = {
     "auditing": auditing.install,
     "inline": inline.install,
     "sleeping": sleeping.install,
+    "forgetting": transactions.install_forgetting,
 }
 MIXED = "mixed"
 OF_ZONES = {"zone_loss", "zone_moves", "recover_zones", "repair", "replicate", "scrub"}  # senseless with one zone
 # The seed does not combine these with others. `pushing` would make a run a quarter longer, which is little. But the
 # seeds that draw it have not all been run yet. `inline` puts the appends of all others into the log table.
-ALONE = {"auditing", "claiming", "generations", "inline", "pushing", "redriving", "repeating", "sleeping", "waking"}
+ALONE = {
+    *("auditing", "claiming", "forgetting", "generations", "inline", "pushing", "redriving", "repeating", "sleeping"),
+    "waking",
+}
 _TAKE_LONG = {"crowding", "recover_zones", "retention", "sweep"}
 
 

@@ -165,7 +165,7 @@ class _Ledger:
             recorder.maybe(operation, attempts=1)
 
     def _begin(self, begin: Begin, instance: Instance) -> TransactionState:
-        return begin_transactions(instance.stores.transactions, instance.entropy, self._ID, begin)
+        return begin_transactions(instance, self._ID, begin)
 
     def _commit(
         self, state: TransactionState, nonce: Nonce, values: Mapping[str, int], instance: Instance

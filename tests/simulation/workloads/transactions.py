@@ -11,7 +11,7 @@ offset.
 import base64
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from penstock.errors import ConnectionFailedError, FencedError
 from penstock.http.http_message import Document, HttpRequest, Response, final_document, final_error, json_document
@@ -24,15 +24,14 @@ from penstock.retry import Attempts, RetryPolicy
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import NONCE_BYTES, TransactionalId
 from penstock_core.records.record_batch import Compression
-from penstock_core.transaction import Transaction
 from penstock_handlers import transactions as handler
 from penstock_handlers.edge.http import Result, error_result
-from penstock_service.groups.committed_offsets import committed_offsets
 from penstock_service.instance.instance import Instance
 from tests.history import format as history
 from tests.simulation.clients.observer import Observer
 from tests.simulation.clients.reader import SimulatedReader
 from tests.simulation.engine.timing import EPOCH_MS
+from tests.simulation.oracle.transactions import FORGOTTEN_MS, TransactionChecks
 from tests.simulation.oracle.violation import expect
 from tests.simulation.service.simulation import Simulation
 
@@ -42,6 +41,7 @@ _TOPIC = "moved"
 _PARTITIONS = 3  # gathered, one send stages the first record while two wait
 _BATCH_BYTES = 10_000
 _CALL_MS = 8_000
+_CUT_MS_MAX = 20_000.0
 
 
 class Cancelled(BaseException):
@@ -49,86 +49,39 @@ class Cancelled(BaseException):
 
 
 def install(simulation: Simulation) -> None:
+    _install(simulation, rests=False)
+
+
+def install_forgetting(simulation: Simulation) -> None:
+    """The same with ids that DynamoDB's TTL removes, sooner or later after they have ended."""
+    simulation.lasts_ms = max(simulation.lasts_ms, FORGOTTEN_MS)
+    _install(simulation, rests=True)
+
+
+def _install(simulation: Simulation, *, rests: bool) -> None:
     random = simulation.scheduler.random
     simulation.topic(_TOPIC, partitions=_PARTITIONS)
-    checks = _TransactionChecks(simulation)
+    checks = TransactionChecks(simulation, _PARTITIONS)
     simulation.storage.observers.append(checks.observe)
+    if rests:
+        simulation.scheduler.spawn("time to live", checks.forget_now_and_then)
     simulation.final_checks.append(checks.check_end)
     for number in range(random.choice([1, 2])):
         for process in range(random.choice([1, 2, 2])):
-            _Process(simulation, checks, TransactionalId(f"t{number}"), process).start()
+            _Process(simulation, checks, TransactionalId(f"t{number}"), process, rests=rests).start()
     SimulatedReader(simulation, "tr", _TOPIC, is_topic_stable=True).start()
     Observer(simulation, "to", _TOPIC).start()
-
-
-class _TransactionChecks:
-    """The checks of all transactions, at the effect of each call and at the end.
-
-    A life is one run of a process: after a restart it is another instance of its producer.
-    """
-
-    def __init__(self, simulation: Simulation) -> None:
-        self._simulation = simulation
-        self._epochs: dict[TransactionalId, int] = {}
-        self._committed: dict[TransactionalId, list[str]] = {}  # their texts, in order
-        self._begun: dict[TransactionalId, list[bytes]] = {}  # the nonces of the begins that took effect
-        self.lives: dict[bytes, str] = {}  # by nonce: the life that drew it
-        self.outcomes: dict[str, bool] = {}  # by text, where its process knows: True if it is committed
-
-    def observe(self, label: str, method: str, arguments: tuple[Any, ...], outcome: Any) -> None:
-        if label != "transactions" or isinstance(outcome, PenstockError):
-            return
-        if method == "begin_epoch" and outcome.begins[0] in self.lives:  # else it is another workload's producer
-            expect(outcome.epoch > self._epochs.get(arguments[0], -1), f"epoch {outcome.epoch} of {arguments[0]} again")
-            self._epochs[arguments[0]] = outcome.epoch
-            self._begin(arguments[0], outcome.begins[0])
-        elif method == "commit" and outcome and arguments[0].producer.transactional_id in self._epochs:
-            self._commit(arguments[0])
-
-    def _begin(self, transactional_id: TransactionalId, nonce: bytes) -> None:
-        begun = self._begun.setdefault(transactional_id, [])
-        expect(nonce not in begun, f"one begin of {transactional_id} has raised its epoch twice")
-        lives = [self.lives.get(each) for each in begun]
-        life = self.lives.get(nonce)
-        is_overtaken = life in lives and lives[-1] != life
-        expect(not is_overtaken, f"{life} had lost {transactional_id} to {lives[-1:]}, and has fenced it")
-        begun.append(nonce)
-
-    def is_overtaken(self, transactional_id: TransactionalId, life: str) -> bool:
-        """True if another life has begun an epoch."""
-        return any(self.lives.get(nonce) != life for nonce in self._begun.get(transactional_id, ()))
-
-    def _commit(self, transaction: Transaction) -> None:
-        producer = transaction.producer
-        newest = self._epochs[producer.transactional_id]
-        expect(producer.epoch == newest, f"{producer} committed, and epoch {newest} has begun")
-        texts = self._committed.setdefault(producer.transactional_id, [])
-        expect(transaction.number == len(texts), f"transaction {transaction.number} of {producer} after {len(texts)}")
-        values = {value.rpartition("/")[0] for value in self._simulation.oracle.log.newest_values(transaction)}
-        expect(len(values) == 1 and len(transaction.refs) == _PARTITIONS, f"{producer} committed {values}")
-        texts += values
-
-    def check_end(self) -> None:
-        committed = [text for texts in self._committed.values() for text in texts]
-        expect(len(committed) == len(set(committed)), f"a transaction was committed twice: {committed}")
-        places = self._simulation.oracle.log.places
-        for text, is_committed in self.outcomes.items():
-            for partition in range(_PARTITIONS):
-                copies = len(places.get(f"{text}/{partition}", ()))
-                expect(
-                    copies == is_committed,
-                    f"{text} is reported as committed: {is_committed}, and stands {copies} times",
-                )
-        for transactional_id, texts in self._committed.items():
-            offsets = {each.offset for each in committed_offsets(self._simulation.bare, transactional_id, None)}
-            expect(offsets == {len(texts)}, f"{transactional_id} has committed {len(texts)}, its offset is {offsets}")
 
 
 class _Network:
     """The way of a process's requests to the service, and the retries of its client."""
 
-    def __init__(self, simulation: Simulation, name: str) -> None:
+    def __init__(self, simulation: Simulation, name: str, *, rests: bool) -> None:
         random = simulation.scheduler.random
+        self._call_ms, self._cut_ms_max = _CALL_MS, _CUT_MS_MAX
+        if rests:
+            self._call_ms = random.choice([_CALL_MS, int(3 * FORGOTTEN_MS)])
+            self._cut_ms_max = random.choice([_CUT_MS_MAX, 3 * FORGOTTEN_MS])
         self._simulation = simulation
         self._name = name
         self._cut_until_ms = 0.0
@@ -144,7 +97,7 @@ class _Network:
             scheduler.pause(5.0)  # a wait may end for no reason
             return {}
         attempts = Attempts(
-            self._retry, is_repeatable=effect.is_repeatable, deadline_ms=int(scheduler.now_ms) + _CALL_MS
+            self._retry, is_repeatable=effect.is_repeatable, deadline_ms=int(scheduler.now_ms) + self._call_ms
         )
         if scheduler.random.random() < self._cancel_rate:
             self._send_late(effect)
@@ -164,13 +117,15 @@ class _Network:
     def _try_once(self, request: HttpRequest) -> Response:
         scheduler, random = self._simulation.scheduler, self._simulation.scheduler.random
         if scheduler.now_ms >= self._cut_until_ms and random.random() < self._cut_rate:
-            self._cut_until_ms = scheduler.now_ms + random.uniform(1_000.0, 20_000.0)
+            self._cut_until_ms = scheduler.now_ms + random.uniform(1_000.0, self._cut_ms_max)
             self._simulation.count("process cut off")
         if scheduler.now_ms < self._cut_until_ms:
             scheduler.pause(random.uniform(1.0, 500.0))
             raise ConnectionFailedError("simulated: cut off", maybe_applied=random.random() < 0.5)
         if random.random() < self._late_rate:
             self._send_late(request)
+            if self._cut_ms_max > _CUT_MS_MAX:  # for so long, perhaps, that the outcome is forgotten
+                self._cut_until_ms = scheduler.now_ms + random.uniform(0.2, 1.0) * self._cut_ms_max
             scheduler.pause(random.uniform(1.0, 500.0))
             raise ConnectionFailedError("simulated: the request is slow", maybe_applied=True)
         return self._send(request)
@@ -209,14 +164,21 @@ class _Process:
     """A process that begins, transacts, and restarts when it is fenced."""
 
     def __init__(
-        self, simulation: Simulation, checks: _TransactionChecks, transactional_id: TransactionalId, process: int
+        self,
+        simulation: Simulation,
+        checks: TransactionChecks,
+        transactional_id: TransactionalId,
+        process: int,
+        *,
+        rests: bool,
     ) -> None:
         self._simulation = simulation
         self._random = simulation.scheduler.random
         self._checks = checks
         self._id = transactional_id
         self._name = f"{transactional_id}.{process}"
-        self._network = _Network(simulation, self._name)
+        self._rests = rests
+        self._network = _Network(simulation, self._name, rests=rests)
         self._lives = 0
         # A request takes one record, or all of them: with the smaller one, each record is staged but the last.
         self._request_bytes = _BATCH_BYTES + self._random.choice([1, 100_000])
@@ -252,6 +214,7 @@ class _Process:
 
     def _run(self) -> None:
         for count in range(self._random.choice([3, 8])):
+            self._rest()
             self._simulation.scheduler.pause(self._random.uniform(0.0, 400.0))
             try:
                 self._transact(f"{self._name}-{count}")
@@ -261,6 +224,13 @@ class _Process:
                 self._simulation.count("transaction failed")
             if self._random.random() < 0.1:
                 self._state = self._new_life()
+
+    def _rest(self) -> None:
+        """Perhaps do nothing for so long that the id may end."""
+        if self._rests and self._random.random() < 0.3:
+            scheduler, rest_ms = self._simulation.scheduler, self._random.uniform(0.8, 2.0) * FORGOTTEN_MS
+            scheduler.sleeps_until_ms = max(scheduler.sleeps_until_ms, scheduler.now_ms + rest_ms)
+            scheduler.pause(rest_ms)
 
     def _fenced(self) -> None:
         """Fenced for good. Its supervisor may start it anew, which takes over."""
@@ -276,7 +246,9 @@ class _Process:
     def _transact(self, text: str) -> None:
         core = TransactionCore(self._state, lambda _: 0)
         self._drive(core.begin())
-        number = self._state.number
+        self._checks.told.add(self._life)
+        number = self._checks.place_of(self._id, self._state.number)
+        self._rest()
         # For the history, each transaction of one id comes from the next record of one partition.
         sends = [
             history.Send((_TOPIC, partition), f"{text}/{partition}", None, (self._id, 0, number, f"to {partition}"))
@@ -288,6 +260,7 @@ class _Process:
         failure: BaseException | None = None
         try:
             self._send_all(core, text)
+            self._rest()
             core.add_offsets([GroupOffset(group=self._id, partition=TopicPartition(_TOPIC, 0), offset=number + 1)])
             batches = self._drive(core.commit())
         except (PenstockError, Cancelled) as error:
@@ -305,7 +278,8 @@ class _Process:
             self._simulation.count("transaction committed" if is_committed else "transaction refused")
         if failure is not None:
             is_disordered = isinstance(failure, PenstockError) and failure.code is ErrorCode.OUT_OF_ORDER_SEQUENCE
-            expect(not is_disordered, f"{text} of {self._life}: {failure}")
+            # A stage of a zombie has the epoch of the id's next life, perhaps, and a number from before.
+            expect(not is_disordered or self._life in self._checks.forgotten, f"{text} of {self._life}: {failure}")
             raise failure
 
     def _send_all(self, core: TransactionCore, text: str) -> None:

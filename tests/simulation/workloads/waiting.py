@@ -96,13 +96,11 @@ class _Transactor:
 
     def run(self) -> None:
         producer_id = TransactionalId("waker")
-        state = begin_transactions(
-            self._simulation.bare.stores.transactions, self._simulation.bare.entropy, producer_id
-        )
+        state = begin_transactions(self._simulation.bare, producer_id)
         producer = TransactionalProducer(transactional_id=producer_id, epoch=state.epoch)
         for number in range(self._random.choice([2, 5])):
             self._simulation.scheduler.pause(self._random.uniform(0.0, 10_000.0))
-            if not self._commit(producer, number):
+            if not self._commit(producer, state.number + 1 + number):
                 return
 
     def _commit(self, producer: TransactionalProducer, number: int) -> bool:

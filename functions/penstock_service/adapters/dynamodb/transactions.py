@@ -47,11 +47,13 @@ class DynamoDbTransactionStore:
     def begin_epoch(
         self, transactional_id: TransactionalId, old: TransactionState | None, new: TransactionState
     ) -> TransactionState:
+        assert new.expires_at_s is not None, "only items of earlier versions have no end"
         condition = "attribute_not_exists(pk)"
         values = {
             ":producer": number(new.producer_id),
             ":epoch": number(new.epoch),
             ":number": number(new.number),
+            ":expires": number(new.expires_at_s),
             ":segments": {"B": b"".join(new.segments)},
             ":begins": {"B": b"".join(new.begins)},
             ":principal": {"S": new.principal},
@@ -65,7 +67,7 @@ class DynamoDbTransactionStore:
             TableName=self._log_table,
             Key=state_key(transactional_id),
             UpdateExpression="SET producer_id = :producer, epoch = :epoch, begin_nonces = :begins, "
-            "principal = :principal, "
+            "principal = :principal, expires_at_s = :expires, "
             "transaction_number = if_not_exists(transaction_number, :number), "
             "segment_ids = if_not_exists(segment_ids, :segments)",
             ConditionExpression=condition,
@@ -88,6 +90,18 @@ class DynamoDbTransactionStore:
             UpdateExpression="SET principal = :nobody",
             ConditionExpression="attribute_exists(pk)",
             ExpressionAttributeValues={":nobody": {"S": ""}},
+        )
+        return isinstance(done, Applied)
+
+    def renew(self, producer: TransactionalProducer, expires_at_s: int) -> bool:
+        done = self._client.conditional(
+            "update_item",
+            is_repeatable=True,
+            TableName=self._log_table,
+            Key=state_key(producer.transactional_id),
+            UpdateExpression="SET expires_at_s = :expires",
+            ConditionExpression="epoch = :epoch",
+            ExpressionAttributeValues={":expires": number(expires_at_s), ":epoch": number(producer.epoch)},
         )
         return isinstance(done, Applied)
 
@@ -171,13 +185,15 @@ class DynamoDbTransactionStore:
         return {
             "TableName": self._log_table,
             "Key": state_key(transaction.producer.transactional_id),
-            "UpdateExpression": "SET transaction_number = :number, segment_ids = :segments, transaction_nonce = :nonce",
+            "UpdateExpression": "SET transaction_number = :number, segment_ids = :segments, "
+            "transaction_nonce = :nonce, expires_at_s = :expires",
             "ConditionExpression": "epoch = :epoch AND transaction_number = :before "
             "AND (attribute_not_exists(principal) OR principal IN (:nobody, :principal))",
             "ExpressionAttributeValues": {
                 ":number": number(transaction.number),
                 ":before": number(transaction.number - 1),
                 ":epoch": number(transaction.producer.epoch),
+                ":expires": number(transaction.expires_at_s),
                 ":segments": {"B": b"".join(transaction.segments)},
                 ":nonce": {"B": transaction.nonce},
                 ":nobody": {"S": ""},

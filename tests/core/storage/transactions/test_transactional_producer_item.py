@@ -26,6 +26,7 @@ def test_state_is_read_from_its_item(segments: tuple[SegmentId, ...]) -> None:
         "transaction_nonce": {"B": nonces[0]},
         "begin_nonces": {"B": b"".join(nonces[1:])},
         "principal": {"S": "role"},
+        "expires_at_s": {"N": "1900000000"},
     }
     assert parse_state(item) == TransactionState(
         producer_id=7,
@@ -35,4 +36,5 @@ def test_state_is_read_from_its_item(segments: tuple[SegmentId, ...]) -> None:
         nonce=nonces[0],
         begins=(nonces[1], nonces[2]),
         principal="role",
+        expires_at_s=1_900_000_000,
     )
