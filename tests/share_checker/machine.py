@@ -31,14 +31,10 @@ T = TypeVar("T", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A planned update by its number, and what it claims: each OK, and burials.
-
-    A claim has the lock id, its deliveries as the worker was told (0 if the lock id does not tell), the type, and a
-    mask of offsets.
-    """
+    """A planned update by its number, and what it claims: (lock id, type, mask of offsets) of each OK, and burials."""
 
     update: int
-    claims: tuple[tuple[LockId, int, AckType, int], ...] = ()
+    claims: tuple[tuple[LockId, AckType, int], ...] = ()
     buried: int = 0
 
 
@@ -167,12 +163,7 @@ class Machine:
         if number == len(self._updates):
             self._updates.append(update)
         claims = tuple(
-            (
-                acks[index].lock_id,
-                0 if (told := acks[index].handed_out) is None else told.deliveries,
-                acks[index].type,
-                mask_of(offset for a, b in ranges for offset in range(a, b)),
-            )
+            (acks[index].lock_id, acks[index].type, mask_of(offset for a, b in ranges for offset in range(a, b)))
             for index, ranges, result in answers
             if result is AckResult.OK
         )

@@ -7,8 +7,7 @@ behind and be applied later.
 Invariants, checked at each application:
 
 - A finished record stays finished, and a worker that was told that it held it has accepted it, or it was buried.
-- An acknowledgement takes effect only under the lock that holds the record then, or that held it until it ended, if
-  no acquire has taken the record since.
+- An acknowledgement takes effect only under the lock that holds the record then.
 - No acquire takes a record from a lock whose time is not over, unless the clock of its function is ahead.
 - A record is handed out `DELIVERIES_MAX` times at most, and buried once at most, unless it was accepted.
 - By key: no record is handed out while an earlier one of its key is unfinished elsewhere, and not for the dead-letter
@@ -269,13 +268,9 @@ class Model:
         finished = self.machine.finished[after]
         if state.done & ~finished:
             raise InvariantError("a finished record came back")
-        for lock_id, told, kind, mask in call.planned.claims:
+        for lock_id, kind, mask in call.planned.claims:
             lock = before_state.locks.get(lock_id)
-            held = 0 if lock is None else mask_of(lock.held.offsets())
-            for wait in before_state.waits.values() if lock is None else ():
-                parts = [offset for offset in wait.records.offsets() if state.deliveries[offset] == told]
-                held |= mask_of(parts) if wait.is_suspect else 0
-            if mask & ~held:
+            if lock is None or mask & ~mask_of(lock.held.offsets()):
                 raise InvariantError(f"{kind.value} took effect without the lock")
         if call.planned.buried & (state.buried | state.done):
             raise InvariantError("a record was buried that was finished")

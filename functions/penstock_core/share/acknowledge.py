@@ -8,8 +8,7 @@
 | renew   | stay locked, with the rest of their lock, for `lock_ms` from now                              |
 
 Only the entry decides whether a client still has its lock. An acknowledgement that comes after the lock's time counts
-as long as no other acquire has taken the records. If one has taken a part of them, the other parts still count for a
-client whose lock id tells the lock.
+as long as no other acquire has taken the records.
 
 An acknowledgement may come twice, because an answer was lost. So records that are as the client wants them answer DONE:
 finished ones; for a release, those that wait; for a reject, those that wait for the dead-letter topic. A renewal has
@@ -140,11 +139,7 @@ def acknowledge(
         siblings = _siblings(draft, each)
         if draft.room() < _ENTRIES_AT_ONCE + 2 * len(siblings):
             break
-        parts = _parts_of(draft, each)
-        if draft.room() < _ENTRIES_AT_ONCE + len(parts):
-            break
         planned += 1
-        _rejoin(draft, each, parts)
         lock = _named(draft, each)
         wanted = _wanted(each, lock)
         if each.handed_out is not None and each.generation != draft.generation:
@@ -159,31 +154,6 @@ def acknowledge(
             answers.append(AckAnswer(index=index, ranges=mine.ranges, result=AckResult.OK))
         answers += _answers_of_others(draft, each, index, RecordSet(wanted).minus(mine.ranges))
     return answers, planned
-
-
-def _parts_of(draft: Draft, each: Acknowledgement) -> list[Wait]:
-    """The parts of the acknowledgement's expired lock that no other acquire has taken.
-
-    Their count tells that no acquire has had them since. With order by key there are none: an earlier record of their
-    key may be with another worker.
-    """
-    lock = each.handed_out
-    if lock is None or lock.records.hashes or each.lock_id in draft.locks or each.generation != draft.generation:
-        return []
-    wanted = _wanted(each, None)
-    parts = [wait for wait in draft.waits.values() if wait.is_suspect and wait.deliveries == lock.deliveries]
-    parts = [wait for wait in parts if not wait.records.minus(lock.held.ranges).ranges]
-    return parts if any(wait.records.only(wanted).ranges for wait in parts) else []
-
-
-def _rejoin(draft: Draft, each: Acknowledgement, parts: Sequence[Wait]) -> None:
-    """Make the parts one lock again, as it was handed out: its client has them until another acquire takes them."""
-    records = EMPTY
-    for wait in parts:
-        draft.remove_wait(Offset(wait.records.start))
-        records = records.plus(wait.records)
-    if each.handed_out is not None and parts:
-        draft.put_lock(each.lock_id, replace(each.handed_out, records=records.shifted(-each.handed_out.base)))
 
 
 def _named(draft: Draft, each: Acknowledgement) -> Lock | None:

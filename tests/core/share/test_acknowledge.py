@@ -5,7 +5,6 @@ import pytest
 from penstock_core.ids import LockId, LockNonce, Offset
 from penstock_core.limits import SHARE_ENTRIES_MAX, SHARE_REASON_BYTES_MAX
 from penstock_core.share.acknowledge import Acknowledgement, AckResult, AckType, plan_acknowledge, plan_blind
-from penstock_core.share.acquire import plan_acquire
 from penstock_core.share.record_set import RecordSet
 from penstock_core.share.retry import backoff_ms
 from penstock_core.share.share_codec import client_lock_id, parse_client_lock_id
@@ -22,10 +21,7 @@ from tests.core.share.share_samples import (
     ack,
     acknowledged,
     acquired,
-    applied,
     held,
-    log,
-    request,
 )
 
 FIRST_ID = LockId("nonce-01.0")
@@ -219,35 +215,6 @@ def test_acknowledgement_of_a_lock_changes_no_other_lock_that_has_its_id_by_now(
     again = acquired(accepted)
     after, results = acknowledged(again, replace(handed_out(HELD), type=kind, offsets=((10, 20),)))
     assert (after, results) == (again, [(((10, 20),), LOST)])
-
-
-@pytest.mark.parametrize("kind", AckType)
-def test_parts_of_an_expired_lock_that_no_other_acquire_took_stay_with_its_client(kind: AckType) -> None:
-    taken = acquired(HELD, OTHER, now_ms=LATER_MS, records_max=1, next_offset=10)
-    assert held(taken, OTHER) == [(((0, 2),), 2)] or held(taken, OTHER) == [(((0, 1),), 2)]
-    lost = held(taken, OTHER)[0][0]
-    after, results = acknowledged(taken, replace(handed_out(HELD), type=kind), now_ms=LATER_MS)
-    assert {result: ranges for ranges, result in results} == {OK: ((lost[0][1], 10),), LOST: lost}
-    assert held(after, OTHER) == held(taken, OTHER)
-    unfinished = after.unfinished() if kind in (AckType.RELEASE, AckType.RENEW) else lost
-    assert after.unfinished() == unfinished
-
-
-def test_part_of_an_expired_lock_that_another_acquire_had_is_lost() -> None:
-    state = HELD
-    for number in range(20):
-        plan = plan_acquire(state, PLAIN, log(10), request(LockNonce(f"other-{number:02}"), 1, LATER_MS))
-        state = state if plan.update is None else applied(state, plan)
-    assert not any(wait.is_suspect for wait in state.waits.values())
-    after, results = acknowledged(state, handed_out(HELD), now_ms=LATER_MS)
-    assert (after, [result for _, result in results]) == (state, [LOST])
-
-
-@pytest.mark.parametrize("generation", [1, 2])
-def test_parts_of_a_lock_before_a_reset_are_lost(generation: int) -> None:
-    taken = replace(acquired(HELD, OTHER, now_ms=LATER_MS, records_max=1, next_offset=10), generation=generation)
-    after, results = acknowledged(taken, handed_out(HELD), now_ms=LATER_MS)
-    assert (after, results) == (taken, [(((0, 10),), LOST)])
 
 
 def test_no_blind_plan_without_the_lock_or_for_two_generations() -> None:

@@ -7,7 +7,6 @@ import pytest
 
 from penstock_core.errors import ErrorCode
 from penstock_core.share.acknowledge import AckResult, AckType
-from penstock_core.share.record_set import RecordSet
 from penstock_core.share.share_update import ShareOutcome
 from penstock_service.instance.instance import Instance
 from penstock_service.share.acknowledge import acknowledge
@@ -149,7 +148,7 @@ def test_refused_update_goes_by_the_state_that_refused_it(instance: Instance, cl
     taken = take(instance, lock_ms=1_000)
     clock.sleep_ms(60_000)
     take(instance, 1)
-    assert results_of(finish(instance, taken)) == [(((1, 3),), OK), (((0, 1),), LOST)]
+    assert results_of(finish(instance, taken)) == [(((0, 3),), LOST)]
 
 
 def test_partition_that_changes_all_the_time_is_told(instance: Instance) -> None:
@@ -205,19 +204,3 @@ def test_repeated_accept_is_done_when_an_instance_remembers_a_group_that_was_mad
     acknowledge(instance, GROUP, entries)
     outcomes = take(stale, acknowledge=entries).acknowledged if is_carried else acknowledge(stale, GROUP, entries)
     assert results_of(outcomes) == [(((0, 1),), DONE)]
-
-
-def test_late_accept_loses_only_the_records_that_another_consumer_has(instance: Instance, clock: SteppedClock) -> None:
-    filled_topic(instance, records=16)
-    new_group(instance, lock_ms=1_000)
-    late = take(instance, 16)
-    clock.sleep_ms(60_000)
-    while not (other := take(instance, 1)).partitions:
-        pass
-    [(_, lost)] = offsets_in(other)
-    assert results_of(finish(instance, late)) == [
-        (RecordSet(((0, 16),)).minus(((lost, lost + 1),)).ranges, AckResult.OK),
-        (((lost, lost + 1),), AckResult.LOST),
-    ]
-    finish(instance, other)
-    assert (offsets_in(take(instance)), state_of(instance).open) == ([], 0)

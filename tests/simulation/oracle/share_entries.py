@@ -1,14 +1,10 @@
 """The entry that holds each record of a share item, and what acknowledgements say of it."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from penstock_core.ids import LockId
 from penstock_core.share.acknowledge import Acknowledgement
 from penstock_core.share.share_state import Lock, ShareState, Wait
-
-Sent = Mapping[LockId, Sequence[Acknowledgement]]
-"""The acknowledgements that workers have sent, by lock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,16 +23,6 @@ def held_in(state: ShareState) -> dict[int, Held]:
     for wait in state.waits.values():
         found.update((offset, Held(entry=wait, lock_id=None)) for offset in wait.records.offsets())
     return found
-
-
-def still_held(held: Held, last: LockId | None, sent: Sent) -> Held:
-    """Return the entry as an acknowledgement may take it: a part of an expired lock still is that lock's.
-
-    `last` is the lock that had the record last. No other worker has got the record since, so the acknowledgement of
-    that lock's worker counts, however late it comes (ADR 40).
-    """
-    is_part = isinstance(held.entry, Wait) and held.entry.is_suspect
-    return replace(held, lock_id=last) if is_part and last in sent else held
 
 
 def covers(acknowledgement: Acknowledgement, held: Held | None, offset: int) -> bool:

@@ -5,18 +5,20 @@
 - With order by key, no record is locked while an earlier one of its key waits or is locked by another acquire.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 
 from penstock_core.ids import LockId
 from penstock_core.limits import SHARE_LOCKS_MAX, SHARE_SUSPECT_PARTS
-from penstock_core.share.acknowledge import AckType
+from penstock_core.share.acknowledge import Acknowledgement, AckType
 from penstock_core.share.share_group import ShareGroupConfig
 from penstock_core.share.share_state import Lock, ShareKey, ShareState, Wait
 from tests.simulation.engine.timing import CLOCK_SKEW_MS, EPOCH_MS
-from tests.simulation.oracle.share_entries import Held, Sent, covers, held_in, nonce_of, still_held
+from tests.simulation.oracle.share_entries import Held, covers, held_in, nonce_of
 from tests.simulation.oracle.violation import expect
 from tests.simulation.service.simulation import Simulation
+
+Sent = Mapping[LockId, Sequence[Acknowledgement]]
+"""The acknowledgements that workers have sent, by lock."""
 
 
 class ShareHandOuts:
@@ -29,33 +31,16 @@ class ShareHandOuts:
         self._config = config
         self._order_key_of = order_key_of
 
-    def check(
-        self, key: ShareKey, sent: Sent, last: Mapping[int, LockId], before: ShareState, after: ShareState
-    ) -> None:
-        """Check each record that is in an entry after the change. `last` are the locks that had them last."""
+    def check(self, key: ShareKey, sent: Sent, before: ShareState, after: ShareState) -> None:
+        """Check each record that is in an entry after the change."""
         old, new = held_in(before), held_in(after)
         for offset, held in new.items():
             was = old.get(offset)
             if was is not None and was != held:
-                self._moved(key, sent, offset, self._before(was, held, last.get(offset), sent), held)
+                self._moved(key, sent, offset, was, held)
         self._check_suspects(key, sent, before, after, old)
         if self._config.is_by_key:
             self._check_order(key, after, new)
-
-    def _before(self, was: Held, held: Held, last: LockId | None, sent: Sent) -> Held:
-        """Return who had the record before: for a part of an expired lock, perhaps that lock still.
-
-        The service renews the lock for a repeat of its acquire, so no worker has to ask. A late copy of the acquire
-        takes the part as another lock of the same id, and counts a delivery.
-        """
-        is_part = isinstance(was.entry, Wait) and was.entry.is_suspect
-        if is_part and held.lock_id is not None and held.lock_id == last:
-            is_own = held.entry.deliveries == was.entry.deliveries
-            self._simulation.count(
-                "share record is its late worker's again" if is_own else "share lock id is used again"
-            )
-            return replace(was, lock_id=last) if is_own else was
-        return still_held(was, last, sent)
 
     def _moved(self, key: ShareKey, sent: Sent, offset: int, was: Held, held: Held) -> None:
         """Check that a record may go from one entry to another."""

@@ -29,7 +29,7 @@ from penstock_core.share.share_state import Lock, ShareKey, ShareState, Wait
 from penstock_core.transaction import Move, Transaction
 from tests.history import format as history
 from tests.simulation.clients.producer import headers_of
-from tests.simulation.oracle.share_entries import Held, covers, held_in, still_held
+from tests.simulation.oracle.share_entries import Held, covers, held_in
 from tests.simulation.oracle.share_handouts import ShareHandOuts
 from tests.simulation.oracle.violation import expect
 from tests.simulation.service.simulation import Simulation
@@ -46,7 +46,6 @@ class _Partition:
 
     state: ShareState
     finished: dict[int, str] = field(default_factory=dict)
-    last: dict[int, LockId] = field(default_factory=dict)  # the lock that had a record last
     sent: dict[LockId, list[Acknowledgement]] = field(default_factory=dict)
 
 
@@ -267,8 +266,7 @@ class ShareOracle:
         for offset, held in new.items():
             if offset not in old:
                 self._check_fresh(key, offset, before, held)
-        self._hand_outs.check(key, partition.sent, partition.last, before, after)
-        partition.last |= {offset: held.lock_id for offset, held in new.items() if held.lock_id is not None}
+        self._hand_outs.check(key, partition.sent, before, after)
         return {*left}
 
     def _check_fresh(self, key: ShareKey, offset: int, before: ShareState, held: Held) -> None:
@@ -303,7 +301,6 @@ class ShareOracle:
         if offset < self._simulation.oracle.log_starts.get(key.partition_key, 0):
             partition.finished[offset] = EXPIRED
             return
-        held = None if held is None else still_held(held, partition.last.get(offset), partition.sent)
         lock_id = held.lock_id if held is not None else None
         finishing = {AckType.ACCEPT} if self.config.dead_letter_topic else {AckType.ACCEPT, AckType.REJECT}
         acknowledgements = partition.sent.get(lock_id, ()) if lock_id is not None else ()
