@@ -1,4 +1,4 @@
-"""A program that embeds the service sleeps after any of its calls. What it acknowledges comes all the same (G12).
+"""A program that embeds the service sleeps after any of its calls. Each timer that it acknowledges comes (G12).
 
 Its messages are lost: only the run of each minute delivers, and it forgets minutes that are over (docs/adr/0039).
 """
