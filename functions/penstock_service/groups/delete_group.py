@@ -4,6 +4,7 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.groups.group import GroupState
 from penstock_core.ids import GroupName, parse_group_name
 from penstock_core.limits import GROUP_DELETE_ROUNDS_MAX
+from penstock_core.quotas.claim import GroupClaim
 from penstock_service.groups.claim_group import drop_group_claim, list_again
 from penstock_service.groups.describe_group import live_members, unknown_group
 from penstock_service.instance.instance import Instance
@@ -45,15 +46,26 @@ def unlist_group(instance: Instance, group: GroupName) -> None:
     """Take a deleted group off the list of groups, and drop its claim, unless a client has made it again.
 
     A client that makes a group looks at the list after that (`keep_listed`). So either the reads here find what the
-    client has made, or the client lists the group after the delete here. A delete, a read and a query, and a delete of
-    the claim.
+    client has made, or the client lists the group after the delete here. A delete whose answer is lost may have been
+    applied, so it is followed by the reads, too. A delete, a read and a query, and a delete of the claim.
     """
-    claim = instance.stores.memberships.unregister(group)
-    leases, _ = instance.stores.groups.lease_page(group, None, "", 1)
-    if leases or instance.stores.memberships.get_group(group) is not None:
-        list_again(instance, group, claim)
-    elif claim is not None:
+    try:
+        claim = instance.stores.memberships.unregister(group)
+    except PenstockError as error:
+        if error.maybe_applied:
+            _list_if_there(instance, group, None)
+        raise
+    if not _list_if_there(instance, group, claim) and claim is not None:
         drop_group_claim(instance, group, claim)
+
+
+def _list_if_there(instance: Instance, group: GroupName, claim: GroupClaim | None) -> bool:
+    """List the group again if it has a lease or an item. A read and a query."""
+    leases, _ = instance.stores.groups.lease_page(group, None, "", 1)
+    is_there = bool(leases) or instance.stores.memberships.get_group(group) is not None
+    if is_there:
+        list_again(instance, group, claim)
+    return is_there
 
 
 def remove_group(memberships: MembershipStore, executor: Executor, group: GroupName, state: GroupState | None) -> None:

@@ -72,6 +72,8 @@ def create_group(
     except PenstockError as error:
         found = instance.stores.memberships.get_group(group) if error.code is ErrorCode.CONCURRENT_UPDATE else None
         if found is None:
+            if error.maybe_applied:
+                keep_listed(instance, principal, group)
             raise
         return found
     keep_listed(instance, principal, group)

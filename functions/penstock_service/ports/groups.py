@@ -99,8 +99,8 @@ class MembershipStore(Protocol):
         One delete, never repeated once it may have been applied.
         """
 
-    def is_registered(self, group: GroupName) -> bool:
-        """True if the group's name is listed. One read."""
+    def is_registered(self, group: GroupName, claim_id: str = "") -> bool:
+        """True if the group's name is listed, with an id: under this claim. One read."""
 
     def registered(self, after: str, limit: int) -> Sequence[GroupName]:
         """At most `limit` listed names that come after `after`, sorted. One query."""

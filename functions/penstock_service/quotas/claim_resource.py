@@ -103,7 +103,7 @@ def _is_there(instance: Instance, claim: Claim) -> bool:
             topic = stores.topics.get(TopicName(claim.name))
             return topic is not None and topic.topic_id == claim.resource_id
         case ClaimKind.GROUP:
-            return stores.memberships.is_registered(GroupName(claim.name))
+            return stores.memberships.is_registered(GroupName(claim.name), claim.resource_id)
         case ClaimKind.SHARE_GROUP:
             group = stores.share.get_group(GroupName(claim.name))
             return group is not None and group.share_group_id == claim.resource_id

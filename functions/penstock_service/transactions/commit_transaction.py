@@ -153,6 +153,7 @@ def commit_transaction(
     except PenstockError as error:
         if error.maybe_applied and prepared is not None:
             wake_blindly(instance, prepared.transaction.refs)
+            _keep_listed(instance, last, prepared)
         raise
     if prepared is not None:
         _keep_listed(instance, last, prepared)

@@ -83,8 +83,10 @@ class DynamoDbMembershipStore:
         )
         return parse_group_claim(done.get("Attributes", {}))
 
-    def is_registered(self, group: GroupName) -> bool:
-        return self._client.get(self._table, registered_key(group)) is not None
+    def is_registered(self, group: GroupName, claim_id: str = "") -> bool:
+        item = self._client.get(self._table, registered_key(group))
+        claim = None if item is None else parse_group_claim(item)
+        return item is not None and (not claim_id or (claim is not None and claim.claim_id == claim_id))
 
     def registered(self, after: str, limit: int) -> Sequence[GroupName]:
         answer = self._client.call(
