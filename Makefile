@@ -44,10 +44,11 @@ fmt: setup ## Format the sources, and mend what ruff can mend
 test: setup lint-code ## Lint, then run all tests but the long ones (WORKERS=3)
 	$(PYTEST) --numprocesses $(WORKERS) -m "not chaos and not minutes"
 
-test-all: test openapi test-sparks .venv/kafka-clients/.stamp ## All of test, the long tests, chaos, 10,000 simulated runs, other Sparks, and that docs/openapi.json is what the handlers generate
+test-all: test openapi test-sparks .venv/kafka-clients/.stamp ## All of test, the long tests, chaos, mutants of expressions, 10,000 simulated runs, other Sparks, and that docs/openapi.json is what the handlers generate
 	git diff --exit-code -- docs/openapi.json
 	$(BIN)/python -m pytest -m minutes
 	$(BIN)/python -m pytest -m chaos
+	PYTHONPATH=.:functions:sdk $(BIN)/python -m tests.mutants
 	PYTHONPATH=.:functions:sdk $(BIN)/python -m tests.simulation --seeds 0..10000 --jobs 2
 
 test-sparks: setup $(SPARKS:%=.venv/spark-%/.stamp) ## Run the tests of jobs and data source on the Sparks that EMR and Glue have, 400 MB each

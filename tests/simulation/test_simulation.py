@@ -35,7 +35,7 @@ TAKE_LONG = {
         "armed before release",
         "slice without a successor",
     ),
-    *("head not born armed", "state put without its condition", "broken for one record for ever"),
+    *("head not born armed", "broken for one record for ever"),
     *("swept while waiting", "share: accepted in a transaction without a condition", "share: buried early"),
     *("copy beside its transaction", "share: waiter not taken"),
     *("stages of two transactions share a key", "share: accept done in a transaction"),

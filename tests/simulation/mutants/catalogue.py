@@ -5,6 +5,7 @@ from tests.simulation.mutants.claim_mutants import CLAIM_MUTANTS
 from tests.simulation.mutants.compaction_mutants import COMPACTION_MUTANTS
 from tests.simulation.mutants.draining_mutants import DRAINING_MUTANTS
 from tests.simulation.mutants.filter_mutants import FILTER_MUTANTS
+from tests.simulation.mutants.generated_mutants import GENERATED_MUTANTS
 from tests.simulation.mutants.generation_mutants import GENERATION_MUTANTS
 from tests.simulation.mutants.group_mutants import GROUP_MUTANTS
 from tests.simulation.mutants.inline_mutants import INLINE_MUTANTS
@@ -40,4 +41,5 @@ MUTANTS = (
     *AUDIT_MUTANTS,
     *INLINE_MUTANTS,
     *SLEEPING_MUTANTS,
+    *GENERATED_MUTANTS,
 )

@@ -7,9 +7,6 @@ from unittest.mock import patch
 from penstock_core.errors import PenstockError
 from penstock_core.quotas.claim import Claim, ClaimKind, counts_of, exceeded
 from penstock_core.quotas.quota import Subject
-from penstock_core.storage.groups.lease_item import commit_update
-from penstock_core.storage.item import ConditionalUpdate
-from penstock_service.adapters.dynamodb import groups as dynamodb_groups
 from penstock_service.adapters.dynamodb.quotas import DynamoDbQuotaStore
 from penstock_service.groups import claim_group as group_module
 from penstock_service.groups import commit_offsets as commit_module
@@ -100,13 +97,6 @@ def _refusal_of_an_alteration_takes_the_claim_of_its_topic() -> Patch:
     return patch.object(DynamoDbQuotaStore, "put_claim", forget)
 
 
-def _commit_makes_its_group_unasked() -> Patch:
-    def makes(*arguments: Any, **how: Any) -> ConditionalUpdate:
-        return commit_update(*arguments, **{**how, "may_create": True})
-
-    return patch.object(dynamodb_groups, "commit_update", makes)
-
-
 def _deletion_takes_a_new_group_off_the_list() -> Patch:
     return patch.object(commit_module, "keep_listed", lambda *_: None)
 
@@ -123,7 +113,6 @@ CLAIM_MUTANTS = tuple(
         ("unknown quotas are none", _unknown_quotas_are_none),
         ("refused one stays for ever", _refused_claim_stays),
         ("refused alteration loses its topic", _refusal_of_an_alteration_takes_the_claim_of_its_topic),
-        ("commit makes its group unasked", _commit_makes_its_group_unasked),
         ("deletion takes a new group off the list", _deletion_takes_a_new_group_off_the_list),
     )
 )

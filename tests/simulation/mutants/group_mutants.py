@@ -34,13 +34,6 @@ def _commit_counts_for_any_member() -> Patch:
     return patch.object(dynamodb_groups, "commit_update", counts)
 
 
-def _commit_goes_back() -> Patch:
-    def goes_back(*arguments: Any, **how: Any) -> ConditionalUpdate:
-        return commit_update(*arguments, **{**how, "may_go_back": True})
-
-    return patch.object(dynamodb_groups, "commit_update", goes_back)
-
-
 def _every_member_is_settled() -> Patch:
     return patch.object(
         heartbeat_module, "MemberProgress", lambda epoch, is_settled: MemberProgress(epoch=epoch, is_settled=True)
@@ -85,7 +78,6 @@ _PATCHES: dict[str, Callable[[], Patch]] = {
     "lease is taken from an unsettled owner": partial(_lease_is_taken_from, HolderState.UNSETTLED),
     "lease is taken from an owner that is ahead": partial(_lease_is_taken_from, HolderState.AHEAD),
     "commit counts for any member": _commit_counts_for_any_member,
-    "commit goes back": _commit_goes_back,
     "every member is settled": _every_member_is_settled,
     "no member is settled": _no_member_is_settled,
     "sessions never end": _sessions_never_end,

@@ -41,7 +41,7 @@ class Mutant:
         return None
 
 
-def under(write: Write, condition: str = "attribute_exists(pk) OR attribute_not_exists(pk)") -> Write:
+def under(write: Write, condition: str) -> Write:
     """The same write under another condition, without the names and values that nothing uses then."""
     used = {*re.findall(r"[:#]\w+", f"{getattr(write, 'update', '')} {condition}")}
     values = {name: value for name, value in write.values.items() if name in used}

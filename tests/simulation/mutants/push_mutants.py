@@ -1,7 +1,6 @@
 """Defects of push subscriptions: lanes and waiters that forget somebody; records lost, doubled, or buried."""
 
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
@@ -11,11 +10,7 @@ from penstock_core.push import attempt
 from penstock_core.push.attempt import fail_record
 from penstock_core.push.batch import PushBatch, PushRecord
 from penstock_core.push.delivery import DeliveryState, commit
-from penstock_core.push.delivery_key import DeliveryKey
 from penstock_core.push.lane import LaneState
-from penstock_core.storage.push.delivery_item import delivery_write
-from penstock_service.adapters.dynamodb import push as dynamodb_push
-from penstock_service.adapters.dynamodb import transactions as dynamodb_transactions
 from penstock_service.index.create_heads import create_heads
 from penstock_service.push import copy_to_topic as copy_module
 from penstock_service.push import deliver as deliver_module
@@ -23,20 +18,10 @@ from penstock_service.push import deliver_ordered
 from penstock_service.push.deliver import Ending
 from penstock_service.push.lane_work import LaneResult
 from penstock_service.topics import alter_topic
-from tests.simulation.mutants.mutant import Mutant, Patch, under
+from tests.simulation.mutants.mutant import Mutant, Patch
 from tests.simulation.mutants.push_failure_mutants import apart
 
 _Delivery = deliver_module._Delivery
-
-
-def _state_without_condition() -> Patch:
-    def write(key: DeliveryKey, new: DeliveryState) -> Any:
-        return under(delivery_write(key, new))
-
-    stack = ExitStack()
-    for module in (dynamodb_push, dynamodb_transactions):
-        stack.enter_context(patch.object(module, "delivery_write", write))
-    return stack
 
 
 def _deleted_before_arming() -> Patch:
@@ -136,7 +121,6 @@ def _batch_in_another_order() -> Patch:
 
 
 PUSH_MUTANTS = [
-    Mutant("state put without its condition", "pushing", _state_without_condition),
     Mutant("message deleted before arming", "pushing", _deleted_before_arming),
     Mutant("armed before release", "pushing", _armed_before_release),
     Mutant("slice without a successor", "pushing", _slice_without_successor),
