@@ -27,8 +27,8 @@ from penstock_core.log.index import EMPTY_HEAD, Head, appended
 from penstock_core.log.ref import Ref, Tier
 from penstock_core.log.roll import next_page, shortened
 from penstock_core.log.timer import Timer, TimerPlace, delivered, new_timer_id
-from penstock_core.storage.dynamodb_limits import item_bytes
 from penstock_core.storage.head_item import head_item
+from penstock_core.storage.item_size import item_bytes
 from penstock_core.storage.page_item import page_item
 from penstock_core.storage.timer_item import timer_item
 

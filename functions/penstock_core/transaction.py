@@ -207,27 +207,6 @@ def next_producer_epoch(
     )
 
 
-def committed_state(state: TransactionState, transaction: Transaction) -> TransactionState:
-    """The item after the transaction was committed."""
-    return replace(
-        state,
-        number=transaction.number,
-        expires_at_s=transaction.expires_at_s,
-        segments=transaction.segments,
-        nonce=transaction.nonce,
-    )
-
-
-def may_commit(state: TransactionState | None, transaction: Transaction) -> bool:
-    """True if the item lets this transaction commit. The adapters state the same rule as a condition of the write."""
-    producer = transaction.producer
-    return (
-        state is not None
-        and (state.epoch, state.number) == (producer.epoch, transaction.number - 1)
-        and state.principal in ("", producer.principal)
-    )
-
-
 def judge_transaction(
     state: TransactionState | None,
     producer: TransactionalProducer,

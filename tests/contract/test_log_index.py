@@ -1,6 +1,7 @@
-"""The contract of LogIndex, held by the adapters in memory and on DynamoDB."""
+"""The contract of LogIndex."""
 
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, Partition, PartitionKey, SegmentId, TopicId
 from penstock_core.limits import TAIL_ROLL_REFS
-from penstock_core.log.index import EMPTY_HEAD, Head, HeadJump, appended, jumped
+from penstock_core.log.index import EMPTY_HEAD, Head, HeadJump, appended
 from penstock_core.log.jump import Jump
 from penstock_core.log.ref import LocatedRef, Ref
 from penstock_core.records.producer_state import NO_OWNER, ProducerSequence, ProducerState
@@ -423,6 +424,13 @@ def test_waiter_stays_when_a_roll_an_eviction_or_a_repair_changes_the_head(ports
     ports.log.remove_producers(KEY, {number: producers[number] for number in list(producers)[:3]})
     assert ports.log.heads([KEY])[KEY].waiter_ms == 5_000
     assert ports.log.append(KEY, ref(99), 0).took_waiter
+
+
+def jumped(head: Head, jump: HeadJump) -> Head:
+    """The head after the jump: it keeps a reader's waiter, and loses a push waiter."""
+    return replace(
+        reduce(appended, jump.refs, head), jumps=(*head.jumps, *jump.jumps), restore=jump.restore, has_push_waiter=False
+    )
 
 
 def test_jump_lets_the_head_go_on_behind_it_once(ports: Ports) -> None:

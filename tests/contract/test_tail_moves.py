@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from penstock_core.compaction.tail_move import TailMove, moved, tail_move
+from penstock_core.compaction.tail_move import TailMove, tail_move
 from penstock_core.ids import Offset, Partition, PartitionKey, TopicId, new_segment_id
 from penstock_core.limits import TAIL_ROLL_REFS
 from penstock_core.log.index import Head
@@ -12,7 +12,7 @@ from penstock_core.log.ref import LocatedRef, Ref
 from penstock_core.records.producer_state import ProducerSequence
 from tests.contract.conftest import Ports
 from tests.support.refs import ref_at
-from tests.support.rolling import roll
+from tests.support.rolling import moved, roll
 
 KEY = PartitionKey(TopicId("0f" * 10), Partition(3))
 ARCHIVED = new_segment_id(99_000, bytes(10))

@@ -19,7 +19,7 @@ from penstock_core.limits import (
     PUSH_TARGET_MS,
     PUSH_VISIBILITY_MS,
 )
-from penstock_core.log.index import EMPTY_HEAD, Page, appended, push_armed
+from penstock_core.log.index import EMPTY_HEAD, Page, appended
 from penstock_core.storage.head_item import head_item
 from penstock_core.storage.page_item import page_item
 from tests.infra.conftest import Resources, entry_of, resources_of
@@ -59,8 +59,7 @@ def test_only_writes_that_take_a_push_waiter_pass_the_filter(stream: dict[str, A
     [criteria] = stream["FilterCriteria"]["Filters"]
     pattern = json.loads(criteria["Pattern"])
     ref = ref_at(1, zones=0b011)
-    waits = push_armed(EMPTY_HEAD, Offset(0))
-    assert waits is not None
+    waits = replace(EMPTY_HEAD, has_push_waiter=True)
     plain, waiting, after = (head_item(KEY, head) for head in (EMPTY_HEAD, waits, appended(waits, ref)))
     read = head_item(KEY, replace(EMPTY_HEAD, waiter_ms=5))
     page = page_item(KEY, Page(base_offset=Offset(0), refs=(ref,), max_timestamp_ms=1))

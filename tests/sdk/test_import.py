@@ -55,3 +55,40 @@ def test_producer_with_local_keys_needs_no_botocore(tmp_path: Path, monkeypatch:
     loaded = imported(code)
     assert "penstock" in loaded
     assert not {"botocore", "aiokafka"} & loaded
+
+
+WITHOUT_CLIENTS_OF_AWS = """
+import sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("boto3", "botocore"):
+            raise ModuleNotFoundError(name=name)
+
+sys.meta_path.insert(0, Absent())
+
+from penstock.testing import MemoryPenstock
+
+with MemoryPenstock(inline_bytes_max=1_000) as service:
+    service.create_topic("orders")
+    service.create_share_group("packers", ["orders"])
+    with service.producer() as producer:
+        producer.send("orders", b"plain").result()
+    with service.producer(transactional_id="till") as producer, producer.transaction():
+        producer.send("orders", b"committed")
+    with service.consumer("orders", group_id="billing") as consumer:
+        read = consumer.poll()
+        consumer.commit()
+    with service.share_consumer("orders", group_id="packers") as consumer:
+        for record in consumer.poll():
+            consumer.accept(record)
+    assert [each.value for each in read] == [b"plain", b"committed"], read
+"""
+
+
+@pytest.mark.slow
+def test_testing_runs_where_no_client_of_aws_is_installed() -> None:
+    path = [entry for entry in sys.path if entry]
+    script = f"import sys; sys.path[:0] = {path!r}\n{WITHOUT_CLIENTS_OF_AWS}"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

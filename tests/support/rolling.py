@@ -1,5 +1,8 @@
-"""Rolls and evictions by their single writes, as an append does them."""
+"""Rolls and evictions by their single writes, as an append does them, and heads after moves of their tails."""
 
+from dataclasses import replace
+
+from penstock_core.compaction.tail_move import TailMove
 from penstock_core.ids import PartitionKey
 from penstock_core.log.index import Head, Page
 from penstock_core.log.roll import is_roll_due, next_page
@@ -21,3 +24,8 @@ def roll_if_due(log: LogIndex, key: PartitionKey, head: Head) -> None:
     """Roll if the append that left `head` behind should."""
     if is_roll_due(head):
         roll(log, key)
+
+
+def moved(head: Head, move: TailMove) -> Head:
+    """The head after the move."""
+    return replace(head, tail=tuple(move.new.get(place, ref) for place, ref in enumerate(head.tail)))

@@ -1,10 +1,12 @@
-"""Tables in memory: all items of some, and a client of some."""
+"""Tables in memory: all items, a client, and a check of an update."""
 
 from collections.abc import Mapping
 from typing import Any
 
+from penstock_core.storage.item import ConditionalUpdate
 from penstock_core.storage.table_declarations import TABLES
 from penstock_service.adapters.dynamodb.client import DynamoDbClient
+from penstock_service.adapters.dynamodb.driver_errors import AnsweredError
 from penstock_service.adapters.system import SystemClock, SystemEntropy
 from penstock_service.adapters.tables.tables import InterposedTables, Tables
 from penstock_service.instance.instance import Instance
@@ -37,3 +39,12 @@ def tables_of(instance: Instance) -> Tables:
 def memory_client(tables: Tables | InterposedTables | None = None) -> DynamoDbClient:
     """A client of these tables; of empty ones if you give none."""
     return DynamoDbClient(tables or Tables(SystemClock().now_ms), SystemClock(), SystemEntropy())
+
+
+def check_update(update: ConditionalUpdate) -> None:
+    """Raises unless DynamoDB takes the update: its syntax, its bounds and its names. The condition may fail."""
+    try:
+        Tables(SystemClock().now_ms).update_item(TableName="log", **update.arguments())
+    except AnsweredError as error:
+        if error.code != "ConditionalCheckFailedException":
+            raise

@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 
 from penstock_core.compaction.merging import CompactionSettings, zonal_bytes
 from penstock_core.ids import Offset, SegmentId, segment_time_ms
-from penstock_core.limits import TAIL_ROLL_REFS
 from penstock_core.log.index import Head
 from penstock_core.log.ref import LocatedRef, Ref, Tier
 from penstock_core.log.retention import written_ms
@@ -82,15 +81,6 @@ def tail_move(head: Head, moving: Sequence[LocatedRef], segment_id: SegmentId, n
         )
         position += ref.length
     return TailMove(tail_base=head.tail_base, end_offset=moving[-1].end_offset, old=old, new=new, moved_ms=now_ms)
-
-
-def moved(head: Head, move: TailMove) -> Head | None:
-    """The head after the move, or None if a condition of the move does not hold."""
-    tail = dict(enumerate(head.tail))
-    is_as_read = head.tail_base == move.tail_base and all(tail.get(place) == ref for place, ref in move.old.items())
-    if not is_as_read or len(head.tail) >= TAIL_ROLL_REFS:
-        return None
-    return replace(head, tail=tuple(move.new.get(place, ref) for place, ref in tail.items()))
 
 
 def has_moved(head: Head, move: TailMove) -> bool:

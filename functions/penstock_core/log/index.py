@@ -21,13 +21,12 @@ So a reader of the head knows how much a partition holds, without reading its pa
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from functools import reduce
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, PartitionKey, segment_time_ms
 from penstock_core.log.jump import Jump, count_between, past
 from penstock_core.log.ref import LocatedRef, Ref, locate, span
-from penstock_core.records.producer_state import ProducerSequence, ProducerState, precedes, state_after
+from penstock_core.records.producer_state import ProducerSequence, ProducerState, state_after
 
 _BEGINNING = Offset(0)
 
@@ -168,31 +167,9 @@ class HeadJump:
     restore: str
 
 
-def jumped(head: Head, jump: HeadJump) -> Head | None:
-    """The head after the jump, without a push waiter, or None unless its next offset is still the one that was seen.
-
-    It may be closed: timers deliver into it, and it may open again. A reader's waiter stays for the next append.
-    """
-    if head.next_offset != jump.seen_next_offset:
-        return None
-    return replace(
-        reduce(appended, jump.refs, head), jumps=(*head.jumps, *jump.jumps), restore=jump.restore, has_push_waiter=False
-    )
-
-
 def without_waiter(head: Head) -> Head:
     """The head after an append has taken the reader's waiter out of it."""
     return head if head.waiter_ms is None else replace(head, waiter_ms=None)
-
-
-def armed(head: Head, seen_next_offset: Offset, now_ms: int) -> Head | None:
-    """The head with a reader's waiter since `now_ms`, or None unless its next offset is still the one it saw."""
-    return replace(head, waiter_ms=now_ms) if head.next_offset == seen_next_offset else None
-
-
-def push_armed(head: Head, seen_next_offset: Offset) -> Head | None:
-    """The head with a push waiter, or None unless its next offset is still the one that the delivery saw."""
-    return replace(head, has_push_waiter=True) if head.next_offset == seen_next_offset else None
 
 
 def is_armed_at(head: Head, offset: Offset) -> bool:
@@ -203,38 +180,6 @@ def is_armed_at(head: Head, offset: Offset) -> bool:
 def state_written(ref: Ref, sequence: ProducerSequence) -> ProducerState:
     """The head's entry of a producer after `ref`, which has `sequence`. Its time is that of the segment's id."""
     return state_after(sequence, segment_time_ms(ref.segment_id))
-
-
-def appended_in_sequence(head: Head, ref: Ref, sequence: ProducerSequence, looked_at: Offset | None) -> Head | None:
-    """The head after the append of `ref` with `sequence`, or None if it is closed or the condition does not hold.
-
-    `appended` says what becomes of waiters. If the head has an entry of the producer, that entry must be the one before
-    `sequence`. If it has none, the writer must know that `sequence` is right, in one of two ways:
-
-    - It has looked for the producer outside the head. `looked_at` is the next offset of a head without the entry, which
-      the writer read before that. The tail base must not be above it. Then the producer has appended nothing since: its
-      ref would still be in the tail, and no producer with a ref in the tail leaves the head (docs/adr/0019).
-    - `sequence` is a producer's first, and no producer has ever left the head.
-    """
-    state = head.producers.get(sequence.producer_id)
-    if state is not None:
-        holds = precedes(state, sequence)
-    elif looked_at is not None:
-        holds = head.tail_base <= looked_at
-    else:
-        holds = sequence.first_sequence == 0 and head.evictions == 0
-    return appended(head, ref) if holds and not head.is_closed else None
-
-
-def in_layout(head: Head, layout: int, closed_ms: int | None) -> Head | None:
-    """The head in a newer `layout`: closed at `closed_ms`, or open with a push waiter. None if not newer."""
-    if head.layout >= layout:
-        return None
-    if closed_ms is not None:
-        offset = head.next_offset if head.closed_offset is None else head.closed_offset
-        return replace(head, layout=layout, closed_ms=closed_ms, closed_offset=offset)
-    # a subscription may have begun while readers did not know of the partition
-    return replace(head, layout=layout, closed_ms=None, closed_offset=None, has_push_waiter=True)
 
 
 def partition_closed(

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from penstock_core.ids import Offset, PartitionKey
-from penstock_core.log.index import Head
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,9 +11,3 @@ class PushEvent:
 
     key: PartitionKey
     next_offset: Offset
-
-
-def push_event(key: PartitionKey, before: Head, after: Head) -> PushEvent | None:
-    """The event of an update of a head, None unless it took a push waiter out."""
-    is_taken = before.has_push_waiter and not after.has_push_waiter
-    return PushEvent(key=key, next_offset=after.next_offset) if is_taken else None

@@ -90,19 +90,11 @@ def is_eviction_due(head: Head) -> bool:
 def producers_to_evict(head: Head) -> Mapping[int, ProducerState]:
     """The next producers that leave `head`, so that `HEAD_PRODUCERS_KEPT` stay: `EVICTION_PRODUCERS_MAX` at most.
 
-    They are the longest silent of those without a ref in the tail. `appended_in_sequence` rests on that. None leaves if
-    fewer than `EVICTION_PRODUCERS_MIN` are too many.
+    They are the longest silent of those without a ref in the tail. `LogIndex.append_in_sequence` rests on that. None
+    leaves if fewer than `EVICTION_PRODUCERS_MIN` are too many.
     """
     if len(head.producers) < HEAD_PRODUCERS_KEPT + EVICTION_PRODUCERS_MIN:
         return {}
     in_tail = {ref.sequence.producer_id for ref in head.tail if ref.sequence is not None}
     silent = {each: state for each, state in head.producers.items() if each not in in_tail}
     return longest_silent(silent, min(EVICTION_PRODUCERS_MAX, len(head.producers) - HEAD_PRODUCERS_KEPT))
-
-
-def without_producers(head: Head, leaving: Mapping[int, ProducerState]) -> Head | None:
-    """The head without these producers, or None unless each of their entries is unchanged."""
-    if any(head.producers.get(producer_id) != state for producer_id, state in leaving.items()):
-        return None
-    staying = {each: state for each, state in head.producers.items() if each not in leaving}
-    return replace(head, producers=staying, evictions=head.evictions + 1)

@@ -156,15 +156,6 @@ def other_bytes(state: ProducerState, sequence: ProducerSequence, *, maybe_appli
     )
 
 
-def precedes(state: ProducerState, sequence: ProducerSequence) -> bool:
-    """True if `sequence` follows `state`. `entries_preceding` states the same of stored entries, but for owners."""
-    if is_strangers(state, sequence):
-        return False
-    if sequence.first_sequence == 0:
-        return state.epoch < sequence.epoch
-    return (state.epoch, state.last_sequence) == (sequence.epoch, sequence.first_sequence - 1)
-
-
 def longest_silent(producers: Mapping[int, ProducerState], count: int) -> Mapping[int, ProducerState]:
     """The `count` of these producers that wrote longest ago, or all if there are fewer."""
     by_silence = sorted(producers, key=lambda producer_id: (producers[producer_id].written_ms, producer_id))

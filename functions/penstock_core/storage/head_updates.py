@@ -41,12 +41,12 @@ IS_OPEN = f"attribute_exists(next_offset) AND attribute_not_exists({CLOSED})"
 
 
 def arming(key: PartitionKey, seen_next_offset: Offset, now_ms: int) -> ConditionalUpdate:
-    """Sets the reader's waiter (`index.armed`)."""
+    """Sets the reader's waiter."""
     return _arming(key, Waiter.READER, seen_next_offset, now_ms)
 
 
 def push_arming(key: PartitionKey, seen_next_offset: Offset) -> ConditionalUpdate:
-    """Sets the push waiter (`index.push_armed`)."""
+    """Sets the push waiter."""
     return _arming(key, Waiter.PUSH, seen_next_offset, 1)
 
 
@@ -65,7 +65,7 @@ def _arming(key: PartitionKey, waiter: Waiter, seen_next_offset: Offset, value: 
 
 
 def layout_move(key: PartitionKey, layout: int, closed_ms: int | None) -> ConditionalUpdate:
-    """Closes or opens the head (`index.in_layout`). Clears `under_replicated`, as `arming` does."""
+    """Closes or opens the head. Clears `under_replicated`, as `arming` does."""
     values: Item = {":layout": number(layout), ":none": number(0)}
     update = f"SET {LAYOUT} = :layout, under_replicated = :none"
     if closed_ms is None:
@@ -83,7 +83,7 @@ def layout_move(key: PartitionKey, layout: int, closed_ms: int | None) -> Condit
 
 
 def jumping(key: PartitionKey, jump: HeadJump, unconfirmed_zones: int) -> ConditionalUpdate:
-    """Lets the head go on behind a jump (`index.jumped`). Sets `under_replicated`, as an append does."""
+    """Lets the head go on behind a jump. Sets `under_replicated`, as an append does."""
     return ConditionalUpdate(
         key=head_key(key),
         update=(
@@ -124,7 +124,7 @@ def tail_shortening(key: PartitionKey, page: Page) -> ConditionalUpdate:
 
 
 def tail_moving(key: PartitionKey, move: TailMove) -> ConditionalUpdate:
-    """Exchanges refs of the tail (`tail_move.moved`).
+    """Exchanges refs of the tail, if it has the old ones still and is shorter than a page.
 
     Clears `under_replicated`, as `arming` does.
     """
@@ -142,7 +142,7 @@ def tail_moving(key: PartitionKey, move: TailMove) -> ConditionalUpdate:
 
 
 def producers_removal(key: PartitionKey, leaving: Mapping[int, ProducerState]) -> ConditionalUpdate:
-    """Takes the producers out of the head (`roll.without_producers`)."""
+    """Takes the producers out of the head, if each has the entry that is given."""
     names = {f"#p{index}": producer_name(producer_id) for index, producer_id in enumerate(leaving)}
     states = {f":p{index}": {"B": encode_state(state)} for index, state in enumerate(leaving.values())}
     removals = ", ".join(f"producers.{name}, {name}o" for name in names)

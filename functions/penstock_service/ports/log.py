@@ -45,13 +45,21 @@ class LogIndex(Protocol):
     ) -> HeadAppend:
         """Appends the ref, as `append` does, if its `sequence` comes next for its producer and the head is open.
 
-        `appended_in_sequence` of `penstock_core.log.index` has the condition, and the meaning of `looked_at`. Raises
-        UNKNOWN_PARTITION if there is no head. One conditional update. It is repeated if it may have been applied,
-        because its condition refuses a second one.
+        If the head has an entry of the producer, that entry must be the one before `sequence`. If it has none, the
+        writer must know that `sequence` is right, in one of two ways:
+
+        - It has looked for the producer outside the head. `looked_at` is the next offset of a head without the entry,
+          which the writer read before that. The tail base must not be above it. Then the producer has appended nothing
+          since: its ref would still be in the tail, and no producer with a ref in the tail leaves the head
+          (docs/adr/0019).
+        - `sequence` is a producer's first, and no producer has ever left the head.
+
+        Raises UNKNOWN_PARTITION if there is no head. One conditional update. It is repeated if it may have been
+        applied, because its condition refuses a second one.
         """
 
     def arm(self, key: PartitionKey, seen_next_offset: Offset, now_ms: int) -> tuple[bool, Head | None]:
-        """Sets the reader's waiter of the head if its next offset is still the seen one (`index.armed`).
+        """Sets the reader's waiter of the head if its next offset is still the seen one.
 
         Returns whether it did, and the head then, None if there is none. One conditional update. It is repeated if it
         may have been applied: then it may be refused because of an append that has come between.
@@ -65,15 +73,17 @@ class LogIndex(Protocol):
         """
 
     def move_to_layout(self, key: PartitionKey, layout: int, closed_ms: int | None) -> Head | None:
-        """Closes the head at `closed_ms`, or opens it (None), if `layout` is newer than the head's (`index.in_layout`).
+        """Closes the head at `closed_ms`, or opens it (None), if `layout` is newer than the head's.
 
-        Returns the head then, None if there is none. One conditional update. It is repeated if it may have been
-        applied: the repeat changes nothing.
+        `closed_offset` keeps the next offset of the first closing. An opened head has a push waiter: a subscription may
+        have begun while readers did not know of the partition. Returns the head then, None if there is none. One
+        conditional update. It is repeated if it may have been applied: the repeat changes nothing.
         """
 
     def jump(self, key: PartitionKey, jump: HeadJump, unconfirmed_zones: int) -> tuple[bool, Head | None]:
-        """Lets the head go on behind a jump if its next offset is still the seen one (`index.jumped`).
+        """Lets the head go on behind a jump if its next offset is still the seen one.
 
+        It may be closed: timers deliver into it, and it may open again. A reader's waiter stays for the next append.
         Returns what `shorten_tail` returns, and costs the same. It takes the push waiter out, as an append does.
         """
 
@@ -106,7 +116,7 @@ class LogIndex(Protocol):
         """
 
     def remove_producers(self, key: PartitionKey, leaving: Mapping[int, ProducerState]) -> tuple[bool, Head | None]:
-        """Takes the producers out of the head, as `penstock_core.log.roll.without_producers` says.
+        """Takes the producers out of the head if each of their entries is unchanged.
 
         Returns what `shorten_tail` returns, and costs the same.
         """

@@ -46,12 +46,11 @@ class TransactionStore(Protocol):
     def commit(self, transaction: Transaction) -> bool:
         """Commits all of the transaction or nothing.
 
-        False, and nothing is changed, where `penstock_core.transaction.may_commit` says so: the producer has another
-        epoch, its last transaction is not the one before this, or it belongs to another principal. Raises
-        UNKNOWN_PARTITION if a partition has no head, PARTITION_CLOSED if its head is closed, the errors of
-        `GroupStore.commit` for an offset, LOCK_LOST if a condition of a share update does not hold, and TIMER_EXISTS if
-        a timer's id is taken. One transaction, and one read if an offset or a head is refused. It is repeated if it may
-        have been applied, because its conditions refuse a second one.
+        False, and nothing is changed, where the producer has another epoch, its last transaction is not the one before
+        this, or it belongs to another principal. Raises UNKNOWN_PARTITION if a partition has no head, PARTITION_CLOSED
+        if its head is closed, the errors of `GroupStore.commit` for an offset, LOCK_LOST if a condition of a share
+        update does not hold, and TIMER_EXISTS if a timer's id is taken. One transaction, and one read if an offset or a
+        head is refused. It is repeated if it may have been applied, because its conditions refuse a second one.
         """
 
     def move(self, move: Move) -> bool:

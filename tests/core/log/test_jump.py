@@ -8,10 +8,8 @@ from hypothesis import strategies as st
 
 from penstock_core.ids import Offset
 from penstock_core.limits import JUMP_MARGIN_OFFSETS, JUMP_OFFSETS_MAX, LOST_HEAD_JUMP_OFFSETS
-from penstock_core.log.index import EMPTY_HEAD, Head, HeadJump, jumped
+from penstock_core.log.index import EMPTY_HEAD, Head
 from penstock_core.log.jump import Jump, advanced, count_between, jumps_over, past
-from penstock_core.log.ref import span
-from tests.support.refs import ref_at
 
 _OFFSETS = st.integers(0, 60)
 _BOUNDS = st.lists(_OFFSETS, max_size=6, unique=True).map(sorted)
@@ -69,16 +67,3 @@ def test_log_start_within_a_jump_is_a_position() -> None:
     head = _head((10, 30), log_start=20)
     assert (head.next_readable(20), head.next_readable(21)) == (20, 30), "else a reader that resets there would loop"
     assert (head.next_record(0), head.count_from(0)) == (30, 70)
-
-
-def test_jumped_head_ends_at_the_jump_and_its_refs_cover_it() -> None:
-    head = replace(EMPTY_HEAD, next_offset=Offset(7), tail_base=Offset(7), has_push_waiter=True, waiter_ms=5)
-    jumps = (Jump(start=Offset(7), end=Offset(20)), Jump(start=Offset(20), end=Offset(25)))
-    jump = HeadJump(
-        seen_next_offset=Offset(7), jumps=jumps, refs=(ref_at(1, span=13), ref_at(1, span=5)), restore="r-1"
-    )
-    after = jumped(head, jump)
-    assert after is not None
-    assert (after.next_offset, span(after.tail), after.jumps, after.restore) == (25, 18, jumps, "r-1")
-    assert (after.has_push_waiter, after.waiter_ms) == (False, 5)
-    assert jumped(after, jump) is None, "a head jumps once"

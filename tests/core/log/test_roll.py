@@ -14,7 +14,7 @@ from penstock_core.limits import (
     LONG_TAIL_ROLL_REFS,
     TAIL_ROLL_REFS,
 )
-from penstock_core.log.index import EMPTY_HEAD, Head, appended, appended_in_sequence
+from penstock_core.log.index import EMPTY_HEAD, Head, appended
 from penstock_core.log.ref import Ref
 from penstock_core.log.roll import (
     is_eviction_due,
@@ -23,7 +23,6 @@ from penstock_core.log.roll import (
     producers_to_evict,
     shortened,
     with_bits_of,
-    without_producers,
 )
 from penstock_core.records.producer_state import ProducerSequence, ProducerState
 from tests.core.log.test_ref import GOLDEN
@@ -114,36 +113,3 @@ def test_a_producer_with_a_ref_in_the_tail_stays() -> None:
     head = head_of_producers(EVICTION_AT, in_tail=EVICTION_AT - 3)
     assert set(producers_to_evict(head)) == {0, 1, 2}
     assert not producers_to_evict(head_of_producers(EVICTION_AT, in_tail=EVICTION_AT))
-
-
-def test_producers_leave_only_while_all_of_them_are_unchanged() -> None:
-    head = head_of_producers(EVICTION_AT)
-    leaving = producers_to_evict(head)
-    after = without_producers(head, leaving)
-    assert after is not None
-    assert (len(after.producers), after.evictions) == (HEAD_PRODUCERS_KEPT, 1)
-    assert without_producers(after, leaving) is None
-    assert without_producers(appended(head, written_by(0, first=1)), leaving) is None
-
-
-def test_an_unlisted_producer_is_appended_while_the_tail_reaches_down_to_its_look() -> None:
-    head = replace(head_with(TAIL_ROLL_REFS), evictions=1)
-    ref = written_by(7, first=3)
-    assert ref.sequence is not None
-    looked_at = Offset(head.next_offset - 1)
-    assert appended_in_sequence(head, ref, ref.sequence, looked_at) is not None
-    page = next_page(head)
-    assert page is not None
-    rolled = shortened(head, page)
-    assert rolled is not None
-    assert appended_in_sequence(rolled, ref, ref.sequence, looked_at) is None
-    assert appended_in_sequence(rolled, ref, ref.sequence, head.next_offset) is not None
-
-
-def test_a_first_batch_needs_no_look_while_no_producer_has_left() -> None:
-    first, later = written_by(7), written_by(7, first=1)
-    assert first.sequence is not None
-    assert later.sequence is not None
-    assert appended_in_sequence(EMPTY_HEAD, first, first.sequence, None) is not None
-    assert appended_in_sequence(EMPTY_HEAD, later, later.sequence, None) is None
-    assert appended_in_sequence(replace(EMPTY_HEAD, evictions=1), first, first.sequence, None) is None

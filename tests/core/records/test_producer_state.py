@@ -20,11 +20,11 @@ from penstock_core.records.producer_state import (
     encode_state,
     entries_equal,
     entries_preceding,
+    is_strangers,
     judge,
     longest_silent,
     merge_sequences,
     owner_of,
-    precedes,
     state_after,
 )
 
@@ -47,6 +47,15 @@ def sequence(first: int, last: int, epoch: int = 0, producer_id: int = 7) -> Pro
 SEQUENCES = st.tuples(SMALL, st.integers(0, 5), EPOCHS).map(
     lambda drawn: sequence(drawn[0], min(SEQUENCE_MAX, drawn[0] + drawn[1]), drawn[2])
 )
+
+
+def precedes(state: ProducerState, new: ProducerSequence) -> bool:
+    """True if `new` follows `state`: what `judge` and `entries_preceding` say, in other words."""
+    if is_strangers(state, new):
+        return False
+    if new.first_sequence == 0:
+        return state.epoch < new.epoch
+    return (state.epoch, state.last_sequence) == (new.epoch, new.first_sequence - 1)
 
 
 @given(STATES)

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from penstock_core import limits
 from penstock_core.groups.group import Member, MemberProgress, SessionTouch, Subscription, parse_subscription
 from penstock_core.ids import GroupName, MemberName
-from penstock_core.storage.dynamodb_limits import item_bytes
 from penstock_core.storage.groups.member_item import (
     MEMBER_PREFIX,
     SEQUENCE_NAME,
@@ -17,6 +16,7 @@ from penstock_core.storage.groups.member_item import (
     touch_update,
     unchanged_member,
 )
+from penstock_core.storage.item_size import item_bytes
 from tests.core.storage.stored_values import COUNTS
 
 GROUP = GroupName("billing")

@@ -6,7 +6,7 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import TopicName
 from penstock_core.push.subscription import Subscription
 from penstock_core.push.targets.target import BusTarget, QueueTarget, Target, TopicTarget
-from penstock_core.storage.dynamodb_limits import check_update, item_bytes
+from penstock_core.storage.item_size import item_bytes
 from penstock_core.storage.push.subscription_item import (
     parse_subscription,
     subscription_delete,
@@ -15,6 +15,7 @@ from penstock_core.storage.push.subscription_item import (
     subscription_update,
 )
 from tests.core.push.push_samples import FULL, PLAIN, SECRET
+from tests.support.tables import check_update
 
 TARGETS: list[Target] = [
     QueueTarget(url="https://sqs.eu-west-1.amazonaws.com/123456789012/pack"),

@@ -8,7 +8,7 @@ from penstock_core.share.record_set import RecordSet
 from penstock_core.share.share_codec import encode_lock, encode_wait
 from penstock_core.share.share_state import AT_POSITION, Lock, ShareKey, ShareState, Wait
 from penstock_core.share.share_update import ShareUpdate
-from penstock_core.storage.dynamodb_limits import check_update, item_bytes
+from penstock_core.storage.item_size import item_bytes
 from penstock_core.storage.share.share_state_item import (
     parse_share,
     parse_share_key,
@@ -18,6 +18,7 @@ from penstock_core.storage.share.share_state_item import (
     share_update,
 )
 from tests.core.share.share_samples import LOCKS, WAITS
+from tests.support.tables import check_update
 
 KEY = ShareKey(ShareGroupId("ab" * 10), TopicId("00ff"), Partition(7))
 LOCK = Lock(Offset(40), 9, 1, RecordSet(((0, 2),)))
