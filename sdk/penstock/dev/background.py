@@ -15,6 +15,7 @@ from penstock_core.ids import Partition, PartitionKey
 from penstock_core.limits import AUDIT_RETENTION_MS_DEFAULT, HEADS_AT_ONCE, SCRUB_BYTES
 from penstock_core.log.repair import NamedRef, Repair, repairs_due
 from penstock_service.adapters.memory.repair_queue import MemoryRepairQueue
+from penstock_service.adapters.tables.tables import Tables
 from penstock_service.audit.settle_audit import settle_audit
 from penstock_service.groups.expire_offsets import expire_offsets
 from penstock_service.instance.instance import Instance
@@ -27,6 +28,7 @@ from penstock_service.timers.promote_due import promote_due
 
 _BUDGET_MS = 10_000.0  # of a job: a server that stops waits for one step of it at most
 _TICK_MS = 1_000
+_EXPIRED_AT_ONCE = 10_000  # items: the tables are locked meanwhile
 
 logger = logging.getLogger("penstock.dev")
 
@@ -73,19 +75,24 @@ JOBS = (
 
 
 class Background:
-    """Runs the jobs in a thread until it is closed. `settle` is called after each job."""
+    """Runs the jobs in a thread until it is closed. `settle` is called after each job.
 
-    def __init__(self, instance: Instance, settle: Callable[[], None]) -> None:
+    One more job removes items of the tables whose time is over, as DynamoDB does.
+    """
+
+    def __init__(self, instance: Instance, tables: Tables, settle: Callable[[], None]) -> None:
         self._instance = instance
         self._settle = settle
         self._stopping = threading.Event()
-        self._due_ms = {job.name: monotonic_ms() + job.interval_ms for job in JOBS}
+        expire = Job(name="expire_items", interval_ms=60_000, run=lambda _: tables.expire(_EXPIRED_AT_ONCE))
+        self._jobs = (*JOBS, expire)
+        self._due_ms = {job.name: monotonic_ms() + job.interval_ms for job in self._jobs}
         self._thread = threading.Thread(target=self._loop, name="penstock-background", daemon=True)
         self._thread.start()
 
     def run_due(self, now_ms: int) -> list[str]:
         """Run each job whose time has come, and return their names. A job that fails runs again at its next time."""
-        due = [job for job in JOBS if self._due_ms[job.name] <= now_ms]
+        due = [job for job in self._jobs if self._due_ms[job.name] <= now_ms]
         for job in due:
             if self._stopping.is_set():
                 break

@@ -33,6 +33,7 @@ from penstock_service.adapters.memory.service import memory_stores
 from penstock_service.adapters.no_timer_triggers import NoTimerTriggers
 from penstock_service.adapters.sqlite.service import StoredService, open_service
 from penstock_service.adapters.system import SequentialExecutor, SystemEntropy
+from penstock_service.adapters.tables.tables import Tables
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.runtime import Runtime
 
@@ -74,7 +75,8 @@ class DevService:
     def __init__(self, data: Path | None = None, access: DevAccess | None = None) -> None:
         self._clock = StoppableClock()
         self._stored: StoredService | None = None if data is None else open_service(data, self._clock)
-        stores = memory_stores(clock=self._clock) if self._stored is None else self._stored.stores
+        tables = Tables(self._clock.now_ms) if self._stored is None else self._stored.tables
+        stores = memory_stores(tables=tables, clock=self._clock) if self._stored is None else self._stored.stores
         runtime = Runtime(clock=self._clock, entropy=SystemEntropy(), executor=SequentialExecutor())
         queue = MemoryDeliveryQueue(self._clock)
         stores = replace(stores, deliveries=queue, targets=DevTargets(self._clock), timer_triggers=NoTimerTriggers())
@@ -91,7 +93,7 @@ class DevService:
         }
         self.tokens = DevTokens(secret=self._remembered("token_secret", ""))
         self.subjects = frozenset(access.subjects)
-        self._background = Background(self.instance, self.settle)
+        self._background = Background(self.instance, tables, self.settle)
         self._deliveries = Deliveries(self.instance, queue, self.settle)
 
     @property

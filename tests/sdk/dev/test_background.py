@@ -16,6 +16,7 @@ from penstock_service.adapters.memory.repair_queue import MemoryRepairQueue
 from penstock_service.adapters.memory.segments import MemorySegmentStore
 from penstock_service.adapters.memory.service import memory_instance
 from penstock_service.adapters.system import SequentialExecutor
+from penstock_service.adapters.tables.tables import Tables
 from penstock_service.instance.instance import Instance
 from tests.support.service import key_of
 
@@ -29,7 +30,7 @@ def instance() -> Instance:
 
 @pytest.fixture
 def jobs(instance: Instance) -> Iterator[Background]:
-    running = Background(instance, lambda: None)
+    running = Background(instance, Tables(instance.clock.now_ms), lambda: None)
     yield running
     running.close()
 
@@ -73,7 +74,7 @@ def test_repair_that_fails_is_queued_again(instance: Instance) -> None:
 
 def test_every_job_runs_when_its_time_has_come(jobs: Background) -> None:
     now_ms = monotonic_ms()
-    assert jobs.run_due(now_ms + DAY_MS) == [job.name for job in JOBS]
+    assert jobs.run_due(now_ms + DAY_MS) == [*(job.name for job in JOBS), "expire_items"]
     assert jobs.run_due(now_ms + DAY_MS) == []
 
 
@@ -94,7 +95,7 @@ def test_job_that_fails_holds_up_no_other(
         Job(name="works", interval_ms=DAY_MS, run=lambda _: ran.append("works")),
     ]
     monkeypatch.setattr(background, "JOBS", jobs)
-    running = Background(instance, lambda: None)
+    running = Background(instance, Tables(instance.clock.now_ms), lambda: None)
     running.run_due(monotonic_ms() + DAY_MS)
     running.close()
     assert ran == ["works"]
@@ -119,3 +120,13 @@ def test_zone_that_was_taken_out_catches_up(instance: Instance) -> None:
     jobs = {job.name: job for job in JOBS}
     jobs["recover_zones"].run(instance)
     assert copies(instance) == [1, 1, 1]
+
+
+def test_items_whose_time_is_over_go_while_the_server_runs(instance: Instance) -> None:
+    tables = Tables(instance.clock.now_ms)
+    key = {"pk": {"S": "#x"}, "sk": {"S": "a"}}
+    tables.put_item(TableName="groups", Item={**key, "expires_at_s": {"N": str(instance.clock.now_ms() // 1_000 - 10)}})
+    running = Background(instance, tables, lambda: None)
+    running.run_due(monotonic_ms() + DAY_MS)
+    running.close()
+    assert "Item" not in tables.get_item(TableName="groups", Key=key)
