@@ -17,7 +17,6 @@ from penstock_core.log.index import EMPTY_HEAD
 from penstock_core.log.topic import Topic, TopicConfig
 from penstock_core.push.lane import LaneState
 from penstock_core.quotas.bucket import fresh_bucket
-from penstock_core.transaction import TransactionState
 from penstock_core.zones.catch_up import CatchUpPass
 from penstock_core.zones.zone_state import EVERY_ZONE_IN_SYNC, Mover, ZoneStatus, move
 from tests.contract.conftest import Ports
@@ -292,7 +291,7 @@ def test_epoch_begins_behind_the_producer_that_was_seen_only(ports: Ports) -> No
     ports.transactions.begin_epoch(NAME, None, FIRST)
     for producer_id in (6, 8):
         seen = replace(FIRST, producer_id=producer_id)
-        conflict(lambda seen=seen: ports.transactions.begin_epoch(NAME, seen, TransactionState(producer_id=7, epoch=1)))  # type: ignore[misc]
+        conflict(lambda seen=seen: ports.transactions.begin_epoch(NAME, seen, replace(FIRST, producer_id=7, epoch=1)))  # type: ignore[misc]
 
 
 def test_append_in_sequence_begins_an_epoch_of_a_known_and_of_an_unknown_producer(ports: Ports) -> None:

@@ -137,6 +137,7 @@ BY_THEMSELVES = {
     "topics.open_generation": "compares the layout",
     "topics.retire": "compares layout and partitions; puts of timers have a window, and a drain lasts an hour",
     "transactions.begin_epoch": "compares producer id and epoch",
+    "transactions.renew": "compares the epoch, and puts an end off",
     "transactions.release": "the operator's wish",
     "zone_states.change": "compares the version",
     "zone_states.save_pass": "compares how often it was saved",

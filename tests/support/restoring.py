@@ -1,6 +1,7 @@
 """A topic as a restore leaves it: its log ends below offsets that were given, and then goes on behind a jump."""
 
 from penstock_core.ids import Offset, Partition
+from penstock_core.limits import JUMP_OFFSETS_MAX
 from penstock_service.adapters.memory.service import memory_stores
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.log import LogIndex
@@ -15,7 +16,8 @@ def harmed_log(instance: Instance, topic: str, *ends: int) -> LogIndex:
     for partition, end in enumerate(ends):
         key = key_of(instance, topic, partition)
         harmed.create_head(key)
-        harmed.append(key, ref_at(1, span=end), 0)
+        for number, start in enumerate(range(0, end, JUMP_OFFSETS_MAX)):
+            harmed.append(key, ref_at(1 + number, span=min(JUMP_OFFSETS_MAX, end - start)), 0)
     return harmed
 
 
