@@ -36,6 +36,8 @@ TAKE_LONG = {
         "slice without a successor",
     ),
     *("head not born armed", "broken for one record for ever"),
+    # Since faults strike single operations of the driver, no seed below 400 is known to show these.
+    *("share: repeat gives back", "lease is granted without what was committed"),
     *("swept while waiting", "share: accepted in a transaction without a condition", "share: buried early"),
     *("copy beside its transaction", "share: waiter not taken"),
     *("stages of two transactions share a key", "share: accept done in a transaction"),

@@ -11,11 +11,6 @@ from penstock_service.compaction import move_tail as move_module
 from tests.simulation.mutants.mutant import Mutant, Patch
 
 
-def _tail_with_a_page_is_moved() -> Patch:
-    """The update does not ask for the tail's length: a roller may have put a page with the old refs."""
-    return patch.object(core_module, "TAIL_ROLL_REFS", 1_000_000)
-
-
 def _long_tail_is_not_rolled() -> Patch:
     return patch.object(compact_module, "roll_old_tail", lambda run: run)
 
@@ -52,7 +47,6 @@ def _moved_refs_begin_at_0() -> Patch:
 
 
 TIERING_MUTANTS = [
-    Mutant("tail moved though a page may be put", "tiering", _tail_with_a_page_is_moved),
     Mutant("long tail not rolled before it moves", "tiering", _long_tail_is_not_rolled),
     Mutant("moved segments not retired", "tiering,sweep", _moved_segments_are_not_retired),
     Mutant("new segment retired in place of the old ones", "tiering,sweep", _new_segment_is_retired),
