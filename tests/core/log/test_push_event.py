@@ -1,6 +1,7 @@
 from penstock_core.ids import Offset, Partition, PartitionKey, TopicId
+from penstock_core.log.index import Waiter
 from penstock_core.log.push_event import PushEvent
-from penstock_core.storage.head_item import Waiter, parse_push_event
+from penstock_core.storage.head_item import parse_push_event
 
 
 def test_write_that_takes_the_waiter_out_of_a_head_is_an_event_and_no_other_write() -> None:
