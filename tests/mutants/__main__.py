@@ -5,22 +5,26 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import click
 import pytest
 
-from tests.mutants.driver import Mutant
-from tests.mutants.judge import Judge, Verdict
+from tests.mutants.driver import Mutant, recording
+from tests.mutants.judge import Judge, Verdict, try_mutant
 from tests.mutants.ledger import read_equivalent, read_found, write_found
+from tests.simulation.run import run
+from tests.simulation.workloads import WORKLOADS
 
 FOUND_SHARE_MIN = 0.97
+SEEDS = 20  # that the simulator tries for a mutant in each workload
 CONTRACTS = (
     "tests/contract",
     "tests/service/adapters/test_stored_items.py",
     "tests/service/adapters/test_stored_log_items.py",
 )
 ROOMS = ("tests/service", "tests/handlers", "tests/sdk")
-_PYTEST = (
+_OPTIONS = (
     *("-o", "addopts=--strict-markers --import-mode=importlib", "-p", "no:cacheprovider", "-p", "no:terminal"),
     *("-m", "not minutes and not chaos", "--hypothesis-profile", "quick", "--hypothesis-seed", "0"),
 )
@@ -37,16 +41,26 @@ class Search:
     met: dict[Mutant, None] = field(default_factory=dict)
     verdicts: dict[Mutant, Verdict] = field(default_factory=dict)
 
-    def go_on(self, judge: Judge) -> None:
+    def go_on(self, tests: Judge) -> None:
         """Judges each mutant that these tests meet, and that no test has found yet. Equivalent ones, too."""
-        judge.record()
-        self.met |= dict.fromkeys(judge.met)
-        for mutant in sorted(judge.met):
+        tests.record()
+        self.met |= dict.fromkeys(tests.met)
+        for mutant in sorted(tests.met):
             if self.only not in str(mutant) or self._is_found(mutant) or time.monotonic() > self.ends_s:
                 continue
-            verdict = judge.judge(mutant, judge.order(judge.met[mutant], first=self.found_before.get(mutant)))
-            self.verdicts[mutant] = verdict
-            print(_line(verdict), file=sys.stderr, flush=True)
+            chosen = tests.order(tests.met[mutant], first=self.found_before.get(mutant))
+            self._note(tests.judge(mutant, chosen))
+
+    def simulate(self) -> None:
+        """Lets the simulator judge what the tests have passed by, with the workloads that meet it."""
+        for workload in WORKLOADS:
+            met: set[Mutant] = set()
+            with recording(lambda mutant, _, met=met: met.add(mutant)):  # type: ignore[misc]
+                run(0, workload)
+            for mutant in sorted(met.intersection(self.lost())):
+                if time.monotonic() < self.ends_s:
+                    trials = {f"{workload} {seed}": partial(_failure, seed, workload) for seed in range(SEEDS)}
+                    self._note(try_mutant(mutant, trials))
 
     def found(self) -> dict[Mutant, str]:
         """The test that found each mutant."""
@@ -68,6 +82,10 @@ class Search:
             f"{self.verdicts[each].found_by} finds it: {each}" for each in found
         ]
 
+    def _note(self, verdict: Verdict) -> None:
+        self.verdicts[verdict.mutant] = verdict
+        print(_line(verdict), file=sys.stderr, flush=True)
+
     def _is_found(self, mutant: Mutant) -> bool:
         verdict = self.verdicts.get(mutant)
         return verdict is not None and verdict.found_by is not None
@@ -85,7 +103,7 @@ class Search:
 def main(paths: tuple[str, ...], minutes: float, only: str, is_list: bool, is_json: bool, sample: int) -> None:
     """Spoil each expression that ships, and run the tests that meet it: contracts first, then those of the rooms.
 
-    With PATHS, only the tests below them.
+    The simulator judges those that no test finds. With PATHS, only the tests below them count.
     """
     found_before = read_found()
     if sample:
@@ -93,18 +111,20 @@ def main(paths: tuple[str, ...], minutes: float, only: str, is_list: bool, is_js
     search = Search(only, time.monotonic() + 60 * minutes, found_before, read_equivalent())
     if is_list:
         search.ends_s = 0.0
-    _run(paths or CONTRACTS, search.go_on)
+    _pytest(paths or CONTRACTS, search.go_on)
     if is_list:
         print("\n".join(str(each) for each in sorted(search.met) if only in str(each)))
         return
     mistakes = [] if paths else search.mistakes()
     for room in () if paths else ROOMS:
         if search.lost():
-            _run([room], search.go_on)
+            _pytest([room], search.go_on)
+    if search.lost() and not paths:
+        search.simulate()
     found = search.found()
     if not paths and not search.not_judged():
         found_before = {mutant: test for mutant, test in found_before.items() if only not in str(mutant)}
-    write_found({**found_before, **found})
+    write_found({**found, **found_before} if paths else {**found_before, **found})
     _report(search, mistakes, is_json=is_json)
     judged = len(found) + len(search.lost())
     sys.exit(bool(mistakes) or len(found) < FOUND_SHARE_MIN * judged)
@@ -135,15 +155,15 @@ def _judge_sample(found: Mapping[Mutant, str], count: int) -> str | int:
             else:
                 gone.append(str(choice[0]))
 
-    _run(files, judge_sample)
+    _pytest(files, judge_sample)
     if lost:
         return "\n".join(("no test finds any more:", *lost))
     return "found.txt is old: run `python -m tests.mutants`" if len(gone) > count // 4 else 0
 
 
-def _run(paths: Sequence[str], work: Callable[[Judge], None]) -> None:
+def _pytest(paths: Sequence[str], work: Callable[[Judge], None]) -> None:
     judge = Judge(work)
-    code = pytest.main([*_PYTEST, *paths], plugins=[judge])
+    code = pytest.main([*_OPTIONS, *paths], plugins=[judge])
     if code:
         sys.exit(f"pytest ends with {code!r}")
     if judge.invalid:
@@ -171,6 +191,10 @@ def _report(search: Search, mistakes: Iterable[str], *, is_json: bool) -> None:
     print(
         f"{len(found)} found, {len(lost)} not found, {len(search.equivalent)} equivalent, {len(not_judged)} not judged"
     )
+
+
+def _failure(seed: int, workload: str) -> str | None:
+    return run(seed, workload).failure
 
 
 def _line(verdict: Verdict) -> str:

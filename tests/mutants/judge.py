@@ -21,7 +21,9 @@ from _pytest.runner import runtestprotocol
 
 from tests.mutants.driver import Arguments, Mutant, faults, installed, recording
 
-_CPU_S_MAX = 10  # of one test under a mutant: some make a loop that has no end
+_ENDLESS = "it does not end"
+_CALLS_MAX = 5_000  # of one trial under a mutant: some make a loop that has no end
+_CPU_S_MAX = 30  # of one trial, if the loop makes no calls
 _WAIT_S_MAX = 120.0  # for an answer of a process whose test waits
 _TESTS_S_MAX = 60.0  # of all tests of one room for a mutant
 _MEMORY_BYTES_MAX = 4 * 2**30
@@ -94,53 +96,64 @@ class Judge:
         return chosen
 
     def judge(self, mutant: Mutant, tests: Sequence[str]) -> Verdict:
-        """Runs the tests in a fork of this process, until one fails or ends the process."""
-        begun = time.monotonic()
-        read, write = os.pipe()
-        child = os.fork()
-        if child == 0:
-            os.close(read)
-            self._try(mutant, tests, write)
-        os.close(write)
-        said = _lines(read, child)
-        os.close(read)
-        os.waitpid(child, 0)
-        tests_begun = [each["begin"] for each in said if "begin" in each]
-        end = next((each for each in said if "end" in each), None)
-        return Verdict(
-            mutant=mutant,
-            found_by=tests_begun[-1] if end is None else end["end"],
-            why="it does not end" if end is None else end["why"],
-            tests=len(tests_begun),
-            spoiled=1 if end is None else end["spoiled"],
-            took_s=time.monotonic() - begun,
-        )
-
-    def _try(self, mutant: Mutant, tests: Sequence[str], pipe: int) -> None:
-        spoiled = 0
-
-        def met() -> None:
-            nonlocal spoiled
-            spoiled += 1
-
-        def say(**facts: object) -> None:
-            os.write(pipe, json.dumps(facts).encode() + b"\n")
-
-        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES_MAX, _MEMORY_BYTES_MAX))
+        """Runs the tests under the mutant until one fails."""
         items = [self.items[each] for each in tests]
-        found_by, why = None, ""
-        with installed(mutant, met):
-            for item, following in zip(items, [*items[1:], None], strict=True):
-                say(begin=item.nodeid)
-                used = resource.getrusage(resource.RUSAGE_SELF)
-                cpu_s = int(used.ru_utime + used.ru_stime) + _CPU_S_MAX
-                resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s + 1))
-                failure = _failure(item, following)
-                if failure is not None:
-                    found_by, why = item.nodeid, failure
-                    break
+        pairs = zip(items, [*items[1:], None], strict=True)
+        return try_mutant(mutant, {item.nodeid: partial(_failure, item, following) for item, following in pairs})
+
+
+def try_mutant(mutant: Mutant, trials: Mapping[str, Callable[[], str | None]]) -> Verdict:
+    """Makes the trials in a fork of this process, until one fails or ends the process. A trial tells how it fails."""
+    begun = time.monotonic()
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(read)
+        _try(mutant, trials, write)
+    os.close(write)
+    said = _lines(read, child)
+    os.close(read)
+    os.waitpid(child, 0)
+    names = [each["begin"] for each in said if "begin" in each]
+    end = next((each for each in said if "end" in each), None)
+    return Verdict(
+        mutant=mutant,
+        found_by=names[-1] if end is None else end["end"],
+        why=_ENDLESS if end is None else end["why"],
+        tests=len(names),
+        spoiled=1 if end is None else end["spoiled"],
+        took_s=time.monotonic() - begun,
+    )
+
+
+def _try(mutant: Mutant, trials: Mapping[str, Callable[[], str | None]], pipe: int) -> None:
+    spoiled = before = 0
+
+    def met() -> None:
+        nonlocal spoiled
+        spoiled += 1
+        if spoiled > before + _CALLS_MAX:
+            end(name, _ENDLESS)
+
+    def say(**facts: object) -> None:
+        os.write(pipe, json.dumps(facts).encode() + b"\n")
+
+    def end(found_by: str | None, why: str) -> None:
         say(end=found_by, why=why, spoiled=spoiled)
         os._exit(0)
+
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES_MAX, _MEMORY_BYTES_MAX))
+    with installed(mutant, met):
+        for name, trial in trials.items():
+            before = spoiled
+            say(begin=name)
+            used = resource.getrusage(resource.RUSAGE_SELF)
+            cpu_s = int(used.ru_utime + used.ru_stime) + _CPU_S_MAX
+            resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s + 1))
+            failure = trial()
+            if failure is not None:
+                end(name, failure)
+    end(None, "")
 
 
 def _failure(item: pytest.Item, following: pytest.Item | None) -> str | None:
