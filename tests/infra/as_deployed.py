@@ -37,7 +37,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployed:
-    """A template in a region. What it cannot render raises KeyError or ValueError: it guesses nothing."""
+    """A template in a region. A part that it cannot render raises KeyError or ValueError: it guesses nothing."""
 
     template: Mapping[str, Any]
     region: str

@@ -1,4 +1,4 @@
-"""An id that rests for 90 days is forgotten. What it did before stays done once, and no zombie of it commits."""
+"""An id that rests for 90 days is forgotten. Its old transactions stay done once, and no zombie of it commits."""
 
 import sys
 from collections.abc import Callable
