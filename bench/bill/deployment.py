@@ -27,10 +27,10 @@ from moto import mock_aws
 from bench.bill.metered_calls import EXPRESS, STANDARD, BucketPrices, Lines, MeteredCalls, MeteredWakeUps, Usage
 from penstock import prices
 from penstock.http.http_message import Response
-from penstock_cdk.service.routes import ROUTES
 from penstock_cdk.settings import FUNCTION_SIZES, METRICS_NAMESPACE
 from penstock_cdk.storage_profile import Profile, zone_plans
 from penstock_core.limits import KIB, MIB
+from penstock_core.routes import ROUTES, match_route
 from penstock_handlers import router
 from penstock_handlers.edge import entry, lambda_function
 from penstock_service.adapters.aws import Storage, ZoneBucket, aws_instance, format_zones, storage_of_environment
@@ -55,7 +55,7 @@ _CONTEXT = SimpleNamespace(
     aws_request_id="6f9619ff-8b86-d011-b42d-00c04fc964ff",
 )
 
-_FUNCTIONS = {f"{route.method} {route.path}": route.function for route in ROUTES}
+_FUNCTIONS = {route.key: route.function for route in ROUTES}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +141,7 @@ class BilledDeployment:
         self.last_log = ""
         self._buckets = profile.buckets
         self._calls = calls
-        self._handlers = {route: entry.entry_point(serve) for route, serve in router.ROUTES.items()}
+        self._handlers = {route.key: entry.entry_point(router.SERVES[route.function]) for route in ROUTES}
 
     def take(self) -> Bill:
         """The bill since the last time."""
@@ -258,7 +258,8 @@ def _create_storage(dynamodb: Any, storage: Storage) -> None:
 
 def _event(method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
     """The event of API Gateway, with the fields that the functions read."""
-    route, parameters = router.route_of(method, path)
+    match = match_route(method, path)
+    route, parameters = ("", {}) if match is None else (match.route.key, match.parameters)
     return {
         "version": "2.0",
         "routeKey": route,

@@ -18,7 +18,7 @@ from penstock_core.log.topic import check_declared_topic
 from penstock_core.push.subscription import check_declared_subscription
 from penstock_core.push.targets.target import parse_target
 from penstock_core.share.share_group import check_declared_group
-from penstock_handlers.edge.access.audit_routes import state_of_share_group, state_of_subscription, state_of_topic
+from penstock_handlers.edge.access.audited_changes import state_of_share_group, state_of_subscription, state_of_topic
 from penstock_handlers.edge.custom_resource import Change, Settled, custom_resource_entry_point
 from penstock_handlers.edge.fields import whole_number
 from penstock_service.acls.change_acls import change_acls

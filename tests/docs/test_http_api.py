@@ -2,7 +2,7 @@
 
 import re
 
-from penstock_handlers.router import ROUTES
+from penstock_core.routes import ROUTE_BY_KEY
 from tests.docs.pages import DOCS
 
 INDEX = DOCS / "reference" / "http-api.md"
@@ -16,12 +16,12 @@ def _routes(text: str) -> set[str]:
 
 
 def test_pages_describe_the_routes_of_the_service() -> None:
-    assert _routes("".join(_ROW_OF_RIGHTS.sub("", page.read_text()) for page in PAGES)) == set(ROUTES)
+    assert _routes("".join(_ROW_OF_RIGHTS.sub("", page.read_text()) for page in PAGES)) == set(ROUTE_BY_KEY)
 
 
 def test_table_of_rights_has_each_route_once() -> None:
     listed = _ROW_OF_RIGHTS.findall((DOCS / "reference" / "http" / "access-rules.md").read_text())
-    assert sorted(listed) == sorted(ROUTES)
+    assert sorted(listed) == sorted(ROUTE_BY_KEY)
 
 
 def test_index_links_each_page() -> None:

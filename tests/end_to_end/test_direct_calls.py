@@ -16,7 +16,7 @@ from penstock.transports.by_lambda import LambdaTransport
 from penstock.transports.functions_place import FunctionsAccess, find_functions
 from penstock.transports.invocation import event_bytes, invocation
 from penstock.transports.own_proof import OwnProof
-from penstock_core.direct.direct_routes import functions_of
+from penstock_core.routes import functions_of
 from penstock_core.stack_outputs import FUNCTIONS_OUTPUT, FUNCTIONS_VARIABLE
 from tests.end_to_end.local_stack import Stack
 from tests.end_to_end.stack_storage import StackStorage

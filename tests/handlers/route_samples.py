@@ -10,7 +10,7 @@ from penstock_core.acls.rule import parse_rule
 from penstock_core.acls.settings import AclSettings
 from penstock_core.errors import ErrorCode
 from penstock_core.records import frame
-from penstock_handlers.edge.access.route_rights import Where
+from penstock_core.routes import Where
 from penstock_handlers.router import Caller, dispatch
 from penstock_service.acls.change_acls import change_acls
 from penstock_service.adapters.memory.service import memory_instance

@@ -11,11 +11,11 @@ from penstock_core.audit.audit_entry import AuditEntry, AuditResult
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import AUDIT_TOPIC, Partition, TimerId
 from penstock_core.log.timer import TimerPlace, scheduled_id
+from penstock_core.routes import ROUTES, Route
 from penstock_core.zones.quorum import Acks
 from penstock_handlers import audit
-from penstock_handlers.edge.access.audit_routes import AUDITED
-from penstock_handlers.edge.access.unaudited import UNAUDITED
-from penstock_handlers.router import LOCAL_ADDRESS, LOCAL_PRINCIPAL, ROUTES
+from penstock_handlers.edge.access.audited_changes import change_of, kind_of
+from penstock_handlers.router import LOCAL_ADDRESS, LOCAL_PRINCIPAL
 from penstock_service.acls.change_acls import change_acls
 from penstock_service.groups.alter_group import alter_group
 from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
@@ -31,6 +31,7 @@ from tests.handlers.service import Service
 from tests.service.push.admin.setting import FUNCTION, create
 from tests.support.service import Intercepted, batch, filled_topic, with_stores
 
+AUDITED = [route for route in ROUTES if route.audit]
 # what each route gets, where its path is not all of it
 BODIES: dict[str, Any] = {
     "POST /v1/topics": {"name": "fresh", "partitions": 2},
@@ -96,29 +97,31 @@ def notes_of(service: Service) -> list[AuditEntry]:
     return [*service.instance.stores.audit.entries(100)]
 
 
-def test_every_route_that_is_no_get_either_leaves_a_trail_or_carries_records() -> None:
-    changing = {route for route in ROUTES if not route.startswith("GET ")}
-    assert AUDITED.keys() | UNAUDITED == changing
-    assert not AUDITED.keys() & UNAUDITED
+def test_every_route_that_is_no_get_and_no_work_of_clients_leaves_a_trail() -> None:
+    without = {route.key for route in ROUTES if route.method != "GET" and not route.policies and not route.audit}
+    assert without == {"POST /v1/acls/check"}
+    assert {route.key for route in AUDITED if route.policies} == {"DELETE /v1/topics/{topic}/scheduled/{timer}"}
+    assert len({route.audit for route in AUDITED}) == len(AUDITED) == 23
 
 
-@pytest.mark.parametrize("route", AUDITED)
-def test_route_leaves_who_what_and_both_states(service: Service, route: str) -> None:
+@pytest.mark.parametrize("audited", AUDITED, ids=lambda route: route.key)
+def test_route_leaves_who_what_and_both_states(service: Service, audited: Route) -> None:
+    route = audited.key
     if "{transactional_id}" in route:
         begin_transactions(service.instance, "ledger")
     if route.endswith("/redrive"):
         filled_topic(service.instance, "dead", records=1)
-    method = route.partition(" ")[0]
+    method = audited.method
     query = QUERIES.get(route, {})
     answer = service.call(method, path_of(service, route), BODIES.get(route, b""), **query)
     assert answer.status < 300, answer.body
     [note] = notes_of(service)
-    assert (note.result, note.action, note.kind) == (AuditResult.DONE, AUDITED[route].action, AUDITED[route].kind)
-    named = "" if AUDITED[route].kind == "service" else "fresh"
-    assert note.name == (path_of(service, route).split("/")[3] if AUDITED[route].parameter else named)
+    assert (note.result, note.action, note.kind) == (AuditResult.DONE, audited.audit, kind_of(audited))
+    named = "" if kind_of(audited) == "service" else "fresh"
+    assert note.name == (path_of(service, route).split("/")[3] if audited.parameter else named)
     assert (note.caller.principal, note.caller.address) == (LOCAL_PRINCIPAL, LOCAL_ADDRESS)
     assert note.after == (answer.json if answer.body else None)
-    assert (note.before is not None) == (AUDITED[route].read is not None)
+    assert (note.before is not None) == (change_of(audited).read is not None)
 
 
 def test_state_before_is_that_before_the_change(service: Service) -> None:
@@ -152,12 +155,13 @@ def test_dry_run_leaves_nothing(service: Service, kind: str) -> None:
     assert notes_of(service) == []
 
 
-@pytest.mark.parametrize("route", [route for route in AUDITED if route.startswith("DELETE") or "/pause" in route])
-def test_body_that_asks_for_a_dry_run_hides_no_change(service: Service, route: str) -> None:
-    method = route.partition(" ")[0]
-    answer = service.call(method, path_of(service, route), {"dry_run": True}, **QUERIES.get(route, {}))
+@pytest.mark.parametrize(
+    "route", [each for each in AUDITED if each.method == "DELETE" or "/pause" in each.path], ids=lambda route: route.key
+)
+def test_body_that_asks_for_a_dry_run_hides_no_change(service: Service, route: Route) -> None:
+    answer = service.call(route.method, path_of(service, route.key), {"dry_run": True}, **QUERIES.get(route.key, {}))
     assert answer.status < 300, answer.body
-    assert [note.action for note in notes_of(service)] == [AUDITED[route].action]
+    assert [note.action for note in notes_of(service)] == [route.audit]
 
 
 @pytest.mark.parametrize("name", ["x" * 500_000, "\ud800"])

@@ -12,9 +12,9 @@ from penstock.transports.own_proof import OwnProof
 from penstock_core.acls.rule import parse_principal_pattern
 from penstock_core.acls.settings import AclSettings
 from penstock_core.direct.caller_proof import CallerProof
-from penstock_core.direct.direct_routes import FUNCTION_OF_ROUTE, ROUTES_OF_ALIAS
 from penstock_core.direct.function_arn import FunctionsPlace
 from penstock_core.limits import DIRECT_PATH_LENGTH_MAX, REQUEST_BYTES_MAX
+from penstock_core.routes import ROUTE_BY_KEY, ROUTES_OF_ALIAS
 from penstock_handlers import topics
 from penstock_handlers.edge import lambda_function
 from penstock_handlers.edge.access.direct_call import ADDRESS, direct_call
@@ -148,9 +148,7 @@ def test_body_over_its_bound_is_refused(aws: FakeAws, place: FunctionsPlace) -> 
     assert code(answer(aws, admin(place, "produce"), payload)) == "REQUEST_TOO_LARGE"
 
 
-@pytest.mark.parametrize(
-    ("alias", "route"), [(alias, route) for alias in ROUTES_OF_ALIAS for route in FUNCTION_OF_ROUTE]
-)
+@pytest.mark.parametrize(("alias", "route"), [(alias, route) for alias in ROUTES_OF_ALIAS for route in ROUTE_BY_KEY])
 def test_alias_serves_the_routes_of_its_policy_only(
     aws: FakeAws, place: FunctionsPlace, alias: str, route: str
 ) -> None:
@@ -158,7 +156,7 @@ def test_alias_serves_the_routes_of_its_policy_only(
     for name in ("topic", "group", "name", "timer", "zone", "transactional_id"):
         path = path.replace(f"{{{name}}}", "x")
     path = path.replace("{partition}", "0")
-    arn = place.alias_arn(FUNCTION_OF_ROUTE[route], alias)
+    arn = place.alias_arn(ROUTE_BY_KEY[route].function, alias)
     status, body = answer(aws, arn, event(proof_of(aws, place), method, path))
     is_served = status != 404 or body["error"]["code"] != "UNKNOWN_ROUTE"
     assert is_served == (route in ROUTES_OF_ALIAS[alias])

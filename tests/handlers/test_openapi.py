@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from penstock_core.routes import ROUTE_BY_KEY
 from penstock_handlers.edge.models import acl_models as acls
 from penstock_handlers.edge.models import answer_models as answers
 from penstock_handlers.edge.models import quota_models as quotas
@@ -13,7 +14,6 @@ from penstock_handlers.edge.models import share_answers as shares
 from penstock_handlers.edge.models import subscription_models as pushes
 from penstock_handlers.edge.models.reset_answer import DeletedOffsets, ResetResults
 from penstock_handlers.openapi.document import document
-from penstock_handlers.router import ROUTES
 from tests.core.push.push_samples import SECRET
 from tests.handlers.service import Service
 from tests.support.service import batch
@@ -34,7 +34,7 @@ def test_document_is_what_the_handlers_generate() -> None:
 
 
 def test_document_has_the_operations_of_the_router() -> None:
-    assert set(_operations()) == set(ROUTES)
+    assert set(_operations()) == set(ROUTE_BY_KEY)
 
 
 def test_operation_ids_are_short_and_unique() -> None:
@@ -235,7 +235,7 @@ def test_every_json_answer_conforms_to_its_type(service: Service) -> None:
         "POST /v1/producers/{transactional_id}/release",
         "POST /v1/transactions",
     }
-    assert called == set(ROUTES) - by_hand
+    assert called == set(ROUTE_BY_KEY) - by_hand
 
 
 def test_every_answer_that_is_no_success_conforms_to_its_type(service: Service) -> None:

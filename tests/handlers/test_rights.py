@@ -10,9 +10,8 @@ from penstock_core.acls.right import Kind, Operation, Right
 from penstock_core.acls.rule import parse_rule
 from penstock_core.acls.settings import AclSettings
 from penstock_core.records import frame
-from penstock_handlers.edge.access.audit_routes import AUDITED
-from penstock_handlers.edge.access.route_rights import ROUTE_RIGHTS, Where
-from penstock_handlers.router import LOCAL_PRINCIPAL, ROUTES
+from penstock_core.routes import ROUTE_BY_KEY, ROUTES, Route, Where
+from penstock_handlers.router import LOCAL_PRINCIPAL
 from penstock_service.acls.change_acls import change_acls
 from penstock_service.adapters.memory.service import memory_instance
 from penstock_service.stores import Stores
@@ -39,17 +38,17 @@ class _Untouched:
         raise AssertionError(f"{name} was called without the right")
 
 
-def test_every_route_declares_its_rights_and_has_a_sample() -> None:
-    assert ROUTE_RIGHTS.keys() == ROUTES.keys() == {sample.route for sample in SAMPLES}
+def test_every_route_has_a_sample() -> None:
+    assert ROUTE_BY_KEY.keys() == {sample.route for sample in SAMPLES}
 
 
-@pytest.mark.parametrize("route", ROUTE_RIGHTS)
-def test_samples_need_what_the_route_declares(route: str) -> None:
-    declared = {(need.where, need.operation, need.kind) for need in ROUTE_RIGHTS[route]}
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.key)
+def test_samples_need_what_the_route_declares(route: Route) -> None:
+    declared = {(need.where, need.operation, need.kind) for need in route.needs}
     sampled = {
         (each.where, each.right.operation, each.right.kind)
         for sample in SAMPLES
-        if sample.route == route
+        if sample.route == route.key
         for each in sample.needed
     }
     assert sampled - declared <= {(Where.BODY, *each[1:]) for each in declared}
@@ -85,9 +84,10 @@ def test_caller_with_one_of_the_rights_deniedis_refused(sample: Sample) -> None:
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
 def test_refused_call_reaches_no_store(sample: Sample) -> None:
     """Before any work: a caller without any right, on an instance that knows the rules."""
-    is_noted = sample.route in AUDITED  # the note of a change comes before the handler, and is dropped again
+    route = ROUTE_BY_KEY[sample.route]
+    is_noted = bool(route.audit)  # the note of a change comes before the handler, and is dropped again
     checked = {Where.PATH, *EITHER} if is_noted else {*Where} - {Where.SHOWN}
-    if sample.route in AUDITED and AUDITED[sample.route].right is not None:
+    if route.audit == "create_topic":
         checked.add(Where.BODY)
     if not any(each.where in checked for each in sample.needed):
         return
@@ -106,7 +106,7 @@ def test_refused_call_reaches_no_store(sample: Sample) -> None:
 
 @pytest.mark.parametrize(
     "sample",
-    [each for each in SAMPLES if each.route in AUDITED and each.note != RECORDS_TELL_THE_TOPICS],
+    [each for each in SAMPLES if ROUTE_BY_KEY[each.route].audit and each.note != RECORDS_TELL_THE_TOPICS],
     ids=lambda sample: sample.name,
 )
 def test_change_without_one_of_its_rights_writes_no_note(sample: Sample) -> None:

@@ -7,14 +7,13 @@ import pytest
 from penstock_core.acls.right import Kind, Operation, Right
 from penstock_core.acls.settings import AclSettings
 from penstock_core.acls.tokens import TokenSettings
-from penstock_handlers.edge.access.route_rights import ROUTE_RIGHTS, Where
-from penstock_handlers.edge.access.token_routes import IAM_ONLY_ROUTES
+from penstock_core.routes import ROUTE_BY_KEY, ROUTES, Where
 from penstock_service.instance.instance import Instance
 from tests.handlers.route_samples import ADA, REFUSED, SAMPLES, Sample, World, is_refused, is_served, world
 
 ISSUER = "https://login.example"
 ALICE = {"iss": ISSUER, "sub": "alice", "exp": "1790000000"}
-OPEN_TO_TOKENS = [sample for sample in SAMPLES if sample.route not in IAM_ONLY_ROUTES]
+OPEN_TO_TOKENS = [sample for sample in SAMPLES if ROUTE_BY_KEY[sample.route].tokens]
 
 
 def by_token(*, allows_by_default: bool = True) -> World:
@@ -24,10 +23,12 @@ def by_token(*, allows_by_default: bool = True) -> World:
     return replace(made, instance=instance, caller=ALICE, principal=f"jwt:{ISSUER}#alice")
 
 
-def test_routes_without_tokens_are_routes_and_all_that_operate_the_service() -> None:
-    assert ROUTE_RIGHTS.keys() >= IAM_ONLY_ROUTES
-    operating = {route for route, needs in ROUTE_RIGHTS.items() if any(each.kind is Kind.SERVICE for each in needs)}
-    assert operating <= IAM_ONLY_ROUTES
+def test_routes_that_operate_the_service_or_call_targets_take_no_tokens() -> None:
+    operating = [route for route in ROUTES if any(each.kind is Kind.SERVICE for each in route.needs)]
+    calling = [route for route in ROUTES if any(each.kind is Kind.SUBSCRIPTION for each in route.needs)]
+    assert len(operating) == 9
+    assert len(calling) == 6
+    assert not any(route.tokens for route in (*operating, *calling, ROUTE_BY_KEY["GET /v1/wake-ups"]))
 
 
 @pytest.mark.parametrize("sample", OPEN_TO_TOKENS, ids=lambda sample: sample.name)
@@ -49,7 +50,7 @@ def test_token_without_rules_has_no_rights_where_the_stage_allows_by_default(sam
 
 
 @pytest.mark.parametrize(
-    "sample", [each for each in SAMPLES if each.route in IAM_ONLY_ROUTES], ids=lambda sample: sample.name
+    "sample", [each for each in SAMPLES if not ROUTE_BY_KEY[each.route].tokens], ids=lambda sample: sample.name
 )
 def test_token_operates_nothing_whatever_the_rules_say(sample: Sample) -> None:
     prepared = by_token()
@@ -90,4 +91,4 @@ def test_caller_without_the_right_to_create_leaves_no_note() -> None:
     assert prepared.send("POST", "/v1/topics", {"name": "new"}).status == 403
     assert prepared.send("POST", "/v1/topics", {}).status == 400
     assert len(prepared.instance.stores.audit.entries(100)) == before
-    assert Where.BODY in {each.where for each in ROUTE_RIGHTS["POST /v1/topics"]}
+    assert Where.BODY in {each.where for each in ROUTE_BY_KEY["POST /v1/topics"].needs}

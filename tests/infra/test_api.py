@@ -13,8 +13,8 @@ from aws_cdk.assertions import Template
 
 from penstock_cdk.service.functions import construct_name
 from penstock_cdk.service.grants import grants_of
-from penstock_cdk.service.routes import ROUTES
 from penstock_cdk.settings import STAGES, StageSettings
+from penstock_core.routes import ROUTE_BY_KEY, ROUTES
 from tests.infra.conftest import Resources, entry_of, settings_named
 from tests.infra.templates import name_of, of_type, permissions
 
@@ -32,16 +32,15 @@ def test_routes_are_the_operations_of_the_openapi_document(resources: Resources)
     paths: dict[str, dict[str, Any]] = json.loads(OPENAPI.read_text())["paths"]
     documented = {f"{method.upper()} {path}" for path, item in paths.items() for method in item if method in METHODS}
     deployed = {route["RouteKey"] for route in of_type(resources, "AWS::ApiGatewayV2::Route").values()}
-    assert deployed == documented == {f"{route.method} {route.path}" for route in ROUTES}
+    assert deployed == documented == ROUTE_BY_KEY.keys()
 
 
 def test_every_route_wants_a_signature_and_reaches_its_function(resources: Resources, stage: str) -> None:
     integrations = of_type(resources, "AWS::ApiGatewayV2::Integration")
-    functions = {f"{route.method} {route.path}": route.function for route in ROUTES}
     for route in of_type(resources, "AWS::ApiGatewayV2::Route").values():
         assert route["AuthorizationType"] == "AWS_IAM"
         integration = integrations[name_of(route["Target"]).removeprefix("integrations/").strip("<>")]
-        function = functions[route["RouteKey"]].title().replace("_", "")
+        function = ROUTE_BY_KEY[route["RouteKey"]].function.title().replace("_", "")
         assert name_of(integration["IntegrationUri"]) == entry_of(stage, function)
         assert integration["PayloadFormatVersion"] == "2.0"
 
@@ -76,7 +75,7 @@ def test_readers_and_operators_get_less_than_half_of_the_requests_of_an_account(
     limits = deployed["Properties"].get("RouteSettings", {})
     limited = {"fetch", "records_fetch", "group_admin", "share_admin", "subscriptions", "quotas", "zones", "acls"}
     limited = limited if stage != "local" else set()
-    assert set(limits) == {f"{route.method} {route.path}" for route in ROUTES if route.function in limited}
+    assert set(limits) == {route.key for route in ROUTES if route.function in limited}
     assert sum(each["ThrottlingRateLimit"] for each in limits.values()) < 5_000
     added = [name for name, each in resources.items() if each["Type"] == "AWS::ApiGatewayV2::Route"]
     awaited = {name for name in added if resources[name]["Properties"]["RouteKey"] in limits}

@@ -14,7 +14,7 @@ from bench.bill.synthesized import empty_shipment
 from penstock_cdk import Jwt, Penstock, StageSettings
 from penstock_cdk.overrides import overridden
 from penstock_cdk.service.functions import construct_name
-from penstock_core.direct.direct_routes import ROUTES_OF_ALIAS, functions_of
+from penstock_core.routes import ROUTES_OF_ALIAS, functions_of
 from tests.infra.conftest import Resources, resources_of, settings_named
 from tests.infra.templates import functions_in, name_of, of_type, permissions
 

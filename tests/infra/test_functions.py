@@ -10,11 +10,11 @@ from aws_cdk.assertions import Template
 
 from penstock_cdk.overrides import overridden
 from penstock_cdk.service.functions import construct_name, rights_without_rules
-from penstock_cdk.service.routes import ROUTES
 from penstock_cdk.settings import STAGES, StageSettings
 from penstock_cdk.walls import pollers_max, wait_pool
 from penstock_core.limits import FETCH_WAIT_MS_MAX, LOG_START_GRACE_MS, TIERED_SWEEP_GRACE_MS
 from penstock_core.quotas.wait_pool import format_wait_pool
+from penstock_core.routes import ROUTES
 from penstock_core.zones.zone_state import FUNCTION_MS_MAX
 from penstock_service.adapters.direct.places import places_of
 from tests.infra.conftest import Resources, entry_of, resources_of, settings_named, zones_in_environment

@@ -19,7 +19,6 @@ from penstock_cdk.service.functions import construct_name
 from penstock_cdk.service.grants import GRANTS, grants_of
 from penstock_cdk.service.push import PushQueues
 from penstock_cdk.service.repair import RepairQueues
-from penstock_cdk.service.routes import ROUTES
 from penstock_cdk.service.targets import TargetsRole
 from penstock_cdk.service.timers import TimerQueues
 from penstock_cdk.service.wake_ups import WakeUps
@@ -28,6 +27,7 @@ from penstock_cdk.storage.archive import Archive
 from penstock_cdk.storage.stage_storage import StageStorage
 from penstock_cdk.storage.tables import Tables
 from penstock_cdk.storage.zones import Zones
+from penstock_core.routes import ROUTES
 from tests.infra.conftest import Resources
 from tests.infra.powers import (
     JOBS,

@@ -14,7 +14,7 @@ import pytest
 from botocore.client import BaseClient
 
 from penstock_cdk.service.functions import construct_name
-from penstock_cdk.service.routes import ROUTES
+from penstock_core.routes import ROUTE_BY_KEY
 from penstock_handlers.retention import run as retention
 from penstock_service.adapters.memory.service import memory_instance
 from penstock_service.audit.settle_audit import settle_audit
@@ -28,7 +28,6 @@ from tests.infra.conftest import Resources, resources_of
 from tests.infra.templates import as_list, name_of, policies_of_roles
 
 pytestmark = pytest.mark.synth
-FUNCTION_OF_ROUTE = {f"{route.method} {route.path}": route.function for route in ROUTES}
 FOR_EVER_MS = 1e9
 MONTH_MS = 31 * 24 * 3_600_000
 
@@ -134,7 +133,7 @@ def test_function_of_a_route_reaches_the_items_that_it_needs(
                 **sample.query,
             )
     assert answer.status < 300, answer.body
-    assert refused(resources_of(template("prod")), FUNCTION_OF_ROUTE[sample.route], calls) == []
+    assert refused(resources_of(template("prod")), ROUTE_BY_KEY[sample.route].function, calls) == []
 
 
 def _retain(instance: Instance) -> None:

@@ -13,9 +13,9 @@ from aws_cdk.assertions import Template
 from penstock_cdk.overrides import overridden
 from penstock_cdk.service.functions import construct_name
 from penstock_cdk.service.grants import grants_of
-from penstock_cdk.service.routes import ROUTES
 from penstock_cdk.service.schedules import RATES
 from penstock_cdk.settings import AT_ONCE, STAGES, Canary, StageSettings
+from penstock_core.routes import ROUTES
 from tests.infra.conftest import Resources
 from tests.infra.templates import functions_in, name_of, of_type
 

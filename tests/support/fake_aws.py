@@ -18,11 +18,10 @@ from urllib.parse import unquote
 from penstock.configuration import Configuration, StaticCredentials
 from penstock.http.sigv4 import Keys, Scope, SignatureRefused, check_signature, read_claim
 from penstock.transports.functions_place import FunctionsAccess
-from penstock_core.direct.direct_routes import FUNCTION_OF_ROUTE
 from penstock_core.direct.function_arn import FunctionsPlace, parse_functions_place
 from penstock_handlers.edge.access.direct_call import direct_call
 from penstock_handlers.edge.entry import answer_direct
-from penstock_handlers.router import ROUTES
+from penstock_handlers.router import SERVES
 from penstock_service.adapters.sts import StsIdentities
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.proven_callers import ProvenCallers
@@ -30,7 +29,6 @@ from penstock_service.instance.proven_callers import ProvenCallers
 ACCOUNT = "111122223333"
 REGION = "eu-central-1"
 SKEW_S_MAX = 900  # of STS
-_SERVES = {FUNCTION_OF_ROUTE[route]: serve for route, serve in ROUTES.items()}
 _POLL_S = 0.01  # between two looks whether to stop
 _INVOCATIONS = "/2015-03-31/functions/"
 Fault = Callable[[Callable[[], "Told"]], "Told"]
@@ -102,7 +100,7 @@ class FakeAws:
         context = SimpleNamespace(invoked_function_arn=arn, aws_request_id="request-1")
         call = direct_call(payload, context)
         assert call is not None
-        _, result = answer_direct(_SERVES[function], call, self._instances[stage])
+        _, result = answer_direct(SERVES[function], call, self._instances[stage])
         return {**result, "headers": {**result["headers"], "Server-Timing": "total;dur=1"}}
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:

@@ -12,10 +12,10 @@ from typing import Any
 from aws_lambda_powertools.metrics import MetricUnit
 
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.routes import Route
 from penstock_handlers.edge.access.direct_call import DirectCall, direct_call, event_of
 from penstock_handlers.edge.access.request_access import access_of
-from penstock_handlers.edge.access.route_rights import check_path
-from penstock_handlers.edge.access.unaudited import UNAUDITED
+from penstock_handlers.edge.access.route_rights import checked_route
 from penstock_handlers.edge.http import TOLD, Event, Result, error_result, within_bounds
 from penstock_handlers.edge.lambda_function import Stopwatch, logger, meter, observed
 from penstock_service.instance.instance import Instance
@@ -71,8 +71,8 @@ def answer(serve: Serve, event: Event, to: Instance) -> Result:
     A caller without the right on what the path names gets NOT_AUTHORIZED, before `serve`.
     """
     try:
-        check_path(event, access_of(event, to))
-        return within_bounds(event, _served(serve, event, to))
+        route = checked_route(event, access_of(event, to))
+        return within_bounds(event, _served(serve, event, to, route))
     except PenstockError as error:
         return error_result(error)
     except Exception:
@@ -91,12 +91,12 @@ def _defect(*, maybe_applied: bool) -> Result:
     )
 
 
-def _served(serve: Serve, event: Event, to: Instance) -> Result:
-    if event.get("routeKey") in UNAUDITED:
+def _served(serve: Serve, event: Event, to: Instance, route: Route) -> Result:
+    if not route.audit:
         return serve(event, to)
-    from penstock_handlers.edge.access.audited import with_trail  # and what it reads, which no UNAUDITED route needs
+    from penstock_handlers.edge.access.audited import with_trail  # and what it reads, which no other route needs
 
-    return with_trail(serve, event, to)
+    return with_trail(serve, event, to, route)
 
 
 def _report(event: Event, result: Result, total_ms: float, cpu_ms: float, facts: dict[str, Any]) -> None:

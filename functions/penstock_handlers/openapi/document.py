@@ -8,6 +8,7 @@ from typing import Any
 
 from penstock_core import limits
 from penstock_core.ids import NONCE_BYTES
+from penstock_core.routes import ROUTES
 from penstock_handlers import (
     acls,
     group_admin,
@@ -24,7 +25,18 @@ from penstock_handlers.edge.http import BATCHES
 from penstock_handlers.openapi.rules import NAME, PARTITION, SCHEDULED_ID, apply_rules
 from penstock_handlers.openapi.share_paths import share_paths, share_schemas
 
-_JSON_MODULES = (topics, records_produce, records_fetch, groups, group_admin, share_admin, subscriptions, zones, acls)
+_JSON_MODULES = (
+    topics,
+    records_produce,
+    records_fetch,
+    groups,
+    group_admin,
+    share_admin,
+    subscriptions,
+    quotas,
+    zones,
+    acls,
+)
 _TITLE = "Penstock"
 _VERSION = "1"
 _DESCRIPTION = "A serverless message queue. docs/reference/http-api.md is this for people."
@@ -43,18 +55,7 @@ def document() -> dict[str, Any]:
         "security": [{"sigv4": []}],
         "servers": [_server()],
     }
-    for module in (
-        topics,
-        records_produce,
-        records_fetch,
-        groups,
-        group_admin,
-        share_admin,
-        subscriptions,
-        quotas,
-        zones,
-        acls,
-    ):
+    for module in _JSON_MODULES:
         part = json.loads(module.app.get_openapi_json_schema(title=_TITLE, version=_VERSION))
         for path, operations in part["paths"].items():
             merged["paths"].setdefault(path, {}).update(operations)
@@ -62,14 +63,15 @@ def document() -> dict[str, Any]:
         merged["components"]["schemas"] |= {name: schemas[name] for name in schemas if name not in _UNUSED}
     merged["paths"] |= share_paths()
     merged["components"]["schemas"] |= share_schemas()
-    merged["paths"]["/v1/produce"] = {"post": _produce()}
-    merged["paths"]["/v1/fetch"] = {"post": _fetch()}
-    merged["paths"]["/v1/producers"] = {"post": _begin_transactions()}
-    merged["paths"]["/v1/producers/{transactional_id}/release"] = {"post": _release_producer()}
-    merged["paths"]["/v1/transactions"] = {"post": _transact()}
-    for operations in merged["paths"].values():
-        for operation in operations.values():
-            _describe_errors(operation)
+    merged["paths"] |= {
+        "/v1/produce": {"post": _produce()},
+        "/v1/fetch": {"post": _fetch()},
+        "/v1/producers": {"post": _begin_transactions()},
+        "/v1/producers/{transactional_id}/release": {"post": _release_producer()},
+        "/v1/transactions": {"post": _transact()},
+    }
+    for route in ROUTES:  # KeyError: a route that nothing describes
+        _describe_errors(merged["paths"][route.path][route.method.lower()])
     merged = json.loads(json.dumps(merged))  # no two places share an object: the rules change them in place
     apply_rules(merged)
     return merged

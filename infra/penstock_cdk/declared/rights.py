@@ -12,23 +12,19 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from penstock_cdk.declared.access_rules import AccessRules
-from penstock_cdk.service import routes
 from penstock_cdk.service.api import Api
-from penstock_cdk.service.routes import Route
 from penstock_cdk.service.wake_ups import WakeUps
 from penstock_cdk.wildcards import acknowledge_wildcard
 from penstock_core.errors import PenstockError
 from penstock_core.ids import AUDIT_TOPIC, parse_group_name
+from penstock_core.routes import CONSUME, PRODUCE, ROUTES, Route
 
-_PRODUCE = (routes.TOPIC_METADATA, routes.PRODUCE_RECORDS, routes.LIST_SCHEDULED, routes.CANCEL_SCHEDULED)
-_READ = (routes.TOPIC_METADATA, routes.DESCRIBE_TOPIC, routes.LIST_OFFSETS, routes.FETCH_RECORDS)
-_GROUP = (
-    routes.HEARTBEAT,
-    routes.COMMIT_OFFSETS,
-    routes.COMMITTED_OFFSETS,
-    routes.DESCRIBE_GROUP,  # by which a gateway of Kafka clients takes members over (docs/adr/0057)
-)
-_SHARE_GROUP = (routes.WAKE_UPS, routes.ACQUIRE_RECORDS, routes.ACQUIRE, routes.ACKNOWLEDGE)
+_JSON = ("metadata", "topics")
+
+
+def _routes(policy: str, *nouns: str) -> tuple[Route, ...]:
+    """The routes of the policy below `/v1/<noun>`."""
+    return tuple(route for route in ROUTES if policy in route.policies and route.segments[2] in nouns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,9 +37,9 @@ class Rights:
 
     def produce(self, grantee: iam.IGrantable, topic: str, *, json_only: bool) -> iam.Grant:
         """Allows to produce to the topic, and to list and cancel its delayed records."""
-        binary = () if json_only else (routes.PRODUCE,)
+        binary = () if json_only else ("produce",)
         self.rules.allow(grantee, "write", f"topic:{topic}")
-        return self._call(grantee, (*_PRODUCE, *binary), topic=topic)
+        return self._call(grantee, _routes(PRODUCE, *_JSON, *binary), topic=topic)
 
     def consume(self, grantee: iam.IGrantable, topic: str, *, group: str | None, json_only: bool) -> iam.Grant:
         """Allows to read the topic, to work in the group, and to be woken by appends.
@@ -52,17 +48,18 @@ class Rights:
         """
         if group is not None:
             _check_group(group)
-        binary = () if json_only else (routes.FETCH, routes.WAKE_UPS)
+        binary = () if json_only else ("fetch", "wake-ups")
         self.rules.allow(grantee, "read", f"topic:{topic}", *([] if group is None else [f"group:{group}"]))
-        grant = self._call(grantee, (*_READ, *binary), topic=topic)
+        grant = self._call(grantee, _routes(CONSUME, *_JSON, *binary), topic=topic)
         if group is not None:
-            grant = grant.combine(self._call(grantee, _GROUP, group=group))
+            grant = grant.combine(self._call(grantee, _routes(CONSUME, "groups"), group=group))
         return grant if json_only else grant.combine(self._be_woken(grantee))
 
     def share(self, grantee: iam.IGrantable, group: str, topics: Iterable[str]) -> iam.Grant:
         """Allows to acquire and acknowledge records of the share group, and to be woken by appends."""
         self.rules.allow(grantee, "read", f"share_group:{group}", *(f"topic:{topic}" for topic in topics))
-        return self._call(grantee, _SHARE_GROUP, group=group).combine(self._be_woken(grantee))
+        allowed = _routes(CONSUME, "share-groups", "wake-ups")
+        return self._call(grantee, allowed, group=group).combine(self._be_woken(grantee))
 
     def everything(self, grantee: iam.IGrantable) -> iam.Grant:
         """Allows every route, the audit trail, and all wake-ups."""

@@ -11,9 +11,9 @@ from aws_cdk.aws_apigatewayv2_authorizers import HttpIamAuthorizer
 from aws_cdk.aws_apigatewayv2_integrations import HttpLambdaIntegration
 from constructs import Construct
 
-from penstock_cdk.service.routes import ROUTES, Route
 from penstock_cdk.settings import StageSettings
 from penstock_cdk.walls import RequestRate
+from penstock_core.routes import ROUTES, Route
 
 STAGE = "$default"  # the stage whose name is not in the URL
 
@@ -67,7 +67,7 @@ class Api(Construct):
                 throttling_rate_limit=rate.per_second, throttling_burst_limit=rate.burst
             ),
             route_settings={
-                f"{route.method} {route.path}": throttle(settings.rate(settings.route_rates[route.function]))
+                route.key: throttle(settings.rate(settings.route_rates[route.function]))
                 for route in ROUTES
                 if route.function in settings.route_rates
             }
@@ -119,20 +119,17 @@ class Api(Construct):
         A parameter without a name becomes `*`. IAM's `*` also matches slashes: GET /v1/topics/* covers every GET below
         a topic.
         """
-        parts = (names.get(part[1:-1], "*") if part.startswith("{") else part for part in route.path.split("/"))
-        path = "/".join(parts)
-        return Stack.of(self).format_arn(
-            service="execute-api",
-            resource=self._http_api.api_id,
-            resource_name=f"{STAGE}/{route.method}{path}",
-        )
+        parts = (names.get(part[1:-1], "*") if part.startswith("{") else part for part in route.segments)
+        return self._arn(f"{route.method}{'/'.join(parts)}")
 
     def all_routes_arns(self) -> list[str]:
         """The resources of execute-api:Invoke for all routes: one for each method. IAM takes 6,144 characters."""
-        return [
-            self.route_arn(Route(method=method, path="/v1/*", function="any"))
-            for method in sorted({route.method for route in ROUTES})
-        ]
+        return [self._arn(f"{method}/v1/*") for method in sorted({route.method for route in ROUTES})]
+
+    def _arn(self, place: str) -> str:
+        return Stack.of(self).format_arn(
+            service="execute-api", resource=self._http_api.api_id, resource_name=f"{STAGE}/{place}"
+        )
 
 
 def integration_of(name: str, function: lambda_.IFunction) -> HttpLambdaIntegration:

@@ -9,29 +9,16 @@ IAM's `*` also matches slashes. A principal that may describe every topic (GET /
 GET /v1/topics/{topic}/partitions/{partition}/records. For this reason, producers learn partitions by GET /v1/metadata.
 """
 
-from collections.abc import Iterable
-
 from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from penstock_cdk.service.api import Api
 from penstock_cdk.service.direct import DirectCalls
-from penstock_cdk.service.routes import ROUTES, Route
 from penstock_cdk.service.wake_ups import WakeUps
 from penstock_cdk.settings import StageSettings
 from penstock_cdk.wildcards import acknowledge_wildcard
-from penstock_core.direct import direct_routes
-
-
-def _routes(keys: Iterable[str]) -> tuple[Route, ...]:
-    wanted = set(keys)
-    return tuple(route for route in ROUTES if f"{route.method} {route.path}" in wanted)
-
-
-PRODUCE_ROUTES = _routes(direct_routes.PRODUCE_ROUTES)
-CONSUME_ROUTES = _routes(direct_routes.CONSUME_ROUTES)
-TRANSACT_ROUTES = _routes(direct_routes.TRANSACT_ROUTES)
+from penstock_core.routes import CONSUME, PRODUCE, ROUTES, TRANSACT
 
 
 class ClientPolicies(Construct):
@@ -57,13 +44,13 @@ class ClientPolicies(Construct):
         self._prefix, self._region = settings.name.title(), Stack.of(self).region
         self._direct = direct
 
-        def arns(routes: Iterable[Route]) -> list[str]:
-            return [api.route_arn(route) for route in routes]
+        def arns(policy: str) -> list[str]:
+            return [api.route_arn(route) for route in ROUTES if policy in route.policies]
 
-        self.produce = self._policy("Produce", "Produce to any topic of Penstock", arns(PRODUCE_ROUTES))
-        self.consume = self._policy("Consume", "Consume any topic of Penstock and commit offsets", arns(CONSUME_ROUTES))
+        self.produce = self._policy("Produce", "Produce to any topic of Penstock", arns(PRODUCE))
+        self.consume = self._policy("Consume", "Consume any topic of Penstock and commit offsets", arns(CONSUME))
         self.consume.add_statements(*wake_ups.receive_statements())
-        self.transact = self._policy("Transact", "Transactions on any topic and group", arns(TRANSACT_ROUTES))
+        self.transact = self._policy("Transact", "Transactions on any topic and group", arns(TRANSACT))
         self.admin = self._policy("Admin", "Call every route of Penstock", api.all_routes_arns())
         self.admin.add_statements(*wake_ups.receive_statements())
 

@@ -10,8 +10,8 @@ from constructs import Construct
 from penstock_cdk.service.functions import construct_name
 from penstock_cdk.service.releases import Releases
 from penstock_cdk.settings import StageSettings
-from penstock_core.direct.direct_routes import ROUTES_OF_ALIAS, functions_of
 from penstock_core.direct.function_arn import FunctionsPlace
+from penstock_core.routes import ROUTES_OF_ALIAS, functions_of
 
 _PREFIX = "direct-"
 JOBS = tuple(alias.removeprefix(_PREFIX) for alias in ROUTES_OF_ALIAS)  # produce, consume, transact, admin

@@ -12,7 +12,6 @@ from penstock_cdk.service.grants import Grants, grants_of
 from penstock_cdk.service.measuring import metrics_environment
 from penstock_cdk.service.push import DELIVER, PushQueues
 from penstock_cdk.service.repair import RepairQueues
-from penstock_cdk.service.routes import ROUTES
 from penstock_cdk.service.targets import TargetsRole
 from penstock_cdk.service.timers import PROMOTE, TimerQueues
 from penstock_cdk.service.wake_ups import WakeUps
@@ -24,6 +23,7 @@ from penstock_core.acls.tokens import CLAIM_VARIABLE, ISSUER_VARIABLE
 from penstock_core.log.inline import VARIABLE as INLINE_VARIABLE
 from penstock_core.quotas.wait_pool import VARIABLE as WAITS_VARIABLE
 from penstock_core.quotas.wait_pool import format_wait_pool
+from penstock_core.routes import ROUTES
 
 # Lambda then logs an invocation only if it failed. START, END and REPORT of each one would cost more than a log line.
 SYSTEM_LOG_LEVEL = lambda_.SystemLogLevel.WARN

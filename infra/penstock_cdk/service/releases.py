@@ -10,9 +10,9 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from penstock_cdk.service.functions import construct_name
-from penstock_cdk.service.routes import ROUTES
 from penstock_cdk.service.schedules import RATES
 from penstock_cdk.settings import LIVE, StageSettings
+from penstock_core.routes import ROUTES
 
 # AWS's own policy for this use. It may move the aliases of every function in the account.
 _SHIFTING_POLICY = "service-role/AWSCodeDeployRoleForLambdaLimited"

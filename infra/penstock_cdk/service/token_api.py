@@ -1,7 +1,7 @@
 """The second HTTP API, for callers with tokens: it checks a token in place of IAM's signature (docs/adr/0054).
 
-A route of an HTTP API takes one authorizer, so this is an API of its own. It passes `TOKEN_ROUTES` to the same
-functions, and has no other. It has no CORS: a page in a browser cannot call it.
+A route of an HTTP API takes one authorizer, so this is an API of its own. It passes the routes that
+take tokens to the same functions, and has no other. It has no CORS: a page in a browser cannot call it.
 """
 
 import json
@@ -15,10 +15,11 @@ from constructs import Construct
 
 from penstock_cdk.jwt import Jwt
 from penstock_cdk.service.api import ACCESS_LOG_FIELDS, STAGE, Api, integration_of, throttle
-from penstock_cdk.service.routes import TOKEN_ROUTES, Route
 from penstock_cdk.settings import StageSettings
 from penstock_cdk.walls import RequestRate
+from penstock_core.routes import ROUTES, Route
 
+_TOKEN_ROUTES = tuple(route for route in ROUTES if route.tokens)
 _CLAIM = "$context.authorizer.claims."
 _PLAIN_CLAIM = re.compile(r"\w+", re.ASCII)  # the log cannot name others
 
@@ -46,22 +47,22 @@ class TokenApi(Construct):
             default_authorization_scopes=[*jwt.scopes] or None,
             create_default_stage=False,
         )
-        rates = {route: _rate(settings, jwt, route) for route in TOKEN_ROUTES} if settings.request_rate else {}
+        rates = {route: _rate(settings, jwt, route) for route in _TOKEN_ROUTES} if settings.request_rate else {}
         stage = apigatewayv2.CfnStage(
             self,
             "Stage",
             api_id=self._http_api.api_id,
             stage_name=STAGE,
             auto_deploy=True,
-            route_settings={f"{route.method} {route.path}": throttle(rate) for route, rate in rates.items()} or None,
+            route_settings={route.key: throttle(rate) for route, rate in rates.items()} or None,
             access_log_settings=apigatewayv2.CfnStage.AccessLogSettingsProperty(
                 destination_arn=api.access_log.log_group_arn, format=json.dumps(_log_fields(jwt))
             ),
         )
         integrations = {
-            name: integration_of(name, functions[name]) for name in {route.function: None for route in TOKEN_ROUTES}
+            name: integration_of(name, functions[name]) for name in {route.function: None for route in _TOKEN_ROUTES}
         }
-        for route in TOKEN_ROUTES:
+        for route in _TOKEN_ROUTES:
             added = self._http_api.add_routes(
                 path=route.path,
                 methods=[apigatewayv2.HttpMethod[route.method]],

@@ -20,8 +20,8 @@ from penstock.http.transport import ANSWER_TIMEOUT_S, no_answer
 from penstock.transports.functions_place import FunctionsAccess, find_functions
 from penstock.transports.invocation import answer_of, event_bytes, invocation, is_denied
 from penstock.transports.own_proof import OwnProof
-from penstock_core.direct.direct_routes import FUNCTION_OF_ROUTE, aliases_of, match_route
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.routes import aliases_of, match_route
 
 _READS = ("GET", "HEAD")
 _UNTRIED, _ALLOWED, _DENIED = 1, 0, 2
@@ -47,8 +47,8 @@ class Invocations:
         if match is None:
             code = ErrorCode.UNKNOWN_ROUTE
             raise error_class(code)(code, f"{method} {path:.100} is no route of this API")
-        function = FUNCTION_OF_ROUTE[match.route]
-        targets = [self._access.place.alias_arn(function, alias) for alias in aliases_of(match.route)]
+        place, route = self._access.place, match.route
+        targets = [place.alias_arn(route.function, alias) for alias in aliases_of(route)]
         with self._lock:
             return sorted(targets, key=lambda target: self._ranks.get(target, _UNTRIED))
 

@@ -7,10 +7,10 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from penstock_core.acls.right import Kind
 from penstock_core.audit.audit_entry import AuditEntry, Caller
 from penstock_core.errors import PenstockError
-from penstock_handlers.edge.access.audit_routes import AUDITED, AuditedRoute
+from penstock_core.routes import Route
+from penstock_handlers.edge.access.audited_changes import AuditedChange, change_of, kind_of, name_of
 from penstock_handlers.edge.access.principal import principal_of
 from penstock_handlers.edge.access.request_access import access_of
 from penstock_handlers.edge.http import Event, Result, text_of
@@ -20,25 +20,22 @@ from penstock_service.instance.instance import Instance
 _REFUSED = 400  # the first status of an error
 
 
-def with_trail(serve: Callable[[Event, Instance], Result], event: Event, instance: Instance) -> Result:
-    """The result of `serve`. Costs two puts and the read of the state before, for a route of `AUDITED`.
+def with_trail(serve: Callable[[Event, Instance], Result], event: Event, instance: Instance, route: Route) -> Result:
+    """The result of `serve`. Costs two puts and the read of the state before. The route has an `audit`.
 
-    A caller without a right that path and body tell leaves no note, and neither does a request that names no resource.
-    Only a redrive to where its records came from may take its note back. Raises NOT_AUTHORIZED, what `serve` raises,
-    and the error of storage if the note cannot be written. Nothing was done then.
+    A caller without a right that path and body tell leaves no note, and neither does a request that names no topic to
+    create. Only a redrive to where its records came from may take its note back. Raises NOT_AUTHORIZED, what `serve`
+    raises, and the error of storage if the note cannot be written. Nothing was done then.
     """
-    route = AUDITED.get(event.get("routeKey", ""))
-    body = None if route is None else _body_of(event)
-    if route is None or (route.has_dry_run and isinstance(body, Mapping) and body.get("dry_run") is True):
+    body, audited = _body_of(event), change_of(route)
+    if audited.has_dry_run and isinstance(body, Mapping) and body.get("dry_run") is True:
         return serve(event, instance)
-    name = route.name(event, body)
-    if route.right is not None:
-        if not name:
-            return serve(event, instance)  # which refuses a request that names nothing
-        access_of(event, instance).require(route.right, Kind.TOPIC, name)
-    if route.check_body is not None and isinstance(body, Mapping):
-        route.check_body(access_of(event, instance), instance, name, body)
-    change = Change(action=route.action, kind=route.kind, name=name, before=_before(route, instance, name))
+    name = name_of(route, event, body)
+    if not name and kind_of(route) == "topic":
+        return serve(event, instance)  # which refuses a request that names nothing
+    if audited.check_body is not None and (isinstance(body, Mapping) or not route.parameter):
+        audited.check_body(access_of(event, instance), instance, name, body)
+    change = Change(action=route.audit, kind=kind_of(route), name=name, before=_before(audited, instance, name))
     entry = begin_change(instance, caller_of(event, instance), change)
     try:
         result = serve(event, instance)
@@ -63,12 +60,12 @@ def caller_of(event: Event, instance: Instance) -> Caller:
     )
 
 
-def _before(route: AuditedRoute, instance: Instance, name: str) -> Any:
+def _before(audited: AuditedChange, instance: Instance, name: str) -> Any:
     """The state before, None for a resource that is not there, and where it cannot be read: `serve` tells why."""
-    if route.read is None:
+    if audited.read is None:
         return None
     try:
-        return route.read(instance, name) or None
+        return audited.read(instance, name) or None
     except PenstockError:
         return None
 

@@ -20,6 +20,11 @@ CheckBody = Callable[[Access, Instance, str, Mapping[str, Any]], None]
 """Takes the caller's rights, the instance, the name of the resource, and the body. Raises NOT_AUTHORIZED."""
 
 
+def creates_its_topic(access: Access, _instance: Instance, name: str, _body: Mapping[str, Any]) -> None:
+    """A creation names its topic in no path."""
+    access.require(Operation.CREATE, Kind.TOPIC, name)
+
+
 def reads_its_topic(access: Access, _instance: Instance, _name: str, body: Mapping[str, Any]) -> None:
     """A reset, or a deletion of offsets, tells where a topic's records are."""
     _require_named(access, Operation.READ, body.get("topic"))

@@ -14,10 +14,10 @@ from typing import Any
 from urllib.parse import unquote, urlencode
 
 from penstock_core.direct.caller_proof import parse_proof
-from penstock_core.direct.direct_routes import FUNCTION_OF_ROUTE, ROUTES_OF_ALIAS, RouteMatch, match_route
 from penstock_core.direct.function_arn import FunctionsPlace, parse_functions_place, qualifier_of
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import DIRECT_PATH_LENGTH_MAX
+from penstock_core.routes import ROUTES_OF_ALIAS, Route, RouteMatch, match_route
 from penstock_handlers.edge.http import Event, unknown_route
 from penstock_service.instance.instance import Instance
 
@@ -62,7 +62,7 @@ def event_of(call: DirectCall, instance: Instance) -> Event:
     arn = callers.arn_of(parse_proof(proof), _place_of(call, match.route))
     return {
         "version": "2.0",
-        "routeKey": match.route,
+        "routeKey": match.route.key,
         "rawPath": unquote(path),
         "rawQueryString": urlencode(query),
         "queryStringParameters": query,
@@ -100,14 +100,14 @@ def _fields_of(payload: object) -> tuple[str, str, dict[str, str], str, object]:
 def _served(call: DirectCall, stage: str, method: str, path: str) -> RouteMatch:
     """The route of the request, if this alias of this function serves it: IAM has allowed no other one."""
     match = match_route(method, path)
-    if match is None or match.route not in ROUTES_OF_ALIAS[call.alias]:
+    if match is None or match.route.key not in ROUTES_OF_ALIAS[call.alias]:
         raise unknown_route(method[:10], path)
     if not call.arn.endswith(f":function:{stage}-{_hyphenated(match.route)}:{call.alias}"):
         raise unknown_route(method[:10], path)
     return match
 
 
-def _place_of(call: DirectCall, route: str) -> FunctionsPlace:
+def _place_of(call: DirectCall, route: Route) -> FunctionsPlace:
     """The stage of this function, by the ARN that Lambda tells."""
     try:
         return parse_functions_place(call.arn.removesuffix(f"-{_hyphenated(route)}:{call.alias}"))
@@ -115,8 +115,8 @@ def _place_of(call: DirectCall, route: str) -> FunctionsPlace:
         raise PenstockError(ErrorCode.INTERNAL, f"the function's own ARN: {error}") from error
 
 
-def _hyphenated(route: str) -> str:
-    return FUNCTION_OF_ROUTE[route].replace("_", "-")
+def _hyphenated(route: Route) -> str:
+    return route.function.replace("_", "-")
 
 
 def _invalid(why: str) -> PenstockError:
