@@ -16,7 +16,7 @@ WORKERS ?= 3
 # Python keeps what it has compiled, even if your shell says otherwise: collecting the tests takes a third of the time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run stop check check-tests fmt test test-all test-sparks test-kafka-clients lint lint-code lint-templates $(CHECKS) openapi settings bench chaos lock clean
+.PHONY: help setup run stop check check-tests fmt test test-all test-sparks test-kafka-clients lint lint-code lint-templates $(CHECKS) openapi settings pages bench chaos lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-11s %s\n", $$1, $$2 }'
@@ -91,6 +91,11 @@ openapi: $(INSTALLED) ## Generate docs/openapi.json from the handlers
 settings: $(INSTALLED) ## Generate docs/reference/settings.md from the code
 	PYTHONPATH=functions:sdk $(BIN)/python -m penstock.tuning.page > docs/reference/settings.md.new
 	mv docs/reference/settings.md.new docs/reference/settings.md
+
+pages: settings ## Generate settings.md, kafka-errors.md, the Python reference and llms.txt
+	$(BIN)/python -m tools.kafka_errors
+	$(BIN)/python -m tools.python_reference
+	$(BIN)/python -m tools.llms
 
 bench: $(INSTALLED) ## Measure throughput, latency, storage calls and CPU on the local stack
 	$(BIN)/penstock local up $(if $(PORT),--port $(PORT))

@@ -1,1 +1,1 @@
-"""Faults on the running stack, and the history checker's verdict on what clients saw (docs/explanation/chaos.md)."""
+"""Faults on the running stack, and the history checker's verdict on what clients saw (docs/contributing/chaos.md)."""

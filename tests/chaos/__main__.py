@@ -41,7 +41,7 @@ from tests.history.push.figures import PushFigures
 def main(
     seconds: float, seed: int | None, as_json: bool, checkout: Path | None, like_aws: str, keep: Path, only: str | None
 ) -> None:
-    """Attack a local stack of its own, and judge what clients saw (docs/explanation/chaos.md)."""
+    """Attack a local stack of its own, and judge what clients saw (docs/contributing/chaos.md)."""
     console = Console(stderr=as_json, highlight=False)
     seed = SystemRandom().randrange(2**32) if seed is None else seed
     folder = Path(tempfile.mkdtemp(prefix="penstock-chaos-"))

@@ -41,6 +41,11 @@ class Clone:
     environment: Mapping[str, str] = field(repr=False)  # may hold secrets of the machine
     port: int
 
+    @property
+    def active(self) -> Mapping[str, str]:
+        """The environment of a shell in which the copy's .venv is active."""
+        return {**self.environment, "PATH": f"{self.folder / '.venv' / 'bin'}{os.pathsep}{self.environment['PATH']}"}
+
     def ready(self) -> None:
         """The stack runs, and holds no topic and no group."""
         self.run("penstock", "local", "up", "--port", str(self.port))

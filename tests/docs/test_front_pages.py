@@ -1,4 +1,4 @@
-"""README and CONTRIBUTING say what is so: the figures are those of the docs, and the files that are named exist."""
+"""README, its comparison and CONTRIBUTING say what is so: the figures are measured, and named files exist."""
 
 import re
 
@@ -9,29 +9,51 @@ from localstack.places import CHECKOUT
 from penstock_core.limits import SESSION_TIMEOUT_MS_DEFAULT
 
 README = (CHECKOUT / "README.md").read_text()
-FIGURES = "".join(
-    page.read_text() for page in (CHECKOUT / "docs" / "performance.md", CHECKOUT / "docs" / "performance" / "costs.md")
-)
+COMPARE = (CHECKOUT / "docs" / "explanation" / "compare.md").read_text()
+FIGURES = "".join(page.read_text() for page in (CHECKOUT / "docs").rglob("*.md") if "/performance" in str(page))
+README_LINES_MAX = 130
+
+
+def _row(page: str, name: str) -> list[str]:
+    """The cells of the comparison's row, without its name."""
+    [row] = re.findall(rf"^\| {re.escape(name)} \| (.*) \|$", page, re.MULTILINE)
+    return [cell.strip() for cell in row.split("|")]
 
 
 def test_readme_says_under_its_title_that_penstock_has_not_run_on_aws() -> None:
     assert README.splitlines()[2].startswith("> **Penstock has not run on AWS yet.**")
 
 
-def test_readme_shows_the_latency_that_was_measured() -> None:
-    [latency] = re.findall(r"\| Latency of one write \| ([^|(]+) \(1\)", README)
-    assert latency in FIGURES
+def test_readme_is_short_and_shows_code_on_its_first_screen() -> None:
+    lines = README.splitlines()
+    assert len(lines) <= README_LINES_MAX
+    assert lines.index("```python orders.py") < 30
 
 
-def test_readme_shows_the_cost_that_was_modelled() -> None:
-    [cost] = re.findall(r"\| Writing 1 GiB costs \| ([^|(]+) \(2\)", README)
+def test_figures_of_the_readme_are_those_of_the_comparison() -> None:
+    pairs = {
+        "One write, p50": "One write",
+        "Writing 1 GiB in requests of 64 KiB": "Writing 1 GiB",
+        "Idle, a month": "Idle stage, a month",
+    }
+    for short, long in pairs.items():
+        for figure, whole in zip(_row(README, short), _row(COMPARE, long), strict=True):
+            for number in re.findall(r"[\d.]*\d", figure):
+                assert number in re.findall(r"[\d.]*\d", whole) or number == "0", (short, figure)
+
+
+def test_comparison_shows_the_latency_that_was_measured() -> None:
+    assert _row(COMPARE, "One write")[0].removesuffix(" (1)") in FIGURES
+
+
+def test_comparison_shows_the_cost_that_was_modelled() -> None:
+    cost = _row(COMPARE, "Writing 1 GiB")[0]
     for dollars, size in re.findall(r"\$(\S+) (?:in requests )?of ([\w ]+?KiB|1 MiB)", cost):
         assert re.search(rf"^\| {size} \|.*\| {re.escape(dollars)} \|$", FIGURES, re.MULTILINE), (dollars, size)
     assert cost.count("$") == 3
 
 
-def test_readme_shows_the_idle_costs_of_the_bill() -> None:
-    [idle] = re.findall(r"\| Idle costs \| ([^|(]+) \(4\)", README)
+def test_comparison_shows_the_idle_costs_of_the_bill() -> None:
     bill = load_results()["bill"]
     stage, without_alarms = (
         bill.find("an unused stage, a month", {"stage": "prod"}, column) for column in ("sum_usd", "without_alarms_usd")
@@ -44,7 +66,8 @@ def test_readme_shows_the_idle_costs_of_the_bill() -> None:
         bill.find("an idle member of a group", {"session_timeout_s": session_s}, "usd_per_day")
         for session_s in (SESSION_TIMEOUT_MS_DEFAULT // 1_000, 180)
     )
-    assert f"costs ${default} a day with the default session, and ${long} with one of\n3 minutes" in README
+    assert f"${default} a day with the default session, and ${long} with one of 3 minutes" in COMPARE
+    idle = _row(COMPARE, "Idle stage, a month")[0] + _row(COMPARE, "Idle consumer of six partitions, a day")[0]
     assert [float(each) for each in re.findall(r"\$([\d.]+)", idle)] == [stage, without_alarms, waiting, polling]
 
 
@@ -54,6 +77,7 @@ def test_files_that_a_page_names_exist(page: str) -> None:
     assert [name for name in named if not (CHECKOUT / name).exists()] == []
 
 
-def test_every_example_has_a_line_in_the_readme() -> None:
+def test_every_example_has_a_line_in_the_index_of_docs() -> None:
+    index = (CHECKOUT / "docs" / "README.md").read_text()
     examples = {path.name for path in (CHECKOUT / "examples").glob("*.py")}
-    assert {name for name in examples if f"[{name}](examples/{name}): " in README} == examples
+    assert {name for name in examples if f"[{name}](../examples/{name}): " in index} == examples

@@ -7,7 +7,7 @@ import pytest
 
 from tests.docs.pages import DOCS, PAGES, ROOT, anchors, prose
 
-KINDS = ("tutorial", "how-to", "reference", "explanation")
+KINDS = ("tutorial", "how-to", "reference", "explanation", "contributing")
 
 
 def _name(page: Path) -> str:

@@ -1,4 +1,4 @@
-"""Every snippet of README, CONTRIBUTING and docs does what its page says, in a shell with no virtual environment.
+"""Every snippet of README, CONTRIBUTING and docs does what its page says, where the checkout's environment is active.
 
 snippets.py says what fences there are; outputs.py how what they print is compared. The test runs each page's snippets
 top to bottom, in a copy of the checkout with a local stack of its own (conftest.py). Of commands, only those that begin
@@ -27,13 +27,12 @@ PAGES = [
     CHECKOUT / "localstack" / "README.md",
     *sorted((CHECKOUT / "docs").rglob("*.md")),
 ]
-PYTHON = ".venv/bin/python"  # the interpreter that pages name
 SNIPPET_S_MAX = 180
 MINUTES_S_MAX = 900
 
 # Pages whose snippets take a quarter of a minute or more, but for README and the first tutorial.
 TAKE_LONG = {
-    *("CONTRIBUTING.md", "docs/tutorial/work-queue.md", "docs/explanation/history.md"),
+    *("CONTRIBUTING.md", "docs/tutorial/work-queue.md", "docs/contributing/history.md"),
     *(f"docs/how-to/{name}.md" for name in ("dead-letters", "doctor", "local-stack", "troubleshoot", "retries")),
 }
 
@@ -87,6 +86,12 @@ def test_fences_that_need_aws_or_the_wheel_are_well_formed(page: Path) -> None:
             assert not any(complaints), f"{snippet.where}: {complaints}"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_commands_are_those_of_an_active_environment(page: Path) -> None:
+    """One convention: `penstock` and `python`, as docs/README.md says at its top."""
+    assert re.findall(r"\S*venv/bin/(?!activate\b)\S*", page.read_text()) == []
+
+
 def test_pages_that_take_long_are_pages_that_there_are() -> None:
     assert {_name(page) for page in PAGES} >= TAKE_LONG
 
@@ -117,10 +122,9 @@ def _run_page(snippets: Iterable[Snippet], clone: Clone, folder: Path) -> None:
 def _session(snippet: Snippet, sessions: dict[str, Session], clone: Clone) -> Session:
     if snippet.language not in sessions:
         if snippet.language == "sh":
-            sessions["sh"] = bash_session(clone.folder, clone.environment)
+            sessions["sh"] = bash_session(clone.folder, clone.active)
         else:
-            assert PYTHON in snippet.page.read_text(), f"{snippet.where}: the page does not say what to run this with"
-            sessions["python"] = python_session(PYTHON, clone.folder, clone.environment)
+            sessions["python"] = python_session("python", clone.folder, clone.active)
     return sessions[snippet.language]
 
 

@@ -36,7 +36,7 @@ class HistoryFile:
 @click.option("--allow-unseen", is_flag=True, help="No client had to read to the end.")
 @click.option("--examples", "examples_max", type=click.IntRange(min=0), default=5, help="Of each kind.")
 def main(history: Path, as_json: bool, allow_retry_duplicates: bool, allow_unseen: bool, examples_max: int) -> None:
-    """Find the anomalies of the operation HISTORY (JSON lines, docs/explanation/history.md)."""
+    """Find the anomalies of the operation HISTORY (JSON lines, docs/contributing/history.md)."""
     options = Options(
         allow_retry_duplicates=allow_retry_duplicates, allow_unseen=allow_unseen, examples_max=examples_max
     )

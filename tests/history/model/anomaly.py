@@ -9,7 +9,7 @@ from tests.history.format import TopicPartition, Value
 class Kind(StrEnum):
     """Kinds of anomaly, worst first; the names are those of Jepsen's Kafka workload where it has them.
 
-    docs/reference/anomalies.md defines each.
+    docs/contributing/anomalies.md defines each.
     """
 
     INCONSISTENT_OFFSETS = "inconsistent-offsets"

@@ -1,0 +1,29 @@
+"""Generated pages are what the code makes of them."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import ROOT
+from tools import llms, python_reference
+
+PAGES = python_reference.pages()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_page_of_the_python_reference_is_what_the_docstrings_say(page: Path) -> None:
+    assert page.exists(), "run: make pages"
+    assert page.read_text() == PAGES[page], "run: make pages"
+
+
+def test_python_reference_has_no_page_of_a_class_that_went() -> None:
+    folder = python_reference.FOLDER / "python"
+    assert set(folder.glob("*.md")) == {page for page in PAGES if page.parent == folder}
+
+
+def test_llms_txt_lists_every_page_with_its_title() -> None:
+    text = llms.FILE.read_text()
+    assert text == llms.llms(), "run: make pages"
+    decisions = set((ROOT / "docs" / "adr").glob("*.md")) - {ROOT / "docs" / "adr" / "README.md"}
+    pages = ({*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")}) - decisions
+    assert {path for path in pages if f"]({path.relative_to(ROOT)})" not in text} == set()
