@@ -340,7 +340,7 @@ TRANSACTION_BEGINS_KEPT = 8  # nonces of the last begins: a late repeat of one o
 TRANSACTION_COMMIT_ROUNDS_MAX = 3  # of one commit: a topic was made anew, or a lease has no owner any more
 TRANSACTION_STAGES_MAX = 64  # parts of its data that are put before the last one
 TRANSACTION_MS_MAX = 15 * 60_000  # from its first stage to its commit: far less than the sweep's grace
-TRANSACTIONAL_ID_KEPT_MS = 90 * 24 * 3_600_000  # after its last begin or commit (docs/adr/0079)
+TRANSACTIONAL_ID_KEPT_MS = 90 * 24 * 3_600_000  # after its last begin or commit (docs/protocol/transactions)
 TRANSACTIONAL_ID_RENEWED_MS = 24 * 3_600_000  # before its end: a stage puts the end off
 
 # Delayed records. DynamoDB takes 100 actions in one transaction: the head, and these.

@@ -15,7 +15,7 @@ knows the resources only once it has read the body, or the list that it is to sh
 A route without a trail reads, or carries records, or does the work of consumers and producers: the log itself is their
 trail. A route without tokens operates the service: a rule that was meant for one team must not hand the whole service
 to whoever its issuer gives a token. Subscriptions are among them, because a subscription calls functions, queues and
-buses of the account (docs/adr/0043). So are wake-ups, which come by AppSync to callers of IAM only.
+buses of the account (docs/protocol/push). So are wake-ups, which come by AppSync to callers of IAM only.
 
 IAM sees a function and its alias where API Gateway would show it a route. So each policy of clients has an alias of
 its own, and the function behind it serves the routes of that policy alone.
@@ -168,7 +168,7 @@ ROUTES: tuple[Route, ...] = (
         policies=(CONSUME,),
     ),
     _route("GET /v1/groups", "group_admin", _shown(_GROUP)),
-    # A consumer describes its group: so a gateway of Kafka clients takes members over (docs/adr/0057).
+    # A consumer describes its group: so a gateway of Kafka clients takes members over (docs/protocol/gateway).
     _route(f"GET {_IN_GROUP}", "group_admin", _path(_DESCRIBE, _GROUP), _shown(_TOPIC), policies=(CONSUME,)),
     _route(f"PATCH {_IN_GROUP}", "group_admin", _path(_ALTER, _GROUP), audit="alter_group"),
     _route(f"DELETE {_IN_GROUP}", "group_admin", _path(_DELETE, _GROUP), audit="delete_group"),
@@ -201,7 +201,7 @@ ROUTES: tuple[Route, ...] = (
         policies=(CONSUME,),
     ),
     _route(f"GET {_IN_GROUP}/offsets", "groups", _path(_DESCRIBE, _GROUP), _shown(_TOPIC), policies=(CONSUME,)),
-    # of groups whose leader assigns (docs/adr/0068)
+    # of groups whose leader assigns (docs/protocol/gateway)
     _route(f"GET {_IN_GROUP}/document", "groups", _path(_READ, _GROUP), policies=(CONSUME,)),
     _route(f"PUT {_IN_GROUP}/document", "groups", _path(_READ, _GROUP), policies=(CONSUME,)),
     _route("GET /v1/share-groups", "share_admin", _shown(_SHARE_GROUP)),
@@ -213,7 +213,7 @@ ROUTES: tuple[Route, ...] = (
         _body(_WRITE, _TOPIC, "dead_letter_topic"),
         audit="put_share_group",
     ),
-    # A consumer describes its share group, so that it knows whether to create it (docs/adr/0062).
+    # A consumer describes its share group, so that it knows whether to create it (docs/protocol/gateway).
     _route(
         f"GET {_IN_SHARE_GROUP}",
         "share_admin",

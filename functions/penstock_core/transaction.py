@@ -6,10 +6,11 @@ number on. So each transaction is committed once, in order, and never by an olde
 before.
 
 An id that rests for `TRANSACTIONAL_ID_KEPT_MS` is forgotten. Its first number is the time of its first begin, so all
-numbers of a later life of the id are above those of an earlier one (docs/adr/0079).
+numbers of a later life of the id are above those of an earlier one (docs/protocol/transactions).
 
 The client draws a nonce for each transaction and for each begin. A commit writes its nonce into the item. So the client
-compares nonces to learn whether its own transaction was committed: a number may be another instance's (docs/adr/0021).
+compares nonces to learn whether its own transaction was committed: a number may be another instance's
+(docs/protocol/transactions).
 """
 
 from collections.abc import Mapping, Sequence, Set

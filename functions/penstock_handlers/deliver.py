@@ -4,7 +4,7 @@ A message names one lane of a subscription. Lambda hands over one message at a t
 other. A message that this function reports as failed stays in the queue: it comes again when its pause is over, or,
 after a failure, some seconds later. That is no error, so the queue has no dead-letter queue.
 
-The function may call no target by its own role. It assumes the role that targets let in (docs/adr/0043).
+The function may call no target by its own role. It assumes the role that targets let in (docs/protocol/push).
 """
 
 import contextlib

@@ -3,7 +3,7 @@
 The stream is filtered: only heads whose newest append a zone had not confirmed come here
 (infra/penstock_cdk/service/repair.py). Most of these zones confirm a few milliseconds later. So the stream copies
 nothing: it sends looks, which come back through the queue some seconds later and repair what is still missing
-(docs/adr/0028).
+(docs/protocol/zones).
 
 A repair that fails goes to the queue by itself, so a zone that does not answer holds up no other repair. The queue
 tries again at intervals. In the end its dead-letter queue keeps the repairs that did not succeed.

@@ -30,8 +30,8 @@ class Stores:
     """One port for each kind of item, and one for each zone. Nothing in here belongs to a single function instance.
 
     `zones` are in configured order: a zone's place is its bit in a ref's bitmap. Appends put to `fallback_zones` only
-    where another zone fails (docs/adr/0029). Segments of up to `inline_bytes_max` bytes go into `inline` and into no
-    zone; 0 puts none there, and what lies there is read and swept all the same (docs/adr/0064).
+    where another zone fails (docs/protocol/zones). Segments of up to `inline_bytes_max` bytes go into `inline` and into
+    no zone; 0 puts none there, and what lies there is read and swept all the same (docs/adr/0064).
     """
 
     topics: TopicStore

@@ -7,7 +7,7 @@
 | `standard1` | one S3 Standard bucket, which S3 keeps in three zones    | one put                           |
 | `local`     | three ordinary buckets, for the emulator                 | two of three                      |
 
-A stage that names no profile gets the one of its region: docs/adr/0029 tells why.
+A stage that names no profile gets the one of its region: docs/protocol/zones tells why.
 """
 
 from collections.abc import Mapping

@@ -89,7 +89,7 @@ BY_THEMSELVES = {
     "log.arm_push": "compares the next offset",
     "log.delete_head": "a topic that was deleted never comes back under its id",
     "log.delete_page": "below a log start, which never goes back",
-    "log.mark_stored": "a copy was there, and zones that lose some come back by what they hold (docs/adr/0008)",
+    "log.mark_stored": "a copy was there, and zones that lose some come back by what they hold (docs/protocol/zones)",
     "log.move_to_layout": "compares the layout",
     "log.note_log_start": "stays true for ever",
     "log.put_evicted": "an older state never replaces a newer one",

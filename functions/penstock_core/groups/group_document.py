@@ -1,4 +1,4 @@
-"""The document of a group whose leader assigns, as Kafka Connect's workers do (docs/adr/0068).
+"""The document of a group whose leader assigns, as Kafka Connect's workers do (docs/protocol/gateway).
 
 The gateways of such a group keep its members and assignments here, and change them by compare-and-set on the group's
 `version`. The service does not read `data`.

@@ -1,4 +1,4 @@
-"""Tell how far a group may read a topic with generations of partitions (docs/adr/0051)."""
+"""Tell how far a group may read a topic with generations of partitions (docs/protocol/partitions)."""
 
 from collections.abc import Collection
 from dataclasses import dataclass

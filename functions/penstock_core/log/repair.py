@@ -6,7 +6,7 @@ A repair names a segment, the zones that shall hold it, and the refs that shall 
 {"segment": "<32 hex>", "zones": ["c"],
  "refs": [{"partition": "<topic id>#<partition>", "base_offset": 0, "ref": "<hex>"}]}
 ```
-A look names ranges of partitions, some of whose refs lacked a zone's bit when it was sent (docs/adr/0028):
+A look names ranges of partitions, some of whose refs lacked a zone's bit when it was sent (docs/protocol/zones):
 
 ```
 {"look": [{"partition": "<topic id>#<partition>", "start_offset": 0, "end_offset": 17}]}

@@ -28,8 +28,8 @@ class TopicConfig:
     - `validate_records`: produce decodes each batch, and refuses those that do not hold what their headers claim.
     - `index_tags`: new refs carry the Bloom filter of their records' tags, so that filters by tag read less.
     - `ordering_on_change` is one of `ORDERINGS_ON_CHANGE`. With `wait`, a change of the number of partitions begins a
-      generation of new partitions, which groups read once they have read the ones before (docs/adr/0051). Compacted
-      topics cannot have it.
+      generation of new partitions, which groups read once they have read the ones before (docs/protocol/partitions).
+      Compacted topics cannot have it.
     """
 
     max_batch_bytes: int = limits.BATCH_BYTES_DEFAULT_MAX
@@ -77,7 +77,7 @@ class Topic:
     if all from `first_writable` on take records. `layout` rises with each change of the writable partitions.
 
     `generations` has the first partition of each generation, in rising order. Only the last one takes records. While
-    `opening` is a number, the last one closes, and a generation of so many partitions comes (docs/adr/0051).
+    `opening` is a number, the last one closes, and a generation of so many partitions comes (docs/protocol/partitions).
 
     `heads` is the number of heads, None if it is that of the partitions. The heads of partitions that went stay, closed
     and empty. They answer a client that still knows them, and their offsets go on if their numbers come back.

@@ -11,11 +11,11 @@ The head's entry is 16 bytes, big-endian, so that it sorts as DynamoDB sorts bin
 0  epoch         u16
 2  last sequence u32   2**31 - 1 at most, as Kafka's
 6  written at    u48   milliseconds since 1970 by the writer's clock: the longest silent producer leaves the head first
-12 checksum      u32   CRC-32C of the newest append's last batch, by which its repeat is known (docs/adr/0020)
+12 checksum      u32   CRC-32C of the newest append's last batch, by which its repeat is known (docs/protocol/log)
 ```
 
 Ids stand in each batch header, so every reader knows them. An *owner* is kept beside the entry: a part of the digest of
-the principal that wrote first under the id. Another principal is refused, and changes nothing (docs/adr/0071).
+the principal that wrote first under the id. Another principal is refused, and changes nothing (docs/protocol/log).
 """
 
 import struct
@@ -145,7 +145,7 @@ def ends_with_same_batch(state: ProducerState, sequence: ProducerSequence) -> bo
 
 
 def other_bytes(state: ProducerState, sequence: ProducerSequence, *, maybe_applied: bool) -> PenstockError:
-    """The error for a batch whose sequences were taken before, with other bytes (docs/adr/0020)."""
+    """The error for a batch whose sequences were taken before, with other bytes (docs/protocol/log)."""
     return PenstockError(
         ErrorCode.OUT_OF_ORDER_SEQUENCE,
         f"sequences {sequence.first_sequence} to {sequence.last_sequence} of producer {sequence.producer_id}, epoch "

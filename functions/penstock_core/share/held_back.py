@@ -1,4 +1,4 @@
-"""Older generations of a topic hold records of a later one back from a share group by key (docs/adr/0051).
+"""Older generations of a topic hold records of a later one back from a share group by key (docs/protocol/partitions).
 
 A key may have moved from any partition of an older generation to any of a later one. So nothing of a later partition
 is handed out while an older one has records that were never handed out. After that, it holds back the keys of the

@@ -25,7 +25,8 @@ class GroupPartition:
     The two differ while the partition moves from one member to another. `oldest_age_ms` is the time since the append of
     the first record behind the offset, None if there is no offset or no such record.
 
-    `waits_for` is the partition that the group must read to its end before it reads this one (docs/adr/0051).
+    `waits_for` is the partition that the group must read to its end before it reads this one
+    (docs/protocol/partitions).
     """
 
     topic: TopicName

@@ -11,7 +11,7 @@ A heartbeat takes these steps, and its function may die after any of them:
 5. If a check of the group is due, it ends expired sessions and looks for new topics and partitions (`check_group`).
 
 An idle heartbeat is one read, and one write of the member's own item. It does not name the partitions held. It may
-look at the heads of partitions where the member sleeps, in place of a fetch (docs/adr/0026).
+look at the heads of partitions where the member sleeps, in place of a fetch (docs/protocol/wake-ups).
 """
 
 from collections.abc import Mapping, Sequence

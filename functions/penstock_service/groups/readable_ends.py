@@ -1,4 +1,4 @@
-"""Tell how far a group may read topics with generations: a generation waits for the ones before (docs/adr/0051).
+"""Tell how far a group may read: a generation of partitions waits for the ones before (docs/protocol/partitions).
 
 A group has read a generation once, for each of its partitions, its committed offset or the log start is at the offset
 where the partition was closed. Only timers deliver behind that offset, and their records have no order among others.

@@ -1,4 +1,4 @@
-"""Find the partitions that a group must not read yet, and the partition that holds them up (docs/adr/0051)."""
+"""Find the partitions that a group must not read yet, and what holds them up (docs/protocol/partitions)."""
 
 from collections.abc import Mapping, Sequence
 

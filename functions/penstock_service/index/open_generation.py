@@ -1,4 +1,4 @@
-"""Open a generation: close all partitions of a topic, then let new ones take its records (docs/adr/0051).
+"""Open a generation: close all partitions of a topic, then let new ones take its records (docs/protocol/partitions).
 
 ```
  1  the topic, under its next layout: a generation is opening          alter_topic.py

@@ -1,6 +1,6 @@
 """The segments that zones really hold, by the zones' own lists. A ref's bits only say what a zone once confirmed.
 
-One list call shows 1,000 objects, so listing a zone costs far less than asking for each copy (docs/adr/0008).
+One list call shows 1,000 objects, so listing a zone costs far less than asking for each copy (docs/protocol/zones).
 
 A list may lack a copy that the zone holds: the copy is newer than the list, or has a key of an earlier release. Or the
 list is still to come or has failed, or memory is full. So each copy that no list has shown is asked for by a get of its

@@ -1,7 +1,7 @@
 """The puts of this function instance to each zone: after `FAILED_PUTS_MAX` failures in a row, a zone is failing.
 
 A put counts only if it ends, or is given up, while its request still waits for it. Afterwards Lambda may freeze the
-instance, and the time of a put that crossed a freeze says nothing (docs/adr/0027). Failures are forgotten
+instance, and the time of a put that crossed a freeze says nothing (docs/protocol/zones). Failures are forgotten
 `FAILURES_KEPT_MS` after the last one, so an instance that was frozen does not go by an old trouble.
 """
 

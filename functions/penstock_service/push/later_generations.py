@@ -1,4 +1,4 @@
-"""Find the partitions that an ordered subscription must not begin yet: older generations come first (docs/adr/0051).
+"""Find the partitions that an ordered subscription must not begin before older ones (docs/protocol/partitions).
 
 A partition that was begun goes on: its subscription had delivered all older ones then, and its offsets never go back.
 """

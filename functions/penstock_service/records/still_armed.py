@@ -1,4 +1,4 @@
-"""Look whether partitions are still armed for a reader that sleeps at their ends (docs/adr/0026)."""
+"""Look whether partitions are still armed for a reader that sleeps at their ends (docs/protocol/wake-ups)."""
 
 from collections.abc import Mapping
 

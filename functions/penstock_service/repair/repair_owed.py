@@ -1,4 +1,4 @@
-"""Look at ranges that lacked a zone's bit some seconds ago, and repair what is still missing there (docs/adr/0028)."""
+"""Look at ranges that lacked a zone's bit some seconds ago, and repair what is missing still (docs/protocol/zones)."""
 
 from collections.abc import Sequence
 

@@ -28,10 +28,10 @@ No live segment is ever deleted, for these reasons:
 
 Two sweeps at once, a sweep that dies, and a ref that dies during the round only leave more to the next round.
 
-Memory and time of a run are bounded (docs/adr/0034). A run that marks too much, or runs out of time, puts its marks
-into objects of the archive and saves a cursor that names them. The next run goes on there. It reads the marks of a few
-folders of keys at a time (sweep_folders.py). A sweep of many runs keeps the time of its first one. This is safe for two
-more reasons:
+Memory and time of a run are bounded (docs/protocol/retention). A run that marks too much, or runs out of time, puts its
+marks into objects of the archive and saves a cursor that names them. The next run goes on there. It reads the marks of
+a few folders of keys at a time (sweep_folders.py). A sweep of many runs keeps the time of its first one. This is safe
+for two more reasons:
 
 7. A segment that is older than that time and live when an object of it is listed was live at the first run, and its
    refs were in the index. A ref moves forward only, and the next run reads each partition's head before its pages.

@@ -3,10 +3,10 @@
 If a zone's puts fail twice in a row, this instance moves the zone out of the in-sync set, so that no append waits for
 it any more (docs/adr/0004 has the states). If too few other zones are in sync for that, the zone stays. Then this
 instance still puts to it, but does not wait for it until a put succeeds in time, or half a minute has passed since the
-last failure (docs/adr/0008, 0027).
+last failure (docs/protocol/zones).
 
 A fallback zone gets a segment only where the other zones alone do not store it: at once if too few of them take writes,
-else when their puts have ended without success, or take longer than `FALLBACK_AFTER_MS` (docs/adr/0029).
+else when their puts have ended without success, or take longer than `FALLBACK_AFTER_MS` (docs/protocol/zones).
 """
 
 from collections.abc import Callable, Sequence

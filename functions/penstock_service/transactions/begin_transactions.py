@@ -2,7 +2,7 @@
 
 A new instance begins whatever epoch there is. An instance that had an epoch, and could not learn what became of a
 request, begins another one only if its own is still the newest. Otherwise it is fenced: it must not fence the instance
-that has taken over. A begin that arrives twice begins once (docs/adr/0021).
+that has taken over. A begin that arrives twice begins once (docs/protocol/transactions).
 """
 
 from penstock_core.errors import ErrorCode, PenstockError

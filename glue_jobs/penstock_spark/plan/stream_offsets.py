@@ -34,7 +34,7 @@ class Extent:
     """The readable offsets of one partition: `[start_offset, end_offset)`.
 
     `turn` is the layout in which the partition was closed, OPEN if it takes records. Closed ones of a topic come before
-    later ones, because a key may have moved from one to the other (docs/adr/0051). `jumps` have no record.
+    later ones, because a key may have moved from one to the other (docs/protocol/partitions). `jumps` have no record.
     """
 
     topic: str

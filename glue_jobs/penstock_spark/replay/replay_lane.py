@@ -7,9 +7,9 @@ tells which records have arrived (docs/adr/0010), in the same update that makes 
 A lane may start again after a kill, or run twice because Spark took one for dead. Both send the same records with the
 same numbers and skip the records that the target has, so no record appears twice. The lane needs no other notes.
 
-A change of the target's partitions may close them meanwhile (docs/adr/0051). Then each of them has a prefix of the
-lane's records for it, for ever, and the rest goes to the partitions behind. So a lane looks for a record in `earlier`
-partitions first. It finds it there in each run, or in none.
+A change of the target's partitions may close them meanwhile (docs/protocol/partitions). Then each of them has a prefix
+of the lane's records for it, for ever, and the rest goes to the partitions behind. So a lane looks for a record in
+`earlier` partitions first. It finds it there in each run, or in none.
 """
 
 from collections import Counter

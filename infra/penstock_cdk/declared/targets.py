@@ -1,6 +1,7 @@
 """The targets of subscriptions: how the API names each, and the policy of it that lets the deliveries in.
 
-Deliveries run under a role that may do nothing by itself (docs/adr/0043). So a target's own policy names that role.
+Deliveries run under a role that may do nothing by itself (docs/protocol/push). So a target's own policy names that
+role.
 """
 
 from collections.abc import Sequence

@@ -79,7 +79,7 @@ class Grants:
 # Delayed segments go into the archive. Their timers are put, and read if their due time is past.
 # An append is an UpdateItem of the head. A roll puts a page. A producer that leaves the head gets an item of its own
 # by PutItem, and an UpdateItem of the head removes its entry. A refusal by a closed partition ends the change of the
-# topic's partitions that an operator who died has left (docs/adr/0051).
+# topic's partitions that an operator who died has left (docs/protocol/partitions).
 _RECORDS_PRODUCE = Grants(
     ends_changes=True,
     topics=("GetItem",),
@@ -103,8 +103,9 @@ _FETCH = Grants(
 )
 
 GRANTS: Mapping[str, Grants] = {
-    # A batch is a repeat only if its bytes are those of the first: the function may have to read them (docs/adr/0020).
-    # `tier` may have moved them to the archive, without a change of their ref's sequence (docs/adr/0030).
+    # A batch is a repeat only if its bytes are those of the first: the function may have to read them
+    # (docs/protocol/log). `tier` may have moved them to the archive, without a change of their ref's sequence
+    # (docs/adr/0030).
     "produce": replace(_PRODUCE, reads_zones=True, reads_archive=True, tells_missing_objects=True, sends_repairs=True),
     # A commit updates heads and leases in one transaction. After a refusal, the function reads them to name the cause.
     # It takes a lease from a member that is gone, and ends that member's session. It accepts records of share groups.
@@ -133,7 +134,7 @@ GRANTS: Mapping[str, Grants] = {
     ),
     # Any heartbeat may end sessions and make a new target. It matches patterns with all topics, so it scans them. A
     # commit without a lease reads heads, because no offset beyond the log may be committed. So does a heartbeat that
-    # looks at partitions for a member that sleeps: it arms nothing (docs/adr/0026).
+    # looks at partitions for a member that sleeps: it arms nothing (docs/protocol/wake-ups).
     "groups": Grants(
         topics=("GetItem", "Scan"),
         log=("GetItem", "BatchGetItem"),

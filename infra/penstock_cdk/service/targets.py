@@ -1,4 +1,4 @@
-"""The role under which the service calls the targets of subscriptions (docs/adr/0043).
+"""The role under which the service calls the targets of subscriptions (docs/protocol/push).
 
 It has no policy. Functions, queues and buses let it in by policies of their own, and a refusal of the API tells how.
 The functions that call targets may assume it, and nobody else may.

@@ -1,4 +1,4 @@
-"""The document of a group whose leader assigns, as a gateway of Kafka clients reads and replaces it (docs/adr/0068)."""
+"""The document of a group whose leader assigns, as a Kafka gateway reads and replaces it (docs/protocol/gateway)."""
 
 import base64
 from dataclasses import dataclass

@@ -1,8 +1,9 @@
 """Offsets that a member has passed without a record: filtered out, or removed by compaction.
 
-A group reads the next generation of partitions once its commits reach the ends of the ones before (docs/adr/0051). The
-last offsets of a partition may have no record for the group. Then no commit of a record reaches the end, so the
-consumer commits its position by itself. That is safe once all that it has returned is committed.
+A group reads the next generation of partitions once its commits reach the ends of the ones before
+(docs/protocol/partitions). The last offsets of a partition may have no record for the group. Then no commit of a record
+reaches the end, so the consumer commits its position by itself. That is safe once all that it has returned is
+committed.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping

@@ -1,4 +1,4 @@
-"""A consumer waits at the end of its partitions: asleep until a wake-up, or by long polls (docs/adr/0026).
+"""A consumer waits at the end of its partitions: asleep until a wake-up, or by long polls (docs/protocol/wake-ups).
 
 | a quiet partition is                        | and is fetched                                                |
 |---------------------------------------------|---------------------------------------------------------------|

@@ -43,7 +43,7 @@ class Look(NamedTuple):
 
 
 class Sleepers(Protocol):
-    """The partitions of a member that sleep until a wake-up (docs/adr/0026). A heartbeat looks at them for a fetch."""
+    """The sleeping partitions of a member, at which a heartbeat looks for a fetch (docs/protocol/wake-ups)."""
 
     def to_look_at(self, until_ms: int) -> Sequence[Look]:
         """The partitions whose safety net ends by then: a heartbeat that is sent now may prolong it."""

@@ -1,4 +1,4 @@
-"""Spread the records of a hot key over several partitions (docs/adr/0052).
+"""Spread the records of a hot key over several partitions (docs/protocol/partitions).
 
 The salt chooses the partition and nothing else. The record keeps its key, so each reader gets the original one.
 """

@@ -3,8 +3,8 @@
     begin -> send, send_offsets -> (stage, when a request is full) -> commit | abort
 
 A commit may stay unanswered however often it is repeated. The producer then begins a new epoch, whose answer says which
-transaction was committed last, by the nonce that its client drew (docs/adr/0021). So a transaction always has an
-outcome, unless the service stays away, or another instance has taken over and committed since.
+transaction was committed last, by the nonce that its client drew (docs/protocol/transactions). So a transaction always
+has an outcome, unless the service stays away, or another instance has taken over and committed since.
 
 A producer begins anew only from its own last epoch. If another instance has begun meanwhile, the service fences the
 producer for good, and leaves the other instance alone.

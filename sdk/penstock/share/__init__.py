@@ -1,1 +1,1 @@
-"""Consumers of share groups: locks on records, acknowledgements, renewal (docs/adr/0041)."""
+"""Consumers of share groups: locks on records, acknowledgements, renewal (docs/protocol/share-groups)."""

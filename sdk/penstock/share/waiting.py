@@ -8,7 +8,8 @@
 | there is no connection                              | at once, as a long poll                                     |
 
 The channels are those of the partitions that the service has looked at, and the one of the share group: a release, or
-room for more records in flight, comes there. A wake-up is a hint, as in penstock.consumer.waiting (docs/adr/0026).
+room for more records in flight, comes there. A wake-up is a hint, as in penstock.consumer.waiting
+(docs/protocol/wake-ups).
 """
 
 from collections.abc import Mapping, Sequence

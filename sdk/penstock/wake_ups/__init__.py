@@ -1,1 +1,1 @@
-"""Wake-ups: the WebSocket that tells a waiting consumer of new records, and what it watches (docs/adr/0026)."""
+"""Wake-ups: the WebSocket that tells a waiting consumer of records, and what it watches (docs/protocol/wake-ups)."""

@@ -4,7 +4,7 @@ A partition is quiet at an offset while the gateway would hear of a record there
 here, and costs nothing. A quiet partition is watched in one of two ways:
 
 - it is armed, under a subscription to its wake-ups: an append wakes it. It is looked at again after a minute at the
-  latest, as a wake-up may be lost (docs/adr/0026);
+  latest, as a wake-up may be lost (docs/protocol/wake-ups);
 - a long poll is under way for it, which all waiting clients share: where the service has no wake-ups, or a subscription
   does not cover it yet.
 """

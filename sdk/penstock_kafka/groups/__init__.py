@@ -1,1 +1,1 @@
-"""Consumer groups of Kafka clients as groups of the service (docs/adr/0057)."""
+"""Consumer groups of Kafka clients as groups of the service (docs/protocol/gateway)."""

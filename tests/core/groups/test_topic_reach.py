@@ -1,4 +1,4 @@
-"""A group's reach ends with the first generation that it has not read (docs/adr/0051)."""
+"""A group's reach ends with the first generation that it has not read (docs/protocol/partitions)."""
 
 import pytest
 

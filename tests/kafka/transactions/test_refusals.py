@@ -1,4 +1,4 @@
-"""The codes of transactions by API and version, as ADR 56 and the how-to have them."""
+"""The codes of transactions by API and version, as docs/protocol/gateway and the how-to have them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A hot key is spread over several partitions, and every reader gets the original key (docs/adr/0052)."""
+"""A hot key is spread over several partitions, and every reader gets the original key (docs/protocol/partitions)."""
 
 from collections import Counter
 from itertools import cycle

@@ -1,4 +1,4 @@
-"""A group reads a generation of partitions once it has committed the ones before (docs/adr/0051)."""
+"""A group reads a generation of partitions once it has committed the ones before (docs/protocol/partitions)."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence

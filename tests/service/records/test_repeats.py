@@ -1,4 +1,4 @@
-"""A batch is a repeat only if its bytes are those of the first, wherever the first is found (docs/adr/0020)."""
+"""A batch is a repeat only if its bytes are those of the first, wherever the first is found (docs/protocol/log)."""
 
 import struct
 from collections import Counter

@@ -1,4 +1,4 @@
-"""With ordering_on_change=wait a change closes all partitions, and new ones take the records (docs/adr/0051)."""
+"""With ordering_on_change=wait a change closes all partitions, and new ones take records (docs/protocol/partitions)."""
 
 from contextlib import suppress
 from dataclasses import replace

@@ -1,7 +1,7 @@
 """A client that writes under the numbers of other producers. It reads those from batch headers, as any reader can.
 
 It forges each producer once. If it wrote twice, and the first append was merged, the service could not compare the
-victim's batch with it (docs/adr/0020).
+victim's batch with it (docs/protocol/log).
 """
 
 from penstock_core.errors import ErrorCode, PenstockError

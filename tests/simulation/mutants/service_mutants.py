@@ -217,7 +217,7 @@ def _older_repeat_is_not_compared() -> Patch:
 
 
 def _put_counts_after_its_answer() -> Patch:
-    """The watches of puts stay open over a freeze, as before docs/adr/0027."""
+    """The watches of puts stay open over a freeze, as before decision 27 (docs/protocol/zones)."""
     return patch.object(put_module, "close_all", lambda watches: None)
 
 

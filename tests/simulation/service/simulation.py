@@ -38,7 +38,8 @@ T = TypeVar("T")
 # The grace of log starts, as in the product, and of the sweep. It is just enough: no simulated function takes longer
 # from its put to its update (30 s, and a write that is 20 s late). The product's sweep waits for a day.
 GRACE_MS = LOG_START_GRACE_MS
-# The zones of each storage profile (docs/adr/0029), those that are fallbacks, and those that are directory buckets.
+# The zones of each storage profile (docs/protocol/zones), those that are fallbacks, and those that are directory
+# buckets.
 PROFILES = {"express3": ("abc", "", "abc"), "express2": ("abc", "c", "ab"), "standard1": ("a", "", "")}
 _API_TIMEOUT_MS = 29_000.0
 _INSTANCES_MAX = 6

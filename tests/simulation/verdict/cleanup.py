@@ -164,7 +164,8 @@ def _check_objects(simulation: Simulation) -> None:
         if zone in simulation.stores.fallback_zones:
             index = simulation.stores.zone_names.index(zone)
             named = {ref.segment_id for ref in refs if ref.tier is tier and ref.zones >> index & 1}
-            # A fallback owes no copy (docs/adr/0029): the regular zones hold the segment, and nothing heals this one.
+            # A fallback owes no copy (docs/protocol/zones): the regular zones hold the segment, and nothing heals this
+            # one.
             named -= {segment_id for label, segment_id in simulation.oracle.destroyed if label == f"zone {zone}"}
         missing = [segment_id.hex() for segment_id in named - stored]
         expect(not missing, f"zone {zone} has lost segments that are named: {missing}")

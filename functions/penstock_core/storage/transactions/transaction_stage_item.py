@@ -7,8 +7,8 @@ refs           L   each M: topic S (its name), partition S ("<topic id>#<partiti
 expires_at_s   N   DynamoDB removes the item some time after it: a day after the stage was put
 ```
 The nonce is that of the transaction, in hexadecimal. So a stage that arrives late never replaces a stage of another
-transaction, although an aborted transaction and the next one have the same number (docs/adr/0021). A transaction
-without a nonce has keys without `:<nonce>`.
+transaction, although an aborted transaction and the next one have the same number (docs/protocol/transactions). A
+transaction without a nonce has keys without `:<nonce>`.
 """
 
 from collections.abc import Mapping, Sequence

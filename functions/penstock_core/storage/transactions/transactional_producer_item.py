@@ -12,7 +12,7 @@ principal            S   a hash of the IAM role or user that the id belongs to; 
 expires_at_s         N   DynamoDB removes the item some time after it: `TRANSACTIONAL_ID_KEPT_MS` after the last use
 ```
 Items of earlier versions lack the nonces, the principal and the end. The next begin or commit sets the end. An item
-past its end counts until it is removed, and every write asks that it is still there (docs/adr/0079).
+past its end counts until it is removed, and every write asks that it is still there (docs/protocol/transactions).
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Read what older generations of a topic hold back from an acquire by key (docs/adr/0051)."""
+"""Read what older generations of a topic hold back from an acquire by key (docs/protocol/partitions)."""
 
 from collections.abc import Iterable
 from itertools import takewhile

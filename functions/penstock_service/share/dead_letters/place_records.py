@@ -2,7 +2,7 @@
 
 They go to the partition of their source's number, modulo the topic's writable partitions. So they keep the order of
 their partition. If one of the two topics has `ordering_on_change=wait`, records with a key go where a producer would
-put them. So the key keeps its order although its partitions change (docs/adr/0051).
+put them. So the key keeps its order although its partitions change (docs/protocol/partitions).
 """
 
 from collections.abc import Callable, Sequence

@@ -3,10 +3,10 @@
 A record's future and callback keep the batch that the record was appended to. That batch has its outcome once each of
 the batches that took its records has one.
 
-A topic with `ordering_on_change=wait` takes its records in new partitions after a change (docs/adr/0051). There the
-producer keeps the order of each key: nothing goes to a new partition before all records of the old ones are stored, or
-have failed, or are known not to be stored. Until then the topic *turns*: records still join the queues of the old
-partitions, and these send nothing but what was sent before. Then all of them move, in their order.
+A topic with `ordering_on_change=wait` takes its records in new partitions after a change (docs/protocol/partitions).
+There the producer keeps the order of each key: nothing goes to a new partition before all records of the old ones are
+stored, or have failed, or are known not to be stored. Until then the topic *turns*: records still join the queues of
+the old partitions, and these send nothing but what was sent before. Then all of them move, in their order.
 """
 
 from collections.abc import Callable, Sequence

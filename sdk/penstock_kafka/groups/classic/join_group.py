@@ -1,9 +1,9 @@
 """JoinGroup of Kafka's classic protocol: a consumer joins, or names what it keeps and asks for its new assignment.
 
 Kafka lets the members of a generation wait for each other, and one of them assign the partitions. Here the service
-assigns (docs/adr/0057). So each member joins by itself, all of them are followers of a leader that does not exist, and
-SyncGroup tells each one its part. A member waits for partitions while it holds none, as long as a broker would let it.
-The first member of a group waits a moment for others that start with it.
+assigns (docs/protocol/gateway). So each member joins by itself, all of them are followers of a leader that does not
+exist, and SyncGroup tells each one its part. A member waits for partitions while it holds none, as long as a broker
+would let it. The first member of a group waits a moment for others that start with it.
 """
 
 import asyncio

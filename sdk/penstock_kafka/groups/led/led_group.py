@@ -8,8 +8,8 @@
 | `STABLE`  | with a member that comes, goes or changes                                                |
 
 Each function returns the group after an event, and the same object if the event changes nothing. Gateways store the
-result by compare-and-set (docs/adr/0068). A write whose answer was lost may have been applied: then the same event
-comes again, to the group as the write left it. So an event that has had its effect must change nothing.
+result by compare-and-set (docs/protocol/gateway). A write whose answer was lost may have been applied: then the same
+event comes again, to the group as the write left it. So an event that has had its effect must change nothing.
 """
 
 from collections.abc import Collection, Mapping

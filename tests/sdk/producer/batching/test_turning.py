@@ -1,4 +1,4 @@
-"""A topic turns to new partitions, and each key keeps its order (docs/adr/0051)."""
+"""A topic turns to new partitions, and each key keeps its order (docs/protocol/partitions)."""
 
 import pytest
 

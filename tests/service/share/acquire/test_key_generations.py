@@ -1,4 +1,4 @@
-"""Order by key across changes of the partitions, in a topic whose changes begin generations (docs/adr/0051)."""
+"""Order by key across changes of partitions, where changes begin generations (docs/protocol/partitions)."""
 
 import random
 from collections import Counter
