@@ -71,7 +71,7 @@ def _first_sentence(text: str) -> str:
     paragraph = next((each for each in re.split(r"\n\s*\n", text) if re.match(r"[A-Z`]", each.strip())), "")
     plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", " ".join(paragraph.split()))
     sentence = re.split(r"(?<=[.!?])\s", plain)[0]
-    told = re.sub(r"^After (reading )?this (page|hour),? (you can )?", "", sentence)
+    told = re.sub(r"^After (reading )?this (page|hour),? (you (can|know) )?", "", sentence)
     told = told[:1].upper() + told[1:]
     return told if len(told) <= _SUMMARY_CHARACTERS_MAX else f"{told[:_SUMMARY_CHARACTERS_MAX].rsplit(' ', 1)[0]} …"
 

@@ -29,7 +29,7 @@ class Category(Enum):
 
 
 class ErrorCode(Enum):
-    """Codes as they stand in the API: name -> (category, HTTP status)."""
+    """Codes as the API spells them: name -> (category, HTTP status)."""
 
     INVALID_REQUEST = (Category.INVALID, 400)
     INVALID_NAME = (Category.INVALID, 400)
@@ -111,7 +111,7 @@ class PenstockError(Exception):
     """The one error of this project.
 
     `facts` are further JSON-able facts for the caller's program, such as the bounds of a range that was missed;
-    they stand beside code and message in the API's error object.
+    they are next to code and message in the API's error object.
     """
 
     def __init__(self, code: ErrorCode, message: str, *, maybe_applied: bool = False, **facts: Any) -> None:

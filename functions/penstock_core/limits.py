@@ -62,7 +62,7 @@ FILTER_SCAN_BYTES_MAX = 16 * MIB  # of segments that one fetch with a filter rea
 FILTER_SCAN_PAGES_MAX = 256  # of the index, for refs that one fetch passes over by their tags: 4,096 refs
 
 # Wake-ups.
-WAKE_UP_MS_MAX = 50  # that an append waits for its wake-ups beside its other work; a lost one costs delay, not data
+WAKE_UP_MS_MAX = 50  # that an append waits for its wake-ups during its other work; a lost one costs delay, not data
 WAKE_UP_PARTITIONS_MAX = 5  # of one topic in one request: more share a message on the topic's channel
 
 # Access rules. All of them are one item, which an instance loads at once.
@@ -151,7 +151,7 @@ TARGET_CHUNK_BYTES = 300 * KIB  # of a target assignment, in one item of 400 KB 
 # Share groups.
 SHARE_NONCE_LENGTH_MIN = 8  # characters: 48 bits keep the live locks of one partition apart
 SHARE_NONCE_LENGTH_MAX = 22  # characters, as 16 bytes have in base64: each lock stores its id twice
-SHARE_LOCK_NAME_LENGTH_MAX = 12  # characters of a consumer's name in a nonce, beside its random part
+SHARE_LOCK_NAME_LENGTH_MAX = 12  # characters of a consumer's name in a nonce, before its random part
 SHARE_HOLDERS_MAX = 20  # consumers with locks that a description tells for each partition
 SHARE_LOCKS_MAX = 64  # of one partition in one share group, for acquires of fresh records
 SHARE_LOCKS_ALL_MAX = 256  # of one partition in one share group, those of records that came back included
@@ -162,7 +162,7 @@ SHARE_MERGE_BYTES = 2 * KIB  # from this size on, an acquire merges entries that
 SHARE_ENTRIES_MAX = 16  # entries that one update of a share item touches: DynamoDB's expressions have 4 KiB
 SHARE_RECORDS_MAX = 500  # of one acquire
 SHARE_RECORDS_DEFAULT = 100
-SHARE_KEY_RECORDS_MAX = 100  # of one acquire by key: their keys' hashes stand in the share item
+SHARE_KEY_RECORDS_MAX = 100  # of one acquire by key: their keys' hashes are in the share item
 SHARE_RANGES_MAX = 512  # that one entry holds: records that alternate within SHARE_RECORDS_MAX, and some merged ones
 SHARE_SUSPECT_PARTS = 8  # into which an expired lock is split: one of its records may kill workers
 SHARE_REASON_BYTES_MAX = 200  # of a reject

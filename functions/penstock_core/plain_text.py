@@ -1,7 +1,7 @@
 """Characters that a terminal obeys instead of showing them, and how text that others chose is shown without them.
 
 They are the control characters C0, DEL and C1, the separators of lines and paragraphs, and the characters that change
-the direction of text. An escape sequence in a record could rename your window, clear it, or hide what stands before it.
+the direction of text. An escape sequence in a record could rename your window, clear it, or hide what comes before it.
 """
 
 import re

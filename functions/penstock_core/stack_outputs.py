@@ -1,6 +1,6 @@
 """The outputs of a CloudFormation stack, by which commands and jobs find a Penstock.
 
-The stack of `app.py` has `ApiUrl`. In a stack of your own, the ids of the construct stand before it: `QueueApiUrl`. You
+The stack of `app.py` has `ApiUrl`. In a stack of your own, the ids of the construct come before it: `QueueApiUrl`. You
 name that one as `Shop/Queue`.
 """
 

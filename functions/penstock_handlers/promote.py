@@ -1,8 +1,8 @@
 """The function `promote`: delivers delayed records that are due. Messages start it on time, and a rule each minute.
 
 A message names one second of one partition. One that fails comes again, and in the end goes to a dead-letter queue. The
-run each minute promotes what is overdue, whatever became of its messages. The first delayed record of a stage starts a
-run by itself, which goes on until messages and minutes have begun.
+run each minute promotes what is overdue, whatever happened to its messages. The first delayed record of a stage starts
+a run by itself, which goes on until messages and minutes have begun.
 """
 
 import os

@@ -14,7 +14,7 @@ from penstock_handlers.edge.models.quota_models import PutQuota, QuotaAnswer, Qu
 from penstock_service.quotas.admin.set_quota import delete_quota, list_quotas, place_of, put_quota
 
 app = JsonApp("quotas")
-_AFTER_LENGTH_MAX = PRINCIPAL_LENGTH_MAX + 16  # the subject stands before the name
+_AFTER_LENGTH_MAX = PRINCIPAL_LENGTH_MAX + 16  # the subject comes before the name
 
 
 @app.operation("GET /v1/quotas", "listQuotas", "List quotas", parameters=("limit", "after"))

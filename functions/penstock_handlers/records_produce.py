@@ -46,7 +46,7 @@ def produce_records(
     again = {index: request.records[index] for index in closed if request.records[index].partition is None}
     if again:
         # The records were placed by an old view of the topic. The refusal has brought the new one.
-        with suppress(PenstockError):  # then the refusals stand: nothing of these records was appended
+        with suppress(PenstockError):  # then the refusals hold: nothing of these records was appended
             outcomes |= produce(instance.topic_cache.get(topic), again)[0]
     return {"offsets": [outcomes[index] for index in range(len(request.records))]}
 

@@ -64,7 +64,7 @@ def describe(
     limit: Annotated[Digits, Query(ge=1, le=GROUP_PAGE_MAX)] = GROUP_PAGE_MAX,
     after: After = "",
 ) -> SubscriptionDescriptionAnswer:
-    """Describe a subscription, and what became of the last delivery of each partition; `limit` at a time."""
+    """Describe a subscription, and the result of the last delivery of each partition; `limit` at a time."""
     page = describe_subscription(instance_of(app), name, after, limit)
     access = caller_of(app)
     shown = [each for each in page.partitions if access.may(Operation.DESCRIBE, Kind.TOPIC, each.topic)]

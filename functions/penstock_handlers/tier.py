@@ -9,7 +9,7 @@ from penstock_service.instance.instance import Instance
 
 
 def run(instance: Instance) -> dict[str, Any]:
-    """Serves the partitions in turn, as far as its time goes. Reads `PENSTOCK_BUDGET_MS`."""
+    """Serves the partitions in turn, until its time is over. Reads `PENSTOCK_BUDGET_MS`."""
     done = tier(instance, budget_ms=int(os.environ["PENSTOCK_BUDGET_MS"]))
     return {
         "partitions_tiered": done.partitions,

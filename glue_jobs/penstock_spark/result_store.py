@@ -131,7 +131,7 @@ class FolderResultStore:
 
     @contextmanager
     def _unfinished_file(self, path: str, content: bytes | Path) -> Iterator[Path]:
-        """A file with the content beside its final place. The end of the block removes it."""
+        """A file with the content next to its final place. The end of the block removes it."""
         target = self._folder / path
         unfinished = target.parent / f"{_UNFINISHED}{secrets.token_hex(8)}"
         with self._storage_errors("put", path):

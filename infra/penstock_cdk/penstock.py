@@ -62,7 +62,7 @@ _HIDDEN = "Default"  # the CDK leaves this id out of the names that it makes
 class Penstock(Construct):
     """A whole Penstock: tables, zones, functions, API, jobs, alarms, and the policies of its clients.
 
-    Put it into a stack of your own, beside the functions that use it. The properties are those of `Properties`, and
+    Put it into a stack of your own, next to the functions that use it. The properties are those of `Properties`, and
     `settings` names all others (settings.py). `shipment` holds the files that the functions and jobs consist of. By
     default it is built here: the first time takes a minute, and later times take a second.
 

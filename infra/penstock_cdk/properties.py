@@ -35,7 +35,7 @@ class Properties(TypedDict, total=False):
 
     `log_retention` is for the logs of functions and jobs, and `audit_log_retention` for the access log of the API.
     `topic_retention` is for the topics that you declare without `retention_ms`.
-    `removal_policy` says what becomes of tables and buckets that CloudFormation removes: RETAIN or DESTROY. By default
+    `removal_policy` says what happens to tables and buckets that CloudFormation removes: RETAIN or DESTROY. By default
     they stay. `alarms` makes the alarms, which cost $0.10 a month each, and `alarm_topic` is the SNS topic that they
     tell. `metrics` is `off`, `topics` or `all`, or a `Metrics` with the numbers of series and a dashboard
     (docs/performance/costs.md has the prices). With `canary`, a new version of a function takes some percent of the

@@ -219,7 +219,7 @@ class StageSettings:
     second and 5 percent of the others, for each function, and nobody can change that: a quiet stage costs up to twice
     as much. The SDK's spans need none of it (docs/how-to/tracing.md).
     `metrics` has those of topics and consumers, which are off by default: each series costs (`Metrics`).
-    `alarm_topic_arn` is the SNS topic that alarms publish to. `tags` are on every resource, beside `penstock:stage`:
+    `alarm_topic_arn` is the SNS topic that alarms publish to. `tags` are on every resource, on top of `penstock:stage`:
     name your cost centre there.
 
     `topic_retention_ms` is the retention of the topics that the CDK app declares without one. None leaves the service's

@@ -1,6 +1,6 @@
 """Finds the code that functions and jobs run: in a checkout, or in the environment that pip installed Penstock to.
 
-Both hold the same packages, so both make the same assets. The lock files lie beside this module.
+Both hold the same packages, so both make the same assets. The lock files lie next to this module.
 """
 
 from collections.abc import Iterator, Mapping

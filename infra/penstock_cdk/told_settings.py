@@ -1,6 +1,6 @@
 """The settings of a stage as its template tells them, so that `penstock config show --stack` can show what holds.
 
-They stand in the template's metadata under `Penstock` and the ids of the construct, as the names of its outputs do.
+They are in the template's metadata under `Penstock` and the ids of the construct, as the names of its outputs do.
 CloudFormation shows them to callers who may call `cloudformation:GetTemplate`.
 """
 

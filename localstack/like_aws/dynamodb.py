@@ -53,7 +53,7 @@ class DynamoDbRules:
     _buckets: TokenBuckets = field(default_factory=TokenBuckets)
 
     async def serve(self, request: Request, rules: Rules) -> Answer:
-        """The answer to a call of DynamoDB, under `item_locks` and `throughput` as far as they are on."""
+        """The answer to a call of DynamoDB, under `item_locks` and `throughput` if they are on."""
         operation = operation_of(request)
         data = json.loads(request.body) if operation in WRITES | READS else {}
         call = await self._call(operation, data)

@@ -48,7 +48,7 @@ class ShareAcceptance:
 class Reject(Exception):  # noqa: N818 - the word for what it asks
     """Raise it in a handler to reject the record: it goes to the dead-letter topic, and is not tried again.
 
-    `reason` stands in the dead-letter record's headers. Without a dead-letter topic the record is finished.
+    `reason` is in the dead-letter record's headers. Without a dead-letter topic the record is finished.
     """
 
     def __init__(self, reason: str = "") -> None:

@@ -27,7 +27,7 @@ class AuditResult(StrEnum):
     """The end of a change."""
 
     BEGUN = "begun"
-    """The request has not ended yet, as far as the trail knows."""
+    """The request has not ended yet, by what the trail knows."""
     DONE = "done"
     UNKNOWN = "unknown"
     """The request ended without an answer, or with an error after which the change may have been made."""

@@ -35,7 +35,7 @@ _TIME = "%Y%m%dT%H%M%SZ"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallerProof:
-    """A caller's signature. It is a secret until it is too old: it never stands in a log or in an error."""
+    """A caller's signature. It is a secret until it is too old: it is never in a log or in an error."""
 
     key: str
     time: str
@@ -71,7 +71,7 @@ class CallerProof:
 
 
 def unsigned_headers(stage: str) -> dict[str, str]:
-    """The headers that the caller signs, beside those of every signature."""
+    """The headers that the caller signs, on top of those of every signature."""
     return {"Content-Type": _CONTENT_TYPE, STAGE_HEADER: stage}
 
 

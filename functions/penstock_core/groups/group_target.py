@@ -1,4 +1,4 @@
-"""The target assignment of one group epoch says which member shall own which partition. Immutable once it is stored.
+"""The target assignment of one group epoch says which member is to own which partition. Immutable once it is stored.
 
 ```
 version u8 = 2
@@ -67,11 +67,11 @@ class TargetAssignment:
         return self._fingerprints.get(member.name) == member.subscription.fingerprint()
 
     def part_of(self, name: MemberName) -> Mapping[PartitionKey, TopicName]:
-        """The partitions that the member shall own, each with its topic's name."""
+        """The partitions that the member is to own, each with its topic's name."""
         return self._parts.get(name, {})
 
     def owner_of(self, key: PartitionKey) -> MemberName | None:
-        """The member that shall own the partition."""
+        """The member that is to own the partition."""
         return self._owners.get(key)
 
     def late_from(self, topic_id: TopicId) -> int | None:

@@ -2,7 +2,7 @@
 
 A lease has an owner, an epoch, and the group's committed offset. The epoch rises whenever the owner changes or is told
 anew. A change of owner is conditional on the epoch that its writer saw, so of two that try, one succeeds. A commit
-counts only for the owner and epoch that stand in the lease. Clocks decide nothing here.
+counts only for the owner and epoch in the lease. Clocks decide nothing here.
 
 A lease's first epoch is drawn at random (`next_lease_epoch`). A group may be deleted and made again, or its offsets may
 expire. Even then no lease gets an epoch that a sleeping member still holds.
@@ -115,7 +115,7 @@ def next_lease_epoch(seen: Lease, first_epoch: int) -> int:
 
 
 def holder_of(lease: Lease | None, taker: MemberName, epoch: int, members: Mapping[MemberName, Member]) -> HolderState:
-    """The owner that stands against `taker`, to whom the target of `epoch` gives this lease.
+    """The owner that is in the way of `taker`, to whom the target of `epoch` gives this lease.
 
     `members` are the owners' items, **read after the lease**. An owner that acquired the lease at a newer epoch had
     written before that it knows that epoch. So an item read later shows it.

@@ -62,7 +62,7 @@ class Delivery:
 
 
 def rolling(delivery: Delivery, head: Head) -> Delivery:
-    """The delivery with the pages that it fills if `head` still stands, or plain if they are none or too many."""
+    """The delivery with the pages that it fills if `head` is unchanged, or plain if they are none or too many."""
     after = head
     for ref in delivery.refs:
         after = appended(after, ref)

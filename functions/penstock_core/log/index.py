@@ -92,7 +92,7 @@ class Head:
         return past(self.jumps, offset) if is_lost else Offset(offset)
 
     def next_record(self, offset: int) -> Offset:
-        """The first offset from this one on that a record has or will have, as far as log start and jumps tell."""
+        """The first offset from this one on that a record has or will have, by log start and jumps."""
         return past(self.jumps, max(offset, self.log_start_offset))
 
     def count_from(self, offset: int) -> int:
@@ -106,7 +106,7 @@ class Head:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadAppend:
-    """What became of one append to a head: whether it was done, and the head then.
+    """What happened to one append to a head: whether it was done, and the head then.
 
     `took_waiter`: the append has taken a waiter out of the head, so its writer must send a wake-up.
     """

@@ -1,6 +1,6 @@
 """A ref: where one partition's batches lie inside a segment, and which offsets they cover.
 
-Owns the ref's bytes. A ref does not carry its base offset. Refs stand in append order behind a known offset, the tail's
+Owns the ref's bytes. A ref does not carry its base offset. Refs follow in append order after a known offset, the tail's
 base or a page's base, and each covers `offset_span` offsets. So the base of each is the sum of the spans before it.
 This lets a writer append a ref before it knows its offset.
 

@@ -1,6 +1,6 @@
 """The two messages of the repair queue.
 
-A repair names a segment, the zones that shall hold it, and the refs that shall say so:
+A repair names a segment, the zones that are to hold it, and the refs that are to say so:
 
 ```
 {"segment": "<32 hex>", "zones": ["c"],
@@ -35,7 +35,7 @@ class NamedRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
-    """`zones` shall hold a good copy of the segment, and `refs`, which name it, shall say so.
+    """`zones` are to hold a good copy of the segment, and `refs`, which name it, are to say so.
 
     There may be no refs: after a confirmed copy went bad, the refs say so already.
     """

@@ -28,7 +28,7 @@ class LagMemory:
     """The facts that one run leaves to the next.
 
     `zeros` has the consumers with series of their own, each with the number of zeros that it still publishes once it is
-    not behind any more; those that share a series stand under `OTHER`. A run that ran out of time stopped behind the
+    not behind any more; those that share a series are under `OTHER`. A run that ran out of time stopped behind the
     consumer `after`.
     """
 
@@ -94,7 +94,7 @@ def decode_memory(text: str | None) -> LagMemory:
 def _own(
     zeros: Mapping[Consumer, int], lags: Sequence[ConsumerLag], always: Collection[Consumer], own_max: int
 ) -> set[Consumer]:
-    """The consumers with series: first by `always`, then by the memory, then by age, as far as they fit."""
+    """The consumers with series: first by `always`, then by the memory, then by age, while they fit."""
     own = {*always}
     held = sorted(each for each in zeros if each.name != OTHER)
     behind = sorted((each for each in lags if each.is_behind), key=lambda each: (-each.oldest_age_ms, each.consumer))

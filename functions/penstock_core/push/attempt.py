@@ -60,7 +60,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """The facts beside the state. `deaths` counts the deliveries in a row that died with the lane.
+    """The facts next to the state. `deaths` counts the deliveries in a row that died with the lane.
 
     `proof_ms` is the begin of the last delivery of the subscription that succeeded; None if it was not read.
     """

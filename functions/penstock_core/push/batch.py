@@ -59,7 +59,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """The target has not handled the batch, as far as one knows. It may have."""
+    """The target has not confirmed the batch. It may have handled it."""
 
     failure: Failure
     error: str

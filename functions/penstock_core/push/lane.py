@@ -90,7 +90,7 @@ def lane_of(key: PartitionKey, concurrency: int) -> int:
 
 
 def take(state: LaneState | None, turn: Turn) -> LaneState | Drop | Postpone:
-    """The lane held by this turn, or what becomes of the message. None is a lane that was never taken.
+    """The lane held by this turn, or what happens to the message. None is a lane that was never taken.
 
     A turn that finds its own nonce goes on: its first try had been applied.
     """

@@ -1,4 +1,4 @@
-"""Decides what becomes of records in parallel mode, where a share group counts their deliveries. Pure.
+"""Decides what happens to records in parallel mode, where a share group counts their deliveries. Pure.
 
 The state of a lane tells how its target does. `trouble` begins with a failure, and counts those in a row, which are
 failures of whole batches without a success between. `is_well` says that the target has worked since the last failure.
@@ -74,7 +74,7 @@ class Fate(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParallelFailure:
-    """The lane's state after a failure, and what becomes of the records."""
+    """The lane's state after a failure, and what happens to the records."""
 
     state: DeliveryState
     fate: Fate

@@ -1,7 +1,7 @@
 """Records to batches and back, on aiokafka's compiled codec: the only module that looks inside a batch.
 
 Its first use loads aiokafka (about 0.05 s), so no module on the path of a binary produce or fetch may use it. `import
-penstock` does not load it (docs/adr/0024). Each record that it yields has passed the batch's CRC-32C, and stands at an
+penstock` does not load it (docs/adr/0024). Each record that it yields has passed the batch's CRC-32C, and has an
 offset of the batch above the one before.
 """
 
@@ -130,7 +130,7 @@ class BatchBuilder:
     def __init__(
         self, compression: Compression = Compression.NONE, *, batch_bytes: int = BATCH_BYTES_DEFAULT_MAX
     ) -> None:
-        # Uncompressed and without a producer as far as the codec knows: `build` adds both.
+        # Uncompressed and without a producer, for the codec: `build` adds both.
         self._builder = _compiled().Builder(BATCH_MAGIC, Compression.NONE.value, 0, -1, -1, -1, batch_bytes)
         self._append = self._builder.append
         self._compression = compression
@@ -277,7 +277,7 @@ def with_records(header: BatchHeader, records: Sequence[Record], end_offset: int
 
 
 def empty_batch(offset_span: int) -> bytes:
-    """A batch that covers so many offsets and has no record. It stands where compaction removed them all."""
+    """A batch that covers so many offsets and has no record. It is where compaction removed them all."""
     fields = (0, BATCH_HEADER_BYTES - 12, 0, BATCH_MAGIC, 0, 0, offset_span - 1, -1, -1, -1, -1, -1, 0)
     batch = bytearray(struct.pack(">qiibIhiqqqhii", *fields))
     struct.pack_into(">I", batch, _CRC_AT, crc32c(batch[_ATTRIBUTES_AT:]))

@@ -23,7 +23,7 @@ _ZSTD_LEVEL = 3
 
 
 def compress(payload: BytesLike, compression: Compression) -> bytes:
-    """The payload as it stands behind a batch's header. It may be longer than before."""
+    """The payload as it follows a batch's header. It may be longer than before."""
     match compression:
         case Compression.NONE:
             return bytes(payload)

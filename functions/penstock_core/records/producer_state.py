@@ -14,7 +14,7 @@ The head's entry is 16 bytes, big-endian, so that it sorts as DynamoDB sorts bin
 12 checksum      u32   CRC-32C of the newest append's last batch, by which its repeat is known (docs/protocol/log)
 ```
 
-Ids stand in each batch header, so every reader knows them. An *owner* is kept beside the entry: a part of the digest of
+Ids are in each batch header, so every reader knows them. An *owner* is kept next to the entry: a part of the digest of
 the principal that wrote first under the id. Another principal is refused, and changes nothing (docs/protocol/log).
 """
 
@@ -169,7 +169,7 @@ def encode_state(state: ProducerState) -> bytes:
 
 
 def decode_state(data: bytes, owner: bytes = NO_OWNER) -> ProducerState:
-    """The inverse of `encode_state`, for an entry with that owner beside it.
+    """The inverse of `encode_state`, for an entry with that owner next to it.
 
     Raises CORRUPT_SEGMENT for bytes of another length.
     """

@@ -188,7 +188,7 @@ def crc_is_valid(data: BytesLike, position: int, header: BatchHeader) -> bool:
 
 
 def validate(data: BytesLike) -> BatchesSummary:
-    """Check the batches that a producer sent for one partition, as far as no record needs decoding.
+    """Check the batches that a producer sent for one partition, without decoding a record.
 
     There must be at least one batch. Each must be whole, of magic 2 and right CRC-32C, with nothing but a known
     compression in its attributes. Each must have 1 to `BATCH_RECORDS_MAX` records, dense offsets and possible

@@ -115,7 +115,7 @@ def plan_blind(config: ShareGroupConfig, acknowledgements: Sequence[Acknowledgem
     if len(generations) != 1 or any(each.handed_out is None for each in acknowledgements):
         return None
     if config.key_batch_max > 1 and any(each.type is AckType.RELEASE for each in acknowledgements):
-        return None  # what stands behind the records may be in other locks of their acquire
+        return None  # what follows the records may be in other locks of their acquire
     state = ShareState(
         generation=generations.pop(),
         position=Offset(max(lock.held.end for lock in locks.values())),
@@ -229,7 +229,7 @@ def locks_beside(draft: Draft, lock_id: LockId) -> list[LockId]:
 
 
 def take_behind(draft: Draft, name: LockId, gone: RecordSet) -> None:
-    """Take out of the lock what stands behind one of the records that are gone, and has the same key."""
+    """Take out of the lock what follows one of the records that are gone, and has the same key."""
     lock = draft.locks[name]
     behind = _behind(lock.held, gone)
     if behind.ranges:
@@ -238,7 +238,7 @@ def take_behind(draft: Draft, name: LockId, gone: RecordSet) -> None:
 
 
 def _siblings(draft: Draft, each: Acknowledgement) -> list[LockId]:
-    """With order by key: the locks beside the one that a release is for."""
+    """With order by key: the locks other than the one that a release is for."""
     lock = _named(draft, each)
     if each.type is not AckType.RELEASE or lock is None or not lock.records.hashes:
         return []

@@ -71,7 +71,7 @@ def plan_bury(
 ) -> BuryPlan:
     """The next records for the dead-letter topic, `records_max` at most. None of them without such a topic.
 
-    With `movable`, only as far as these could be moved. Plan on the same state at the same time as before.
+    With `movable`, only those that could be moved. Plan on the same state at the same time as before.
     """
     draft, burials, left = Draft(state), [], records_max
     for name, entry in _due(state, config, now_ms):

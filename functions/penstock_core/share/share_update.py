@@ -49,7 +49,7 @@ class ShareUpdate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareOutcome:
-    """What became of an update.
+    """What happened to an update.
 
     `before` is the item as the update met it, None if there is none. `after` is the item then: None if the update was
     refused, or if there is no item.

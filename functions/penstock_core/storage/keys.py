@@ -48,7 +48,7 @@ S3: the key follows from the segment id and the bucket's `KeyLayout` alone (docs
 | `SPREAD`  | `<2 hex>/<yyyy-mm-dd-hh>/<segment id, 32 hex>` | ordinary buckets: load spreads over S3's prefixes    |
 | `BY_HOUR` | `<yyyy-mm-dd-hh>/<segment id, 32 hex>`         | directory buckets, which list by whole folders only  |
 
-The two digits come from the id's random part, and the hour from its time part. A *folder* is what stands before the
+The two digits come from the id's random part, and the hour from its time part. A *folder* is what comes before the
 first slash.
 """
 
@@ -122,7 +122,7 @@ def inline_shard(folder: str) -> str:
 
 
 class KeyLayout(Enum):
-    """How a bucket's keys begin: see the module's table. The values stand in stored cursors."""
+    """How a bucket's keys begin: see the module's table. The values are in stored cursors."""
 
     SPREAD = "spread"
     BY_HOUR = "hour"

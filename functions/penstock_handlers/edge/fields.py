@@ -53,7 +53,7 @@ def whole_number(text: str) -> int | None:
 
 
 def partition_number(name: str) -> int:
-    """The partition that a field's name spells. Raises INVALID_REQUEST, also for "00", which would stand beside "0"."""
+    """The partition that a field's name spells. Raises INVALID_REQUEST, also for "00" in place of "0"."""
     number = whole_number(name)
     if number is None or name != str(number):
         raise PenstockError(ErrorCode.INVALID_REQUEST, f"{shown(name)} is not a partition number: use 0, 1, 2, ...")

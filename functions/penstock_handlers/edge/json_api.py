@@ -51,7 +51,7 @@ Digits = Annotated[int, BeforeValidator(_digits)]
 # The place behind which a page of a list starts: a name or the text of a partition. A key of DynamoDB can be as long.
 After = Annotated[str, Query(max_length=NAME_LENGTH_MAX)]
 PAGED = ("limit", "after")
-_TARGET = "target"  # of a subscription: wherever its secret stands by mistake, no answer shows it
+_TARGET = "target"  # of a subscription: wherever its secret is by mistake, no answer shows it
 
 _Handler = TypeVar("_Handler", bound=Callable[..., Any])
 Item = TypeVar("Item")

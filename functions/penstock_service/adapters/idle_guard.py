@@ -18,7 +18,7 @@ class IdleGuard:
     def __init__(self, forget: Callable[[], object], clock: Clock | None = None) -> None:
         self._forget = forget
         self._clock = clock or SystemClock()
-        self._lock = threading.Lock()  # a call beside must not take a connection that is about to be closed
+        self._lock = threading.Lock()  # a concurrent call must not take a connection that is about to be closed
         self._called = Moment.now(self._clock)
 
     def before_call(self, **_: object) -> None:

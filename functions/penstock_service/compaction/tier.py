@@ -4,7 +4,7 @@ The zones' buckets cost 14 times as much as the archive for each byte (docs/adr/
 and beyond that it moves what compaction leaves: pages with few refs, pages with large ones, and the refs of a tail.
 
 A run serves the partitions in a circle. Each gets a portion of time in its turn, so a partition with much to move keeps
-no other one waiting for longer than a round. A partition that is not done stands at the end of the queue again. The
+no other one waiting for longer than a round. A partition that is not done goes to the end of the queue again. The
 next run begins at the partition whose turn it was. A run may die anywhere, and two may run at once: compaction's lease
 keeps them apart (compact.py).
 """
@@ -59,7 +59,7 @@ def tier(
     settings: CompactionSettings = _SETTINGS,
     portion_ms: float = TIERING_PORTION_MS,
 ) -> TieringResult:
-    """One run over the partitions in a circle from the cursor on, as far as the time goes.
+    """One run over the partitions in a circle from the cursor on, until the time is over.
 
     For each turn of a partition a read of its head and a query for each 64 pages, and what `compact` costs for what it
     moves. A turn ends with the first swap behind `portion_ms`. A partition that fails is counted and logged, and the

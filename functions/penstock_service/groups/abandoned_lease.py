@@ -1,4 +1,4 @@
-"""Leases whose owner is gone: members write no release, so a lease may name an owner for as long as it stands.
+"""Leases whose owner is gone: members write no release, so a lease may name an owner for as long as it exists.
 
 A client without membership that commits takes such a lease away, so that the owner cannot come back and commit.
 """

@@ -60,7 +60,7 @@ def commit_offsets(
     commit names no member, OFFSET_BEHIND, or OFFSET_OUT_OF_RANGE above `COMMIT_OFFSET_MAX` and within a jump
     (`check_position`). It is UNKNOWN_TOPIC_ID if the name stands for another topic than the caller has read, and
     QUOTA_EXCEEDED if the principal may have no more groups. Raises that if it holds for all entries, INVALID_NAME, and
-    INVALID_REQUEST for too many entries or a topic-partition that stands twice.
+    INVALID_REQUEST for too many entries or a topic-partition that is named twice.
     """
     group = parse_group_name(group_name)
     _check_entries(entries)

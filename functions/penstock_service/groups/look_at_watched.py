@@ -1,4 +1,4 @@
-"""The look at the partitions on which a member sleeps, as far as they are its own and it may read them."""
+"""The look at the partitions on which a member sleeps, if they are its own and it may read them."""
 
 from collections.abc import Mapping
 

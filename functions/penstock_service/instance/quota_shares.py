@@ -61,7 +61,7 @@ class QuotaShares:
             return self._share(key).units
 
     def add(self, key: BucketKey, units: int, bucket: Bucket) -> None:
-        """Notes that units were charged, and the bucket as it stands then. The pace is counted anew."""
+        """Notes that units were charged, and the bucket as it is then. The pace is counted anew."""
         with self._lock:
             share = self._share(key)
             share.units += units

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChargeOutcome:
-    """The outcome of a write: whether it was made, and the bucket as it stands then, None if there is none."""
+    """The outcome of a write: whether it was made, and the bucket as it is then, None if there is none."""
 
     is_made: bool
     bucket: Bucket | None

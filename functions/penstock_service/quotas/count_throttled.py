@@ -8,7 +8,7 @@ from penstock_service.instance.instance import Instance
 
 
 def count_throttled(instance: Instance, topics: Iterable[str], error: PenstockError) -> None:
-    """Counts the error for each of these topics, as often as it stands there.
+    """Counts the error for each of these topics, as often as it is there.
 
     Quotas come before the topics are read. So a topic that the instance does not remember may not exist, and counts for
     `OTHER`. Sends no call.

@@ -19,7 +19,7 @@ _POLL_GROWTH = 1.5
 class Wait:
     """The pauses of one request, which grow up to `FETCH_POLL_MS_MAX`. Leaving the block gives unused time back.
 
-    `again_ms` is None, or the time after which the caller shall come again: the stage has cut its wait short. It is no
+    `again_ms` is None, or the time after which the caller should come again: the stage has cut its wait short. It is no
     longer than a pause, so a record is found no later than by a request that waits.
     """
 

@@ -57,7 +57,7 @@ class FetchResult:
     The first batch may start below the offset asked for. With a filter, the batches hold the records that match, and
     `next_offset` lies behind those that do not. There may be no data, and yet more to read. `is_armed`: the next append
     to the partition sends a wake-up. `topic_partitions` is the number of the topic's partitions, as the topic cache
-    knows it. `again_ms`: the stage has cut the wait short, and the caller shall come again after so long.
+    knows it. `again_ms`: the stage has cut the wait short, and the caller should come again after that time.
     `spent_bytes` count for quotas: those of the answer, or of the batches that the filter has read, if these are more.
     """
 
@@ -154,7 +154,7 @@ def fetch(
 
     The results hold `max_bytes` at most, except that the first batch of the first partition with data is always there.
     At the tail a fetch costs one read of all heads and the ranged gets. While it waits, it repeats that read at
-    intervals that grow up to 1 s, as far as `Wait` lets it. Below the tail it costs one query more per partition.
+    intervals that grow up to 1 s, while `Wait` lets it. Below the tail it costs one query more per partition.
     Raises INVALID_REQUEST for no entries or too many of them. OFFSET_OUT_OF_RANGE carries the bounds, and
     within a jump `to` (`check_position`). UNKNOWN_TOPIC_ID carries the topic's id.
 
@@ -322,7 +322,7 @@ def _choose_refs(log: LogIndex, partitions: Sequence[_PartitionFetch], max_bytes
 
 
 def _candidates(log: LogIndex, partition: _PartitionFetch, max_bytes: int, max_refs: int) -> list[LocatedRef]:
-    """Refs from the entry's offset on: from pages as far as they are needed, then from the tail."""
+    """Refs from the entry's offset on: from the pages that are needed, then from the tail."""
     refs: list[LocatedRef] = []
     offset = Offset(partition.entry.offset)
     for page in pages_forward(log, partition.key, partition.head, offset, INDEX_FETCH_PAGES):

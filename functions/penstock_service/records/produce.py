@@ -44,8 +44,8 @@ def produce(instance: Instance, entries: Sequence[ProduceEntry], acks: Acks) -> 
 
     Records are not rewritten, nor decoded save for topics with `validate_records`: the work is per batch. Costs what
     `append` costs, and one read for each topic that is not remembered. Raises INVALID_REQUEST for no entries, too many
-    of them or a topic-partition that stands twice. Raises NOT_ENOUGH_ZONES and STORAGE_UNAVAILABLE for the request as a
-    whole.
+    of them or a topic-partition that is named twice. Raises NOT_ENOUGH_ZONES and STORAGE_UNAVAILABLE for the request as
+    a whole.
     """
     check_entries(entries)
     budget = RecordBudget()
@@ -73,7 +73,7 @@ def produce(instance: Instance, entries: Sequence[ProduceEntry], acks: Acks) -> 
 
 
 def refusal_now(instance: Instance, topic_name: str, key: PartitionKey, error: PenstockError) -> PenstockError | None:
-    """The error of an append as it stands. None if only an old view of the topic was refused: another try may succeed.
+    """The error of an append as it is. None if only an old view of the topic was refused: another try may succeed.
 
     Costs what `still_closed` costs after a refusal by a closed head.
     """
@@ -171,9 +171,9 @@ def check_entry(
 
 
 def check_entries(entries: Sequence[ProduceEntry]) -> None:
-    """Raise INVALID_REQUEST for no entries, too many of them, or a topic-partition that stands twice.
+    """Raise INVALID_REQUEST for no entries, too many of them, or a topic-partition that is named twice.
 
-    Delayed batches of one topic-partition may stand in as many entries as they have timers.
+    Delayed batches of one topic-partition may be in as many entries as they have timers.
     """
     if not entries or len(entries) > REQUEST_PARTITIONS_MAX:
         raise PenstockError(

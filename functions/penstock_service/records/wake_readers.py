@@ -49,7 +49,7 @@ def wake_blindly(instance: Instance, keys: Iterable[PartitionKey]) -> None:
 
 
 def wake_beside(instance: Instance, wake_ups: Sequence[WakeUp], work: Callable[[], None]) -> None:
-    """Do the `work`, and send the wake-ups beside it. After the work, wait `WAKE_UP_MS_MAX` for them at most.
+    """Do the `work`, and send the wake-ups at the same time. After the work, wait `WAKE_UP_MS_MAX` for them at most.
 
     One call for each message, none without wake-ups or where the stage has none. Failures are counted. A call that goes
     on in the background ends by its own timeout.
@@ -58,7 +58,7 @@ def wake_beside(instance: Instance, wake_ups: Sequence[WakeUp], work: Callable[[
 
 
 def send_beside(instance: Instance, sent: Sequence[WakeUpMessage], work: Callable[[], None]) -> None:
-    """Do the `work`, and send the messages beside it, as `wake_beside` does."""
+    """Do the `work`, and send the messages at the same time, as `wake_beside` does."""
     if not sent or instance.stores.wake_ups.place is None:
         work()
         return

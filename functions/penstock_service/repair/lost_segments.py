@@ -1,6 +1,6 @@
 """Tell operators of a segment that is lost: every zone was asked for it, and none has a good copy.
 
-Zone recovery, the scrub and a repair call this when they meet one. It changes nothing. An operator decides what becomes
+Zone recovery, the scrub and a repair call this when they meet one. It changes nothing. An operator decides what happens
 of the records (docs/how-to/operate.md).
 """
 
@@ -15,10 +15,10 @@ from penstock_service.ports.log import LogIndex
 
 
 def report_lost(instance: Instance, segment_id: SegmentId, refs: Sequence[NamedRef], error: PenstockError) -> int:
-    """Logs each of the refs that still stands, with its partition and offsets, and counts them.
+    """Logs each of the refs that is still there, with its partition and offsets, and counts them.
 
     A ref that retention or a deletion has removed meanwhile has lost nothing. Costs a look at the index for each ref,
-    and a read of the topics if any ref stands. Raises what these reads raise.
+    and a read of the topics if any ref is there. Raises what these reads raise.
     """
     standing = [named for named in refs if _stands(instance.stores.log, named)]
     if standing:  # a deletion that died leaves heads behind, so the topics decide, as they do for the sweep

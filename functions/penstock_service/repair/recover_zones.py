@@ -39,7 +39,7 @@ class ZoneRecovery:
     """The work of one run, and how long it took.
 
     `readmitted` are the zones that it let back, `in_sync` those that it brought in sync. `behind` are the zones that
-    are not in sync at its end, as far as it knows.
+    are not in sync at its end, by what it knows.
     """
 
     readmitted: Sequence[str]

@@ -23,7 +23,7 @@ class RepairResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairedCopies:
-    """A segment whose copies in the zones `good` were found or made good. Its `refs` shall get these bits.
+    """A segment whose copies in the zones `good` were found or made good. Its `refs` are to get these bits.
 
     `error` tells of a zone that is to hold the segment and has no good copy.
     """
@@ -36,7 +36,7 @@ class RepairedCopies:
 
     @property
     def marks(self) -> list[tuple[NamedRef, int]]:
-        """Each ref with the bits that it shall get."""
+        """Each ref with the bits that it is to get."""
         return [(named, self.good) for named in self.refs] if self.good else []
 
 
@@ -99,7 +99,7 @@ def repair_copies(instance: Instance, repair: Repair) -> RepairedCopies:
 
 
 def marks_by_partition(marks: Iterable[tuple[NamedRef, int]]) -> dict[PartitionKey, dict[LocatedRef, int]]:
-    """The bits that refs shall get, as `mark_stored` takes them for each partition."""
+    """The bits that refs are to get, as `mark_stored` takes them for each partition."""
     found: dict[PartitionKey, dict[LocatedRef, int]] = {}
     for named, zones in marks:
         found.setdefault(named.key, {})[named.located] = zones

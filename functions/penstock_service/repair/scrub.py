@@ -75,7 +75,7 @@ _Verdicts = dict[SegmentId, _SegmentVerdict]
 def scrub(instance: Instance, *, budget_ms: float, budget_bytes: int) -> ScrubResult:
     """One run. It ends when the time is over or that many bytes are read, after one ref at least.
 
-    One get per segment and zone that is not out, and what `ensure_copies` costs beside it. Raises what reading the
+    One get per segment and zone that is not out, and what `ensure_copies` costs on top. Raises what reading the
     index raises.
     """
     deadline_ms = instance.clock.monotonic_ms() + budget_ms

@@ -134,7 +134,7 @@ def _mark_refs(instance: Instance, key: PartitionKey, head: Head, live: LiveSegm
 
 
 def _check_deleted(instance: Instance, topic: Topic) -> None:
-    """Raises CORRUPT_SEGMENT if the topic still stands: a deletion takes the name away before any head."""
+    """Raises CORRUPT_SEGMENT if the topic still exists: a deletion takes the name away before any head."""
     now = instance.stores.topics.get(topic.name)
     if now is not None and now.topic_id == topic.topic_id:
         raise PenstockError(

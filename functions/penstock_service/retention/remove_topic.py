@@ -8,7 +8,7 @@ The order makes each step final:
    no roll brings another.
 3. The states of share groups in the topic go next: no state begins without a head (remove_share_states.py).
 4. Heads above the last partition go next. An unfinished partition increase may have left them behind.
-5. The note that names all of this goes last. As long as it stands, the next run does the steps again.
+5. The note that names all of this goes last. As long as it exists, the next run does the steps again.
 
 If a creation has not come to its end within the grace, this first gives it up. It can never get its name then, and its
 heads are removed in the same way.

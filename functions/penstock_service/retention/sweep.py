@@ -90,7 +90,7 @@ def sweep(
     log_start_grace_ms: int = LOG_START_GRACE_MS,
     live_max: int = SWEEP_LIVE_MAX,
 ) -> SweepResult:
-    """One run from the cursor on, as far as the time allows.
+    """One run from the cursor on, while the time allows.
 
     It reads the index once, however many runs that takes. Then it costs one list call for each bucket, one for each
     folder in it, and one more for each further 1,000 objects. If not all is done in one run, or more than `live_max`

@@ -151,7 +151,7 @@ def _delays_ms(instance: Instance, puts: Sequence[_Put], stored_by: Callable[[in
 
 
 def _look_again(instance: Instance, before: ZoneStates, stores: Sequence[SegmentStore]) -> ZoneStates:
-    """The states as they are now, after the zones that keep failing were moved out, as far as they may be.
+    """The states as they are now, after the zones that keep failing were moved out, if they may be.
 
     If a state cannot be read or changed, the next append that fails tries again. This one goes by the states that it
     knew.

@@ -187,7 +187,7 @@ class LocksNow:
 def answered(
     entries: Sequence[AckEntry], places: Sequence[int], answers: Iterable[AckAnswer], now: LocksNow
 ) -> list[tuple[int, AckOutcome]]:
-    """The outcomes of one partition's entries, which stand at these places, each with its place."""
+    """The outcomes of one partition's entries, which have these places, each with its place."""
     return [
         (
             places[each.index],
@@ -216,7 +216,7 @@ def unknown_outcomes(
 
 
 def count_outcomes(instance: Instance, outcomes: Iterable[AckOutcome]) -> None:
-    """Count the records by what became of them."""
+    """Count the records by what happened to them."""
     for each in outcomes:
         count = sum(end - start for start, end in each.ranges or ())
         if each.result is AckResult.LOST:

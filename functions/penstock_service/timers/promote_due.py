@@ -41,7 +41,7 @@ class DueRun:
 
 
 def promote_due(instance: Instance, *, budget_ms: float) -> DueRun:
-    """One run over all partitions with due minutes up to the next one, as far as the time allows.
+    """One run over all partitions with due minutes up to the next one, while the time allows.
 
     16 queries; for each partition what `promote_partition` costs, and 8 queries for each minute of this and the next
     one; 8 queries and a delete for each minute that leaves the index. A partition that fails is counted, and the next

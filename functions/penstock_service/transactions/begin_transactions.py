@@ -1,6 +1,6 @@
 """An instance of a transactional producer begins the next epoch. That fences the instance that had the last one.
 
-A new instance begins whatever epoch there is. An instance that had an epoch, and could not learn what became of a
+A new instance begins whatever epoch there is. An instance that had an epoch, and could not learn what happened to a
 request, begins another one only if its own is still the newest. Otherwise it is fenced: it must not fence the instance
 that has taken over. A begin that arrives twice begins once (docs/protocol/transactions).
 """

@@ -273,7 +273,7 @@ def _earlier_answer(
 def _may_heal(instance: Instance, prepared: _Prepared, refusal: PenstockError) -> bool:
     """Remove the cause of a refusal that may be out of date. True if another try may do better.
 
-    False also if that fails: the refusal stands then, unless the commit was applied before.
+    False also if that fails: the refusal holds then, unless the commit was applied before.
     """
     try:
         return _heals(instance, prepared, refusal)

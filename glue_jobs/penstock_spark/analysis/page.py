@@ -113,12 +113,12 @@ def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]], *, 
 
 
 def bad(cell: str) -> str:
-    """The cell of a number that stands out."""
+    """The cell of a number to look at."""
     return f'<td class="n bad">{cell}</td>'
 
 
 def bar(share: float) -> str:
-    """A share as the length of a bar, to stand beside the number."""
+    """A share as the length of a bar, to be next to the number."""
     return f'<span class="bar" aria-hidden="true"><i style="width:{min(1.0, share) * 100:.1f}%"></i></span>'
 
 

@@ -23,7 +23,7 @@ _STREAM_AGE_MS_MAX = 600_000
 class Alarms(Construct):
     """`api-5xx`, `concurrency`, `log-writes-throttled`, `produce-slow` and `stream-age`, each behind the stage's name.
 
-    A stage that repairs no zones has no `stream-age`, and one that takes tokens has `token-api-5xx` beside `api-5xx`.
+    A stage that repairs no zones has no `stream-age`, and one that takes tokens has `token-api-5xx` next to `api-5xx`.
     The first three ring when it happened in three of the last fifteen minutes. So neither one cold start that takes too
     long nor one burst rings them. `stop_a_release` has those that tell of a new version that fails its callers.
     """

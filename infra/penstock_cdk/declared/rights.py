@@ -1,4 +1,4 @@
-"""Rights on topics and share groups: statements that name them in the routes' paths, as far as IAM sees them.
+"""Rights on topics and share groups: statements that name them in the routes' paths, if IAM sees them.
 
 IAM sees the path of a request and not its body. POST /v1/produce and POST /v1/fetch carry topics in their bodies, and
 GET /v1/metadata names one in its query. A grantee of one topic may call these three for every topic. `json_only` leaves

@@ -18,7 +18,7 @@ from penstock_core.share.share_group import check_declared_group, new_share_grou
 class ShareGroup(Construct):
     """A share group, made when the stack is deployed, and altered in place when its properties change.
 
-    `name` is what you gave. `group_name` is the same for resources that shall wait until the group is there.
+    `name` is what you gave. `group_name` is the same for resources that are to wait until the group is there.
     `metrics` has its lag and its age.
     """
 

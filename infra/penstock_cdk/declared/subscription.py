@@ -19,7 +19,7 @@ from penstock_core.push.subscription import check_declared_subscription
 class Subscription(Construct):
     """A subscription, made when the stack is deployed, once its target lets the deliveries in.
 
-    `name` is what you gave. `subscription_name` is the same for resources that shall wait until it is there.
+    `name` is what you gave. `subscription_name` is the same for resources that are to wait until it is there.
     `metrics` has its lag and its age.
     """
 

@@ -24,7 +24,7 @@ _UNFIT = re.compile(r"[^A-Za-z0-9._-]")  # what no name of a subscription may ha
 class Topic(Construct):
     """A topic, made when the stack is deployed, and altered in place when its properties change.
 
-    `name` is what you gave. `topic_name` is the same for resources that shall wait until the topic is there.
+    `name` is what you gave. `topic_name` is the same for resources that are to wait until the topic is there.
     """
 
     def __init__(

@@ -99,7 +99,7 @@ def _prune(folder: Path) -> None:
 
 @contextmanager
 def _work_folder(target: Path) -> Iterator[Path]:
-    """Yields a folder beside the target, on the same file system: a finished zip can be renamed to the target."""
+    """Yields a folder next to the target, on the same file system: a finished zip can be renamed to the target."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as work:
         yield Path(work)

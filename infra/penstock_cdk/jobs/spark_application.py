@@ -1,6 +1,6 @@
 """The EMR Serverless application that runs the jobs. Between runs it has no workers and costs nothing.
 
-Its defaults cover all that a run needs beside script, arguments and role: Penstock's packages, their dependencies, the
+Its defaults cover all that a run needs but script, arguments and role: Penstock's packages, their dependencies, the
 version of Python, the storage, and the size of workers. A run may override each by `--conf`.
 """
 

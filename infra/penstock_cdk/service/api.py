@@ -90,7 +90,7 @@ class Api(Construct):
         """The log that says which principal called what. It outlives the stack where the stage keeps data.
 
         Log delivery writes the name of each group outside /aws/vendedlogs/ into a policy of 5,120 characters that the
-        whole account shares. The stack's own id in the name lets you deploy again beside a log that was kept.
+        whole account shares. The stack's own id in the name lets you deploy again next to a log that was kept.
         """
         own_id = Fn.select(2, Fn.split("/", Stack.of(self).stack_id))
         log = logs.LogGroup(

@@ -1,6 +1,6 @@
 """The managed policies that you attach to the principals of your applications and operators.
 
-PenstockProduce, PenstockConsume and PenstockTransact allow the routes of one job on every topic. The region stands
+PenstockProduce, PenstockConsume and PenstockTransact allow the routes of one job on every topic. The region is
 behind each name, as in `PenstockProduce-us-east-1`. In a policy of your own, a JSON route may name a topic instead of
 `*`. The binary routes name topics in their bodies, which IAM does not see, so IAM allows them for all topics or for
 none.

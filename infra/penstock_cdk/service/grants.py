@@ -35,7 +35,7 @@ class Grants:
     and to charge their buckets, `sets_quotas` to list, put and delete quotas. `ends_changes` allows to open
     partitions that an unfinished change has left closed, and to take drained ones away. `claims_resources` allows to
     read the quotas, and to read, put and delete the claims of principals, `keeps_claims` to put and delete them only.
-    `dates_index` allows to note when a stage got its first topic, which stands among the cursors.
+    `dates_index` allows to note when a stage got its first topic, which is among the cursors.
     """
 
     topics: tuple[str, ...]

@@ -91,7 +91,7 @@ def _rate(settings: StageSettings, jwt: Jwt, route: Route) -> RequestRate:
 
 
 def _log_fields(jwt: Jwt) -> dict[str, str]:
-    """The caller's issuer and subject, and the claim that names it, beside what every API logs."""
+    """The caller's issuer and subject, and the claim that names it, on top of what every API logs."""
     claims = {"issuer": "iss", "subject": "sub"}
     if jwt.claim != "sub" and _PLAIN_CLAIM.fullmatch(jwt.claim):
         claims["claim"] = jwt.claim

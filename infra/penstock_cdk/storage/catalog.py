@@ -1,6 +1,6 @@
 """The database of Glue's catalog that holds archived topics as tables. It costs nothing.
 
-The first archive makes it, so that a stage that keeps its data can be deployed again beside its old database.
+The first archive makes it, so that a stage that keeps its data can be deployed again next to its old database.
 """
 
 from aws_cdk import Stack

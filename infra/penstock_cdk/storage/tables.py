@@ -124,7 +124,7 @@ class Tables(Construct):
         return self._statement(self.topics, ["PutItem", "DeleteItem"], keys.CURSORS)
 
     def index_age_statement(self) -> iam.PolicyStatement:
-        """Allows to note the age of the index. It stands among the cursors, and a policy cannot tell them apart."""
+        """Allows to note the age of the index. It is among the cursors, and a policy cannot tell them apart."""
         return self._statement(self.topics, ["PutItem"], keys.CURSORS)
 
     def audit_statement(self, *actions: str) -> iam.PolicyStatement:

@@ -276,7 +276,7 @@ class Admin(QuotaMethods):
         return self._client.call(subscription_calls.list_subscriptions())
 
     def describe_subscription(self, name: str) -> SubscriptionDescription:
-        """The subscription, and what became of the last delivery of each partition. Raises NotFoundError."""
+        """The subscription, and the result of the last delivery of each partition. Raises NotFoundError."""
         return self._client.call(subscription_calls.describe_subscription(name))
 
     def pause_subscription(self, name: str) -> Subscription:

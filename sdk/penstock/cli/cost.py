@@ -46,7 +46,7 @@ _LINES = 12  # of a bill that a table shows
 def cost(service: Service, **options: Any) -> None:
     """Estimate the month of a workload, or price yesterday's use, from counted calls and list prices.
 
-    The estimate names the levers, the largest first, and stands beside Kinesis, SQS, MSK and WarpStream. It counts
+    The estimate names the levers, the largest first, and is compared with Kinesis, SQS, MSK and WarpStream. It counts
     calls by the transport of --transport or PENSTOCK_TRANSPORT.
     """
     from penstock.cost.workload import Workload  # it is needed here only

@@ -197,7 +197,7 @@ def _check_names(principals: tuple[str, ...], subjects: tuple[str, ...]) -> None
 
 
 class DevConsole:
-    """The console beside the server: it calls the server as a client does, with the keys of its environment."""
+    """The console next to the server: it calls the server as a client does, with the keys of its environment."""
 
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json

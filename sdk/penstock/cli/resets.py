@@ -1,4 +1,4 @@
-"""What `groups reset` and `share-groups reset` have in common: where to go, and what became of each partition."""
+"""What `groups reset` and `share-groups reset` have in common: where to go, and what happened to each partition."""
 
 from collections.abc import Mapping
 from dataclasses import asdict

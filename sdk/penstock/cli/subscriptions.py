@@ -76,7 +76,7 @@ def list_subscriptions(service: Service) -> None:
 @click.argument("name", shell_complete=complete_subscriptions)
 @service_command
 def describe(service: Service, name: str) -> None:
-    """Show how far NAME is in each partition, and what became of the last delivery."""
+    """Show how far NAME is in each partition, and the result of the last delivery."""
     found = Admin(transport=service.transport).describe_subscription(name)
     lanes = found.lanes
     service.show(

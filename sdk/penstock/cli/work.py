@@ -1,4 +1,4 @@
-"""`penstock work`: one process per record of a share group; its exit code decides what becomes of the record."""
+"""`penstock work`: one process per record of a share group; its exit code decides what happens to the record."""
 
 import base64
 import json

@@ -48,7 +48,7 @@ def cell(data: bytes | None, view: View = "auto") -> Decoded:
 
 
 def whole(data: bytes | None, view: View = "auto") -> Decoded:
-    """Some bytes as far as a page shows them. Bytes that are no JSON are text, and those that are no text are hex."""
+    """The part of some bytes that a page shows. Bytes that are no JSON are text, and those that are no text are hex."""
     if not data:
         return _nothing(data)
     text = None if view == "hex" else _text(data, is_any=view == "text", is_cut=False)

@@ -12,7 +12,7 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paged(Generic[Row]):
-    """The rows of one page. `number` counts pages from 1. The URLs lead to the pages beside it, None at the ends."""
+    """The rows of one page. `number` counts pages from 1. The URLs lead to its neighbours, None at the ends."""
 
     rows: Sequence[Row]
     total: int

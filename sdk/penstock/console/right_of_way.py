@@ -1,4 +1,4 @@
-"""Background readings stand aside while pages ask the service.
+"""Background readings step aside while pages ask the service.
 
 A reading sends one request after another. A page's request that meets one of them at the same function needs another
 instance of that function, and a new instance takes a second or more. So the next request of a reading waits until no
@@ -38,7 +38,7 @@ class RightOfWay:
 
 
 class PageTransport:
-    """A Transport of pages: what stands aside waits for its calls."""
+    """A Transport of pages: what steps aside waits for its calls."""
 
     def __init__(self, inner: Transport, way: RightOfWay) -> None:
         self._inner = inner

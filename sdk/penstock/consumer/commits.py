@@ -216,7 +216,7 @@ class Commits:
         self._released.pop(partition, None)
 
     def is_committed(self, partition: TopicPartition, offset: int) -> bool:
-        """The group has committed exactly this offset, as far as the consumer knows."""
+        """The group has committed exactly this offset, by what the consumer knows."""
         return self._committed.get(partition) == offset
 
     def positions(self) -> dict[TopicPartition, int]:

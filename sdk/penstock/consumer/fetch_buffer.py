@@ -253,7 +253,7 @@ class FetchBuffer:
     def take(self, max_records: int) -> list[ConsumerRecord]:
         """Up to `max_records` prefetched records and about `max_poll_bytes`. Partitions take turns, a batch each.
 
-        Raises an error that stands in the way, once, when there are no other records to return.
+        Raises an error that is in the way, once, when there are no other records to return.
         """
         budget = Budget(max_records, self._settings.max_poll_bytes)
         taken: list[ConsumerRecord] = []

@@ -17,7 +17,7 @@ from penstock_core.records.codec import Record, decode
 from penstock_core.records.record_batch import parse_header, walk
 from penstock_core.records.undecodable import in_partition, is_undecodable
 
-_HEADER_OBJECT_BYTES = 100  # what a record's header takes as an object, beside its value
+_HEADER_OBJECT_BYTES = 100  # what a record's header takes as an object, without its value
 
 
 @dataclass(slots=True)
@@ -132,7 +132,7 @@ class PartitionCursor:
 
     @property
     def is_behind(self) -> bool:
-        """The log holds records that were not fetched, as far as the consumer knows."""
+        """The log holds records that were not fetched, by what the consumer knows."""
         return self.high_watermark is not None and self.fetch_offset < self.high_watermark
 
     @property
@@ -185,7 +185,7 @@ class PartitionCursor:
             self._answers[-1].next_offset = next_offset
 
     def take(self, budget: Budget) -> list[ConsumerRecord]:
-        """Records of the oldest answer, decoded only as far as the budget; none only if nothing is prefetched.
+        """Records of the oldest answer, decoded only within the budget; none only if nothing is prefetched.
 
         Raises CorruptError or InvalidError when the records before the bad batch have been returned. An undecodable
         batch stays: it raises again until `pass_over` or a seek. If the bytes were changed on their way, it drops the

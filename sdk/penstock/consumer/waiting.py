@@ -102,11 +102,11 @@ class Waiting:
         ]
 
     def is_brief(self, cursor: PartitionCursor) -> bool:
-        """Its next fetch finds nothing, as far as the consumer knows, and arms it without a wait."""
+        """Its next fetch finds nothing, by what the consumer knows, and arms it without a wait."""
         return cursor.is_quiet and not cursor.is_woken and self._coverage(cursor) != 0
 
     def ask(self, cursors: Iterable[PartitionCursor], now_ms: int) -> Mapping[str, Any]:
-        """The fields of a fetch of these that say how the service shall wait."""
+        """The fields of a fetch of these that say how the service is to wait."""
         watch = self.watch
         if watch is None:
             return {"wait_ms": self._fetch_wait_ms}

@@ -15,7 +15,7 @@ ANSWER_MS = 50.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """Records of one topic, a second, and what becomes of them. Sizes are those after compression.
+    """Records of one topic, a second, and what happens to them. Sizes are those after compression.
 
     Each of the `consumers` reads all records. `request_bytes` are those of the records in one produce request; None
     lets `linger_ms` and the number of producers decide. `partitions_per_request` is the number of partitions that a

@@ -1,6 +1,6 @@
 """`.penstock/local.env`, by which every client in the folder and below finds the server. Only its owner may read it.
 
-Each other caller of the server has a file of its name beside it.
+Each other caller of the server has a file of its name next to it.
 """
 
 import contextlib

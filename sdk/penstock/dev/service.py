@@ -48,7 +48,7 @@ _WATCH_S = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DevAccess:
-    """The access rules of a server: `acl_default`, and the names of users beside the one that may do everything.
+    """The access rules of a server: `acl_default`, and the names of users other than the one that may do everything.
 
     `subjects` have tokens in place of keys.
     """
@@ -102,7 +102,7 @@ class DevService:
         return None if self._stored is None else self._stored.database.failure
 
     def settle(self) -> None:
-        """Return once everything so far survives a crash, as far as the service has a folder."""
+        """Return once everything so far survives a crash, if the service has a folder."""
         if self._stored is not None:
             self._stored.settle()
 

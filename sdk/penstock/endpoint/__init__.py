@@ -1,1 +1,1 @@
-"""HTTP servers that run beside a user: the dev server, the console, and the figures for Prometheus."""
+"""HTTP servers that run on a user's machine: the dev server, the console, and the figures for Prometheus."""

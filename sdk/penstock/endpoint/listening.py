@@ -20,7 +20,7 @@ def listen(port: int, host: str = "127.0.0.1") -> socket.socket:
 
 
 def fitting_connections(wanted: int) -> int:
-    """Return the number of the wanted connections that fit. It raises the limit of open files as far as it needs.
+    """Return the number of the wanted connections that fit. It raises the limit of open files if it needs to.
 
     `RESERVED_FILES` stay for connections that are being refused, for calls of the service, and for files.
     """

@@ -29,7 +29,7 @@ def chosen_name(
 ) -> TransportName:
     """The transport's name. Without `given`, a URL or a token that is an argument means HTTP.
 
-    Raises NotConfiguredError for a name that no transport has, and for a URL or a token beside another name than HTTP.
+    Raises NotConfiguredError for a name that no transport has, and for a URL or a token with another name than HTTP.
     """
     if given is None and (url is not None or has_token):
         return HTTP

@@ -101,7 +101,7 @@ def signed_at_ms(headers: Mapping[str, str]) -> int:
 
 
 def read_claim(scope: Scope, headers: Sequence[tuple[str, str]], now_s: float) -> Claim:
-    """The claim of a request's headers, as far as it can be checked before the body has come.
+    """The claim of a request's headers, the part that can be checked before the body has come.
 
     Raises SignatureRefused unless there is one Authorization header of this algorithm, for this scope, of a time near
     `now_s`, that covers the host and each X-Amz header.

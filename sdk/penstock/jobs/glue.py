@@ -1,4 +1,4 @@
-"""Runs on Glue. A run's own arguments go to the script as one list, beside the storage that the job names."""
+"""Runs on Glue. A run's own arguments go to the script as one list, next to the storage that the job names."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence

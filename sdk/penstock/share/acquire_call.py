@@ -98,7 +98,7 @@ def _acquired(call: ShareCall, request: HttpRequest, response: Response) -> Shar
 def _lock(
     call: ShareCall, header: Mapping[str, Any], entry: Mapping[str, Any], read: tuple[memoryview, DecodeBudget]
 ) -> AcquiredLock:
-    """One lock with its records, as far as the budget goes. Its time counts from before the request was sent."""
+    """One lock with its records, while the budget lasts. Its time counts from before the request was sent."""
     batches, budget = read
     key = LockKey(entry["topic"], entry["partition"], entry["lock_id"])
     left_ms = entry.get("until_ms_left")

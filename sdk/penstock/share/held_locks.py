@@ -29,7 +29,7 @@ class AcquiredLock:
     """A lock as an acquire's answer tells it: its records in offset order, and how long it lasts from `sent` on.
 
     `unreadable` are offsets under it whose records the consumer cannot decode, `missing` those without a record. The
-    consumer has no memory for those of `left_out` beside the others: they go back.
+    consumer has no memory for those of `left_out` on top of the others: they go back.
     """
 
     key: LockKey

@@ -4,7 +4,7 @@
 
 Invariants:
 
-- One acquire is on its way at a time, and one acknowledgement beside it. An acquire without an answer is repeated with
+- One acquire is on its way at a time, and so is one acknowledgement. An acquire without an answer is repeated with
   the same nonce and body for 10 s, so that no lock is taken twice. After that a new one takes its place.
 - Acknowledgements ride on the next acquire. They go alone when no acquire goes out, or when they are urgent.
 - A record is handed out once under a lock.
@@ -98,7 +98,7 @@ class ShareCore:
         return records[0] if records else None
 
     def _take(self, most: int, until_ms: int, *, is_one_per_key: bool) -> Steps[list[ShareRecord]]:
-        """Raises the error that stands in the way, once."""
+        """Raises the error that is in the way, once."""
         while True:
             if self.is_closed:
                 raise ClosedError("the share consumer is closed")

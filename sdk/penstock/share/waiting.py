@@ -72,7 +72,7 @@ class ShareWaiting:
         return max(self._again_ms, self._unarmed_ms)
 
     def ask(self, now_ms: int) -> Mapping[str, Any]:
-        """The fields of an acquire that say how the service shall wait."""
+        """The fields of an acquire that say how the service is to wait."""
         watch = self.watch
         if watch is None:
             return {"wait_ms": self._poll_wait_ms, "arm": False}

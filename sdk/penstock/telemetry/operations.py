@@ -90,7 +90,7 @@ class Notes:
         started_ns: int,
         error: BaseException | None,
     ) -> None:
-        """The consumer has told the service what became of records, or an error has kept it from that."""
+        """The consumer has told the service what happened to records, or an error has kept it from that."""
         self._operations.append(
             Operation(
                 name=name,

@@ -1,1 +1,1 @@
-"""The transports beside HTTP: each module opens one. The SDK loads them by name, when a client asks (ADR 63)."""
+"""The transports other than HTTP: each module opens one. The SDK loads them by name, when a client asks (ADR 63)."""

@@ -1,7 +1,7 @@
 """The service inside the client's process: requests meet its handlers here, and storage is that of the stage in AWS.
 
 For programs that may write to the stage's tables and buckets: docs/adr/0063. A process has one instance, as a Lambda
-function has, and all its clients share it. No function, API or signature stands between a client and the storage.
+function has, and all its clients share it. No function, API or signature is between a client and the storage.
 
 ```mermaid
 flowchart LR
@@ -57,7 +57,7 @@ class EmbeddedService:
     """An instance on a storage, the caller's name, and the threads of asynchronous clients. Sends no call at first.
 
     The caller is the principal of this process's credentials, as AWS STS tells it. Access rules, quotas and the audit
-    trail count for that principal. They bind this program as far as its authors let them (docs/adr/0063).
+    trail count for that principal. They bind this program only if its authors let them (docs/adr/0063).
     """
 
     def __init__(self, instance: Instance, principal: Callable[[], str]) -> None:

@@ -42,7 +42,7 @@ _CODES = {
 
 
 def event_bytes(method: str, path: str, query: Mapping[str, str], body: bytes, proof: CallerProof) -> bytes:
-    """The event of a call. The body stands in it as base64, because Lambda takes JSON only."""
+    """The event of a call. The body is in it as base64, because Lambda takes JSON only."""
     head = {"penstock": EVENT_VERSION, "method": method, "path": path, "query": dict(query), "proof": proof.to_json()}
     text = json.dumps(head, separators=(",", ":")).encode()
     return b"".join((text[:-1], b',"body":"', b2a_base64(body, newline=False), b'"}'))  # escaped by its alphabet

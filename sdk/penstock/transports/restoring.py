@@ -1,6 +1,6 @@
 """The jump of restored tables, made by the service of this process with the caller's AWS credentials (docs/adr/0078).
 
-`penstock restore` calls it. The stage's functions take no part: they may still stand on the harmed tables.
+`penstock restore` calls it. The stage's functions take no part: they may still use the harmed tables.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -45,7 +45,7 @@ class Watch:
     def want(self, partitions: Iterable[tuple[str, int]], hold_until_ms: int, channels: Collection[Leaf] = ()) -> None:
         """Watch exactly these. The first time, quiet partitions wait until `hold_until_ms` for a subscription.
 
-        `channels` are wanted beside those of the partitions.
+        `channels` are wanted on top of those of the partitions.
         """
         wanted: dict[str, set[int]] = {}
         for topic_id, partition in partitions:

@@ -7,7 +7,7 @@ from penstock_import.copying.placement import KEEP, Placement
 from penstock_import.progress.chunk_note import ChunkNote, SourceRange, TargetRange, runs_of
 from penstock_import.source.records import ReachedEnd, SourceEvent, SourceRecord
 
-_OVERHEAD_BYTES = 100  # of a record in memory beside its key, value and headers
+_OVERHEAD_BYTES = 100  # of a record in memory on top of its key, value and headers
 
 
 class Chunk:

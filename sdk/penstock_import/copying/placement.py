@@ -16,7 +16,7 @@ class Placement:
     """`mode` is KEEP or REHASH; the topic takes records in `count` partitions from `first` on.
 
     Both keep the order of each key: a key's records lie in one partition of the source, and go to one partition. A
-    record without a key keeps its number as far as there are partitions.
+    record without a key keeps its number if there is such a partition.
     """
 
     mode: str

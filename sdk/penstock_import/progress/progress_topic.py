@@ -1,4 +1,4 @@
-"""The progress topic: one partition beside the topic that takes the records, kept for ever, read from any note on."""
+"""The progress topic: one partition next to the topic that takes the records, kept for ever, read from any note on."""
 
 from collections.abc import Iterator
 from contextlib import suppress

@@ -121,7 +121,7 @@ class Tails:
         return Cover(self.coverage(key), tail.woken_to, tail.blind_wake_ups)
 
     def saw(self, key: TailKey, high_watermark: int) -> None:
-        """A fetch has seen records up to here. Clients that wait below it are woken, whatever became of a wake-up."""
+        """A fetch has seen records up to here. Clients that wait below it are woken, whatever happened to a wake-up."""
         tail = self._tails.get(key)
         if tail is not None and tail.quiet_at is not None and high_watermark > tail.quiet_at:
             tail.wake()

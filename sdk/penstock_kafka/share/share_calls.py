@@ -169,7 +169,7 @@ def acquire_answer(request: HttpRequest, response: Response) -> AcquireAnswer:
 
 
 def _lock(entry: Mapping[str, Any], data: memoryview, partition: AcquiredPartition, ends_ms: int) -> AcquiredLock:
-    """The lock. Its batches and its ranges, as far as batches cover them, go to the partition."""
+    """The lock. Its batches, and its ranges that batches cover, go to the partition."""
     spans: list[tuple[int, int]] = []
     for position, batch in walk(data):
         partition.batches.setdefault(batch.base_offset, data[position : position + batch.length])

@@ -1,6 +1,6 @@
 """ShareFetch: acknowledge what the request brings, then acquire records, or wait for some.
 
-The client is told the stored batches and, beside them, the ranges that it has acquired: records of other consumers are
+The client is told the stored batches and, with them, the ranges that it has acquired: records of other consumers are
 in the bytes, and do not count. Records that come too late for their client go back, uncounted, and at once.
 """
 

@@ -51,7 +51,7 @@ class ShareGroups:
         self._begins_with: dict[str, Mapping[str, Any]] = {}  # settings of groups that do not exist yet
 
     async def ensure(self, name: str, topics: Mapping[str, str]) -> None:
-        """Let the group exist, and have these topics, of which each has its id beside it.
+        """Let the group exist, and have these topics, each with its id.
 
         One description of the group for topics that are new to this gateway. Raises PenstockError, RequestRefused
         without the rights.
@@ -70,7 +70,7 @@ class ShareGroups:
         self._remember_bound(name, topics.values())
 
     async def lock_ms(self, name: str) -> int:
-        """The time that the group locks records for, as far as it is known."""
+        """The time that the group locks records for, if it is known."""
         group = await self._seen(name)
         return SHARE_LOCK_MS_DEFAULT if group is None else int(group.config.get("lock_ms") or SHARE_LOCK_MS_DEFAULT)
 

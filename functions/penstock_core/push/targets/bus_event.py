@@ -7,7 +7,7 @@
                "key": "c1", "headers": {"type": ["order"]}, "value": {"id": 1}, "base64": ["key"]}
 ```
 
-A value that is a JSON object or array stands there as it is, so that a rule's pattern can look into it. Any other value
+A value that is a JSON object or array goes there as it is, so that a rule's pattern can look into it. Any other value
 is a text. A null stays null. Bytes that are no UTF-8 are base64, and `base64` names their fields: `key`, `value`, or
 `headers.<name>`, whose values are then all base64. `headers` has an array for each name, because a name may come twice.
 """

@@ -31,7 +31,7 @@ _KINDS = {str: "a text", int: "a whole number", list: "an array"}
 class WebhookRecord(NamedTuple):
     """A record of a delivery to an HTTPS endpoint. A value of None is a tombstone.
 
-    `attempt` counts the attempts at the record, from 1, as far as the service has noted them. In ordered mode it counts
+    `attempt` counts the attempts at the record, from 1, if the service has noted them. In ordered mode it counts
     those at the batch, and begins again when a batch that fails is halved.
     """
 

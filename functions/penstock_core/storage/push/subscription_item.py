@@ -11,7 +11,7 @@ target            S   JSON of the target, as the API shows it: without the secre
 secret            S   of an HTTPS endpoint; missing for other targets
 config            S   JSON of the settings that differ from their defaults
 ```
-The secret stands here and nowhere else. Nothing encrypts it but the table itself.
+The secret is here and nowhere else. Nothing encrypts it but the table itself.
 """
 
 import json

@@ -61,7 +61,7 @@ def kind_of(route: Route) -> str:
 
 
 def name_of(route: Route, event: Event, body: Any) -> str:
-    """The name of the resource: of the path, or else of the body or the query, as far as the request tells one."""
+    """The name of the resource: of the path, or else of the body or the query, if the request tells one."""
     if route.parameter:
         return str((event.get("pathParameters") or {}).get(route.parameter, ""))
     if isinstance(body, Mapping):

@@ -28,7 +28,7 @@ _FIELDS = frozenset({"penstock", "method", "path", "query", "body", "proof"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectCall:
-    """The event of a direct call, not yet looked at, and what Lambda tells beside it. `payload` may hold secrets."""
+    """The event of a direct call, not yet looked at, and what Lambda tells with it. `payload` may hold secrets."""
 
     arn: str
     request_id: str

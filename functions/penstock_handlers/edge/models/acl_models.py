@@ -35,7 +35,7 @@ class CheckAcl(JsonRequest):
 
 
 class AclRule(TypedDict):
-    """An access rule. A session of a role stands as its role, without a path."""
+    """An access rule. A session of a role counts as its role, without a path."""
 
     principal: str
     operation: str

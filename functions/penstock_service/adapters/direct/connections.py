@@ -48,7 +48,7 @@ class Connections:
     """Connections to the service at one origin, such as `https://dynamodb.eu-west-1.amazonaws.com`.
 
     Safe for use by several threads: each call has a connection of its own. Up to `STORAGE_CONNECTIONS_MAX` stay open.
-    Makes no connection before the first call. `host` stands in the Host header in place of the origin's own.
+    Makes no connection before the first call. `host` is the Host header in place of the origin's own.
 
     A connection that was idle for `STORAGE_IDLE_CONNECTION_MS_MAX`, by either clock, is not used again. A load balancer
     may have forgotten it meanwhile, or the freeze of a function, and no FIN tells so. A connection that fails after it
@@ -79,7 +79,7 @@ class Connections:
     def send(self, method: str, target: str, headers: Mapping[str, str], body: bytes | memoryview) -> HttpAnswer:
         """The answer to one request. `headers` lack Host and Content-Length.
 
-        The request leaves once: a connection that the service has closed is found before, as far as that can be seen.
+        The request leaves once: a connection that the service has closed is found before, if that can be seen.
         """
         head = _head(method, target, {"Host": self.host, **headers, "Content-Length": str(len(body))})
         idle = self._take_idle()

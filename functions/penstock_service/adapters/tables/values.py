@@ -77,7 +77,7 @@ def number_text(text: str) -> str:
 
 
 def compare(one: Value | None, other: Value | None, operator: Callable[[Any, Any], bool]) -> bool:
-    """True if both are of one kind that has an order, and stand in this one. `operator` is `operator.lt` or the like.
+    """True if both are of one kind that has an order, and are in this one. `operator` is `operator.lt` or the like.
 
     Texts are in the order of their UTF-8 bytes, which is that of their code points.
     """

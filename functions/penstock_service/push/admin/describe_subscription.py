@@ -1,4 +1,4 @@
-"""List subscriptions, and describe one: how far each partition is, and what became of its last delivery."""
+"""List subscriptions, and describe one: how far each partition is, and what happened to its last delivery."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

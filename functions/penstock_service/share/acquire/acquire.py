@@ -97,7 +97,7 @@ class Acquired:
     - `next_available_ms` is the time until a record may come back without a wake-up, None if none will.
     - `blocked` are the partitions that have fresh records, and no room for them in flight. `returns_in_ms` is as
       `next_available_ms`, without the retry that looks for such room.
-    - `again_ms`: the stage has cut the wait short, and the caller shall come again after so long. Else None.
+    - `again_ms`: the stage has cut the wait short, and the caller should come again after that time. Else None.
     - `passed_bytes` are those of the batches, by topic, that were read for records which the filter has finished.
     - `watched` is empty if there are records, and for a group with more than `SHARE_WATCHED_MAX` partitions.
     """
@@ -124,9 +124,9 @@ class Acquired:
 def acquire(instance: Instance, group_name: str, wish: AcquireWish) -> Acquired:
     """Records under locks, `records_max` and about `bytes_max` at most, and the results of the acknowledgements.
 
-    A repeat with the same nonce gets the locks of the first try, as far as it still has them. Two reads, one update
+    A repeat with the same nonce gets the locks of the first try that it still has. Two reads, one update
     and the ranged gets for 100 records at the tail of a partition; `look_through` and `hand_over` say what more may
-    cost. While it waits, it looks again at intervals that grow up to 1 s, as far as `Wait` lets it.
+    cost. While it waits, it looks again at intervals that grow up to 1 s, while `Wait` lets it.
     Arming costs one update for each head without a waiter, and one for each partition with records in flight.
 
     Raises INVALID_NAME, UNKNOWN_SHARE_GROUP and INVALID_REQUEST. If records were locked and cannot be handed over, it

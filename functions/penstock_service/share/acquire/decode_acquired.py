@@ -2,7 +2,7 @@
 
 Who decodes sees more: offsets whose records compaction has removed, and batches that cannot be decoded.
 
-| the records                           | what becomes of them                                                       |
+| the records                           | what happens to them                                                      |
 |---------------------------------------|----------------------------------------------------------------------------|
 | are not in the batch that covers them | are finished: compaction has removed them                                  |
 | do not fit into the answer            | go back at once, uncounted                                                 |

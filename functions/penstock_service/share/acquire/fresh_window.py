@@ -71,7 +71,7 @@ def fresh_window(
 
 
 def _hashes(found: FoundBatches, ranges: Ranges, wanted: Filter | None, budget: DecodeBudget) -> dict[int, int | None]:
-    """The hash of each record by its offset, as far as the budget goes. Records that cannot be decoded have no key."""
+    """The hash of each record by its offset, while the budget lasts. Records that cannot be decoded have no key."""
     decoded = decode_batches(found.batches, ranges, budget)
     hashes: dict[int, int | None] = dict.fromkeys(RecordSet(decoded.removed).offsets())
     hashes |= dict.fromkeys(RecordSet(decoded.undecodable).offsets(), NO_KEY)

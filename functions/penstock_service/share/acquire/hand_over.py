@@ -1,6 +1,6 @@
 """Read the records of an acquire's locks, and give back what cannot be handed over.
 
-| the records                                  | what becomes of them                                          |
+| the records                                  | what happens to them                                         |
 |----------------------------------------------|---------------------------------------------------------------|
 | were read, and fit into the answer           | are handed over                                               |
 | do not fit into the answer                   | go back at once, uncounted                                    |
@@ -291,7 +291,7 @@ def span_of(batch: StoredBatch) -> Range:
 
 
 def _with_new_heads(instance: Instance, taken: Sequence[Taken]) -> list[Taken]:
-    """A head is read beside its state, and may be older: then it does not cover records that come again."""
+    """A head is read together with its state, and may be older: then it does not cover records that come again."""
     stale = [each.partition.key.partition_key for each in taken if _end(each) > each.partition.head.next_offset]
     heads = instance.stores.log.heads(stale) if stale else {}
     return [
@@ -348,7 +348,7 @@ def _given_back(
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What becomes of records that are not handed over."""
+    """What happens to records that are not handed over."""
 
     type: AckType
     delay_ms: int | None = None

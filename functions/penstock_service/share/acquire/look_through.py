@@ -74,7 +74,7 @@ def look_through(
     entries: Sequence[AckEntry] = (),
     reach: int = 1,
 ) -> Look:
-    """Take records for the request, and make the acknowledgements of `entries` beside it.
+    """Take records for the request, and make the acknowledgements of `entries` with it.
 
     With a filter it takes up to `reach` times as many: the filter may take few of them.
 

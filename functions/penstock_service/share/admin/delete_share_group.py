@@ -1,6 +1,6 @@
 """Delete a share group: first the group, then its states, and last the note of its deletion.
 
-No state is made once the group is gone (`ShareStore.begin_state`). As long as the note stands, the retention run
+No state is made once the group is gone (`ShareStore.begin_state`). As long as the note exists, the retention run
 deletes the states that a deletion has left (retention/remove_share_states.py).
 """
 

@@ -116,7 +116,7 @@ class _DeadRecords:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Portion:
-    """The letters of one transaction, and the update beside them."""
+    """The letters of one transaction, and the update with them."""
 
     letters: PlacedLetters
     update: ShareUpdate | None
@@ -142,7 +142,7 @@ def _portion(instance: Instance, group: ShareGroup, partition: SharePartition, t
 
 
 def _within(letters: Sequence[Letter], burials: Sequence[Burial]) -> Sequence[Letter]:
-    """The first letters, as far as the burials have their records."""
+    """The first letters whose records the burials have."""
     gone = normalized(span for each in burials for span in each.records.ranges)
     return [*takewhile(lambda each: not RecordSet(each.ranges).minus(gone).ranges, letters)]
 

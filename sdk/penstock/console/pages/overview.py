@@ -11,7 +11,7 @@ CONSUMER_PATHS = {"group": "groups", "share_group": "share-groups", "subscriptio
 
 
 def show(asked: Asked) -> Shown:
-    """The lists and the figures, as far as they are read."""
+    """The lists and the figures that are read."""
     began_ms = monotonic_ms()
     listed = asked.memory.lists.look(CONSOLE_LISTS_MS_MAX)
     account = asked.memory.account

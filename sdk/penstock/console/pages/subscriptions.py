@@ -1,4 +1,4 @@
-"""Subscriptions: how far each is, what became of its deliveries, pause and resume."""
+"""Subscriptions: how far each is, what happened to its deliveries, pause and resume."""
 
 from penstock.console.listing import listed
 from penstock.console.page import Asked, Moved, Page, Route, Shown, path_of
@@ -19,7 +19,7 @@ def show_list(asked: Asked) -> Shown:
 
 
 def show(asked: Asked) -> Shown:
-    """One subscription, and what became of the last delivery of each partition."""
+    """One subscription, and the result of the last delivery of each partition."""
     found = asked.admin.describe_subscription(asked.path["name"])
     config = found.subscription.config
     settings = {name: value for name, value in config.items() if name != "retry"}

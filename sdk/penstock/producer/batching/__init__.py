@@ -1,1 +1,1 @@
-"""The batches of a producer: what records join, when they leave, and what becomes of those that were refused."""
+"""The batches of a producer: what records join, when they leave, and what happens to those that were refused."""

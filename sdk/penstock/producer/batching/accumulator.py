@@ -1,4 +1,4 @@
-"""The producer's decisions: which batches the next request carries, which it sends again, and what becomes of each.
+"""The producer's decisions: which batches the next request carries, which it sends again, and what happens to each.
 
 open_batches.py decides which batch a record joins.
 

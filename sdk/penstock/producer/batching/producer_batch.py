@@ -261,7 +261,7 @@ class TopicQueues:
         return self.queues[self.first : self.first + self.partitions]
 
     def takes(self, partition: int) -> bool:
-        """True if the partition takes records, as far as the producer knows."""
+        """True if the partition takes records, by what the producer knows."""
         return self.first <= partition < self.first + self.partitions
 
     def may_take(self, partition: int) -> bool:

@@ -1,4 +1,4 @@
-"""The epochs of a transactional producer, without I/O: how it begins, and how it learns what became of a commit.
+"""The epochs of a transactional producer, without I/O: how it begins, and how it learns what happened to a commit.
 
 A producer begins anew only from its own last epoch. If another instance has begun meanwhile, the service fences the
 producer for good, and leaves the other instance alone (docs/protocol/transactions).

@@ -114,7 +114,7 @@ class ConsumerGroupHeartbeat:
 
         A request may say nothing of either. A gateway that took the member over knows no expression of it until the
         client sends it again, as clients do on a new connection: the names found so far go on. As with a broker, what a
-        new expression beside names finds comes with the next heartbeat.
+        new expression with names finds comes with the next heartbeat.
         """
         names, expression = request.subscribed_topic_names, getattr(request, "subscribed_topic_regex", None)
         is_known = names is None and expression is None

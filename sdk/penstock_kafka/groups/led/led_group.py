@@ -21,7 +21,7 @@ from penstock_kafka.errors import KafkaError, RequestRefused
 
 
 class Phase(Enum):
-    """The values stand in stored documents."""
+    """The values are in stored documents."""
 
     EMPTY = "empty"
     JOINING = "joining"

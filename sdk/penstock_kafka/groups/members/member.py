@@ -56,7 +56,7 @@ class KafkaMember:
     compared them with what it has heard of topics.
 
     `gone` is that of the connection by which a client of the newer protocol came last. `ends_ms` is the end of the
-    session, as far as this gateway knows.
+    session, by what this gateway knows.
 
     `expression` is the regular expression of a client of the newer protocol, "" without one, `matched` the one whose
     names it is subscribed to, and `topics` are the names that it gave itself.
@@ -94,7 +94,7 @@ class KafkaMember:
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions that the client shall have."""
+        """The partitions that the client is to have."""
         return frozenset(self.claimed - self.wanted_back)
 
     @property
