@@ -22,7 +22,7 @@ from tests.support.hangs import HANGS_AFTER_S, LONG_HANGS_AFTER_S, failing_when_
 _SHARING = ("tests/end_to_end/", "tests/glue_jobs/", "tests/docs/", "tests/infra/")
 _SHARING_NOTHING = "tests/simulation/"  # a seed is a world of its own, and some take a minute
 
-# Tests that take 4 s or more on two busy cores, and that a shorter test stands beside: the beginnings of their ids.
+# Tests that take 4 s or more on two busy cores, and that have a shorter twin: the beginnings of their ids.
 LONG_TESTS = Path(__file__).with_name("long_tests.txt")
 
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])

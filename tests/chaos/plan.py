@@ -103,7 +103,7 @@ class Plan:
 def make_plan(seed: int, seconds: float, zones: tuple[str, ...], strikes_per_s: float = STRIKES_PER_S) -> Plan:
     """Draw the plan of a seed, with so many strikes a second on average.
 
-    Every kind of outage and every pair of strike and operation comes once before any comes again, as far as the time
+    Every kind of outage and every pair of strike and operation comes once before any comes again, while the time
     allows.
     """
     chance = Random(seed)

@@ -26,7 +26,7 @@ from tests.chaos.push.push_run import PushRun
 from tests.chaos.push.subscriptions import DRAINED, PUSHED
 
 _WARM_CALLS = 40
-PUSH_STRIKES_PER_S = 0.6  # there are so few calls beside those of deliveries, and a killed one holds its lane for 65 s
+PUSH_STRIKES_PER_S = 0.6  # the calls other than deliveries are so few, and a killed one holds its lane for 65 s
 _SPAWN = multiprocessing.get_context("spawn")
 
 

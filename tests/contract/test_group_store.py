@@ -151,7 +151,7 @@ def test_commit_goes_back_only_where_it_may(ports: Ports) -> None:
 
 @pytest.mark.slow
 def test_commit_is_refused_exactly_where_lease_refusal_says(ports: Ports) -> None:
-    """The rule stands twice: `groups.lease.refusal` in Python, and `lease_item.commit_update` as a condition."""
+    """The rule is written twice: `groups.lease.refusal` in Python, and `lease_item.commit_update` as a condition."""
     tokens = (None, LeaseToken(owner=ME, epoch=1), LeaseToken(owner=ME, epoch=2), LeaseToken(owner=OTHER, epoch=1))
     seen = SeenCommit(offset=COMMIT.offset, committed_at_ms=COMMIT.committed_at_ms)
     others = [replace(seen, offset=Offset(offset)) for offset in (4, 7)]

@@ -160,7 +160,7 @@ def test_touch_is_refused_to_strangers_twins_and_the_late(ports: Ports) -> None:
 
 @pytest.mark.slow
 def test_touch_is_refused_exactly_where_sessions_touched_says(ports: Ports) -> None:
-    """The rule stands twice: `groups.sessions.touched` in Python, and `member_item.touch_update` as a condition."""
+    """The rule is written twice: `groups.sessions.touched` in Python, and `member_item.touch_update` as a condition."""
     name = MEMBER.name
     for is_there, member_id, sequence, session, deadline_ms in product(
         (False, True), ("m", "twin"), (4, 5, 6), (1, 2), (100, 200)

@@ -1,4 +1,4 @@
-"""The contract of `CompactionStore.move_tail`: refs of a tail are exchanged where they stand, or nothing is."""
+"""The contract of `CompactionStore.move_tail`: refs of a tail are exchanged in their place, or nothing is."""
 
 from dataclasses import replace
 

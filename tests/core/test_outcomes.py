@@ -1,4 +1,4 @@
-"""Outcomes: each entry keeps its place, whatever becomes of its neighbours."""
+"""Outcomes: each entry keeps its place, whatever happens to its neighbours."""
 
 import pytest
 

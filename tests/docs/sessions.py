@@ -1,7 +1,7 @@
 """One bash and one Python session, which run a page's snippets as a reader would, in a shell without a virtual
 environment.
 
-Each session runs a file, with standard output and standard error in files beside it, and says on a pipe how
+Each session runs a file, with standard output and standard error in files next to it, and says on a pipe how
 that went. The next snippet finds the variables, background processes and working directory that the last one left.
 """
 

@@ -82,7 +82,7 @@ def _fences(page: Path, lines: Sequence[str]) -> Iterator[_Fence]:
 
 
 def _output_of(fence: _Fence, following: _Fence | None, lines: Sequence[str]) -> str | None:
-    """The text fence that stands directly below, with nothing but blank lines between."""
+    """The text fence that follows directly, with nothing but blank lines between."""
     if following is None or following.info != "text":
         return None
     between = lines[fence.end_line : following.first_line - 2]

@@ -1,6 +1,6 @@
 """A proxy in front of the emulator that injects the faults of networks, services and crashes into chosen calls.
 
-It stands between functions and their DynamoDB and S3 (AWS_ENDPOINT_URL_DYNAMODB, AWS_ENDPOINT_URL_S3), or between
+It is between functions and their DynamoDB and S3 (AWS_ENDPOINT_URL_DYNAMODB, AWS_ENDPOINT_URL_S3), or between
 clients and the API. The request tells it which. It forwards the path, Host and all signed headers unchanged.
 """
 

@@ -1,4 +1,4 @@
-"""A stack of a user's own with a Penstock in it, synthesized and deployed to the emulator beside the stage."""
+"""A stack of a user's own with a Penstock in it, synthesized and deployed to the emulator next to the stage."""
 
 import os
 import shutil

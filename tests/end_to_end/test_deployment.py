@@ -1,4 +1,4 @@
-"""What a deployment does beside its service: a deleted stack takes its data along, and walls hold readers back."""
+"""What a deployment does apart from its service: a deleted stack takes its data along, and walls hold readers back."""
 
 import json
 import threading

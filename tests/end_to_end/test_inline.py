@@ -1,4 +1,4 @@
-"""A stage that puts small appends into the log table, on the emulator, through all that becomes of them.
+"""A stage that puts small appends into the log table, on the emulator, to the end of their lives.
 
 Produced by HTTP and embedded, fetched, kept over a restart, moved to the archive, and swept by the deployed function.
 """

@@ -60,7 +60,7 @@ def facts(own: OwnStack) -> Facts:
 
 @pytest.fixture(scope="module")
 def cases(own: OwnStack, facts: Facts) -> list[Case]:
-    """Each caller is a user of its own. So all rules stand from the beginning, and no case waits for a change."""
+    """Each caller is a user of its own. So all rules exist from the beginning, and no case waits for a change."""
     made: list[Case] = []
     groups: list[list[dict[str, str]]] = []
     for number, sample in enumerate(SAMPLES):

@@ -91,7 +91,7 @@ def test_analyze_reports_the_other_topics_and_completes_no_hour_when_a_worker_fa
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     topics()
-    # A group that stands at the batch: its lag is measured too.
+    # A group that is at the batch: its lag is measured too.
     [outcome] = commit_offsets(instance, "late", [CommitEntry(topic="poisoned", partition=0, offset=1)])
     assert not isinstance(outcome, PenstockError)
 

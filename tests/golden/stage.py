@@ -74,7 +74,7 @@ class Stage:
         self.dynamodb.put_item(TableName=table, Item=item)
 
     def stored(self) -> dict[str, Any]:
-        """All items and objects, with bytes in base64. Equal objects of several buckets stand once."""
+        """All items and objects, with bytes in base64. Equal objects of several buckets are there once."""
         objects: dict[str, Any] = {}
         for bucket in BUCKETS:
             for listed in self.s3.list_objects_v2(Bucket=bucket).get("Contents", ()):

@@ -57,7 +57,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Witness:
-    """An operation that proves an anomaly. It stands in the history from `invoke_line` to `line`."""
+    """An operation that proves an anomaly. It is in the history from `invoke_line` to `line`."""
 
     line: int
     invoke_line: int

@@ -1,4 +1,4 @@
-"""Lambda's rules for the filter of an event source, as far as Penstock uses them."""
+"""Lambda's rules for the filter of an event source, those that Penstock uses."""
 
 from typing import Any
 

@@ -9,7 +9,7 @@ from localstack.event_api_types import API, CHANNEL_NAMESPACE, Handlers, add_eve
 
 
 class Events:
-    """MiniStack's module of AppSync Events, as far as the handlers call it."""
+    """MiniStack's module of AppSync Events, the part that the handlers call."""
 
     def __init__(self) -> None:
         self.apis: dict[str, Any] = {}

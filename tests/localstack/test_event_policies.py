@@ -13,7 +13,7 @@ SIGNED = {"Authorization": "AWS4-HMAC-SHA256 Credential=AKIA1/20261128/us-east-1
 
 
 class MiniStack:
-    """The two modules, as far as they are called, with the changes. `allowed` has actions with their resources."""
+    """The two modules, the parts that are called, with the changes. `allowed` has actions with their resources."""
 
     def __init__(self, *allowed: tuple[str, str]) -> None:
         self.asked: list[tuple[str, str, str]] = []

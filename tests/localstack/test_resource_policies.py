@@ -14,7 +14,7 @@ POLICY = {"Version": "2012-10-17", "Statement": [STATEMENT]}
 
 
 class MiniStack:
-    """The three modules, as far as they are called, with the changes."""
+    """The three modules, the parts that are called, with the changes."""
 
     def __init__(self, **lookups: Any) -> None:
         self.own_permissions: list[Any] = []

@@ -1,4 +1,4 @@
-"""Expressions taken apart as far as a mutation needs it. The tables in memory check the syntax of the results.
+"""Expressions taken apart as a mutation needs it. The tables in memory check the syntax of the results.
 
 The text of a part is *normal* if placeholders and positions in it have no counters: `#l.#n3 = :v7` is `#l.#n = :v`. So
 all texts of one template in the sources have the same normal parts.

@@ -1,4 +1,4 @@
-"""Small appends in the log table keep the promises of all others, beside each kind of work on the log."""
+"""Small appends in the log table keep the promises of all others, during each kind of work on the log."""
 
 from collections import Counter
 

@@ -29,7 +29,7 @@ class Model(Protocol[S]):
         """Each step from the state, with its name. Raises InvariantError where an invariant is broken."""
 
     def size(self) -> str:
-        """What the model counts beside its states, for people to read."""
+        """What the model counts besides its states, for people to read."""
 
 
 @dataclass(frozen=True, kw_only=True)

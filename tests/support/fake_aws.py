@@ -36,7 +36,7 @@ Fault = Callable[[Callable[[], "Told"]], "Told"]
 
 @dataclass(frozen=True)
 class Told:
-    """An answer: status, body, and headers beside the usual ones."""
+    """An answer: status, body, and headers on top of the usual ones."""
 
     status: int
     body: bytes

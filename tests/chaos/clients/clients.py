@@ -1,6 +1,6 @@
 """The workload: producers and consumers with the SDK, in processes of their own, and the reader after the faults.
 
-Each process writes a history of its own. The producers' futures go into `acknowledged` lines beside it.
+Each process writes a history of its own. The producers' futures go into `acknowledged` lines of their own.
 """
 
 import json

@@ -1,7 +1,7 @@
 """The workload of a topic with `cleanup_policy=compact`: few keys are written over and over, and deleted now and then.
 
-Consumers begin at the topic's start again and again. Short-lived topics come and go beside it. The notes go into lines
-beside the histories, because the history checker knows only logs that keep every record.
+Consumers begin at the topic's start again and again. Short-lived topics come and go meanwhile. The notes go into lines
+next to the histories, because the history checker knows only logs that keep every record.
 """
 
 import json

@@ -145,7 +145,7 @@ def _lives(target: Target, recorder: Recorder, name: str, stop: Event) -> Iterat
 
 
 def _quietly(call: Callable[[], object]) -> None:
-    """Make the call. The history has what became of it: a topic that was not found, or a cancel that came too late."""
+    """Make the call. The history tells what happened: a topic that was not found, or a cancel that came too late."""
     try:
         call()
     except PenstockError:

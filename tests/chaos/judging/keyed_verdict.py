@@ -1,7 +1,7 @@
 """The verdict on the compacted topic: a reader may miss a record only if a newer one of its key is known.
 
 Every reader must find the newest known record of each key, at the offset that its producer was told. A reader after the
-run finds that record, or a newer one of the key. No record moves, stands twice, or was reported as failed. Tombstones
+run finds that record, or a newer one of the key. No record moves, is there twice, or was reported as failed. Tombstones
 stay for a day, so here they count as any record.
 """
 

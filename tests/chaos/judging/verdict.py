@@ -38,7 +38,7 @@ class Verdict:
 
 
 def judge(folder: Path, readers: Sequence[str]) -> Verdict:
-    """Join the histories of `folder` into one, and judge it with the notes beside it.
+    """Join the histories of `folder` into one, and judge it with the notes next to it.
 
     `readers` are the readers that read everything at the end.
     """

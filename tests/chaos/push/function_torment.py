@@ -1,6 +1,6 @@
 """Deliveries and targets under torment: their processes are killed and frozen, and targets are down or slow at times.
 
-The emulator runs each function in processes of this machine. Other stacks may run beside it, with functions of the same
+The emulator runs each function in processes of this machine. Other stacks may run meanwhile, with functions of the same
 names, so a process counts only if its environment names this stack.
 """
 

@@ -1,4 +1,4 @@
-"""The Lambda function that is a target. Its package has this module, and what `targets` packs beside it."""
+"""The Lambda function that is a target. Its package has this module, and what `targets` packs with it."""
 
 import base64
 import os

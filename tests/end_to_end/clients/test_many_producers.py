@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.stack, pytest.mark.minutes]
 PRODUCERS = 200
 RECORDS = 12  # of each producer, sent one after the other
 TAIL_MAX = 64
-AT_ONCE = 16  # calls: the emulator starts a process for each call that runs beside others
+AT_ONCE = 16  # calls: the emulator starts a process for each concurrent call
 
 
 def test_tail_and_head_stay_short_under_200_producers(stack: Stack, storage: StackStorage, topic: str) -> None:

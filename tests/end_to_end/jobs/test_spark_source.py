@@ -1,4 +1,4 @@
-"""Spark beside a deployed stack, as in a notebook: it reads from the storage and writes by the API."""
+"""Spark with a deployed stack, as in a notebook: it reads from the storage and writes by the API."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The check that the sends of one process stand in the log in the order in which it made them.
+"""The check that the sends of one process are in the log in the order in which it made them.
 
 Finds nonmonotonic-send (between operations of a process, in order of their invokes) and int-nonmonotonic-send (within
 one). A maybe may take effect at any later time, so no later send must come behind it. But the maybe must come behind

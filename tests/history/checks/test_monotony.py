@@ -1,4 +1,4 @@
-"""Polls and sends out of order in histories made by hand, each beside the nearest right one."""
+"""Polls and sends out of order in histories made by hand, each with the nearest right one."""
 
 from tests.history.format import Send
 from tests.history.history_builder import ORDERS, OTHER, HistoryBuilder, abc, read, sent_and_read

@@ -1,4 +1,4 @@
-"""offset-gap, poll-skip and int-poll-skip in histories made by hand, each beside the nearest right one."""
+"""offset-gap, poll-skip and int-poll-skip in histories made by hand, each with the nearest right one."""
 
 from tests.history.format import Function, Poll, Subscribe, Truncate
 from tests.history.history_builder import ORDERS, OTHER, HistoryBuilder, abc, read, sent_and_read

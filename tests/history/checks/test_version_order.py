@@ -1,4 +1,4 @@
-"""inconsistent-offsets and duplicate: faulty histories made by hand, and beside them the nearest that are right."""
+"""inconsistent-offsets and duplicate: faulty histories made by hand, and with them the nearest that are right."""
 
 from tests.history.format import Function, Send
 from tests.history.history_builder import ORDERS, OTHER, HistoryBuilder, abc, read

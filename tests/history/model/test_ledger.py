@@ -1,4 +1,4 @@
-"""Reads of absent records, and records that no client reads: histories made by hand, each beside a right one."""
+"""Reads of absent records, and records that no client reads: histories made by hand, each with a right one."""
 
 from tests.history.format import Acks, Function, Send
 from tests.history.history_builder import ORDERS, OTHER, abc, read

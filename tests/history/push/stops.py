@@ -14,7 +14,7 @@ _MS = 1_000_000
 
 
 def check_stops(partition: SubscribedPartition) -> Iterator[Anomaly]:
-    """Judge each invocation with records of the partition, whatever became of it."""
+    """Judge each invocation with records of the partition, whatever happened to it."""
     facts = partition.facts
     if facts.push.lock_ms is None or not facts.stopped_ns:
         return

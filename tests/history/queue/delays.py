@@ -1,7 +1,7 @@
 """The check of delayed records (G12): early-delivery, undelivered, cancelled-delivery and delayed-order.
 
 A record that comes twice is a duplicate, and one whose writer was refused is an aborted-read, as for any other record.
-Records of one process, partition and due time stand in the log in the order of their ids. That holds of two operations
+Records of one process, partition and due time are in the log in the order of their ids. That holds of two operations
 if the first was acknowledged before their due time, and before the second began.
 """
 

@@ -214,7 +214,7 @@ def test_commit_of_a_closed_connection_that_arrives_late_does_not_go_back(
         transport.goes_on.set()
         await late
         assert committed(service) == {0: 9}
-        assert await desk.commit(joined, {0: 12}) == {0: "none"}  # its lease stands
+        assert await desk.commit(joined, {0: 12}) == {0: "none"}  # its lease holds
         assert await desk.commit(joined, {0: 3}) == {0: "none"}  # a client that is there may seek back
 
     run(work())

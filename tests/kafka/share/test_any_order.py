@@ -50,7 +50,7 @@ class _World:
         self.locks: dict[Place, _Lock] = {}
         self.handed_out: Counter[Place] = Counter()
         self.finished: set[Place] = set()
-        self.unclear: set[Place] = set()  # finished beside a record of another member: the partition was refused
+        self.unclear: set[Place] = set()  # finished together with a record of another member: the partition was refused
 
     def new_member(self) -> _Member:
         self.born += 1

@@ -1,4 +1,4 @@
-"""ShareAcknowledge, and what becomes of acknowledgements when answers are lost or locks have ended."""
+"""ShareAcknowledge, and what happens to acknowledgements when answers are lost or locks have ended."""
 
 from collections.abc import Iterator, Mapping
 

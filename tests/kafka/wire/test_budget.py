@@ -50,7 +50,7 @@ class Desk:
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Desk], Awaitable[None]]], None]:
-    """Runs a test at a clock that stands."""
+    """Runs a test at a clock that does not move."""
     monkeypatch.setattr(budgets, "monotonic_ms", lambda: NOW_MS)
 
     async def with_desk(test: Callable[[Desk], Awaitable[None]]) -> None:

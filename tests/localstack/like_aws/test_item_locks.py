@@ -44,7 +44,7 @@ def transaction(emulated: Emulated, table: str, *pks: str) -> Iterator[None]:
 
 
 def refused(call: Callable[[], Any], code: str) -> ClientError:
-    """Calls until the call is refused with the code: the transaction beside it has to arrive first."""
+    """Calls until the call is refused with the code: the concurrent transaction has to arrive first."""
     errors: list[ClientError] = []
 
     def is_refused() -> bool:

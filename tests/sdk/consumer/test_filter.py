@@ -1,4 +1,4 @@
-"""Consumers with a filter, of both kinds: what they return, where they stand, and what producers send for them."""
+"""Consumers with a filter, of both kinds: what they return, where they are, and what producers send for them."""
 
 from pathlib import Path
 from typing import Any

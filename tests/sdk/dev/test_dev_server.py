@@ -163,7 +163,7 @@ def test_sixty_clients_wait_at_once(running: Server) -> None:
 
     with ThreadPoolExecutor(60) as pool:
         polls = [pool.submit(poll) for _ in range(60)]
-        Admin(transport=running.transport()).list_topics()  # answered beside them
+        Admin(transport=running.transport()).list_topics()  # answered meanwhile
         with Producer(transport=running.transport()) as producer:
             producer.send("orders", b"wake")
         sizes = {each.result(DEADLINE_S) for each in polls}

@@ -1,4 +1,4 @@
-"""`run`: handlers in threads and in tasks, what becomes of their records, and a clean end."""
+"""`run`: handlers in threads and in tasks, what happens to their records, and a clean end."""
 
 import os
 import signal

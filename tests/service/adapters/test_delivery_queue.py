@@ -1,4 +1,4 @@
-"""The queue of deliveries on AWS: what is sent, and what becomes of failures."""
+"""The queue of deliveries on AWS: what is sent, and what happens to failures."""
 
 from typing import Any
 

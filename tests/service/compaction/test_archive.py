@@ -79,7 +79,7 @@ def test_fetch_reads_the_archive_when_every_zone_is_down(instance: Instance, top
 
 def test_fetch_tells_that_the_archive_does_not_answer(instance: Instance, topic: str) -> None:
     archive_of(instance).is_down = True
-    assert ask(instance, topic, 0).next_offset == 1  # as far as it can be read
+    assert ask(instance, topic, 0).next_offset == 1  # the end of what can be read
     with pytest.raises(PenstockError, match="the archive could not serve segment") as raised:
         ask(instance, topic, 1)
     assert raised.value.code is ErrorCode.STORAGE_UNAVAILABLE

@@ -1,4 +1,4 @@
-"""A group that a call has made stays on the list and under its claim, whichever answers are lost beside a deletion."""
+"""A group that a call has made stays on the list and under its claim, whichever answers are lost during a deletion."""
 
 from collections.abc import Callable
 from contextlib import suppress

@@ -62,7 +62,7 @@ def test_letter_names_a_record_that_no_batch_can_hold_and_its_neighbours_move() 
     new_topic(deliveries.instance, "dead")
     deliveries.answer = lambda _: REFUSED
     deliveries.append("before")
-    largest = bomb(BATCH_DECODED_BYTES_MAX - 100)  # our headers do not fit beside it
+    largest = bomb(BATCH_DECODED_BYTES_MAX - 100)  # our headers do not fit with it
     produce(deliveries.instance, [entry("orders", 0, largest)], Acks.QUORUM).all_ok()
     deliveries.append("behind")
     deliveries.run()

@@ -1,4 +1,4 @@
-"""A crowd that waits beside a producer, in an account that runs few instances at once: a model in stepped time."""
+"""A crowd that waits next to a producer, in an account that runs few instances at once: a model in stepped time."""
 
 import heapq
 import itertools
@@ -41,7 +41,7 @@ class Account:
             step()
 
     def fetch(self) -> None:
-        """A consumer's call: it looks, and waits as far as the stage lets it."""
+        """A consumer's call: it looks, and waits while the stage lets it."""
         if self.running >= ACCOUNT:
             self.after(REFUSED_MS, self.fetch)
             return

@@ -304,7 +304,7 @@ READERS: dict[str, Reader | Elsewhere] = {
     ),
     "sdk/penstock/share/acquire_call.py": Reader(
         start=sharing_by_the_sdk, budgets=ROUNDS
-    ),  # its thread acquires beside the poll; tests/sdk/share/test_bombs.py has the bound of one call
+    ),  # its thread acquires during the poll; tests/sdk/share/test_bombs.py has the bound of one call
 }
 
 

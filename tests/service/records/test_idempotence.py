@@ -1,4 +1,4 @@
-"""Idempotent producers: a retry yields one copy and the first offset, however late and beside which other appends."""
+"""Idempotent producers: a retry yields one copy and the first offset, however late and among which other appends."""
 
 from collections import Counter
 from typing import Any

@@ -1,4 +1,4 @@
-"""Small appends into the log table: what goes there, what it needs, and what becomes of it afterwards."""
+"""Small appends into the log table: what goes there, what it needs, and what happens to it afterwards."""
 
 from collections import Counter
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Rolls and evictions beside each other, beside repairs and merges, and with rollers that were frozen."""
+"""Rolls and evictions at the same time, during repairs and merges, and with rollers that were frozen."""
 
 from collections.abc import Callable
 from dataclasses import replace

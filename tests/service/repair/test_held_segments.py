@@ -1,4 +1,4 @@
-"""The segments that zones hold, by lists and single gets: never more than is there, whatever becomes of the lists."""
+"""The segments that zones hold, by lists and single gets: never more than is there, whatever happens to the lists."""
 
 from collections import Counter
 from typing import Any

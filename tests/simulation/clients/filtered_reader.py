@@ -1,4 +1,4 @@
-"""A reader with a filter by tag. It reads one partition after the other, and arms those where it stands at the end.
+"""A reader with a filter by tag. It reads one partition after the other, and arms those where it is at the end.
 
 A record's tag is the last character of its value, so the reader knows at each answer what the service had to send.
 """

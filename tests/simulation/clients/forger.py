@@ -110,7 +110,7 @@ class SimulatedForger:
         return answer
 
     def _is_own(self, value: str, offset: int) -> bool:
-        """Check that the record stands at its offset, unless the victim's append there is merged or has expired."""
+        """Check that the record is at its offset, unless the victim's append there is merged or has expired."""
         log = self._simulation.oracle.log
         if log.value_at(self._topic, _PARTITION, offset, value):
             return True

@@ -1,4 +1,4 @@
-"""Defects put into the closing of partitions, and into what becomes of their records."""
+"""Defects put into the closing of partitions, and into what happens to their records."""
 
 from typing import Any
 from unittest.mock import patch

@@ -1,4 +1,4 @@
-"""A mutant: a defect that stands in the service while its context manager is entered."""
+"""A mutant: a defect that is in the service while its context manager is entered."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping

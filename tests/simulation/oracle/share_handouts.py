@@ -64,7 +64,7 @@ class ShareHandOuts:
             )
         elif was.lock_id is not None and held.lock_id is None:
             is_counted = counts[1] == counts[0]
-            # What an acquire could not hand over goes back uncounted, and what stands behind a record of its key.
+            # What an acquire could not hand over goes back uncounted, and what follows a record of its key.
             expect(is_counted or counts[1] == counts[0] - 1, f"{where} came back with {counts[1]} of {counts[0]}")
             wait = held.entry
             assert isinstance(wait, Wait)

@@ -1,7 +1,7 @@
 """Operators change topics with a trail, and one or two runs of `audit` move the notes into it (docs/adr/0047).
 
-Each change sets a retention that no other one sets. So the simulator knows which of them took effect, whatever became
-of their answers. Requests die between note, change and result, notes come late, and runs die between append and
+Each change sets a retention that no other one sets. So the simulator knows which of them took effect, whatever happened
+to their answers. Requests die between note, change and result, notes come late, and runs die between append and
 removal.
 """
 
@@ -150,7 +150,7 @@ def _check_end(simulation: Simulation, trail: _Trail) -> None:
 
 
 def _check_order(trail: _Trail, places: Mapping[str, int]) -> None:
-    """A change that was done before another one was asked for comes before it, as far as clocks tell them apart."""
+    """A change that was done before another one was asked for comes before it, if clocks tell them apart."""
     for first, first_place in places.items():
         for second, place in places.items():
             is_later = trail.asked_ms[second] > trail.done_ms[first] + 2 * CLOCK_SKEW_MS + 1

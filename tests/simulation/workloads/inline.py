@@ -1,4 +1,4 @@
-"""Small appends go into the log table: those of this workload, and those of all workloads that it stands beside.
+"""Small appends go into the log table: those of this workload, and those of all workloads that run with it.
 
 The bound on their size differs from run to run, so that a partition has refs of both kinds. The items may be out of
 reach for a while, as a table that DynamoDB throttles. Some appends come in requests with several partitions.

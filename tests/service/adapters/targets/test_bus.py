@@ -1,4 +1,4 @@
-"""EventBridge buses as targets: what is put, and what becomes of each answer and error."""
+"""EventBridge buses as targets: what is put, and what happens to each answer and error."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Lambda functions as targets: what is sent, and what becomes of each answer and error."""
+"""Lambda functions as targets: what is sent, and what happens to each answer and error."""
 
 import io
 import json

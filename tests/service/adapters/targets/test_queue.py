@@ -1,4 +1,4 @@
-"""SQS queues as targets: what is sent, and what becomes of each answer and error."""
+"""SQS queues as targets: what is sent, and what happens to each answer and error."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""The session of the role that delivers: when it assumes the role, and what becomes of a refusal."""
+"""The session of the role that delivers: when it assumes the role, and what happens to a refusal."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast

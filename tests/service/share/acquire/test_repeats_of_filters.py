@@ -1,4 +1,4 @@
-"""A lock of the nonce stands already, when a repeat of an acquire meets a filter: no lock comes without its records."""
+"""A lock of the nonce is there when a repeat of an acquire meets a filter: no lock comes without its records."""
 
 import threading
 from collections.abc import Callable

@@ -80,7 +80,7 @@ def test_record_that_no_batch_can_hold_is_named_and_its_neighbours_move(instance
     new_topic(instance, "dead")
     new_group(instance, dead_letter_topic="dead")
     send(instance, "orders", "before")
-    largest = bomb(BATCH_DECODED_BYTES_MAX - 100)  # our headers do not fit beside it
+    largest = bomb(BATCH_DECODED_BYTES_MAX - 100)  # our headers do not fit with it
     produce(instance, [entry("orders", 0, largest)], Acks.QUORUM).all_ok()
     send(instance, "orders", "behind")
     finish(instance, take(instance), AckType.REJECT, reason="bad")
