@@ -1,7 +1,8 @@
 """`python -m tools.prose`: count the words, long sentences and headless openers of docs, docstrings and comments.
 
 The check fails (exit 1) when all docs together or all docstrings together exceed `HEADLESS_PER_1000_WORDS_MAX` or
-`LONG_SENTENCES_PERCENT_MAX`. The docstrings of tests, and comments, are counted but not bounded.
+`LONG_SENTENCES_PERCENT_MAX`. The docstrings of tests, and comments, are counted but not bounded. It also fails for each
+word that betrays a foreign hand (`beside` for "next to"), wherever it is, and prints the sentence.
 """
 
 import json
@@ -25,6 +26,7 @@ ALL_DOCS = "docs, all"
 ALL_DOCSTRINGS = "docstrings, all"
 BOUNDED = (ALL_DOCS, ALL_DOCSTRINGS)
 
+_FIGURES = {"bench", "performance", "performance.md"}  # where foreign words are only listed
 _SHELVES = ("functions", "sdk", "glue_jobs", "infra")  # folders that hold packages
 
 
@@ -65,7 +67,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """A sentence that is headless, long, or both, with the file that holds it."""
+    """A sentence that is headless, long, or has a foreign word, with the file that holds it."""
 
     path: Path
     sentence: Sentence
@@ -74,6 +76,7 @@ class Finding:
         """The finding as one line that editors can follow: `file:line: defect: sentence`."""
         faults = ["headless"] * self.sentence.is_headless
         faults += [f"{self.sentence.words} words"] * self.sentence.is_long
+        faults += [f'"{word}"' for word in self.sentence.foreign]
         return f"{self.path}:{self.sentence.line}: {', '.join(faults)}: {self.sentence.text}"
 
 
@@ -85,9 +88,14 @@ class Report:
     findings: list[Finding] = field(default_factory=list)
 
     @property
+    def foreign(self) -> list[Finding]:
+        """The findings with a foreign word."""
+        return [each for each in self.findings if each.sentence.foreign and not _FIGURES & {*each.path.parts}]
+
+    @property
     def is_plain(self) -> bool:
-        """All docs together, and all docstrings together, are within the bounds."""
-        return all(self.scopes[name].is_plain for name in BOUNDED if name in self.scopes)
+        """No sentence has a foreign word. All docs together, and all docstrings together, are within the bounds."""
+        return not self.foreign and all(self.scopes[name].is_plain for name in BOUNDED if name in self.scopes)
 
 
 def report(root: Path, under: Sequence[str] = ()) -> Report:
@@ -96,7 +104,7 @@ def report(root: Path, under: Sequence[str] = ()) -> Report:
     for path, kind, sentence in _sentences(root, under):
         for scope in scopes(path, kind):
             result.scopes.setdefault(scope, Counts()).add(sentence)
-        if sentence.is_headless or sentence.is_long:
+        if sentence.is_headless or sentence.is_long or sentence.foreign:
             result.findings.append(Finding(path=path, sentence=sentence))
     return result
 
@@ -130,7 +138,7 @@ def _sentences(root: Path, under: Sequence[str]) -> Iterator[tuple[Path, Kind, S
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("under", nargs=-1)
 @click.option("--root", type=click.Path(exists=True, file_okay=False, path_type=Path), default=Path(), hidden=True)
-@click.option("--list", "listed", is_flag=True, help="Print each headless or long sentence as file:line.")
+@click.option("--list", "listed", is_flag=True, help="Print each headless, long or foreign sentence as file:line.")
 @click.option("--json", "as_json", is_flag=True, help="Print the counts as JSON.")
 def main(under: tuple[str, ...], root: Path, listed: bool, as_json: bool) -> None:
     """Count headless openers and long sentences in docs, docstrings and comments, and fail above the bounds.
@@ -145,6 +153,8 @@ def main(under: tuple[str, ...], root: Path, listed: bool, as_json: bool) -> Non
         click.echo(json.dumps(_json(result), indent=2))
     else:
         _print(result)
+        for finding in result.foreign:
+            click.echo(finding)
     sys.exit(not result.is_plain)
 
 

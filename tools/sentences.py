@@ -30,6 +30,9 @@ _ADVERBIAL = re.compile(  # "Where a zone is out, the service …"
     r"(where (?!to\b|(there|it) (is|are|was|were)\b)|whether .*\bor\b)[^,:;]*,", re.IGNORECASE
 )
 _CLAUSE_AS_SUMMARY = re.compile(r"(where|when)\b", re.IGNORECASE)  # "Where a record is stored."
+_FOREIGN = re.compile(  # "stands for" and "stands still" are English
+    r"\b(beside|stands?(?! (?:for|in for|still|up)\b)(?!-)|bec(?:omes?|ame) of|as far as|shall)\b", re.IGNORECASE
+)
 _OPENER_AFTER_COLON = re.compile(r"(What|Who|Whoever|Whatever|Nobody|Others|Of one that|Of those)\b")
 
 
@@ -37,13 +40,15 @@ _OPENER_AFTER_COLON = re.compile(r"(What|Who|Whoever|Whatever|Nobody|Others|Of o
 class Sentence:
     """One sentence with its count of words and the number of the line on which it begins.
 
-    `is_headless`: it opens with a clause or a pronoun in place of an actor, and is no question.
+    `is_headless`: it opens with a clause or a pronoun in place of an actor, and is no question. `foreign` are its words
+    that betray a foreign hand: `beside` for "next to", `stands` for "is", `becomes of`, `as far as`, `shall`.
     """
 
     line: int
     text: str
     words: int
     is_headless: bool
+    foreign: tuple[str, ...] = ()
 
     @property
     def is_long(self) -> bool:
@@ -66,6 +71,7 @@ def sentences(passage: Passage) -> Iterator[Sentence]:
                 text=text.replace(CODE, "`…`"),
                 words=words,
                 is_headless=_is_headless(text, is_summary=is_summary),
+                foreign=tuple(each[0].lower() for each in _FOREIGN.finditer(text)),
             )
             is_summary = False
         start = end

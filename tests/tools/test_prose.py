@@ -85,6 +85,15 @@ def test_check_fails_when_too_many_sentences_are_long(checkout: Path) -> None:
     assert CliRunner().invoke(main, ["--root", str(checkout)]).exit_code == 0
 
 
+@pytest.mark.parametrize("name", ["README.md", "sdk/penstock/model.py", "tests/test_stack.py"])
+def test_check_fails_for_a_foreign_word_and_prints_its_sentence(checkout: Path, name: str) -> None:
+    text = "The sender sends it. " * 99 + "The retry stands beside the send."
+    _write(checkout, name, text if name.endswith(".md") else f'"""{text}"""\n')
+    answer = CliRunner().invoke(main, ["--root", str(checkout)])
+    assert answer.exit_code == 1
+    assert f'{name}:1: "stands", "beside": The retry stands beside the send.' in answer.output
+
+
 def test_json_holds_the_counts_of_each_scope(checkout: Path) -> None:
     _write(checkout, "README.md", "Nobody knows. The reader does.\n")
     _write(checkout, "other/page.md", "Left out.\n")

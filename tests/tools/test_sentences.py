@@ -126,3 +126,16 @@ def test_sentence_with_an_actor_is_not_headless(text: str) -> None:
 def test_bare_clause_is_headless_when_it_summarizes_a_docstring(text: str) -> None:
     assert _split(text, is_summary=True)[0].is_headless
     assert not _split(f"A docstring. {text.replace('.', ', as said.')}", is_summary=True)[1].is_headless
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The page stands beside it.", ("stands", "beside")),
+        ("Tell what became of it, as far as you shall know.", ("became of", "as far as", "shall")),
+        ("A `*` stands for any text, and the stand-in stands still besides.", ()),
+    ],
+)
+def test_foreign_words_are_found(text: str, expected: tuple[str, ...]) -> None:
+    [sentence] = _split(text)
+    assert sentence.foreign == expected

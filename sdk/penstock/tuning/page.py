@@ -22,7 +22,7 @@ Here you find every setting, its default and its effect, by the place where you 
 With `--json` it prints for programs. A stage tells its profile to operators. For its other settings the
 command reads the template, which takes the right `cloudformation:GetTemplate`.
 
-`make settings` makes this page from the code. What you cannot change stands in [limits](limits.md).
+`make settings` makes this page from the code. What you cannot change is in [limits](limits.md).
 """
 
 
