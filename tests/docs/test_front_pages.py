@@ -81,3 +81,11 @@ def test_every_example_has_a_line_in_the_index_of_docs() -> None:
     index = (CHECKOUT / "docs" / "README.md").read_text()
     examples = {path.name for path in (CHECKOUT / "examples").glob("*.py")}
     assert {name for name in examples if f"[{name}](../examples/{name}): " in index} == examples
+
+
+def test_no_label_of_the_changelog_is_there_twice() -> None:
+    text = (CHECKOUT / "CHANGELOG.md").read_text()
+    labels = re.findall(r"^- \*\*(.+?)\.?\*\*", text, re.MULTILINE)
+    lines = [line for line in text.splitlines() if len(line) > len("- **A label.**")]
+    assert [each for each in {*labels} if labels.count(each) > 1] == []
+    assert [each for each in {*lines} if lines.count(each) > 1] == []
