@@ -32,7 +32,7 @@ from penstock_service.acls.change_acls import change_acls
 from penstock_service.adapters.memory.service import memory_instance
 from penstock_service.instance.instance import Instance
 from penstock_service.quotas.admin.set_quota import put_quota
-from penstock_service.records.produce_or_schedule import produce_or_schedule
+from penstock_service.records.produce_within_quotas import produce_or_schedule
 from penstock_service.topics.create_topic import create_topic
 
 PRINCIPAL = "arn:aws:sts::111122223333:assumed-role/shop/i-0abc"

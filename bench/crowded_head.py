@@ -19,10 +19,9 @@ from bench.report.result import Row
 from penstock_core.errors import PenstockError
 from penstock_core.ids import Partition, PartitionKey, TopicId
 from penstock_core.limits import KIB
-from penstock_core.storage.head_item import head_item
-from penstock_core.storage.item_size import item_bytes
+from penstock_core.storage.head_item import head_item, producer_item
+from penstock_core.storage.item import item_bytes
 from penstock_core.storage.page_item import page_item
-from penstock_core.storage.producer_item import producer_item
 from penstock_core.transaction import Move
 from penstock_service.adapters.dynamodb.driver_errors import AnsweredError
 from penstock_service.adapters.memory.service import memory_stores

@@ -16,8 +16,8 @@ from penstock_core.records.codec import NewRecord, encode
 from penstock_service.adapters.aws import aws_instance
 from penstock_service.adapters.storage_calls import StorageCalls
 from penstock_service.instance.instance import Instance
+from penstock_service.topics.alter_topic import delete_topic
 from penstock_service.topics.create_topic import create_topic
-from penstock_service.topics.delete_topic import delete_topic
 from penstock_spark.decode.reading import read_slices
 from penstock_spark.plan.options import ReadOptions, parse_read_options
 from penstock_spark.plan.planning import plan_slices

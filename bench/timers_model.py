@@ -28,7 +28,7 @@ from penstock_core.log.ref import Ref, Tier
 from penstock_core.log.roll import next_page, shortened
 from penstock_core.log.timer import Timer, TimerPlace, delivered, new_timer_id
 from penstock_core.storage.head_item import head_item
-from penstock_core.storage.item_size import item_bytes
+from penstock_core.storage.item import item_bytes
 from penstock_core.storage.page_item import page_item
 from penstock_core.storage.timer_item import timer_item
 

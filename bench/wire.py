@@ -18,7 +18,7 @@ from bench.report.result import Row
 from penstock_core.ids import SegmentId
 from penstock_core.limits import MIB
 from penstock_service.adapters.aws import Storage, aws_instance, parse_zones
-from penstock_service.adapters.dynamodb.botocore_driver import BotocoreDriver
+from penstock_service.adapters.botocore_drivers import BotocoreDriver
 from penstock_service.adapters.s3.segments import S3SegmentStore
 from penstock_service.adapters.storage_calls import StorageCalls
 from penstock_service.ports.segments import SegmentStore

@@ -14,8 +14,8 @@ from penstock import Producer, prices
 from penstock_core.ids import SegmentId
 from penstock_core.limits import INLINE_BYTES_MAX, KIB, TAIL_ROLL_REFS, TIERING_MS_MAX
 from penstock_core.log.ref import Tier
-from penstock_core.storage.inline_item import inline_item
-from penstock_core.storage.item_size import item_bytes
+from penstock_core.storage.item import item_bytes
+from penstock_core.storage.page_item import inline_item
 from penstock_service.compaction.tier import tier
 from tests.support.service import key_of, refs_of
 

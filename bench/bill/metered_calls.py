@@ -19,7 +19,7 @@ from penstock import prices
 from penstock.prices import Price
 from penstock_core.limits import KIB
 from penstock_core.log.wake_up import WakeUpMessage
-from penstock_core.storage.item_size import item_bytes
+from penstock_core.storage.item import item_bytes
 from penstock_service.adapters.storage_calls import StorageCalls
 from penstock_service.ports.wake_ups import WakeUpPlace
 

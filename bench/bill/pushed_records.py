@@ -19,8 +19,7 @@ from penstock_core.ids import Partition, PartitionKey
 from penstock_core.log.push_event import PushEvent
 from penstock_core.push.batch import Answer, Answered, PushBatch
 from penstock_core.push.targets.target import Target
-from penstock_service.adapters.memory.delivery_queue import MemoryDeliveryQueue
-from penstock_service.adapters.memory.targets import MemoryTargets
+from penstock_service.adapters.memory.messages import MemoryDeliveryQueue, MemoryTargets
 from penstock_service.instance.instance import Instance
 from penstock_service.push.admin.put_subscription import SubscriptionWish, put_subscription
 from penstock_service.push.deliver import Ending, Receipt, deliver

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from penstock_core.errors import PenstockError
 from penstock_core.log.topic import Topic
 from penstock_core.records.codec import NewRecord, encode
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import ProduceEntry, produce
 

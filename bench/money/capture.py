@@ -29,7 +29,7 @@ from penstock import Admin, Producer, prices
 from penstock_cdk.settings import FUNCTION_SIZES
 from penstock_core.limits import BATCH_BYTES_MAX, KIB, MIB, TAIL_ROLL_REFS
 from penstock_core.records import frame
-from penstock_core.storage.item_size import item_bytes
+from penstock_core.storage.item import item_bytes
 from penstock_handlers import tier
 
 Counts = dict[str, float]

@@ -24,7 +24,7 @@ from penstock.http.transport import open_transport
 from penstock_core.ids import Partition
 from penstock_core.limits import KIB
 from penstock_core.share.share_state import ShareKey
-from penstock_core.storage.item_size import item_bytes
+from penstock_core.storage.item import item_bytes
 from penstock_core.storage.share.share_state_item import share_item
 
 ITEM_BYTES_MAX = 4 * KIB

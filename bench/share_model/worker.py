@@ -22,7 +22,7 @@ from penstock_core.share.record_set import Ranges, normalized
 from penstock_core.share.share_codec import client_lock_id, parse_client_lock_id
 from penstock_core.share.share_group import ShareGroupConfig
 from penstock_core.share.share_state import ShareState
-from penstock_service.share.acquire.partitions_in_turn import in_turn
+from penstock_service.share.acquire.look import in_turn
 
 LOG = LogBounds(log_start=Offset(0), next_offset=Offset(10**12))  # there are always fresh records
 _KEY_STEP = 2_654_435_761  # spreads the records over the keys

@@ -16,7 +16,7 @@ from penstock_core.ids import Offset, Partition, ShareGroupId, TopicId
 from penstock_core.limits import KIB
 from penstock_core.share.share_state import ShareKey, ShareState
 from penstock_core.share.share_update import ShareUpdate, apply
-from penstock_core.storage.item_size import item_bytes
+from penstock_core.storage.item import item_bytes
 from penstock_core.storage.share.share_state_item import share_item
 
 # Medians in milliseconds, and the sigma of their lognormal distributions.

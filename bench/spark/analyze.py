@@ -30,8 +30,8 @@ from bench.report.recording import Report, reported
 from bench.report.result import Row
 from bench.spark.archive import MB, PARTITIONS
 from penstock_service.adapters.aws import Storage
+from penstock_service.topics.alter_topic import delete_topic
 from penstock_service.topics.create_topic import create_topic
-from penstock_service.topics.delete_topic import delete_topic
 from penstock_spark.analysis.hourly import HOURS_SCHEMA, TOP_KEYS, count_hours, hour_name, write_hours
 from penstock_spark.analysis.lag import LAG_SCHEMA
 from penstock_spark.analysis.measure import HOUR_MS, TimeWindow, measured_records

@@ -19,8 +19,8 @@ from bench.loads.filling import fill_topic
 from bench.loads.local_spark import local_session
 from bench.report.recording import Report, reported
 from bench.report.result import Row
+from penstock_service.topics.alter_topic import delete_topic
 from penstock_service.topics.create_topic import create_topic
-from penstock_service.topics.delete_topic import delete_topic
 from penstock_spark.storage import find_storage
 
 MB = 1_000_000

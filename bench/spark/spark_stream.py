@@ -28,8 +28,8 @@ from bench.meters.metered_source import FOLDER, MeteredDataSource
 from bench.report.recording import Report, reported
 from bench.report.result import Row
 from penstock_core.records.codec import NewRecord, encode
+from penstock_service.topics.alter_topic import delete_topic
 from penstock_service.topics.create_topic import create_topic
-from penstock_service.topics.delete_topic import delete_topic
 from penstock_spark.storage import find_storage, open_instance
 
 MICRO_BATCHES = 20

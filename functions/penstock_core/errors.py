@@ -5,6 +5,7 @@ The category says who must act. The code says exactly what went wrong. The messa
 """
 
 import reprlib
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any
 
@@ -151,3 +152,27 @@ def shown(value: object) -> str:
     else:
         text, is_whole = _shallow.repr(value), True
     return text if is_whole and len(text) <= _SHOWN_LENGTH_MAX + 2 else f"{text[:_SHOWN_LENGTH_MAX]}…"
+
+
+class Mistakes:
+    """The messages of what was refused, in the order of the checks."""
+
+    def __init__(self) -> None:
+        self._messages: list[str] = []
+
+    def check(self, check: Callable[..., object], *arguments: object) -> None:
+        """Calls `check`. Keeps the message if it refuses the arguments by PenstockError."""
+        try:
+            check(*arguments)
+        except PenstockError as error:
+            self._messages.append(error.message)
+
+    def check_each(self, check: Callable[[Mapping[str, Any]], object], settings: Mapping[str, Any]) -> None:
+        """Calls `check` with each setting alone, so that each mistake is found."""
+        for name, value in settings.items():
+            self.check(check, {name: value})
+
+    def refuse(self, subject: str) -> None:
+        """Raises INVALID_CONFIG with all messages, behind the name of the `subject`. Returns if there are none."""
+        if self._messages:
+            raise PenstockError(ErrorCode.INVALID_CONFIG, f"{subject}: {'; '.join(self._messages)}")

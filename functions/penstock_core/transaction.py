@@ -28,8 +28,7 @@ from penstock_core.limits import (
 )
 from penstock_core.log.ref import Ref
 from penstock_core.log.timer import Timer
-from penstock_core.push.delivery import DeliveryState
-from penstock_core.push.delivery_key import DeliveryKey
+from penstock_core.push.delivery import DeliveryKey, DeliveryState
 from penstock_core.records.producer_state import Verdict
 from penstock_core.share.share_state import ShareKey
 from penstock_core.share.share_update import ShareUpdate

@@ -22,8 +22,7 @@ from penstock_handlers.edge.models.acl_models import (
     CheckAcl,
     rule_answer,
 )
-from penstock_service.acls.change_acls import change_acls
-from penstock_service.acls.list_acls import list_acls
+from penstock_service.acls.change_acls import change_acls, list_acls
 
 app = JsonApp("access rules")
 

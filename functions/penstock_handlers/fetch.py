@@ -16,7 +16,7 @@ from penstock_handlers.edge.entry import entry_point
 from penstock_handlers.edge.fields import refuse_unknown, take, take_flag, take_number, take_objects
 from penstock_handlers.edge.http import Event, Result, batches_result, json_object_of
 from penstock_service.instance.instance import Instance
-from penstock_service.quotas.fetch_allowance import allow_fetch
+from penstock_service.quotas.admit import allow_fetch
 from penstock_service.records.fetch import FetchEntry, FetchResult, fetch
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Path, Query
 
 from penstock_core.acls.right import Kind, Operation
-from penstock_core.groups.group import GroupConfig, GroupState, Member, group_config_to_json
-from penstock_core.groups.group_document import CONSUMER
+from penstock_core.groups.group import CONSUMER, GroupConfig, GroupState, Member, group_config_to_json
 from penstock_core.ids import GroupName
 from penstock_core.limits import GROUP_LIST_MAX, GROUP_PAGE_MAX
 from penstock_handlers.edge.entry import entry_point
@@ -33,10 +32,10 @@ from penstock_handlers.edge.models.answer_models import (
 )
 from penstock_handlers.edge.models.request_models import AlterGroup, DeleteOffsets, ResetOffsets
 from penstock_handlers.edge.models.reset_answer import DeletedOffsets, ResetResults, deleted_offsets, reset_results
-from penstock_service.groups.alter_group import alter_group
 from penstock_service.groups.delete_group import delete_group
 from penstock_service.groups.delete_offsets import delete_offsets
 from penstock_service.groups.describe_group import GroupPartition, describe_group, list_groups
+from penstock_service.groups.group_document import alter_group
 from penstock_service.groups.reset_offsets import ResetTo, reset_offsets
 from penstock_service.topics.list_offsets import OffsetSpec
 

@@ -8,13 +8,12 @@ from aws_lambda_powertools.event_handler.openapi.params import Path, Query
 
 from penstock_core.acls.right import Kind, Operation
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.groups.group import GroupState, parse_subscription
-from penstock_core.groups.group_document import checked_document
+from penstock_core.groups.group import GroupState, checked_document, parse_subscription
 from penstock_core.groups.lease import Lease, SeenCommit
 from penstock_core.ids import Offset, Partition, PartitionKey, TopicId
 from penstock_core.limits import GROUP_PAGE_MAX, OWNED_PARTITIONS_MAX
 from penstock_core.outcomes import Outcomes
-from penstock_core.plain_text import check_label
+from penstock_core.text import check_label
 from penstock_handlers.edge.access.request_access import where_allowed
 from penstock_handlers.edge.entry import entry_point
 from penstock_handlers.edge.json_api import (
@@ -45,8 +44,7 @@ from penstock_handlers.edge.models.request_models import (
     SeenCommitJson,
     WatchedPartition,
 )
-from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
-from penstock_service.groups.committed_offsets import committed_page
+from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets, committed_page
 from penstock_service.groups.group_document import put_document, read_document
 from penstock_service.groups.heartbeat import HeartbeatAnswer, HeartbeatRequest, heartbeat, leave
 

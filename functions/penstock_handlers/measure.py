@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from penstock_core.metrics.consumer_lag import parse_consumer
+from penstock_core.metrics.lag_memory import parse_consumer
 from penstock_handlers.edge.meters.series import publish
 from penstock_handlers.edge.scheduled import scheduled_entry_point
 from penstock_service.instance.instance import Instance

@@ -12,8 +12,7 @@ from typing import Any
 
 from penstock_core.errors import PenstockError
 from penstock_core.ids import PartitionKey
-from penstock_core.log.timer import DueSecond
-from penstock_core.log.timer_message import FIRST_RUN, decode_due_second
+from penstock_core.log.timer import FIRST_RUN, DueSecond, decode_due_second
 from penstock_core.outcomes import Outcome, Outcomes
 from penstock_handlers.edge.lambda_function import Stopwatch, logger, observed
 from penstock_service.instance.instance import Instance

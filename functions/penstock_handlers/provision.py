@@ -13,11 +13,11 @@ from typing import Any
 from penstock_core.acls.rule import Rule, parse_rule
 from penstock_core.audit.audit_entry import Caller
 from penstock_core.errors import Category, ErrorCode, PenstockError, shown
-from penstock_core.json_text import parse_json
 from penstock_core.log.topic import check_declared_topic
 from penstock_core.push.subscription import check_declared_subscription
 from penstock_core.push.targets.target import parse_target
 from penstock_core.share.share_group import check_declared_group
+from penstock_core.text import parse_json
 from penstock_handlers.edge.access.audited_changes import state_of_share_group, state_of_subscription, state_of_topic
 from penstock_handlers.edge.custom_resource import Change, Settled, custom_resource_entry_point
 from penstock_handlers.edge.fields import whole_number
@@ -26,14 +26,13 @@ from penstock_service.audit.note_change import Change as Trail
 from penstock_service.audit.note_change import audited
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.cloud_formation import CloudFormation
-from penstock_service.push.admin.delete_subscription import delete_subscription
+from penstock_service.push.admin.pause_subscription import delete_subscription
 from penstock_service.push.admin.put_subscription import SubscriptionWish, put_subscription
-from penstock_service.push.find_subscription import find_subscription
-from penstock_service.share.admin.delete_share_group import delete_share_group
+from penstock_service.push.subscriptions import find_subscription
 from penstock_service.share.admin.put_share_group import put_share_group
-from penstock_service.topics.alter_topic import alter_topic
+from penstock_service.share.admin.reset_share_group import delete_share_group
+from penstock_service.topics.alter_topic import alter_topic, delete_topic
 from penstock_service.topics.create_topic import create_topic
-from penstock_service.topics.delete_topic import delete_topic
 
 DESTROY = "destroy"
 ACLS = "Custom::PenstockAcls"

@@ -17,7 +17,7 @@ from penstock_handlers.edge.json_api import Digits, JsonApp, instance_of, princi
 from penstock_handlers.edge.json_records import header_json, named
 from penstock_handlers.edge.models.answer_models import FetchedRecord, FetchedRecords
 from penstock_service.instance.instance import Instance
-from penstock_service.quotas.fetch_allowance import allow_fetch
+from penstock_service.quotas.admit import allow_fetch
 from penstock_service.records.fetch import FetchEntry, FetchResult, fetch
 from penstock_service.topics.list_offsets import OffsetSpec, list_offsets
 

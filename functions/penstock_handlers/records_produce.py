@@ -18,7 +18,7 @@ from penstock_core.log.topic import Topic
 from penstock_core.outcomes import Outcome
 from penstock_core.records.codec import BatchBuilder
 from penstock_core.records.partitioner import partition_for_key
-from penstock_core.zones.quorum import Acks, parse_acks
+from penstock_core.zones.zone_state import Acks, parse_acks
 from penstock_handlers.edge.entry import entry_point
 from penstock_handlers.edge.json_api import JsonApp, error_json, instance_of, principal_name, serve_with
 from penstock_handlers.edge.json_records import headers_of, key_of, value_of
@@ -27,8 +27,7 @@ from penstock_handlers.edge.models.request_models import ProduceRecords, Record
 from penstock_service.instance.instance import Instance
 from penstock_service.records.append import is_head_closed
 from penstock_service.records.produce import ProduceEntry
-from penstock_service.records.produce_or_schedule import Produced
-from penstock_service.records.produce_within_quotas import produce_within_quotas
+from penstock_service.records.produce_within_quotas import Produced, produce_within_quotas
 from penstock_service.records.schedule import ScheduledRecords
 
 app = JsonApp("records")

@@ -6,7 +6,7 @@ from typing import Any
 from penstock_handlers.edge.scheduled import scheduled_entry_point
 from penstock_service.groups.expire_offsets import expire_offsets
 from penstock_service.instance.instance import Instance
-from penstock_service.push.start_deliveries import keep_deliveries_on
+from penstock_service.push.subscriptions import keep_deliveries_on
 from penstock_service.records.timer_room import keep_switched_on
 from penstock_service.retention.retain import retain
 

@@ -10,10 +10,10 @@ import aiokafka.record.default_records  # noqa: F401 - while the function starts
 from penstock_core.acls.right import Kind, Operation
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import FRAME_HEADER_BYTES_MAX, JSON_RECORD_BYTES_MAX
-from penstock_core.plain_text import escaped_json
 from penstock_core.records import frame
 from penstock_core.records.codec import Record
 from penstock_core.share.acknowledge import AckResult
+from penstock_core.text import escaped_json
 from penstock_handlers.edge.access.principal import principal_of
 from penstock_handlers.edge.access.request_access import access_of
 from penstock_handlers.edge.entry import entry_point

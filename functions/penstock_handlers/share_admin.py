@@ -33,7 +33,6 @@ from penstock_handlers.edge.models.share_answers import (
     ShareHolderAnswer,
 )
 from penstock_service.quotas.claim_resource import forget_claim
-from penstock_service.share.admin.delete_share_group import delete_share_group
 from penstock_service.share.admin.describe_share_group import (
     ShareGroupPartition,
     describe_share_group,
@@ -41,7 +40,7 @@ from penstock_service.share.admin.describe_share_group import (
     place_of,
 )
 from penstock_service.share.admin.put_share_group import put_share_group
-from penstock_service.share.admin.reset_share_group import ShareResetTo, reset_share_group
+from penstock_service.share.admin.reset_share_group import ShareResetTo, delete_share_group, reset_share_group
 from penstock_service.topics.list_offsets import OffsetSpec
 
 app = JsonApp("share groups")

@@ -29,9 +29,8 @@ from penstock_handlers.edge.models.subscription_models import (
     partition_answer,
     subscription_answer,
 )
-from penstock_service.push.admin.delete_subscription import delete_subscription
 from penstock_service.push.admin.describe_subscription import describe_subscription, list_subscriptions, place_of
-from penstock_service.push.admin.pause_subscription import pause_subscription, resume_subscription
+from penstock_service.push.admin.pause_subscription import delete_subscription, pause_subscription, resume_subscription
 from penstock_service.push.admin.put_subscription import put_subscription
 from penstock_service.quotas.claim_resource import forget_claim
 

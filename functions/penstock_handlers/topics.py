@@ -42,12 +42,10 @@ from penstock_handlers.edge.models.answer_models import (
 from penstock_handlers.edge.models.request_models import AlterTopic, CreateTopic, Number
 from penstock_service.quotas.claim_resource import forget_claim
 from penstock_service.timers.scheduled import cancel_scheduled, list_scheduled
-from penstock_service.topics.alter_topic import alter_topic
+from penstock_service.topics.alter_topic import alter_topic, delete_topic, truncate
 from penstock_service.topics.create_topic import create_topic
-from penstock_service.topics.delete_topic import delete_topic
 from penstock_service.topics.describe_topic import describe_topic, list_topics
 from penstock_service.topics.list_offsets import OffsetSpec, list_offsets
-from penstock_service.topics.truncate import truncate
 
 app = JsonApp("topics")
 

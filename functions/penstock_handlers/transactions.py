@@ -19,7 +19,7 @@ from penstock_core.limits import (
 from penstock_core.quotas.quota import Rate
 from penstock_core.records import frame
 from penstock_core.transaction import Begin, TransactionalProducer
-from penstock_core.zones.quorum import Acks, parse_acks
+from penstock_core.zones.zone_state import Acks, parse_acks
 from penstock_handlers.edge.access.principal import principal_of
 from penstock_handlers.edge.access.request_access import access_of
 from penstock_handlers.edge.entry import entry_point
@@ -28,17 +28,19 @@ from penstock_handlers.edge.http import Event, Result, body_of, json_object_of, 
 from penstock_handlers.edge.share_requests import parse_acceptances
 from penstock_handlers.produce import parse_entries
 from penstock_service.instance.instance import Instance
-from penstock_service.quotas.admit import admit
-from penstock_service.quotas.spenders import principal_spender
+from penstock_service.quotas.admit import admit, principal_spender
 from penstock_service.records.produce_within_quotas import admit_whole
-from penstock_service.transactions.begin_transactions import begin_transactions, release_transactional_id
+from penstock_service.transactions.begin_transactions import (
+    TransactionPart,
+    begin_transactions,
+    release_transactional_id,
+)
 from penstock_service.transactions.commit_transaction import (
     OffsetEntry,
     commit_transaction,
     stage,
 )
 from penstock_service.transactions.committed_ranges import CommittedRange
-from penstock_service.transactions.transaction_part import TransactionPart
 
 _COMMIT_FIELDS = (
     "transactional_id",

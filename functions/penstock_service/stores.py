@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # a function loads the ports that it uses
     from penstock_core.ids import ZoneName
-    from penstock_service.ports.acls import AclStore
-    from penstock_service.ports.audit import AuditStore
+    from penstock_service.ports.access import AclStore, AuditStore, QuotaStore
     from penstock_service.ports.compaction import CompactionStore
     from penstock_service.ports.groups import GroupStore, MembershipStore
     from penstock_service.ports.log import LogIndex
     from penstock_service.ports.push import DeliveryQueue, PushStore, Targets
-    from penstock_service.ports.quotas import QuotaStore
     from penstock_service.ports.runtime import JobCursors
     from penstock_service.ports.segments import ArchiveStore, InlineStore, SegmentStore
     from penstock_service.ports.share import ShareStore

@@ -49,7 +49,7 @@ from penstock_cdk.storage.stage_storage import StageStorage
 from penstock_cdk.storage.tables import Tables
 from penstock_cdk.storage.zones import Zones
 from penstock_cdk.told_settings import METADATA_KEY, settings_text
-from penstock_core.metrics.consumer_lag import Consumer, ConsumerKind
+from penstock_core.metrics.lag_memory import Consumer, ConsumerKind
 from penstock_core.stack_outputs import FUNCTIONS_OUTPUT, FUNCTIONS_VARIABLE, STORAGE_OUTPUTS
 
 _ACCESS: Mapping[AclDefault, str] = {

@@ -52,7 +52,7 @@ from penstock_core.push.targets.target import FunctionTarget, Target
 
 try:
     from penstock_handlers.router import LOCAL_PRINCIPAL, dispatch
-    from penstock_service.adapters.memory.delivery_queue import MemoryDeliveryQueue
+    from penstock_service.adapters.memory.messages import MemoryDeliveryQueue
     from penstock_service.adapters.memory.service import memory_instance
     from penstock_service.instance.instance import Instance
     from penstock_service.push.deliver_due import deliver_due

@@ -12,7 +12,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from penstock.system import monotonic_ms
 from penstock_core.errors import PenstockError
 from penstock_core.limits import IMPORT_REPORT_MS
-from penstock_core.plain_text import escaped
+from penstock_core.text import escaped
 from penstock_import.copying.group_mover import GroupMove
 
 

@@ -14,7 +14,7 @@ from penstock_core.storage.head_item import parse_head
 from penstock_core.storage.keys import HEAD, segment_key
 from penstock_core.storage.page_item import parse_merge_mark, parse_page
 from penstock_service.adapters.aws import Storage, storage_of_environment
-from penstock_service.adapters.dynamodb.botocore_driver import BotocoreDriver
+from penstock_service.adapters.botocore_drivers import BotocoreDriver
 from penstock_service.adapters.dynamodb.client import DynamoDbClient
 from penstock_service.adapters.dynamodb.zones import DynamoDbZoneStateStore
 from penstock_service.adapters.system import SystemClock, SystemEntropy

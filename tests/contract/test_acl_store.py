@@ -5,7 +5,7 @@ import secrets
 import pytest
 
 from penstock_core.acls.rule import parse_rule
-from penstock_core.acls.rule_book import EMPTY_BOOK, NO_REVISION, RuleBook
+from penstock_core.acls.rule_set import EMPTY_BOOK, NO_REVISION, RuleBook
 from penstock_core.errors import ErrorCode, PenstockError
 from tests.contract.conftest import Ports
 

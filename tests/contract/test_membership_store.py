@@ -8,8 +8,15 @@ from itertools import product
 import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.groups.group import GroupConfig, GroupState, Member, MemberProgress, SessionTouch, parse_subscription
-from penstock_core.groups.group_document import GroupDocument
+from penstock_core.groups.group import (
+    GroupConfig,
+    GroupDocument,
+    GroupState,
+    Member,
+    MemberProgress,
+    SessionTouch,
+    parse_subscription,
+)
 from penstock_core.groups.sessions import touched
 from penstock_core.ids import GroupName, MemberName
 from penstock_core.quotas.claim import GroupClaim

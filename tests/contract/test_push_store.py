@@ -9,9 +9,8 @@ from penstock_core.ids import Offset, Partition, SubscriptionId, SubscriptionNam
 from penstock_core.limits import PUSH_TOPICS_MAX
 from penstock_core.push.delivery import DeliveryState, Trouble
 from penstock_core.push.lane import LaneKey, LaneState
-from penstock_core.push.subscription import Subscription
-from penstock_core.push.subscription_note import OrphanedStates, note_of
-from penstock_core.storage.item_size import item_bytes
+from penstock_core.push.subscription import OrphanedStates, Subscription, note_of
+from penstock_core.storage.item import item_bytes
 from penstock_core.storage.push.subscription_item import subscription_item
 from tests.contract.conftest import Ports
 from tests.core.push.push_samples import DELIVERY, FULL, ID, LANE, PLAIN

@@ -27,7 +27,7 @@ from penstock_core.share.share_group import (
 )
 from penstock_core.share.share_state import ShareKey, ShareState, Wait
 from penstock_core.share.share_update import ShareOutcome, ShareUpdate, apply, arming
-from penstock_service.adapters.dynamodb.botocore_driver import BotocoreDriver
+from penstock_service.adapters.botocore_drivers import BotocoreDriver
 from penstock_service.adapters.dynamodb.client import DynamoDbClient
 from penstock_service.adapters.dynamodb.share import DynamoDbShareStore
 from penstock_service.adapters.memory.service import memory_stores

@@ -24,7 +24,7 @@ from penstock_core.push.delivery import DeliveryState, Trouble
 from penstock_core.share.acknowledge import AckType, plan_acknowledge
 from penstock_core.share.acquire import plan_acquire
 from penstock_core.share.share_state import ShareKey
-from penstock_core.storage.transactions.transaction_stage_item import StagedRef
+from penstock_core.storage.transaction_items import StagedRef
 from penstock_core.transaction import (
     DeliveryCommit,
     Move,

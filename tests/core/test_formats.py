@@ -9,33 +9,22 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.formats import BYTE_FORMATS, FORMAT_ATTRIBUTE, ITEM_FORMATS, check_item
 from penstock_core.storage.acls_item import parse_acl_mark, parse_acl_rules
 from penstock_core.storage.audit_item import parse_audit_item
-from penstock_core.storage.catch_up_item import parse_catch_up_pass
-from penstock_core.storage.compaction_item import parse_compaction
-from penstock_core.storage.cursor_item import parse_cursor
-from penstock_core.storage.deleted_topic_item import parse_deleted_topic
+from penstock_core.storage.compaction_item import parse_compaction, parse_cursor, parse_retired
 from penstock_core.storage.groups.group_item import parse_group
 from penstock_core.storage.groups.lease_item import parse_lease
 from penstock_core.storage.groups.member_item import parse_member
-from penstock_core.storage.head_item import parse_head
-from penstock_core.storage.inline_item import parse_inline
+from penstock_core.storage.head_item import parse_head, parse_producer
 from penstock_core.storage.merged_sequences_item import parse_sequences
-from penstock_core.storage.page_item import parse_merge_mark, parse_page
-from penstock_core.storage.producer_item import parse_producer
-from penstock_core.storage.push.delivery_item import parse_delivery
-from penstock_core.storage.push.lane_item import parse_lane
-from penstock_core.storage.push.subscription_item import parse_subscription
-from penstock_core.storage.push.subscription_note_item import parse_note, parse_orphans
-from penstock_core.storage.quotas.bucket_item import parse_bucket
-from penstock_core.storage.quotas.claim_item import parse_claim
-from penstock_core.storage.quotas.quota_item import parse_quota_item
-from penstock_core.storage.retired_item import parse_retired
+from penstock_core.storage.page_item import parse_inline, parse_merge_mark, parse_page
+from penstock_core.storage.push.delivery_item import parse_delivery, parse_lane
+from penstock_core.storage.push.subscription_item import parse_note, parse_orphans, parse_subscription
+from penstock_core.storage.quota_items import parse_bucket, parse_claim, parse_quota_item
 from penstock_core.storage.share.share_group_item import parse_share_group
 from penstock_core.storage.share.share_state_item import parse_share
 from penstock_core.storage.timer_item import parse_due_minute, parse_switch, parse_timer
-from penstock_core.storage.topic_item import parse_topic
-from penstock_core.storage.transactions.transaction_stage_item import parse_stage
-from penstock_core.storage.transactions.transactional_producer_item import parse_state
-from penstock_core.storage.zone_states_item import parse_zone_states
+from penstock_core.storage.topic_item import parse_deleted_topic, parse_topic
+from penstock_core.storage.transaction_items import parse_stage, parse_state
+from penstock_core.storage.zone_states_item import parse_catch_up_pass, parse_zone_states
 
 PARSERS: Mapping[str, Callable[[Mapping[str, Any]], object]] = {
     "topic": parse_topic,

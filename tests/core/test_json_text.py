@@ -2,8 +2,8 @@
 
 import pytest
 
-from penstock_core.json_text import parse_json
 from penstock_core.limits import JSON_DEPTH_MAX, JSON_NAMES_MAX
+from penstock_core.text import parse_json
 
 
 def test_parse_json_gives_values_and_keeps_the_order_of_names() -> None:

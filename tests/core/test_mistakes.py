@@ -2,9 +2,8 @@
 
 import pytest
 
-from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.errors import ErrorCode, Mistakes, PenstockError
 from penstock_core.log.topic import check_declared_topic
-from penstock_core.mistakes import Mistakes
 from penstock_core.push.subscription import check_declared_subscription
 from penstock_core.share.share_group import check_declared_group
 

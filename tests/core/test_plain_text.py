@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_core.errors import ErrorCode
-from penstock_core.plain_text import check_label, escaped, escaped_json
+from penstock_core.text import check_label, escaped, escaped_json
 from tests.support.refusals import refused
 
 DIRECTIONS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}

@@ -20,7 +20,7 @@ from penstock_core.compaction.merging import CompactionSettings
 from penstock_core.ids import Partition, PartitionKey
 from penstock_core.log.ref import Tier
 from penstock_core.stack_outputs import storage_variables
-from penstock_core.storage.inline_item import inline_shards
+from penstock_core.storage.page_item import inline_shards
 from penstock_service.adapters.aws import aws_instance, storage_of_environment
 from penstock_service.adapters.storage_calls import StorageCalls
 from penstock_service.compaction.compact import compact

@@ -12,7 +12,7 @@ import pyarrow.dataset as ds
 from penstock_core.errors import PenstockError
 from penstock_core.records.codec import NewRecord, encode
 from penstock_core.records.record_batch import Compression
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import produce
 from penstock_spark.archive.archive_files import ArchivedGroup, archive_group

@@ -11,7 +11,7 @@ import pytest
 import penstock_spark
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.records.codec import NewRecord, encode
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.compaction.compact import compact as compact_partition
 from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
 from penstock_service.instance.instance import Instance

@@ -14,9 +14,9 @@ from penstock_core.limits import TAIL_ROLL_REFS
 from penstock_core.storage.keys import KeyLayout, parse_segment_key, segment_key
 from penstock_core.storage.page_item import page_item_key
 from penstock_service.adapters.aws import Storage, format_zones
-from penstock_service.index.refs_of import refs_of
+from penstock_service.index.refs import refs_of
 from penstock_service.instance.instance import Instance
-from penstock_service.topics.delete_topic import delete_topic
+from penstock_service.topics.alter_topic import delete_topic
 from penstock_spark.scripts import sweep
 from penstock_spark.sweeping import _missing
 from tests.glue_jobs.conftest import RunScript

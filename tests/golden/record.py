@@ -28,8 +28,7 @@ from penstock_core.limits import EVICTION_PRODUCERS_MIN, HEAD_PRODUCERS_KEPT, TA
 from penstock_core.log.repair import NamedRef, Repair, encode_message
 from penstock_core.log.topic import DeletedTopic
 from penstock_core.log.wake_up import WakeUp, messages
-from penstock_core.push.delivery import DeliveryState, Trouble
-from penstock_core.push.delivery_key import DeliveryKey
+from penstock_core.push.delivery import DeliveryKey, DeliveryState, Trouble
 from penstock_core.push.lane import LaneKey, LaneState
 from penstock_core.quotas.bucket import BucketKey, fresh_bucket
 from penstock_core.quotas.quota import Rate, Subject

@@ -13,9 +13,9 @@ import boto3
 from botocore.config import Config
 from moto import mock_aws
 
+from penstock_service.adapters.absent import NoTimerTriggers
 from penstock_service.adapters.aws import Storage, ZoneBucket, aws_instance
-from penstock_service.adapters.memory.wake_ups import MemoryWakeUps
-from penstock_service.adapters.no_timer_triggers import NoTimerTriggers
+from penstock_service.adapters.memory.messages import MemoryWakeUps
 from penstock_service.adapters.sqlite.service import open_service
 from penstock_service.adapters.storage_calls import StorageCalls
 from penstock_service.adapters.system import SequentialExecutor

@@ -15,10 +15,10 @@ from penstock_core.formats import FORMAT_ATTRIBUTE
 from penstock_core.ids import Offset, TopicName, TransactionalId
 from penstock_core.limits import SWEEP_GRACE_MS, TAIL_ROLL_REFS
 from penstock_core.push.lane import LaneKey, finish
-from penstock_core.push.subscription_note import note_of
+from penstock_core.push.subscription import note_of
 from penstock_core.transaction import id_expiry_s
 from penstock_core.zones.zone_state import ZoneStatus
-from penstock_service.adapters.memory.wake_ups import MemoryWakeUps
+from penstock_service.adapters.memory.messages import MemoryWakeUps
 from penstock_service.compaction.compact import compact
 from penstock_service.repair.recover_zones import recover_zones
 from penstock_service.retention.retain import retain

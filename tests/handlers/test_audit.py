@@ -12,17 +12,17 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import AUDIT_TOPIC, Partition, TimerId
 from penstock_core.log.timer import TimerPlace, scheduled_id
 from penstock_core.routes import ROUTES, Route
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_handlers import audit
 from penstock_handlers.edge.access.audited_changes import change_of, kind_of
 from penstock_handlers.router import LOCAL_ADDRESS, LOCAL_PRINCIPAL
 from penstock_service.acls.change_acls import change_acls
-from penstock_service.groups.alter_group import alter_group
 from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
+from penstock_service.groups.group_document import alter_group
 from penstock_service.instance.instance import Instance
 from penstock_service.quotas.admin.set_quota import put_quota
 from penstock_service.records.produce import ProduceEntry
-from penstock_service.records.produce_or_schedule import produce_or_schedule
+from penstock_service.records.produce_within_quotas import produce_or_schedule
 from penstock_service.records.schedule import ScheduledRecords
 from penstock_service.share.admin.put_share_group import put_share_group
 from penstock_service.transactions.begin_transactions import begin_transactions

@@ -7,8 +7,7 @@ import pytest
 
 from penstock_core.limits import JSON_RECORDS_MAX, TIMER_DELAY_MS_MAX, TIMER_SHARDS
 from penstock_core.log.delivery import Delivery
-from penstock_core.log.timer import second_of
-from penstock_core.log.timer_message import FIRST_RUN, encode_due_second
+from penstock_core.log.timer import FIRST_RUN, encode_due_second, second_of
 from penstock_core.records import frame
 from penstock_handlers import promote
 from penstock_service.adapters.memory.service import memory_instance

@@ -13,7 +13,7 @@ from penstock_core.limits import DISPATCH_LATE_MS
 from penstock_core.log.index import Head
 from penstock_core.storage.head_item import head_item, head_key
 from penstock_handlers.dispatch import serve
-from penstock_service.adapters.memory.delivery_queue import MemoryDeliveryQueue
+from penstock_service.adapters.memory.messages import MemoryDeliveryQueue
 from penstock_service.adapters.memory.service import memory_instance
 from penstock_service.instance.instance import Instance
 from penstock_service.topics.alter_topic import alter_topic

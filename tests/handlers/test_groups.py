@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from penstock_core.records import frame
-from penstock_service.adapters.memory.wake_ups import MemoryWakeUps
+from penstock_service.adapters.memory.messages import MemoryWakeUps
 from tests.handlers.service import Answer, Service, checked_error
 from tests.support.service import with_stores
 

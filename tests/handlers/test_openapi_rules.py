@@ -15,7 +15,7 @@ from penstock_core.groups.group import GroupConfig
 from penstock_core.groups.topic_patterns import check_pattern
 from penstock_core.ids import parse_member_id, parse_topic_name
 from penstock_core.log.topic import TopicConfig, alter_config
-from penstock_core.zones.quorum import parse_acks
+from penstock_core.zones.zone_state import parse_acks
 from penstock_handlers.openapi.rules import ACKS, MEMBER_ID, NAME, PLACE, TOPIC_PATTERN
 from tests.handlers.service import Service
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 
 from penstock_core.limits import JSON_HEADERS_MAX, OWNED_PARTITIONS_MAX, RESPONSE_BYTES_MAX, TOPIC_PARTITIONS_MAX
-from penstock_core.plain_text import escaped
+from penstock_core.text import escaped
 from penstock_handlers import records_fetch, topics
 from penstock_handlers.edge.entry import answer
 from penstock_handlers.edge.http import json_result

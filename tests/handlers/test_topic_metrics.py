@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.metrics.consumer_lag import Consumer, ConsumerKind
+from penstock_core.metrics.lag_memory import Consumer, ConsumerKind
 from penstock_core.metrics.topic_traffic import OTHER, TopicTraffic
 from penstock_handlers import measure
 from penstock_handlers.edge import lambda_function

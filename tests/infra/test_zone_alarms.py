@@ -7,8 +7,7 @@ import pytest
 from penstock_cdk.alarms.zone_alarms import ZoneAlarms
 from penstock_cdk.settings import STAGES
 from penstock_core.log.repair import NamedRef, encode_message, repairs_due
-from penstock_core.zones.quorum import Acks
-from penstock_core.zones.zone_state import ZoneStatus
+from penstock_core.zones.zone_state import Acks, ZoneStatus
 from penstock_handlers.recover_zones import run
 from penstock_handlers.replicate import serve
 from penstock_service.segments.move_zone import move_zone_by_operator

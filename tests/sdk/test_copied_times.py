@@ -17,7 +17,7 @@ import pytest
 from penstock import AsyncDeadLetters, DeadLetters
 from penstock.testing import MemoryPenstock
 from penstock_core.ids import TopicName
-from penstock_core.push.targets.hops import copied
+from penstock_core.push.targets.target import copied
 from penstock_core.records.codec import NewRecord
 from penstock_core.share.dead_letter import DeadLetterOrigin, dead_letter, redriven
 from penstock_import.queue.drain import Drain, DrainSettings
@@ -142,7 +142,7 @@ WRITERS: Mapping[str, Callable[[int], int]] = {
     "functions/penstock_core/share/dead_letter.py:redriven": lambda time_ms: _copy(
         redriven(StoredRecord(0, time_ms), NOW_MS)
     ),
-    "functions/penstock_core/push/targets/hops.py:copied": lambda time_ms: _copy(
+    "functions/penstock_core/push/targets/target.py:copied": lambda time_ms: _copy(
         copied(StoredRecord(0, time_ms), NOW_MS)
     ),
     "sdk/penstock/dead_letters/dead_letters.py:move": _moved,

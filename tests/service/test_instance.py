@@ -8,9 +8,9 @@ from penstock_core.ids import GroupName, TopicId, TopicName
 from penstock_core.limits import INSTANCE_LOG_ENTRIES_MAX, INSTANCE_TARGETS_MAX, INSTANCE_TOPICS_MAX
 from penstock_core.log.topic import Topic
 from penstock_service.adapters.memory.service import memory_instance
+from penstock_service.instance.caches import TopicCache
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.telemetry import Telemetry
-from penstock_service.instance.topic_cache import TopicCache
 from tests.support.service import SteppedClock, another_instance
 
 SHARED = {"stores", "clock", "entropy", "executor", "tuning"}

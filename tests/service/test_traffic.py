@@ -5,10 +5,9 @@ import pytest
 from penstock_core.errors import ErrorCode
 from penstock_core.limits import INSTANCE_TRAFFIC_TOPICS_MAX
 from penstock_core.metrics.topic_traffic import NO_TRAFFIC, OTHER, TopicTraffic
-from penstock_core.zones.quorum import Acks
-from penstock_service.instance.instance import Instance
-from penstock_service.instance.traffic import Traffic
-from penstock_service.records.produce_or_schedule import produce_or_schedule
+from penstock_core.zones.zone_state import Acks
+from penstock_service.instance.instance import Instance, Traffic
+from penstock_service.records.produce_within_quotas import produce_or_schedule
 from penstock_service.share.acquire.acquire import AcquireWish, acquire
 from penstock_service.share.admin.put_share_group import put_share_group
 from tests.support.refusals import refused

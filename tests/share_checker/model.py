@@ -22,7 +22,7 @@ from typing import NamedTuple
 from penstock_core.ids import LockId, LockNonce
 from penstock_core.share.acknowledge import Acknowledgement, AckType
 from penstock_core.share.share_state import Lock
-from penstock_core.share.tending import tends
+from penstock_core.share.waits import tends
 from tests.share_checker.machine import (
     DELIVERIES_MAX,
     KEYS,

@@ -12,15 +12,15 @@ from penstock_core.filters.tag_filter import tags_of
 from penstock_core.log.index import Head
 from penstock_core.records.codec import BatchBuilder, Headers, NewRecord, decode
 from penstock_core.records.record_batch import Compression
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.compaction.compact import CompactionResult, compact
 from penstock_service.instance.instance import Instance
 from penstock_service.records.append import AppendedRange
 from penstock_service.records.produce import ProduceEntry, produce
 from penstock_service.retention.retain import retain
 from penstock_service.retention.sweep import sweep
+from penstock_service.topics.alter_topic import truncate
 from penstock_service.topics.create_topic import create_topic
-from penstock_service.topics.truncate import truncate
 from tests.support.interleaving import InOrder
 from tests.support.service import SteppedClock, ask, head_of, key_of, patient_instance
 

@@ -1,7 +1,7 @@
 """Topics of which a part is expired."""
 
 from penstock_core.errors import PenstockError
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import produce
 from tests.support.service import SteppedClock, batch, entry, new_topic

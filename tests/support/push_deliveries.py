@@ -8,17 +8,15 @@ from penstock_core.errors import PenstockError
 from penstock_core.ids import Offset, Partition, SubscriptionId, SubscriptionName, TopicName
 from penstock_core.log.push_event import PushEvent
 from penstock_core.push.batch import Answer, Answered, PushBatch
-from penstock_core.push.delivery import DeliveryState
-from penstock_core.push.delivery_key import DeliveryKey
+from penstock_core.push.delivery import DeliveryKey, DeliveryState
 from penstock_core.push.lane import LaneKey, LaneState
 from penstock_core.push.message import PushMessage
 from penstock_core.push.subscription import Subscription, new_subscription_config
 from penstock_core.push.targets.target import FunctionTarget, Target
 from penstock_core.records.codec import NewRecord, encode
 from penstock_core.records.record_batch import Compression
-from penstock_core.zones.quorum import Acks
-from penstock_service.adapters.memory.delivery_queue import MemoryDeliveryQueue, ReceivedMessage
-from penstock_service.adapters.memory.targets import MemoryTargets
+from penstock_core.zones.zone_state import Acks
+from penstock_service.adapters.memory.messages import MemoryDeliveryQueue, MemoryTargets, ReceivedMessage
 from penstock_service.instance.instance import Instance
 from penstock_service.push.deliver import Ending, Receipt, deliver
 from penstock_service.push.dispatch import dispatch

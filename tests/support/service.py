@@ -14,7 +14,7 @@ from penstock_core.log.index import Head
 from penstock_core.log.ref import LocatedRef
 from penstock_core.records.codec import NewRecord, decode, encode
 from penstock_core.records.record_batch import Compression
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.adapters.memory.segments import MemorySegmentStore
 from penstock_service.adapters.memory.service import memory_instance
 from penstock_service.instance.instance import Instance, Tuning

@@ -6,15 +6,15 @@ Principals and resources are names or beginnings of names. A rule as text, with 
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from penstock_core.acls.name_pattern import EVERY, NamePattern, parse_name_pattern
 from penstock_core.acls.principal import FEDERATED, role_of_session
 from penstock_core.acls.right import Kind, Operation
 from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.ids import NAME_CHARACTERS
 from penstock_core.limits import ACL_PRINCIPAL_LENGTH_MAX, NAME_LENGTH_MAX
-from penstock_core.plain_text import check_label
+from penstock_core.text import check_label
 
 ALL = "all"
 ALLOW = "allow"
@@ -23,6 +23,18 @@ _SCHEMES = ("arn:", "jwt:")
 _NAME = re.compile(NAME_CHARACTERS, re.ASCII)
 _ROLE = ":role/"
 _SESSION = re.compile(r"(arn:[^:]*:)sts::([^:]*):assumed-role/(.*)", re.DOTALL)
+EVERY = "*"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class NamePattern:
+    """`text` is the whole name, or with `is_prefix` its beginning; "" as a beginning matches all names."""
+
+    text: str
+    is_prefix: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.text}{EVERY}" if self.is_prefix else self.text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,3 +154,36 @@ def _parse_resource(text: str) -> tuple[Kind | None, NamePattern]:
 
 def _invalid(field: str, value: str, way_out: str) -> PenstockError:
     return PenstockError(ErrorCode.INVALID_REQUEST, f"{field}={shown(value)}: {way_out}")
+
+
+def parse_name_pattern(text: str) -> NamePattern:
+    """The pattern of a text, in which a `*` at the end stands for any characters, also none."""
+    return NamePattern(text[:-1], is_prefix=True) if text.endswith(EVERY) else NamePattern(text)
+
+
+class NamePatterns:
+    """Many patterns, of which any may match. A check costs one look-up for each length of a beginning."""
+
+    __slots__ = ("_beginnings", "_lengths", "_names")
+
+    def __init__(self, patterns: Iterable[NamePattern]) -> None:
+        known = set(patterns)
+        self._names = frozenset(each.text for each in known if not each.is_prefix)
+        self._beginnings = frozenset(each.text for each in known if each.is_prefix)
+        self._lengths = sorted({len(each) for each in self._beginnings})
+
+    def names(self, name: str) -> bool:
+        """True if one of the patterns is the name itself."""
+        return name in self._names
+
+    def match(self, name: str) -> bool:
+        """True if one of the patterns matches the name."""
+        if name in self._names:
+            return True
+        size = len(name)
+        for length in self._lengths:
+            if length > size:
+                return False
+            if name[:length] in self._beginnings:
+                return True
+        return False

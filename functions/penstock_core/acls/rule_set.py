@@ -8,21 +8,27 @@ super principals are about them. Of the patterns that allow, only those are that
 users. Each pattern that denies is about them.
 
 The rules are sorted once for each principal, and kept. A check then costs a few look-ups, however many rules there are.
+
+All rules of a stage as they are stored, and changes to them.
+
+A revision is random, not a count: a table that was restored from a backup never has the revision of other rules.
 """
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from penstock_core.acls.name_pattern import NamePattern, NamePatterns
 from penstock_core.acls.principal import FEDERATED, is_stranger, is_token
 from penstock_core.acls.right import IMPLY_DESCRIBE, Kind, Operation, Right
-from penstock_core.acls.rule import Rule
+from penstock_core.acls.rule import NamePattern, NamePatterns, Rule
 from penstock_core.acls.settings import AclSettings
-from penstock_core.limits import ACL_PRINCIPALS_REMEMBERED_MAX
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.limits import ACL_PRINCIPALS_REMEMBERED_MAX, ACL_RULES_MAX
 
 _Place = tuple[Operation, Kind]
 _NO_PATTERNS = NamePatterns(())
+REVISION_BYTES = 8
+NO_REVISION = ""
 
 
 class Reason(Enum):
@@ -133,3 +139,31 @@ def _places(rule: Rule) -> Iterable[_Place]:
 
 def _indexed(patterns: Mapping[_Place, list[NamePattern]]) -> dict[_Place, NamePatterns]:
     return {place: NamePatterns(each) for place, each in patterns.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleBook:
+    """The rules, and the revision that tells whether they have changed; NO_REVISION before the first change."""
+
+    revision: str = NO_REVISION
+    rules: frozenset[Rule] = frozenset()
+
+
+EMPTY_BOOK = RuleBook()
+
+
+def changed(book: RuleBook, added: Iterable[Rule], removed: Iterable[Rule], entropy: bytes) -> RuleBook:
+    """The book with some rules added and others removed; the same book if that changes nothing.
+
+    `entropy` are `REVISION_BYTES` random bytes. Raises TOO_MANY_ACLS.
+    """
+    rules = (book.rules - frozenset(removed)) | frozenset(added)
+    if rules == book.rules:
+        return book
+    if len(rules) > ACL_RULES_MAX and len(rules) > len(book.rules):
+        raise PenstockError(
+            ErrorCode.TOO_MANY_ACLS,
+            f"{len(rules)} rules: {ACL_RULES_MAX} at most. Remove some, or name resources by their beginning and a *",
+            limit=ACL_RULES_MAX,
+        )
+    return RuleBook(revision=entropy.hex(), rules=rules)

@@ -4,8 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from penstock_core.acls.name_pattern import NamePattern
-from penstock_core.acls.rule import ALLOW, DENY, parse_principal_pattern
+from penstock_core.acls.rule import ALLOW, DENY, NamePattern, parse_principal_pattern
 from penstock_core.acls.tokens import TokenSettings, token_settings_of
 
 DEFAULT_VARIABLE = "PENSTOCK_ACL_DEFAULT"

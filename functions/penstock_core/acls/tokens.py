@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from penstock_core.acls.name_pattern import EVERY
 from penstock_core.acls.principal import JWT, Principal, jwt_principal
+from penstock_core.acls.rule import EVERY
 from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.limits import ACL_PRINCIPAL_LENGTH_MAX
 

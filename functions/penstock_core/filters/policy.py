@@ -24,7 +24,7 @@ from penstock_core.filters.condition_values import ConditionParts, as_number, as
 from penstock_core.filters.filter import AllOf, Condition, Filter
 from penstock_core.filters.numbers import read_number
 from penstock_core.filters.tag_filter import masks_of, needed_tags
-from penstock_core.json_text import parse_json
+from penstock_core.text import parse_json
 
 _OR = "$or"
 _VALUES = "text, a number, true, false, null, or an object with one operator"

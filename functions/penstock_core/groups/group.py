@@ -3,6 +3,11 @@
 The group's own item is small. It changes only with the target assignment, the settings or the time of the next check,
 each time by compare-and-set on `version`. Only a member's own heartbeats write that member's item. Once its session has
 ended, another member's heartbeat may remove the item.
+
+The document of a group whose leader assigns, as Kafka Connect's workers do (docs/protocol/gateway).
+
+The gateways of such a group keep its members and assignments here, and change them by compare-and-set on the group's
+`version`. The service does not read `data`.
 """
 
 import hashlib
@@ -13,12 +18,14 @@ from typing import Any
 
 from penstock_core import limits
 from penstock_core.errors import ErrorCode, PenstockError, shown
-from penstock_core.groups.group_document import GroupDocument
 from penstock_core.groups.topic_patterns import WILDCARD, check_pattern, matches
 from penstock_core.ids import GroupName, MemberName
+from penstock_core.limits import GROUP_DOCUMENT_BYTES_MAX, GROUP_MEMBERS_MAX, PROTOCOL_TYPE_LENGTH_MAX
+from penstock_core.text import check_label
 
 ASSIGNORS = ("sticky", "range", "round_robin")
 FINGERPRINT_BYTES = 8
+CONSUMER = "consumer"  # the type of each group in which the service assigns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,23 +46,12 @@ GROUP_BOUNDS: Mapping[str, tuple[int, int]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupState:
-    """The group's item. Each `epoch` has one target assignment, stored under `target_id` before the epoch begins.
+class GroupDocument:
+    """`protocol_type` says what its members are, as "connect". `member_count` is for operators."""
 
-    Epoch 0 has none, because no member has joined yet. `empty_since_ms` is when the group was first seen without
-    members. `document` is there in a group whose leader assigns.
-    """
-
-    name: GroupName
-    version: int = 0
-    epoch: int = 0
-    target_id: str = ""
-    member_count: int = 0
-    config: GroupConfig = field(default_factory=GroupConfig)
-    next_check_ms: int = 0
-    changed_at_ms: int = 0
-    empty_since_ms: int | None = None
-    document: GroupDocument | None = None
+    protocol_type: str
+    member_count: int
+    data: bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +106,36 @@ class Member:
     is_settled: bool = False
     joined_at_ms: int
     session_timeout_ms: int | None = None
+
+
+def next_check_ms(members: Iterable[Member], now_ms: int) -> int:
+    """The time of the next look at the group's members and topics.
+
+    It is the first deadline of a session, so no session ends unnoticed. It comes `GROUP_CHECK_MS_MAX` from now at the
+    latest, so new partitions wait no longer, and `GROUP_CHECK_MS_MIN` from now at the earliest.
+    """
+    first = min((member.deadline_ms for member in members), default=now_ms + limits.GROUP_CHECK_MS_MAX)
+    return max(now_ms + limits.GROUP_CHECK_MS_MIN, min(first, now_ms + limits.GROUP_CHECK_MS_MAX))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupState:
+    """The group's item. Each `epoch` has one target assignment, stored under `target_id` before the epoch begins.
+
+    Epoch 0 has none, because no member has joined yet. `empty_since_ms` is when the group was first seen without
+    members. `document` is there in a group whose leader assigns.
+    """
+
+    name: GroupName
+    version: int = 0
+    epoch: int = 0
+    target_id: str = ""
+    member_count: int = 0
+    config: GroupConfig = field(default_factory=GroupConfig)
+    next_check_ms: int = 0
+    changed_at_ms: int = 0
+    empty_since_ms: int | None = None
+    document: GroupDocument | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,16 +212,6 @@ def group_config_to_json(config: GroupConfig) -> dict[str, Any]:
     return asdict(config)
 
 
-def next_check_ms(members: Iterable[Member], now_ms: int) -> int:
-    """The time of the next look at the group's members and topics.
-
-    It is the first deadline of a session, so no session ends unnoticed. It comes `GROUP_CHECK_MS_MAX` from now at the
-    latest, so new partitions wait no longer, and `GROUP_CHECK_MS_MIN` from now at the earliest.
-    """
-    first = min((member.deadline_ms for member in members), default=now_ms + limits.GROUP_CHECK_MS_MAX)
-    return max(now_ms + limits.GROUP_CHECK_MS_MIN, min(first, now_ms + limits.GROUP_CHECK_MS_MAX))
-
-
 def state_after_check(state: GroupState, members: Collection[Member], now_ms: int) -> GroupState:
     """The group's item after a check that found its target to fit these members."""
     return replace(
@@ -238,3 +254,25 @@ def _checked_setting(name: str, value: Any) -> Any:
             ErrorCode.INVALID_CONFIG, f"{name}={shown(value)}: must be a whole number from {low} to {high}{unlimited}"
         )
     return value
+
+
+def checked_document(protocol_type: str, member_count: int, data: bytes) -> GroupDocument:
+    """The document. Raises INVALID_REQUEST if a field is out of its bounds."""
+    if not 1 <= len(protocol_type) <= PROTOCOL_TYPE_LENGTH_MAX or protocol_type == CONSUMER:
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST,
+            f"protocol_type={shown(protocol_type)}: give 1 to {PROTOCOL_TYPE_LENGTH_MAX} characters, and not "
+            f"{CONSUMER!r}, whose groups have no document",
+        )
+    check_label("protocol_type", protocol_type)
+    if not 0 <= member_count <= GROUP_MEMBERS_MAX:
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST, f"member_count={member_count}: a group has {GROUP_MEMBERS_MAX} members at most"
+        )
+    if len(data) > GROUP_DOCUMENT_BYTES_MAX:
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST,
+            f"a document of {len(data)} bytes: {GROUP_DOCUMENT_BYTES_MAX} at most, so give the group fewer members or "
+            "tasks",
+        )
+    return GroupDocument(protocol_type=protocol_type, member_count=member_count, data=data)

@@ -22,7 +22,7 @@ from sys import byteorder
 from penstock_core.formats import BYTE_FORMATS
 from penstock_core.groups.assignors import NOBODY, AssignableTopic, assign
 from penstock_core.groups.group import FINGERPRINT_BYTES, Member
-from penstock_core.groups.topic_reach import TopicReach
+from penstock_core.groups.topic_patterns import TopicReach
 from penstock_core.ids import TOPIC_ID_BYTES, MemberName, Partition, PartitionKey, TopicId, TopicName
 from penstock_core.limits import TARGET_CHUNK_BYTES
 from penstock_core.log.topic import Topic

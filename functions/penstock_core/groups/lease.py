@@ -21,14 +21,14 @@ No member writes a release. A member is *settled* at epoch E once it holds nothi
 and its own item says so. From then on, the members that got its other partitions at E may take their leases over.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.groups.group import Member
 from penstock_core.ids import MemberName, Offset, PartitionKey, TopicName
-from penstock_core.limits import COMMIT_METADATA_BYTES_MAX, COMMIT_OFFSET_MAX
+from penstock_core.limits import ACQUIRE_MAX, COMMIT_METADATA_BYTES_MAX, COMMIT_OFFSET_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +145,8 @@ class SeenCommit:
 
 
 MayGoBack = bool | SeenCommit
+
+
 """True: whatever is committed. A commit that was seen: only from that one."""
 
 
@@ -230,3 +232,36 @@ def check_committed(committed: CommittedOffset) -> None:
             ErrorCode.INVALID_REQUEST,
             f"metadata of {size} bytes with the offset of {where}: {COMMIT_METADATA_BYTES_MAX} at most",
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeasePlan:
+    """The leases that the member releases (`revoked`), those that it lacks (`wanted`), and the ones `tried` now.
+
+    Each is sorted, but `tried` may start in the middle of `wanted`. It has `ACQUIRE_MAX` leases at most.
+    """
+
+    revoked: Sequence[PartitionKey]
+    wanted: Sequence[PartitionKey]
+    tried: Sequence[PartitionKey]
+
+    @property
+    def leaves_some_untried(self) -> bool:
+        """True if the member wants more leases than one heartbeat may try."""
+        return len(self.tried) < len(self.wanted)
+
+
+def plan_leases(part: Collection[PartitionKey], owned: Collection[PartitionKey], sequence: int) -> LeasePlan:
+    """The plan for a member that holds `owned`, and whose part of the target is `part`.
+
+    Of too many wanted leases, each heartbeat (by its `sequence`) tries others. Otherwise an owner that is slow to
+    release the first ones would hold up all of them.
+    """
+    actions = {key: LEASE_ACTIONS[key in part, key in owned] for key in [*part, *owned]}
+    wanted = sorted(key for key, action in actions.items() if action is LeaseAction.ACQUIRE)
+    start = sequence * ACQUIRE_MAX % len(wanted) if len(wanted) > ACQUIRE_MAX else 0
+    return LeasePlan(
+        revoked=sorted(key for key, action in actions.items() if action is LeaseAction.REVOKE),
+        wanted=wanted,
+        tried=(wanted[start:] + wanted[:start])[:ACQUIRE_MAX],
+    )

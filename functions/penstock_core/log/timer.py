@@ -10,8 +10,13 @@ A timer leaves WAITING once. Its id is the client's: a repeated put finds the fi
 The timers of a partition are in the order of (due time, id). Ids rise in a producer, so the order of its records of one
 due time is kept. A timer's id gives it one of `TIMER_SHARDS` shards, which share the partition's load. The minutes in
 which a partition has timers are noted in an index of due minutes.
+
+What starts promotions: the message of one second of a partition, and the event of a stage's first run.
+
+The message is `{"partition": "<topic id>#<n>", "due_s": n}`, the event `{"goes_on": true}`.
 """
 
+import json
 import re
 import zlib
 from dataclasses import dataclass, replace
@@ -19,7 +24,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from penstock_core.errors import ErrorCode, PenstockError, shown
-from penstock_core.ids import TIMER_ID_BYTES, Partition, PartitionKey, TimerId
+from penstock_core.ids import TIMER_ID_BYTES, Partition, PartitionKey, TimerId, parse_partition_key
 from penstock_core.limits import (
     TIMER_DELAY_MS_MAX,
     TIMER_MARK_KEPT_MS,
@@ -34,6 +39,7 @@ from penstock_core.log.ref import Ref
 MINUTE_MS = 60_000
 _SECOND_MS = 1_000
 _SCHEDULED_ID = re.compile(r"(\d{1,4})-(\d{1,15})-([0-9a-f]{32})", re.ASCII)
+FIRST_RUN = {"goes_on": True}
 
 
 class TimerState(Enum):
@@ -236,3 +242,19 @@ def new_timer_id(now_ms: int, number: int, entropy: bytes) -> TimerId:
     Ids of one process rise if it never passes a `now_ms` that is lower than before.
     """
     return TimerId(now_ms.to_bytes(6, "big") + (number % 2**32).to_bytes(4, "big") + entropy[:6])
+
+
+def encode_due_second(second: DueSecond) -> str:
+    """The message above."""
+    return json.dumps({"partition": str(second.key), "due_s": second.second})
+
+
+def decode_due_second(text: str) -> DueSecond:
+    """The inverse of `encode_due_second`. Raises INVALID_REQUEST for any other text."""
+    try:
+        fields = json.loads(text)
+        return DueSecond(int(fields["due_s"]), parse_partition_key(fields["partition"]))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST, f"{text!r:.200} is no message about timers: see timer_message.py"
+        ) from error

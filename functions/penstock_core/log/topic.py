@@ -7,9 +7,8 @@ from functools import partial
 from typing import Any
 
 from penstock_core import limits
-from penstock_core.errors import ErrorCode, PenstockError, shown
+from penstock_core.errors import ErrorCode, Mistakes, PenstockError, shown
 from penstock_core.ids import Partition, TopicId, TopicName, parse_own_topic_name
-from penstock_core.mistakes import Mistakes
 
 DELETE, COMPACT = "delete", "compact"
 CLEANUP_POLICIES = (DELETE, COMPACT, f"{COMPACT},{DELETE}")

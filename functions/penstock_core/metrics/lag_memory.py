@@ -13,14 +13,33 @@ the memory as JSON:  {"hour": 489123, "after": "", "zeros": {"group/billing": 15
 """
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import NamedTuple
 
 from penstock_core.limits import METRIC_ZEROS
-from penstock_core.metrics.consumer_lag import Consumer, ConsumerKind, ConsumerLag, parse_consumer, together
 from penstock_core.metrics.topic_traffic import OTHER
 
 _HOUR_MS = 3_600_000
+
+
+class ConsumerKind(StrEnum):
+    """The kinds of consumers. Each is the name of a metric's dimension, too."""
+
+    GROUP = "group"
+    SHARE_GROUP = "share_group"
+    SUBSCRIPTION = "subscription"
+
+
+class Consumer(NamedTuple):
+    """A consumer by its kind and name. As text: `<kind>/<name>`."""
+
+    kind: ConsumerKind
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +54,23 @@ class LagMemory:
     hour: int = 0
     zeros: Mapping[Consumer, int] = field(default_factory=dict)
     after: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerLag:
+    """The records that a consumer has not finished, and the age of the oldest of them, 0 if there are none.
+
+    The age is the time since the append.
+    """
+
+    consumer: Consumer
+    records: int
+    oldest_age_ms: int
+
+    @property
+    def is_behind(self) -> bool:
+        """True if there is a record to handle."""
+        return self.records > 0 or self.oldest_age_ms > 0
 
 
 def published(
@@ -103,3 +139,21 @@ def _own(
             break
         own.add(consumer)
     return own
+
+
+def parse_consumer(text: str) -> Consumer:
+    """The inverse of `str(consumer)`. Raises ValueError."""
+    kind, _, name = text.partition("/")
+    if not name:
+        raise ValueError(f"{text!r} is no consumer: give KIND/NAME, with one of {', '.join(ConsumerKind)}")
+    return Consumer(ConsumerKind(kind), name)
+
+
+def together(kind: ConsumerKind, lags: Iterable[ConsumerLag]) -> ConsumerLag:
+    """All these consumers as one, under `OTHER`: the sum of their records, and the greatest age."""
+    found = [*lags]
+    return ConsumerLag(
+        consumer=Consumer(kind, OTHER),
+        records=sum(each.records for each in found),
+        oldest_age_ms=max((each.oldest_age_ms for each in found), default=0),
+    )

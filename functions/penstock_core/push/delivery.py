@@ -17,7 +17,7 @@ A range that fails begins at `offset`, because what succeeds before it is commit
 from dataclasses import dataclass, replace
 from typing import Any
 
-from penstock_core.ids import Offset
+from penstock_core.ids import Offset, Partition, PartitionKey, SubscriptionId, TopicId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,3 +149,17 @@ def _beyond(state: DeliveryState, offset: Offset) -> Trouble | None:
         # An outage is what the tried records met. A failure that counts was one of the failing range, and stays.
         return replace(trouble, try_end=None, attempts=0, error="" if trouble.outages else trouble.error)
     return trouble
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryKey:
+    """The state of one partition in one subscription."""
+
+    subscription_id: SubscriptionId
+    topic_id: TopicId
+    partition: Partition
+
+    @property
+    def partition_key(self) -> PartitionKey:
+        """The partition."""
+        return PartitionKey(self.topic_id, self.partition)

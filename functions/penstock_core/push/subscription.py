@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from penstock_core import limits
-from penstock_core.errors import ErrorCode, PenstockError, shown
+from penstock_core.errors import ErrorCode, Mistakes, PenstockError, shown
 from penstock_core.filters.policy import parse_filter
 from penstock_core.ids import (
     SubscriptionId,
@@ -19,7 +19,6 @@ from penstock_core.ids import (
     parse_own_topic_name,
     parse_subscription_name,
 )
-from penstock_core.mistakes import Mistakes
 from penstock_core.push.targets.target import Target, TopicTarget
 
 ORDERED, PARALLEL = "ordered", "parallel"
@@ -216,3 +215,34 @@ def _consistent(config: SubscriptionConfig) -> SubscriptionConfig:
 
 def _refused(why: str) -> PenstockError:
     return PenstockError(ErrorCode.INVALID_CONFIG, why)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionNote:
+    """What the small item of a topic tells of one of its subscriptions: enough to send it a message."""
+
+    name: SubscriptionName
+    subscription_id: SubscriptionId
+    version: int
+    concurrency: int
+    is_paused: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrphanedStates:
+    """Lanes and states of a subscription that is gone, or not there yet, since `since_ms`. The look removes them."""
+
+    subscription_id: SubscriptionId
+    name: SubscriptionName
+    since_ms: int
+
+
+def note_of(subscription: Subscription) -> SubscriptionNote:
+    """The note that each topic of the subscription has."""
+    return SubscriptionNote(
+        name=subscription.name,
+        subscription_id=subscription.subscription_id,
+        version=subscription.version,
+        concurrency=subscription.config.concurrency,
+        is_paused=subscription.is_paused,
+    )

@@ -10,14 +10,23 @@ next one follows when the batch may be full, by the rate at which it was filled.
 So a batch is looked at `PUSH_WINDOW_LOOKS_MAX` times at most, however many appends come. A quiet time with new records
 ends by a message, and one without them by the next append. A delivery that comes in a quiet time reads no records, but
 it sees by the head if there are enough of them.
+
+Decides whether a lane needs a message from the look that runs each five minutes. Pure.
+
+A message that is lost, or an event that never came, leaves records that nothing will deliver. A lane that is held, or
+whose message sleeps, has its message (lane.py), unless that one is overdue. The look must not add to a queue that is
+merely slow: it gives each message twice the time in which SQS shows it again.
 """
 
 from dataclasses import dataclass
 
 from penstock_core.ids import Offset
-from penstock_core.limits import PUSH_WINDOW_LOOK_MS, PUSH_WINDOW_LOOKS_MAX
+from penstock_core.limits import PUSH_VISIBILITY_MS, PUSH_WINDOW_LOOK_MS, PUSH_WINDOW_LOOKS_MAX
 from penstock_core.push.delivery import DeliveryState, Window, changed
+from penstock_core.push.lane import FREE, NO_MESSAGE, LaneState
 from penstock_core.push.subscription import SubscriptionConfig
+
+_SLOW_MS = 2 * PUSH_VISIBILITY_MS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,3 +87,19 @@ def _quiet_ms(elapsed_ms: int, fill: float) -> int:
 
 def _end_ms(state: DeliveryState, window: Window, window_ms: int) -> int:
     return min(state.next_try_ms, window.began_ms + window_ms)
+
+
+def needs_message(lane: LaneState | None, due_ms: int, now_ms: int) -> bool:
+    """True if no message stands for work of the lane that may begin at `due_ms`.
+
+    None is a lane that was never taken. A message too many finds nothing to do.
+    """
+    if lane is None:
+        return True
+    if lane.locked_until_ms != FREE:
+        return now_ms >= lane.locked_until_ms + _SLOW_MS
+    if lane.sleeper == NO_MESSAGE:
+        return True
+    is_lost = now_ms >= lane.due_ms + _SLOW_MS
+    is_too_late = lane.due_ms > max(due_ms, now_ms) + _SLOW_MS
+    return is_lost or is_too_late

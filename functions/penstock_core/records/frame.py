@@ -12,9 +12,9 @@ import json
 from collections.abc import Iterable, Mapping
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.json_text import parse_json
 from penstock_core.limits import FRAME_HEADER_BYTES_MAX
 from penstock_core.records.record_batch import BytesLike
+from penstock_core.text import parse_json
 
 FRAME_CONTENT_TYPE = "application/vnd.penstock.batches"
 

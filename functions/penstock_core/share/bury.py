@@ -14,12 +14,11 @@ from enum import Enum
 from penstock_core.ids import LockId, Offset
 from penstock_core.limits import DEAD_LETTERS_AT_ONCE
 from penstock_core.share.draft import Draft
-from penstock_core.share.merge_waits import add_wait
 from penstock_core.share.record_set import Ranges, RecordSet
-from penstock_core.share.retry import available_ms, is_last_delivery
 from penstock_core.share.share_group import ShareGroupConfig
 from penstock_core.share.share_state import Lock, ShareState, Wait
 from penstock_core.share.share_update import ShareUpdate
+from penstock_core.share.waits import add_wait, available_ms, is_last_delivery
 
 _NO_LOCK = LockId("")
 _ENTRIES_AT_ONCE = 3  # that one burial touches: the entry, the rest of it, and the wait of what cannot be moved

@@ -34,11 +34,10 @@ from penstock_core.share.acquire import (
     suspects,
 )
 from penstock_core.share.draft import Draft
-from penstock_core.share.merge_waits import merge_waits
 from penstock_core.share.record_set import EMPTY, Ranges, RecordSet, normalized
 from penstock_core.share.share_group import ShareGroupConfig
 from penstock_core.share.share_state import Lock, ShareState, Wait, lock_id, locks_of
-from penstock_core.share.tending import tends
+from penstock_core.share.waits import merge_waits, tends
 
 NO_KEY = 0  # the hash of a record without a key: it has no order
 Window = Sequence[int | None]

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from penstock_core import limits
-from penstock_core.errors import ErrorCode, PenstockError, shown
+from penstock_core.errors import ErrorCode, Mistakes, PenstockError, shown
 from penstock_core.filters.policy import parse_filter
 from penstock_core.ids import (
     GroupName,
@@ -21,7 +21,6 @@ from penstock_core.ids import (
     parse_group_name,
     parse_own_topic_name,
 )
-from penstock_core.mistakes import Mistakes
 
 SHARE_GROUP_ID_BYTES = 10
 ORDER_NONE, ORDER_KEY = "none", "key"

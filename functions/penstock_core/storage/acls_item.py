@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock_core.acls.rule import parse_rule
-from penstock_core.acls.rule_book import NO_REVISION, RuleBook
+from penstock_core.acls.rule_set import NO_REVISION, RuleBook
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.formats import check_item
 from penstock_core.limits import ACL_DECODED_BYTES_MAX, ACL_ITEM_BYTES_MAX

@@ -7,6 +7,23 @@ deadline_ms    N   the lease ends then
 cleaned        L   pairs of N: an end offset, and when the log was cleaned up to it; absent before the first cleaning
 expires_at_s   N   DynamoDB removes the item some time after it
 ```
+
+The item of the segments that a swap of pages, or a move of a tail's refs, retired.
+
+The sweep spares them for its grace, because readers may hold refs to them.
+
+```
+log table   pk "<topic id>#<partition>"   sk "retired#<time of the swap in ms, 15 digits>#<end offset, 20 digits>"
+segments       B   segment ids of 16 bytes, ascending
+expires_at_s   N   DynamoDB removes the item some time after it: two days after the swap
+```
+
+The item of a scheduled job's cursor. A job that runs out of time goes on from it in its next run.
+
+```
+topics table   pk "#cursors"   sk name of the job
+cursor   S   a place that only the job understands
+```
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,11 +31,13 @@ from typing import Any
 
 from penstock_core.compaction.merging import CleaningState, CompactionState
 from penstock_core.formats import check_item
-from penstock_core.ids import Offset, PartitionKey
+from penstock_core.ids import SEGMENT_ID_BYTES, Offset, PartitionKey, SegmentId
+from penstock_core.limits import RETIRED_KEPT_MS
 from penstock_core.storage import keys
 from penstock_core.storage.item import Item, number
 
 STATE_KEPT_MS = 90 * 24 * 3_600_000  # without it the next run cleans from the beginning, and keeps tombstones longer
+RETIRED_PREFIX = "retired#"
 
 
 def compaction_key(key: PartitionKey) -> Item:
@@ -43,3 +62,41 @@ def parse_compaction(item: Mapping[str, Any]) -> CompactionState:
             for end, at_ms in zip(values[::2], values[1::2], strict=True)
         ),
     )
+
+
+def retired_key(swapped_ms: int, end_offset: Offset | int) -> str:
+    """Sort key of the segments retired by the swap whose pages ended before `end_offset`. Keys sort by time."""
+    return f"{RETIRED_PREFIX}{swapped_ms:015d}#{end_offset:020d}"
+
+
+def retired_item(key: PartitionKey, swapped_ms: int, end_offset: Offset, segments: Iterable[SegmentId]) -> Item:
+    """The whole item, for the transaction that swaps the pages."""
+    return {
+        "pk": {"S": str(key)},
+        "sk": {"S": retired_key(swapped_ms, end_offset)},
+        "segments": {"B": b"".join(sorted(segments))},
+        "expires_at_s": number((swapped_ms + RETIRED_KEPT_MS) // 1_000),
+    }
+
+
+def parse_retired(item: Mapping[str, Any]) -> list[SegmentId]:
+    """The segments of the item, ascending."""
+    check_item("retired", item)
+    data: bytes = item["segments"]["B"]
+    return [SegmentId(bytes(data[start : start + SEGMENT_ID_BYTES])) for start in range(0, len(data), SEGMENT_ID_BYTES)]
+
+
+def cursor_key(job: str) -> Item:
+    """The key of the job's cursor."""
+    return {"pk": {"S": keys.CURSORS}, "sk": {"S": job}}
+
+
+def cursor_item(job: str, cursor: str) -> Item:
+    """The item to put when the job stops before it is done."""
+    return {**cursor_key(job), "cursor": {"S": cursor}}
+
+
+def parse_cursor(item: Mapping[str, Any]) -> str:
+    """The job's cursor, the inverse of `cursor_item`."""
+    check_item("cursor", item)
+    return str(item["cursor"]["S"])

@@ -18,20 +18,31 @@ marks_before       N   how many marks the same merge left right before this one,
 marks_behind       N   marks asks for so many more items
 expires_at_s       N   DynamoDB removes the item some time after it: `MERGE_MARK_KEPT_MS` after the merge
 ```
+
+The item of an inline segment: one small segment as a whole (docs/adr/0064).
+
+```
+log table   pk "#inline#<first digit of the folder>"   sk "<folder, 2 hex>/<segment id, 32 hex>"
+body        B   the segment's bytes (log/segment.py)
+```
+The folder is the one that the segment would have in an ordinary bucket. It comes from the id's random part, so the
+items spread over 16 partition keys, and within each of them over the sort keys. An item is never changed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from penstock_core.formats import check_item
-from penstock_core.ids import Offset, PartitionKey
+from penstock_core.ids import Offset, PartitionKey, SegmentId
 from penstock_core.limits import MERGE_MARK_KEPT_MS
 from penstock_core.log.index import Page
 from penstock_core.log.ref import decode_refs, encode_refs
 from penstock_core.storage.item import Item, number
+from penstock_core.storage.keys import INLINE_PREFIX, KeyLayout, inline_shard, segment_folder
 
 PAGE_LAST = "page#~"  # behind every page of a partition
+_SHARDS: Sequence[str] = tuple(f"{INLINE_PREFIX}{digit}" for digit in "0123456789abcdef")
 
 
 def page_key(end_offset: Offset | int) -> str:
@@ -90,3 +101,30 @@ def parse_merge_mark(item: Mapping[str, Any]) -> MergeMark | None:
         return None
     check_item("merge_mark", item)
     return MergeMark(marks_before=int(item["marks_before"]["N"]), marks_behind=int(item["marks_behind"]["N"]))
+
+
+def inline_key(segment_id: SegmentId) -> Item:
+    """The key of the segment's item."""
+    folder = segment_folder(segment_id, KeyLayout.SPREAD)
+    return {"pk": {"S": inline_shard(folder)}, "sk": {"S": f"{folder}{segment_id.hex()}"}}
+
+
+def inline_item(segment_id: SegmentId, body: bytes) -> Item:
+    """The whole item."""
+    return {**inline_key(segment_id), "body": {"B": bytes(body)}}
+
+
+def parse_inline(item: Mapping[str, Any]) -> tuple[SegmentId, bytes]:
+    """The inverse of `inline_item`."""
+    check_item("inline", item)
+    return inline_id(item["sk"]["S"]), bytes(item["body"]["B"])
+
+
+def inline_id(sort_key: str) -> SegmentId:
+    """The segment that has this sort key."""
+    return SegmentId(bytes.fromhex(sort_key.rpartition("/")[2]))
+
+
+def inline_shards() -> Sequence[str]:
+    """The partition keys of all inline segments."""
+    return _SHARDS

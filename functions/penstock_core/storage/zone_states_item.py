@@ -9,6 +9,21 @@ zones     M   each zone that ever moved, M:
               since_ms  N   when that change was made
               reason    S   why
 ```
+
+The item of the pass that brings zones back in sync. A stage has one.
+
+```
+topics table   pk "#zones"   sk "catch_up"
+saves      N   how often this pass and those before it were stored: the condition of the next save
+began_ms   N   when the pass began
+zones      M   each zone that catches up: the version of its state when the pass began
+cursor     L   topic name S, partition N, offset N: the next portion begins there
+refs       N   refs looked at so far
+segments   N   segments copied
+bytes      N   bytes copied
+failures   N   refs that still lack a copy in a zone
+lost       N   refs whose segment no zone has; absent from a pass that an older release began
+```
 """
 
 from collections.abc import Mapping
@@ -18,6 +33,7 @@ from penstock_core.formats import check_item
 from penstock_core.ids import ZoneName
 from penstock_core.storage import keys
 from penstock_core.storage.item import Item, number
+from penstock_core.zones.catch_up import CatchUpPass, Cursor, Progress
 from penstock_core.zones.zone_state import ZoneState, ZoneStates, ZoneStatus
 
 
@@ -61,4 +77,45 @@ def parse_zone_states(item: Mapping[str, Any]) -> ZoneStates:
             )
             for zone, state in item["zones"]["M"].items()
         },
+    )
+
+
+def catch_up_pass_key() -> Item:
+    """The key of the one pass."""
+    return {"pk": {"S": keys.ZONES}, "sk": {"S": keys.CATCH_UP}}
+
+
+def catch_up_pass_item(current: CatchUpPass) -> Item:
+    """The whole item, for a PutItem on condition of `saves`."""
+    cursor, done = current.cursor, current.progress
+    return {
+        **catch_up_pass_key(),
+        "saves": number(current.saves),
+        "began_ms": number(current.began_ms),
+        "zones": {"M": {zone: number(version) for zone, version in current.zones.items()}},
+        "cursor": {"L": [{"S": cursor.topic}, number(cursor.partition), number(cursor.offset)]},
+        "refs": number(done.refs),
+        "segments": number(done.segments),
+        "bytes": number(done.bytes),
+        "failures": number(done.failures),
+        "lost": number(done.lost),
+    }
+
+
+def parse_catch_up_pass(item: Mapping[str, Any]) -> CatchUpPass:
+    """The inverse of `catch_up_pass_item`."""
+    check_item("catch_up", item)
+    topic, partition, offset = item["cursor"]["L"]
+    return CatchUpPass(
+        zones={ZoneName(zone): int(version["N"]) for zone, version in item["zones"]["M"].items()},
+        began_ms=int(item["began_ms"]["N"]),
+        saves=int(item["saves"]["N"]),
+        cursor=Cursor(topic["S"], int(partition["N"]), int(offset["N"])),
+        progress=Progress(
+            refs=int(item["refs"]["N"]),
+            segments=int(item["segments"]["N"]),
+            bytes=int(item["bytes"]["N"]),
+            failures=int(item["failures"]["N"]),
+            lost=int(item["lost"]["N"]) if "lost" in item else 0,
+        ),
     )

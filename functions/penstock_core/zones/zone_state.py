@@ -18,9 +18,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.ids import ZoneName
-from penstock_core.zones.quorum import Acks, majority_of
 
 REMEMBERED_MS_MAX = 10_000  # a writer goes by states that are no older
 FUNCTION_MS_MAX = 30_000  # a writer runs no longer; penstock_cdk holds its functions to less
@@ -56,7 +55,6 @@ TRANSITIONS: Mapping[tuple[ZoneStatus, ZoneStatus], Mover] = {
     (ZoneStatus.TAKEN_OUT, ZoneStatus.CATCHING_UP): Mover.OPERATOR,
     (ZoneStatus.IN_SYNC, ZoneStatus.CATCHING_UP): Mover.OPERATOR,
 }
-
 _WRITTEN = (ZoneStatus.IN_SYNC, ZoneStatus.CATCHING_UP)
 
 
@@ -134,6 +132,18 @@ def move(
     return replace(states, version=version, by_zone={**states.by_zone, zone: new})
 
 
+class Acks(Enum):
+    """The number of zones that must confirm an append.
+
+    `NONE` is stored as `ONE`; its client does not wait for the answer.
+    """
+
+    NONE = "none"
+    ONE = "one"
+    QUORUM = "quorum"
+    ALL = "all"
+
+
 def is_stored(acks: Acks, confirmed: int, awaited: int, configured: int, min_insync_zones: int = 1) -> bool:
     """True if an append may be committed.
 
@@ -185,3 +195,22 @@ def _way_out(to: ZoneStatus, mover: Mover) -> str:
 
 def _bitmap(bits: Iterable[bool]) -> int:
     return sum(1 << index for index, bit in enumerate(bits) if bit)
+
+
+ACKS_ALIASES = {"leader": Acks.ONE, "1": Acks.ONE}  # Kafka's names of `one`
+
+
+def parse_acks(text: object) -> Acks:
+    """The acks of that name, or of that alias. Raises INVALID_REQUEST, which names the value and the choices."""
+    if isinstance(text, str) and text in ACKS_ALIASES:
+        return ACKS_ALIASES[text]
+    try:
+        return Acks(text)
+    except ValueError:
+        choices = ", ".join(acks.value for acks in Acks)
+        raise PenstockError(ErrorCode.INVALID_REQUEST, f"acks={shown(text)}: must be one of {choices}") from None
+
+
+def majority_of(configured: int) -> int:
+    """The number of zones in a quorum."""
+    return configured // 2 + 1

@@ -13,8 +13,8 @@ from urllib.parse import quote
 import pybase64
 
 from penstock_core.errors import Category, ErrorCode, PenstockError, shown
-from penstock_core.json_text import parse_json
 from penstock_core.limits import REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX
+from penstock_core.text import parse_json
 
 Event = Mapping[str, Any]
 Result = dict[str, Any]
@@ -90,7 +90,7 @@ def json_object_of(event: Event) -> dict[str, Any]:
 
 
 def parse_body(text: str) -> Any:
-    """The value that a body of JSON holds. Raises INVALID_REQUEST for what `penstock_core.json_text` refuses.
+    """The value that a body of JSON holds. Raises INVALID_REQUEST for what `penstock_core.text` refuses.
 
     Raises it also for half a surrogate pair: that is no text, and no storage takes it.
     """

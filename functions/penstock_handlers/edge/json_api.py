@@ -17,7 +17,7 @@ from pydantic import BeforeValidator
 from penstock_core.acls.access import Access
 from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.limits import EXPLAINED_MISTAKES_MAX, JSON_RESPONSE_BYTES_MAX, NAME_LENGTH_MAX
-from penstock_core.plain_text import escaped_json
+from penstock_core.text import escaped_json
 from penstock_handlers.edge.access.request_access import access_of
 from penstock_handlers.edge.entry import Serve
 from penstock_handlers.edge.fields import whole_number

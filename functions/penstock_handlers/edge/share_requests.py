@@ -6,15 +6,15 @@ from typing import Any
 from penstock_core import limits
 from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.filters.policy import parse_filter
-from penstock_core.plain_text import check_label
 from penstock_core.share.acknowledge import Acknowledgement, AckType
 from penstock_core.share.record_set import Range
 from penstock_core.share.share_state import parse_lock_nonce
+from penstock_core.text import check_label
 from penstock_handlers.edge.fields import refuse_unknown, take, take_flag, take_number, take_objects
 from penstock_service.share.acknowledge import AckEntry
 from penstock_service.share.acquire.acquire import AcquireWish
-from penstock_service.share.client_lock import parse_marked_lock_id
 from penstock_service.share.dead_letters.redrive import RedriveWish, parse_redrive_cursor
+from penstock_service.share.share_partitions import parse_marked_lock_id
 from penstock_service.transactions.share_commits import Acceptance
 
 # The fields of one type of acknowledgement, and how the other types leave them out.

@@ -18,7 +18,7 @@ from penstock_core.log.topic import CLEANUP_POLICIES, MAY_BE_UNLIMITED, ORDERING
 from penstock_core.push.subscription import SUBSCRIPTION_BOUNDS
 from penstock_core.push.targets.target import KINDS
 from penstock_core.share.share_group import CHOICES, SHARE_BOUNDS
-from penstock_core.zones.quorum import ACKS_ALIASES, Acks
+from penstock_core.zones.zone_state import ACKS_ALIASES, Acks
 
 _NUMBER = "(0|[1-9][0-9]{0,18})"
 _PARTITION_NAME = {"pattern": "^(0|[1-9][0-9]{0,2})$"}  # a number as the name of a field

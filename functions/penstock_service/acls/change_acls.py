@@ -1,10 +1,10 @@
 """Add access rules and remove others, in one step."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from penstock_core.acls.rule import Rule
-from penstock_core.acls.rule_book import REVISION_BYTES, changed
+from penstock_core.acls.rule_set import REVISION_BYTES, changed
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import ACL_ATTEMPTS_MAX
 from penstock_service.instance.instance import Instance
@@ -43,3 +43,19 @@ def change_acls(instance: Instance, added: Collection[Rule], removed: Collection
             return AclChange(added=new.rules - book.rules, removed=book.rules - new.rules)
         share = instance.entropy.random_bytes(1)[0] / 256
         instance.clock.sleep_ms(_PAUSE_MS * attempt * (1 + share))
+
+
+def list_acls(
+    instance: Instance, limit: int, after: str, *, principal: str | None = None, resource: str | None = None
+) -> tuple[Sequence[Rule], str | None]:
+    """Up to `limit` rules behind the place `after`, and the `after` of the next page, or None. One read.
+
+    With `principal` or `resource`, only the rules with that very text: a pattern stands for itself.
+    """
+    rules = sorted(instance.stores.acls.get().rules, key=lambda rule: rule.place)
+    found = [
+        rule
+        for rule in rules
+        if rule.place > after and principal in (None, str(rule.principal)) and resource in (None, rule.resource_text)
+    ]
+    return found[:limit], found[limit - 1].place if len(found) > limit else None

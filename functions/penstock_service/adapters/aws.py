@@ -10,24 +10,20 @@ from penstock_core.ids import ZoneName
 from penstock_core.log.inline import VARIABLE as INLINE_VARIABLE
 from penstock_core.log.inline import parse_inline_bytes_max
 from penstock_core.storage.keys import KeyLayout
+from penstock_service.adapters.absent import MissingTimerTriggers, NoDeliveryQueue, NoTargets, NoWakeUps
 from penstock_service.adapters.appsync import AppSyncWakeUps
 from penstock_service.adapters.aws_clock import AwsClock
-from penstock_service.adapters.by_hour import ByHourSegmentStore
 from penstock_service.adapters.direct.drivers import DirectDrivers
 from penstock_service.adapters.direct.places import keys_of, places_of
 from penstock_service.adapters.drivers import Drivers
 from penstock_service.adapters.dynamodb.client import DynamoDbClient
 from penstock_service.adapters.dynamodb.table_stores import table_stores
-from penstock_service.adapters.no_delivery_queue import NoDeliveryQueue
-from penstock_service.adapters.no_targets import NoTargets
-from penstock_service.adapters.no_timer_triggers import MissingTimerTriggers
-from penstock_service.adapters.no_wake_ups import NoWakeUps
 from penstock_service.adapters.s3.archive import S3ArchiveStore
-from penstock_service.adapters.s3.segments import S3SegmentStore
-from penstock_service.adapters.s3.session import is_directory_bucket
+from penstock_service.adapters.s3.segments import S3SegmentStore, is_directory_bucket
 from penstock_service.adapters.sqs import NoRepairQueue, SqsRepairQueue
 from penstock_service.adapters.storage_calls import StorageCalls
 from penstock_service.adapters.system import SystemClock, SystemEntropy, ThreadExecutor
+from penstock_service.adapters.timer_triggers import ByHourSegmentStore
 from penstock_service.instance.instance import Instance, Tuning
 from penstock_service.ports.runtime import Runtime
 from penstock_service.ports.segments import SegmentStore
@@ -35,7 +31,7 @@ from penstock_service.ports.wake_ups import WakeUps
 from penstock_service.stores import Stores
 
 if TYPE_CHECKING:
-    from penstock_service.adapters.delivery_queue import DeliveryPlaces
+    from penstock_service.adapters.sqs import DeliveryPlaces
     from penstock_service.adapters.targets.places import TargetPlaces
     from penstock_service.adapters.timer_triggers import TimerPlaces
     from penstock_service.ports.push import DeliveryQueue, Targets
@@ -268,7 +264,7 @@ def _timer_triggers(storage: Storage, drivers: Drivers) -> "TimerTriggers":
 def _deliveries(storage: Storage, drivers: Drivers) -> "DeliveryQueue":
     if storage.deliveries is None:
         return NoDeliveryQueue()
-    from penstock_service.adapters.delivery_queue import SqsDeliveryQueue
+    from penstock_service.adapters.sqs import SqsDeliveryQueue
 
     return SqsDeliveryQueue(storage.deliveries, drivers.control)
 
@@ -287,7 +283,7 @@ def _timers_of(text: str | None) -> "TimerPlaces | None":
 def _deliveries_of(text: str | None) -> "DeliveryPlaces | None":
     if not text:
         return None
-    from penstock_service.adapters.delivery_queue import parse_delivery_places
+    from penstock_service.adapters.sqs import parse_delivery_places
 
     return parse_delivery_places(text)
 

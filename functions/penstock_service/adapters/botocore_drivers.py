@@ -2,25 +2,32 @@
 
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import botocore.session
 from botocore.config import Config
-from botocore.exceptions import NoCredentialsError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
+    NoCredentialsError,
+)
 from botocore.handlers import add_expect_header
 from botocore.utils import parse_timestamp
 
 from penstock_core.limits import STORAGE_CONNECTIONS_MAX
-from penstock_service.adapters.aws_clock import AwsClock
+from penstock_service.adapters.aws_clock import AwsClock, IdleGuard
 from penstock_service.adapters.direct.signature import Keys
-from penstock_service.adapters.dynamodb.botocore_driver import BotocoreDriver, called
-from penstock_service.adapters.idle_guard import IdleGuard
+from penstock_service.adapters.dynamodb.driver_errors import AnsweredError, NeverSentError, NoAnswerError
 from penstock_service.adapters.on_demand import OnDemand
 from penstock_service.adapters.storage_calls import StorageCalls
 from penstock_service.ports.runtime import Clock
 
 if TYPE_CHECKING:
     from penstock_service.adapters.aws import Storage
+
 
 # botocore would join its own, of 16 parts, twice for each call, which takes a seventh of a warm append's CPU.
 _USER_AGENT = "penstock"
@@ -139,3 +146,37 @@ def _session(storage: "Storage") -> botocore.session.Session:
     if storage.access_key is not None:
         session.set_credentials(storage.access_key, storage.secret_key)
     return session
+
+
+class BotocoreDriver:
+    """The client of a service, or the body of an answer of S3, whose bytes come while you read them."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        if method.startswith("_"):
+            raise AttributeError(method)
+        return partial(called, getattr(self._client, method))
+
+
+def called(method: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    """What the method returns. Raises DriverError for an error of botocore."""
+    try:
+        answer = method(*arguments, **named)
+    except ClientError as error:
+        told = error.response
+        raise AnsweredError(
+            told["Error"]["Code"],
+            text=str(error),
+            status=int(told.get("ResponseMetadata", {}).get("HTTPStatusCode", 500)),
+            item=told.get("Item"),
+            reasons=told.get("CancellationReasons", ()),
+        ) from error
+    except (ConnectTimeoutError, EndpointConnectionError) as error:
+        raise NeverSentError(str(error)) from error
+    except BotoCoreError as error:
+        raise NoAnswerError(str(error)) from error
+    if isinstance(answer, dict) and "Body" in answer:
+        answer["Body"] = BotocoreDriver(answer["Body"])
+    return answer

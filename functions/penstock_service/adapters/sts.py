@@ -13,7 +13,7 @@ from urllib3.exceptions import HTTPError
 from penstock_core.direct.caller_proof import PROOF_BODY, PROOF_METHOD, CallerProof, refused_proof
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import KIB
-from penstock_service.adapters.idle_guard import IdleGuard
+from penstock_service.adapters.aws_clock import IdleGuard
 
 _CONNECT_TIMEOUT_S = 1
 _READ_TIMEOUT_S = 2

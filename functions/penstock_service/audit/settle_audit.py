@@ -13,7 +13,7 @@ from penstock_core.limits import AUDIT_AT_ONCE, AUDIT_UNKNOWN_MS
 from penstock_core.log.topic import Topic
 from penstock_core.records.codec import NewRecord, encode
 from penstock_core.records.record_batch import validate
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.records.append import PartitionBatches, append
 from penstock_service.topics.alter_topic import alter_any_topic

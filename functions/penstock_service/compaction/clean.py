@@ -18,8 +18,7 @@ from penstock_core.ids import Offset
 from penstock_core.log.index import Page
 from penstock_core.log.ref import stored_bytes
 from penstock_core.log.topic import TopicConfig
-from penstock_service.compaction.compaction_run import CompactionRun
-from penstock_service.compaction.rewrite_run import RewriteResult, read_batches, rewrite_run
+from penstock_service.compaction.rewrite_run import CompactionRun, RewriteResult, read_batches, rewrite_run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,9 +19,8 @@ from penstock_core.log.index import Page
 from penstock_core.log.ref import stored_bytes
 from penstock_core.log.topic import TopicConfig
 from penstock_service.compaction.clean import PassCutShort, PassEnd, clean
-from penstock_service.compaction.compaction_run import CompactionRun
 from penstock_service.compaction.move_tail import move_tail, roll_old_tail, stale_bytes
-from penstock_service.compaction.rewrite_run import RewriteResult, rewrite_run
+from penstock_service.compaction.rewrite_run import CompactionRun, RewriteResult, rewrite_run
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.log import LogIndex
 

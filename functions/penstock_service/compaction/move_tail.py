@@ -21,8 +21,7 @@ from penstock_core.ids import SEGMENT_ID_BYTES, PartitionKey, SegmentId, new_seg
 from penstock_core.limits import COMPACTION_RUN_MS_MAX, COMPACTION_SWAP_ATTEMPTS_MAX, STALE_MS, TAIL_ROLL_REFS
 from penstock_core.log.ref import LocatedRef, stored_bytes
 from penstock_core.log.segment import TocEntry, encode_end
-from penstock_service.compaction.compaction_run import CompactionRun
-from penstock_service.compaction.rewrite_run import RewriteResult, read_batches
+from penstock_service.compaction.rewrite_run import CompactionRun, RewriteResult, read_batches
 from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.records.shorten_head import GrownHead, shorten_heads
 

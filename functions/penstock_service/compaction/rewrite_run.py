@@ -17,7 +17,15 @@ Memory holds one window of batches (`COMPACTION_WINDOW_BYTES`) and one part of t
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from penstock_core.compaction.merging import RefCutter, Swap, new_pages, same_but_for_zones
+from penstock_core.compaction.merging import (
+    CompactionSettings,
+    CompactionState,
+    RefCutter,
+    Swap,
+    is_old,
+    new_pages,
+    same_but_for_zones,
+)
 from penstock_core.errors import PenstockError
 from penstock_core.ids import SEGMENT_ID_BYTES, PartitionKey, new_segment_id, segment_time_ms
 from penstock_core.limits import (
@@ -28,19 +36,20 @@ from penstock_core.limits import (
     INDEX_RUN_PAGES,
     TRANSACTION_ACTIONS_MAX,
 )
-from penstock_core.log.index import Page
+from penstock_core.log.index import Head, Page
 from penstock_core.log.ref import LocatedRef, Ref, stored_bytes
 from penstock_core.log.retention import written_ms
 from penstock_core.log.segment import TocEntry, encode_end
 from penstock_core.records.codec import empty_batch
 from penstock_core.records.record_batch import BytesLike, parse_header, walk
-from penstock_service.compaction.compaction_run import CompactionRun
-from penstock_service.index.reader import pages_between
+from penstock_service.index.reader import pages_between, pages_forward
 from penstock_service.instance.instance import Instance
 from penstock_service.segments.read_refs import read_refs
 
 Batch = BytesLike
 Transform = Callable[[Iterator[tuple[int, Batch]]], Iterable[tuple[int, Batch]]]
+
+
 """Takes batches with their base offsets, and gives batches with theirs, which together cover the same offsets."""
 
 
@@ -70,6 +79,38 @@ class RewriteResult:
 def as_it_is(batches: Iterator[tuple[int, Batch]]) -> Iterable[tuple[int, Batch]]:
     """The Transform of a merge: every batch byte for byte, with its header and its producer's numbers."""
     return batches
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionRun:
+    """One run over one partition, from the head that it read first.
+
+    `lease` is the run's lease and what earlier runs have cleaned. At `deadline_ms` of the monotonic clock the run ends
+    between two swaps.
+    """
+
+    instance: Instance
+    key: PartitionKey
+    head: Head
+    lease: CompactionState
+    settings: CompactionSettings
+    deadline_ms: float
+
+    @property
+    def is_time_up(self) -> bool:
+        """Tells if the run has to end before its next step."""
+        return self.instance.clock.monotonic_ms() >= self.deadline_ms
+
+    def pages(self) -> Iterator[Page]:
+        """The pages from the log start to the tail, read as the caller takes them: one query for each 64 pages."""
+        return pages_forward(self.instance.stores.log, self.key, self.head, self.head.log_start_offset, INDEX_RUN_PAGES)
+
+    def old_pages(self) -> Iterator[Page]:
+        """`pages` up to the first one that is too young."""
+        for page in self.pages():
+            if not is_old(page, self.instance.clock.now_ms(), self.settings):
+                return
+            yield page
 
 
 def rewrite_run(

@@ -9,9 +9,9 @@ from penstock_core.ids import GroupName, Offset, Partition, PartitionKey, TopicN
 from penstock_core.limits import OFFSET_RESET_ATTEMPTS_MAX
 from penstock_core.log.topic import Topic
 from penstock_core.outcomes import Outcome
-from penstock_service.groups.abandoned_lease import abandoned_lease
 from penstock_service.groups.delete_group import unlist_group
 from penstock_service.groups.describe_group import live_members, unknown_group
+from penstock_service.groups.leases import abandoned_lease
 from penstock_service.instance.instance import Instance
 
 

@@ -8,11 +8,12 @@ from penstock_core.groups.group import GroupState, Member
 from penstock_core.groups.group_target import EMPTY_TARGET, TargetAssignment
 from penstock_core.groups.lease import Lease
 from penstock_core.ids import GroupName, MemberName, Offset, Partition, PartitionKey, TopicName, parse_group_name
-from penstock_core.limits import GROUP_NAMES_AT_ONCE
+from penstock_core.limits import GROUP_NAMES_AT_ONCE, SUBSCRIPTION_LOOK_UPS_MAX
 from penstock_core.log.index import Head
+from penstock_core.log.topic import Topic
 from penstock_core.pages import show_all, shown_page
-from penstock_service.groups.waiting_partitions import waiting_partitions
-from penstock_service.index.record_age import record_age_ms
+from penstock_service.groups.readable_ends import readable_ends
+from penstock_service.index.ages import record_age_ms
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.groups import MembershipStore
 from penstock_service.ports.runtime import Clock
@@ -210,3 +211,31 @@ def _partitions(
         )
         for (lease, head), age_ms in zip(present, ages_ms, strict=True)
     ]
+
+
+def waiting_partitions(
+    instance: Instance, group: GroupName, target: TargetAssignment
+) -> Mapping[PartitionKey, tuple[TopicName, Partition]]:
+    """The partitions of the target's topics that wait, each with its topic and the partition that they wait for.
+
+    That is the first one of an older generation that the group has not read to where it closed. A read of each topic
+    that is not remembered, or one of the topics table; for topics with generations also what `readable_ends` costs.
+    """
+    turned = [topic for topic in _topics(instance, target) if len(topic.generations) > 1]
+    reaches = readable_ends(instance, group, turned)
+    return {
+        PartitionKey(topic.topic_id, Partition(number)): (topic.name, Partition(holder))
+        for topic in turned
+        if (holder := reaches[topic.topic_id].holder) is not None
+        for number in range(reaches[topic.topic_id].end, topic.partitions)
+    }
+
+
+def _topics(instance: Instance, target: TargetAssignment) -> Sequence[Topic]:
+    """The topics of the target that still have their names."""
+    ids = {topic.topic_id for topic in target.topics}
+    if len(ids) > SUBSCRIPTION_LOOK_UPS_MAX:
+        found: Sequence[Topic] = instance.stores.topics.list()
+    else:
+        found = instance.executor.map(instance.topic_cache.get, [topic.name for topic in target.topics]).ok
+    return [topic for topic in found if topic.topic_id in ids]

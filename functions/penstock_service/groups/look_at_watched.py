@@ -6,8 +6,8 @@ from penstock_core.acls.access import Access
 from penstock_core.errors import PenstockError
 from penstock_core.groups.group import GroupState
 from penstock_core.ids import MemberName, Offset, PartitionKey
+from penstock_core.log.index import is_armed_at
 from penstock_service.instance.instance import Instance
-from penstock_service.records.still_armed import still_armed
 
 
 def look_at_watched(
@@ -30,3 +30,16 @@ def look_at_watched(
     except PenstockError:
         instance.telemetry.count("watched_looks_failed")
         return None
+
+
+def still_armed(instance: Instance, positions: Mapping[PartitionKey, Offset]) -> frozenset[PartitionKey]:
+    """The partitions where the next append sends a wake-up, and where the reader at that position has missed none.
+
+    The others have records for the reader, have no waiter, or are gone: it fetches them. One consistent read of all
+    heads, a call for each 100. It writes nothing: a head at the reader's position keeps its waiter until an append.
+    No read, and no partition, where the stage has no wake-ups.
+    """
+    if not positions or instance.stores.wake_ups.place is None:
+        return frozenset()
+    heads = instance.stores.log.heads(list(positions))
+    return frozenset(key for key, head in heads.items() if is_armed_at(head, positions[key]))

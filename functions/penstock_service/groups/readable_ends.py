@@ -7,7 +7,7 @@ where the partition was closed. Only timers deliver behind that offset, and thei
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from penstock_core.groups.topic_reach import TopicReach, topic_reach
+from penstock_core.groups.topic_patterns import TopicReach, topic_reach
 from penstock_core.ids import GroupName, Partition, PartitionKey, TopicId
 from penstock_core.log.index import Head
 from penstock_core.log.topic import Topic

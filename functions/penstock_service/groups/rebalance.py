@@ -21,7 +21,7 @@ from penstock_core.groups.group import (
     state_after_rebalance,
 )
 from penstock_core.groups.group_target import EMPTY_TARGET, TargetAssignment, encode_target, make_target
-from penstock_core.groups.topic_reach import TopicReach
+from penstock_core.groups.topic_patterns import TopicReach
 from penstock_core.ids import EPOCH_BYTES, GROUP_EPOCH_BYTES, GroupName, random_start
 from penstock_core.limits import (
     GROUP_CHECK_CLAIM_MS,
@@ -34,9 +34,9 @@ from penstock_core.limits import (
 from penstock_core.log.topic import Topic
 from penstock_service.groups.claim_group import keep_listed, list_group
 from penstock_service.groups.readable_ends import readable_ends
+from penstock_service.instance.caches import TopicCache
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.telemetry import Telemetry
-from penstock_service.instance.topic_cache import TopicCache
 from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.ports.groups import MembershipStore
 from penstock_service.ports.runtime import Executor

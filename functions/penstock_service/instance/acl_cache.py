@@ -7,13 +7,12 @@ that, and on an instance that never read any, the error of the read refuses the 
 
 from penstock_core.acls.access import Access
 from penstock_core.acls.principal import Principal
-from penstock_core.acls.rule_book import RuleBook
-from penstock_core.acls.rule_set import RuleSet
+from penstock_core.acls.rule_set import RuleBook, RuleSet
 from penstock_core.acls.settings import AclSettings
 from penstock_core.errors import PenstockError
 from penstock_core.limits import ACL_AGE_MS_MAX, ACL_OUTAGE_MS_MAX
-from penstock_service.instance.moment import Moment
-from penstock_service.ports.acls import AclStore
+from penstock_service.instance.update_window import Moment
+from penstock_service.ports.access import AclStore
 from penstock_service.ports.runtime import Clock
 
 _PAUSE_MS = 2_000  # after a read that failed: a request must not wait for the next one to fail, too

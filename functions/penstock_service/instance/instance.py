@@ -2,28 +2,47 @@
 
 `Instance.new` is the only constructor of a fresh instance. Tests and the simulator use it too, so a "new instance"
 forgets the same things everywhere as a new Lambda function instance does.
+
+What one function instance remembers of the timers that it has put: room in their minutes, and messages sent.
+
+All of it may be lost: the instance then reserves again, and sends a message again. A memory is safe however old it is.
+No timer is put in a minute that has left the index (`timer.is_minute_over`), and a message counts only while it is
+still on its way (docs/adr/0039).
+
+The traffic of topics that an instance has counted since it last published it.
+
+`penstock_handlers.edge.lambda_function` takes it once a minute, and publishes it. Where a stage has no metrics of
+topics, nothing is counted.
 """
 
+import threading
 from dataclasses import dataclass, field
 
 from penstock_core.acls.settings import AclSettings
-from penstock_core.limits import PUT_TIMEOUT_MS
+from penstock_core.errors import Category, ErrorCode, PenstockError
+from penstock_core.ids import SegmentId, ZoneName
+from penstock_core.limits import (
+    INSTANCE_TIMER_MINUTES_MAX,
+    INSTANCE_TIMER_SECONDS_MAX,
+    INSTANCE_TRAFFIC_TOPICS_MAX,
+    PUT_TIMEOUT_MS,
+    REPORT_INTERVAL_MS,
+    REPORTS_REMEMBERED_MAX,
+    TIMERS_RESERVED,
+)
+from penstock_core.log.timer import DueMinute, DueSecond
+from penstock_core.metrics.topic_traffic import NO_TRAFFIC, OTHER, TopicTraffic
+from penstock_core.outcomes import Outcome
 from penstock_core.quotas.wait_pool import WaitPool
 from penstock_service.instance.acl_cache import AclCache
-from penstock_service.instance.group_cache import GroupCache
+from penstock_service.instance.caches import GroupCache, ShareGroupCache, TopicCache
 from penstock_service.instance.held_segments import HeldSegments
 from penstock_service.instance.proven_callers import ProvenCallers
 from penstock_service.instance.quota_cache import QuotaCache
 from penstock_service.instance.quota_shares import QuotaShares
-from penstock_service.instance.repair_throttle import RepairThrottle
-from penstock_service.instance.share_group_cache import ShareGroupCache
 from penstock_service.instance.telemetry import Telemetry
-from penstock_service.instance.timer_memory import TimerMemory
-from penstock_service.instance.topic_cache import TopicCache
-from penstock_service.instance.traffic import Traffic
-from penstock_service.instance.zone_cache import ZoneCache
-from penstock_service.instance.zone_health import ZoneHealth
-from penstock_service.instance.zone_latency import HEDGE_FLOOR_MS, ZoneLatency
+from penstock_service.instance.update_window import Moment
+from penstock_service.instance.zones import HEDGE_FLOOR_MS, ZoneCache, ZoneHealth, ZoneLatency
 from penstock_service.ports.runtime import Clock, Entropy, Executor, Runtime
 from penstock_service.stores import Stores
 
@@ -45,6 +64,105 @@ class Tuning:
     put_timeout_ms: float = PUT_TIMEOUT_MS
     hedge_floor_ms: float = HEDGE_FLOOR_MS
     wait_pool: WaitPool | None = None
+
+
+class RepairThrottle:
+    """The reports of one function instance. Safe for use by several threads."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._reported: dict[tuple[SegmentId, ZoneName], Moment] = {}
+
+    def take(self, segment_id: SegmentId, zone: ZoneName) -> bool:
+        """True if the caller is to report the copy now. Then it is False for `REPORT_INTERVAL_MS`.
+
+        False, too, while `REPORTS_REMEMBERED_MAX` other copies were reported lately: a zone that lost that many is a
+        matter for the scrub.
+        """
+        with self._lock:
+            if (reported := self._reported.get((segment_id, zone))) is not None and self._is_recent(reported):
+                return False
+            if len(self._reported) >= REPORTS_REMEMBERED_MAX:
+                self._reported = {copy: at for copy, at in self._reported.items() if self._is_recent(at)}
+            if len(self._reported) >= REPORTS_REMEMBERED_MAX:
+                return False
+            self._reported[segment_id, zone] = Moment.now(self._clock)
+            return True
+
+    def _is_recent(self, reported: Moment) -> bool:
+        return reported.age_ms(self._clock) < REPORT_INTERVAL_MS
+
+
+class TimerMemory:
+    """The memory of one function instance. Safe for use by several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._room: dict[DueMinute, int] = {}
+        self._sent: set[DueSecond] = set()
+        self.has_switched_on = False
+
+    def take_room(self, minute: DueMinute) -> int:
+        """Takes room for one timer. Gives 0, or the room that the caller must reserve first, and then add."""
+        with self._lock:
+            room = self._room.get(minute)
+            if room:
+                self._room[minute] = room - 1
+                return 0
+        return 1 if room is None else TIMERS_RESERVED
+
+    def add_room(self, minute: DueMinute, count: int) -> None:
+        """Notes that so much more room was reserved."""
+        with self._lock:
+            if len(self._room) >= INSTANCE_TIMER_MINUTES_MAX:
+                self._room.clear()
+            self._room[minute] = self._room.get(minute, 0) + count
+
+    def has_sent(self, second: DueSecond) -> bool:
+        """True if this instance has sent the message for that second."""
+        with self._lock:
+            return second in self._sent
+
+    def note_sent(self, second: DueSecond) -> None:
+        """Notes that the message for that second was sent."""
+        with self._lock:
+            if len(self._sent) >= INSTANCE_TIMER_SECONDS_MAX:
+                self._sent.clear()
+            self._sent.add(second)
+
+
+@dataclass(slots=True)
+class Traffic:
+    """The traffic by topic. Safe for use by several threads. Nothing is counted unless `is_on`."""
+
+    is_on: bool = False
+    _counts: dict[str, TopicTraffic] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, topic: str, traffic: TopicTraffic) -> None:
+        """Counts the traffic. Beyond `INSTANCE_TRAFFIC_TOPICS_MAX` topics it counts for `OTHER`."""
+        if not self.is_on:
+            return
+        with self._lock:
+            is_known = topic in self._counts or len(self._counts) < INSTANCE_TRAFFIC_TOPICS_MAX
+            name = topic if is_known else OTHER
+            self._counts[name] = self._counts.get(name, NO_TRAFFIC).plus(traffic)
+
+    def add_error(self, topic: str, outcome: Outcome[object]) -> None:
+        """Counts the outcome if it is an error. A topic that may not exist counts for `OTHER`."""
+        if not self.is_on or not isinstance(outcome, PenstockError):
+            return
+        category = outcome.code.category
+        may_be_unknown = category in (Category.NOT_FOUND, Category.DENIED) or outcome.code is ErrorCode.INVALID_NAME
+        counts = TopicTraffic(requests_failed=1, requests_throttled=int(category is Category.THROTTLED))
+        self.add(OTHER if may_be_unknown else topic, counts)
+
+    def take(self) -> dict[str, TopicTraffic]:
+        """The traffic by topic since the last call."""
+        with self._lock:
+            taken, self._counts = self._counts, {}
+        return taken
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

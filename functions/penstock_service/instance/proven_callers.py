@@ -7,7 +7,7 @@ from penstock_core.direct.caller_proof import CallerProof, account_of, check_age
 from penstock_core.direct.function_arn import FunctionsPlace
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import PROOF_AGE_MS_MAX, PROOF_AHEAD_MS_MAX, PROOFS_REMEMBERED_MAX
-from penstock_service.ports.identities import Identities
+from penstock_service.ports.access import Identities
 from penstock_service.ports.runtime import Clock
 
 _REMEMBERED_MS_MAX = PROOF_AGE_MS_MAX + PROOF_AHEAD_MS_MAX

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.quotas.quota import DEFAULT, Count, Quota, Rate, Subject, merged, merged_counts
-from penstock_service.instance.moment import Moment
 from penstock_service.instance.telemetry import Telemetry
+from penstock_service.instance.update_window import Moment
 from penstock_service.ports.runtime import Clock
 
 if TYPE_CHECKING:
-    from penstock_service.ports.quotas import QuotaStore
+    from penstock_service.ports.access import QuotaStore
 
 TTL_MS = 30_000
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from penstock_core.limits import INSTANCE_SHARES_MAX, QUOTA_PAUSE_MS_MAX, QUOTA_PAUSE_MS_MIN
 from penstock_core.quotas.bucket import Bucket, BucketKey, expected_units
-from penstock_service.instance.moment import Moment
+from penstock_service.instance.update_window import Moment
 from penstock_service.ports.runtime import Clock
 
 _DOUBLINGS_MAX = 10

@@ -3,14 +3,35 @@
 The sweep takes a segment for garbage when it is old and no ref names it. A zone that comes back waits until no writer
 goes by older zone states (docs/adr/0004). Both rest on the time that a writer takes from its put to its update. Lambda
 bounds that time for functions. Code that runs elsewhere, such as a replay on a laptop, may sleep for a day in between.
+
+A moment by both clocks of a process: the only way in which an instance may tell how old its memory is.
+
+Lambda freezes an instance after its answer, for minutes perhaps. The monotonic clock may count the freeze or not, and
+a wall clock may be set back. So an age is what the clock that shows more says.
 """
 
 from dataclasses import dataclass
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import APPEND_MS_MAX
-from penstock_service.instance.moment import Moment
 from penstock_service.ports.runtime import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A moment of one process, in milliseconds of its wall clock and of its monotonic clock."""
+
+    wall_ms: int
+    monotonic_ms: float
+
+    @classmethod
+    def now(cls, clock: Clock) -> "Moment":
+        """The moment of the call. If you remember the answer of a read, take the moment before the read."""
+        return cls(clock.now_ms(), clock.monotonic_ms())
+
+    def age_ms(self, clock: Clock) -> float:
+        """The time since then, by the clock that shows more. Give the clock that made the moment."""
+        return max(float(clock.now_ms() - self.wall_ms), clock.monotonic_ms() - self.monotonic_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

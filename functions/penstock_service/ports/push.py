@@ -6,12 +6,10 @@ from typing import Protocol
 
 from penstock_core.ids import SubscriptionId, SubscriptionName, TopicId
 from penstock_core.push.batch import Answer, PushBatch
-from penstock_core.push.delivery import DeliveryState
-from penstock_core.push.delivery_key import DeliveryKey
+from penstock_core.push.delivery import DeliveryKey, DeliveryState
 from penstock_core.push.lane import LaneKey, LaneState
 from penstock_core.push.message import PushMessage
-from penstock_core.push.subscription import Subscription
-from penstock_core.push.subscription_note import OrphanedStates, SubscriptionNote
+from penstock_core.push.subscription import OrphanedStates, Subscription, SubscriptionNote
 from penstock_core.push.targets.target import Target
 
 

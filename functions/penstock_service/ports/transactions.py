@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from penstock_core.ids import Nonce, TransactionalId
-from penstock_core.storage.transactions.transaction_stage_item import StagedRef
+from penstock_core.storage.transaction_items import StagedRef
 from penstock_core.transaction import Move, Transaction, TransactionalProducer, TransactionState
 
 

@@ -11,14 +11,12 @@ from penstock_core.errors import PenstockError
 from penstock_core.ids import Offset, TopicName
 from penstock_core.push.attempt import pause_ms
 from penstock_core.push.batch import PushRecord
-from penstock_core.push.delivery import DeliveryState, move, pause, skip
-from penstock_core.push.delivery_key import DeliveryKey
+from penstock_core.push.delivery import DeliveryKey, DeliveryState, move, pause, skip
 from penstock_core.share.bury import BurialCause
 from penstock_core.share.dead_letter import DeadLetterOrigin, dead_letter
-from penstock_service.index.open_partitions import move_again_if_closed
+from penstock_service.index.heads import move_again_if_closed
 from penstock_service.instance.update_window import UpdateWindow
-from penstock_service.push.lane_work import LaneWork, overtaken
-from penstock_service.push.move_with_state import move_with_state
+from penstock_service.push.lane_work import LaneWork, move_with_state, overtaken
 from penstock_service.records.append import is_head_closed, is_head_gone
 from penstock_service.share.dead_letters.place_records import Letter, PlacedLetters, place_letters, places_keys
 

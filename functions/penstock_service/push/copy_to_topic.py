@@ -10,17 +10,13 @@ from penstock_core.errors import PenstockError
 from penstock_core.ids import Offset, TopicName
 from penstock_core.log.topic import Topic
 from penstock_core.push.batch import Failed, Failure, PushRecord
-from penstock_core.push.delivery import DeliveryState, commit, skip
-from penstock_core.push.delivery_key import DeliveryKey
-from penstock_core.push.targets.hops import copied
-from penstock_core.push.targets.target import TopicTarget
-from penstock_core.push.targets.too_large import TOO_LARGE
+from penstock_core.push.delivery import DeliveryKey, DeliveryState, commit, skip
+from penstock_core.push.targets.target import TOO_LARGE, TopicTarget, copied
 from penstock_core.records.codec import NewRecord
-from penstock_service.index.open_partitions import move_again_if_closed
+from penstock_service.index.heads import move_again_if_closed
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.update_window import UpdateWindow
-from penstock_service.push.lane_work import LaneWork, overtaken
-from penstock_service.push.move_with_state import move_with_state
+from penstock_service.push.lane_work import LaneWork, move_with_state, overtaken
 from penstock_service.push.set_aside import set_aside
 from penstock_service.records.append import is_head_closed, is_head_gone
 from penstock_service.share.dead_letters.move_records import MovedRecords

@@ -24,16 +24,16 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import PartitionKey, TopicName
 from penstock_core.limits import PUSH_PAUSE_MS_MAX, PUSH_RECEIPT_RETRY_MS, PUSH_SLICE_MS
 from penstock_core.log.index import Head
-from penstock_core.push.delivery_key import DeliveryKey
+from penstock_core.push.delivery import DeliveryKey
 from penstock_core.push.lane import Drop, LaneKey, LaneState, Postpone, Turn, finish, lane_of, rest, take
 from penstock_core.push.message import PushMessage
 from penstock_core.push.subscription import PARALLEL, Subscription
 from penstock_service.instance.instance import Instance
-from penstock_service.instance.moment import Moment
+from penstock_service.instance.update_window import Moment
 from penstock_service.push.deliver_ordered import deliver_ordered
 from penstock_service.push.lane_work import LaneResult, LaneWork
 from penstock_service.push.parallel.deliver_parallel import deliver_parallel
-from penstock_service.push.subscription_partitions import partitions_of
+from penstock_service.push.subscriptions import partitions_of
 
 _NONCE_BYTES = 8
 _TAKES_MAX = 5

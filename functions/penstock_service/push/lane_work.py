@@ -7,12 +7,13 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import PartitionKey, TopicName
 from penstock_core.limits import PUSH_LOCK_MS, PUSH_SLICE_MS
 from penstock_core.log.index import Head
-from penstock_core.push.delivery import DeliveryState
-from penstock_core.push.delivery_key import DeliveryKey
+from penstock_core.push.delivery import DeliveryKey, DeliveryState
 from penstock_core.push.lane import LaneState
 from penstock_core.push.subscription import Subscription
+from penstock_core.transaction import DeliveryCommit
 from penstock_service.instance.instance import Instance
-from penstock_service.instance.moment import Moment
+from penstock_service.instance.update_window import Moment, UpdateWindow
+from penstock_service.share.dead_letters.move_records import MovedRecords, move_records
 
 _FIRST = 1  # the version of a state that was not there
 
@@ -69,3 +70,17 @@ class LaneResult:
 def overtaken(key: DeliveryKey) -> PenstockError:
     """The error of a delivery whose state has changed under it, because its lock was over."""
     return PenstockError(ErrorCode.CONCURRENT_UPDATE, f"another delivery works on partition {key.partition_key}")
+
+
+def move_with_state(
+    instance: Instance, key: DeliveryKey, moved: Sequence[MovedRecords], state: DeliveryState, window: UpdateWindow
+) -> DeliveryState:
+    """Appends the batches and stores `state`, all or nothing. Each exactly once: the state's version refuses a second.
+
+    Costs what `move_records` costs, and one read after a refusal: the own first attempt may have been applied. Raises
+    CONCURRENT_UPDATE if another delivery has changed the state, and what `move_records` raises.
+    """
+    is_done = move_records(instance, moved, DeliveryCommit(key=key, state=state), window)
+    if not is_done and instance.stores.push.find_deliveries([key]).get(key) != state:
+        raise overtaken(key)
+    return state

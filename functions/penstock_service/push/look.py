@@ -12,20 +12,18 @@ from penstock_core.errors import PenstockError
 from penstock_core.ids import PartitionKey, ShareGroupId
 from penstock_core.limits import PUSH_LIST_MAX, PUSH_ORPHANS_MS, PUSH_STUCK_MS
 from penstock_core.log.index import Head
-from penstock_core.push.delivery import DeliveryState
-from penstock_core.push.delivery_key import DeliveryKey
+from penstock_core.push.delivery import DeliveryKey, DeliveryState
 from penstock_core.push.lane import lane_of
 from penstock_core.push.message import PushMessage
-from penstock_core.push.overdue import needs_message
-from penstock_core.push.subscription import PARALLEL, Subscription
-from penstock_core.push.subscription_note import OrphanedStates
+from penstock_core.push.subscription import PARALLEL, OrphanedStates, Subscription
+from penstock_core.push.window import needs_message
 from penstock_core.share.acquire import next_available_ms
 from penstock_core.share.share_state import ShareKey, ShareState
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.push import PushStore, SubscriptionStates
-from penstock_service.push.admin.delete_subscription import remove_states
+from penstock_service.push.admin.pause_subscription import remove_states
 from penstock_service.push.parallel.parallel_group import lane_delivery_key, parallel_group
-from penstock_service.push.subscription_partitions import partitions_of
+from penstock_service.push.subscriptions import partitions_of
 
 _JOB = "look"
 _FIRST_LANE = 0  # it waits for records of a parallel subscription that come back

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 from penstock_core.ids import Offset, TopicName
 from penstock_core.push.batch import PushRecord
-from penstock_core.push.delivery import DeliveryState, Trouble, skip
-from penstock_core.push.delivery_key import DeliveryKey
+from penstock_core.push.delivery import DeliveryKey, DeliveryState, Trouble, skip
 from penstock_service.push.bury import bury
 from penstock_service.push.lane_work import LaneWork, overtaken
 

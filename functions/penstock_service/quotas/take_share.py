@@ -11,7 +11,7 @@ from penstock_core.limits import QUOTA_ATTEMPTS_MAX, QUOTA_WAIT_MS_MAX
 from penstock_core.quotas.bucket import BucketKey, fresh_bucket, units_to_charge
 from penstock_core.quotas.quota import Subject
 from penstock_service.instance.instance import Instance
-from penstock_service.ports.quotas import ChargeOutcome
+from penstock_service.ports.access import ChargeOutcome
 
 _CHANCES = 256
 

@@ -15,13 +15,12 @@ from penstock_core.log.retention import indexed_ms
 from penstock_core.log.segment import SegmentPart, build_segment
 from penstock_core.outcomes import Outcomes
 from penstock_core.records.record_batch import BatchesSummary
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.records.append_in_sequence import AppendOutcome, append_in_sequence
 from penstock_service.records.shorten_head import GrownHead, shorten_heads
 from penstock_service.records.wake_readers import wake_beside, wake_ups_after
-from penstock_service.segments.put_inline import is_inline, put_inline
-from penstock_service.segments.put_segment import StoredSegment, put_segment
+from penstock_service.segments.put_segment import StoredSegment, is_inline, put_inline, put_segment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

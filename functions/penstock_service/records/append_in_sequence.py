@@ -30,7 +30,7 @@ from penstock_core.records.producer_state import (
     other_bytes,
 )
 from penstock_core.records.record_batch import BatchHeader, BytesLike, parse_header, walk
-from penstock_service.index.find_ref import find_ref
+from penstock_service.index.refs import find_ref
 from penstock_service.instance.instance import Instance
 from penstock_service.maybe_applied import errors_maybe_applied
 from penstock_service.segments.put_segment import StoredSegment

@@ -19,7 +19,7 @@ from penstock_core.log.ref import Ref
 from penstock_core.log.topic import Topic
 from penstock_core.records.codec import empty_batch
 from penstock_core.records.record_batch import BatchesSummary
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.ports.log import LogIndex

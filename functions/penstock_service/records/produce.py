@@ -11,12 +11,11 @@ from penstock_core.log.timer import TimerPlace
 from penstock_core.outcomes import Outcomes
 from penstock_core.records.producer_state import SERVICE_OWNER
 from penstock_core.records.record_batch import validate
-from penstock_core.zones.quorum import Acks
-from penstock_service.index.still_closed import still_closed
+from penstock_core.zones.zone_state import Acks
+from penstock_service.index.heads import still_closed
 from penstock_service.instance.instance import Instance
 from penstock_service.records.append import AppendedRange, PartitionBatches, append, is_head_closed, is_head_gone
-from penstock_service.segments.put_inline import is_inline
-from penstock_service.segments.put_segment import check_in_sync
+from penstock_service.segments.put_segment import check_in_sync, is_inline
 
 if TYPE_CHECKING:
     from penstock_core.records.codec import Record

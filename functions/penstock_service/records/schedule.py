@@ -33,8 +33,7 @@ from penstock_service.instance.instance import Instance
 from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.maybe_applied import errors_maybe_applied
 from penstock_service.records.append import PartitionBatches
-from penstock_service.records.timer_messages import announce
-from penstock_service.records.timer_room import reserve_room, switch_on
+from penstock_service.records.timer_room import announce, reserve_room, switch_on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from penstock_core.errors import PenstockError
 from penstock_core.log.repair import Look, NamedRef, OwedRange, Repair, looks_due, repairs_due
-from penstock_service.index.refs_of import refs_of
+from penstock_service.index.refs import refs_of
 from penstock_service.instance.instance import Instance
 from penstock_service.repair.repair_segment import RepairedCopies, marks_by_partition, repair_copies, zones_to_repair
 

@@ -19,11 +19,10 @@ from penstock_core.log.ref import Ref, Tier
 from penstock_core.log.repair import NamedRef, Repair
 from penstock_core.log.segment import TocEntry
 from penstock_core.zones.catch_up import START, Cursor
-from penstock_service.index.refs_from import refs_from
+from penstock_service.index.refs import refs_from
 from penstock_service.instance.instance import Instance
 from penstock_service.repair.ensure_copies import ensure_copies
-from penstock_service.repair.lost_segments import report_lost
-from penstock_service.repair.repair_segment import zones_to_repair
+from penstock_service.repair.repair_segment import report_lost, zones_to_repair
 from penstock_service.segments.read_range import is_missing, read_range
 
 JOB = "scrub"

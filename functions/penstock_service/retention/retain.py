@@ -18,6 +18,17 @@ Each step is safe to repeat, to run twice at once, and to die in:
 
 Then it takes drained partitions away (retire_partitions.py), removes deleted topics (remove_topic.py), and what deleted
 share groups have left (remove_share_states.py).
+
+Retire partitions: take the last partitions of a topic away once they have drained (docs/adr/0046).
+
+A partition goes if all of this holds:
+
+- It was closed `DRAIN_MS_MIN` ago. No transaction, no put of a timer and no retry is on its way from before.
+- Its log start is at its end, and that is safe: no function reads below it any more. Its pages are deleted.
+- No timer waits for it.
+
+Then the topic has a partition less. Its head stays, closed and empty: if the number rises again, it opens, and its
+offsets go on where they ended. So no offset ever means two records. Until then it answers clients that still know it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,21 +36,29 @@ from dataclasses import replace
 from itertools import takewhile
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.ids import Partition, PartitionKey
-from penstock_core.limits import HEADS_AT_ONCE, INDEX_EXPIRY_PAGES, LOG_START_GRACE_MS, UNLIMITED
+from penstock_core.ids import Offset, Partition, PartitionKey
+from penstock_core.limits import (
+    DRAIN_MS_MIN,
+    HEADS_AT_ONCE,
+    INDEX_EXPIRY_PAGES,
+    LOG_START_GRACE_MS,
+    TIMER_MS_MAX,
+    UNLIMITED,
+)
 from penstock_core.log.index import Head, Page, safe_log_start
 from penstock_core.log.ref import stored_bytes
 from penstock_core.log.retention import Expiry, expire
+from penstock_core.log.timer import PlaceRange
 from penstock_core.log.topic import Topic, TopicConfig
-from penstock_service.index.index_age import note_index_age
+from penstock_service.index.ages import note_index_age
+from penstock_service.index.heads import is_unsettled, open_generation, settle_head
 from penstock_service.index.reader import pages_forward
+from penstock_service.index.waiting_timers import waiting_timers
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.ports.log import LogIndex
-from penstock_service.retention.remove_share_states import remove_deleted_groups
-from penstock_service.retention.remove_topic import remove_topic
+from penstock_service.retention.remove_topic import remove_deleted_groups, remove_topic
 from penstock_service.retention.retention_run import RetentionResult, RetentionRun, delete_pages
-from penstock_service.retention.retire_partitions import retire_partitions
 
 FOREVER = TopicConfig(retention_ms=UNLIMITED, retention_bytes=UNLIMITED)
 _JOB = "retention"
@@ -162,3 +181,41 @@ def _failed(error: PenstockError) -> RetentionResult:
     """A partition that was deleted meanwhile has not failed."""
     is_gone = error.code in (ErrorCode.UNKNOWN_PARTITION, ErrorCode.UNKNOWN_TOPIC)
     return RetentionResult(partitions=1, failures=int(not is_gone))
+
+
+def retire_partitions(run: RetentionRun, topic: Topic) -> RetentionResult:
+    """Closes heads that an alteration has left open, opens a coming generation, and takes drained partitions away.
+
+    Costs nothing for a topic without draining partitions. Else one read of the topic, one of the heads for each 100
+    partitions, and for the last ones a query of pages and the reads of `waiting_timers`; one conditional update if some
+    go. Raises nothing: failures are counted, and the next run meets them again.
+    """
+    if not topic.draining_partitions() and topic.opening is None:
+        return RetentionResult()
+    instance = run.instance
+    try:
+        now = open_generation(instance, topic.name)
+        keys = [PartitionKey(now.topic_id, each) for each in now.draining_partitions()]
+        heads = instance.stores.log.heads(keys)
+        for key, head in heads.items():
+            if is_unsettled(now, key.partition, head):
+                settle_head(instance, now, key.partition)
+        drained = takewhile(lambda key: key in heads and _is_drained(run, key, heads[key]), reversed(keys))
+        count = sum(1 for _ in drained)
+        if count:
+            instance.stores.topics.retire(now, now.with_partitions(now.partitions - count))
+            instance.topic_cache.forget(now.name)
+    except PenstockError:
+        return RetentionResult(failures=1)
+    return RetentionResult(partitions_retired=count)
+
+
+def _is_drained(run: RetentionRun, key: PartitionKey, head: Head) -> bool:
+    instance, now_ms = run.instance, run.instance.clock.now_ms()
+    if head.closed_ms is None or now_ms - head.closed_ms < DRAIN_MS_MIN:
+        return False
+    if safe_log_start(head, now_ms, run.grace_ms) < head.next_offset or instance.stores.log.pages(key, Offset(0), 1):
+        return False
+    return instance.stores.timers.switched_on_ms() is None or not waiting_timers(
+        instance, key, PlaceRange(0, TIMER_MS_MAX), 1
+    )

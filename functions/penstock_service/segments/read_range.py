@@ -9,18 +9,17 @@ import threading
 from collections.abc import Mapping, Sequence
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.ids import ZoneName
+from penstock_core.ids import SegmentId, ZoneName
 from penstock_core.log.read_plan import SegmentRange
 from penstock_core.log.ref import Tier
+from penstock_core.log.repair import Repair
 from penstock_core.records.record_batch import check_stored
 from penstock_core.zones.zone_state import read_order
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.segments import SegmentStore
-from penstock_service.segments.report_copy import report_copy
 
 # A read fails so if the segment is damaged or out of reach, but also if retention has removed it since the plan.
 MAY_BE_REMOVED = (ErrorCode.CORRUPT_SEGMENT, ErrorCode.STORAGE_UNAVAILABLE)
-
 _WHO_FAILED = {
     Tier.ZONAL: "no zone could",
     Tier.ARCHIVE: "the archive could not",
@@ -132,3 +131,15 @@ def _report_bad_copies(
         is_bad = isinstance(result, PenstockError) and (result.code is ErrorCode.CORRUPT_SEGMENT or is_missing(result))
         if is_bad and written >> index & 1:
             report_copy(instance, wanted.segment_id, zone)
+
+
+def report_copy(instance: Instance, segment_id: SegmentId, zone: ZoneName) -> None:
+    """One send, if the copy was not reported within the last minute. Raises nothing."""
+    if not instance.repair_throttle.take(segment_id, zone):
+        return
+    try:
+        instance.stores.repair_queue.send(Repair(segment_id=segment_id, zones=frozenset((zone,))))
+    except PenstockError as error:
+        instance.telemetry.log("copy_report_failed", segment=segment_id.hex(), zone=zone, error=str(error))
+    else:
+        instance.telemetry.count("copies_reported")

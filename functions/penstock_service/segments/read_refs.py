@@ -6,13 +6,13 @@ One read answers up to a hundred inline segments.
 from collections.abc import Mapping, Sequence
 
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import SegmentId
 from penstock_core.limits import BATCH_GET_KEYS_MAX
 from penstock_core.log.read_plan import SegmentRange, join_ranges
 from penstock_core.log.ref import LocatedRef, Tier
 from penstock_core.outcomes import Outcome
 from penstock_service.instance.instance import Instance
-from penstock_service.segments.read_inline import read_inline
-from penstock_service.segments.read_range import read_range
+from penstock_service.segments.read_range import check_range, read_range
 
 RefContents = Mapping[LocatedRef, Outcome[memoryview]]
 
@@ -67,3 +67,25 @@ def _read(instance: Instance, read: Sequence[SegmentRange]) -> Sequence[Outcome[
 def _of_each(read: Sequence[SegmentRange], result: Outcome[Sequence[Outcome[bytes]]]) -> Sequence[Outcome[bytes]]:
     """The outcome of each range of a read: its own, or the error of all."""
     return [result] * len(read) if isinstance(result, PenstockError) else result
+
+
+def read_inline(instance: Instance, ranges: Sequence[SegmentRange]) -> list[Outcome[bytes]]:
+    """The checked bytes of each range, or its error, in their order. One consistent BatchGetItem for each 100 segments.
+
+    The errors are those of `read_range`. Raises what the read of all of them raises.
+    """
+    bodies = instance.stores.inline.get_wholes(list(dict.fromkeys(each.segment_id for each in ranges)))
+    return [_outcome(each, bodies) for each in ranges]
+
+
+def _outcome(wanted: SegmentRange, bodies: Mapping[SegmentId, bytes]) -> Outcome[bytes]:
+    body = bodies.get(wanted.segment_id)
+    if body is None:
+        message = f"the log table has no segment {wanted.segment_id.hex()}"
+        return PenstockError(ErrorCode.STORAGE_UNAVAILABLE, message, is_missing=True)
+    data = body[wanted.position : wanted.position + wanted.length]
+    try:
+        check_range(data, wanted)
+    except PenstockError as error:
+        return error
+    return data

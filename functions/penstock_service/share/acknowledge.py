@@ -26,10 +26,8 @@ from penstock_core.share.record_set import Ranges
 from penstock_core.share.share_group import ShareGroup, ShareGroupConfig
 from penstock_core.share.share_state import ShareKey, ShareState
 from penstock_service.instance.instance import Instance
-from penstock_service.share.client_lock import mark_of, marked_lock_id
 from penstock_service.share.dead_letters.bury import bury
-from penstock_service.share.share_partitions import SharePartition
-from penstock_service.share.wake_workers import wake_workers
+from penstock_service.share.share_partitions import SharePartition, mark_of, marked_lock_id, wake_workers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

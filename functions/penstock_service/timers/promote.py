@@ -27,7 +27,7 @@ from penstock_service.index.waiting_timers import waiting_timers
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.records.shorten_head import GrownHead, shorten_heads
-from penstock_service.records.timer_messages import send_messages
+from penstock_service.records.timer_room import send_messages
 from penstock_service.records.wake_readers import wake_beside, wake_blindly, wake_ups_of_heads
 
 _BACKOFF_MS = 50.0

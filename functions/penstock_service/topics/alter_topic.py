@@ -10,20 +10,21 @@ crash after it leaves heads that have not followed: settle_head.py tells who set
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.ids import Partition, parse_own_topic_name
+from penstock_core.ids import Offset, Partition, PartitionKey, TopicId, parse_own_topic_name
 from penstock_core.limits import TOPIC_PARTITIONS_MAX
+from penstock_core.log.index import Head
 from penstock_core.log.topic import WAIT, Topic, alter_config, check_compaction, check_partitions, check_zones
-from penstock_service.index.create_heads import create_heads
-from penstock_service.index.open_generation import open_generation
-from penstock_service.index.settle_head import settle_heads
+from penstock_core.outcomes import Outcomes
+from penstock_service.index.heads import create_heads, open_generation, settle_heads
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.maybe_applied import errors_maybe_applied
-from penstock_service.topics.claim_topic import claim_partitions
+from penstock_service.topics.create_topic import claim_partitions
 
 _ORDER_AND_CLEANUP = frozenset(("ordering_on_change", "cleanup_policy"))
 
@@ -106,3 +107,38 @@ def _to_settle(old: Topic, new: Topic) -> list[Partition]:
         return list(new.all_partitions())
     ends = sorted((old.writable_end, new.writable_end))
     return list(map(Partition, range(*ends)))
+
+
+def delete_topic(instance: Instance, name: str) -> TopicId:
+    """The id of the topic. Once this returns, no append to the topic succeeds and its name is free.
+
+    One read, one transaction, one delete per partition, and one update. The transaction leaves a note under the topic's
+    id, so that retention finds the pages and bytes to delete. Raises INVALID_NAME for a topic of the service,
+    UNKNOWN_TOPIC, and CONCURRENT_UPDATE if partitions are being added. A storage error after the transaction leaves
+    heads behind. Only instances that still remember the topic (10 s) can append to them.
+    """
+    topic = instance.topic_cache.read_through(parse_own_topic_name(name))
+    instance.stores.topics.delete(topic, instance.clock.now_ms())
+    instance.topic_cache.forget(name)
+    keys = [PartitionKey(topic.topic_id, partition) for partition in topic.all_partitions()]
+    instance.executor.map(instance.stores.log.delete_head, keys).all_ok()
+    with suppress(PenstockError):  # retention does it later
+        instance.stores.topics.note_heads_removed(topic.topic_id, instance.clock.now_ms())
+    return topic.topic_id
+
+
+def truncate(instance: Instance, topic_name: str, before: Mapping[int, int]) -> Outcomes[Head]:
+    """One result per partition of `before` (partition -> the first offset that stays), in its order.
+
+    One read, and one conditional update for each partition. An offset below the log start changes nothing. An offset
+    above the high watermark is OFFSET_OUT_OF_RANGE. Raises INVALID_NAME, also for a topic
+    of the service, and UNKNOWN_TOPIC.
+    """
+    instance.topic_cache.read_through(parse_own_topic_name(topic_name))
+
+    def raise_one(item: tuple[int, int]) -> Head:
+        partition, offset = item
+        _, key = instance.topic_cache.get_partition(topic_name, partition)
+        return instance.stores.log.raise_log_start(key, Offset(offset))
+
+    return instance.executor.map(raise_one, list(before.items()))

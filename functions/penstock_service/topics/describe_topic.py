@@ -7,7 +7,7 @@ from enum import Enum
 from penstock_core.ids import Offset, Partition, PartitionKey, is_reserved
 from penstock_core.log.topic import Topic
 from penstock_core.pages import show_all
-from penstock_service.instance.topic_cache import TopicCache
+from penstock_service.instance.caches import TopicCache
 from penstock_service.ports.log import LogIndex
 from penstock_service.ports.topics import TopicStore
 

@@ -22,8 +22,8 @@ from penstock_core.records.decode_budget import DecodeBudget
 from penstock_core.records.record_batch import BatchHeader, BytesLike, stamp, walk
 from penstock_core.records.undecodable import is_undecodable
 from penstock_service.index.reader import page_at, pages_forward
+from penstock_service.instance.caches import TopicCache
 from penstock_service.instance.instance import Instance
-from penstock_service.instance.topic_cache import TopicCache
 from penstock_service.ports.log import LogIndex
 from penstock_service.segments.read_range import MAY_BE_REMOVED, read_range
 

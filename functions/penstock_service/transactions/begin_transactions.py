@@ -5,13 +5,18 @@ request, begins another one only if its own is still the newest. Otherwise it is
 that has taken over. A begin that arrives twice begins once (docs/protocol/transactions).
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import NO_NONCE, NONCE_BYTES, Nonce, parse_transactional_id
 from penstock_core.limits import TRANSACTION_BEGIN_ATTEMPTS_MAX
 from penstock_core.records.producer_state import Verdict
-from penstock_core.transaction import Begin, TransactionState, judge_begin, next_producer_epoch
+from penstock_core.transaction import Begin, TransactionalProducer, TransactionState, judge_begin, next_producer_epoch
+from penstock_core.zones.zone_state import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.transactions import TransactionStore
+from penstock_service.records.produce import ProduceEntry
 
 NEW_INSTANCE = Begin(nonce=NO_NONCE)
 
@@ -52,3 +57,18 @@ def release_transactional_id(transactions: TransactionStore, transactional_id: s
         raise PenstockError(
             ErrorCode.UNKNOWN_PRODUCER, f"no producer has ever begun with transactional id {name!r}: check its spelling"
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionPart:
+    """One request of transaction `number` of the producer: its entries, to be put as `acks` asks for.
+
+    All requests of one transaction carry its `nonce`. Groups that its commit makes count as those of `principal`.
+    """
+
+    producer: TransactionalProducer
+    number: int
+    entries: Sequence[ProduceEntry]
+    acks: Acks
+    nonce: Nonce = NO_NONCE
+    principal: str = ""

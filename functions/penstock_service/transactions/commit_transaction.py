@@ -31,7 +31,7 @@ from penstock_core.limits import (
 )
 from penstock_core.log.ref import Ref, Tier, span
 from penstock_core.records.producer_state import Verdict
-from penstock_core.storage.transactions.transaction_stage_item import StagedRef
+from penstock_core.storage.transaction_items import StagedRef
 from penstock_core.transaction import (
     OffsetCommit,
     ShareCommit,
@@ -41,32 +41,34 @@ from penstock_core.transaction import (
     judge_transaction,
     must_renew,
 )
-from penstock_service.groups.abandoned_lease import release_abandoned_lease
 from penstock_service.groups.claim_group import keep_listed, list_group
 from penstock_service.groups.commit_offsets import check_jumps
-from penstock_service.index.still_closed import still_closed
+from penstock_service.groups.leases import release_abandoned_lease
+from penstock_service.index.heads import still_closed
+from penstock_service.instance.caches import TopicCache
 from penstock_service.instance.instance import Instance
-from penstock_service.instance.topic_cache import TopicCache
 from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.maybe_applied import errors_maybe_applied
 from penstock_service.ports.transactions import TransactionStore
 from penstock_service.records.append import PartitionBatches, is_head_closed, is_head_gone, put_batches
 from penstock_service.records.count_traffic import count_committed
 from penstock_service.records.produce import ProduceEntry, RecordBudget, are_inline, check_entries, check_entry
-from penstock_service.records.produce_or_schedule import check_delayed
+from penstock_service.records.produce_within_quotas import check_delayed
 from penstock_service.records.schedule import DelayedBatches, put_delayed
 from penstock_service.records.shorten_head import GrownHead, shorten_heads
-from penstock_service.records.timer_messages import announce
+from penstock_service.records.timer_room import announce
 from penstock_service.records.wake_readers import wake_beside, wake_blindly, wake_ups_of_heads
+from penstock_service.transactions.begin_transactions import TransactionPart
 from penstock_service.transactions.committed_ranges import CommittedRange, committed_ranges, spans_of
-from penstock_service.transactions.delayed_parts import (
+from penstock_service.transactions.share_commits import (
+    Acceptance,
     CheckedEntry,
     announce_again,
+    share_commits,
     staged_timer,
     timers_of,
+    wake_after,
 )
-from penstock_service.transactions.share_commits import Acceptance, share_commits, wake_after
-from penstock_service.transactions.transaction_part import TransactionPart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

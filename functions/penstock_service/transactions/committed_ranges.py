@@ -7,10 +7,10 @@ from penstock_core.errors import PenstockError
 from penstock_core.ids import Offset, PartitionKey, SegmentId
 from penstock_core.log.index import Head
 from penstock_core.records.record_batch import validate
-from penstock_service.index.find_ref import find_ref
+from penstock_service.index.refs import find_ref
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.log import LogIndex
-from penstock_service.transactions.transaction_part import TransactionPart
+from penstock_service.transactions.begin_transactions import TransactionPart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

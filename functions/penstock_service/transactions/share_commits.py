@@ -6,16 +6,25 @@ consumer may have finished the records, with an output of its own.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import SHARE_ENTRIES_MAX
+from penstock_core.log.timer import DueSecond, Timer, check_due, is_announceable, is_past, past_due, second_of
 from penstock_core.share.acknowledge import AckResult, plan_acknowledge
 from penstock_core.share.share_group import ShareGroup
 from penstock_core.share.share_state import ShareKey, ShareState
+from penstock_core.storage.transaction_items import StagedRef
 from penstock_core.transaction import ShareCommit, lock_lost
 from penstock_service.instance.instance import Instance
+from penstock_service.records.append import PartitionBatches
+from penstock_service.records.schedule import DelayedBatches
+from penstock_service.records.timer_room import reserve_room, send_messages, switch_on
 from penstock_service.share.acknowledge import AckEntry, by_partition, group_of
-from penstock_service.share.wake_workers import wake_workers
+from penstock_service.share.share_partitions import wake_workers
+from penstock_service.transactions.begin_transactions import TransactionPart
+
+CheckedEntry: TypeAlias = PartitionBatches | DelayedBatches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,3 +86,48 @@ def _commit(
     if plan.update is None or any(answer.result is not AckResult.OK for answer in plan.answers):
         raise lock_lost(key)
     return ShareCommit(key=key, update=replace(plan.update, takes_waiter=False))
+
+
+def staged_timer(topic: str, timer: Timer) -> StagedRef:
+    """What a stage keeps of a timer that the commit will put."""
+    return StagedRef(topic=topic, key=timer.key, ref=timer.ref, place=timer.place, crc=timer.crc)
+
+
+def timers_of(instance: Instance, staged: Sequence[StagedRef]) -> list[Timer]:
+    """The timers that the commit puts, with room reserved in their minutes. None, and no call, without delayed refs.
+
+    Costs what `reserve_room` costs for each. Raises INVALID_REQUEST for a due time that is too far ahead, or past by
+    the time of the commit, and TOO_MANY_TIMERS.
+    """
+    now_ms = instance.clock.now_ms()
+    timers: list[Timer] = []
+    for each in staged:
+        if each.place is None:
+            continue
+        if not timers:
+            switch_on(instance)
+        check_due(each.place.due_ms, now_ms)
+        if is_past(each.place.due_ms, now_ms):
+            raise past_due(each.place.due_ms, now_ms)
+        reserve_room(instance, each.key, each.place.due_ms)
+        is_announced = is_announceable(each.place.due_ms, now_ms)
+        timers.append(Timer(key=each.key, place=each.place, ref=each.ref, crc=each.crc, is_announced=is_announced))
+    return timers
+
+
+def announce_again(instance: Instance, last: TransactionPart, stage_count: int) -> None:
+    """Sends the messages that an earlier try of the commit may not have sent. One query if there were stages."""
+    now_ms = instance.clock.now_ms()
+    found: set[DueSecond] = set()
+    for entry in last.entries:
+        if entry.timer is not None and is_announceable(entry.timer.due_ms, now_ms):
+            try:
+                _, key = instance.topic_cache.get_partition(entry.topic, entry.partition)
+            except PenstockError:
+                continue  # the topic is gone, or cannot be read: the run each minute looks after its timers
+            found.add(second_of(entry.timer.due_ms, key))
+    stages = instance.stores.transactions.stages(last.producer, last.number, last.nonce) if stage_count else []
+    for each in (part for staged in stages for part in staged):
+        if each.place is not None and is_announceable(each.place.due_ms, now_ms):
+            found.add(second_of(each.place.due_ms, each.key))
+    send_messages(instance, sorted(found))

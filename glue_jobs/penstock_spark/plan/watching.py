@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import PartitionKey
+from penstock_service.instance.caches import TTL_MS
 from penstock_service.instance.instance import Instance
-from penstock_service.instance.moment import Moment
-from penstock_service.instance.topic_cache import TTL_MS
+from penstock_service.instance.update_window import Moment
 from penstock_spark.plan.options import ReadOptions
 from penstock_spark.plan.planning import OffsetRange, clip_to_log, data_loss
 from penstock_spark.plan.snapshot import (

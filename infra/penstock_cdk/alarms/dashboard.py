@@ -9,7 +9,7 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
 from penstock_cdk.settings import METRICS_NAMESPACE, StageSettings
-from penstock_core.metrics.consumer_lag import ConsumerKind
+from penstock_core.metrics.lag_memory import ConsumerKind
 
 _MINUTE = Duration.minutes(1)
 _WIDTH, _HEIGHT = 12, 6

@@ -9,7 +9,7 @@ from constructs import Construct
 
 from penstock_cdk.alarm_action import ring
 from penstock_cdk.settings import METRICS_NAMESPACE, StageSettings
-from penstock_core.metrics.consumer_lag import Consumer
+from penstock_core.metrics.lag_memory import Consumer
 
 _MINUTE = Duration.minutes(1)
 _PERIODS, _BAD_PERIODS = 3, 2

@@ -8,7 +8,7 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from penstock_cdk.settings import StageSettings
-from penstock_core.metrics.consumer_lag import Consumer
+from penstock_core.metrics.lag_memory import Consumer
 
 MEASURE = "measure"
 _ENVIRONMENT_BYTES_MAX = 3_000  # of the 4 KB that all variables of a function may have

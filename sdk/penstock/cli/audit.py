@@ -11,7 +11,7 @@ from penstock.consumer.consumer import Consumer
 from penstock.errors import NotFoundError
 from penstock.model import ConsumerRecord, TopicPartition
 from penstock_core.ids import AUDIT_TOPIC
-from penstock_core.plain_text import escaped
+from penstock_core.text import escaped
 
 _PARTITION = TopicPartition(AUDIT_TOPIC, 0)
 _LAST = 20

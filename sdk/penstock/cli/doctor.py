@@ -23,7 +23,7 @@ from penstock.doctor.redaction import redacted
 from penstock.http.transport import HttpTransport, caller_configuration
 from penstock.local_files import is_loopback
 from penstock_core.errors import PenstockError
-from penstock_core.plain_text import escaped
+from penstock_core.text import escaped
 
 _STYLES = {Verdict.OK: "green", Verdict.MEND: "bold red", Verdict.UNKNOWN: "yellow", Verdict.SKIPPED: "dim"}
 

@@ -19,7 +19,7 @@ from penstock.cli.service import CommandError, show_table, time_text
 from penstock.jobs.local import LocalPlace
 from penstock.jobs.model import JobPlace, JobRun, RunState
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.plain_text import escaped
+from penstock_core.text import escaped
 
 DEFAULT_STACK = "Penstock"
 

@@ -5,7 +5,7 @@ import click
 from penstock.cli.service import Service, service_command
 from penstock.metrics.collector import Collector
 from penstock.metrics.endpoint import MetricsServer
-from penstock_core.plain_text import escaped
+from penstock_core.text import escaped
 
 _PORT_MAX = 65_535
 

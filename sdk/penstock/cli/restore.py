@@ -10,7 +10,7 @@ import click
 from penstock.cli.options.confirmation import YES, confirm
 from penstock.cli.service import CommandError, show_table
 from penstock_core.errors import PenstockError
-from penstock_core.plain_text import escaped
+from penstock_core.text import escaped
 
 
 @click.command()

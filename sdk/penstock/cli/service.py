@@ -17,7 +17,7 @@ from penstock.cli.connection import CommandTransport, ServiceDownError, without_
 from penstock.http.named_transport import TRANSPORT_NAMES, TransportName
 from penstock.http.transport import Transport, open_transport
 from penstock_core.errors import PenstockError
-from penstock_core.plain_text import escaped
+from penstock_core.text import escaped
 
 TEXT_COLUMNS = frozenset(
     [

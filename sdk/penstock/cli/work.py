@@ -18,7 +18,7 @@ from penstock.cli.service import Service, service_command
 from penstock.share.share_consumer import ShareConsumer
 from penstock.share_model import Reject, ShareRecord
 from penstock.system import monotonic_ms
-from penstock_core.plain_text import escaped
+from penstock_core.text import escaped
 
 REJECT_CODE = 65  # EX_DATAERR of sysexits.h: the data are wrong, and will be wrong the next time
 _LOOK_S = 0.5  # between two looks whether the time of a process is over

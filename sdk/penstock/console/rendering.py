@@ -13,7 +13,7 @@ from penstock.console.page import path_of, url
 from penstock.durations import duration_text
 from penstock.typed_times import local_zone
 from penstock_core.limits import KIB, UNLIMITED
-from penstock_core.plain_text import escaped
+from penstock_core.text import escaped
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _AGE_UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))

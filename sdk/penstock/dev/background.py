@@ -14,7 +14,7 @@ from penstock_core.errors import PenstockError
 from penstock_core.ids import Partition, PartitionKey
 from penstock_core.limits import AUDIT_RETENTION_MS_DEFAULT, HEADS_AT_ONCE, SCRUB_BYTES
 from penstock_core.log.repair import NamedRef, Repair, repairs_due
-from penstock_service.adapters.memory.repair_queue import MemoryRepairQueue
+from penstock_service.adapters.memory.messages import MemoryRepairQueue
 from penstock_service.adapters.tables.tables import Tables
 from penstock_service.audit.settle_audit import settle_audit
 from penstock_service.groups.expire_offsets import expire_offsets

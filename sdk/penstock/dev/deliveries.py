@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from penstock.system import monotonic_ms
 from penstock_core.errors import PenstockError
-from penstock_service.adapters.memory.delivery_queue import MemoryDeliveryQueue, ReceivedMessage
+from penstock_service.adapters.memory.messages import MemoryDeliveryQueue, ReceivedMessage
 from penstock_service.instance.instance import Instance
 from penstock_service.push.deliver_due import deliver_received, start_due
 

@@ -28,9 +28,9 @@ from penstock_core.acls.settings import AclSettings
 from penstock_core.acls.tokens import TokenSettings
 from penstock_handlers.edge.lambda_function import logger as handlers_logger
 from penstock_handlers.router import LOCAL_PRINCIPAL
-from penstock_service.adapters.memory.delivery_queue import MemoryDeliveryQueue
+from penstock_service.adapters.absent import NoTimerTriggers
+from penstock_service.adapters.memory.messages import MemoryDeliveryQueue
 from penstock_service.adapters.memory.service import memory_stores
-from penstock_service.adapters.no_timer_triggers import NoTimerTriggers
 from penstock_service.adapters.sqlite.service import StoredService, open_service
 from penstock_service.adapters.system import SequentialExecutor, SystemEntropy
 from penstock_service.adapters.tables.tables import Tables

@@ -15,7 +15,7 @@ from penstock_core.errors import PenstockError
 from penstock_core.ids import parse_transactional_id
 from penstock_core.limits import BATCH_BYTES_MAX, EMBEDDED_REQUEST_BYTES_MAX, KIB, MIB, REQUEST_BYTES_MAX
 from penstock_core.records.record_batch import Compression
-from penstock_core.zones.quorum import ACKS_ALIASES, Acks, parse_acks
+from penstock_core.zones.zone_state import ACKS_ALIASES, Acks, parse_acks
 
 ACKS = tuple(acks.value for acks in Acks)
 _TRANSACTIONAL_ACKS = ("quorum", "all")

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from penstock.local_files import is_loopback
-from penstock_core.json_text import parse_json
 from penstock_core.limits import OFFSET_MAX, TOPIC_PARTITIONS_MAX
+from penstock_core.text import parse_json
 
 _log = logging.getLogger("penstock.wake_ups")
 

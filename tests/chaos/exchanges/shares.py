@@ -9,7 +9,7 @@ from penstock.http.http_message import Response
 from penstock_core.records import frame
 from penstock_core.records.codec import decode
 from penstock_core.share.record_set import Ranges
-from penstock_service.share.client_lock import parse_marked_lock_id
+from penstock_service.share.share_partitions import parse_marked_lock_id
 from tests.chaos.clients.values import name_of
 from tests.chaos.exchanges.exchange import Outcome, Planned
 from tests.history.format import Acknowledge, AckResult, Acquired, Function, MicroOp, Nonce, Verb

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_core.acls.name_pattern import NamePattern, NamePatterns, parse_name_pattern
+from penstock_core.acls.rule import NamePattern, NamePatterns, parse_name_pattern
 
 NAMES = st.text("ab*", max_size=4)
 PATTERNS = st.builds(NamePattern, st.text("ab", max_size=3), st.booleans())

@@ -1,7 +1,7 @@
 import pytest
 
 from penstock_core.acls.rule import parse_rule
-from penstock_core.acls.rule_book import EMPTY_BOOK, RuleBook, changed
+from penstock_core.acls.rule_set import EMPTY_BOOK, RuleBook, changed
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import ACL_RULES_MAX
 

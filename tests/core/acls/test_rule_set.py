@@ -4,10 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_core.acls.name_pattern import NamePattern, parse_name_pattern
 from penstock_core.acls.principal import iam_principal
 from penstock_core.acls.right import IMPLY_DESCRIBE, Kind, Operation, Right
-from penstock_core.acls.rule import Rule, parse_rule
+from penstock_core.acls.rule import NamePattern, Rule, parse_name_pattern, parse_rule
 from penstock_core.acls.rule_set import Reason, RuleSet
 from penstock_core.acls.settings import AclSettings
 from penstock_core.errors import PenstockError

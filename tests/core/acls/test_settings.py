@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from penstock_core.acls.name_pattern import NamePattern
+from penstock_core.acls.rule import NamePattern
 from penstock_core.acls.settings import AclSettings, acl_settings_of
 from penstock_core.errors import PenstockError
 

@@ -3,7 +3,7 @@
 import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.groups.group_document import CONSUMER, GroupDocument, checked_document
+from penstock_core.groups.group import CONSUMER, GroupDocument, checked_document
 from penstock_core.limits import GROUP_DOCUMENT_BYTES_MAX, GROUP_MEMBERS_MAX, PROTOCOL_TYPE_LENGTH_MAX
 
 

@@ -17,7 +17,7 @@ from penstock_core.groups.group_target import (
     encode_target,
     make_target,
 )
-from penstock_core.groups.topic_reach import TopicReach
+from penstock_core.groups.topic_patterns import TopicReach
 from penstock_core.ids import MemberName, Partition, PartitionKey, TopicId, TopicName, new_topic_id
 from penstock_core.limits import TARGET_CHUNK_BYTES
 from penstock_core.log.topic import Topic

@@ -1,6 +1,6 @@
 """The decision of one heartbeat about its member's leases."""
 
-from penstock_core.groups.lease_plan import plan_leases
+from penstock_core.groups.lease import plan_leases
 from penstock_core.ids import Partition, PartitionKey, TopicId
 from penstock_core.limits import ACQUIRE_MAX
 

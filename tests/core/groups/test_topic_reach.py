@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock_core.groups.topic_reach import TopicReach, topic_reach
+from penstock_core.groups.topic_patterns import TopicReach, topic_reach
 from penstock_core.ids import TopicId, TopicName
 from penstock_core.log.topic import Topic
 

@@ -2,8 +2,7 @@ import pytest
 
 from penstock_core.errors import ErrorCode
 from penstock_core.ids import Partition, PartitionKey, TopicId
-from penstock_core.log.timer import DueSecond
-from penstock_core.log.timer_message import decode_due_second, encode_due_second
+from penstock_core.log.timer import DueSecond, decode_due_second, encode_due_second
 from tests.support.refusals import refused
 
 SECOND = DueSecond(1_800_000_000, PartitionKey(TopicId("0f" * 10), Partition(3)))

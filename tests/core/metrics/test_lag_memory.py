@@ -5,8 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_core.limits import METRIC_ZEROS
-from penstock_core.metrics.consumer_lag import Consumer, ConsumerKind, ConsumerLag
-from penstock_core.metrics.lag_memory import LagMemory, decode_memory, encode_memory, published
+from penstock_core.metrics.lag_memory import (
+    Consumer,
+    ConsumerKind,
+    ConsumerLag,
+    LagMemory,
+    decode_memory,
+    encode_memory,
+    published,
+)
 from penstock_core.metrics.topic_traffic import OTHER
 
 HOUR_MS = 3_600_000

@@ -1,7 +1,7 @@
 """Subscriptions that the tests of several layers share."""
 
 from penstock_core.ids import Partition, SubscriptionId, SubscriptionName, TopicId, TopicName
-from penstock_core.push.delivery_key import DeliveryKey
+from penstock_core.push.delivery import DeliveryKey
 from penstock_core.push.lane import LaneKey
 from penstock_core.push.subscription import Subscription, new_subscription_config
 from penstock_core.push.targets.target import FunctionTarget, HttpsTarget

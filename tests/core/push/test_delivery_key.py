@@ -1,5 +1,5 @@
 from penstock_core.ids import Partition, PartitionKey, SubscriptionId, TopicId
-from penstock_core.push.delivery_key import DeliveryKey
+from penstock_core.push.delivery import DeliveryKey
 
 
 def test_key_tells_the_partition() -> None:

@@ -23,8 +23,8 @@ from penstock_core.push.parallel_attempt import (
     waited_ms,
 )
 from penstock_core.push.subscription import SubscriptionConfig, new_subscription_config
-from penstock_core.share.retry import backoff_ms
 from penstock_core.share.share_group import ShareGroupConfig
+from penstock_core.share.waits import backoff_ms
 
 NEW = DeliveryState(offset=Offset(0), version=0)
 NOW_MS = 10_000_000

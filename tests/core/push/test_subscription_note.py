@@ -1,4 +1,4 @@
-from penstock_core.push.subscription_note import SubscriptionNote, note_of
+from penstock_core.push.subscription import SubscriptionNote, note_of
 from tests.core.push.push_samples import FULL
 
 

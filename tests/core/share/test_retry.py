@@ -3,8 +3,8 @@ from hypothesis import strategies as st
 
 from penstock_core.ids import LockId, Offset
 from penstock_core.share.record_set import RecordSet
-from penstock_core.share.retry import available_ms, backoff_ms, is_last_delivery
 from penstock_core.share.share_state import Lock
+from penstock_core.share.waits import available_ms, backoff_ms, is_last_delivery
 from tests.core.share.share_samples import NO_BACKOFF, NOW_MS, PLAIN, WITH_DEAD_LETTERS
 
 IDS = st.text("abcdefgh", min_size=8, max_size=8).map(LockId)

@@ -19,7 +19,7 @@ from penstock_core.share.share_codec import (
     parse_client_lock_id,
 )
 from penstock_core.share.share_state import Lock, ShareKey, ShareState, Wait
-from penstock_core.storage.item_size import item_bytes
+from penstock_core.storage.item import item_bytes
 from penstock_core.storage.share.share_state_item import share_item
 from tests.core.share.share_samples import LOCKS, WAITS
 

@@ -4,7 +4,7 @@ from penstock_core.ids import LockNonce, Offset
 from penstock_core.share.acquire import plan_acquire
 from penstock_core.share.record_set import RecordSet
 from penstock_core.share.share_state import ShareState, Wait
-from penstock_core.share.tending import tends
+from penstock_core.share.waits import tends
 from tests.core.share.share_samples import NOW_MS, PLAIN, acquired, held, log, request
 
 NONCES = [LockNonce(f"tending-{number:04}") for number in range(1_000)]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_core.acls.rule import Rule, parse_rule
-from penstock_core.acls.rule_book import RuleBook
+from penstock_core.acls.rule_set import RuleBook
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import ACL_DECODED_BYTES_MAX, ACL_PRINCIPAL_LENGTH_MAX, ACL_RULES_MAX, NAME_LENGTH_MAX
 from penstock_core.storage.acls_item import acl_mark_key, acl_rules_item, acl_writes, parse_acl_mark, parse_acl_rules

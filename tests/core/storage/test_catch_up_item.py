@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_core.ids import ZoneName
-from penstock_core.storage.catch_up_item import catch_up_pass_item, catch_up_pass_key, parse_catch_up_pass
+from penstock_core.storage.zone_states_item import catch_up_pass_item, catch_up_pass_key, parse_catch_up_pass
 from penstock_core.zones.catch_up import CatchUpPass, Cursor, Progress
 from tests.core.storage.stored_values import COUNTS
 

@@ -1,4 +1,4 @@
-from penstock_core.storage.cursor_item import cursor_item, cursor_key, parse_cursor
+from penstock_core.storage.compaction_item import cursor_item, cursor_key, parse_cursor
 
 
 def test_cursor_item_is_what_is_stored_today() -> None:

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from penstock_core.ids import TopicId, TopicName
 from penstock_core.log.topic import DeletedTopic, Topic, note_of
-from penstock_core.storage.deleted_topic_item import deleted_topic_item, deleted_topic_key, parse_deleted_topic
+from penstock_core.storage.topic_item import deleted_topic_item, deleted_topic_key, parse_deleted_topic
 
 
 @given(

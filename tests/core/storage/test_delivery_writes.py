@@ -4,7 +4,7 @@ from penstock_core.ids import Partition, PartitionKey, TopicId
 from penstock_core.limits import TIMERS_PROMOTED_MAX
 from penstock_core.log.delivery import Delivery, DeliveryOutcome, rolling
 from penstock_core.log.index import EMPTY_HEAD
-from penstock_core.storage.delivery_writes import head_write, page_writes, refused_outcome, timer_writes
+from penstock_core.storage.timer_item import head_write, page_writes, refused_outcome, timer_writes
 from tests.support.tables import check_update
 from tests.support.timers import timer_at
 

@@ -15,7 +15,7 @@ from penstock_core.log.push_event import PushEvent
 from penstock_core.log.ref import Ref, encode_ref
 from penstock_core.records.producer_state import NO_OWNER, OWNER_BYTES, ProducerSequence, ProducerState
 from penstock_core.storage.head_item import head_item, head_key, parse_head, parse_push_event, parse_streamed_head
-from penstock_core.storage.item_size import item_bytes
+from penstock_core.storage.item import item_bytes
 from tests.core.log.test_ref import GOLDEN, REFS
 from tests.core.records.test_producer_state import STATES
 from tests.core.storage.stored_values import KEY, OFFSETS, TIMES_MS

@@ -2,8 +2,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_core.ids import SegmentId
-from penstock_core.storage.inline_item import inline_id, inline_item, inline_key, inline_shards, parse_inline
 from penstock_core.storage.keys import segment_key
+from penstock_core.storage.page_item import inline_id, inline_item, inline_key, inline_shards, parse_inline
 
 _IDS = st.binary(min_size=16, max_size=16).map(SegmentId)
 

@@ -9,7 +9,7 @@ from penstock_core.log.roll import next_page
 from penstock_core.records.producer_state import ProducerState
 from penstock_core.storage.head_item import head_item
 from penstock_core.storage.head_updates import producers_removal, tail_shortening
-from penstock_core.storage.item_size import item_bytes
+from penstock_core.storage.item import item_bytes
 from tests.core.log.test_ref import GOLDEN
 from tests.core.storage.stored_values import KEY
 from tests.support.tables import check_update

@@ -1,7 +1,7 @@
 from hypothesis import given
 
 from penstock_core.records.producer_state import ProducerState
-from penstock_core.storage.producer_item import parse_producer, producer_item, producer_item_key, producer_put
+from penstock_core.storage.head_item import parse_producer, producer_item, producer_item_key, producer_put
 from tests.core.records.test_producer_state import STATES
 from tests.core.storage.stored_values import KEY
 

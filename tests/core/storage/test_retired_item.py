@@ -3,7 +3,7 @@ from hypothesis import strategies as st
 
 from penstock_core.ids import Offset, SegmentId
 from penstock_core.limits import RETIRED_KEPT_MS
-from penstock_core.storage.retired_item import parse_retired, retired_item, retired_key
+from penstock_core.storage.compaction_item import parse_retired, retired_item, retired_key
 from tests.core.storage.stored_values import KEY
 
 SEGMENT_IDS = st.binary(min_size=16, max_size=16).map(SegmentId)

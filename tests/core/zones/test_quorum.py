@@ -1,7 +1,7 @@
 import pytest
 
 from penstock_core.errors import PenstockError
-from penstock_core.zones.quorum import Acks, majority_of, parse_acks
+from penstock_core.zones.zone_state import Acks, majority_of, parse_acks
 
 
 @pytest.mark.parametrize(("configured", "majority"), [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3)])

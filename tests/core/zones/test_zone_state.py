@@ -6,16 +6,17 @@ from hypothesis import strategies as st
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import ZoneName
-from penstock_core.zones.quorum import Acks, majority_of
 from penstock_core.zones.zone_state import (
     BARRIER_MS,
     EVERY_ZONE_IN_SYNC,
     TRANSITIONS,
+    Acks,
     Mover,
     ZoneState,
     ZoneStates,
     ZoneStatus,
     is_stored,
+    majority_of,
     may_end_pass,
     move,
     read_order,

@@ -9,7 +9,7 @@ from penstock.http.transport import HttpTransport
 from penstock_core.compaction.merging import CompactionSettings
 from penstock_core.limits import TAIL_ROLL_REFS
 from penstock_core.log.ref import Tier
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.adapters.aws import Storage, aws_instance, parse_zones
 from penstock_service.adapters.storage_calls import StorageCalls
 from penstock_service.compaction.compact import compact

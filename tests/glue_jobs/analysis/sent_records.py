@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from penstock_core.errors import PenstockError
 from penstock_core.records.codec import NewRecord, encode
 from penstock_core.records.record_batch import Compression
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import produce
 from penstock_spark.analysis.measure import HOUR_MS

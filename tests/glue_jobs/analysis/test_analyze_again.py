@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock_service.instance.instance import Instance
-from penstock_service.topics.delete_topic import delete_topic
-from penstock_service.topics.truncate import truncate
+from penstock_service.topics.alter_topic import delete_topic, truncate
 from penstock_spark.analysis.measure import HOUR_MS
 from tests.support.service import new_topic
 

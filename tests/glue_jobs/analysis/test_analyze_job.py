@@ -19,8 +19,8 @@ from penstock_service.adapters.aws import Storage
 from penstock_service.compaction.compact import compact
 from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
 from penstock_service.instance.instance import Instance
+from penstock_service.topics.alter_topic import truncate
 from penstock_service.topics.create_topic import create_topic
-from penstock_service.topics.truncate import truncate
 from penstock_spark.analysis.measure import HOUR_MS
 from penstock_spark.scripts import analyze
 from tests.support.service import key_of, new_topic, refs_of

@@ -15,8 +15,8 @@ from moto import mock_aws
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset
+from penstock_service.topics.alter_topic import delete_topic
 from penstock_service.topics.create_topic import create_topic
-from penstock_service.topics.delete_topic import delete_topic
 from penstock_spark.archive.archive_plan import (
     CommittedFiles,
     Group,

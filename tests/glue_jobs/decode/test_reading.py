@@ -13,7 +13,7 @@ from penstock_core.compaction.merging import CompactionSettings
 from penstock_core.errors import PenstockError
 from penstock_core.limits import LOST_HEAD_JUMP_OFFSETS, TAIL_ROLL_REFS
 from penstock_core.log.ref import Tier, encode_refs
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.compaction.compact import compact
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import produce

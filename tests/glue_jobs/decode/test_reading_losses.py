@@ -9,7 +9,7 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import SegmentId
 from penstock_core.log.ref import Ref, Tier
 from penstock_service.instance.instance import Instance
-from penstock_service.topics.delete_topic import delete_topic
+from penstock_service.topics.alter_topic import delete_topic
 from tests.glue_jobs.decode.topic_reading import Plan, fill, options, plan, read
 from tests.support.service import (
     Intercepted,

@@ -10,10 +10,9 @@ import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import TAIL_ROLL_REFS
+from penstock_service.instance.caches import TTL_MS
 from penstock_service.instance.instance import Instance
-from penstock_service.instance.topic_cache import TTL_MS
-from penstock_service.topics.alter_topic import alter_topic
-from penstock_service.topics.delete_topic import delete_topic
+from penstock_service.topics.alter_topic import alter_topic, delete_topic
 from penstock_spark.plan.options import parse_read_options
 from penstock_spark.plan.planning import plan_slices
 from penstock_spark.plan.stream_offsets import Positions, to_json

@@ -10,7 +10,7 @@ import penstock_spark
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.records.codec import NewRecord, encode
 from penstock_core.records.record_batch import Compression
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import produce
 from tests.support.service import entry, new_topic

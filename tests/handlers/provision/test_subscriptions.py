@@ -8,7 +8,7 @@ from penstock_core.errors import PenstockError
 from penstock_core.ids import TopicName
 from penstock_core.push.targets.target import TopicTarget
 from penstock_service.instance.instance import Instance
-from penstock_service.push.find_subscription import find_subscription
+from penstock_service.push.subscriptions import find_subscription
 from penstock_service.topics.create_topic import create_topic
 from tests.handlers.provision.template import Template, config
 

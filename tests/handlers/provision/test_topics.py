@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from penstock_service.instance.instance import Instance
+from penstock_service.topics.alter_topic import delete_topic
 from penstock_service.topics.create_topic import create_topic
-from penstock_service.topics.delete_topic import delete_topic
 from tests.handlers.provision.template import Template, config
 
 

@@ -12,7 +12,7 @@ from penstock.system import monotonic_ms
 from penstock.testing import MemoryTransport
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.log.repair import Repair
-from penstock_service.adapters.memory.repair_queue import MemoryRepairQueue
+from penstock_service.adapters.memory.messages import MemoryRepairQueue
 from penstock_service.adapters.memory.segments import MemorySegmentStore
 from penstock_service.adapters.memory.service import memory_instance
 from penstock_service.adapters.system import SequentialExecutor

@@ -17,7 +17,7 @@ from penstock.testing import MemoryPenstock, ThreadedTransport
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import TransactionalId
 from penstock_core.limits import KIB, TRANSACTIONAL_ID_KEPT_MS
-from penstock_core.storage.transactions.transactional_producer_item import state_key
+from penstock_core.storage.transaction_items import state_key
 from tests.sdk.http.faulty_transport import FaultyTransport, lost_answer, lost_request
 from tests.support.deadlines import DEADLINE_S
 from tests.support.tables import tables_of

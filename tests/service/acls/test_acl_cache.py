@@ -7,7 +7,7 @@ import pytest
 from penstock_core.acls.principal import iam_principal
 from penstock_core.acls.right import Kind, Operation
 from penstock_core.acls.rule import parse_rule
-from penstock_core.acls.rule_book import RuleBook
+from penstock_core.acls.rule_set import RuleBook
 from penstock_core.acls.settings import AclSettings
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import ACL_AGE_MS_MAX, ACL_OUTAGE_MS_MAX

@@ -1,6 +1,5 @@
 from penstock_core.acls.rule import parse_rule
-from penstock_service.acls.change_acls import change_acls
-from penstock_service.acls.list_acls import list_acls
+from penstock_service.acls.change_acls import change_acls, list_acls
 from penstock_service.adapters.memory.service import memory_instance
 
 RULES = [parse_rule("*", "read", f"topic:{name}") for name in "cab"]

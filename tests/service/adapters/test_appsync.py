@@ -11,12 +11,12 @@ from botocore.credentials import Credentials
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.log.wake_up import WakeUpMessage
+from penstock_service.adapters.absent import NoWakeUps
 from penstock_service.adapters.appsync import AppSyncWakeUps
 from penstock_service.adapters.aws import parse_wake_ups
 from penstock_service.adapters.direct.connections import Connections, HttpAnswer
 from penstock_service.adapters.direct.signature import Keys
 from penstock_service.adapters.dynamodb.driver_errors import NeverSentError
-from penstock_service.adapters.no_wake_ups import NoWakeUps
 
 HOST = "abc.appsync-api.eu-north-1.amazonaws.com"
 REALTIME_HOST = "abc.appsync-realtime-api.eu-north-1.amazonaws.com"

@@ -21,8 +21,7 @@ from botocore.exceptions import (
 )
 
 from penstock_service.adapters.aws import Storage
-from penstock_service.adapters.botocore_drivers import BotocoreDrivers
-from penstock_service.adapters.dynamodb.botocore_driver import BotocoreDriver
+from penstock_service.adapters.botocore_drivers import BotocoreDriver, BotocoreDrivers
 from penstock_service.adapters.dynamodb.driver_errors import AnsweredError, DriverError, NeverSentError, NoAnswerError
 from penstock_service.adapters.storage_calls import StorageCalls
 

@@ -8,8 +8,8 @@ from botocore.exceptions import ClientError
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import SubscriptionId, SubscriptionName
 from penstock_core.push.message import PushMessage, decode_push_message
-from penstock_service.adapters.delivery_queue import DeliveryPlaces, SqsDeliveryQueue, parse_delivery_places
-from penstock_service.adapters.no_delivery_queue import NoDeliveryQueue
+from penstock_service.adapters.absent import NoDeliveryQueue
+from penstock_service.adapters.sqs import DeliveryPlaces, SqsDeliveryQueue, parse_delivery_places
 
 PLACES = DeliveryPlaces(
     queue_url="https://sqs/deliveries", queue_arn="arn:aws:sqs:us-east-1:123456789012:deliveries", rule="look"

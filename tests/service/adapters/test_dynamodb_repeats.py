@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock_core.acls.rule_book import RuleBook
+from penstock_core.acls.rule_set import RuleBook
 from penstock_core.audit.audit_entry import AuditEntry, AuditId, AuditResult, Caller
 from penstock_core.compaction.merging import CompactionState, Swap
 from penstock_core.compaction.tail_move import TailMove
@@ -30,7 +30,7 @@ from penstock_core.log.jump import Jump
 from penstock_core.log.topic import Topic, note_of
 from penstock_core.push.delivery import DeliveryState
 from penstock_core.push.lane import LaneState
-from penstock_core.push.subscription_note import OrphanedStates
+from penstock_core.push.subscription import OrphanedStates
 from penstock_core.records.producer_state import ProducerSequence, ProducerState
 from penstock_core.share.share_group import ShareGroup
 from penstock_core.share.share_state import ShareKey, ShareState
@@ -51,9 +51,8 @@ from penstock_service.adapters.dynamodb.client import DynamoDbClient
 from penstock_service.adapters.dynamodb.compaction import DynamoDbCompactionStore
 from penstock_service.adapters.dynamodb.cursors import DynamoDbJobCursors
 from penstock_service.adapters.dynamodb.driver_errors import NoAnswerError
-from penstock_service.adapters.dynamodb.groups import DynamoDbGroupStore
+from penstock_service.adapters.dynamodb.groups import DynamoDbGroupStore, DynamoDbMembershipStore
 from penstock_service.adapters.dynamodb.log import DynamoDbLogIndex
-from penstock_service.adapters.dynamodb.memberships import DynamoDbMembershipStore
 from penstock_service.adapters.dynamodb.push import DynamoDbPushStore
 from penstock_service.adapters.dynamodb.share import DynamoDbShareStore
 from penstock_service.adapters.dynamodb.topics import DynamoDbTopicStore

@@ -11,7 +11,7 @@ from botocore.config import Config
 from botocore.exceptions import ReadTimeoutError
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_service.adapters.dynamodb.botocore_driver import BotocoreDriver
+from penstock_service.adapters.botocore_drivers import BotocoreDriver
 from penstock_service.adapters.dynamodb.client import Cancelled, DynamoDbClient
 from tests.support.service import SteppedClock
 

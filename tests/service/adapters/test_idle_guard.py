@@ -7,10 +7,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from penstock_core.limits import STORAGE_IDLE_CONNECTION_MS_MAX
-from penstock_service.adapters import idle_guard
+from penstock_service.adapters import aws_clock
 from penstock_service.adapters.aws import Storage
+from penstock_service.adapters.aws_clock import IdleGuard
 from penstock_service.adapters.botocore_drivers import BotocoreDrivers
-from penstock_service.adapters.idle_guard import IdleGuard
 from penstock_service.adapters.storage_calls import StorageCalls
 from tests.support.deadlines import PAUSE_S
 from tests.support.service import SteppedClock
@@ -65,7 +65,7 @@ def test_client_of_botocore_opens_a_new_connection_after_long_idle(
     aws: _Aws, service: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = SteppedClock()
-    monkeypatch.setattr(idle_guard, "SystemClock", lambda: clock)
+    monkeypatch.setattr(aws_clock, "SystemClock", lambda: clock)
     place = Storage(
         topics_table="t",
         log_table="l",

@@ -3,8 +3,8 @@
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.push.batch import Answered, Failed, Failure
 from penstock_core.push.targets.target import FunctionTarget
-from penstock_service.adapters.memory.targets import MemoryTargets
-from penstock_service.adapters.no_targets import NoTargets
+from penstock_service.adapters.absent import NoTargets
+from penstock_service.adapters.memory.messages import MemoryTargets
 from tests.support.push_records import StoredRecord, orders
 from tests.support.refusals import refused
 

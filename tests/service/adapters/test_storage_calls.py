@@ -5,11 +5,11 @@ from collections import Counter
 import pytest
 
 from penstock_core.limits import TAIL_ROLL_REFS
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.records.fetch import FetchEntry, fetch
 from penstock_service.records.produce import ProduceEntry, produce
-from penstock_service.topics.delete_topic import delete_topic
+from penstock_service.topics.alter_topic import delete_topic
 from penstock_service.topics.list_offsets import OffsetSpec, list_offsets
 from tests.support.service import SteppedClock, ask, batch, counted_instance, entry, new_topic, patient_instance, send
 

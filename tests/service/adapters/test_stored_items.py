@@ -9,6 +9,7 @@ import pytest
 
 from penstock_core.groups.group import (
     GroupConfig,
+    GroupDocument,
     GroupState,
     Member,
     MemberProgress,
@@ -16,7 +17,6 @@ from penstock_core.groups.group import (
     Subscription,
     parse_subscription,
 )
-from penstock_core.groups.group_document import GroupDocument
 from penstock_core.groups.lease import CommittedOffset, Lease
 from penstock_core.ids import (
     GroupName,
@@ -37,20 +37,18 @@ from penstock_core.share.record_set import RecordSet
 from penstock_core.share.share_group import ShareGroup, new_share_group_config
 from penstock_core.share.share_state import Lock, ShareKey, Wait
 from penstock_core.share.share_update import ShareUpdate, apply
-from penstock_core.storage.catch_up_item import catch_up_pass_item
-from penstock_core.storage.deleted_topic_item import deleted_topic_item
 from penstock_core.storage.groups.group_item import group_item, registered_key
 from penstock_core.storage.groups.lease_item import lease_item_key
 from penstock_core.storage.groups.member_item import member_item
 from penstock_core.storage.head_item import head_key
 from penstock_core.storage.item import Item
-from penstock_core.storage.push.delivery_item import delivery_item
-from penstock_core.storage.push.lane_item import lane_item
+from penstock_core.storage.push.delivery_item import delivery_item, lane_item
 from penstock_core.storage.push.subscription_item import subscription_item
 from penstock_core.storage.share.share_group_item import share_group_item
 from penstock_core.storage.share.share_state_item import share_item
-from penstock_core.storage.topic_item import topic_item
-from penstock_core.storage.transactions.transactional_producer_item import state_key
+from penstock_core.storage.topic_item import deleted_topic_item, topic_item
+from penstock_core.storage.transaction_items import state_key
+from penstock_core.storage.zone_states_item import catch_up_pass_item
 from penstock_core.transaction import (
     DeliveryCommit,
     Move,

@@ -18,10 +18,9 @@ from penstock_core.log.timer import cancelled, delivered
 from penstock_core.quotas.bucket import BucketKey, fresh_bucket
 from penstock_core.quotas.quota import Rate, Subject
 from penstock_core.storage.compaction_item import STATE_KEPT_MS, compaction_key
-from penstock_core.storage.head_item import owner_name
+from penstock_core.storage.head_item import owner_name, producer_item
 from penstock_core.storage.item import number
-from penstock_core.storage.producer_item import producer_item
-from penstock_core.storage.quotas.bucket_item import bucket_key
+from penstock_core.storage.quota_items import bucket_key
 from penstock_core.storage.timer_item import timer_item
 from penstock_core.transaction import (
     Move,

@@ -8,8 +8,7 @@ from botocore.exceptions import ClientError
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Partition, PartitionKey, TopicId
-from penstock_core.log.timer import DueSecond
-from penstock_core.log.timer_message import FIRST_RUN, decode_due_second
+from penstock_core.log.timer import FIRST_RUN, DueSecond, decode_due_second
 from penstock_service.adapters.timer_triggers import AwsTimerTriggers, TimerPlaces, parse_timer_places
 
 ARN = "arn:aws:sqs:us-east-1:123456789012:seconds"

@@ -16,7 +16,7 @@ from penstock_service.adapters.aws import MakeDrivers, Storage, ZoneBucket, aws_
 from penstock_service.adapters.direct.drivers import DirectDrivers
 from penstock_service.adapters.direct.places import Places
 from penstock_service.adapters.direct.signature import Keys
-from penstock_service.adapters.s3.session import is_directory_bucket
+from penstock_service.adapters.s3.segments import is_directory_bucket
 from penstock_service.adapters.storage_calls import StorageCalls
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.runtime import Runtime

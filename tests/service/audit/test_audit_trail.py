@@ -9,17 +9,15 @@ from penstock_core.audit.audit_entry import AuditResult, Caller
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import AUDIT_TOPIC
 from penstock_core.limits import AUDIT_AT_ONCE, AUDIT_UNKNOWN_MS
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.audit.note_change import Change, audited, begin_change, end_change
 from penstock_service.audit.settle_audit import AuditRun, settle_audit
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import produce
 from penstock_service.share.admin.put_share_group import put_share_group
-from penstock_service.topics.alter_topic import alter_topic
+from penstock_service.topics.alter_topic import alter_topic, delete_topic, truncate
 from penstock_service.topics.create_topic import create_topic
-from penstock_service.topics.delete_topic import delete_topic
 from penstock_service.topics.describe_topic import list_topics
-from penstock_service.topics.truncate import truncate
 from tests.service.push.admin.setting import create
 from tests.support.refusals import refused
 from tests.support.service import (

@@ -12,7 +12,7 @@ from penstock_core.limits import COMPACTION_RUN_PAGES_MAX, MIB, RETENTION_BYTES_
 from penstock_core.log.topic import TOPIC_BOUNDS
 from penstock_core.records.codec import NewRecord, decode, encode
 from penstock_core.records.record_batch import Compression
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.compaction.compact import CompactionResult, compact
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import produce

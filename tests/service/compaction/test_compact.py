@@ -11,7 +11,7 @@ from penstock_core.limits import RETENTION_BYTES_MAX, TAIL_ROLL_REFS
 from penstock_core.log.ref import Tier
 from penstock_core.log.segment import check_segment
 from penstock_core.log.topic import TOPIC_BOUNDS
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.compaction.compact import compact
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import produce

@@ -11,8 +11,7 @@ from penstock_core.limits import COMPACTION_LEASE_MS
 from penstock_service.instance.instance import Instance
 from penstock_service.retention.retain import retain
 from penstock_service.retention.sweep import sweep
-from penstock_service.topics.delete_topic import delete_topic
-from penstock_service.topics.truncate import truncate
+from penstock_service.topics.alter_topic import delete_topic, truncate
 from tests.service.compaction.written_topic import APPENDS, FOR_EVER, HOUR_MS, pages_of, run, written
 from tests.support.interleaving import interrupted_before
 from tests.support.service import (

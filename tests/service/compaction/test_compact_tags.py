@@ -8,7 +8,7 @@ from penstock_core.filters.policy import parse_filter
 from penstock_core.filters.tag_filter import may_match_ref, tags_of
 from penstock_core.log.ref import Tier
 from penstock_core.records.codec import NewRecord, encode
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import produce
 from tests.service.compaction.written_topic import APPENDS, HOUR_MS, pages_of, run

@@ -16,15 +16,14 @@ from penstock_core.log.index import Head
 from penstock_core.log.ref import LocatedRef, Tier
 from penstock_core.log.roll import next_page
 from penstock_core.log.segment import check_segment
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.compaction.compact import CompactionResult, compact
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.records.produce import produce
 from penstock_service.records.shorten_head import GrownHead, shorten_heads
 from penstock_service.retention.sweep import sweep
-from penstock_service.topics.delete_topic import delete_topic
-from penstock_service.topics.truncate import truncate
+from penstock_service.topics.alter_topic import delete_topic, truncate
 from tests.service.compaction.test_archive import archive_of
 from tests.service.compaction.test_compact_every_step import End, ending_at
 from tests.service.compaction.written_topic import FOR_EVER, HOUR_MS, pages_of

@@ -11,25 +11,23 @@ from penstock_core.acls.access import Access
 from penstock_core.acls.principal import Principal
 from penstock_core.acls.rule_set import PrincipalRules
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.groups.group_document import GroupDocument
+from penstock_core.groups.group import GroupDocument
 from penstock_core.ids import GroupName, TransactionalId
 from penstock_core.transaction import TransactionalProducer
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.adapters.memory.service import memory_instance
-from penstock_service.groups.alter_group import alter_group
 from penstock_service.groups.claim_group import list_group
 from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
 from penstock_service.groups.delete_group import delete_group
 from penstock_service.groups.expire_offsets import expire_offsets
-from penstock_service.groups.group_document import put_document
+from penstock_service.groups.group_document import alter_group, put_document
 from penstock_service.groups.reset_offsets import ResetTo, reset_offsets
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.quotas.admin.set_quota import put_quota
 from penstock_service.topics.list_offsets import OffsetSpec
-from penstock_service.transactions.begin_transactions import begin_transactions
+from penstock_service.transactions.begin_transactions import TransactionPart, begin_transactions
 from penstock_service.transactions.commit_transaction import OffsetEntry, commit_transaction
-from penstock_service.transactions.transaction_part import TransactionPart
 from tests.support.group_member import GroupMember
 from tests.support.interleaving import watched
 from tests.support.refusals import refused

@@ -9,11 +9,10 @@ import pytest
 from penstock_core import limits
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.groups.lease import SeenCommit
-from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
-from penstock_service.groups.committed_offsets import committed_offsets
+from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets, committed_offsets
 from penstock_service.groups.describe_group import describe_group
 from penstock_service.instance.instance import Instance
-from penstock_service.topics.delete_topic import delete_topic
+from penstock_service.topics.alter_topic import delete_topic
 from tests.support.group_member import GroupMember
 from tests.support.service import (
     UNAVAILABLE,

@@ -7,8 +7,7 @@ import pytest
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.groups.group import Subscription
 from penstock_core.ids import GroupName
-from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
-from penstock_service.groups.committed_offsets import committed_offsets
+from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets, committed_offsets
 from penstock_service.groups.delete_group import delete_group
 from penstock_service.groups.delete_offsets import delete_offsets
 from penstock_service.groups.describe_group import list_groups

@@ -3,14 +3,13 @@
 import pytest
 
 from penstock_core.errors import ErrorCode
-from penstock_core.groups.group_document import GroupDocument, checked_document
+from penstock_core.groups.group import GroupDocument, checked_document
 from penstock_core.ids import GroupName
 from penstock_core.limits import GROUP_DOCUMENT_BYTES_MAX, GROUP_MEMBERS_MAX, PROTOCOL_TYPE_LENGTH_MAX
-from penstock_service.groups.alter_group import alter_group
 from penstock_service.groups.delete_group import delete_group
 from penstock_service.groups.describe_group import describe_group, list_groups
 from penstock_service.groups.expire_offsets import expire_offsets
-from penstock_service.groups.group_document import put_document, read_document
+from penstock_service.groups.group_document import alter_group, put_document, read_document
 from penstock_service.instance.instance import Instance
 from tests.support.group_member import GroupMember
 from tests.support.refusals import refused

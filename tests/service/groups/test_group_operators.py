@@ -9,20 +9,18 @@ from penstock_core.errors import ErrorCode
 from penstock_core.groups.group import GroupConfig
 from penstock_core.ids import GroupName
 from penstock_core.limits import OFFSETS_RETENTION_MS_DEFAULT
-from penstock_core.zones.quorum import Acks
-from penstock_service.groups.alter_group import alter_group
-from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
-from penstock_service.groups.committed_offsets import committed_offsets, committed_page
+from penstock_core.zones.zone_state import Acks
+from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets, committed_offsets, committed_page
 from penstock_service.groups.delete_group import delete_group
 from penstock_service.groups.describe_group import describe_group, list_groups
 from penstock_service.groups.expire_offsets import expire_offsets
+from penstock_service.groups.group_document import alter_group
 from penstock_service.groups.reset_offsets import ResetTo, reset_offsets
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import produce
-from penstock_service.topics.delete_topic import delete_topic
+from penstock_service.topics.alter_topic import delete_topic, truncate
 from penstock_service.topics.list_offsets import OffsetSpec
 from penstock_service.topics.reset_offset import ResetOffset
-from penstock_service.topics.truncate import truncate
 from tests.support.group_member import GroupMember, settle
 from tests.support.interleaving import InOrder
 from tests.support.refusals import refused

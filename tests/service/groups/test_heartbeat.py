@@ -20,14 +20,13 @@ from penstock_core.limits import (
     HEARTBEAT_SEQUENCE_AHEAD_MS_MAX,
     WAITING_HEARTBEAT_MS,
 )
-from penstock_service.adapters.memory.wake_ups import MemoryWakeUps
+from penstock_service.adapters.memory.messages import MemoryWakeUps
 from penstock_service.groups import heartbeat as heartbeat_module
 from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
 from penstock_service.groups.heartbeat import HeartbeatRequest, heartbeat
 from penstock_service.instance.instance import Instance
-from penstock_service.topics.alter_topic import alter_topic
+from penstock_service.topics.alter_topic import alter_topic, delete_topic
 from penstock_service.topics.create_topic import create_topic
-from penstock_service.topics.delete_topic import delete_topic
 from tests.support.group_member import GroupMember, holders, settle
 from tests.support.refusals import refused
 from tests.support.service import (

@@ -10,9 +10,8 @@ from penstock_core.limits import GROUP_CHECK_MS_MAX, GROUP_CHECK_MS_MIN, GROUP_P
 from penstock_service.groups.readable_ends import readable_ends
 from penstock_service.groups.reset_offsets import ResetTo, reset_offsets
 from penstock_service.instance.instance import Instance
-from penstock_service.topics.alter_topic import alter_topic
+from penstock_service.topics.alter_topic import alter_topic, truncate
 from penstock_service.topics.list_offsets import OffsetSpec
-from penstock_service.topics.truncate import truncate
 from tests.support.group_member import GroupMember, settle
 from tests.support.service import Intercepted, SteppedClock, another_instance, counted_instance, new_topic, send
 

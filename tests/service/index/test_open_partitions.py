@@ -3,7 +3,7 @@
 import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_service.index.open_partitions import move_again_if_closed, open_partitions
+from penstock_service.index.heads import move_again_if_closed, open_partitions
 from penstock_service.instance.instance import Instance
 from penstock_service.topics.alter_topic import alter_topic
 from tests.support.interleaving import catch_kill, killed_at

@@ -3,14 +3,12 @@
 from collections import Counter
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.metrics.consumer_lag import Consumer, ConsumerKind, ConsumerLag
+from penstock_core.metrics.lag_memory import Consumer, ConsumerKind, ConsumerLag
 from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
 from penstock_service.instance.instance import Instance
-from penstock_service.metrics.consumer_lags import consumer_lags
+from penstock_service.metrics.measure import consumer_lags
 from penstock_service.share.admin.put_share_group import put_share_group
-from penstock_service.topics.alter_topic import alter_topic
-from penstock_service.topics.delete_topic import delete_topic
-from penstock_service.topics.truncate import truncate
+from penstock_service.topics.alter_topic import alter_topic, delete_topic, truncate
 from tests.service.push.admin.setting import create
 from tests.support.service import (
     Intercepted,

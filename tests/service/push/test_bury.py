@@ -14,10 +14,9 @@ from penstock_core.push.batch import Answer, Answered, Failed, Failure, PushBatc
 from penstock_core.records.codec import NewRecord, Record, decode
 from penstock_core.records.partitioner import partition_for_key
 from penstock_core.share.dead_letter import HEADER_PREFIX
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.records.produce import produce
-from penstock_service.topics.alter_topic import alter_topic
-from penstock_service.topics.delete_topic import delete_topic
+from penstock_service.topics.alter_topic import alter_topic, delete_topic
 from tests.support.interleaving import catch_kill, killed_at
 from tests.support.poison import bomb
 from tests.support.push_deliveries import Deliveries, refusing

@@ -3,12 +3,10 @@ from typing import Any
 import pytest
 
 from penstock_core.ids import TopicName
-from penstock_core.push.targets.hops import HOPS_HEADER
-from penstock_core.push.targets.target import TopicTarget
+from penstock_core.push.targets.target import HOPS_HEADER, TopicTarget
 from penstock_core.records.codec import NewRecord, Record, decode
 from penstock_core.records.partitioner import partition_for_key
-from penstock_service.topics.alter_topic import alter_topic
-from penstock_service.topics.delete_topic import delete_topic
+from penstock_service.topics.alter_topic import alter_topic, delete_topic
 from tests.support.interleaving import catch_kill, killed_at
 from tests.support.push_deliveries import Deliveries
 from tests.support.service import Intercepted, another_instance, ask, new_topic, with_stores

@@ -10,10 +10,10 @@ from penstock_core.ids import SubscriptionId
 from penstock_core.limits import PUSH_LOCK_MS, PUSH_SLICE_MS, PUSH_VISIBILITY_MS
 from penstock_core.push.batch import Answer, Answered, Failed, Failure, PushBatch
 from penstock_core.push.lane import NO_MESSAGE
-from penstock_service.push.admin.delete_subscription import delete_subscription
+from penstock_service.push.admin.pause_subscription import delete_subscription
 from penstock_service.push.deliver import Ending
 from penstock_service.push.parallel.parallel_group import put_parallel_group
-from penstock_service.topics.delete_topic import delete_topic
+from penstock_service.topics.alter_topic import delete_topic
 from tests.support.push_deliveries import NAME, Deliveries
 from tests.support.service import UNAVAILABLE, Counted, FrozenClock, Intercepted, another_instance, with_stores
 

@@ -1,7 +1,7 @@
 """A service in one process delivers what is due, without a stream that tells it."""
 
 from penstock_core.push.batch import Failed, Failure
-from penstock_service.adapters.memory.targets import MemoryTargets
+from penstock_service.adapters.memory.messages import MemoryTargets
 from penstock_service.instance.instance import Instance
 from penstock_service.push.admin.pause_subscription import pause_subscription
 from penstock_service.push.deliver_due import deliver_due

@@ -6,9 +6,9 @@ import pytest
 from penstock_core.limits import PUSH_EVIDENCE_MARGIN_MS, PUSH_UNREADABLE_PAUSE_MS
 from penstock_core.push.batch import Answer, Answered, Failed, Failure, PushBatch
 from penstock_core.records.codec import NewRecord
-from penstock_service.push.admin.delete_subscription import delete_subscription
+from penstock_service.push.admin.pause_subscription import delete_subscription
 from penstock_service.push.deliver import Ending
-from penstock_service.topics.truncate import truncate
+from penstock_service.topics.alter_topic import truncate
 from tests.support.push_deliveries import Deliveries, refusing
 from tests.support.service import UNAVAILABLE, Intercepted, new_topic, with_stores
 

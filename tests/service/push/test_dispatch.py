@@ -9,7 +9,7 @@ from penstock_core.ids import Offset, Partition, PartitionKey, SubscriptionId, S
 from penstock_core.log.push_event import PushEvent
 from penstock_core.push.lane import lane_of
 from penstock_core.push.message import PushMessage
-from penstock_core.push.subscription_note import SubscriptionNote
+from penstock_core.push.subscription import SubscriptionNote
 from penstock_service.adapters.system import SequentialExecutor
 from penstock_service.ports.push import DeliveryQueue, PushStore
 from penstock_service.push.dispatch import DispatchOutcome, dispatch

@@ -6,8 +6,7 @@ import pytest
 
 from penstock_core.limits import GROUP_CHECK_MS_MAX
 from penstock_core.push.batch import Answer, Answered, Failed, Failure, PushBatch
-from penstock_service.topics.alter_topic import alter_topic
-from penstock_service.topics.truncate import truncate
+from penstock_service.topics.alter_topic import alter_topic, truncate
 from tests.support.push_deliveries import Deliveries
 from tests.support.service import Counted, another_instance, with_stores
 

@@ -8,21 +8,17 @@ import pytest
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import LockNonce, Offset, ShareGroupId, SubscriptionId, SubscriptionName
 from penstock_core.limits import PUSH_ORPHANS_MS, PUSH_STUCK_MS, PUSH_VISIBILITY_MS
-from penstock_core.push.delivery import DeliveryState, Trouble
-from penstock_core.push.delivery_key import DeliveryKey
+from penstock_core.push.delivery import DeliveryKey, DeliveryState, Trouble
 from penstock_core.push.lane import LaneKey, LaneState, lane_of
 from penstock_core.push.message import PushMessage
-from penstock_core.push.subscription import Subscription
-from penstock_core.push.subscription_note import OrphanedStates
+from penstock_core.push.subscription import OrphanedStates, Subscription
 from penstock_core.share.acquire import AcquireRequest, LogBounds, plan_acquire
 from penstock_core.share.share_state import ShareKey
 from penstock_service.instance.instance import Instance
-from penstock_service.push.admin.delete_subscription import delete_subscription
-from penstock_service.push.admin.pause_subscription import pause_subscription
+from penstock_service.push.admin.pause_subscription import delete_subscription, pause_subscription
 from penstock_service.push.look import LookRun, look
 from penstock_service.push.parallel.parallel_group import lane_delivery_key, parallel_group, parallel_group_name
-from penstock_service.topics.delete_topic import delete_topic
-from penstock_service.topics.truncate import truncate
+from penstock_service.topics.alter_topic import delete_topic, truncate
 from tests.service.push.admin.setting import NAME, create, take_messages
 from tests.support.service import Intercepted, SteppedClock, filled_topic, key_of, new_topic, with_stores
 

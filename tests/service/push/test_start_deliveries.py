@@ -1,6 +1,6 @@
 """Deliveries stay switched on while there is a subscription, whatever a deployment has reset."""
 
-from penstock_service.push.start_deliveries import keep_deliveries_on
+from penstock_service.push.subscriptions import keep_deliveries_on
 from tests.support.push_deliveries import Deliveries
 from tests.support.service import UNAVAILABLE, Intercepted, with_stores
 

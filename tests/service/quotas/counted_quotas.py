@@ -3,7 +3,7 @@
 from penstock_core.errors import PenstockError
 from penstock_core.quotas.bucket import Bucket, BucketKey
 from penstock_service.adapters.dynamodb.quotas import DynamoDbQuotaStore
-from penstock_service.ports.quotas import ChargeOutcome
+from penstock_service.ports.access import ChargeOutcome
 from tests.support.tables import memory_client
 
 

@@ -15,8 +15,8 @@ from penstock_service.instance.instance import Instance
 from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.quotas.admin.set_quota import put_quota
 from penstock_service.quotas.claim_resource import claim_resource, forget_claim
+from penstock_service.topics.alter_topic import delete_topic
 from penstock_service.topics.create_topic import create_topic
-from penstock_service.topics.delete_topic import delete_topic
 from tests.support.interleaving import asleep_after
 from tests.support.service import Intercepted, SteppedClock, another_instance, with_stores
 

@@ -5,11 +5,11 @@ import pytest
 from penstock_core.errors import ErrorCode
 from penstock_core.limits import FETCH_BYTES_MAX
 from penstock_core.metrics.topic_traffic import OTHER, TopicTraffic
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.adapters.memory.service import memory_instance
 from penstock_service.instance.instance import Instance
 from penstock_service.quotas.admin.set_quota import put_quota
-from penstock_service.quotas.fetch_allowance import allow_fetch
+from penstock_service.quotas.admit import allow_fetch
 from penstock_service.records.produce_within_quotas import admit_whole, produce_within_quotas
 from tests.support.refusals import refused
 from tests.support.service import SteppedClock, batch, entry, new_topic

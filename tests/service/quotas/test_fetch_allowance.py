@@ -7,7 +7,7 @@ from penstock_core.limits import FETCH_BYTES_MAX, QUOTA_BURST_MS, QUOTA_FETCH_BY
 from penstock_service.adapters.memory.service import memory_instance
 from penstock_service.instance.instance import Instance
 from penstock_service.quotas.admin.set_quota import put_quota
-from penstock_service.quotas.fetch_allowance import allow_fetch
+from penstock_service.quotas.admit import allow_fetch
 from penstock_service.topics.create_topic import create_topic
 from tests.support.service import SteppedClock
 

@@ -25,7 +25,7 @@ from penstock_core.records.compression import decompress_into
 from penstock_core.records.record_batch import Compression
 from penstock_core.share.acknowledge import AckType
 from penstock_core.share.dead_letter import HEADER_PREFIX
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.push.parallel.parallel_group import put_parallel_group
 from penstock_service.records.fetch import FetchEntry, fetch
@@ -283,7 +283,6 @@ READERS: dict[str, Reader | Elsewhere] = {
         start=sharing(filter={"type": ["yes"]}), budgets=2
     ),
     "functions/penstock_service/share/batches/decode_batches.py": PLUMBING,
-    "functions/penstock_service/share/batches/sift.py": PLUMBING,
     "functions/penstock_service/share/dead_letters/bury.py": Reader(start=burying, budgets=8),
     "functions/penstock_service/share/dead_letters/redrive.py": Reader(start=redriving, budgets=2),
     "functions/penstock_service/topics/list_offsets.py": Elsewhere(

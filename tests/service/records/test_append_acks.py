@@ -10,7 +10,7 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import PartitionKey, SegmentId
 from penstock_core.log.index import Head
 from penstock_core.log.ref import Ref
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.records.append import AppendedRange
 from penstock_service.records.produce import produce

@@ -9,11 +9,11 @@ from penstock_core.ids import PartitionKey
 from penstock_core.limits import LONG_TAIL_ROLL_REFS, ROLL_PAGES_MAX, TAIL_ROLL_REFS
 from penstock_core.log.index import Head
 from penstock_core.log.ref import Ref
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.segments import SegmentStore
 from penstock_service.records.produce import produce
-from penstock_service.topics.delete_topic import delete_topic
+from penstock_service.topics.alter_topic import delete_topic
 from tests.support.service import (
     LOST_ANSWER,
     UNAVAILABLE,

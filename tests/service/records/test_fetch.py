@@ -4,11 +4,11 @@ import pytest
 
 from penstock_core import limits
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.records.fetch import FetchEntry, FetchResult, fetch
 from penstock_service.records.produce import produce
-from penstock_service.topics.truncate import truncate
+from penstock_service.topics.alter_topic import truncate
 from tests.support.service import ask, batch, entry, new_topic, read_all, send, values_of
 
 ONE = len(batch("0"))  # bytes of a batch of one short record

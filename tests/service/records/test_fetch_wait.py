@@ -8,7 +8,7 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import FETCH_POLL_MS_MAX, FETCH_WAIT_MS_MAX
 from penstock_service.instance.instance import Instance
 from penstock_service.records.fetch import FetchEntry, fetch
-from penstock_service.topics.delete_topic import delete_topic
+from penstock_service.topics.alter_topic import delete_topic
 from tests.support.service import (
     Counted,
     SteppedClock,

@@ -13,13 +13,11 @@ import pytest
 from penstock_core.errors import PenstockError
 from penstock_core.ids import SegmentId, ZoneName
 from penstock_core.limits import REPORT_INTERVAL_MS
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.adapters.system import ThreadExecutor
-from penstock_service.instance.instance import Instance
-from penstock_service.instance.moment import Moment
-from penstock_service.instance.repair_throttle import RepairThrottle
-from penstock_service.instance.zone_health import FAILURES_KEPT_MS, ZoneHealth
-from penstock_service.instance.zone_latency import TIMES_KEPT_MS, ZoneLatency
+from penstock_service.instance.instance import Instance, RepairThrottle
+from penstock_service.instance.update_window import Moment
+from penstock_service.instance.zones import FAILURES_KEPT_MS, TIMES_KEPT_MS, ZoneHealth, ZoneLatency
 from tests.support.service import (
     UNAVAILABLE,
     FrozenClock,

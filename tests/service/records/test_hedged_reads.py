@@ -5,7 +5,7 @@ from typing import Any
 
 from penstock_core.ids import ZoneName
 from penstock_service.instance.instance import Instance
-from penstock_service.instance.zone_latency import ZoneLatency
+from penstock_service.instance.zones import ZoneLatency
 from tests.support.service import Intercepted, SteppedClock, another_instance, new_topic, read_all, send, with_tuning
 
 A, B = ZoneName("a"), ZoneName("b")

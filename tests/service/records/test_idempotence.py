@@ -12,12 +12,12 @@ from penstock_core.ids import Offset, PartitionKey
 from penstock_core.limits import HEAD_PRODUCERS_KEPT, TAIL_ROLL_REFS
 from penstock_core.log.index import HeadAppend
 from penstock_core.records.codec import BatchBuilder
-from penstock_core.zones.quorum import Acks
-from penstock_service.index import find_ref as find_module
+from penstock_core.zones.zone_state import Acks
+from penstock_service.index import refs as find_module
 from penstock_service.instance.instance import Instance
 from penstock_service.records.append import AppendedRange
 from penstock_service.records.produce import produce
-from penstock_service.topics.truncate import truncate
+from penstock_service.topics.alter_topic import truncate
 from tests.support.service import (
     LOST_ANSWER,
     UNAVAILABLE,

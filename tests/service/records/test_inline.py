@@ -12,14 +12,13 @@ from penstock_core.ids import SegmentId
 from penstock_core.limits import SWEEP_GRACE_MS, TAIL_ROLL_REFS, TIERING_MS_MAX, UNLIMITED
 from penstock_core.log.ref import Tier
 from penstock_core.log.segment import check_segment, segment_bytes
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.compaction.compact import compact
-from penstock_service.index.record_age import record_age_ms
+from penstock_service.index.ages import record_age_ms
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import produce
 from penstock_service.repair.scrub import scrub
-from penstock_service.topics.delete_topic import delete_topic
-from penstock_service.topics.truncate import truncate
+from penstock_service.topics.alter_topic import delete_topic, truncate
 from tests.service.records.test_idempotence import numbered, tell
 from tests.service.retention.sweeping import DAY_MS, settle
 from tests.service.retention.sweeping import run as run_sweep

@@ -14,9 +14,9 @@ from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
 from penstock_service.groups.describe_group import describe_group
 from penstock_service.groups.reset_offsets import ResetTo, reset_offsets
 from penstock_service.instance.instance import Instance
-from penstock_service.metrics.consumer_lags import consumer_lags
+from penstock_service.metrics.measure import consumer_lags
+from penstock_service.topics.alter_topic import truncate
 from penstock_service.topics.list_offsets import OffsetSpec, list_offsets
-from penstock_service.topics.truncate import truncate
 from tests.service.compaction.written_topic import HOUR_MS, run
 from tests.support.refusals import refused
 from tests.support.restoring import jump, made

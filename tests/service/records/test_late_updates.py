@@ -7,8 +7,7 @@ import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import APPEND_MS_MAX, STORAGE_REPEAT_MS_MAX, SWEEP_GRACE_MS
-from penstock_core.zones.quorum import Acks
-from penstock_core.zones.zone_state import FUNCTION_MS_MAX
+from penstock_core.zones.zone_state import FUNCTION_MS_MAX, Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import produce
 from penstock_service.retention.sweep import sweep

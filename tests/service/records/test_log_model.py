@@ -11,13 +11,13 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import PartitionKey
 from penstock_core.log.index import Head
 from penstock_core.log.ref import Ref
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.records.fetch import FetchEntry, fetch
 from penstock_service.records.produce import produce
+from penstock_service.topics.alter_topic import truncate
 from penstock_service.topics.describe_topic import describe_topic
 from penstock_service.topics.list_offsets import OffsetSpec, list_offsets
-from penstock_service.topics.truncate import truncate
 from tests.support.service import (
     LOST_ANSWER,
     UNAVAILABLE,

@@ -9,7 +9,7 @@ from crc32c import crc32c
 from penstock_core import limits
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.records.record_batch import Compression
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.records.append import AppendedRange
 from penstock_service.records.produce import produce

@@ -13,7 +13,7 @@ from penstock_core.ids import Offset
 from penstock_service.instance.instance import Instance
 from penstock_service.retention.retain import retain
 from penstock_service.retention.sweep import sweep
-from penstock_service.topics.delete_topic import delete_topic
+from penstock_service.topics.alter_topic import delete_topic
 from penstock_service.topics.list_offsets import list_offsets
 from tests.support.expiring import NEW, OLD, old_and_new, put
 from tests.support.interleaving import interrupted_before

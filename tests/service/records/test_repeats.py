@@ -8,7 +8,7 @@ import pytest
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import TAIL_ROLL_REFS
 from penstock_service.instance.instance import Instance
-from penstock_service.topics.truncate import truncate
+from penstock_service.topics.alter_topic import truncate
 from tests.service.records.test_idempotence import crowd, numbered, tell
 from tests.support.service import (
     Intercepted,

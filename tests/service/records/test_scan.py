@@ -16,7 +16,7 @@ from penstock_core.filters.policy import parse_filter
 from penstock_core.filters.tag_filter import tags_of
 from penstock_core.records.codec import NewRecord, decode, encode
 from penstock_core.records.record_batch import Compression, crc_is_valid, walk
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.records import scan
 from penstock_service.records.fetch import FetchEntry, FetchResult, fetch

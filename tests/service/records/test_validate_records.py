@@ -8,7 +8,7 @@ import pytest
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.records.codec import with_records
 from penstock_core.records.record_batch import parse_header
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import ProduceEntry, produce
 from penstock_service.topics.alter_topic import alter_topic

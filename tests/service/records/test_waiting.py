@@ -14,14 +14,14 @@ from penstock_core.limits import TAIL_ROLL_REFS, WAKE_UP_MS_MAX, WAKE_UP_PARTITI
 from penstock_core.log.wake_up import WakeUpMessage
 from penstock_core.outcomes import Outcomes
 from penstock_core.records.codec import NewRecord, encode
-from penstock_core.zones.quorum import Acks
-from penstock_service.adapters.memory.wake_ups import MemoryWakeUps
+from penstock_core.zones.zone_state import Acks
+from penstock_service.adapters.memory.messages import MemoryWakeUps
+from penstock_service.groups.look_at_watched import still_armed
 from penstock_service.instance.instance import Instance
 from penstock_service.records import scan
 from penstock_service.records.fetch import FetchEntry, FetchResult, fetch
 from penstock_service.records.produce import produce
-from penstock_service.records.still_armed import still_armed
-from penstock_service.topics.delete_topic import delete_topic
+from penstock_service.topics.alter_topic import delete_topic
 from tests.support.service import (
     LOST_ANSWER,
     UNAVAILABLE,

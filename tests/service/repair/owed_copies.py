@@ -5,7 +5,7 @@ from typing import Any
 from penstock_core.ids import PartitionKey
 from penstock_core.log.repair import Repair
 from penstock_core.zones.zone_state import Mover, ZoneStatus, move
-from penstock_service.adapters.memory.repair_queue import MemoryRepairQueue
+from penstock_service.adapters.memory.messages import MemoryRepairQueue
 from penstock_service.instance.instance import Instance
 from tests.support.service import (
     another_instance,

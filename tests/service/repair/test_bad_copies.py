@@ -11,7 +11,7 @@ from penstock_core.limits import (
     REPORTS_REMEMBERED_MAX,
 )
 from penstock_core.log.repair import Repair, encode_message
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_handlers.replicate import serve
 from penstock_service.instance.instance import Instance
 from tests.service.repair.owed_copies import is_whole, move_out, queued, sent

@@ -5,8 +5,7 @@ from collections import Counter
 import pytest
 
 from penstock_core.errors import ErrorCode
-from penstock_core.zones.quorum import Acks
-from penstock_core.zones.zone_state import BARRIER_MS, ZoneStatus
+from penstock_core.zones.zone_state import BARRIER_MS, Acks, ZoneStatus
 from penstock_service.adapters.memory.service import memory_instance
 from penstock_service.instance.instance import Instance
 from penstock_service.repair.recover_zones import recover_zones

@@ -15,10 +15,9 @@ from penstock_core.limits import (
 from penstock_core.log.repair import Look, OwedRange, encode_message
 from penstock_core.log.roll import is_roll_due
 from penstock_core.storage.head_item import head_item
-from penstock_core.zones.quorum import Acks
-from penstock_core.zones.zone_state import ZoneStatus
+from penstock_core.zones.zone_state import Acks, ZoneStatus
 from penstock_handlers.replicate import serve
-from penstock_service.adapters.memory.repair_queue import MemoryRepairQueue
+from penstock_service.adapters.memory.messages import MemoryRepairQueue
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import produce
 from tests.service.repair.owed_copies import is_whole, miss, move_out, queued, sent, zones

@@ -9,13 +9,12 @@ import pytest
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Partition, PartitionKey, SegmentId
 from penstock_core.limits import TAIL_ROLL_REFS
-from penstock_core.zones.quorum import Acks
-from penstock_core.zones.zone_state import BARRIER_MS, REMEMBERED_MS_MAX, ZoneStatus
-from penstock_service.index.refs_of import refs_of
+from penstock_core.zones.zone_state import BARRIER_MS, REMEMBERED_MS_MAX, Acks, ZoneStatus
+from penstock_service.index.refs import refs_of
 from penstock_service.instance.instance import Instance
 from penstock_service.repair.recover_zones import recover_zones
 from penstock_service.segments.move_zone import move_zone_by_operator
-from penstock_service.topics.truncate import truncate
+from penstock_service.topics.alter_topic import truncate
 from tests.service.repair.zone_recovery import BUDGET_MS, MINUTE_MS, holds_everything, named_segments, run, status
 from tests.support.service import (
     Intercepted,

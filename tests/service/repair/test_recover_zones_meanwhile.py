@@ -8,8 +8,7 @@ import pytest
 
 from penstock_core.errors import PenstockError
 from penstock_core.limits import TAIL_ROLL_REFS
-from penstock_core.zones.quorum import Acks
-from penstock_core.zones.zone_state import ZoneStatus
+from penstock_core.zones.zone_state import Acks, ZoneStatus
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.segments import SegmentStore
 from penstock_service.repair.recover_zones import ZoneRecovery

@@ -8,13 +8,12 @@ import pytest
 
 from penstock_core.ids import PartitionKey, SegmentId
 from penstock_core.limits import TAIL_ROLL_REFS
-from penstock_core.zones.quorum import Acks
-from penstock_core.zones.zone_state import Mover, ZoneStatus, move
-from penstock_service.adapters.memory.repair_queue import MemoryRepairQueue
+from penstock_core.zones.zone_state import Acks, Mover, ZoneStatus, move
+from penstock_service.adapters.memory.messages import MemoryRepairQueue
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import produce
 from penstock_service.repair.scrub import JOB, ScrubResult, scrub
-from penstock_service.topics.truncate import truncate
+from penstock_service.topics.alter_topic import truncate
 from tests.support.service import (
     Intercepted,
     Killed,

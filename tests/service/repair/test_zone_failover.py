@@ -8,9 +8,9 @@ import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import SegmentId, ZoneName
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.instance.instance import Instance
-from penstock_service.instance.zone_latency import ZoneLatency
+from penstock_service.instance.zones import ZoneLatency
 from penstock_service.records.fetch import FetchEntry, FetchResult, fetch
 from penstock_service.records.produce import produce
 from tests.support.service import (

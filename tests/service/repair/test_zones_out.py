@@ -8,8 +8,7 @@ import pytest
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import PartitionKey, ZoneName
 from penstock_core.log.index import Head
-from penstock_core.zones.quorum import Acks
-from penstock_core.zones.zone_state import REMEMBERED_MS_MAX, ZoneStatus
+from penstock_core.zones.zone_state import REMEMBERED_MS_MAX, Acks, ZoneStatus
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import produce
 from penstock_service.segments.move_zone import move_zone_by_operator

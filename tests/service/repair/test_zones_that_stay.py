@@ -3,8 +3,7 @@
 import pytest
 
 from penstock_core.ids import ZoneName
-from penstock_core.zones.quorum import Acks
-from penstock_core.zones.zone_state import Mover
+from penstock_core.zones.zone_state import Acks, Mover
 from penstock_service.instance.instance import Instance
 from penstock_service.segments.move_zone import change_zone, move_zone_by_operator
 from tests.service.repair.zone_statuses import IN, OUT, TAKEN, UP, Hanging, append_refused, statuses

@@ -5,8 +5,7 @@ from typing import Any
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import SegmentId
-from penstock_core.zones.quorum import Acks
-from penstock_core.zones.zone_state import ZoneStatus
+from penstock_core.zones.zone_state import Acks, ZoneStatus
 from penstock_service.instance.instance import Instance
 from penstock_service.segments.move_zone import list_zones
 from tests.support.refusals import refused

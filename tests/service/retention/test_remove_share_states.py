@@ -9,10 +9,10 @@ from penstock_core.share.share_state import ShareKey
 from penstock_service.instance.instance import Instance
 from penstock_service.retention.retain import retain
 from penstock_service.retention.retention_run import RetentionResult
-from penstock_service.share.admin.delete_share_group import delete_share_group
 from penstock_service.share.admin.put_share_group import put_share_group
+from penstock_service.share.admin.reset_share_group import delete_share_group
 from penstock_service.share.dead_letters.redrive import RedriveWish, redrive
-from penstock_service.topics.delete_topic import delete_topic
+from penstock_service.topics.alter_topic import delete_topic
 from tests.service.share.sharing import GROUP, new_group, take
 from tests.support.interleaving import catch_kill, killed_at
 from tests.support.refusals import refused

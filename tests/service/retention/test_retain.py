@@ -11,15 +11,13 @@ from penstock_core.ids import Offset, PartitionKey
 from penstock_core.limits import APPEND_MS_MAX, LOG_START_GRACE_MS, MIB, TAIL_ROLL_REFS
 from penstock_core.records.codec import NewRecord, encode
 from penstock_core.records.record_batch import Compression
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.compaction.compact import compact
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import produce
 from penstock_service.retention.retain import retain
 from penstock_service.retention.retention_run import RetentionResult
-from penstock_service.topics.alter_topic import alter_topic
-from penstock_service.topics.delete_topic import delete_topic
-from penstock_service.topics.truncate import truncate
+from penstock_service.topics.alter_topic import alter_topic, delete_topic, truncate
 from tests.support.expiring import HOUR_MS, NEW, OLD, old_and_new, put
 from tests.support.interleaving import catch_kill, killed_at, watched
 from tests.support.service import (

@@ -12,9 +12,8 @@ from penstock_core.log.topic import DeletedTopic
 from penstock_service.instance.instance import Instance
 from penstock_service.retention.retain import retain
 from penstock_service.retention.retention_run import RetentionResult
-from penstock_service.topics.alter_topic import alter_topic
+from penstock_service.topics.alter_topic import alter_topic, delete_topic
 from penstock_service.topics.create_topic import create_topic
-from penstock_service.topics.delete_topic import delete_topic
 from tests.support.expiring import old_and_new, put
 from tests.support.interleaving import catch_kill, killed_at
 from tests.support.service import (

@@ -8,10 +8,8 @@ from penstock_core.errors import ErrorCode
 from penstock_core.limits import DRAIN_MS_MIN, LOG_START_GRACE_MS
 from penstock_service.instance.instance import Instance
 from penstock_service.retention.retain import retain
-from penstock_service.topics.alter_topic import alter_topic
-from penstock_service.topics.delete_topic import delete_topic
+from penstock_service.topics.alter_topic import alter_topic, delete_topic, truncate
 from penstock_service.topics.describe_topic import describe_topic
-from penstock_service.topics.truncate import truncate
 from tests.service.timers.delays import delay
 from tests.support.refusals import refused
 from tests.support.service import SteppedClock, appended, head_of, key_of, new_topic, read_all, send

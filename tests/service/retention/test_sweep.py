@@ -9,16 +9,16 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, SegmentId
 from penstock_core.limits import LOG_START_GRACE_MS, SWEEP_GRACE_MS
 from penstock_core.storage.keys import KeyLayout, folder_number, parse_folder
-from penstock_core.zones.quorum import Acks
-from penstock_service.adapters.by_hour import ByHourSegmentStore
+from penstock_core.zones.zone_state import Acks
 from penstock_service.adapters.memory.segments import MemorySegmentStore
 from penstock_service.adapters.memory.service import memory_instance
+from penstock_service.adapters.timer_triggers import ByHourSegmentStore
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.segments import ListedKeys
 from penstock_service.records.produce import produce
 from penstock_service.retention.retain import retain
 from penstock_service.retention.sweep import SweepResult
-from penstock_service.topics.delete_topic import delete_topic
+from penstock_service.topics.alter_topic import delete_topic
 from tests.service.retention.sweeping import BUDGET_MS, DAY_MS, folders, garbage, objects, run, settle, with_hours
 from tests.support.expiring import HOUR_MS, NEW, OLD, old_and_new, put
 from tests.support.service import (

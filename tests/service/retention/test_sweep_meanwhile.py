@@ -10,8 +10,7 @@ from penstock_core.limits import TAIL_ROLL_REFS
 from penstock_core.log.index import Head
 from penstock_core.log.ref import Ref
 from penstock_service.instance.instance import Instance
-from penstock_service.topics.delete_topic import delete_topic
-from penstock_service.topics.truncate import truncate
+from penstock_service.topics.alter_topic import delete_topic, truncate
 from tests.service.retention.sweeping import DAY_MS, garbage, objects, run, settle, with_hours
 from tests.support.expiring import put
 from tests.support.interleaving import catch_kill, interrupted_before, killed_at

@@ -10,8 +10,7 @@ from penstock_core.limits import TAIL_ROLL_REFS
 from penstock_core.storage.keys import KeyLayout
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.segments import ListedKeys
-from penstock_service.retention.sweep import sweep
-from penstock_service.retention.sweep_cursor import SweepCursor, encode_cursor
+from penstock_service.retention.sweep import SweepCursor, encode_cursor, sweep
 from tests.service.compaction.test_archive import archive_of
 from tests.service.retention.sweeping import BUDGET_MS, DAY_MS, folders, garbage, objects, run, with_hours
 from tests.support.expiring import HOUR_MS, put

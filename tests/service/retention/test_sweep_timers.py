@@ -9,7 +9,7 @@ from penstock_service.adapters.memory.service import memory_instance
 from penstock_service.instance.instance import Instance
 from penstock_service.timers.promote import promote_partition
 from penstock_service.timers.promote_due import promote_due
-from penstock_service.topics.delete_topic import delete_topic
+from penstock_service.topics.alter_topic import delete_topic
 from tests.service.retention.sweeping import DAY_MS, run, settle
 from tests.service.timers.delays import FOREVER_MS, delay, place
 from tests.support.interleaving import interrupted_before

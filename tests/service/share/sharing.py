@@ -15,7 +15,7 @@ from penstock_service.share.acknowledge import AckEntry, AckOutcome, acknowledge
 from penstock_service.share.acquire.acquire import Acquired, AcquireWish, acquire
 from penstock_service.share.acquire.hand_over import HandedLock
 from penstock_service.share.admin.put_share_group import put_share_group
-from penstock_service.share.client_lock import parse_marked_lock_id
+from penstock_service.share.share_partitions import parse_marked_lock_id
 from tests.support.service import key_of
 
 GROUP = "workers"

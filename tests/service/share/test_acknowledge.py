@@ -10,8 +10,7 @@ from penstock_core.share.acknowledge import AckResult, AckType
 from penstock_core.share.share_update import ShareOutcome
 from penstock_service.instance.instance import Instance
 from penstock_service.share.acknowledge import acknowledge
-from penstock_service.share.admin.delete_share_group import delete_share_group
-from penstock_service.share.admin.reset_share_group import ShareResetTo, reset_share_group
+from penstock_service.share.admin.reset_share_group import ShareResetTo, delete_share_group, reset_share_group
 from tests.service.share.sharing import (
     GROUP,
     entries_of,

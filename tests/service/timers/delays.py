@@ -3,11 +3,11 @@
 from penstock_core.errors import PenstockError
 from penstock_core.ids import TimerId
 from penstock_core.log.timer import TimerPlace
-from penstock_core.zones.quorum import Acks
-from penstock_service.adapters.memory.timer_triggers import MemoryTimerTriggers
+from penstock_core.zones.zone_state import Acks
+from penstock_service.adapters.memory.messages import MemoryTimerTriggers
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import ProduceEntry
-from penstock_service.records.produce_or_schedule import produce_or_schedule
+from penstock_service.records.produce_within_quotas import produce_or_schedule
 from penstock_service.records.schedule import ScheduledRecords
 from tests.support.service import batch
 

@@ -9,7 +9,7 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import PROMOTE_ATTEMPTS_MAX, TIMER_SHARDS, TIMERS_PROMOTED_MAX
 from penstock_core.log.delivery import Delivery, DeliveryOutcome
 from penstock_core.log.timer import TimerState, second_of
-from penstock_service.adapters.memory.wake_ups import MemoryWakeUps
+from penstock_service.adapters.memory.messages import MemoryWakeUps
 from penstock_service.instance.instance import Instance
 from penstock_service.records.fetch import FetchEntry, fetch
 from penstock_service.timers.promote import Promotion, promote_partition, promote_second

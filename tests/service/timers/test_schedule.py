@@ -11,16 +11,15 @@ from penstock_core.limits import TIMER_DELAY_MS_MAX, TIMER_MESSAGE_MS_MAX, TIMER
 from penstock_core.log.ref import Tier
 from penstock_core.log.timer import Timer, minute_of
 from penstock_core.records.codec import BatchBuilder
-from penstock_core.zones.quorum import Acks
-from penstock_service.adapters.memory.timer_triggers import MemoryTimerTriggers
-from penstock_service.adapters.no_timer_triggers import MissingTimerTriggers
+from penstock_core.zones.zone_state import Acks
+from penstock_service.adapters.absent import MissingTimerTriggers
+from penstock_service.adapters.memory.messages import MemoryTimerTriggers
 from penstock_service.instance.instance import Instance
 from penstock_service.records.append import AppendedRange
-from penstock_service.records.produce_or_schedule import produce_or_schedule
+from penstock_service.records.produce_within_quotas import produce_or_schedule
 from penstock_service.records.schedule import ScheduledRecords
-from penstock_service.topics.alter_topic import alter_topic
+from penstock_service.topics.alter_topic import alter_topic, delete_topic
 from penstock_service.topics.create_topic import create_topic
-from penstock_service.topics.delete_topic import delete_topic
 from tests.service.timers.delays import delay, delayed, place, sent
 from tests.support.interleaving import catch_kill, killed_at
 from tests.support.refusals import refused

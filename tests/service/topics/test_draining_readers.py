@@ -11,9 +11,8 @@ from penstock_service.groups.reset_offsets import ResetTo, reset_offsets
 from penstock_service.instance.instance import Instance
 from penstock_service.push.look import look
 from penstock_service.retention.retain import retain
-from penstock_service.topics.alter_topic import alter_topic
+from penstock_service.topics.alter_topic import alter_topic, truncate
 from penstock_service.topics.list_offsets import OffsetSpec
-from penstock_service.topics.truncate import truncate
 from tests.service.push.parallel.test_deliver_parallel import parallel
 from tests.support.group_member import GroupMember, settle
 from tests.support.push_deliveries import Deliveries

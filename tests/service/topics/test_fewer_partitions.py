@@ -7,8 +7,8 @@ import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Partition
-from penstock_core.zones.quorum import Acks
-from penstock_service.index.settle_head import settle_heads
+from penstock_core.zones.zone_state import Acks
+from penstock_service.index.heads import settle_heads
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import produce
 from penstock_service.timers.promote import promote_partition

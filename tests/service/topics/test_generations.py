@@ -9,12 +9,11 @@ import pytest
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Partition, PartitionKey
 from penstock_core.limits import LOG_START_GRACE_MS, TOPIC_PARTITIONS_MAX
-from penstock_service.index.open_generation import open_generation
+from penstock_service.index.heads import open_generation
 from penstock_service.instance.instance import Instance
 from penstock_service.retention.retain import retain
-from penstock_service.topics.alter_topic import alter_topic
+from penstock_service.topics.alter_topic import alter_topic, delete_topic
 from penstock_service.topics.create_topic import create_topic
-from penstock_service.topics.delete_topic import delete_topic
 from penstock_service.topics.describe_topic import describe_topic
 from tests.service.records.test_idempotence import numbered, tell
 from tests.support.interleaving import asleep_after, catch_kill, interrupted_before, killed_at

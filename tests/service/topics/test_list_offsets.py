@@ -13,13 +13,12 @@ from penstock_core.ids import Offset, Partition
 from penstock_core.limits import OFFSET_SEARCH_ATTEMPTS_MAX
 from penstock_core.records.codec import NewRecord, encode
 from penstock_core.records.record_batch import Compression
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import produce
+from penstock_service.topics.alter_topic import delete_topic, truncate
 from penstock_service.topics.create_topic import create_topic
-from penstock_service.topics.delete_topic import delete_topic
 from penstock_service.topics.list_offsets import ListedOffset, OffsetSpec, list_offsets
-from penstock_service.topics.truncate import truncate
 from tests.support.service import (
     Intercepted,
     another_instance,

@@ -11,14 +11,14 @@ from penstock_core.ids import segment_time_ms
 from penstock_core.limits import MIB, TAIL_ROLL_REFS
 from penstock_core.log.retention import TIMESTAMP_AHEAD_MS_MAX, written_ms
 from penstock_core.records.codec import NewRecord, decode, encode
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.compaction.compact import compact
 from penstock_service.groups.reset_offsets import ResetTo, reset_offsets
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import produce
 from penstock_service.topics import list_offsets as searching
+from penstock_service.topics.alter_topic import truncate
 from penstock_service.topics.list_offsets import ListedOffset, list_offsets
-from penstock_service.topics.truncate import truncate
 from tests.support.poison import bomb, undecodable_batch
 from tests.support.service import counted_instance, entry, head_of, key_of, new_topic, refs_of
 

@@ -10,9 +10,8 @@ from penstock_core.limits import LOG_START_GRACE_MS
 from penstock_core.log.topic import DeletedTopic
 from penstock_service.instance.instance import Instance
 from penstock_service.retention.retain import retain
-from penstock_service.topics.alter_topic import alter_topic
+from penstock_service.topics.alter_topic import alter_topic, delete_topic
 from penstock_service.topics.create_topic import create_topic
-from penstock_service.topics.delete_topic import delete_topic
 from tests.support.interleaving import asleep_after
 from tests.support.service import Intercepted, SteppedClock, another_instance, key_of, new_topic, with_stores
 

@@ -9,16 +9,14 @@ from penstock_core.ids import Partition, PartitionKey, TopicId, TopicName
 from penstock_core.limits import TOPICS_MAX
 from penstock_core.log.index import Head
 from penstock_core.log.topic import Topic, note_of
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
+from penstock_service.instance.caches import TTL_MS
 from penstock_service.instance.instance import Instance
-from penstock_service.instance.topic_cache import TTL_MS
 from penstock_service.records.append import AppendedRange
 from penstock_service.records.produce import produce
-from penstock_service.topics.alter_topic import alter_topic
+from penstock_service.topics.alter_topic import alter_topic, delete_topic, truncate
 from penstock_service.topics.create_topic import create_topic
-from penstock_service.topics.delete_topic import delete_topic
 from penstock_service.topics.describe_topic import describe_topic, list_topics
-from penstock_service.topics.truncate import truncate
 from tests.support.refusals import refused
 from tests.support.service import (
     UNAVAILABLE,

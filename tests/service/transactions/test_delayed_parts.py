@@ -6,14 +6,13 @@ from penstock_core.errors import ErrorCode
 from penstock_core.ids import NONCE_BYTES, Nonce, TransactionalId
 from penstock_core.limits import TIMER_PAST_MS_MAX, TRANSACTION_PARTS_MAX
 from penstock_core.transaction import TransactionalProducer
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import ProduceEntry
 from penstock_service.timers.promote_due import promote_due
 from penstock_service.topics.alter_topic import alter_topic
-from penstock_service.transactions.begin_transactions import begin_transactions
+from penstock_service.transactions.begin_transactions import TransactionPart, begin_transactions
 from penstock_service.transactions.commit_transaction import commit_transaction, stage
-from penstock_service.transactions.transaction_part import TransactionPart
 from tests.service.timers.delays import delay, delayed, sent
 from tests.support.interleaving import catch_kill, killed_at
 from tests.support.refusals import refused

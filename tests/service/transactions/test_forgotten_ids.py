@@ -10,12 +10,11 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Nonce, TransactionalId
 from penstock_core.limits import TRANSACTIONAL_ID_KEPT_MS, TRANSACTIONAL_ID_RENEWED_MS
 from penstock_core.transaction import Begin, TransactionalProducer, TransactionState, id_expiry_s
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import ProduceEntry
-from penstock_service.transactions.begin_transactions import begin_transactions
+from penstock_service.transactions.begin_transactions import TransactionPart, begin_transactions
 from penstock_service.transactions.commit_transaction import commit_transaction, stage
-from penstock_service.transactions.transaction_part import TransactionPart
 from tests.support.refusals import refused
 from tests.support.service import Intercepted, SteppedClock, another_instance, batch, entry, new_topic, read_all
 from tests.support.tables import tables_of

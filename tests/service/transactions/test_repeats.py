@@ -8,16 +8,18 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import NO_NONCE, Nonce, TransactionalId
 from penstock_core.limits import SESSION_TIMEOUT_MS_DEFAULT, TRANSACTION_MS_MAX
 from penstock_core.transaction import Begin, TransactionalProducer, TransactionState
-from penstock_core.zones.quorum import Acks
-from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
-from penstock_service.groups.committed_offsets import committed_offsets
+from penstock_core.zones.zone_state import Acks
+from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets, committed_offsets
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import ProduceEntry
-from penstock_service.topics.delete_topic import delete_topic
-from penstock_service.transactions.begin_transactions import begin_transactions, release_transactional_id
+from penstock_service.topics.alter_topic import delete_topic
+from penstock_service.transactions.begin_transactions import (
+    TransactionPart,
+    begin_transactions,
+    release_transactional_id,
+)
 from penstock_service.transactions.commit_transaction import OffsetEntry, commit_transaction, stage
 from penstock_service.transactions.committed_ranges import CommittedRange
-from penstock_service.transactions.transaction_part import TransactionPart
 from tests.support.group_member import GroupMember
 from tests.support.refusals import refused
 from tests.support.service import (

@@ -9,13 +9,13 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Nonce
 from penstock_core.share.acknowledge import AckType
 from penstock_core.transaction import TransactionalProducer
-from penstock_core.zones.quorum import Acks
-from penstock_service.adapters.memory.wake_ups import MemoryWakeUps
+from penstock_core.zones.zone_state import Acks
+from penstock_service.adapters.memory.messages import MemoryWakeUps
 from penstock_service.instance.instance import Instance
 from penstock_service.share.acquire.acquire import Acquired
+from penstock_service.transactions.begin_transactions import TransactionPart
 from penstock_service.transactions.commit_transaction import commit_transaction
 from penstock_service.transactions.share_commits import Acceptance
-from penstock_service.transactions.transaction_part import TransactionPart
 from tests.service.share.sharing import (
     GROUP,
     entries_of,

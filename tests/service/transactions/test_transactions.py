@@ -16,20 +16,18 @@ from penstock_core.limits import (
     TRANSACTION_STAGES_MAX,
 )
 from penstock_core.transaction import TransactionalProducer, TransactionState
-from penstock_core.zones.quorum import Acks
-from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
-from penstock_service.groups.committed_offsets import committed_offsets
+from penstock_core.zones.zone_state import Acks
+from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets, committed_offsets
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import ProduceEntry
-from penstock_service.topics.delete_topic import delete_topic
+from penstock_service.topics.alter_topic import delete_topic
 from penstock_service.transactions import commit_transaction as use_cases
-from penstock_service.transactions.begin_transactions import begin_transactions
+from penstock_service.transactions.begin_transactions import TransactionPart, begin_transactions
 from penstock_service.transactions.commit_transaction import (
     OffsetEntry,
     commit_transaction,
 )
 from penstock_service.transactions.committed_ranges import CommittedRange
-from penstock_service.transactions.transaction_part import TransactionPart
 from tests.support.restoring import jump
 from tests.support.service import (
     LOST_ANSWER,

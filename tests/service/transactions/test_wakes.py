@@ -8,13 +8,12 @@ import pytest
 from penstock_core.errors import PenstockError
 from penstock_core.ids import Nonce, TransactionalId
 from penstock_core.transaction import TransactionalProducer
-from penstock_core.zones.quorum import Acks
-from penstock_service.adapters.memory.wake_ups import MemoryWakeUps
+from penstock_core.zones.zone_state import Acks
+from penstock_service.adapters.memory.messages import MemoryWakeUps
 from penstock_service.instance.instance import Instance
 from penstock_service.records.fetch import FetchEntry, fetch
-from penstock_service.transactions.begin_transactions import begin_transactions
+from penstock_service.transactions.begin_transactions import TransactionPart, begin_transactions
 from penstock_service.transactions.commit_transaction import commit_transaction
-from penstock_service.transactions.transaction_part import TransactionPart
 from tests.support.service import (
     LOST_ANSWER,
     START_MS,

@@ -12,14 +12,13 @@ from penstock_core.ids import NONCE_BYTES, Nonce, TransactionalId
 from penstock_core.share.acknowledge import AckType
 from penstock_core.share.record_set import RecordSet
 from penstock_core.transaction import Begin, TransactionalProducer, TransactionState
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import ProduceEntry
 from penstock_service.share.acknowledge import AckEntry
-from penstock_service.transactions.begin_transactions import begin_transactions
+from penstock_service.transactions.begin_transactions import TransactionPart, begin_transactions
 from penstock_service.transactions.commit_transaction import OffsetEntry, commit_transaction, stage
 from penstock_service.transactions.share_commits import Acceptance
-from penstock_service.transactions.transaction_part import TransactionPart
 from tests.simulation.clients.share_worker import Holding, ShareWorker
 from tests.simulation.oracle.share_outputs import ShareOutputs
 from tests.simulation.service.simulation import Simulation

@@ -2,11 +2,9 @@
 
 from penstock_core.errors import Category, PenstockError
 from penstock_core.ids import TopicId
-from penstock_service.topics.alter_topic import alter_topic
+from penstock_service.topics.alter_topic import alter_topic, delete_topic, truncate
 from penstock_service.topics.create_topic import create_topic
-from penstock_service.topics.delete_topic import delete_topic
 from penstock_service.topics.describe_topic import describe_topic
-from penstock_service.topics.truncate import truncate
 from tests.history import format as history
 from tests.simulation.service.simulation import Simulation
 

@@ -7,7 +7,7 @@ from penstock_core.errors import PenstockError
 from penstock_core.groups.group import parse_subscription
 from penstock_core.ids import MemberName, PartitionKey, member_name
 from penstock_core.records.codec import NewRecord, encode
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.groups.heartbeat import HeartbeatAnswer, HeartbeatRequest
 from penstock_service.records.produce import ProduceEntry, produce
 from tests.history import format as history

@@ -13,7 +13,7 @@ from penstock_core.outcomes import Outcomes
 from penstock_core.records.codec import Headers
 from penstock_core.records.partitioner import partition_for_key
 from penstock_core.records.record_batch import Compression
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.records.append import AppendedRange
 from penstock_service.records.produce import ProduceEntry, produce

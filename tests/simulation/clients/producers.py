@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from tests.simulation.clients.producer import SimulatedProducer
 from tests.simulation.service.simulation import Simulation
 

@@ -13,7 +13,7 @@ from penstock_core.share.share_state import ShareKey
 from penstock_service.instance.instance import Instance
 from penstock_service.share.acknowledge import AckEntry, AckOutcome, acknowledge
 from penstock_service.share.acquire.acquire import Acquired, AcquireWish, acquire
-from penstock_service.share.client_lock import parse_marked_lock_id
+from penstock_service.share.share_partitions import parse_marked_lock_id
 from tests.simulation.clients.share_history import ShareRecord
 from tests.simulation.oracle.shares import ShareOracle
 from tests.simulation.oracle.violation import expect

@@ -9,7 +9,7 @@ from penstock_core.ids import PartitionKey, TopicId
 from penstock_core.log.wake_up import WakeUpMessage, partition_channel, topic_channel
 from penstock_core.share.acquire import next_available_ms
 from penstock_core.share.share_state import ShareKey
-from penstock_service.adapters.memory.wake_ups import MemoryWakeUps
+from penstock_service.adapters.memory.messages import MemoryWakeUps
 from penstock_service.share.acquire.acquire import Acquired
 from tests.simulation.clients.share_worker import ShareWorker
 from tests.simulation.clients.waiting_reader import SAFETY_NET_MS, SLEEP_BEHIND_MS_MAX, Deliver

@@ -7,7 +7,7 @@ acknowledged offset.
 
 from dataclasses import dataclass, field
 
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 
 
 @dataclass(slots=True)

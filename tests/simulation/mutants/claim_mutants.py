@@ -14,7 +14,7 @@ from penstock_service.instance.instance import Instance
 from penstock_service.instance.quota_cache import QuotaCache
 from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.quotas import claim_resource as resource_module
-from penstock_service.topics import claim_topic as topic_module
+from penstock_service.topics import create_topic as topic_module
 from tests.simulation.mutants.mutant import Mutant, Patch
 
 

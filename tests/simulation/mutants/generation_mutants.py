@@ -5,13 +5,13 @@ from unittest.mock import patch
 
 from penstock.producer.batching.accumulator import Accumulator, Entry
 from penstock.producer.batching.producer_batch import TopicQueues
-from penstock_core.groups.topic_reach import TopicReach, topic_reach
+from penstock_core.groups.topic_patterns import TopicReach, topic_reach
 from penstock_core.ids import Partition, TopicId
 from penstock_core.log.topic import Topic
 from penstock_service.groups import readable_ends as ends_module
 from penstock_service.groups import rebalance as rebalance_module
-from penstock_service.index import open_generation as open_module
-from penstock_service.index.settle_head import settle_heads
+from penstock_service.index import heads as open_module
+from penstock_service.index.heads import settle_heads
 from penstock_service.instance.instance import Instance
 from tests.simulation.mutants.mutant import Mutant, Patch
 from tests.simulation.workloads.generations import GenerationMember

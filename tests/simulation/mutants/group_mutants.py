@@ -14,9 +14,9 @@ from penstock_core.storage.groups.lease_item import commit_update
 from penstock_core.storage.groups.member_item import touch_update
 from penstock_core.storage.item import ConditionalUpdate
 from penstock_service.adapters.dynamodb import groups as dynamodb_groups
-from penstock_service.adapters.dynamodb import memberships as dynamodb_memberships
-from penstock_service.groups import acquire_leases as acquire_module
+from penstock_service.adapters.dynamodb import groups as dynamodb_memberships
 from penstock_service.groups import heartbeat as heartbeat_module
+from penstock_service.groups import leases as acquire_module
 from penstock_service.groups import rebalance as rebalance_module
 from tests.simulation.mutants.mutant import Mutant, Patch, under
 

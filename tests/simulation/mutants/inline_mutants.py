@@ -19,8 +19,8 @@ from penstock_service.retention import mark_live as mark_module
 from penstock_service.retention import sweep as sweep_module
 from penstock_service.retention import sweep_folders as folders_module
 from penstock_service.retention.mark_live import LiveSegments
-from penstock_service.segments import put_inline as put_module
-from penstock_service.segments import read_inline as read_module
+from penstock_service.segments import put_segment as put_module
+from penstock_service.segments import read_refs as read_module
 from penstock_service.segments.put_segment import StoredSegment
 from penstock_service.stores import Stores
 from tests.simulation.mutants.mutant import Mutant, Patch

@@ -13,8 +13,8 @@ from penstock_core.zones import catch_up as catch_up_module
 from penstock_core.zones.zone_state import ZoneStatus
 from penstock_handlers import replicate as replicate_module
 from penstock_service.adapters.dynamodb.log import DynamoDbLogIndex
-from penstock_service.index import refs_from as refs_from_module
-from penstock_service.index.refs_of import refs_of
+from penstock_service.index import refs as refs_from_module
+from penstock_service.index.refs import refs_of
 from penstock_service.repair import recover_zones as recover_module
 from penstock_service.repair import repair_owed as owed_module
 from penstock_service.repair import repair_segment as repair_module

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from penstock_core.push import overdue
+from penstock_core.push import window as overdue
 from penstock_core.push.attempt import Facts, fail
 from penstock_core.push.batch import Failed, Failure
 from penstock_core.push.delivery import DeliveryState
@@ -29,7 +29,7 @@ from penstock_service.push import look as look_module
 from penstock_service.push.lane_work import LaneWork
 from penstock_service.push.parallel import deliver_parallel
 from penstock_service.push.parallel.held_records import HeldRecords
-from penstock_service.push.subscription_partitions import partitions_of
+from penstock_service.push.subscriptions import partitions_of
 from penstock_service.share.dead_letters.move_records import move_records
 from tests.simulation.mutants.mutant import Mutant, Patch
 

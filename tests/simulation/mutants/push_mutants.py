@@ -11,7 +11,7 @@ from penstock_core.push.attempt import fail_record
 from penstock_core.push.batch import PushBatch, PushRecord
 from penstock_core.push.delivery import DeliveryState, commit
 from penstock_core.push.lane import LaneState
-from penstock_service.index.create_heads import create_heads
+from penstock_service.index.heads import create_heads
 from penstock_service.push import copy_to_topic as copy_module
 from penstock_service.push import deliver as deliver_module
 from penstock_service.push import deliver_ordered

@@ -13,14 +13,12 @@ from penstock_core.log.index import HeadAppend, Page
 from penstock_core.records.producer_state import is_newest
 from penstock_core.storage.groups.lease_item import commit_update
 from penstock_core.storage.item import ConditionalUpdate
-from penstock_core.zones.quorum import Acks
-from penstock_core.zones.zone_state import is_stored
+from penstock_core.zones.zone_state import Acks, is_stored
 from penstock_service.adapters.dynamodb import groups as dynamodb_groups
 from penstock_service.adapters.dynamodb.log import DynamoDbLogIndex
 from penstock_service.groups import commit_offsets as commit_module
-from penstock_service.instance.moment import Moment
-from penstock_service.instance.topic_cache import TopicCache
-from penstock_service.instance.update_window import UpdateWindow
+from penstock_service.instance.caches import TopicCache
+from penstock_service.instance.update_window import Moment, UpdateWindow
 from penstock_service.records import append as append_module
 from penstock_service.records import append_in_sequence as sequence_module
 from penstock_service.records import fetch as fetch_module
@@ -28,8 +26,8 @@ from penstock_service.records import produce as produce_module
 from penstock_service.repair import ensure_copies as ensure_module
 from penstock_service.segments import put_segment as put_module
 from penstock_service.segments import read_range as read_module
-from penstock_service.topics import delete_topic as delete_module
-from penstock_service.topics import truncate as truncate_module
+from penstock_service.topics import alter_topic as delete_module
+from penstock_service.topics import alter_topic as truncate_module
 from tests.simulation.mutants.mutant import Mutant, Patch
 from tests.support.service import with_stores
 

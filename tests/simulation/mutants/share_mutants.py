@@ -12,7 +12,7 @@ from penstock_core.ids import LockId, Offset
 from penstock_core.share import acknowledge as acknowledge_plan
 from penstock_core.share import acquire as acquire_plan
 from penstock_core.share import bury as bury_plan
-from penstock_core.share import read_first, retry, share_update
+from penstock_core.share import read_first, share_update, waits
 from penstock_core.share.acknowledge import AckAnswer, Acknowledgement, AckResult, AckType
 from penstock_core.share.draft import Draft
 from penstock_core.share.record_set import RecordSet
@@ -101,7 +101,7 @@ def _suspects_not_split() -> Patch:
 
 
 def _locks_taken_early() -> Patch:
-    original = retry.available_ms
+    original = waits.available_ms
 
     def available_ms(config: ShareGroupConfig, lock_id: LockId, lock: Lock) -> int:
         return original(config, lock_id, lock) - 2_000

@@ -11,9 +11,9 @@ from penstock_core.log.ref import Ref
 from penstock_core.log.wake_up import WakeUp
 from penstock_service.adapters.dynamodb import log as dynamodb_log
 from penstock_service.adapters.dynamodb.transactions import DynamoDbTransactionStore
+from penstock_service.groups import look_at_watched as still_armed_module
 from penstock_service.instance.instance import Instance
 from penstock_service.records import append as append_module
-from penstock_service.records import still_armed as still_armed_module
 from penstock_service.records import wake_readers
 from penstock_service.records.append import PartitionBatches
 from penstock_service.records.append_in_sequence import AppendOutcome

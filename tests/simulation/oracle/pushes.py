@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from penstock_core.ids import PartitionKey
 from penstock_core.limits import PUSH_LOCK_MS
 from penstock_core.push.batch import Failure, PushRecord
-from penstock_core.push.delivery import DeliveryState
-from penstock_core.push.delivery_key import DeliveryKey
+from penstock_core.push.delivery import DeliveryKey, DeliveryState
 from penstock_core.push.lane import FREE, NO_MESSAGE, LaneState
 from penstock_core.push.subscription import PARALLEL, Subscription
 from penstock_core.push.targets.target import TopicTarget

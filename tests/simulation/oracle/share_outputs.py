@@ -8,7 +8,7 @@ from collections import Counter
 from penstock_core.ids import Nonce, TransactionalId
 from penstock_core.share.share_state import ShareKey
 from penstock_core.transaction import Transaction
-from penstock_service.groups.committed_offsets import committed_offsets
+from penstock_service.groups.commit_offsets import committed_offsets
 from tests.simulation.oracle.shares import ShareOracle
 from tests.simulation.oracle.violation import expect
 from tests.simulation.service.simulation import Simulation

@@ -10,7 +10,7 @@ from penstock_core.errors import PenstockError
 from penstock_core.ids import PartitionKey, TopicName
 from penstock_core.limits import PUSH_VISIBILITY_MS
 from penstock_core.push.lane import FREE, LaneKey, LaneState
-from penstock_service.adapters.memory.delivery_queue import MemoryDeliveryQueue, ReceivedMessage
+from penstock_service.adapters.memory.messages import MemoryDeliveryQueue, ReceivedMessage
 from penstock_service.instance.instance import Instance
 from penstock_service.push.deliver import Ending, Receipt, deliver
 from penstock_service.push.dispatch import DispatchOutcome, dispatch

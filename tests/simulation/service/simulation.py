@@ -10,11 +10,14 @@ from typing import Any, TypeVar
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import LOG_START_GRACE_MS
 from penstock_core.log.repair import Look, Repair
-from penstock_core.zones.quorum import Acks
-from penstock_service.adapters.memory.delivery_queue import MemoryDeliveryQueue
-from penstock_service.adapters.memory.repair_queue import MemoryRepairQueue
+from penstock_core.zones.zone_state import Acks
+from penstock_service.adapters.memory.messages import (
+    LOCAL_PLACE,
+    MemoryDeliveryQueue,
+    MemoryRepairQueue,
+    MemoryWakeUps,
+)
 from penstock_service.adapters.memory.service import memory_stores
-from penstock_service.adapters.memory.wake_ups import LOCAL_PLACE, MemoryWakeUps
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.runtime import Runtime
 from penstock_service.topics.create_topic import create_topic

@@ -9,8 +9,8 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import SegmentId
 from penstock_core.log.push_event import PushEvent
 from penstock_core.storage.head_item import parse_push_event
-from penstock_core.storage.inline_item import inline_id
 from penstock_core.storage.keys import INLINE_PREFIX
+from penstock_core.storage.page_item import inline_id
 from penstock_service.adapters.tables.tables import Change
 from penstock_service.stores import Stores
 from tests.simulation.engine.run_state import RunState

@@ -10,8 +10,7 @@ from penstock_core.log.retention import searched_ms
 from penstock_core.log.topic import Topic
 from penstock_core.records.codec import NewRecord, decode, encode
 from penstock_core.records.record_batch import check_stored
-from penstock_core.zones.quorum import Acks
-from penstock_core.zones.zone_state import BARRIER_MS
+from penstock_core.zones.zone_state import BARRIER_MS, Acks
 from penstock_service.records.fetch import FetchEntry, FetchResult, fetch
 from penstock_service.records.produce import ProduceEntry, produce
 from penstock_service.topics.describe_topic import describe_topic

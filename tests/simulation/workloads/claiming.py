@@ -27,14 +27,13 @@ from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
 from penstock_service.groups.delete_group import delete_group, unlist_group
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.update_window import UpdateWindow
-from penstock_service.push.admin.delete_subscription import delete_subscription
+from penstock_service.push.admin.pause_subscription import delete_subscription
 from penstock_service.push.admin.put_subscription import SubscriptionWish, put_subscription
 from penstock_service.quotas.claim_resource import forget_claim
-from penstock_service.share.admin.delete_share_group import delete_share_group
 from penstock_service.share.admin.put_share_group import put_share_group
-from penstock_service.topics.alter_topic import alter_topic
+from penstock_service.share.admin.reset_share_group import delete_share_group
+from penstock_service.topics.alter_topic import alter_topic, delete_topic
 from penstock_service.topics.create_topic import create_topic
-from penstock_service.topics.delete_topic import delete_topic
 from tests.simulation.oracle.violation import expect
 from tests.simulation.service.simulation import Simulation
 

@@ -1,8 +1,7 @@
 """Committers commit and read back, each for its own group. Each answer must agree with the commits."""
 
 from penstock_core.errors import Category, PenstockError
-from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
-from penstock_service.groups.committed_offsets import committed_offsets
+from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets, committed_offsets
 from tests.history import format as history
 from tests.simulation.engine.claims import CommitClaim
 from tests.simulation.oracle.violation import expect

@@ -4,7 +4,7 @@ Each reader sees at every answer whether it got exactly what matches, whether it
 at the end. The topic is not truncated or made anew.
 """
 
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from tests.simulation.clients.filtered_reader import FilteredReader
 from tests.simulation.clients.producers import ProducerChoices, start_producers
 from tests.simulation.service.simulation import Simulation

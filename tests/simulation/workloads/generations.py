@@ -28,16 +28,15 @@ from penstock_core.ids import NONCE_BYTES, Nonce, PartitionKey, TransactionalId
 from penstock_core.limits import BATCH_BYTES_DEFAULT_MAX, GROUP_CHECK_MS_MAX
 from penstock_core.records.codec import decode
 from penstock_core.transaction import Begin, TransactionalProducer, TransactionState
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
 from penstock_service.groups.heartbeat import HeartbeatRequest, heartbeat, leave
 from penstock_service.instance.instance import Instance
 from penstock_service.records.fetch import FetchEntry, FetchResult, fetch
 from penstock_service.records.produce import ProduceEntry
 from penstock_service.topics.alter_topic import alter_topic
-from penstock_service.transactions.begin_transactions import begin_transactions
+from penstock_service.transactions.begin_transactions import TransactionPart, begin_transactions
 from penstock_service.transactions.commit_transaction import commit_transaction
-from penstock_service.transactions.transaction_part import TransactionPart
 from tests.history import format as history
 from tests.simulation.clients.admin import SimulatedAdmin
 from tests.simulation.clients.observer import Observer

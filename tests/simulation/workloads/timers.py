@@ -12,11 +12,11 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Partition
 from penstock_core.limits import TIMER_DELAY_MS_MAX
 from penstock_core.log.timer import DueSecond, TimerPlace, new_timer_id, scheduled_id
-from penstock_core.zones.quorum import Acks
-from penstock_service.adapters.memory.timer_triggers import MemoryTimerTriggers
+from penstock_core.zones.zone_state import Acks
+from penstock_service.adapters.memory.messages import MemoryTimerTriggers
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import ProduceEntry
-from penstock_service.records.produce_or_schedule import Produced, produce_or_schedule
+from penstock_service.records.produce_within_quotas import Produced, produce_or_schedule
 from penstock_service.timers.promote import promote_second
 from penstock_service.timers.promote_due import promote_due
 from penstock_service.timers.scheduled import cancel_scheduled

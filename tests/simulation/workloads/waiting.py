@@ -16,11 +16,10 @@ from functools import partial
 from penstock_core.errors import PenstockError
 from penstock_core.ids import NONCE_BYTES, Nonce, TransactionalId
 from penstock_core.transaction import TransactionalProducer
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.records.produce import ProduceEntry
-from penstock_service.transactions.begin_transactions import begin_transactions
+from penstock_service.transactions.begin_transactions import TransactionPart, begin_transactions
 from penstock_service.transactions.commit_transaction import commit_transaction
-from penstock_service.transactions.transaction_part import TransactionPart
 from tests.history import format as history
 from tests.simulation.clients.producers import ProducerChoices, start_producers
 from tests.simulation.clients.waiting_reader import WaitingReader

@@ -4,7 +4,7 @@ from random import Random
 
 from penstock_core.errors import PenstockError
 from penstock_core.log.segment import check_segment
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from tests.simulation.service.simulation import Simulation
 
 _FLIPS_MAX = 1_000

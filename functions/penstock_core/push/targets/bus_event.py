@@ -17,8 +17,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock_core.json_text import parse_json
 from penstock_core.push.batch import PushRecord
+from penstock_core.text import parse_json
 
 SOURCE = "penstock"
 _DETAIL_TYPE_LENGTH_MAX = 128  # characters

@@ -10,10 +10,11 @@ of the batch, fails the whole batch: the record that it means may be any of them
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock_core.errors import shown
+from penstock_core.limits import PUSH_ENTRIES_MAX
 from penstock_core.push.batch import Answer, Answered, Failed, Failure, PushBatch
 from penstock_core.push.targets.kafka_event import partition_name
 
@@ -71,3 +72,21 @@ def _text(data: bytes) -> str:
 
 def _refused(why: str) -> Failed:
     return Failed(failure=Failure.REFUSAL, error=why)
+
+
+def call_batches(sizes: Sequence[int], bytes_max: int) -> list[Sequence[int]]:
+    """The entries of each call by their indices, in order, from the entries' sizes in bytes.
+
+    A call has `PUSH_ENTRIES_MAX` entries and `bytes_max` bytes at most. An entry that is larger alone is in no call.
+    """
+    batches: list[list[int]] = []
+    room = 0
+    for index, size in enumerate(sizes):
+        if size > bytes_max:
+            continue
+        if not batches or len(batches[-1]) == PUSH_ENTRIES_MAX or size > room:
+            batches.append([])
+            room = bytes_max
+        batches[-1].append(index)
+        room -= size
+    return [*batches]

@@ -14,6 +14,11 @@ place and time, and `penstock-key` its key. The record's headers follow as attri
 its trace context first (trace_context.py), as long as
 SQS allows: ten attributes in all, each name once, names of letters, digits, `_`, `-` and `.`, no empty values. Other
 headers are left out. Keys and headers are texts where they can be, else of type Binary.
+
+The trace context of records that go to a target. Pure, and without OpenTelemetry: it is two headers.
+
+A record carries its context in the headers `traceparent` and `tracestate` (https://www.w3.org/TR/trace-context/). A
+request that brings several records may carry a context of its own only if all of them have the same one.
 """
 
 import base64
@@ -23,13 +28,19 @@ from dataclasses import dataclass
 
 from penstock_core.limits import QUEUE_ATTRIBUTES_MAX, QUEUE_BYTES_MAX
 from penstock_core.push.batch import PushRecord
-from penstock_core.push.targets.trace_context import context_first
 
 OWN_PREFIX = "penstock-"
 ENCODING = f"{OWN_PREFIX}encoding"
 # The characters that SQS takes (#x9 | #xA | #xD | #x20 to #xD7FF | #xE000 to #xFFFD | #x10000 to #x10FFFF).
 _TEXT = re.compile("[\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]+")
 _NAME = re.compile(r"(?!AWS\.|AMAZON\.|\.)(?!.*\.\.)[\w.-]{1,256}(?<!\.)", re.ASCII | re.IGNORECASE)
+TRACEPARENT = "traceparent"
+TRACESTATE = "tracestate"
+TRACE_HEADERS = (TRACEPARENT, TRACESTATE)
+# Later versions may be longer, but a record must not make a request that its target refuses.
+_LATER = rb"(-[!-~]{0,200})?"
+_TRACEPARENT = re.compile(rb"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}" + _LATER)
+_TRACESTATE = re.compile(rb"[ -~]{1,512}")  # what W3C asks everybody to take on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,3 +116,28 @@ def _text_or_bytes(data: bytes) -> str | bytes:
 def _attribute_bytes(name: str, attribute: str | int | bytes) -> int:
     value = attribute if isinstance(attribute, bytes) else str(attribute).encode()
     return len(name.encode()) + len(attribute_type(attribute)) + len(value)
+
+
+def common_context(records: Sequence[PushRecord]) -> dict[str, str]:
+    """The HTTP headers of a request with these records: those of their context, if all have the same valid one."""
+    contexts = {_context(record) for record in records}
+    if len(contexts) != 1:
+        return {}
+    parent, state = contexts.pop()
+    if parent is None or not _TRACEPARENT.fullmatch(parent):
+        return {}
+    told = {TRACEPARENT: parent.decode()}
+    if state is not None and _TRACESTATE.fullmatch(state):
+        told[TRACESTATE] = state.decode()
+    return told
+
+
+def context_first(headers: Sequence[tuple[str, bytes | None]]) -> list[tuple[str, bytes | None]]:
+    """The headers, those of the context before all others: a target that takes only some of them gets these."""
+    return sorted(headers, key=lambda header: header[0] not in TRACE_HEADERS)
+
+
+def _context(record: PushRecord) -> tuple[bytes | None, bytes | None]:
+    """The last value of each of the two headers, as OpenTelemetry reads them."""
+    known = dict(record.record.headers)
+    return known.get(TRACEPARENT), known.get(TRACESTATE)

@@ -9,7 +9,13 @@ from urllib.parse import urlsplit
 from penstock_core import limits
 from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.ids import TopicName, parse_own_topic_name
+from penstock_core.limits import BUS_BYTES_MAX, PUSH_HOPS_MAX, PUSH_PAYLOAD_BYTES_MAX, QUEUE_BYTES_MAX
+from penstock_core.push.batch import PushBatch
+from penstock_core.push.targets.bus_event import bus_event
+from penstock_core.push.targets.kafka_event import encode_kafka_event, event_bytes
+from penstock_core.push.targets.queue_message import queue_message
 from penstock_core.push.targets.webhook import parse_secret
+from penstock_core.records.codec import NewRecord, Record, time_of
 
 _FUNCTION_ARN = re.compile(r"arn:[\w-]+:lambda:[\w-]+:\d{12}:function:[\w-]{1,64}(:[\w-]{1,128})?", re.ASCII)
 _BUS_ARN = re.compile(r"arn:[\w-]+:events:[\w-]+:\d{12}:event-bus/[\w./-]{1,256}", re.ASCII)
@@ -17,6 +23,9 @@ _QUEUE_PATH = re.compile(r"/\d{12}/[\w-]{1,80}", re.ASCII)
 _URL = re.compile(r"[!-\[\]-~]+")  # printable ASCII without blanks and backslashes
 _FIFO = ".fifo"
 _LATEST = ":$LATEST"
+HOPS_HEADER = "penstock-hops"
+TOO_LARGE = "too_large"  # the begin of the reason of such a dead letter
+_ENVELOPE_BYTES_MAX = 1_024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,3 +161,56 @@ def _is_endpoint(url: str, schemes: Sequence[str]) -> bool:
 
 def _refused(why: str) -> PenstockError:
     return PenstockError(ErrorCode.INVALID_CONFIG, why)
+
+
+def copied(record: Record, now_ms: int) -> NewRecord | None:
+    """The record's next copy, made now, None for one that was copied `PUSH_HOPS_MAX` times.
+
+    Key, value, timestamp and all other headers are those of the record. A dead letter keeps the count, too. A count
+    that is no number is one that a producer has made up: it counts as 0.
+    """
+    hops = max((_count(value) for name, value in record.headers if name == HOPS_HEADER), default=0)
+    if hops >= PUSH_HOPS_MAX:
+        return None
+    headers = [(name, value) for name, value in record.headers if name != HOPS_HEADER]
+    return NewRecord(
+        timestamp_ms=time_of(record.timestamp, now_ms),
+        key=record.key,
+        value=record.value,
+        headers=[*headers, (HOPS_HEADER, str(hops + 1).encode())],
+    )
+
+
+def _count(value: bytes | None) -> int:
+    return int(value) if value is not None and len(value) < 10 and value.isdigit() else 0
+
+
+def why_too_large(target: Target, batch: PushBatch) -> str:
+    """The reason for which the target can never take the only record of the batch, "" if it can.
+
+    A topic's copies have bounds of theirs. No form of a record is longer than that of an event, and each has the bytes
+    of the value at least. So few forms are made.
+    """
+    [record] = batch.records
+    content = record.record
+    match target:
+        case FunctionTarget() | HttpsTarget():
+            bytes_max = PUSH_PAYLOAD_BYTES_MAX
+        case QueueTarget():
+            bytes_max = QUEUE_BYTES_MAX
+        case BusTarget():
+            bytes_max = BUS_BYTES_MAX
+        case _:
+            return ""
+    if event_bytes(record) + _ENVELOPE_BYTES_MAX <= bytes_max:
+        return ""
+    size = len(content.value or b"")
+    if size <= bytes_max:
+        match target:
+            case QueueTarget():
+                size = queue_message(record).size_bytes
+            case BusTarget():
+                size = bus_event(record).size_bytes
+            case _:
+                size = len(encode_kafka_event(batch))
+    return f"{TOO_LARGE}: it has {size:,} bytes or more, and a delivery {bytes_max:,}" if size > bytes_max else ""

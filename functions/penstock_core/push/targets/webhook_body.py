@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.ids import Offset, PartitionKey, SubscriptionId
-from penstock_core.json_text import parse_json
+from penstock_core.text import parse_json
 
 Kind = TypeVar("Kind", str, int, list[Any])
 

@@ -26,8 +26,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock_core.formats import check_item
-from penstock_core.groups.group import GroupConfig, GroupState, alter_group_config, group_config_to_json
-from penstock_core.groups.group_document import GroupDocument
+from penstock_core.groups.group import GroupConfig, GroupDocument, GroupState, alter_group_config, group_config_to_json
 from penstock_core.ids import GroupName
 from penstock_core.quotas.claim import GroupClaim
 from penstock_core.storage import keys

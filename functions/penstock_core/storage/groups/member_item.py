@@ -17,6 +17,14 @@ session_ms       N     the time-out that the member asked for; absent where the 
 expires_at_s     N     DynamoDB removes the item some time after it: a week after the deadline
 ```
 The item stays below 1 KiB, one write unit for each heartbeat, while its subscription has less than about 600 bytes.
+
+The items of a target assignment: chunks of its bytes, since an item holds 400 KB at most.
+
+```
+groups table   pk group name   sk "target#<epoch, 10 digits>#<target id>#<chunk, 3 digits>"
+target   B   one chunk of `encode_target`'s bytes (groups/group_target.py), 300 KiB at most
+```
+A writer stores all chunks before the group's item names their epoch and id. So two writers of one epoch never mix.
 """
 
 from collections.abc import Mapping
@@ -30,8 +38,8 @@ from penstock_core.storage.item import ConditionalUpdate, Item, number
 MEMBER_PREFIX = "member#"
 MEMBER_OPTIONAL = ("instance_id", "session_ms")  # attributes that some members lack
 SEQUENCE_NAME = {"#sequence": "sequence"}  # one of DynamoDB's reserved words
-
 _MEMBER_KEPT_S = 7 * 24 * 3_600  # after its session: no live member removes the last one of a group
+TARGET_PREFIX = "target#"
 
 
 def member_item_key(group: GroupName, name: MemberName) -> Item:
@@ -127,3 +135,18 @@ def unchanged_member(seen: Member) -> tuple[str, Item]:
 
 def _ends(deadline_ms: int) -> Item:
     return {"deadline_ms": number(deadline_ms), "expires_at_s": number(deadline_ms // 1_000 + _MEMBER_KEPT_S)}
+
+
+def target_item(group: GroupName, epoch: int, target_id: str, chunk: int, data: bytes) -> Item:
+    """The item of one chunk; `chunk` counts from 0."""
+    return {"pk": {"S": group}, "sk": {"S": target_key(epoch, target_id, chunk)}, "target": {"B": data}}
+
+
+def target_key(epoch: int, target_id: str, chunk: int) -> str:
+    """Sort key of one chunk."""
+    return f"{target_prefix(epoch)}{target_id}#{chunk:03d}"
+
+
+def target_prefix(epoch: int) -> str:
+    """The prefix of all sort keys of a group epoch's targets. Keys of earlier epochs sort below it."""
+    return f"{TARGET_PREFIX}{epoch:010d}#"

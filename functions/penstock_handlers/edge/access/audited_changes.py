@@ -25,7 +25,7 @@ from penstock_handlers.edge.access.body_rights import (
 )
 from penstock_handlers.edge.http import Event
 from penstock_service.instance.instance import Instance
-from penstock_service.push.find_subscription import find_subscription
+from penstock_service.push.subscriptions import find_subscription
 from penstock_service.segments.move_zone import list_zones
 
 State = dict[str, Any]

@@ -13,7 +13,7 @@ from penstock_core.acls.right import Kind, Operation
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import parse_group_name
 from penstock_service.instance.instance import Instance
-from penstock_service.push.find_subscription import find_subscription
+from penstock_service.push.subscriptions import find_subscription
 
 T = TypeVar("T")
 CheckBody = Callable[[Access, Instance, str, Mapping[str, Any]], None]

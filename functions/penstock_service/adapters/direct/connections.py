@@ -22,7 +22,7 @@ from penstock_core.limits import STORAGE_CONNECTIONS_MAX, STORAGE_IDLE_CONNECTIO
 from penstock_service.adapters.dynamodb.driver_errors import AnsweredError, NeverSentError, NoAnswerError
 from penstock_service.adapters.system import SystemClock
 from penstock_service.adapters.timed_socket import Deadline, TimedSocket
-from penstock_service.instance.moment import Moment
+from penstock_service.instance.update_window import Moment
 from penstock_service.ports.runtime import Clock
 
 _PORTS = {"http": 80, "https": 443}

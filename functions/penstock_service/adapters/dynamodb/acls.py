@@ -1,6 +1,6 @@
 """AclStore on the topics table: one item with all rules, and one with their revision."""
 
-from penstock_core.acls.rule_book import EMPTY_BOOK, NO_REVISION, RuleBook
+from penstock_core.acls.rule_set import EMPTY_BOOK, NO_REVISION, RuleBook
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.storage.acls_item import acl_mark_key, acl_rules_key, acl_writes, parse_acl_mark, parse_acl_rules
 from penstock_core.storage.item import ConditionalPut

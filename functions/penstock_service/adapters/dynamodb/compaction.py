@@ -9,13 +9,20 @@ from penstock_core.ids import Offset, PartitionKey, SegmentId
 from penstock_core.limits import MERGED_QUERIES_MAX
 from penstock_core.log.index import Page
 from penstock_core.records.producer_state import ProducerSequence
-from penstock_core.storage.compaction_item import STATE_KEPT_MS, cleaned_value, compaction_key, parse_compaction
+from penstock_core.storage.compaction_item import (
+    RETIRED_PREFIX,
+    STATE_KEPT_MS,
+    cleaned_value,
+    compaction_key,
+    parse_compaction,
+    parse_retired,
+    retired_item,
+)
 from penstock_core.storage.head_item import head_key
 from penstock_core.storage.head_updates import tail_moving
 from penstock_core.storage.item import Item, number
 from penstock_core.storage.merged_sequences_item import SEQUENCES_PREFIX, parse_sequences, sequences_item
 from penstock_core.storage.page_item import MergeMark, merge_mark_item, page_item
-from penstock_core.storage.retired_item import RETIRED_PREFIX, parse_retired, retired_item
 from penstock_service.adapters.dynamodb.client import Applied, DynamoDbClient, Refused
 
 

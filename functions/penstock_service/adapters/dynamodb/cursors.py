@@ -1,6 +1,6 @@
 """JobCursors in the topics table."""
 
-from penstock_core.storage.cursor_item import cursor_item, cursor_key, parse_cursor
+from penstock_core.storage.compaction_item import cursor_item, cursor_key, parse_cursor
 from penstock_service.adapters.dynamodb.client import DynamoDbClient
 
 

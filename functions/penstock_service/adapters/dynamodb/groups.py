@@ -3,9 +3,20 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from penstock_core.groups.group import GroupState, Member, SessionTouch
 from penstock_core.groups.lease import CommittedOffset, Lease, LeaseToken, MayGoBack, refusal
-from penstock_core.groups.sessions import concurrent_update
+from penstock_core.groups.sessions import concurrent_update, touched
 from penstock_core.ids import GroupName, MemberName, PartitionKey, TopicId
+from penstock_core.quotas.claim import GroupClaim
+from penstock_core.storage.groups.group_item import (
+    OPTIONAL,
+    group_item,
+    group_key,
+    listing,
+    parse_group,
+    parse_group_claim,
+    registered_key,
+)
 from penstock_core.storage.groups.lease_item import (
     LEASE_PREFIX,
     commit_update,
@@ -16,10 +27,27 @@ from penstock_core.storage.groups.lease_item import (
     take_update,
     unchanged_lease,
 )
-from penstock_core.storage.item import Item
+from penstock_core.storage.groups.member_item import (
+    MEMBER_OPTIONAL,
+    MEMBER_PREFIX,
+    SEQUENCE_NAME,
+    TARGET_PREFIX,
+    member_item,
+    member_item_key,
+    parse_member,
+    target_item,
+    target_key,
+    target_prefix,
+    touch_update,
+    unchanged_member,
+)
+from penstock_core.storage.item import ConditionalUpdate, Item, number, rewriting
+from penstock_core.storage.keys import GROUPS
 from penstock_service.adapters.dynamodb.client import Applied, DynamoDbClient, Refused
 
 _NEXT, _LAST = " ", "~"  # they sort below and above every character of a key's parts
+_VERSION_NAME = {"#version": "version"}
+_LAST_MEMBER = "~"  # sorts above every character of a key's parts
 
 
 class DynamoDbGroupStore:
@@ -117,3 +145,168 @@ class DynamoDbGroupStore:
             ExpressionAttributeValues={":group": {"S": group}, ":lease": {"S": LEASE_PREFIX}},
         ):
             yield from items
+
+
+class DynamoDbMembershipStore:
+    """MembershipStore: the port documents its methods."""
+
+    def __init__(self, client: DynamoDbClient, table: str) -> None:
+        self._client = client
+        self._table = table
+
+    def get_group(self, group: GroupName) -> GroupState | None:
+        item = self._client.get(self._table, group_key(group))
+        return None if item is None else parse_group(item)
+
+    def find_groups(self, groups: Sequence[GroupName]) -> Mapping[GroupName, GroupState]:
+        found = map(parse_group, self._client.batch_get(self._table, [group_key(group) for group in groups]))
+        return {group.name: group for group in found}
+
+    def change_group(self, old: GroupState | None, new: GroupState) -> None:
+        what = f"group {new.name}"
+        if old is None:
+            self._put(what, group_item(new), ConditionExpression="attribute_not_exists(pk)")
+        else:
+            version = {":version": number(old.version)}
+            update = rewriting(group_item(new), "#version = :version", version, names=_VERSION_NAME, optional=OPTIONAL)
+            self._rewrite(what, update)
+
+    def delete_group(self, seen: GroupState) -> None:
+        if not self._deleted(group_key(seen.name), **_version_is(seen)):
+            raise concurrent_update(f"group {seen.name}")
+
+    def register(self, group: GroupName, claim: GroupClaim | None = None) -> GroupClaim | None:
+        done = self._client.call(
+            "update_item",
+            is_repeatable=False,  # a late repeat would list a group under a claim that its deletion has dropped
+            TableName=self._table,
+            **listing(group, claim),
+            ReturnValues="ALL_NEW",
+        )
+        return parse_group_claim(done["Attributes"])
+
+    def unregister(self, group: GroupName) -> GroupClaim | None:
+        done = self._client.call(
+            "delete_item",
+            is_repeatable=False,  # a first attempt that lands late would undo what the caller lists after the second
+            TableName=self._table,
+            Key=registered_key(group),
+            ReturnValues="ALL_OLD",
+        )
+        return parse_group_claim(done.get("Attributes", {}))
+
+    def is_registered(self, group: GroupName, claim_id: str = "") -> bool:
+        item = self._client.get(self._table, registered_key(group))
+        claim = None if item is None else parse_group_claim(item)
+        return item is not None and (not claim_id or (claim is not None and claim.claim_id == claim_id))
+
+    def registered(self, after: str, limit: int) -> Sequence[GroupName]:
+        answer = self._client.call(
+            "query",
+            is_repeatable=True,
+            TableName=self._table,
+            KeyConditionExpression="pk = :groups AND sk > :after",
+            ExpressionAttributeValues={
+                ":groups": {"S": GROUPS},
+                ":after": {"S": after or " "},
+            },  # no value may be empty
+            Limit=limit,
+            ConsistentRead=True,
+        )
+        return [GroupName(item["sk"]["S"]) for item in answer["Items"]]
+
+    def members(self, group: GroupName) -> Sequence[Member]:
+        return [*map(parse_member, self._query(**_between(group, MEMBER_PREFIX, MEMBER_PREFIX + _LAST_MEMBER)))]
+
+    def find_members(self, group: GroupName, names: Sequence[MemberName]) -> Mapping[MemberName, Member]:
+        items = self._client.batch_get(self._table, [member_item_key(group, name) for name in names])
+        return {member.name: member for member in map(parse_member, items)}
+
+    def put_member(self, group: GroupName, old: Member | None, new: Member) -> None:
+        what, item = f"member {new.name} of group {group}", member_item(group, new)
+        if old is None:
+            self._put(what, item, ConditionExpression="attribute_not_exists(pk)")
+        else:
+            condition, values = unchanged_member(old)
+            self._rewrite(what, rewriting(item, condition, values, names=SEQUENCE_NAME, optional=MEMBER_OPTIONAL))
+
+    def touch_member(self, group: GroupName, name: MemberName, touch: SessionTouch) -> Member:
+        done = self._client.conditional(
+            "update_item",
+            is_repeatable=True,
+            TableName=self._table,
+            **touch_update(group, name, touch).arguments(),
+            ExpressionAttributeNames=SEQUENCE_NAME,
+            ReturnValues="ALL_NEW",
+            ReturnValuesOnConditionCheckFailure="ALL_OLD",
+        )
+        if isinstance(done, Applied):
+            return parse_member(done.attributes)
+        stored = parse_member(done.item) if done.item else None
+        return touched(stored, group, name, touch)
+
+    def remove_member(self, group: GroupName, seen: Member) -> bool:
+        return self._deleted(member_item_key(group, seen.name), **_member_is(seen))
+
+    def put_target(self, group: GroupName, epoch: int, target_id: str, chunks: Sequence[bytes]) -> None:
+        for index, chunk in enumerate(chunks):
+            self._client.call(
+                "put_item",
+                is_repeatable=True,
+                TableName=self._table,
+                Item=target_item(group, epoch, target_id, index, chunk),
+            )
+
+    def get_target(self, group: GroupName, epoch: int, target_id: str) -> Sequence[bytes]:
+        first = target_key(epoch, target_id, 0)
+        items = self._query(**_between(group, first, first[:-3] + _LAST_MEMBER))
+        return [item["target"]["B"] for item in items]
+
+    def remove_targets(self, group: GroupName, below_epoch: int) -> None:
+        items = self._query(**_between(group, TARGET_PREFIX, target_prefix(below_epoch)), ProjectionExpression="pk, sk")
+        for item in [*items]:
+            self._deleted(item)
+
+    def _put(self, what: str, item: Item, **condition: Any) -> None:
+        put = self._client.conditional("put_item", is_repeatable=False, TableName=self._table, Item=item, **condition)
+        if isinstance(put, Refused):
+            raise concurrent_update(what)
+
+    def _rewrite(self, what: str, update: ConditionalUpdate) -> None:
+        done = self._client.conditional("update_item", is_repeatable=False, TableName=self._table, **update.arguments())
+        if isinstance(done, Refused):
+            raise concurrent_update(what)
+
+    def _deleted(self, key: Item, **condition: Any) -> bool:
+        deleted = self._client.conditional(
+            "delete_item", is_repeatable=True, TableName=self._table, Key=key, **condition
+        )
+        return isinstance(deleted, Applied)
+
+    def _query(self, **arguments: Any) -> Iterator[Item]:
+        for items in self._client.read_pages("query", TableName=self._table, **arguments):
+            yield from items
+
+
+def _between(group: GroupName, first: str, last: str) -> dict[str, Any]:
+    return {
+        "KeyConditionExpression": "pk = :group AND sk BETWEEN :first AND :last",
+        "ExpressionAttributeValues": {":group": {"S": group}, ":first": {"S": first}, ":last": {"S": last}},
+    }
+
+
+def _version_is(seen: GroupState) -> dict[str, Any]:
+    return {
+        "ConditionExpression": "#version = :version",
+        "ExpressionAttributeNames": _VERSION_NAME,
+        "ExpressionAttributeValues": {":version": number(seen.version)},
+    }
+
+
+def _member_is(seen: Member) -> dict[str, Any]:
+    condition, values = unchanged_member(seen)
+    return {
+        "ConditionExpression": condition,
+        "ExpressionAttributeNames": SEQUENCE_NAME,
+        "ExpressionAttributeValues": values,
+    }

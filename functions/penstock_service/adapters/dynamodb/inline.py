@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import SegmentId, ZoneName
 from penstock_core.limits import LIST_KEYS_MAX
-from penstock_core.storage.inline_item import inline_id, inline_item, inline_key, inline_shards, parse_inline
 from penstock_core.storage.keys import KeyLayout, inline_shard, segment_key
+from penstock_core.storage.page_item import inline_id, inline_item, inline_key, inline_shards, parse_inline
 from penstock_service.adapters.dynamodb.client import DynamoDbClient
 from penstock_service.ports.segments import INLINE, ListedKeys
 

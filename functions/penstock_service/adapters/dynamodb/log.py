@@ -25,7 +25,16 @@ from penstock_core.log.index import (
 )
 from penstock_core.log.ref import LocatedRef, Ref, encode_ref, encode_refs
 from penstock_core.records.producer_state import ProducerSequence, ProducerState, encode_state, entries_preceding
-from penstock_core.storage.head_item import CLOSED, head_item, head_key, owner_name, parse_head
+from penstock_core.storage.head_item import (
+    CLOSED,
+    head_item,
+    head_key,
+    owner_name,
+    parse_head,
+    parse_producer,
+    producer_item_key,
+    producer_put,
+)
 from penstock_core.storage.head_updates import (
     IS_OPEN,
     PUSH_WAITER_TAKEN,
@@ -47,7 +56,6 @@ from penstock_core.storage.page_item import (
     parse_merge_mark,
     parse_page,
 )
-from penstock_core.storage.producer_item import parse_producer, producer_item_key, producer_put
 from penstock_service.adapters.dynamodb.client import Applied, DynamoDbClient, Refused
 from penstock_service.adapters.dynamodb.marks import RefMarker
 

@@ -10,23 +10,23 @@ from typing import Any
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.groups.sessions import concurrent_update
 from penstock_core.ids import SubscriptionId, SubscriptionName, TopicId
-from penstock_core.push.delivery import DeliveryState
-from penstock_core.push.delivery_key import DeliveryKey
+from penstock_core.push.delivery import DeliveryKey, DeliveryState
 from penstock_core.push.lane import LaneKey, LaneState
-from penstock_core.push.subscription import Subscription
-from penstock_core.push.subscription_note import OrphanedStates, SubscriptionNote, note_of
+from penstock_core.push.subscription import OrphanedStates, Subscription, SubscriptionNote, note_of
 from penstock_core.storage.item import ConditionalPut, ConditionalUpdate, Item
 from penstock_core.storage.keys import DELIVERY_PREFIX, LANE_PREFIX, ORPHANED_STATES, SUBSCRIPTIONS
-from penstock_core.storage.push.delivery_item import delivery_key, delivery_write, parse_delivery, parse_delivery_key
-from penstock_core.storage.push.lane_item import lane_key, lane_write, parse_lane, parse_lane_number, states_key
-from penstock_core.storage.push.subscription_item import (
-    parse_subscription,
-    subscription_delete,
-    subscription_key,
-    subscription_put,
-    subscription_update,
+from penstock_core.storage.push.delivery_item import (
+    delivery_key,
+    delivery_write,
+    lane_key,
+    lane_write,
+    parse_delivery,
+    parse_delivery_key,
+    parse_lane,
+    parse_lane_number,
+    states_key,
 )
-from penstock_core.storage.push.subscription_note_item import (
+from penstock_core.storage.push.subscription_item import (
     note_key,
     note_update,
     notes_key,
@@ -34,6 +34,11 @@ from penstock_core.storage.push.subscription_note_item import (
     orphans_key,
     parse_note,
     parse_orphans,
+    parse_subscription,
+    subscription_delete,
+    subscription_key,
+    subscription_put,
+    subscription_update,
 )
 from penstock_service.adapters.dynamodb.client import Applied, DynamoDbClient, Refused
 from penstock_service.ports.push import SubscriptionStates

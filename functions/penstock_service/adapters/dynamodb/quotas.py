@@ -10,10 +10,17 @@ from penstock_core.quotas.bucket import Bucket, BucketKey
 from penstock_core.quotas.quota import Quota, Subject, too_many_quotas
 from penstock_core.storage.item import Item, number
 from penstock_core.storage.keys import QUOTAS
-from penstock_core.storage.quotas.bucket_item import bucket_charge, bucket_key, bucket_put, parse_bucket
-from penstock_core.storage.quotas.quota_item import parse_quota_item, quota_item, quota_key
+from penstock_core.storage.quota_items import (
+    bucket_charge,
+    bucket_key,
+    bucket_put,
+    parse_bucket,
+    parse_quota_item,
+    quota_item,
+    quota_key,
+)
 from penstock_service.adapters.dynamodb.client import Applied, DynamoDbClient
-from penstock_service.ports.quotas import ChargeOutcome
+from penstock_service.ports.access import ChargeOutcome
 
 if TYPE_CHECKING:
     from penstock_core.quotas.claim import Claim, ClaimKind
@@ -54,7 +61,7 @@ class DynamoDbQuotaStore:
         return quotas
 
     def claims(self, principal: str) -> Sequence[Claim]:
-        from penstock_core.storage.quotas.claim_item import claims_pk, parse_claim  # claims are for creations
+        from penstock_core.storage.quota_items import claims_pk, parse_claim  # claims are for creations
 
         found: list[Claim] = []
         for items in self._client.read_pages(
@@ -67,12 +74,12 @@ class DynamoDbQuotaStore:
         return found
 
     def put_claim(self, principal: str, claim: Claim) -> None:
-        from penstock_core.storage.quotas.claim_item import claim_item
+        from penstock_core.storage.quota_items import claim_item
 
         self._client.call("put_item", is_repeatable=True, TableName=self._table, Item=claim_item(principal, claim))
 
     def drop_claim(self, principal: str, claim: Claim) -> None:
-        from penstock_core.storage.quotas.claim_item import claim_key
+        from penstock_core.storage.quota_items import claim_key
 
         self._client.conditional(
             "delete_item",
@@ -84,7 +91,7 @@ class DynamoDbQuotaStore:
         )
 
     def forget_claim(self, principal: str, kind: ClaimKind, name: str, resource_id: str) -> None:
-        from penstock_core.storage.quotas.claim_item import claim_key
+        from penstock_core.storage.quota_items import claim_key
 
         key = claim_key(principal, kind, name, resource_id)
         self._client.call("delete_item", is_repeatable=True, TableName=self._table, Key=key)

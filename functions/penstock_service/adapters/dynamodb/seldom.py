@@ -9,7 +9,7 @@ from penstock_service.adapters.dynamodb.client import DynamoDbClient
 from penstock_service.adapters.on_demand import late
 
 if TYPE_CHECKING:
-    from penstock_service.ports.audit import AuditStore
+    from penstock_service.ports.access import AuditStore
     from penstock_service.ports.compaction import CompactionStore
     from penstock_service.ports.groups import GroupStore, MembershipStore
     from penstock_service.ports.push import PushStore
@@ -23,7 +23,7 @@ def memberships(dynamodb: DynamoDbClient, groups_table: str) -> "MembershipStore
     """MembershipStore: the port documents its methods."""
 
     def make() -> "MembershipStore":
-        from penstock_service.adapters.dynamodb.memberships import DynamoDbMembershipStore
+        from penstock_service.adapters.dynamodb.groups import DynamoDbMembershipStore
 
         return DynamoDbMembershipStore(dynamodb, groups_table)
 

@@ -14,13 +14,11 @@ from penstock_service.adapters.dynamodb.zones import DynamoDbZoneStateStore
 
 if TYPE_CHECKING:
     from penstock_service.adapters.dynamodb.client import DynamoDbClient
-    from penstock_service.ports.acls import AclStore
-    from penstock_service.ports.audit import AuditStore
+    from penstock_service.ports.access import AclStore, AuditStore, QuotaStore
     from penstock_service.ports.compaction import CompactionStore
     from penstock_service.ports.groups import GroupStore, MembershipStore
     from penstock_service.ports.log import LogIndex
     from penstock_service.ports.push import PushStore
-    from penstock_service.ports.quotas import QuotaStore
     from penstock_service.ports.runtime import JobCursors
     from penstock_service.ports.segments import InlineStore
     from penstock_service.ports.share import ShareStore

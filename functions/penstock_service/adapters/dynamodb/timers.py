@@ -8,15 +8,17 @@ from penstock_core.ids import PartitionKey
 from penstock_core.log.delivery import Delivery, DeliveryOutcome
 from penstock_core.log.index import unknown_partition
 from penstock_core.log.timer import DueMinute, PlaceRange, Timer, TimerPlace, cancelled
-from penstock_core.storage.delivery_writes import head_write, page_writes, refused_outcome, timer_writes
 from penstock_core.storage.item import Item, number
 from penstock_core.storage.timer_item import (
     due_minute_key,
     due_minute_shards,
+    head_write,
     minute_sort_key,
+    page_writes,
     parse_due_minute,
     parse_switch,
     parse_timer,
+    refused_outcome,
     settling,
     switch_item,
     switch_key,
@@ -24,6 +26,7 @@ from penstock_core.storage.timer_item import (
     timer_put,
     timer_shard_key,
     timer_sort_key,
+    timer_writes,
 )
 from penstock_service.adapters.dynamodb.client import Applied, DynamoDbClient
 

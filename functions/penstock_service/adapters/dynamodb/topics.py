@@ -6,14 +6,16 @@ from dataclasses import replace
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import TopicId, TopicName
 from penstock_core.log.topic import DeletedTopic, Topic, note_of
-from penstock_core.storage.deleted_topic_item import deleted_topic_item, deleted_topic_key, parse_deleted_topic
 from penstock_core.storage.item import number, rewriting
 from penstock_core.storage.keys import DELETED, TOPIC
 from penstock_core.storage.topic_item import (
     LAYOUT,
     ORDERING,
     TOPIC_OPTIONAL,
+    deleted_topic_item,
+    deleted_topic_key,
     next_generation,
+    parse_deleted_topic,
     parse_topic,
     retiring,
     topic_item,

@@ -17,8 +17,14 @@ from penstock_core.storage.keys import transactional_key
 from penstock_core.storage.push.delivery_item import delivery_write
 from penstock_core.storage.share.share_state_item import share_update
 from penstock_core.storage.timer_item import timer_put
-from penstock_core.storage.transactions.transaction_stage_item import StagedRef, parse_stage, stage_item, stage_prefix
-from penstock_core.storage.transactions.transactional_producer_item import parse_state, state_key
+from penstock_core.storage.transaction_items import (
+    StagedRef,
+    parse_stage,
+    parse_state,
+    stage_item,
+    stage_prefix,
+    state_key,
+)
 from penstock_core.transaction import (
     DeliveryCommit,
     Move,

@@ -30,13 +30,13 @@ class DynamoDbZoneStateStore:
         self._write(zone_states_item(new), "version", expected, "another request changed a zone's state: try again")
 
     def get_pass(self) -> CatchUpPass | None:
-        from penstock_core.storage.catch_up_item import catch_up_pass_key, parse_catch_up_pass  # for one function
+        from penstock_core.storage.zone_states_item import catch_up_pass_key, parse_catch_up_pass  # for one function
 
         item = self._client.get(self._table, catch_up_pass_key())
         return None if item is None else parse_catch_up_pass(item)
 
     def save_pass(self, old: CatchUpPass | None, new: CatchUpPass) -> None:
-        from penstock_core.storage.catch_up_item import catch_up_pass_item
+        from penstock_core.storage.zone_states_item import catch_up_pass_item
 
         expected = None if old is None else old.saves
         self._write(

@@ -5,14 +5,16 @@ from collections.abc import Sequence
 from penstock_core.acls.settings import AclSettings
 from penstock_core.ids import ZoneName
 from penstock_core.storage.keys import KeyLayout
+from penstock_service.adapters.absent import NoWakeUps
 from penstock_service.adapters.dynamodb.client import DynamoDbClient
 from penstock_service.adapters.dynamodb.table_stores import table_stores
-from penstock_service.adapters.memory.delivery_queue import MemoryDeliveryQueue
-from penstock_service.adapters.memory.repair_queue import MemoryRepairQueue
+from penstock_service.adapters.memory.messages import (
+    MemoryDeliveryQueue,
+    MemoryRepairQueue,
+    MemoryTargets,
+    MemoryTimerTriggers,
+)
 from penstock_service.adapters.memory.segments import MemoryArchiveStore, MemorySegmentStore
-from penstock_service.adapters.memory.targets import MemoryTargets
-from penstock_service.adapters.memory.timer_triggers import MemoryTimerTriggers
-from penstock_service.adapters.no_wake_ups import NoWakeUps
 from penstock_service.adapters.system import SystemClock, SystemEntropy, ThreadExecutor
 from penstock_service.adapters.tables.tables import InterposedTables, Tables
 from penstock_service.instance.instance import Instance

@@ -8,13 +8,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock_service.adapters.absent import NoTimerTriggers, NoWakeUps
 from penstock_service.adapters.dynamodb.client import DynamoDbClient
 from penstock_service.adapters.dynamodb.table_stores import table_stores
-from penstock_service.adapters.memory.delivery_queue import MemoryDeliveryQueue
-from penstock_service.adapters.memory.repair_queue import MemoryRepairQueue
-from penstock_service.adapters.memory.targets import MemoryTargets
-from penstock_service.adapters.no_timer_triggers import NoTimerTriggers
-from penstock_service.adapters.no_wake_ups import NoWakeUps
+from penstock_service.adapters.memory.messages import MemoryDeliveryQueue, MemoryRepairQueue, MemoryTargets
 from penstock_service.adapters.sqlite import segments
 from penstock_service.adapters.sqlite.database import Database
 from penstock_service.adapters.sqlite.items import Items

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from zlib import crc32
 
-from penstock_core.storage.item_size import item_bytes
+from penstock_core.storage.item import item_bytes
 from penstock_core.storage.table_declarations import PARTITION_KEY, SORT_KEY, TableDeclaration
 from penstock_service.adapters.tables.values import invalid, normal
 

@@ -23,8 +23,17 @@ from typing import Any
 from penstock_core.limits import BATCH_GET_KEYS_MAX, BATCH_WRITE_KEYS_MAX, TRANSACTION_ACTIONS_MAX
 from penstock_core.storage.table_declarations import TABLES, TableDeclaration
 from penstock_service.adapters.dynamodb.driver_errors import AnsweredError
-from penstock_service.adapters.tables import reads
+from penstock_service.adapters.tables import requests as reads
 from penstock_service.adapters.tables.conditions import key_range
+from penstock_service.adapters.tables.requests import (
+    Action,
+    action,
+    batched_actions,
+    cancel_if_any,
+    reason_if,
+    single_action,
+    transacted_action,
+)
 from penstock_service.adapters.tables.statements import check_parameters, projected
 from penstock_service.adapters.tables.store import (
     Item,
@@ -40,15 +49,6 @@ from penstock_service.adapters.tables.store import (
     size_of,
 )
 from penstock_service.adapters.tables.values import invalid
-from penstock_service.adapters.tables.writes import (
-    Action,
-    action,
-    batched_actions,
-    cancel_if_any,
-    reason_if,
-    single_action,
-    transacted_action,
-)
 
 Answer = dict[str, Any]
 

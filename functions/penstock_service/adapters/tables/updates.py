@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from penstock_core.storage.item_size import COLLECTION_ELEMENT_BYTES, value_bytes
+from penstock_core.storage.item import COLLECTION_ELEMENT_BYTES, value_bytes
 from penstock_service.adapters.tables.parser import (
     Evaluate,
     Expression,

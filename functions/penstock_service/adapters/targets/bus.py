@@ -9,8 +9,16 @@ from penstock_core.limits import BUS_BYTES_MAX
 from penstock_core.push.batch import Answer, Failed, Failure, PushBatch
 from penstock_core.push.targets.bus_event import SOURCE, BusEvent, bus_event
 from penstock_core.push.targets.target import BusTarget
-from penstock_service.adapters.targets.calls import EntryCalls, EntrySizes, Refusals
-from penstock_service.adapters.targets.failures import AWS_ERRORS, failure_of, is_denied, is_missing, is_outage
+from penstock_service.adapters.targets.calls import (
+    AWS_ERRORS,
+    EntryCalls,
+    EntrySizes,
+    Refusals,
+    failure_of,
+    is_denied,
+    is_missing,
+    is_outage,
+)
 from penstock_service.adapters.targets.role import statement_id
 
 # EventBridge refuses this entry after it has looked at the caller's rights: AWS alone writes events of such sources.

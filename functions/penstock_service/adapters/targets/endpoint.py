@@ -3,8 +3,8 @@
 from penstock_core.errors import PenstockError
 from penstock_core.push.batch import Answer, Failed, Failure, PushBatch, PushRecord
 from penstock_core.push.targets.item_failures import decode_answer
+from penstock_core.push.targets.queue_message import common_context
 from penstock_core.push.targets.target import HttpsTarget
-from penstock_core.push.targets.trace_context import common_context
 from penstock_core.push.targets.webhook import sign
 from penstock_core.push.targets.webhook_body import WebhookBody, WebhookRecord, encode_webhook_body, webhook_message_id
 from penstock_service.adapters.https_target import HttpAnswer, HttpsEndpoints

@@ -10,8 +10,16 @@ from penstock_core.limits import QUEUE_BYTES_MAX
 from penstock_core.push.batch import Answer, Failed, Failure, PushBatch
 from penstock_core.push.targets.queue_message import QueueMessage, attribute_type, queue_message
 from penstock_core.push.targets.target import QueueTarget
-from penstock_service.adapters.targets.calls import EntryCalls, EntrySizes, Refusals
-from penstock_service.adapters.targets.failures import AWS_ERRORS, error_code, failure_of, is_denied, is_missing
+from penstock_service.adapters.targets.calls import (
+    AWS_ERRORS,
+    EntryCalls,
+    EntrySizes,
+    Refusals,
+    error_code,
+    failure_of,
+    is_denied,
+    is_missing,
+)
 from penstock_service.adapters.targets.role import statement_id
 
 # SQS refuses this message after it has looked at the caller's rights.

@@ -8,16 +8,14 @@ from penstock_core.ids import Offset, TopicName
 from penstock_core.limits import HEADS_AT_ONCE, PUSH_LIST_MAX
 from penstock_core.pages import show_all, shown_page
 from penstock_core.push.attempt import patience_ends_ms
-from penstock_core.push.delivery import DeliveryState
-from penstock_core.push.delivery_key import DeliveryKey
+from penstock_core.push.delivery import DeliveryKey, DeliveryState
 from penstock_core.push.lane import LaneState, lane_of
 from penstock_core.push.subscription import PARALLEL, Subscription, SubscriptionConfig
 from penstock_core.share.share_state import ShareKey
-from penstock_service.index.record_age import record_age_ms
+from penstock_service.index.ages import record_age_ms
 from penstock_service.instance.instance import Instance
-from penstock_service.push.find_subscription import find_subscription
 from penstock_service.push.parallel.parallel_group import lane_delivery_key, parallel_group
-from penstock_service.push.subscription_partitions import partitions_of
+from penstock_service.push.subscriptions import find_subscription, partitions_of
 from penstock_service.share.admin.describe_share_group import describe_partitions
 
 

@@ -8,7 +8,7 @@ If a creation dies before the subscription is there, the look of each five minut
 after that, the look starts the deliveries, and so does a repeated PUT.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,26 +16,26 @@ from penstock_core.acls.access import UNRESTRICTED, Access
 from penstock_core.acls.right import Kind, Operation
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.filters.policy import parse_filter
-from penstock_core.ids import SubscriptionName, TopicId, TopicName, parse_subscription_name
+from penstock_core.ids import Offset, PartitionKey, SubscriptionName, TopicId, TopicName, parse_subscription_name
 from penstock_core.limits import PUSH_LIST_MAX, PUSH_SUBSCRIPTIONS_MAX
+from penstock_core.push.delivery import DeliveryKey, DeliveryState
 from penstock_core.push.subscription import (
     LATEST,
     PARALLEL,
     SUBSCRIPTION_ID_BYTES,
+    OrphanedStates,
     Subscription,
     alter_subscription_config,
     check_subscription_topics,
     new_subscription_config,
     new_subscription_id,
 )
-from penstock_core.push.subscription_note import OrphanedStates
 from penstock_core.push.targets.target import HttpsTarget, Target, TopicTarget, parse_target
 from penstock_core.quotas.claim import Claim, ClaimKind
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.update_window import UpdateWindow
-from penstock_service.push.admin.begin_at_the_end import begin_deliveries, ends_of
 from penstock_service.push.parallel.parallel_group import put_parallel_group
-from penstock_service.push.start_deliveries import start_deliveries
+from penstock_service.push.subscriptions import start_deliveries
 from penstock_service.quotas.claim_resource import claim_resource
 from penstock_service.share.dead_letters.place_records import check_letter_topic
 
@@ -211,3 +211,36 @@ def _store(instance: Instance, window: UpdateWindow, found: Subscription | None,
         begin_deliveries(instance, wanted, begins)
     window.check()
     instance.stores.push.change_subscription(found, wanted)
+
+
+def ends_of(instance: Instance, topics: Iterable[TopicName], since_ms: int) -> list[tuple[PartitionKey, Offset]]:
+    """The end of each partition of these topics. One read for 100 partitions.
+
+    A topic that was created after `since_ms`, the creation of its reader, has no older records: it is read whole. So
+    the reader misses none of a topic that was made anew.
+    """
+    found: list[tuple[PartitionKey, Offset]] = []
+    for name in topics:
+        topic = instance.topic_cache.get(name)
+        if topic.created_at_ms > since_ms:
+            continue
+        keys = [PartitionKey(topic.topic_id, number) for number in topic.all_partitions()]
+        found += [(key, head.next_offset) for key, head in instance.stores.log.heads(keys).items()]
+    return found
+
+
+def begin_deliveries(
+    instance: Instance, subscription: Subscription, begins: Sequence[tuple[PartitionKey, Offset]]
+) -> None:
+    """Store the states of an ordered subscription. One put for each.
+
+    A state that is there stays: of a topic that the subscription has read before, or of a change at the same time.
+    """
+    states = [
+        (
+            DeliveryKey(subscription_id=subscription.subscription_id, topic_id=key.topic_id, partition=key.partition),
+            DeliveryState(offset=offset),
+        )
+        for key, offset in begins
+    ]
+    instance.executor.map(lambda state: instance.stores.push.put_delivery(*state), states).all_ok()

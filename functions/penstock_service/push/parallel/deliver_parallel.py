@@ -43,9 +43,15 @@ from penstock_core.push.parallel_attempt import (
 )
 from penstock_service.push.lane_work import LaneResult, LaneWork, overtaken
 from penstock_service.push.parallel.held_records import HeldRecord, HeldRecords
-from penstock_service.push.parallel.other_lanes import free_lane, next_lane, partition_with_records, start_lane
-from penstock_service.push.parallel.parallel_group import lane_delivery_key, parallel_group
-from penstock_service.push.subscription_partitions import partitions_of
+from penstock_service.push.parallel.parallel_group import (
+    free_lane,
+    lane_delivery_key,
+    next_lane,
+    parallel_group,
+    partition_with_records,
+    start_lane,
+)
+from penstock_service.push.subscriptions import partitions_of
 from penstock_service.share.acquire.acquire import Acquired, AcquireWish, acquire_of
 
 Heads = Mapping[PartitionKey, Head]

@@ -13,7 +13,7 @@ from penstock_core.push.batch import PushBatch, PushRecord
 from penstock_core.push.parallel_attempt import batch_size
 from penstock_core.push.subscription import SubscriptionConfig
 from penstock_core.push.targets.kafka_event import fitting
-from penstock_core.push.targets.too_large import why_too_large
+from penstock_core.push.targets.target import why_too_large
 from penstock_core.records.decode_budget import DecodeBudget
 from penstock_core.share.acknowledge import Acknowledgement, AckType
 from penstock_core.share.dead_letter import UNDECODABLE
@@ -26,7 +26,7 @@ from penstock_service.share.acknowledge import AckEntry, acknowledge_entries
 from penstock_service.share.acquire.acquire import Acquired
 from penstock_service.share.acquire.hand_over import HandedLock
 from penstock_service.share.batches.decode_batches import decode_batches
-from penstock_service.share.client_lock import parse_marked_lock_id
+from penstock_service.share.share_partitions import parse_marked_lock_id
 
 
 class HeldLock:

@@ -40,11 +40,9 @@ from penstock_service.share.acknowledge import (
     group_of,
 )
 from penstock_service.share.acquire.hand_over import AnswerBounds, HandedPartition, hand_over
-from penstock_service.share.acquire.look import Look
+from penstock_service.share.acquire.look import Look, strays
 from penstock_service.share.acquire.look_through import look_through
-from penstock_service.share.acquire.partitions_in_turn import strays
-from penstock_service.share.share_partitions import SharePartition
-from penstock_service.share.wake_workers import wake_workers
+from penstock_service.share.share_partitions import SharePartition, wake_workers
 
 _REACH_GROWTH = 4
 _LOOKS_MAX = 3  # of a call that finds something each time that it arms

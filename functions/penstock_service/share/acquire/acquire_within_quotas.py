@@ -17,7 +17,7 @@ from dataclasses import replace
 from penstock_core.errors import PenstockError
 from penstock_core.ids import LockNonce
 from penstock_service.instance.instance import Instance
-from penstock_service.quotas.fetch_allowance import allow_fetch
+from penstock_service.quotas.admit import allow_fetch
 from penstock_service.share.acknowledge import acknowledge_entries, group_of
 from penstock_service.share.acquire.acquire import Acquired, AcquireWish, acquire
 

@@ -33,11 +33,9 @@ from penstock_core.share.share_update import apply
 from penstock_service.instance.instance import Instance
 from penstock_service.share.acknowledge import acknowledge_partition, busy
 from penstock_service.share.acquire.look import Taken
+from penstock_service.share.batches.decode_batches import filter_of, sift
 from penstock_service.share.batches.read_batches import FoundBatches, StoredBatch, WantedRecords, read_batches
-from penstock_service.share.batches.sift import filter_of, sift
-from penstock_service.share.client_lock import marked_lock_id
-from penstock_service.share.share_partitions import SharePartition
-from penstock_service.share.wake_workers import wake_workers
+from penstock_service.share.share_partitions import SharePartition, marked_lock_id, wake_workers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

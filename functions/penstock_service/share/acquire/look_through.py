@@ -52,13 +52,10 @@ from penstock_service.share.acknowledge import (
     by_partition,
     unknown_outcomes,
 )
-from penstock_service.share.acquire.fresh_window import FreshWindow, first_fresh, fresh_window
-from penstock_service.share.acquire.look import Look, Taken
-from penstock_service.share.acquire.older_generations import OlderGenerations
-from penstock_service.share.acquire.partitions_in_turn import in_turn
-from penstock_service.share.acquire.record_sizes import records_within
+from penstock_service.share.acquire.fresh_window import FreshWindow, OlderGenerations, first_fresh, fresh_window
+from penstock_service.share.acquire.look import Look, Taken, in_turn, records_within
+from penstock_service.share.batches.decode_batches import filter_of
 from penstock_service.share.batches.read_batches import StoredBatch
-from penstock_service.share.batches.sift import filter_of
 from penstock_service.share.share_partitions import SharePartition
 
 _GROWTH = 4

@@ -2,6 +2,11 @@
 
 A reset begins a new generation of each partition's state. All locks are lost, and whatever was planned before the reset
 does not apply after it.
+
+Delete a share group: first the group, then its states, and last the note of its deletion.
+
+No state is made once the group is gone (`ShareStore.begin_state`). As long as the note exists, the retention run
+deletes the states that a deletion has left (retention/remove_share_states.py).
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,13 +14,13 @@ from dataclasses import dataclass
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.groups.sessions import concurrent_update
-from penstock_core.ids import GroupName, Offset, Partition, TopicName
+from penstock_core.ids import GroupName, Offset, Partition, ShareGroupId, TopicName
 from penstock_core.limits import OFFSET_RESET_ATTEMPTS_MAX
 from penstock_core.outcomes import Outcome, outcome_of
+from penstock_core.share.share_group import deletion_note
 from penstock_core.share.share_state import ShareKey
 from penstock_service.instance.instance import Instance
-from penstock_service.share.share_partitions import states_of
-from penstock_service.share.wake_workers import wake_workers
+from penstock_service.share.share_partitions import states_of, states_that_may_be, wake_workers
 from penstock_service.topics.list_offsets import ListedOffset, OffsetSpec, list_offsets
 from penstock_service.topics.reset_offset import ResetOffset
 
@@ -152,3 +157,22 @@ def _reset(instance: Instance, group: GroupName, key: ShareKey, target: Outcome[
     raise PenstockError(
         ErrorCode.CONCURRENT_UPDATE, f"partition {key.partition_key} was reset by others all the time: try again"
     )
+
+
+def delete_share_group(instance: Instance, name: str) -> ShareGroupId:
+    """Remove the group, and give its id. All locks are lost.
+
+    One read of the group and of each topic, one transaction, one delete for each partition, and one for the note. The
+    note stays if one of the topics was deleted, or if the group has left one: retention removes the rest. Raises
+    INVALID_NAME, UNKNOWN_SHARE_GROUP, and CONCURRENT_UPDATE if somebody else changes the group meanwhile.
+    """
+    group = instance.share_group_cache.read_through(name)
+    instance.stores.share.delete_group(group)
+    instance.share_group_cache.forget(name)
+    for topic in group.topics:
+        instance.topic_cache.forget(topic)  # partitions that were added lately may have a state
+    keys = [key for _, key in states_that_may_be(instance, group)]
+    instance.executor.map(instance.stores.share.delete_state, keys).all_ok()
+    if {key.topic_id for key in keys} == group.topic_ids:
+        instance.stores.share.forget_group(deletion_note(group))
+    return group.share_group_id

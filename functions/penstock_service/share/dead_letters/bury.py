@@ -36,17 +36,15 @@ from penstock_core.share.share_group import ShareGroup
 from penstock_core.share.share_state import ShareState
 from penstock_core.share.share_update import ShareUpdate
 from penstock_core.transaction import ShareCommit
-from penstock_service.index.open_partitions import move_again_if_closed
+from penstock_service.index.heads import move_again_if_closed
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.records.append import is_head_gone
-from penstock_service.share.batches.decode_batches import DecodedRecords, decode_batches
+from penstock_service.share.batches.decode_batches import DecodedRecords, decode_batches, filter_of
 from penstock_service.share.batches.read_batches import FoundBatches, WantedRecords, read_batches
-from penstock_service.share.batches.sift import filter_of
 from penstock_service.share.dead_letters.move_records import move_records
 from penstock_service.share.dead_letters.place_records import Letter, PlacedLetters, place_letters, places_keys
-from penstock_service.share.share_partitions import SharePartition
-from penstock_service.share.wake_workers import wake_workers
+from penstock_service.share.share_partitions import SharePartition, wake_workers
 
 
 class _Stuck(Exception):  # noqa: N818 - the state of the records, which is no error of the caller

@@ -13,14 +13,13 @@ from penstock_core.log.topic import Topic
 from penstock_core.records.codec import BatchBuilder, NewRecord
 from penstock_core.records.record_batch import Compression, validate
 from penstock_core.transaction import DeliveryCommit, Move, ShareCommit
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.records.append import PartitionBatches, put_batches
 from penstock_service.records.shorten_head import GrownHead, shorten_heads
 from penstock_service.records.wake_readers import wake_beside, wake_blindly, wake_ups_of_heads
-from penstock_service.segments.put_inline import is_inline
-from penstock_service.segments.put_segment import check_in_sync
+from penstock_service.segments.put_segment import check_in_sync, is_inline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,7 +35,7 @@ from penstock_core.share.redrive import OpenLetters, open_letters, plan_redrive
 from penstock_core.share.share_group import SHARE_GROUP_ID_BYTES, ShareGroup, new_share_group_id, redrive_name
 from penstock_core.share.share_state import ShareKey, ShareState
 from penstock_core.transaction import ShareCommit
-from penstock_service.index.open_partitions import move_again_if_closed
+from penstock_service.index.heads import move_again_if_closed
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.records.append import is_head_closed, is_head_gone

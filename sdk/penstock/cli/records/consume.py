@@ -24,7 +24,7 @@ from penstock.typed_times import TIME_FORMS
 from penstock.workers.signals import stopped_by_signals
 from penstock_core.errors import ErrorCode
 from penstock_core.groups.topic_patterns import check_pattern, matches
-from penstock_core.plain_text import escaped
+from penstock_core.text import escaped
 
 POLL_RECORDS = 5_000
 POLL_MS = 500

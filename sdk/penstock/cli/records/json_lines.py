@@ -15,7 +15,7 @@ from typing import Any
 
 from penstock.cli.records.line_record import LineRecord
 from penstock.model import ConsumerRecord
-from penstock_core.plain_text import escaped_json
+from penstock_core.text import escaped_json
 
 _NOT_PLAIN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")  # as the API: base64 rather than control characters
 _TAKEN = frozenset(("partition", "timestamp_ms", "key", "key_base64", "value", "value_base64", "headers"))

@@ -29,7 +29,7 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import TIMER_DELAY_MS_MAX
 from penstock_core.records.codec import time_of
 from penstock_core.records.record_batch import Compression
-from penstock_core.zones.quorum import ACKS_ALIASES
+from penstock_core.zones.zone_state import ACKS_ALIASES
 
 PROGRESS_LINES = 1_000  # between two looks at the progress bar
 

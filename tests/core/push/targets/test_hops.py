@@ -1,7 +1,7 @@
 import pytest
 
 from penstock_core.limits import PUSH_HOPS_MAX
-from penstock_core.push.targets.hops import HOPS_HEADER, copied
+from penstock_core.push.targets.target import HOPS_HEADER, copied
 from penstock_core.records.codec import NewRecord
 from penstock_core.share.dead_letter import own_headers
 from tests.support.push_records import StoredRecord

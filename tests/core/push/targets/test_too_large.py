@@ -7,8 +7,16 @@ from penstock_core.limits import BUS_BYTES_MAX, PUSH_PAYLOAD_BYTES_MAX, QUEUE_BY
 from penstock_core.push.targets.bus_event import bus_event
 from penstock_core.push.targets.kafka_event import encode_kafka_event
 from penstock_core.push.targets.queue_message import queue_message
-from penstock_core.push.targets.target import BusTarget, FunctionTarget, HttpsTarget, QueueTarget, Target, TopicTarget
-from penstock_core.push.targets.too_large import TOO_LARGE, why_too_large
+from penstock_core.push.targets.target import (
+    TOO_LARGE,
+    BusTarget,
+    FunctionTarget,
+    HttpsTarget,
+    QueueTarget,
+    Target,
+    TopicTarget,
+    why_too_large,
+)
 from tests.support.push_records import StoredRecord, orders
 
 FUNCTION = FunctionTarget(arn="arn:aws:lambda:eu-west-1:123456789012:function:pack")

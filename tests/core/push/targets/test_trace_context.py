@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock_core.push.targets.trace_context import common_context, context_first
+from penstock_core.push.targets.queue_message import common_context, context_first
 from tests.support.push_records import StoredRecord, push_record
 
 CONTEXT = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

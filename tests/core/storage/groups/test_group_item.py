@@ -1,7 +1,6 @@
 import pytest
 
-from penstock_core.groups.group import GroupConfig, GroupState
-from penstock_core.groups.group_document import GroupDocument
+from penstock_core.groups.group import GroupConfig, GroupDocument, GroupState
 from penstock_core.ids import GroupName
 from penstock_core.storage.groups.group_item import group_item, group_key, parse_group, registered_key
 

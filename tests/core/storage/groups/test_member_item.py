@@ -16,7 +16,7 @@ from penstock_core.storage.groups.member_item import (
     touch_update,
     unchanged_member,
 )
-from penstock_core.storage.item_size import item_bytes
+from penstock_core.storage.item import item_bytes
 from tests.core.storage.stored_values import COUNTS
 
 GROUP = GroupName("billing")

@@ -1,8 +1,13 @@
 from penstock_core.ids import GroupName
 from penstock_core.limits import KIB, TARGET_CHUNK_BYTES
-from penstock_core.storage.groups.member_item import MEMBER_PREFIX
-from penstock_core.storage.groups.target_item import TARGET_PREFIX, target_item, target_key, target_prefix
-from penstock_core.storage.item_size import item_bytes
+from penstock_core.storage.groups.member_item import (
+    MEMBER_PREFIX,
+    TARGET_PREFIX,
+    target_item,
+    target_key,
+    target_prefix,
+)
+from penstock_core.storage.item import item_bytes
 
 
 def test_target_item_is_what_is_stored_today() -> None:

@@ -5,10 +5,8 @@ from hypothesis import strategies as st
 
 from penstock_core.ids import Offset, Partition, SubscriptionId, TopicId
 from penstock_core.limits import PUSH_ERROR_LENGTH_MAX
-from penstock_core.push.delivery import DeliveryState, Trouble, Window
-from penstock_core.push.delivery_key import DeliveryKey
-from penstock_core.storage.item import ConditionalPut, ConditionalUpdate
-from penstock_core.storage.item_size import item_bytes
+from penstock_core.push.delivery import DeliveryKey, DeliveryState, Trouble, Window
+from penstock_core.storage.item import ConditionalPut, ConditionalUpdate, item_bytes
 from penstock_core.storage.push.delivery_item import (
     delivery_item,
     delivery_write,

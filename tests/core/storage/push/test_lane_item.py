@@ -4,9 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_core.push.lane import LaneState
-from penstock_core.storage.item import ConditionalPut, ConditionalUpdate
-from penstock_core.storage.item_size import item_bytes
-from penstock_core.storage.push.lane_item import lane_item, lane_write, parse_lane, parse_lane_number
+from penstock_core.storage.item import ConditionalPut, ConditionalUpdate, item_bytes
+from penstock_core.storage.push.delivery_item import lane_item, lane_write, parse_lane, parse_lane_number
 from tests.core.push.push_samples import LANE
 
 HELD = LaneState(

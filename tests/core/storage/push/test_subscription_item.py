@@ -6,7 +6,7 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import TopicName
 from penstock_core.push.subscription import Subscription
 from penstock_core.push.targets.target import BusTarget, QueueTarget, Target, TopicTarget
-from penstock_core.storage.item_size import item_bytes
+from penstock_core.storage.item import item_bytes
 from penstock_core.storage.push.subscription_item import (
     parse_subscription,
     subscription_delete,

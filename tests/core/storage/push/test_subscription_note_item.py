@@ -2,8 +2,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_core.ids import TopicId
-from penstock_core.push.subscription_note import OrphanedStates, SubscriptionNote, note_of
-from penstock_core.storage.push.subscription_note_item import (
+from penstock_core.push.subscription import OrphanedStates, SubscriptionNote, note_of
+from penstock_core.storage.push.subscription_item import (
     note_item,
     note_update,
     orphans_item,

@@ -1,5 +1,5 @@
 from penstock_core.storage.item import ConditionalPut, ConditionalUpdate
-from penstock_core.storage.push.versioned_write import versioned_write
+from penstock_core.storage.push.delivery_item import versioned_write
 
 ITEM = {"pk": {"S": "p"}, "sk": {"S": "s"}, "version": {"N": "1"}}
 

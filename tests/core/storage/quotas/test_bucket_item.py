@@ -1,7 +1,7 @@
 """The item of a bucket: layout, and the writes that change it. tests/contract holds what the writes do."""
 
 from penstock_core.quotas.bucket import Bucket
-from penstock_core.storage.quotas.bucket_item import bucket_charge, bucket_key, bucket_put, parse_bucket
+from penstock_core.storage.quota_items import bucket_charge, bucket_key, bucket_put, parse_bucket
 
 BUCKET = Bucket(rate=1_000, since_ms=5_000, charged=7)
 

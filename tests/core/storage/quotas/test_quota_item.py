@@ -1,7 +1,7 @@
 """The item of a quota: layout and round trip."""
 
 from penstock_core.quotas.quota import Subject, parse_quota
-from penstock_core.storage.quotas.quota_item import parse_quota_item, quota_item, quota_key
+from penstock_core.storage.quota_items import parse_quota_item, quota_item, quota_key
 
 
 def test_item_has_its_golden_layout() -> None:

@@ -2,7 +2,7 @@ import pytest
 
 from penstock_core.ids import GroupName, ShareGroupId, TopicId, TopicName
 from penstock_core.share.share_group import ShareGroup, new_share_group_config
-from penstock_core.storage.item_size import item_bytes
+from penstock_core.storage.item import item_bytes
 from penstock_core.storage.share.share_group_item import parse_share_group, share_group_item
 
 PLAIN = ShareGroup(

@@ -8,7 +8,7 @@ from penstock_core.share.record_set import RecordSet
 from penstock_core.share.share_codec import encode_lock, encode_wait
 from penstock_core.share.share_state import AT_POSITION, Lock, ShareKey, ShareState, Wait
 from penstock_core.share.share_update import ShareUpdate
-from penstock_core.storage.item_size import item_bytes
+from penstock_core.storage.item import item_bytes
 from penstock_core.storage.share.share_state_item import (
     parse_share,
     parse_share_key,

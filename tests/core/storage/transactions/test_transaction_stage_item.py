@@ -6,7 +6,7 @@ from penstock_core.ids import NO_NONCE, Nonce, Partition, PartitionKey, TimerId,
 from penstock_core.limits import TIMER_MS_MAX
 from penstock_core.log.ref import encode_ref
 from penstock_core.log.timer import TimerPlace
-from penstock_core.storage.transactions.transaction_stage_item import StagedRef, parse_stage, stage_item, stage_prefix
+from penstock_core.storage.transaction_items import StagedRef, parse_stage, stage_item, stage_prefix
 from penstock_core.transaction import TransactionalProducer
 from tests.core.log.test_ref import GOLDEN, REFS
 from tests.core.storage.stored_values import KEY

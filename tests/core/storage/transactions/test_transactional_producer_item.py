@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_core.ids import Nonce, SegmentId, TransactionalId
-from penstock_core.storage.transactions.transactional_producer_item import parse_state, state_key
+from penstock_core.storage.transaction_items import parse_state, state_key
 from penstock_core.transaction import TransactionState
 
 

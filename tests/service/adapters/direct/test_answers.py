@@ -9,10 +9,9 @@ import pytest
 from botocore.exceptions import ClientError
 
 from penstock_service.adapters.direct.connections import Connections, HttpAnswer
-from penstock_service.adapters.direct.dynamodb import DirectDynamoDb
+from penstock_service.adapters.direct.drivers import DirectDynamoDb
 from penstock_service.adapters.direct.places import Places
-from penstock_service.adapters.direct.s3 import DirectS3
-from penstock_service.adapters.direct.session_keys import parse_session
+from penstock_service.adapters.direct.s3 import DirectS3, parse_session
 from penstock_service.adapters.direct.signature import Keys
 from penstock_service.adapters.dynamodb.driver_errors import AnsweredError, DriverError, NeverSentError, NoAnswerError
 from penstock_service.adapters.storage_calls import StorageCalls

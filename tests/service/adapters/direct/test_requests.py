@@ -11,7 +11,7 @@ from botocore.config import Config
 from botocore.handlers import add_expect_header
 
 from penstock_service.adapters.direct.connections import Connections, HttpAnswer
-from penstock_service.adapters.direct.dynamodb import DirectDynamoDb
+from penstock_service.adapters.direct.drivers import DirectDynamoDb
 from penstock_service.adapters.direct.places import Places, places_of
 from penstock_service.adapters.direct.s3 import DirectS3
 from penstock_service.adapters.direct.signature import Keys

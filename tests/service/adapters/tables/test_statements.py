@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock_service.adapters.tables.reserved_words import RESERVED_WORDS
+from penstock_service.adapters.tables.parser import RESERVED_WORDS
 from tests.service.adapters.tables.calls import KEY, LOG, Stage, number, refused
 
 ONE = {":one": number(1)}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from penstock_core.storage.item_size import item_bytes
+from penstock_core.storage.item import item_bytes
 from tests.service.adapters.tables.calls import KEY, LOG, Stage, number, refused, text
 
 

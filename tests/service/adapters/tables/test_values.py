@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_core.storage.item_size import item_bytes
+from penstock_core.storage.item import item_bytes
 from penstock_service.adapters.tables.values import normal
 from tests.service.adapters.tables.calls import KEY, LOG, Stage, number, refused, text
 

@@ -9,7 +9,7 @@ import pytest
 from penstock_core.errors import ErrorCode
 from penstock_core.push.batch import Failed, Failure
 from penstock_core.push.targets.target import FunctionTarget, QueueTarget
-from penstock_service.adapters.targets.failures import failure_of
+from penstock_service.adapters.targets.calls import failure_of
 from penstock_service.adapters.targets.function import LambdaFunctions
 from penstock_service.adapters.targets.queue import SqsQueues
 from penstock_service.adapters.targets.role import session_of_role, statement_id

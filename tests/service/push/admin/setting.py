@@ -4,7 +4,7 @@ from typing import Any
 
 from penstock_core.push.message import PushMessage
 from penstock_core.push.subscription import Subscription
-from penstock_service.adapters.memory.delivery_queue import MemoryDeliveryQueue
+from penstock_service.adapters.memory.messages import MemoryDeliveryQueue
 from penstock_service.instance.instance import Instance
 from penstock_service.push.admin.put_subscription import SubscriptionWish, put_subscription
 

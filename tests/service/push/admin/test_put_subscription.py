@@ -14,20 +14,18 @@ from penstock_core.acls.settings import AclSettings
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, Partition, SubscriptionName, TopicName
 from penstock_core.limits import PUSH_SUBSCRIPTIONS_MAX
-from penstock_core.push.delivery import DeliveryState
-from penstock_core.push.delivery_key import DeliveryKey
+from penstock_core.push.delivery import DeliveryKey, DeliveryState
 from penstock_core.push.lane import lane_of
 from penstock_core.push.subscription import Subscription
 from penstock_core.push.targets.target import HttpsTarget
 from penstock_core.share.share_state import ShareKey
-from penstock_service.adapters.memory.targets import MemoryTargets
+from penstock_service.adapters.memory.messages import MemoryTargets
 from penstock_service.instance.instance import Instance
-from penstock_service.push.admin.begin_at_the_end import ends_of
-from penstock_service.push.admin.delete_subscription import delete_subscription
 from penstock_service.push.admin.describe_subscription import describe_subscription
-from penstock_service.push.admin.put_subscription import put_subscription
+from penstock_service.push.admin.pause_subscription import delete_subscription
+from penstock_service.push.admin.put_subscription import ends_of, put_subscription
 from penstock_service.push.parallel.parallel_group import parallel_group, parallel_group_name
-from penstock_service.topics.delete_topic import delete_topic
+from penstock_service.topics.alter_topic import delete_topic
 from tests.core.push.push_samples import SECRET
 from tests.service.push.admin.setting import FUNCTION, NAME, alter, create, queue_of, take_messages, wish
 from tests.support.interleaving import catch_kill, killed_at

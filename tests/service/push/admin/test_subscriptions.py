@@ -7,12 +7,10 @@ import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset
-from penstock_core.push.delivery import DeliveryState, Trouble, changed, commit, pause
-from penstock_core.push.delivery_key import DeliveryKey
+from penstock_core.push.delivery import DeliveryKey, DeliveryState, Trouble, changed, commit, pause
 from penstock_core.push.lane import LaneKey, LaneState
 from penstock_core.push.subscription import Subscription
 from penstock_service.instance.instance import Instance
-from penstock_service.push.admin.delete_subscription import delete_subscription, remove_states
 from penstock_service.push.admin.describe_subscription import (
     LaneCounts,
     LastResult,
@@ -20,10 +18,15 @@ from penstock_service.push.admin.describe_subscription import (
     describe_subscription,
     list_subscriptions,
 )
-from penstock_service.push.admin.pause_subscription import pause_subscription, resume_subscription
+from penstock_service.push.admin.pause_subscription import (
+    delete_subscription,
+    pause_subscription,
+    remove_states,
+    resume_subscription,
+)
 from penstock_service.push.admin.put_subscription import put_subscription
 from penstock_service.push.parallel.parallel_group import lane_delivery_key, parallel_group_name
-from penstock_service.topics.delete_topic import delete_topic
+from penstock_service.topics.alter_topic import delete_topic
 from tests.service.push.admin.setting import FUNCTION, NAME, create, take_messages, wish
 from tests.support.refusals import refused
 from tests.support.service import Intercepted, SteppedClock, filled_topic, key_of, new_topic, with_stores

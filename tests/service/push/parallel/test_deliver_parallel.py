@@ -13,7 +13,7 @@ from penstock_core.records.record_batch import NO_TIME_MS
 from penstock_core.share.share_state import ShareKey
 from penstock_service.push.deliver import Ending
 from penstock_service.push.parallel.parallel_group import parallel_group, put_parallel_group
-from penstock_service.topics.truncate import truncate
+from penstock_service.topics.alter_topic import truncate
 from tests.support.push_deliveries import Deliveries, refusing
 from tests.support.service import Counted, Intercepted, ask, key_of, new_topic, with_stores
 

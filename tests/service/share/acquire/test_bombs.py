@@ -11,7 +11,7 @@ from penstock_core.limits import BATCH_DECODED_BYTES_MAX, FETCH_BYTES_MAX, MIB, 
 from penstock_core.records import decode_budget
 from penstock_core.records.codec import NewRecord, Record, decode, encode
 from penstock_core.records.record_batch import BytesLike
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import ProduceEntry, produce
 from penstock_service.share.acquire.acquire import Acquired, AcquireWish, acquire

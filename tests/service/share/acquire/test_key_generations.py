@@ -10,17 +10,15 @@ import pytest
 from penstock_core.ids import LockNonce
 from penstock_core.records.codec import NewRecord, decode, encode
 from penstock_core.share.acknowledge import AckResult, AckType
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import ProduceEntry, produce
 from penstock_service.share.acknowledge import acknowledge
 from penstock_service.share.acquire.acquire import Acquired
-from penstock_service.share.acquire.partitions_in_turn import in_turn, strays
+from penstock_service.share.acquire.look import in_turn, strays
 from penstock_service.share.admin.reset_share_group import ShareResetTo, reset_share_group
-from penstock_service.topics.alter_topic import alter_topic
-from penstock_service.topics.delete_topic import delete_topic
+from penstock_service.topics.alter_topic import alter_topic, delete_topic, truncate
 from penstock_service.topics.list_offsets import OffsetSpec
-from penstock_service.topics.truncate import truncate
 from tests.service.share.sharing import (
     GROUP,
     entries_of,

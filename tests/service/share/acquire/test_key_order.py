@@ -10,12 +10,12 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import LockNonce
 from penstock_core.records.codec import NewRecord, encode
 from penstock_core.share.acknowledge import AckType
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import ProduceEntry, produce
 from penstock_service.share.acknowledge import acknowledge
 from penstock_service.share.acquire.acquire import Acquired
-from penstock_service.share.acquire.partitions_in_turn import strays
+from penstock_service.share.acquire.look import strays
 from tests.service.share.sharing import (
     GROUP,
     entries_of,

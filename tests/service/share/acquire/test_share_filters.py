@@ -9,7 +9,7 @@ import pytest
 from penstock_core.errors import ErrorCode
 from penstock_core.records.codec import NewRecord, encode
 from penstock_core.share.acknowledge import AckType
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import ProduceEntry, produce
 from penstock_service.share.admin.put_share_group import put_share_group

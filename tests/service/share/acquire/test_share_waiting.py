@@ -8,7 +8,7 @@ import pytest
 from penstock_core.share.acknowledge import AckType
 from penstock_core.share.share_state import ShareKey
 from penstock_core.share.share_update import ShareOutcome, ShareUpdate, arming
-from penstock_service.adapters.memory.wake_ups import MemoryWakeUps
+from penstock_service.adapters.memory.messages import MemoryWakeUps
 from penstock_service.instance.instance import Instance
 from penstock_service.share.acquire.acquire import Acquired
 from penstock_service.share.admin.reset_share_group import ShareResetTo, reset_share_group

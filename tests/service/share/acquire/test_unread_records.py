@@ -11,13 +11,13 @@ from penstock_core.limits import FETCH_BYTES_MAX, JSON_RECORD_BYTES_MAX
 from penstock_core.records.codec import Record, keep_records
 from penstock_core.records.record_batch import validate
 from penstock_core.share.acknowledge import AckResult
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.records.append import PartitionBatches, append
 from penstock_service.records.produce import ProduceEntry, produce
 from penstock_service.share.acquire.acquire import Acquired, AcquireWish, acquire
 from penstock_service.share.acquire.decode_acquired import decode_acquired
-from penstock_service.topics.truncate import truncate
+from penstock_service.topics.alter_topic import truncate
 from tests.service.share.sharing import GROUP, finish, new_group, offsets_in, results_of, state_of, take, values_in
 from tests.support.poison import undecodable_batch
 from tests.support.service import (

@@ -12,17 +12,15 @@ from penstock_core.outcomes import outcome_of
 from penstock_core.records.codec import NewRecord, encode
 from penstock_core.share.acknowledge import AckResult, AckType
 from penstock_core.share.share_state import ShareKey
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.compaction.tier import tier
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import ProduceEntry, produce
 from penstock_service.retention.retain import retain
-from penstock_service.share.admin.delete_share_group import delete_share_group
 from penstock_service.share.admin.describe_share_group import describe_share_group, list_share_groups
 from penstock_service.share.admin.put_share_group import put_share_group
-from penstock_service.share.admin.reset_share_group import ShareResetTo, reset_share_group
-from penstock_service.topics.alter_topic import alter_topic
-from penstock_service.topics.delete_topic import delete_topic
+from penstock_service.share.admin.reset_share_group import ShareResetTo, delete_share_group, reset_share_group
+from penstock_service.topics.alter_topic import alter_topic, delete_topic
 from penstock_service.topics.list_offsets import OffsetSpec
 from penstock_service.topics.reset_offset import ResetOffset
 from tests.service.share.sharing import GROUP, finish, new_group, offsets_in, state_of, take

@@ -8,13 +8,11 @@ from penstock_core.errors import PenstockError
 from penstock_core.records.codec import NewRecord, decode, encode
 from penstock_core.share.acknowledge import AckType
 from penstock_core.share.dead_letter import HEADER_PREFIX
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import produce
 from penstock_service.share.acknowledge import acknowledge
-from penstock_service.topics.alter_topic import alter_topic
-from penstock_service.topics.delete_topic import delete_topic
-from penstock_service.topics.truncate import truncate
+from penstock_service.topics.alter_topic import alter_topic, delete_topic, truncate
 from tests.service.share.sharing import (
     GROUP,
     entries_of,

@@ -15,14 +15,12 @@ from penstock_core.share.acknowledge import AckType
 from penstock_core.share.acquire import AcquireRequest, LogBounds, plan_acquire
 from penstock_core.share.dead_letter import HEADER_PREFIX
 from penstock_core.share.share_state import ShareKey
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import ProduceEntry, produce
 from penstock_service.share.admin.describe_share_group import list_share_groups
 from penstock_service.share.dead_letters.redrive import Redriven, RedriveWish, SkipReason, redrive
-from penstock_service.topics.alter_topic import alter_topic
-from penstock_service.topics.delete_topic import delete_topic
-from penstock_service.topics.truncate import truncate
+from penstock_service.topics.alter_topic import alter_topic, delete_topic, truncate
 from tests.service.share.sharing import finish, new_group, offsets_in, take
 from tests.support.interleaving import catch_kill, interrupted_before, killed_at
 from tests.support.refusals import refused

@@ -7,7 +7,7 @@ from penstock_core.limits import BATCH_DECODED_BYTES_MAX, DEAD_LETTER_BURIALS_MA
 from penstock_core.records.codec import NewRecord, decode, encode
 from penstock_core.share.acknowledge import AckType
 from penstock_core.share.dead_letter import HEADER_PREFIX
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import produce
 from penstock_service.share.acknowledge import acknowledge

@@ -6,7 +6,7 @@ from functools import partial
 from penstock_core.compaction.merging import CompactionSettings
 from penstock_core.errors import PenstockError
 from penstock_core.records.codec import NewRecord, encode
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.compaction.compact import compact
 from penstock_service.records.produce import ProduceEntry, produce
 from tests.simulation.engine.timing import EPOCH_MS

@@ -7,8 +7,7 @@ from typing import Any
 from penstock_core.errors import Category, ErrorCode, PenstockError
 from penstock_core.push.subscription import EARLIEST, LATEST, ORDERED, PARALLEL
 from penstock_service.instance.instance import Instance
-from penstock_service.push.admin.delete_subscription import delete_subscription
-from penstock_service.push.admin.pause_subscription import pause_subscription, resume_subscription
+from penstock_service.push.admin.pause_subscription import delete_subscription, pause_subscription, resume_subscription
 from penstock_service.push.admin.put_subscription import SubscriptionWish, put_subscription
 from tests.simulation.oracle.violation import expect
 from tests.simulation.workloads.pushing.choices import Kind, draw_settings

@@ -13,8 +13,8 @@ from penstock_core.limits import PUSH_ORPHANS_MS
 from penstock_core.push.batch import Answer, PushBatch
 from penstock_core.push.subscription import Subscription
 from penstock_core.push.targets.target import Target
-from penstock_core.zones.quorum import Acks
-from penstock_service.adapters.memory.targets import MemoryTargets
+from penstock_core.zones.zone_state import Acks
+from penstock_service.adapters.memory.messages import MemoryTargets
 from penstock_service.push.admin.pause_subscription import resume_subscription
 from penstock_service.push.look import look
 from tests.simulation.clients.admin import SimulatedAdmin

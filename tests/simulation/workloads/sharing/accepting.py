@@ -6,7 +6,7 @@ Two acceptors may have one transactional id. Plain workers accept without transa
 from functools import partial
 
 from penstock_core.ids import TransactionalId
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from tests.simulation.clients.accepting_worker import AcceptingWorker
 from tests.simulation.clients.producer import SimulatedProducer
 from tests.simulation.clients.share_worker import ShareWorker

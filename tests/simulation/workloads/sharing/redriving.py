@@ -4,7 +4,7 @@ Records that come back may be rejected again, and be redriven again. Some redriv
 """
 
 from penstock_core.errors import PenstockError
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import ProduceEntry, produce
 from penstock_service.share.dead_letters.redrive import Redriven, RedriveWish, redrive

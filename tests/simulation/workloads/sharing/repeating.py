@@ -3,7 +3,7 @@
 A copy of an acquire may lock later records under the id of a lock that is gone, and meet a late copy of its accept.
 """
 
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from tests.simulation.clients.producer import SimulatedProducer
 from tests.simulation.engine.faults import Fault
 from tests.simulation.service.simulation import Simulation

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from tests.simulation.clients.producer import SimulatedProducer
 from tests.simulation.clients.share_worker import ShareWorker, WorkerHabits
 from tests.simulation.clients.waiting_worker import WaitingWorker

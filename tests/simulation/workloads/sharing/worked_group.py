@@ -8,9 +8,9 @@ from penstock_core.ids import LockNonce
 from penstock_core.share.acknowledge import Acknowledgement, AckType
 from penstock_service.share.acknowledge import AckEntry, acknowledge
 from penstock_service.share.acquire.acquire import Acquired, AcquireWish, acquire
-from penstock_service.share.admin.delete_share_group import delete_share_group
 from penstock_service.share.admin.put_share_group import put_share_group
-from penstock_service.share.client_lock import parse_marked_lock_id
+from penstock_service.share.admin.reset_share_group import delete_share_group
+from penstock_service.share.share_partitions import parse_marked_lock_id
 from tests.history import format as history
 from tests.simulation.clients.share_history import ShareRecord
 from tests.simulation.clients.share_worker import ShareWorker, WorkerHabits

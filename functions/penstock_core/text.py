@@ -1,0 +1,91 @@
+"""JSON as requests carry it: parsed strictly, and with bounds on what one document may cost.
+
+Characters that a terminal obeys instead of showing them, and how text that others chose is shown without them.
+
+They are the control characters C0, DEL and C1, the separators of lines and paragraphs, and the characters that change
+the direction of text. An escape sequence in a record could rename your window, clear it, or hide what comes before it.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from penstock_core.errors import ErrorCode, PenstockError, shown
+from penstock_core.limits import JSON_DEPTH_MAX, JSON_NAMES_MAX
+
+_OBEYED = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+
+
+def parse_json(text: str, number: Callable[[str], Any] | None = None) -> Any:
+    """The value that the JSON `text` holds. `number` makes a value of each number's text; None takes int and float.
+
+    Raises ValueError for what is not JSON (RFC 8259), for NaN and infinities, and for numbers of thousands of digits.
+    Raises it also for an object that has more than `JSON_NAMES_MAX` names, or one name twice: two readers of the
+    document may take different values for it. And for one that is nested deeper than `JSON_DEPTH_MAX`: code that walks
+    or formats it later needs no bound of its own.
+    """
+    try:
+        value = json.loads(
+            text, object_pairs_hook=_object, parse_constant=_refuse_constant, parse_float=number, parse_int=number
+        )
+    except RecursionError as error:
+        raise ValueError(f"it is nested too deep: {error}") from error
+    if text.count("[") + text.count("{") > JSON_DEPTH_MAX:
+        _check_depth(value)
+    return value
+
+
+def _check_depth(value: Any) -> None:
+    level: list[Any] = [[value]]
+    for _ in range(JSON_DEPTH_MAX + 1):
+        level = [
+            inner
+            for each in level
+            for inner in (each.values() if type(each) is dict else each)
+            if type(inner) is dict or type(inner) is list
+        ]
+        if not level:
+            return
+    raise ValueError(f"it is nested deeper than {JSON_DEPTH_MAX} arrays and objects")
+
+
+def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    if len(pairs) > JSON_NAMES_MAX:
+        raise ValueError(f"an object has {len(pairs)} names: at most {JSON_NAMES_MAX} are allowed")
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        counts = Counter(name for name, _ in pairs)
+        twice = next(name for name, count in counts.items() if count > 1)
+        raise ValueError(f"an object has the name {shown(twice)} twice: give each name once")
+    return fields
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def escaped(text: str, *, kept: str = "") -> str:
+    r"""The text with each such character as `\x1b` or `\u202e`, but those in `kept`."""
+    return _OBEYED.sub(lambda found: found[0] if found[0] in kept else _escape(found[0]), text)
+
+
+def escaped_json(text: str) -> str:
+    """The JSON `text`, whose strings have each such character as an escape of JSON. It means the same."""
+    if text.isascii() and "\x7f" not in text:
+        return text  # JSON itself escapes C0
+    return _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def check_label(name: str, text: str) -> None:
+    """Raises INVALID_REQUEST if the text, which operators read, has such a character."""
+    if _OBEYED.search(text):
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST, f"{name}={shown(text)}: it must have no control characters, as operators read it"
+        )
+
+
+def _escape(character: str) -> str:
+    number = ord(character)
+    return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}"

@@ -1,0 +1,176 @@
+"""Topics by name, remembered between requests, so that a warm append or fetch reads no topic.
+
+A remembered topic may be up to `TTL_MS` old. That is safe. If the topic was deleted, its missing heads refuse an
+append. If a partition is not in the remembered count, the cache reads the topic again before it calls it unknown. A use
+case that removes data by a topic's settings reads the topic itself (`read_through`).
+
+Share groups by name, remembered between requests, so that a warm acquire or acknowledgement reads no group.
+
+A remembered group may be up to `TTL_MS` old. That is safe: the states of a group that was deleted are gone, and none is
+made for it (`ShareStore.begin_state`). A change of its settings takes so long until all instances go by it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock_core.errors import ErrorCode, PenstockError, shown
+from penstock_core.ids import GroupName, Partition, PartitionKey, TopicName, parse_group_name, parse_topic_name
+from penstock_core.limits import INSTANCE_GROUPS_MAX, INSTANCE_TARGETS_MAX, INSTANCE_TOPICS_MAX
+from penstock_core.log.topic import Topic
+from penstock_service.instance.update_window import Moment
+from penstock_service.ports.runtime import Clock
+from penstock_service.ports.topics import TopicStore
+
+if TYPE_CHECKING:
+    from penstock_core.groups.group import GroupState
+    from penstock_core.groups.group_target import TargetAssignment
+    from penstock_service.ports.groups import MembershipStore
+
+if TYPE_CHECKING:
+    from penstock_core.share.share_group import ShareGroup
+    from penstock_service.ports.share import ShareStore
+
+
+TTL_MS = 10_000
+
+
+class TopicCache:
+    """A cache over a TopicStore, at most `INSTANCE_TOPICS_MAX` topics. Each function instance has one."""
+
+    def __init__(self, topics: TopicStore, clock: Clock) -> None:
+        self._topics = topics
+        self._clock = clock
+        self._remembered: dict[TopicName, tuple[Moment, Topic]] = {}
+
+    def get(self, name: str) -> Topic:
+        """The topic, as it is or was at most `TTL_MS` ago. One read if the cache does not know it.
+
+        Raises INVALID_NAME or UNKNOWN_TOPIC.
+        """
+        remembered = self._remembered.get(TopicName(name))
+        if remembered is not None and remembered[0].age_ms(self._clock) < TTL_MS:
+            return remembered[1]
+        return self.read_through(name)
+
+    def find(self, name: str) -> Topic | None:
+        """As `get`, and None for a topic that does not exist."""
+        try:
+            return self.get(name)
+        except PenstockError as error:
+            if error.code is not ErrorCode.UNKNOWN_TOPIC:
+                raise
+            return None
+
+    def remembers(self, name: str) -> bool:
+        """True for a topic that was there when it was last read, however long ago. Sends no call."""
+        return TopicName(name) in self._remembered
+
+    def read_through(self, name: str) -> Topic:
+        """The topic as it is now; the cache remembers it. One read. Raises INVALID_NAME or UNKNOWN_TOPIC."""
+        topic_name = parse_topic_name(name)
+        # The time before the read: the topic that it shows may be as old as that.
+        asked = Moment.now(self._clock)
+        topic = self._topics.get(topic_name)
+        if topic is None:
+            self._remembered.pop(topic_name, None)
+            raise PenstockError(ErrorCode.UNKNOWN_TOPIC, f"topic {name!r} does not exist: create it first")
+        if len(self._remembered) >= INSTANCE_TOPICS_MAX:
+            self._remembered.clear()
+        self._remembered[topic_name] = (asked, topic)
+        return topic
+
+    def get_partition(self, name: str, partition: int, topic_id: str | None = None) -> tuple[Topic, PartitionKey]:
+        """The topic as `get` finds it, and the key of one of its partitions.
+
+        Reads the topic again before it raises UNKNOWN_PARTITION for a number that is too high, or UNKNOWN_TOPIC_ID if
+        the name does not stand for `topic_id`. Raises as `get`, too. A partition that went still has a key: its head
+        is closed and empty.
+        """
+        topic = self.get(name)
+        if partition >= topic.head_count or topic_id not in (None, topic.topic_id):
+            topic = self.read_through(name)
+        if topic_id not in (None, topic.topic_id):
+            raise PenstockError(
+                ErrorCode.UNKNOWN_TOPIC_ID,
+                f"topic {name!r} was deleted and created anew: its id is {topic.topic_id} now, not {shown(topic_id)}",
+                topic_id=topic.topic_id,
+            )
+        if not 0 <= partition < topic.head_count:
+            raise PenstockError(
+                ErrorCode.UNKNOWN_PARTITION,
+                f"partition {shown(partition)} of topic {name!r} does not exist: it has 0 to {topic.partitions - 1}",
+            )
+        return topic, PartitionKey(topic.topic_id, Partition(partition))
+
+    def forget(self, name: str) -> None:
+        """Makes the next `get` of this topic read it."""
+        self._remembered.pop(TopicName(name), None)
+
+
+class GroupCache:
+    """A cache over a MembershipStore, at most `INSTANCE_TARGETS_MAX` targets. Each function instance has one."""
+
+    def __init__(self, memberships: MembershipStore) -> None:
+        self._memberships = memberships
+        self._targets: dict[tuple[GroupName, str], TargetAssignment] = {}
+
+    def target_of(self, group: GroupState) -> TargetAssignment | None:
+        """The target of the group's epoch. None if a newer epoch has removed it. One query unless it is remembered."""
+        from penstock_core.groups.group_target import EMPTY_TARGET, decode_target  # which produce and fetch do not need
+
+        if group.epoch == 0:
+            return EMPTY_TARGET
+        remembered = self._targets.get((group.name, group.target_id))
+        if remembered is not None:
+            return remembered
+        chunks = self._memberships.get_target(group.name, group.epoch, group.target_id)
+        return self.remember(group, decode_target(chunks)) if chunks else None
+
+    def remember(self, group: GroupState, target: TargetAssignment) -> TargetAssignment:
+        """Keeps the target of the group's epoch for `target_of`."""
+        while len(self._targets) >= INSTANCE_TARGETS_MAX:
+            self._targets.pop(next(iter(self._targets)), None)
+        self._targets[group.name, group.target_id] = target
+        return target
+
+
+class ShareGroupCache:
+    """A cache over a ShareStore, at most `INSTANCE_GROUPS_MAX` groups. Each function instance has one."""
+
+    def __init__(self, share: ShareStore, clock: Clock) -> None:
+        self._share = share
+        self._clock = clock
+        self._remembered: dict[GroupName, tuple[Moment, ShareGroup]] = {}
+
+    def get(self, name: str) -> ShareGroup:
+        """The group, as it is or was at most `TTL_MS` ago. One read if the cache does not know it.
+
+        Raises INVALID_NAME or UNKNOWN_SHARE_GROUP.
+        """
+        remembered = self._remembered.get(GroupName(name))
+        if remembered is not None and remembered[0].age_ms(self._clock) < TTL_MS:
+            return remembered[1]
+        return self.read_through(name)
+
+    def read_through(self, name: str) -> ShareGroup:
+        """The group as it is now; the cache remembers it. One read. Raises INVALID_NAME or UNKNOWN_SHARE_GROUP."""
+        group_name = parse_group_name(name)
+        asked = Moment.now(self._clock)
+        group = self._share.get_group(group_name)
+        if group is None:
+            self.forget(name)
+            raise unknown_share_group(group_name)
+        if len(self._remembered) >= INSTANCE_GROUPS_MAX:
+            self._remembered.clear()
+        self._remembered[group_name] = (asked, group)
+        return group
+
+    def forget(self, name: str) -> None:
+        """Makes the next `get` of this group read it."""
+        self._remembered.pop(GroupName(name), None)
+
+
+def unknown_share_group(name: GroupName) -> PenstockError:
+    """The error for a name that no share group has."""
+    return PenstockError(ErrorCode.UNKNOWN_SHARE_GROUP, f"share group {name!r} does not exist: create it first")

@@ -1,0 +1,69 @@
+"""A subscription by the name that a caller gives."""
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import TopicName, parse_subscription_name
+from penstock_core.push.delivery import DeliveryKey
+from penstock_core.push.lane import lane_of
+from penstock_core.push.message import PushMessage
+from penstock_core.push.subscription import Subscription
+from penstock_service.instance.instance import Instance
+
+
+def find_subscription(instance: Instance, name: str) -> Subscription:
+    """The subscription as it is now. One read. Raises INVALID_NAME and UNKNOWN_SUBSCRIPTION."""
+    found = instance.stores.push.get_subscription(parse_subscription_name(name))
+    if found is None:
+        raise PenstockError(ErrorCode.UNKNOWN_SUBSCRIPTION, f"subscription {name!r} does not exist: create it first")
+    return found
+
+
+def partitions_of(instance: Instance, subscription: Subscription) -> list[tuple[TopicName, DeliveryKey]]:
+    """All partitions by topic and number. A topic that was deleted, or made anew since, has none.
+
+    One read for each topic that is not remembered.
+    """
+    found = []
+    for name, topic_id in sorted(subscription.topics.items()):
+        topic = instance.topic_cache.find(name)
+        if topic is not None and topic.topic_id == topic_id:
+            found += [
+                (name, DeliveryKey(subscription_id=subscription.subscription_id, topic_id=topic_id, partition=number))
+                for number in topic.all_partitions()
+            ]
+    return found
+
+
+def start_deliveries(instance: Instance, subscription: Subscription) -> None:
+    """Sends a message for each lane that has partitions, and none for a subscription that is paused.
+
+    It may be repeated at any time: a delivery looks at the lane itself. One read for each topic that is not
+    remembered, one or two calls to switch deliveries on, and one for each 10 lanes. If it raises, the look of each
+    five minutes starts the deliveries.
+    """
+    instance.stores.deliveries.switch_on()
+    if subscription.is_paused:
+        return
+    by_lane: dict[int, PushMessage] = {}
+    for _, key in partitions_of(instance, subscription):
+        lane = lane_of(key.partition_key, subscription.config.concurrency)
+        by_lane[lane] = PushMessage(
+            name=subscription.name,
+            subscription_id=subscription.subscription_id,
+            lane=lane,
+            version=subscription.version,
+            partition=key.partition_key,
+        )
+    if by_lane:
+        instance.stores.deliveries.send([*by_lane.values()])
+
+
+def keep_deliveries_on(instance: Instance) -> None:
+    """Switches deliveries on again if there is a subscription: a deployment may have reset them.
+
+    One query, and one or two calls if so. Raises nothing: a log line tells of a failure, and the next run tries again.
+    """
+    try:
+        if instance.stores.push.has_subscriptions():
+            instance.stores.deliveries.switch_on()
+    except PenstockError as error:
+        instance.telemetry.log("deliveries_switch_failed", error=str(error))
