@@ -54,8 +54,8 @@ def test_code_names_decisions_and_protocols_that_are_there() -> None:
     wrong = [
         f"{path}: {named}"
         for path in source_files(ROOT, ".py", ())
-        for named in re.findall(r"docs/(?:adr/\d{4}|protocol/[a-z-]+)", (ROOT / path).read_text(encoding="utf-8"))
-        if named.rpartition("/")[2] not in numbers | pages
+        for folder, named in re.findall(r"docs/(adr|protocol)/([\w, -]+)", (ROOT / path).read_text(encoding="utf-8"))
+        if not _named(folder, named) <= numbers | pages
     ]
     assert wrong == []
 
@@ -65,6 +65,12 @@ def test_protocol_page_names_code_and_tests_that_are_there(page: Path) -> None:
     text = page.read_text()
     assert [name for name in _paths(text) if not _is_there(name)] == []
     assert [name for name in _workloads(text) if name not in WORKLOADS] == []
+
+
+def _named(folder: str, text: str) -> set[str]:
+    pattern = r"\d{4}(?:, \d{4})*" if folder == "adr" else r"[a-z-]+"
+    found = re.match(pattern, text)
+    return set(found[0].split(", ")) if found else {text}
 
 
 def _paths(text: str) -> Iterator[str]:

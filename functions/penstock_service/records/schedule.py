@@ -56,7 +56,7 @@ def schedule(instance: Instance, window: UpdateWindow, delayed: Sequence[Delayed
     """Lets each of the batches wait for its due time. They succeed or fail one by one. One outcome each, in order.
 
     Open the window before you read the topics. No timer is put once it is over: a due minute is forgotten some time
-    after it, and a partition that drains may go (docs/adr/0039, 0046).
+    after it, and a partition that drains may go (docs/protocol/timers).
 
     One put of a segment into the archive; for each timer one conditional put; one update of the index for the first
     timers of a minute and partition; one message for the first timers of a second, if it is within 15 minutes. An

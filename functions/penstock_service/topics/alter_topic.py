@@ -1,4 +1,4 @@
-"""Alter a topic: change its settings, or the number of its writable partitions (docs/adr/0046, 0051).
+"""Alter a topic: change its settings, or the number of its writable partitions (docs/protocol/partitions).
 
 ```
  more    create heads that are missing ▶ the topic, under its next layout ▶ open heads that were closed

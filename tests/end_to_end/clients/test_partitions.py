@@ -1,4 +1,4 @@
-"""Partitions drain, and generations open, on the deployed functions and their tables (docs/adr/0046, 0051)."""
+"""Partitions drain, and generations open, on the deployed functions and their tables (docs/protocol/partitions)."""
 
 import pytest
 

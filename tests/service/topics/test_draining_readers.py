@@ -1,4 +1,4 @@
-"""Groups, share groups and subscriptions on partitions that drain, go, and come back (docs/adr/0046, 0051)."""
+"""Groups, share groups and subscriptions on partitions that drain, go, and come back (docs/protocol/partitions)."""
 
 import pytest
 
