@@ -8,7 +8,7 @@ c8KqP2xA.0~AAQBAaIFyyNCAAEBAAY~5f1c
 The mark tells a group or a topic from one that was made anew under its name. An acknowledgement of a lock in the old
 one finds nothing in the new one, and must not be answered as if its records were finished.
 
-Wake the consumers of a share group that wait for records that come back (docs/adr/0025, 0040).
+Wake the consumers of a share group that wait for records that come back (docs/protocol/share-groups).
 
 ```
 channel                       event, JSON text
