@@ -7,7 +7,7 @@ LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --genera
 	--custom-compile-command 'make lock' $(UPGRADE)
 SPARKS := 3.5 4.0 4.1
 INSTALLED := .venv/.packages .venv/.penstock node_modules/.stamp
-CHECKS := lint-style lint-types lint-imports lint-prose lint-shape
+CHECKS := lint-style lint-types lint-imports lint-prose lint-shape lint-twins
 TEMPLATES := tests/infra/test_cfn_lint.py
 CHECKED_TESTS := tests/core tests/service tests/handlers tests/sdk tests/contract tests/tools
 PYTEST := $(BIN)/python -m pytest --no-loadscope-reorder
@@ -37,7 +37,8 @@ check: setup ## Lint, and beside it run the tests of core, service, handlers, SD
 check-tests:
 	$(PYTEST) --numprocesses $(WORKERS) -m "not slow" --hypothesis-profile quick $(CHECKED_TESTS)
 
-fmt: setup ## Format the sources, and mend what ruff can mend
+fmt: setup ## Write the threaded clients from the asynchronous ones, format the sources, and mend what ruff can mend
+	$(BIN)/python -m tools.unasync
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
@@ -60,7 +61,7 @@ test-sparks: setup $(SPARKS:%=.venv/spark-%/.stamp) ## Run the tests of jobs and
 test-kafka-clients: setup .venv/kafka-clients/.stamp ## Run the long tests of Kafka's clients, Connect and Debezium: jars of 200 MB
 	$(BIN)/python -m pytest -m minutes tests/kafka tests/end_to_end/kafka
 
-lint: lint-code lint-templates ## ruff, mypy, the import rules, the length of functions, prose, and cfn-lint on the templates
+lint: lint-code lint-templates ## ruff, mypy, the import rules, the length of functions, prose, generated clients, and cfn-lint on the templates
 
 lint-code: setup
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target --keep-going $(CHECKS)
@@ -83,6 +84,9 @@ lint-prose:
 
 lint-shape:
 	$(BIN)/python -m tools.shape
+
+lint-twins:
+	$(BIN)/python -m tools.unasync --check
 
 openapi: $(INSTALLED) ## Generate docs/openapi.json from the handlers
 	$(BIN)/python -m penstock_handlers.openapi > docs/openapi.json.new

@@ -18,8 +18,9 @@ from bench.hot_partition.simulated import cuts
 from bench.report.result import Row
 from localstack.rules_client import set_rules
 from penstock import Admin, Producer
+from penstock.http.abilities import event_signer
 from penstock.http.http_message import Response
-from penstock.http.transport import Transport, event_signer, open_transport
+from penstock.http.transport import Transport, open_transport
 from penstock_core.errors import ErrorCode
 
 UNITS_PER_S = 10

@@ -120,6 +120,11 @@ def find_configuration(
     )
 
 
+def caller_configuration(url: str | None, region: str | None, token_file: str | None) -> Configuration:
+    """The service and the caller of a command. Raises NotConfiguredError."""
+    return find_configuration(url, region, token=None if token_file is None else token_of_file(token_file))
+
+
 def aws_configuration(
     url: str,
     region: str | None = None,

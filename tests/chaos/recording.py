@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from penstock.errors import ConnectionFailedError, error_from_response
+from penstock.http.abilities import event_signer
 from penstock.http.http_message import Response
-from penstock.http.transport import Transport, event_signer
+from penstock.http.transport import Transport
 from penstock_core.errors import PenstockError
 from tests.chaos.exchanges.cancels import CancelExchange
 from tests.chaos.exchanges.exchange import Exchange

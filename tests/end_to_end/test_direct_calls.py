@@ -10,8 +10,9 @@ from penstock.configuration import StaticCredentials
 from penstock.errors import AccessDeniedError
 from penstock.http.connections import Connections
 from penstock.http.http_message import Response
+from penstock.http.no_answer import ANSWER_TIMEOUT_S
 from penstock.http.signature import SignedRequest
-from penstock.http.transport import ANSWER_TIMEOUT_S, Transport
+from penstock.http.transport import Transport
 from penstock.transports.by_lambda import LambdaTransport
 from penstock.transports.functions_place import FunctionsAccess, find_functions
 from penstock.transports.invocation import event_bytes, invocation

@@ -339,6 +339,6 @@ def test_close_gives_up_the_long_poll_and_ends_a_waiting_poll(faulty: FaultyTran
 
 
 def test_async_clients_name_the_extra_to_install_when_aiohttp_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "penstock.http.aiohttp_transport", None)
+    monkeypatch.setitem(sys.modules, "penstock.http.async_connections", None)
     with pytest.raises(NotConfiguredError, match=r"penstock\[async\]"):
         AsyncProducer("http://127.0.0.1:1")

@@ -1,3 +1,4 @@
+# Generated from async_admin.py by `python -m tools.unasync`: change that file.
 """The admin client: topics, groups, offsets and zones, for operators and set-up scripts.
 
 Every call is one request and its retries, unless its docs say more.
@@ -8,8 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from penstock.acl_model import AccessChange, AccessDecision, AccessRule
-from penstock.admin.quotas import QuotaMethods
-from penstock.api import acl_calls, calls, group_admin_calls, share_group_calls, subscription_calls
+from penstock.api import acl_calls, calls, group_admin_calls, quota_calls, share_group_calls, subscription_calls
 from penstock.api.topic_heat import topic_heat
 from penstock.group_model import Group, GroupDescription, ResetOffset
 from penstock.heat_model import TopicHeat
@@ -25,20 +25,25 @@ from penstock.model import (
     TopicPartition,
     Zone,
 )
+from penstock.quota_model import Quota
 from penstock.share_model import Redrive, ShareGroup, ShareGroupDescription
 from penstock.subscription_model import Subscription, SubscriptionDescription
 from penstock.system import wall_clock_ms
 
 
-class Admin(QuotaMethods):
+class Admin:
     """Creates, describes, alters and deletes topics, and reads and moves offsets.
 
-    `url`, `region` and `transport` are as for Producer. It retries failures that may pass for 30 seconds, if a second
-    try does no harm. Raises the classes of penstock.errors. Several threads may use one Admin.
+    `url`, `region` and `transport` are as for Producer. It retries failures that may pass for 30 seconds, if a
+    second try does no harm. Raises the classes of penstock.errors. Several threads may use one.
     """
 
     def __init__(
-        self, url: str | None = None, *, region: str | None = None, transport: Transport | TransportName | None = None
+        self,
+        url: str | None = None,
+        *,
+        region: str | None = None,
+        transport: Transport | TransportName | None = None,
     ) -> None:
         self._client = Client(open_transport(url, region, transport))
 
@@ -335,6 +340,22 @@ class Admin(QuotaMethods):
     def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
         """All partitions of the topics: one request each."""
         return self._client.call(calls.all_partitions(topics))
+
+    def list_quotas(self) -> list[Quota]:
+        """All quotas, sorted by subject and name; one request per thousand."""
+        return self._client.call(quota_calls.list_quotas())
+
+    def set_quota(self, subject: str, name: str, limits: Mapping[str, int]) -> Quota:
+        """Set all limits of a "principal" or a "topic"; the name "*" is the default of all without a quota.
+
+        A limit that you leave out is taken away. A principal's name is the ARN of an IAM user or role, without a
+        session. Takes effect everywhere within 30 seconds. Raises InvalidError, which names the value.
+        """
+        return self._client.call(quota_calls.set_quota(subject, name, limits))
+
+    def delete_quota(self, subject: str, name: str) -> None:
+        """Delete a quota: the default holds from then on. Raises NotFoundError if there is none."""
+        self._client.call(quota_calls.delete_quota(subject, name))
 
     def close(self) -> None:
         """Close the connections. A later call opens new ones."""

@@ -1,12 +1,14 @@
-"""The admin client for an event loop: admin.py says what each call does."""
+"""The admin client: topics, groups, offsets and zones, for operators and set-up scripts.
+
+Every call is one request and its retries, unless its docs say more.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 from penstock.acl_model import AccessChange, AccessDecision, AccessRule
-from penstock.admin.quotas import AsyncQuotaMethods
-from penstock.api import acl_calls, calls, group_admin_calls, share_group_calls, subscription_calls
+from penstock.api import acl_calls, calls, group_admin_calls, quota_calls, share_group_calls, subscription_calls
 from penstock.api.topic_heat import topic_heat
 from penstock.group_model import Group, GroupDescription, ResetOffset
 from penstock.heat_model import TopicHeat
@@ -22,13 +24,19 @@ from penstock.model import (
     TopicPartition,
     Zone,
 )
+from penstock.quota_model import Quota
 from penstock.share_model import Redrive, ShareGroup, ShareGroupDescription
 from penstock.subscription_model import Subscription, SubscriptionDescription
 from penstock.system import wall_clock_ms
 
 
-class AsyncAdmin(AsyncQuotaMethods):
-    """`Admin` for asyncio, in `async with`. It belongs to one event loop, and to any number of its tasks."""
+class AsyncAdmin:
+    """Creates, describes, alters and deletes topics, and reads and moves offsets.
+
+    `url`, `region` and `transport` are as for AsyncProducer. It retries failures that may pass for 30 seconds, if a
+    second try does no harm. Raises the classes of penstock.errors. It belongs to one event loop, and to any number of
+    its tasks.
+    """
 
     def __init__(
         self,
@@ -40,79 +48,109 @@ class AsyncAdmin(AsyncQuotaMethods):
         self._client = AsyncClient(open_async_transport(url, region, transport))
 
     async def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, Any] | None = None) -> Topic:
-        """As `Admin.create_topic`, awaited."""
+        """Create a topic. Raises TopicExistsError, and InvalidError for a bad name, number or setting.
+
+        After a lost answer the topic may exist: the error says `maybe_applied` then.
+        """
         return await self._client.call(calls.create_topic(name, partitions, {} if config is None else config))
 
     async def list_topics(self) -> list[Topic]:
-        """As `Admin.list_topics`, awaited."""
+        """All topics, sorted by name; one request per thousand."""
         return await self._client.call(calls.list_topics())
 
     async def describe_topic(self, name: str) -> TopicDescription:
-        """As `Admin.describe_topic`, awaited."""
+        """The topic, and the offsets of each partition. Raises UnknownTopicError."""
         return await self._client.call(calls.describe_topic(name))
 
     async def alter_topic(self, name: str, config: Mapping[str, Any]) -> Topic:
-        """As `Admin.alter_topic`, awaited."""
+        """Change settings; None sets one back to its default. Takes effect everywhere within 10 seconds."""
         return await self._client.call(calls.alter_topic(name, config))
 
     async def add_partitions(self, name: str, partitions: int) -> Topic:
-        """As `Admin.add_partitions`, awaited."""
+        """Give the topic `partitions` in all. Keys map to other partitions from then on.
+
+        Raises InvalidError if it has more.
+        """
         return await self._client.call(calls.add_partitions(name, partitions))
 
     async def set_partitions(self, name: str, partitions: int) -> Topic:
-        """As `Admin.set_partitions`, awaited."""
+        """Let the first `partitions` of the topic take new records. Keys map to other partitions from then on.
+
+        With fewer than it has, the others drain: consumers read them to their ends, and they go once retention has
+        emptied them. With more, draining partitions open again before new ones are made.
+        """
         return await self._client.call(calls.set_partitions(name, partitions))
 
     async def delete_topic(self, name: str) -> None:
-        """As `Admin.delete_topic`, awaited."""
+        """Delete the topic and all its records. Raises UnknownTopicError."""
         await self._client.call(calls.delete_topic(name))
 
     async def list_offsets(self, name: str, timestamp: int | str = "latest") -> dict[int, int | None]:
-        """As `Admin.list_offsets`, awaited."""
+        """Return offsets by partition: the "earliest", the "latest", or the first at or after a time; None if none."""
         return await self._client.call(calls.offsets_of(name, timestamp))
 
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """As `Admin.offsets_for_times`, awaited."""
+        """The first record at or after each time (milliseconds since 1970); None where there is none."""
         return await self._client.call(calls.offsets_at(timestamps))
 
     async def topic_heat(self, name: str, since_ms: int = 300_000) -> TopicHeat:
-        """As `Admin.topic_heat`, awaited."""
+        """Which partitions of a topic are hot now, by which key, and advice: counts of the last `since_ms`.
+
+        Five calls at most. It needs the rights to describe and to read the topic.
+        """
         return await self._client.call(topic_heat(name, since_ms, wall_clock_ms()))
 
     async def truncate(self, name: str, before_offsets: Mapping[int, int]) -> dict[int, int]:
-        """As `Admin.truncate`, awaited."""
+        """Remove the records below an offset, by partition, for ever. Returns the new log start offsets."""
         return await self._client.call(calls.truncate(name, before_offsets))
 
     async def list_scheduled(self, topic: str, partition: int | None = None) -> list[ScheduledRecords]:
-        """As `Admin.list_scheduled`, awaited."""
+        """The delayed records of a topic that wait, by partition and due time; one request per thousand.
+
+        Raises UnknownTopicError and UnknownPartitionError.
+        """
         return await self._client.call(calls.list_scheduled(topic, partition))
 
     async def cancel_scheduled(self, topic: str, scheduled_id: str) -> ScheduledRecords:
-        """As `Admin.cancel_scheduled`, awaited."""
+        """Cancel delayed records that wait: they never come. A repeat gets the same answer.
+
+        Raises UnknownTopicError, NotFoundError if nothing of that id waits, and ConflictError if it was delivered.
+        """
         return await self._client.call(calls.cancel_scheduled(topic, scheduled_id))
 
     async def group_offsets(self, group: str, topic: str | None = None) -> list[CommittedOffset]:
-        """As `Admin.group_offsets`, awaited."""
+        """The offsets that a group has committed, in all topics or one; empty for an unknown group.
+
+        One request per thousand, or fewer with long metadata.
+        """
         return await self._client.call(calls.group_offsets(group, topic))
 
     async def commit_group_offsets(
         self, group: str, offsets: Mapping[TopicPartition, int], *, metadata: str = "", may_go_back: bool = False
     ) -> None:
-        """As `Admin.commit_group_offsets`, awaited."""
+        """Set a group's offsets (of the next records to read).
+
+        An offset below the group's commit needs `may_go_back`. If the group commits meanwhile, the offset is refused.
+        Simple consumers that run do not notice. Raises ConflictError for such offsets, and if a member owns the
+        partition: see `reset_group_offsets`.
+        """
         await self._client.call(calls.commit_group_offsets(group, offsets, metadata, may_go_back=may_go_back))
 
     async def list_groups(self) -> list[Group]:
-        """As `Admin.list_groups`, awaited."""
+        """All groups, sorted by name; one request per hundred."""
         return await self._client.call(group_admin_calls.list_groups())
 
     async def describe_group(self, group: str) -> GroupDescription:
-        """As `Admin.describe_group`, awaited."""
+        """The group's members, the owner of each partition, and its lag. Raises NotFoundError.
+
+        One request per thousand members and partitions. They may move between two requests.
+        """
         return await self._client.call(group_admin_calls.describe_group(group))
 
     async def alter_group(self, group: str, config: Mapping[str, Any]) -> Group:
-        """As `Admin.alter_group`, awaited."""
+        """Change settings; None sets one back to its default. Makes the group if there is none."""
         return await self._client.call(group_admin_calls.alter_group(group, config))
 
     async def reset_group_offsets(
@@ -128,7 +166,14 @@ class AsyncAdmin(AsyncQuotaMethods):
         dry_run: bool = False,
         force: bool = False,
     ) -> dict[int, ResetOffset]:
-        """As `Admin.reset_group_offsets`, awaited."""
+        """Set a group's offsets in all partitions of a topic, or in some. Give one of four targets.
+
+        `to` is "earliest" or "latest". `timestamp_ms` is the first record at or after a time; the end, if there is
+        none. `shift_by` moves by so many records, not beyond the ends. `offsets` gives them by partition.
+
+        Raises ConflictError while the group has members, unless you `force` it: the members are fenced, and start again
+        from the new offsets. It tries all partitions, then raises the first error.
+        """
         target = group_admin_calls.ResetTarget(to=to, timestamp_ms=timestamp_ms, shift_by=shift_by, offsets=offsets)
         return await self._client.call(
             group_admin_calls.reset_offsets(group, topic, target, partitions=partitions, dry_run=dry_run, force=force)
@@ -137,33 +182,44 @@ class AsyncAdmin(AsyncQuotaMethods):
     async def delete_group_offsets(
         self, group: str, topic: str, partitions: Sequence[int] | None = None
     ) -> dict[int, int | None]:
-        """As `Admin.delete_group_offsets`, awaited."""
+        """Delete a group's offsets in a topic, of all partitions or some. The offsets that went, by partition.
+
+        Raises ConflictError while a member of the group reads the topic, and NotFoundError. It tries all partitions,
+        then raises the first error.
+        """
         return await self._client.call(group_admin_calls.delete_offsets(group, topic, partitions))
 
     async def delete_group(self, group: str) -> None:
-        """As `Admin.delete_group`, awaited."""
+        """Delete the group and its offsets. Raises ConflictError while it has members, and NotFoundError."""
         await self._client.call(group_admin_calls.delete_group(group))
 
     async def create_share_group(
         self, group: str, topics: str | Iterable[str], config: Mapping[str, Any] | None = None
     ) -> ShareGroup:
-        """As `Admin.create_share_group`, awaited."""
+        """Create a share group of one or more topics. If it exists, it gets these topics and settings.
+
+        Raises UnknownTopicError, and InvalidError for a bad name or setting. The settings `ordering` and `start` are
+        fixed when the group is made: "latest" starts behind the records that there are by then.
+        """
         return await self._client.call(
             share_group_calls.create_share_group(group, topics, {} if config is None else config)
         )
 
     async def list_share_groups(self) -> list[ShareGroup]:
-        """As `Admin.list_share_groups`, awaited."""
+        """All share groups, sorted by name; one request per hundred."""
         return await self._client.call(share_group_calls.list_share_groups())
 
     async def describe_share_group(self, group: str) -> ShareGroupDescription:
-        """As `Admin.describe_share_group`, awaited."""
+        """The group, and what each partition has locked, available and waiting. Raises NotFoundError."""
         return await self._client.call(share_group_calls.describe_share_group(group))
 
     async def alter_share_group(
         self, group: str, config: Mapping[str, Any], topics: str | Iterable[str] | None = None
     ) -> ShareGroup:
-        """As `Admin.alter_share_group`, awaited."""
+        """Change settings; None sets one back to its default. `topics` replace the group's. Raises NotFoundError.
+
+        Two requests.
+        """
         return await self._client.call(share_group_calls.alter_share_group(group, config, topics))
 
     async def reset_share_group(
@@ -177,13 +233,18 @@ class AsyncAdmin(AsyncQuotaMethods):
         partitions: Sequence[int] | None = None,
         dry_run: bool = False,
     ) -> dict[int, ResetOffset]:
-        """As `Admin.reset_share_group`, awaited."""
+        """Hand out a topic's records again from a place on, in all partitions or some. Give one of three targets.
+
+        `to` is "earliest" or "latest". All locks of these partitions are lost, and records below the place count as
+        finished. It tries all partitions, then raises the first error. A dry run changes nothing.
+        """
         target = share_group_calls.ShareResetTarget(to=to, offset=offset, timestamp_ms=timestamp_ms)
-        calls = share_group_calls.reset_share_group(group, topic, target, partitions, dry_run=dry_run)
-        return await self._client.call(calls)
+        return await self._client.call(
+            share_group_calls.reset_share_group(group, topic, target, partitions, dry_run=dry_run)
+        )
 
     async def delete_share_group(self, group: str) -> None:
-        """As `Admin.delete_share_group`, awaited."""
+        """Delete the group and its state. All its locks are lost. Raises NotFoundError."""
         await self._client.call(share_group_calls.delete_share_group(group))
 
     async def redrive(
@@ -195,7 +256,13 @@ class AsyncAdmin(AsyncQuotaMethods):
         records_max: int | None = None,
         cursor: str | None = None,
     ) -> Redrive:
-        """As `Admin.redrive`, awaited."""
+        """Move some records of a dead-letter topic back to where they came from, or to the topic `to`.
+
+        `filter` is a filter policy over their headers, as {"penstock.dead-letter.group": ["workers"]}. Records that do
+        not match, or have no topic to go to, stay: they count as `skipped`. `records_max` bounds one call, 500 at most.
+        Call it again with the `cursor` of its answer, until that is None. Each record moves once, in a transaction,
+        also when a call dies or two run at once.
+        """
         return await self._client.call(share_group_calls.redrive(topic, to, filter, records_max, cursor))
 
     async def put_subscription(
@@ -205,63 +272,97 @@ class AsyncAdmin(AsyncQuotaMethods):
         target: Mapping[str, Any] | None = None,
         config: Mapping[str, Any] | None = None,
     ) -> Subscription:
-        """As `Admin.put_subscription`, awaited."""
+        """Create a subscription, or change what you give: its topics, its target, some of its settings.
+
+        A new one needs topics and a target, such as {"lambda": "<ARN>"}. None in place of a setting is its default. A
+        repeat starts the deliveries again. Raises AccessDeniedError with the way to let the service in, InvalidError
+        and UnknownTopicError.
+        """
         return await self._client.call(subscription_calls.put_subscription(name, topics, target, config))
 
     async def list_subscriptions(self) -> list[Subscription]:
-        """As `Admin.list_subscriptions`, awaited."""
+        """All subscriptions, sorted by name; one request per hundred."""
         return await self._client.call(subscription_calls.list_subscriptions())
 
     async def describe_subscription(self, name: str) -> SubscriptionDescription:
-        """As `Admin.describe_subscription`, awaited."""
+        """The subscription, and what became of the last delivery of each partition. Raises NotFoundError."""
         return await self._client.call(subscription_calls.describe_subscription(name))
 
     async def pause_subscription(self, name: str) -> Subscription:
-        """As `Admin.pause_subscription`, awaited."""
+        """Begin no further delivery. One that runs may go on for a minute. Raises NotFoundError."""
         return await self._client.call(subscription_calls.pause_subscription(name))
 
     async def resume_subscription(self, name: str) -> Subscription:
-        """As `Admin.resume_subscription`, awaited."""
+        """Go on where the subscription was. Raises NotFoundError."""
         return await self._client.call(subscription_calls.resume_subscription(name))
 
     async def delete_subscription(self, name: str) -> None:
-        """As `Admin.delete_subscription`, awaited."""
+        """Delete the subscription. The records stay in their topics. Raises NotFoundError."""
         await self._client.call(subscription_calls.delete_subscription(name))
 
     async def list_acls(self, *, principal: str | None = None, resource: str | None = None) -> list[AccessRule]:
-        """As `Admin.list_acls`, awaited."""
+        """All access rules by resource, or those with these very texts; one request per thousand."""
         return await self._client.call(acl_calls.list_acls(principal, resource))
 
     async def change_acls(self, add: Iterable[AccessRule] = (), remove: Iterable[AccessRule] = ()) -> AccessChange:
-        """As `Admin.change_acls`, awaited."""
+        """Add some access rules and remove others, 100 together, all or none. They hold within 10 seconds.
+
+        Raises InvalidError for a bad rule, and ConflictError if there are too many.
+        """
         return await self._client.call(acl_calls.change_acls(add, remove))
 
     async def check_acl(self, operation: str, resource: str, *, principal: str | None = None) -> AccessDecision:
-        """As `Admin.check_acl`, awaited."""
+        """Ask if a principal may do the operation on a resource, such as "topic:orders". None is you."""
         return await self._client.call(acl_calls.check_acl(operation, resource, principal))
 
     async def release_transactional_id(self, transactional_id: str) -> None:
-        """As `Admin.release_transactional_id`, awaited."""
+        """Let the IAM role or user that begins with this id next have it.
+
+        An id belongs to the role or user that began it first, and the service refuses every other one. Release it when
+        its program gets another role. Stop the program first: until another role begins, the old one may go on. Raises
+        NotFoundError if no producer has ever begun with the id.
+        """
         await self._client.call(calls.release_transactional_id(transactional_id))
 
     async def list_zones(self) -> list[Zone]:
-        """As `Admin.list_zones`, awaited."""
+        """Every zone and its state, in configured order."""
         return await self._client.call(calls.list_zones())
 
     async def take_zone_out(self, zone: str, reason: str = "") -> Zone:
-        """As `Admin.take_zone_out`, awaited."""
+        """Stop writing to a zone, and read from it last. Raises ConflictError if it would leave no majority in sync."""
         return await self._client.call(calls.move_zone(zone, "taken_out", reason))
 
     async def let_zone_in(self, zone: str, reason: str = "") -> Zone:
-        """As `Admin.let_zone_in`, awaited."""
+        """Let a zone that was taken out catch up, or have a zone in sync looked over after its bucket was harmed.
+
+        The zone is in sync again by itself when it holds every committed segment: in minutes, or as long as the copying
+        takes. Raises ConflictError for a zone that is out of sync, which comes back by itself, and if it would leave no
+        majority in sync.
+        """
         return await self._client.call(calls.move_zone(zone, "catching_up", reason))
 
     async def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
-        """As `Admin.partitions`, awaited."""
+        """All partitions of the topics: one request each."""
         return await self._client.call(calls.all_partitions(topics))
 
+    async def list_quotas(self) -> list[Quota]:
+        """All quotas, sorted by subject and name; one request per thousand."""
+        return await self._client.call(quota_calls.list_quotas())
+
+    async def set_quota(self, subject: str, name: str, limits: Mapping[str, int]) -> Quota:
+        """Set all limits of a "principal" or a "topic"; the name "*" is the default of all without a quota.
+
+        A limit that you leave out is taken away. A principal's name is the ARN of an IAM user or role, without a
+        session. Takes effect everywhere within 30 seconds. Raises InvalidError, which names the value.
+        """
+        return await self._client.call(quota_calls.set_quota(subject, name, limits))
+
+    async def delete_quota(self, subject: str, name: str) -> None:
+        """Delete a quota: the default holds from then on. Raises NotFoundError if there is none."""
+        await self._client.call(quota_calls.delete_quota(subject, name))
+
     async def close(self) -> None:
-        """As `Admin.close`, awaited."""
+        """Close the connections. A later call opens new ones."""
         await self._client.close()
 
     async def __aenter__(self) -> Self:

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from penstock.errors import ConnectionFailedError
+from penstock.http.abilities import event_signer
 from penstock.http.http_message import Response
-from penstock.http.transport import Transport, event_signer
+from penstock.http.transport import Transport
 from penstock.system import monotonic_ms
 
 TELL_EVERY_MS = 1_000

@@ -14,13 +14,13 @@ from rich.text import Text
 
 from penstock.cli.jobs import DEFAULT_STACK
 from penstock.cli.service import FILE_COLUMNS, TOKEN_FILE, CommandError
-from penstock.configuration import Configuration
+from penstock.configuration import Configuration, caller_configuration
 from penstock.doctor.account_checks import Account
 from penstock.doctor.examination import examine
 from penstock.doctor.finding import Report, Verdict
 from penstock.doctor.recorder import AwsCalls, RecordingTransport
 from penstock.doctor.redaction import redacted
-from penstock.http.transport import HttpTransport, caller_configuration
+from penstock.http.transport import HttpTransport
 from penstock.local_files import is_loopback
 from penstock_core.errors import PenstockError
 from penstock_core.text import escaped

@@ -8,8 +8,9 @@ page asks, or `CONSOLE_ASIDE_MS_MAX` at most.
 import threading
 from collections.abc import Mapping
 
+from penstock.http.abilities import event_signer
 from penstock.http.http_message import Response
-from penstock.http.transport import Transport, event_signer
+from penstock.http.transport import Transport
 from penstock_core.limits import CONSOLE_ASIDE_MS_MAX
 
 

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 
 from penstock.errors import ConnectionFailedError
+from penstock.http.abilities import event_signer
 from penstock.http.http_message import Response
-from penstock.http.transport import Transport, event_signer
+from penstock.http.transport import Transport
 
 
 class ServiceDownError(Exception):

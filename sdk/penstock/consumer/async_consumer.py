@@ -1,4 +1,4 @@
-"""The consumer for asyncio. consumer_core.py and fetch_buffer.py decide, async_fetcher.py does the I/O."""
+"""The consumer. consumer_core.py and fetch_buffer.py decide, async_fetcher.py does the I/O."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -22,14 +22,16 @@ from penstock.workers.fork_guard import ForkGuard
 
 
 class AsyncConsumer:
-    """`Consumer` for asyncio: it reads records, which tasks of the event loop prefetch.
+    """Reads records, which tasks of the event loop prefetch.
 
         async with AsyncConsumer("orders", group_id="billing") as consumer:
             async for record in consumer:
                 await handle(record)
 
-    Use a consumer from one event loop, and read from one task. A call that is cancelled has returned nothing: its
-    records come again.
+    The consumer retries failures that may pass, in the background, with full jitter. `poll` and iteration raise every
+    other error when they have returned all records before it; the next call tries again. Use a consumer
+    from one event loop, and read from one task. After a cancellation a call has returned nothing: its records come
+    again.
     """
 
     @shows_fields_of(ConsumerSettings)
@@ -41,7 +43,14 @@ class AsyncConsumer:
         transport: AsyncTransport | TransportName | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
-        """As `Consumer`. Needs the extra `penstock[async]`, unless a transport is given."""
+        """Opens no connection yet.
+
+        `topics` are names, or in a group patterns: `*` stands for any characters. They may also be given to
+        `subscribe()`, or partitions to `assign()`. `url` and `region` default to what penstock.configuration finds: the
+        environment, else the local stack. `transport` replaces HTTP, as penstock.testing does. Raises
+        NotConfiguredError, and InvalidError for an option. Needs the extra `penstock[async]`, unless a transport is
+        given.
+        """
         settings = ConsumerSettings(**options)
         self._settings = settings
         self._fork = ForkGuard("AsyncConsumer")
@@ -61,9 +70,13 @@ class AsyncConsumer:
     # Reading.
 
     async def poll(self, max_records: int | None = None, timeout_ms: int = 1_000) -> list[ConsumerRecord]:
-        """As `Consumer.poll`, awaited."""
+        """The next records, at most `max_records`, by default `max_poll_records`. Empty if none came in `timeout_ms`.
+
+        Partitions take turns. Raises the errors that the class describes. With at_most_once it also raises the errors
+        of a commit; then it returns no records.
+        """
         self._fetcher.start()
-        await asyncio.sleep(0)  # a program that always finds records would keep the loop from everything else
+        await asyncio.sleep(0)  # a program that always finds records would keep the loop from everything else  # sync:
         return await self._fetcher.drive(self._core.poll(max_records, timeout_ms))
 
     def __aiter__(self) -> Self:
@@ -71,114 +84,149 @@ class AsyncConsumer:
         return self
 
     async def __anext__(self) -> ConsumerRecord:
-        """As `Consumer.__next__`, awaited."""
-        self._fork.check()
+        """The next record. Waits for it, at most `consumer_timeout_ms`."""
+        if self._fork.is_forked:
+            self._fork.check()
         record = self._core.next_now()
         if record is None:
             self._fetcher.start()
-            await asyncio.sleep(0)  # as in poll
+            await asyncio.sleep(0)  # as in poll  # sync:
             record = await self._fetcher.drive(self._core.next_record())
             if record is None:
                 raise StopAsyncIteration
         return record
 
     def processing(self, record: ConsumerRecord) -> AbstractContextManager[object]:
-        """As `Consumer.processing`, for a plain `with`."""
+        """A span of OpenTelemetry around your work on a record: `with consumer.processing(record): …`.
+
+        It is a `process` span in the record's trace, or in the span that is current, and links to the record. Without a
+        provider it does nothing.
+        """
         notes = self._core.notes
         return nullcontext() if notes is None else notes.processing(record, is_received=True)
 
     # Topics and partitions.
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """As `Consumer.assign`. It is not awaited: it makes no call."""
-        self._core.assign(partitions)
-        self._fetcher.wake_all()
+        """Read exactly these partitions. Raises InvalidError while the consumer is subscribed to topics."""
+        self._fork.check()
+        with self._fetcher.lock:
+            self._core.assign(partitions)
+            self._fetcher.wake_all()
 
     def subscribe(self, topics: str | Iterable[str], listener: ConsumerRebalanceListener | None = None) -> None:
-        """As `Consumer.subscribe`. It is not awaited: it makes no call."""
-        self._core.subscribe(topics, listener)
-        self._fetcher.wake_all()
+        """Read these topics, and no others; in a group, the consumer's share of them.
+
+        `topics` is one or more names, or in a group patterns: `*` stands for any characters. The new subscription
+        replaces the old one. A topic that is in both loses nothing. The consumer returns no more records of a topic
+        that goes. A member commits these with its next poll, as `delivery` and `enable_auto_commit` say, calls
+        `on_revoked`, and releases the partitions. `listener` replaces on_assigned, on_revoked and on_lost.
+
+        Raises InvalidError for a bad name, after `assign()`, and for a pattern or a listener without a group.
+        """
+        self._fork.check()
+        with self._fetcher.lock:
+            self._core.subscribe(topics, listener)
+            self._fetcher.wake_all()
 
     def subscription(self) -> list[str]:
-        """As `Consumer.subscription`."""
+        """The topics and patterns of the subscription, sorted."""
         return self._core.subscription()
 
     async def unsubscribe(self) -> None:
-        """As `Consumer.unsubscribe`, awaited."""
+        """Read nothing: commit with auto commit, call `on_revoked`, and leave the group.
+
+        Waits until the group has answered, 5 seconds at most. Partitions that you gave to `assign()` are read no more
+        either.
+        """
         await self._fetcher.drive(self._core.unsubscribe())
 
     async def assignment(self) -> list[TopicPartition]:
-        """As `Consumer.assignment`, awaited."""
+        """The partitions that the consumer reads, sorted."""
         return await self._fetcher.drive(self._core.assignment())
 
     async def seek(self, partition: TopicPartition, offset: int) -> None:
-        """As `Consumer.seek`, awaited."""
+        """Read on at an offset. If the offset does not exist, the next fetch goes by `auto_offset_reset`."""
         await self._fetcher.drive(self._core.seek(partition, offset))
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """As `Consumer.seek_to_beginning`, awaited."""
+        """Read on at the log start of these partitions, by default of all. One call per topic."""
         await self._fetcher.drive(self._core.seek_to("earliest", partitions))
 
     async def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """As `Consumer.seek_to_end`, awaited."""
+        """Read on at the high watermark of these partitions, by default of all. One call per topic."""
         await self._fetcher.drive(self._core.seek_to("latest", partitions))
 
     async def pause(self, *partitions: TopicPartition) -> None:
-        """As `Consumer.pause`, awaited."""
+        """Return no records of these partitions until `resume`."""
         await self._fetcher.drive(self._core.pause(partitions, is_paused=True))
 
     async def resume(self, *partitions: TopicPartition) -> None:
-        """As `Consumer.resume`, awaited."""
+        """Return records of these partitions again."""
         await self._fetcher.drive(self._core.pause(partitions, is_paused=False))
 
     async def paused(self) -> list[TopicPartition]:
-        """As `Consumer.paused`, awaited."""
+        """The partitions that are paused, sorted."""
         return await self._fetcher.drive(self._core.paused())
 
     # Offsets.
 
     async def position(self, partition: TopicPartition) -> int:
-        """As `Consumer.position`, awaited."""
+        """The offset of the next record to return. It may ask the service where to start."""
         return await self._fetcher.drive(self._core.position(partition))
 
     def skipped_batches(self) -> dict[TopicPartition, int]:
-        """As `Consumer.skipped_batches`. It is not awaited: it makes no call."""
+        """How many undecodable batches of each partition `on_undecodable` has skipped or handed to your function."""
         return dict(self._core.poison.passed_over)
 
     async def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
-        """As `Consumer.commit`, awaited."""
+        """Commit the positions of all records that were returned, or the given offsets (of the next records to read).
+
+        Raises InvalidError without a group and with exactly_once, LeaseLostError, and the service's errors.
+        """
         await self._fetcher.drive(self._core.commit(offsets))
 
     def group_offsets(self, offsets: Mapping[TopicPartition, int]) -> list[GroupOffset]:
-        """As `Consumer.group_offsets`. It is not awaited: it makes no call."""
-        return self._core.group_offsets(offsets)
+        """The offsets with the leases that this consumer commits them under, for a transaction's `send_offsets`.
+
+        Raises LeaseLostError for partitions that it does not own, and InvalidError without a group.
+        """
+        self._fork.check()
+        with self._fetcher.lock:
+            return self._core.group_offsets(offsets)
 
     def settled(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """As `Consumer.settled`. It is not awaited: it makes no call."""
-        self._core.settled(offsets)
+        """Note that a transaction has committed these offsets. `Transaction` calls it."""
+        with self._fetcher.lock:
+            self._core.settled(offsets)
 
     async def committed(self, partition: TopicPartition) -> int | None:
-        """As `Consumer.committed`, awaited."""
+        """The offset that the group has committed for a partition, or None. One call to the service."""
         return await self._client.call(self._core.committed(partition))
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """As `Consumer.beginning_offsets`, awaited."""
+        """The log start offset of each partition. One call per topic."""
         return await self._client.call(calls.listed_offsets(partitions, "earliest"))
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """As `Consumer.end_offsets`, awaited."""
+        """The high watermark of each partition, that is, the offset of its next record. One call per topic."""
         return await self._client.call(calls.listed_offsets(partitions, "latest"))
 
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """As `Consumer.offsets_for_times`, awaited."""
+        """The first record at or after each time (milliseconds since 1970); None where there is none."""
         return await self._client.call(calls.offsets_at(timestamps))
 
     # The end.
 
     def stop(self) -> None:
-        """As `Consumer.stop`. It is not awaited: call it from a signal handler, a task or another thread."""
+        """End iteration, and let every `poll` return an empty list at once. `close` then commits what you were handed.
+
+        Call it from a signal handler or from another thread, too. A call to the service that is under way ends first.
+
+            signal.signal(signal.SIGTERM, lambda *_: consumer.stop())
+        """
         self._core.is_stopped = True
         self._fetcher.interrupt()
 
@@ -188,7 +236,16 @@ class AsyncConsumer:
         return self._core.is_stopped
 
     async def close(self, autocommit: bool = True, leave_group: bool | None = None) -> None:
-        """As `Consumer.close`, awaited. It gives up the fetches in flight, which only read."""
+        """Commit with auto commit, unless `autocommit` is false; leave the group; end the tasks.
+
+        It gives up the fetches in flight, which only read. You may call it twice. A static member stays
+        in the group until its session ends, unless you set `leave_group`.
+        """  # sync:
+        # sync: """Commit with auto commit, unless `autocommit` is false; leave the group; end the threads.
+        # sync:
+        # sync: Waits for requests in flight: up to `fetch_wait_ms` and a little. You may call it twice. A static member
+        # sync: stays in the group until its session ends, unless you set `leave_group`.
+        # sync: """
         if self._core.is_closed or self._fork.is_forked:
             return  # in a child by fork(), membership and connections are the parent's
         is_leaving = self._settings.group_instance_id is None if leave_group is None else leave_group

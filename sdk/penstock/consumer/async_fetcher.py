@@ -1,8 +1,9 @@
-"""The tasks of a consumer: fetcher.py for an event loop, which needs no lock."""
+"""The tasks of a consumer.
 
-import asyncio
+Some prefetch, up to `max_in_flight` requests at once. One heartbeats for its group, and one hears wake-ups.
+"""
+
 import inspect
-from contextlib import suppress
 
 from penstock.consumer.consumer_core import ConsumerCore
 from penstock.consumer.fetch_buffer import FetchRequest
@@ -13,86 +14,100 @@ from penstock.http.async_client import AsyncClient
 from penstock.http.http_message import Document, HttpRequest
 from penstock.http.steps import Result, Wait, drive_async
 from penstock.system import monotonic_ms, random_fraction
-from penstock.wake_ups.wake_task import WakeTask
+from penstock.wake_ups.async_waker import AsyncWaker
+from penstock.workers.async_workers import AsyncLock, AsyncSignal, AsyncSleep, AsyncWorkers, async_released
 from penstock.workers.fork_guard import ForkGuard
-from penstock.workers.worker_tasks import Signal, Sleep, WorkerTasks
 
 
 class AsyncFetcher:
-    """Drives a consumer's core and its buffer; call `wake` after a change."""
+    """Drives a consumer's core and its buffer. `lock` guards them; call `wake` under it after a change."""
 
     def __init__(self, core: ConsumerCore, client: AsyncClient, *, max_in_flight: int, fork: ForkGuard) -> None:
+        self.lock = AsyncLock()
+        self._arrived = AsyncSignal()  # sync: self._arrived = Signal(self.lock)
+        self._sleep = AsyncSleep()  # sync: self._sleep = Sleep(self.lock)
         self._core = core
         self._buffer = core.buffer
         self._fork = fork
         self._client = client
-        self._arrived = Signal()
-        self._sleep = Sleep()
         self._is_stopping = False
-        self._loop: asyncio.AbstractEventLoop | None = None  # known from the first start on
-        self._tasks = WorkerTasks("penstock-fetcher", max_in_flight, self._next_request, self._carry)
-        self._wake_ups: WakeTask | None = None
+        self._workers = AsyncWorkers("penstock-fetcher", max_in_flight, self._next_request, self._carry)
+        self._wake_ups: AsyncWaker | None = None
         if core.buffer.waiting.watch is not None:
-            self._wake_ups = WakeTask(core.buffer.waiting.watch, client, core.buffer.woken, changed=self._look_again)
+            self._wake_ups = AsyncWaker(
+                core.buffer.waiting.watch, client, core.buffer.woken, lock=self.lock, changed=self._look_again
+            )
         self._heartbeater: AsyncHeartbeater | None = None
         if core.membership is not None:
             self._heartbeater = AsyncHeartbeater(
-                core.membership, core.group_id, client, changed=self._arrived, after_heartbeat=self._after_heartbeat
+                core.membership,
+                core.group_id,
+                client,
+                lock=self.lock,
+                changed=self._arrived,
+                after_heartbeat=self._after_heartbeat,
             )
 
     def start(self) -> None:
         """Start the tasks, once."""
         self._fork.check()
-        if not self._is_stopping:
-            self._loop = asyncio.get_running_loop()
-            self._tasks.start()
-            if self._heartbeater is not None:
-                self._heartbeater.start()
+        if self._is_stopping:
+            return
+        self._workers.start()
+        if self._heartbeater is not None:
+            self._heartbeater.start()
 
     async def drive(self, steps: ConsumerSteps[Result]) -> Result:
-        """Carry out a procedure of the core."""
-        self._fork.check()
+        """Take the lock and carry out a procedure of the core. The lock is released while the procedure waits."""
+        self._fork.check()  # in a child, a thread of the parent may hold the lock for ever
         self._core.note_returned()
         self._core.report()
         try:
-            return await drive_async(steps, self._do)
+            with self.lock:
+                try:
+                    return await drive_async(steps, self._do)
+                finally:
+                    self.wake()
         finally:
-            self.wake()
             self._core.report()
 
     def wake(self) -> None:
-        """Wake the tasks, if they would sleep past the next request."""
+        """Under the lock: wake the tasks, if they would sleep past the next request."""
         if self._buffer.wake_at_ms < self._sleep.ends_at_ms:
             self._sleep.end()
         if self._heartbeater is not None:
             self._heartbeater.wake()
-        if self._loop is not None and self._wake_ups is not None:
+        if self._wake_ups is not None:
             self._wake_ups.wake()
 
     def wake_all(self) -> None:
-        """After the assignment has changed: wake also the call that waits for records."""
+        """Under the lock, after the assignment has changed: wake also the call that waits for records."""
         self._arrived.notify_all()
         self.wake()
 
     def interrupt(self) -> None:
-        """Let the call that waits look again. Signal handlers and other threads may call it."""
-        if self._loop is not None:
-            with suppress(RuntimeError):  # the loop is closed: no call waits
-                self._loop.call_soon_threadsafe(self.wake_all)
+        """Let the call that waits look again. Needs no lock: signal handlers and other threads call it."""
+        self._arrived.interrupt()
 
     async def stop(self) -> None:
         """End the tasks, and give up the fetches in flight: they only read.
 
         Waits until the group has heard that the member leaves, if it does.
-        """
-        self._is_stopping = True
-        self._arrived.notify_all()
-        if self._buffer.waiting.watch is not None:
-            self._buffer.waiting.watch.close()
-        self._tasks.cancel()
-        await self._tasks.join()
+        """  # sync:
+        # sync: """End the threads.
+        # sync:
+        # sync: Waits for the requests in flight, and until the group has heard that the member leaves, if it does.
+        # sync: """
+        with self.lock:
+            self._is_stopping = True
+            self._sleep.end()
+            self._arrived.notify_all()
+            if self._buffer.waiting.watch is not None:
+                self._buffer.waiting.watch.close()
+            self.wake()
+        await self._workers.end()
         if self._wake_ups is not None:
-            await self._wake_ups.stop()
+            await self._wake_ups.end()
         if self._heartbeater is not None:
             await self._heartbeater.join()
 
@@ -109,24 +124,28 @@ class AsyncFetcher:
         if isinstance(effect, Wait):
             await self._arrived.wait(effect.until_ms)
             return {}
-        if isinstance(effect, Notice):
-            answer = effect.callback(effect.partitions)
-            if inspect.isawaitable(answer):
-                await answer
-            return {}
-        return await self._client.document(effect)
+        with async_released(self.lock):
+            if isinstance(effect, Notice):
+                answer = effect.callback(effect.partitions)  # sync: effect.callback(effect.partitions)
+                if inspect.isawaitable(answer):  # sync:
+                    await answer
+                return {}
+            return await self._client.document(effect)
 
     async def _next_request(self) -> FetchRequest | None:
-        while True:
-            request = self._buffer.next_request(monotonic_ms())
-            if self._wake_ups is not None:
-                self._wake_ups.wake()  # the buffer may want to watch other partitions now
-            if request is not None:
-                return request
-            await self._sleep.until(self._buffer.wake_at_ms)
+        with self.lock:
+            while not self._is_stopping:
+                request = self._buffer.next_request(monotonic_ms())
+                if self._wake_ups is not None:
+                    self._wake_ups.wake()  # the buffer may want to watch other partitions now
+                if request is not None:
+                    return request
+                await self._sleep.until(self._buffer.wake_at_ms)
+        return None
 
     async def _carry(self, request: FetchRequest) -> None:
         answer = await drive_async(fetch(request), self._client.try_once)
-        self._buffer.complete(request, answer, monotonic_ms(), random_fraction())
-        self._arrived.notify_all()
-        self.wake()
+        with self.lock:
+            self._buffer.complete(request, answer, monotonic_ms(), random_fraction())
+            self._arrived.notify_all()
+            self.wake()

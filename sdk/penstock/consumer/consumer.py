@@ -1,4 +1,5 @@
-"""The consumer with threads. consumer_core.py and fetch_buffer.py decide, fetcher.py does the I/O."""
+# Generated from async_consumer.py by `python -m tools.unasync`: change that file.
+"""The consumer. consumer_core.py and fetch_buffer.py decide, fetcher.py does the I/O."""
 
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -28,8 +29,8 @@ class Consumer:
                 handle(record)
 
     The consumer retries failures that may pass, in the background, with full jitter. `poll` and iteration raise every
-    other error when they have returned all records before it; the next call tries again. Use a consumer from one
-    thread.
+    other error when they have returned all records before it; the next call tries again. Use a consumer
+    from one thread.
     """
 
     @shows_fields_of(ConsumerSettings)
@@ -218,7 +219,7 @@ class Consumer:
     def stop(self) -> None:
         """End iteration, and let every `poll` return an empty list at once. `close` then commits what you were handed.
 
-        Call it from a signal handler or from another thread. A call to the service that is under way ends first.
+        Call it from a signal handler or from another thread, too. A call to the service that is under way ends first.
 
             signal.signal(signal.SIGTERM, lambda *_: consumer.stop())
         """
@@ -233,8 +234,8 @@ class Consumer:
     def close(self, autocommit: bool = True, leave_group: bool | None = None) -> None:
         """Commit with auto commit, unless `autocommit` is false; leave the group; end the threads.
 
-        Waits for requests in flight: up to `fetch_wait_ms` and a little. You may call it twice. A static member stays
-        in the group until its session ends, unless you set `leave_group`.
+        Waits for requests in flight: up to `fetch_wait_ms` and a little. You may call it twice. A static member
+        stays in the group until its session ends, unless you set `leave_group`.
         """
         if self._core.is_closed or self._fork.is_forked:
             return  # in a child by fork(), membership and connections are the parent's
@@ -242,8 +243,10 @@ class Consumer:
         try:
             self._fetcher.drive(self._core.close(is_committing=autocommit, is_leaving=is_leaving))
         finally:
-            self._fetcher.stop()
-            self._client.close()
+            try:
+                self._fetcher.stop()
+            finally:
+                self._client.close()
 
     def __enter__(self) -> Self:
         """The consumer."""

@@ -1,9 +1,8 @@
+# Generated from async_fetcher.py by `python -m tools.unasync`: change that file.
 """The threads of a consumer.
 
 Some prefetch, up to `max_in_flight` requests at once. One heartbeats for its group, and one hears wake-ups.
 """
-
-import threading
 
 from penstock.consumer.consumer_core import ConsumerCore
 from penstock.consumer.fetch_buffer import FetchRequest
@@ -14,16 +13,16 @@ from penstock.http.client import Client
 from penstock.http.http_message import Document, HttpRequest
 from penstock.http.steps import Result, Wait, drive
 from penstock.system import monotonic_ms, random_fraction
-from penstock.wake_ups.wake_thread import WakeThread
+from penstock.wake_ups.waker import Waker
 from penstock.workers.fork_guard import ForkGuard
-from penstock.workers.worker_threads import Signal, Sleep, WorkerThreads, released, seconds_until
+from penstock.workers.workers import Lock, Signal, Sleep, Workers, released
 
 
 class Fetcher:
     """Drives a consumer's core and its buffer. `lock` guards them; call `wake` under it after a change."""
 
     def __init__(self, core: ConsumerCore, client: Client, *, max_in_flight: int, fork: ForkGuard) -> None:
-        self.lock = threading.Lock()
+        self.lock = Lock()
         self._arrived = Signal(self.lock)
         self._sleep = Sleep(self.lock)
         self._core = core
@@ -31,10 +30,10 @@ class Fetcher:
         self._fork = fork
         self._client = client
         self._is_stopping = False
-        self._threads = WorkerThreads("penstock-fetcher", max_in_flight, self._next_request, self._carry)
-        self._wake_ups: WakeThread | None = None
+        self._workers = Workers("penstock-fetcher", max_in_flight, self._next_request, self._carry)
+        self._wake_ups: Waker | None = None
         if core.buffer.waiting.watch is not None:
-            self._wake_ups = WakeThread(
+            self._wake_ups = Waker(
                 core.buffer.waiting.watch, client, core.buffer.woken, lock=self.lock, changed=self._look_again
             )
         self._heartbeater: Heartbeater | None = None
@@ -51,7 +50,9 @@ class Fetcher:
     def start(self) -> None:
         """Start the threads, once."""
         self._fork.check()
-        self._threads.start()
+        if self._is_stopping:
+            return
+        self._workers.start()
         if self._heartbeater is not None:
             self._heartbeater.start()
 
@@ -99,9 +100,9 @@ class Fetcher:
             if self._buffer.waiting.watch is not None:
                 self._buffer.waiting.watch.close()
             self.wake()
-        self._threads.join()
+        self._workers.end()
         if self._wake_ups is not None:
-            self._wake_ups.join()
+            self._wake_ups.end()
         if self._heartbeater is not None:
             self._heartbeater.join()
 
@@ -116,7 +117,7 @@ class Fetcher:
     def _do(self, effect: HttpRequest | Wait | Notice) -> Document:
         self.wake()
         if isinstance(effect, Wait):
-            self._arrived.wait(seconds_until(effect.until_ms, monotonic_ms()))
+            self._arrived.wait(effect.until_ms)
             return {}
         with released(self.lock):
             if isinstance(effect, Notice):

@@ -1,4 +1,4 @@
-"""DeadLetters for asyncio: dead_letters.py has the rules."""
+"""A dead-letter topic for a plain group: the record moves and the offset is committed in one transaction."""
 
 from penstock.arguments import check_text, check_whole, checked_topic
 from penstock.consumer.async_consumer import AsyncConsumer
@@ -10,16 +10,35 @@ from penstock_core.records.codec import time_of
 
 
 class AsyncDeadLetters:
-    """`DeadLetters` with an AsyncConsumer and an AsyncProducer."""
+    """Moves records that a group cannot handle to a dead-letter topic, exactly once.
+
+        consumer = AsyncConsumer("orders", group_id="billing", enable_auto_commit=False)
+        producer = AsyncProducer(transactional_id=f"billing-dead-{instance}")
+        dead = AsyncDeadLetters(consumer, producer, "orders.dead")
+        async for record in consumer:
+            try:
+                await bill(record)
+            except ValueError as error:
+                await dead.move(record, reason=str(error))
+
+    The consumer must be a member of a group. The record keeps its key, value, timestamp and headers, and gets headers
+    `penstock.dead-letter.*` that tell where it was and why it moved. A share group does all this by itself.
+    """
 
     def __init__(self, consumer: AsyncConsumer, producer: AsyncProducer, topic: str) -> None:
-        """As `DeadLetters`."""
+        """The producer needs a `transactional_id`, and `topic` must exist. Makes no call."""
         self._consumer = consumer
         self._producer = producer
         self._topic = checked_topic(topic)
 
     async def move(self, record: ConsumerRecord, reason: str = "", *, deliveries: int = 1) -> RecordMetadata:
-        """As `DeadLetters.move`, awaited."""
+        """Move the record, and commit the offset behind it: the group has dealt with the partition so far.
+
+        One transaction: the record is in the dead-letter topic if and only if the offset is committed. Returns its
+        place there. Raises LeaseLostError if another member owns the partition, the errors of a transaction, and
+        InvalidError if the consumer is in no group, or if dead letters go in a circle. After an error nothing has
+        moved, unless it says `maybe_applied`.
+        """
         check_text("reason", reason)
         check_whole("deliveries", deliveries, 1)
         check_no_circle(record, self._topic)

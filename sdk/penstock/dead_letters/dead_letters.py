@@ -1,3 +1,4 @@
+# Generated from async_dead_letters.py by `python -m tools.unasync`: change that file.
 """A dead-letter topic for a plain group: the record moves and the offset is committed in one transaction."""
 
 from penstock.arguments import check_text, check_whole, checked_topic

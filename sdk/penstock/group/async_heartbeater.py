@@ -1,4 +1,4 @@
-"""The task that heartbeats for a member of a group: heartbeater.py for an event loop, which needs no lock."""
+"""The task that heartbeats for a member of a group: it drives a Membership."""
 
 from collections.abc import Callable
 
@@ -8,11 +8,14 @@ from penstock.group.membership import Membership, MemberState
 from penstock.http.async_client import AsyncClient
 from penstock.http.steps import drive_async
 from penstock.system import monotonic_ms, random_fraction
-from penstock.workers.worker_tasks import Signal, Sleep, WorkerTasks
+from penstock.workers.async_workers import AsyncLock, AsyncSignal, AsyncSleep, AsyncWorkers
 
 
 class AsyncHeartbeater:
-    """After each heartbeat it calls `after_heartbeat` and notifies `changed`. Call `wake` after a change."""
+    """After each heartbeat it calls `after_heartbeat` and notifies `changed`.
+
+    It does both under `lock`, which guards the membership. Call `wake` under the lock after a change.
+    """
 
     def __init__(
         self,
@@ -20,20 +23,22 @@ class AsyncHeartbeater:
         group_id: str,
         client: AsyncClient,
         *,
-        changed: Signal,
+        lock: AsyncLock,
+        changed: AsyncSignal,
         after_heartbeat: Callable[[], None],
     ) -> None:
         self._membership = membership
         self._group_id = group_id
         self._client = client
+        self._lock = lock
         self._changed = changed
         self._after_heartbeat = after_heartbeat
-        self._sleep = Sleep()
-        self._tasks = WorkerTasks("penstock-heartbeat", 1, self._next_heartbeat, self._carry)
+        self._sleep = AsyncSleep()  # sync: self._sleep = Sleep(lock)
+        self._workers = AsyncWorkers("penstock-heartbeat", 1, self._next_heartbeat, self._carry)
 
     def start(self) -> None:
         """Start the task, once."""
-        self._tasks.start()
+        self._workers.start()
 
     def wake(self) -> None:
         """Wake the task, if it would sleep past the next heartbeat."""
@@ -43,23 +48,22 @@ class AsyncHeartbeater:
     async def join(self) -> None:
         """Wait until the task ends: the membership must be closed.
 
-        The task still tells the group that the member leaves, if it does. If this is cancelled, the task is cancelled
-        too.
+        The task still tells the group that the member leaves, if it does. If this is cancelled,
+        the task is cancelled too.
         """
-        try:
-            await self._tasks.join()
-        finally:
-            self._tasks.cancel()
+        await self._workers.join()
 
     async def _next_heartbeat(self) -> HeartbeatRequest | None:
-        while True:
-            heartbeat = self._membership.next_heartbeat(monotonic_ms())
-            if heartbeat is not None or self._membership.state is MemberState.ENDED:
-                return heartbeat
-            await self._sleep.until(self._membership.wake_at_ms)
+        with self._lock:
+            while True:
+                heartbeat = self._membership.next_heartbeat(monotonic_ms())
+                if heartbeat is not None or self._membership.state is MemberState.ENDED:
+                    return heartbeat
+                await self._sleep.until(self._membership.wake_at_ms)
 
     async def _carry(self, heartbeat: HeartbeatRequest) -> None:
         answer = await drive_async(beat(self._group_id, heartbeat), self._client.try_once)
-        self._membership.complete(heartbeat, answer, monotonic_ms(), random_fraction())
-        self._after_heartbeat()
-        self._changed.notify_all()
+        with self._lock:
+            self._membership.complete(heartbeat, answer, monotonic_ms(), random_fraction())
+            self._after_heartbeat()
+            self._changed.notify_all()

@@ -1,6 +1,6 @@
+# Generated from async_heartbeater.py by `python -m tools.unasync`: change that file.
 """The thread that heartbeats for a member of a group: it drives a Membership."""
 
-import threading
 from collections.abc import Callable
 
 from penstock.group.group_calls import beat
@@ -9,7 +9,7 @@ from penstock.group.membership import Membership, MemberState
 from penstock.http.client import Client
 from penstock.http.steps import drive
 from penstock.system import monotonic_ms, random_fraction
-from penstock.workers.worker_threads import Signal, Sleep, WorkerThreads
+from penstock.workers.workers import Lock, Signal, Sleep, Workers
 
 
 class Heartbeater:
@@ -24,7 +24,7 @@ class Heartbeater:
         group_id: str,
         client: Client,
         *,
-        lock: threading.Lock,
+        lock: Lock,
         changed: Signal,
         after_heartbeat: Callable[[], None],
     ) -> None:
@@ -35,11 +35,11 @@ class Heartbeater:
         self._changed = changed
         self._after_heartbeat = after_heartbeat
         self._sleep = Sleep(lock)
-        self._threads = WorkerThreads("penstock-heartbeat", 1, self._next_heartbeat, self._carry)
+        self._workers = Workers("penstock-heartbeat", 1, self._next_heartbeat, self._carry)
 
     def start(self) -> None:
         """Start the thread, once."""
-        self._threads.start()
+        self._workers.start()
 
     def wake(self) -> None:
         """Wake the thread, if it would sleep past the next heartbeat."""
@@ -51,7 +51,7 @@ class Heartbeater:
 
         The thread still tells the group that the member leaves, if it does.
         """
-        self._threads.join()
+        self._workers.join()
 
     def _next_heartbeat(self) -> HeartbeatRequest | None:
         with self._lock:

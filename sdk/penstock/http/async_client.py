@@ -1,12 +1,16 @@
-"""Carries requests to the service, with retries, for asyncio: client.py has the rules."""
+"""Carries requests to the service, with retries, for the clients and the command line.
+
+It tries reads, and writes that are the same when done twice, again on every retriable error. It tries other writes
+again only if the failure certainly changed nothing (retry.py).
+"""
 
 import asyncio
 from collections.abc import Mapping
 
+from penstock.http.abilities import event_signer
 from penstock.http.async_transport import AsyncTransport
 from penstock.http.http_message import Document, HttpRequest, Response, final_document, final_error, json_document
 from penstock.http.steps import Calls, Result, drive_async
-from penstock.http.transport import event_signer
 from penstock.retry import Attempts, RetryPolicy
 from penstock.system import monotonic_ms, random_fraction
 from penstock_core.errors import PenstockError
@@ -14,7 +18,7 @@ from penstock_core.limits import SDK_CALL_MS_MAX
 
 
 class AsyncClient:
-    """As Client, for one event loop."""
+    """Raises the classes of penstock.errors. It belongs to one event loop, and to any number of its tasks."""
 
     def __init__(
         self, transport: AsyncTransport, *, retry: RetryPolicy | None = None, timeout_ms: int = SDK_CALL_MS_MAX
@@ -28,7 +32,10 @@ class AsyncClient:
         return await drive_async(calls, self.document)
 
     async def document(self, request: HttpRequest) -> Document:
-        """As `Client.document`, awaited."""
+        """The JSON answer to a request, after as many tries as it takes within `timeout_ms`.
+
+        Raises the last try's error. It says `maybe_applied` if any try may have been applied.
+        """
         attempts = Attempts(
             self._retry, is_repeatable=request.is_repeatable, deadline_ms=monotonic_ms() + self._timeout_ms
         )
@@ -43,11 +50,11 @@ class AsyncClient:
             await asyncio.sleep(wait_ms / 1_000)
 
     async def try_once(self, request: HttpRequest) -> Response:
-        """As `Client.try_once`, awaited."""
+        """One try. The caller decides about another."""
         return await self._transport.call(request.method, request.path, request.query, request.headers, request.body)
 
     async def event_headers(self, host: str, body: bytes) -> Mapping[str, str]:
-        """As `Client.event_headers`, in a thread: it may ask for fresh credentials."""
+        """Signed headers for wake-ups. Raises NotConfiguredError if the transport cannot sign them."""
         return await asyncio.to_thread(event_signer(self._transport).event_headers, host, body)
 
     async def close(self) -> None:

@@ -1,56 +1,126 @@
-"""One signed request and its answer, awaited: the port of the asynchronous clients."""
+"""One signed request and its answer: the port that everything in the SDK calls through, and its HTTP adapter."""
 
-from collections.abc import Callable, Mapping
+import asyncio
+import importlib
+from collections.abc import Mapping
 from typing import Protocol
 
 from penstock.configuration import Configuration, find_configuration
 from penstock.errors import NotConfiguredError
 from penstock.http.http_message import Response
 from penstock.http.named_transport import HTTP, TransportName, chosen_name, module_of
+from penstock.http.no_answer import ANSWER_TIMEOUT_S, NoAnswerError, no_answer
+from penstock.http.signature import SignedRequest, event_headers, is_refusal, shift_to_sign_again, sign
 from penstock.tokens import TokenProvider
+
+# sync: from penstock.configuration import caller_configuration
 
 
 class AsyncTransport(Protocol):
-    """As Transport, for one event loop."""
+    """Carries requests to a Penstock service. It belongs to one event loop."""
 
     async def call(
         self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
     ) -> Response:
-        """As `Transport.call`, awaited. After a cancellation the request may have been sent."""
+        """Send one request and wait for its answer of any status.
+
+        Raises ConnectionFailedError if there is none. Its `maybe_applied` is false if the request was certainly not
+        sent. After a cancellation the request may have been sent.
+        """
         ...
 
     async def close(self) -> None:
-        """As `Transport.close`, awaited."""
+        """Close the connections. A later call opens new ones."""
         ...
 
 
-def open_async_transport(
-    url: str | None = None, region: str | None = None, transport: AsyncTransport | TransportName | None = None
-) -> AsyncTransport:
-    """As `open_transport`; HTTP is by aiohttp. Opens no connection yet.
+class AsyncHttpTransport:
+    """HTTPS, signed by AWS Signature Version 4 or with a token, on kept-alive `AsyncConnections`.
 
-    Raises NotConfiguredError, also if aiohttp is not installed.
+    The body is hashed and sent without a copy. No retries but of a proof that grew old, and no redirects. Signing runs
+    in the threads of the event loop: it hashes the body, and may have to ask for fresh credentials.
+    """
+
+    def __init__(self, configuration: Configuration, *, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
+        from penstock.http.async_connections import AsyncConnections
+
+        self._configuration = configuration
+        self._connections = AsyncConnections(timeout_s)
+
+    @property
+    def url(self) -> str:
+        """The service's URL."""
+        return self._configuration.url
+
+    async def call(
+        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
+    ) -> Response:
+        """Send one signed request; once more, signed anew, if it was refused for its time or for an old token."""
+        signed = await asyncio.to_thread(sign, self._configuration, method, path, query, headers, body)
+        answer = await self._send(signed, method, path, body)
+        if not is_refusal(answer.status):
+            return answer
+        shift_ms = await asyncio.to_thread(
+            shift_to_sign_again, self._configuration, signed, answer.status, answer.headers
+        )
+        if shift_ms is None:
+            return answer
+        signed = await asyncio.to_thread(sign, self._configuration, method, path, query, headers, body, shift_ms)
+        return await self._send(signed, method, path, body)
+
+    async def _send(self, signed: SignedRequest, method: str, path: str, body: bytes) -> Response:
+        try:
+            return await self._connections.send(method, signed.url, signed.headers, body)
+        except NoAnswerError as error:
+            what = f"{method} {path}: {error}"
+            raise no_answer(self._configuration, what, maybe_sent=error.maybe_sent) from error.__cause__
+
+    def event_headers(self, host: str, body: bytes) -> Mapping[str, str]:
+        """As EventSigner says. Raises NotConfiguredError if the credentials cannot be refreshed."""
+        return event_headers(self._configuration, host, body)
+
+    async def close(self) -> None:
+        """Close the connections. A later call opens them again."""
+        await self._connections.close()
+
+
+def open_async_transport(
+    url: str | None = None,
+    region: str | None = None,
+    transport: AsyncTransport | TransportName | None = None,
+    # sync: *,
+    # sync: token_file: str | None = None,
+) -> AsyncTransport:
+    """`transport` if it is one, else the transport of that name, or the configured one (named_transport.py).
+
+    Opens no connection yet. Raises NotConfiguredError.
     """
     if transport is not None and not isinstance(transport, str):
         return transport
-    name = chosen_name(transport, url)
+    name = chosen_name(transport, url)  # sync: name = chosen_name(transport, url, has_token=token_file is not None)
     if name != HTTP:
-        opened: AsyncTransport = module_of(name, is_async=True).open_async_transport(region)
+        module = module_of(name, is_async=True)  # sync: module = module_of(name)
+        opened: AsyncTransport = module.open_async_transport(region)
         return opened
-    return _by_aiohttp(lambda: find_configuration(url, region))
+    _check_extra()  # sync:
+    return AsyncHttpTransport(find_configuration(url, region))  # sync:
+    # sync: return HttpTransport(caller_configuration(url, region, token_file))
 
 
-def async_token_transport(token: TokenProvider, url: str | None = None) -> AsyncTransport:
-    """As `token_transport`, for the asynchronous clients. `token` is called in a thread, so it may wait.
+def async_token_transport(token: TokenProvider, url: str | None = None) -> AsyncHttpTransport:
+    """HTTP with tokens in place of AWS keys, as the argument `transport` of a client. Opens no connection yet.
 
-    Raises NotConfiguredError, also if aiohttp is not installed.
+    `token` is called for the first request, and again a minute before the token ends that it gave. It may be slow, and
+    several clients may share it if it is thread-safe. `url` is that of the API for tokens, by default PENSTOCK_URL.
+    Raises NotConfiguredError. An event loop calls `token` in a thread.
     """
-    return _by_aiohttp(lambda: find_configuration(url, token=token))
+    _check_extra()  # sync:
+    return AsyncHttpTransport(find_configuration(url, token=token))
 
 
-def _by_aiohttp(find: Callable[[], Configuration]) -> AsyncTransport:
+def _check_extra() -> None:  # sync:
+    """Raises NotConfiguredError if aiohttp is not installed."""
     try:
-        from penstock.http.aiohttp_transport import AiohttpTransport
+        importlib.import_module("penstock.http.async_connections")
     except ModuleNotFoundError as error:
         raise NotConfiguredError(f"{error}: the asynchronous clients need `pip install 'penstock[async]'`") from error
-    return AiohttpTransport(find())

@@ -1,15 +1,17 @@
-"""Carries requests to the service, with retries, for Producer, Consumer, Admin and the CLI.
+# Generated from async_client.py by `python -m tools.unasync`: change that file.
+"""Carries requests to the service, with retries, for the clients and the command line.
 
 It tries reads, and writes that are the same when done twice, again on every retriable error. It tries other writes
-again only if the failure certainly changed nothing (retry.py). async_client.py does the same for asyncio.
+again only if the failure certainly changed nothing (retry.py).
 """
 
 import time
 from collections.abc import Mapping
 
+from penstock.http.abilities import event_signer
 from penstock.http.http_message import Document, HttpRequest, Response, final_document, final_error, json_document
 from penstock.http.steps import Calls, Result, drive
-from penstock.http.transport import Transport, event_signer
+from penstock.http.transport import Transport
 from penstock.retry import Attempts, RetryPolicy
 from penstock.system import monotonic_ms, random_fraction
 from penstock_core.errors import PenstockError

@@ -10,22 +10,13 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
 
 from penstock.http.http_message import Response
+from penstock.http.no_answer import CONNECT_TIMEOUT_S, NoAnswerError
 from penstock.http.proxy import proxy_of
 from penstock.system import fork_count, monotonic_ms, wall_clock_ms
 from penstock_core.limits import SDK_CONNECTIONS_MAX, SDK_IDLE_CONNECTION_MS_MAX
 
 if TYPE_CHECKING:
     from urllib3._base_connection import BaseHTTPConnection
-
-CONNECT_TIMEOUT_S = 5
-
-
-class NoAnswerError(Exception):
-    """Nothing answered. `maybe_sent` is false if not one byte of the request has left."""
-
-    def __init__(self, why: str, *, maybe_sent: bool) -> None:
-        super().__init__(why)
-        self.maybe_sent = maybe_sent
 
 
 class _AgingPool(HTTPConnectionPool):

@@ -20,7 +20,7 @@ _MODULES: Mapping[TransportName, str] = {
     "lambda": "penstock.transports.by_lambda",
     "embedded": "penstock.transports.embedded",
 }
-_ASYNC_MODULES: Mapping[TransportName, str] = {**_MODULES, "lambda": "penstock.transports.by_lambda_async"}
+_ASYNC_MODULES: Mapping[TransportName, str] = {**_MODULES, "lambda": "penstock.transports.async_by_lambda"}
 _EXTRAS: Mapping[TransportName, str] = {"lambda": "async", "embedded": "embedded"}
 
 

@@ -5,8 +5,9 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from contextvars import copy_context
 
+from penstock.http.abilities import event_signer, request_bytes_max_of
 from penstock.http.http_message import Response
-from penstock.http.transport import Transport, event_signer, request_bytes_max_of
+from penstock.http.transport import Transport
 
 
 class ThreadedTransport:

@@ -1,18 +1,15 @@
+# Generated from async_transport.py by `python -m tools.unasync`: change that file.
 """One signed request and its answer: the port that everything in the SDK calls through, and its HTTP adapter."""
 
 from collections.abc import Mapping
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
-from penstock.configuration import Configuration, find_configuration
-from penstock.errors import ConnectionFailedError, NotConfiguredError
-from penstock.http.connections import Connections, NoAnswerError
+from penstock.configuration import Configuration, caller_configuration, find_configuration
 from penstock.http.http_message import Response
 from penstock.http.named_transport import HTTP, TransportName, chosen_name, module_of
+from penstock.http.no_answer import ANSWER_TIMEOUT_S, NoAnswerError, no_answer
 from penstock.http.signature import SignedRequest, event_headers, is_refusal, shift_to_sign_again, sign
-from penstock.tokens import TokenProvider, token_of_file
-from penstock_core.limits import REQUEST_BYTES_MAX
-
-ANSWER_TIMEOUT_S = 35  # API Gateway ends a call after 30 s
+from penstock.tokens import TokenProvider
 
 
 class Transport(Protocol):
@@ -33,34 +30,15 @@ class Transport(Protocol):
         ...
 
 
-@runtime_checkable
-class EventSigner(Protocol):
-    """A transport that can also sign for wake-ups. Without it a consumer waits by long polls."""
-
-    def event_headers(self, host: str, body: bytes) -> Mapping[str, str]:
-        """The headers of a signed `POST https://<host>/event` of AppSync Events. It may ask for fresh credentials."""
-        ...
-
-
-def event_signer(transport: object) -> EventSigner:
-    """The transport, if it signs for wake-ups. Raises NotConfiguredError if not."""
-    if not isinstance(transport, EventSigner):
-        raise NotConfiguredError(f"{type(transport).__name__} signs nothing for wake-ups")
-    return transport
-
-
-def request_bytes_max_of(transport: object) -> int:
-    """The bytes of a request that the transport carries. A transport that does not tell is bound as the API is."""
-    return int(getattr(transport, "request_bytes_max", REQUEST_BYTES_MAX))
-
-
 class HttpTransport:
-    """HTTPS, signed by AWS Signature Version 4 or with a token, on `Connections`.
+    """HTTPS, signed by AWS Signature Version 4 or with a token, on kept-alive `Connections`.
 
     The body is hashed and sent without a copy. No retries but of a proof that grew old, and no redirects.
     """
 
     def __init__(self, configuration: Configuration, *, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
+        from penstock.http.connections import Connections
+
         self._configuration = configuration
         self._connections = Connections(timeout_s)
 
@@ -99,13 +77,6 @@ class HttpTransport:
         self._connections.close()
 
 
-def no_answer(configuration: Configuration, what: str, *, maybe_sent: bool) -> ConnectionFailedError:
-    """The error of a call that nothing answered. If it went to the local stack, the error says how to start that."""
-    is_down = configuration.is_local and not maybe_sent
-    hint = "the local stack is not running: start it with `penstock dev` or `penstock local up`; " if is_down else ""
-    return ConnectionFailedError(f"{hint}no answer from {configuration.url} to {what}", maybe_applied=maybe_sent)
-
-
 def open_transport(
     url: str | None = None,
     region: str | None = None,
@@ -121,14 +92,10 @@ def open_transport(
         return transport
     name = chosen_name(transport, url, has_token=token_file is not None)
     if name != HTTP:
-        opened: Transport = module_of(name).open_transport(region)
+        module = module_of(name)
+        opened: Transport = module.open_transport(region)
         return opened
     return HttpTransport(caller_configuration(url, region, token_file))
-
-
-def caller_configuration(url: str | None, region: str | None, token_file: str | None) -> Configuration:
-    """The service and the caller of a command. Raises NotConfiguredError."""
-    return find_configuration(url, region, token=None if token_file is None else token_of_file(token_file))
 
 
 def token_transport(token: TokenProvider, url: str | None = None) -> HttpTransport:

@@ -1,4 +1,7 @@
-"""The tasks that carry a producer's requests to the service: sender.py for an event loop, which needs no lock."""
+"""The tasks that carry a producer's requests to the service.
+
+Up to `max_in_flight` tasks share one lock. Everything slow (compression, calls, callbacks) happens outside it.
+"""
 
 import asyncio
 from contextlib import suppress
@@ -13,55 +16,61 @@ from penstock.producer.produce_call import ProduceResults, produce
 from penstock.producer.producer_core import ProducerCore
 from penstock.producer.tracing import ProducerTracing
 from penstock.system import monotonic_ms, random_fraction, wall_clock_ns
-from penstock.workers.worker_tasks import Signal, Sleep, WorkerTasks
+from penstock.workers.async_workers import AsyncLock, AsyncSignal, AsyncSleep, AsyncWorkers, async_released
 
 
 class AsyncSender:
-    """Drives a producer's core. Compression runs in the loop's threads."""
+    """Drives a producer's core. `lock` guards it. Compression runs in the threads of the event loop."""
 
     def __init__(
         self, core: ProducerCore, client: AsyncClient, *, acks: str, max_in_flight: int, tracing: ProducerTracing
     ) -> None:
+        self.lock = AsyncLock()
+        self._progress = AsyncSignal()  # sync: self._progress = Signal(self.lock)
+        self._sleep = AsyncSleep()  # sync: self._sleep = Sleep(self.lock)
         self._core = core
         self._accumulator = core.accumulator
         self._client = client
         self._acks = acks
         self._tracing = tracing
-        self._progress = Signal()
-        self._sleep = Sleep()
-        self._tasks = WorkerTasks("penstock-sender", max_in_flight, self._next_request, self._carry)
+        self._workers = AsyncWorkers("penstock-sender", max_in_flight, self._next_request, self._carry)
         self._is_stopping = False
 
     def wake(self) -> None:
-        """Wake the sender after an append, if it would sleep past the next request."""
+        """Under the lock, after an append: wake the sender, if it would sleep past the next request."""
         if self._accumulator.wake_at_ms < self._sleep.ends_at_ms:
             self._sleep.end()
 
     @property
-    def is_due(self) -> bool:
+    def is_due(self) -> bool:  # sync:
         """The loop has a request to send, as soon as it comes to it."""
         return self._accumulator.wake_at_ms <= monotonic_ms()
 
+    # sync: @property
+    # sync: def is_calling_back(self) -> bool:
+    # sync:     """True if the caller is an `on_delivery`: its thread cannot carry what it waits for."""
+    # sync:     return self._workers.has_this_thread
+
     async def drive(self, steps: Steps[Result]) -> Result:
-        """Carry out a procedure of the core."""
+        """Under the lock: carry out a procedure of the core. The lock is released while the procedure waits."""
         return await drive_async(steps, self._do)
 
     async def stop(self) -> None:
         """Fail the batches that are still queued, and wait until the tasks have finished the requests in flight."""
         self._abandon()
-        await self._tasks.join()
+        await self._workers.join()
 
-    async def abort(self) -> None:
+    async def abort(self) -> None:  # sync:
         """As `stop`, but give up the requests in flight: their records may have been delivered."""
         self._abandon()
-        self._tasks.cancel()
-        await self._tasks.join()
+        await self._workers.end()
 
     def _abandon(self) -> None:
-        self._is_stopping = True
-        finished = self._core.abandon()
-        self._sleep.end()
-        self._progress.notify_all()
+        with self.lock:
+            self._is_stopping = True
+            finished = self._core.abandon()
+            self._sleep.end()
+            self._progress.notify_all()
         resolve(finished)
 
     async def _do(self, effect: HttpRequest | Wait) -> Document:
@@ -70,31 +79,33 @@ class AsyncSender:
             await self._progress.wait(effect.until_ms)
             return {}
         try:
-            document = await self._client.document(effect)
+            with async_released(self.lock):
+                document = await self._client.document(effect)
         finally:
             self._progress.notify_all()  # a procedure may wait for this one
-        self._tasks.start()  # a topic is known now: there may be something to send
+        self._workers.start()  # a topic is known now: there may be something to send
         return document
 
     async def _next_request(self) -> list[Entry] | None:
         """Wait for a request to send; None when stopping."""
         while True:
-            now_ms = monotonic_ms()
-            expired = self._accumulator.expire(now_ms)
-            if expired:
-                self._progress.notify_all()
-                resolve(expired)
-                continue
-            entries = self._accumulator.drain(now_ms)
-            if entries:
-                return entries
-            if self._is_stopping:
-                return None
-            await self._sleep.until(self._accumulator.wake_at_ms)
+            with self.lock:
+                now_ms = monotonic_ms()
+                expired = self._accumulator.expire(now_ms)
+                if expired:
+                    self._progress.notify_all()
+                else:
+                    entries = self._accumulator.drain(now_ms)
+                    if entries:
+                        return entries
+                    if self._is_stopping:
+                        return None
+                    await self._sleep.until(self._accumulator.wake_at_ms)
+            resolve(expired)
 
     async def _carry(self, entries: list[Entry]) -> None:
         started_ns = wall_clock_ns()
-        try:
+        try:  # sync: results: ProduceResults = drive(produce(entries, self._acks), self._client.try_once)
             with suppress(Exception):  # produce() meets the error again, and returns it
                 await asyncio.to_thread(_build, entries)
             results: ProduceResults = await drive_async(produce(entries, self._acks), self._client.try_once)
@@ -106,14 +117,15 @@ class AsyncSender:
         self._complete(entries, results, started_ns)
 
     def _complete(self, entries: list[Entry], results: ProduceResults, started_ns: int) -> None:
-        finished = self._accumulator.complete(entries, results, monotonic_ms(), random_fraction())
-        self._progress.notify_all()
-        self.wake()
+        with self.lock:
+            finished = self._accumulator.complete(entries, results, monotonic_ms(), random_fraction())
+            self._progress.notify_all()
+            self.wake()
         self._tracing.carried(entries, results, started_ns)
         resolve(finished)
 
 
-def _build(entries: list[Entry]) -> None:
+def _build(entries: list[Entry]) -> None:  # sync:
     for entry in entries:
         for batch in entry.batches:
             batch.build()

@@ -1,23 +1,36 @@
-"""Transactions as users of the asynchronous producer see them; transaction_core.py decides."""
+"""Transactions as users of the producer see them; transaction_core.py decides."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
 from penstock.model import RecordMetadata, TopicPartition
 from penstock.producer.async_sender import AsyncSender
+from penstock.producer.batching.producer_batch import ProducerBatch
 from penstock.producer.delivery import follow, resolve, resolve_quietly
+from penstock.producer.holders import LeaseHolder, LockHolder, group_offsets
 from penstock.producer.producer_core import ProducerCore
 from penstock.producer.tracing import ProducerTracing
-from penstock.producer.transaction import LeaseHolder, LockHolder, group_offsets
 from penstock.share_model import ShareRecord
 from penstock.system import wall_clock_ms, wall_clock_ns
 from penstock_core.records.codec import Headers
 
+# sync: from penstock.producer.delivery import Delivery
+
 
 class AsyncTransaction:
-    """`Transaction` for `async with`. A cancellation aborts it. If it interrupts the commit, the outcome stays open."""
+    """An `async with` block whose records and offsets become visible together when it ends; if the block raises, never.
+
+        async with producer.transaction() as transaction:
+            await transaction.send("ledger", b"...", key=b"account 7")
+            transaction.send_offsets({TopicPartition("payments", 0): 42}, consumer)
+
+    The futures of its records have their offsets when the block has ended. If the commit is refused, the block raises
+    FencedError or InvalidError (TRANSACTION_TOO_LARGE). FencedError means that another instance with the transactional
+    id has begun, or that another member owns the partition of an offset. A transaction is not safe for several tasks
+    at once. A cancellation aborts it. If a cancellation interrupts the commit, the outcome stays open.
+    """
 
     def __init__(self, core: ProducerCore, sender: AsyncSender, tracing: ProducerTracing) -> None:
         self._core = core
@@ -27,7 +40,7 @@ class AsyncTransaction:
         self._accepted: list[tuple[LockHolder, list[ShareRecord]]] = []
         self._read: list[tuple[LeaseHolder, Mapping[TopicPartition, int]]] = []
 
-    async def send(  # noqa: PLR0913 - as Producer.send
+    async def send(  # noqa: PLR0913 - callers name all but two
         self,
         topic: str,
         value: bytes | str | None,
@@ -40,35 +53,51 @@ class AsyncTransaction:
         delay_ms: int | None = None,
         cancellable: bool = False,
     ) -> asyncio.Future[RecordMetadata]:
-        """As `Transaction.send`. The future is done when the block has ended."""
+        """As `AsyncProducer.send`, in the transaction. If records fill a request, it stages them and waits."""
         if timestamp_ms is None:
             timestamp_ms = wall_clock_ms()
         timer = self._core.timers.timer(deliver_at_ms, delay_ms, cancellable=cancellable)
-        with self._tracing.creating(topic, headers) as (told, origin):
+        with self._tracing.creating(topic, headers) as (told, origin), self._sender.lock:
             batch = await self._sender.drive(
                 self._core.append_to(self._transaction, topic, value, key, told, partition, timestamp_ms, timer)
             )
             if origin is not None:
                 batch.note_origin(origin)
-        sent: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
-        follow(batch, sent, batch.record_count - 1, timestamp_ms)
-        return sent
+            index = batch.record_count - 1
+            sent: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()  # sync:
+            follow(batch, sent, index, timestamp_ms)  # sync:
+            return sent  # sync: return Delivery(batch, index, timestamp_ms)
 
     def send_offsets(self, offsets: Mapping[TopicPartition, int], group: str | LeaseHolder) -> None:
-        """As `Transaction.send_offsets`. It is not awaited: the offsets travel with the commit."""
-        self._transaction.add_offsets(group_offsets(offsets, group))
+        """Commit a group's offsets (of the next records to read) with the transaction.
+
+        `group` is the consumer that has read the records: the commit counts only while it owns their partitions. It may
+        be the name of a group without members instead. It is not awaited: the offsets travel with the commit.
+        """
+        entries = group_offsets(offsets, group)
+        with self._sender.lock:
+            self._transaction.add_offsets(entries)
         if not isinstance(group, str):
             self._read.append((group, dict(offsets)))
 
     def accept(self, records: ShareRecord | Iterable[ShareRecord], consumer: LockHolder) -> None:
-        """As `Transaction.accept`. It is not awaited: the acceptances travel with the commit."""
+        """Accept records of a share group with the transaction: they are finished if and only if it commits.
+
+        `consumer` is the AsyncShareConsumer that has them. It renews their locks until then. If the block raises,
+        release them, or they come again when their locks end. A lost lock makes the commit raise LockLostError. Raises
+        LockLostError and InvalidError for records that the consumer has no more. It is not awaited: the acceptances
+        travel with the commit.
+        """
         chosen = [records] if isinstance(records, ShareRecord) else list(records)
-        self._transaction.add_acceptances(consumer.acceptances(chosen))
+        acceptances = consumer.acceptances(chosen)
+        with self._sender.lock:
+            self._transaction.add_acceptances(acceptances)
         self._accepted.append((consumer, chosen))
 
     async def __aenter__(self) -> Self:
         """Begin the transaction."""
-        await self._sender.drive(self._transaction.begin())
+        with self._sender.lock:
+            await self._sender.drive(self._transaction.begin())
         return self
 
     async def __aexit__(
@@ -76,15 +105,14 @@ class AsyncTransaction:
     ) -> None:
         """Commit, or after an exception abort."""
         if error is not None:
-            resolve_quietly(self._transaction.abort(error))
+            self._abort(error)
             return
         started_ns = wall_clock_ns()
         try:
-            finished = await self._sender.drive(self._transaction.commit())
-        except BaseException as failure:
-            failed = self._transaction.abort(failure)
-            resolve_quietly(failed)
-            self._tracing.committed(failed, self._transaction, started_ns, failure)
+            with self._sender.lock:
+                finished = await self._sender.drive(self._transaction.commit())
+        except BaseException as failure:  # a KeyboardInterrupt, too
+            self._tracing.committed(self._abort(failure), self._transaction, started_ns, failure)
             raise
         self._tracing.committed(finished, self._transaction, started_ns, None)
         for consumer, records in self._accepted:
@@ -92,3 +120,9 @@ class AsyncTransaction:
         for reader, offsets in self._read:
             reader.settled(offsets)
         resolve(finished)
+
+    def _abort(self, cause: BaseException) -> Sequence[ProducerBatch]:
+        with self._sender.lock:
+            finished = self._transaction.abort(cause)
+        resolve_quietly(finished)
+        return finished

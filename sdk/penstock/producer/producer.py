@@ -1,4 +1,5 @@
-"""The producer with threads. producer_core.py and accumulator.py decide, sender.py does the I/O."""
+# Generated from async_producer.py by `python -m tools.unasync`: change that file.
+"""The producer. producer_core.py and accumulator.py decide, sender.py does the I/O."""
 
 import atexit
 import threading
@@ -9,10 +10,12 @@ from typing import TYPE_CHECKING, Self, Unpack
 
 from penstock.arguments import check_callable, check_timeout
 from penstock.errors import InvalidError
+from penstock.http.abilities import request_bytes_max_of
 from penstock.http.client import Client
 from penstock.http.named_transport import TransportName
-from penstock.http.transport import Transport, open_transport, request_bytes_max_of
+from penstock.http.transport import Transport, open_transport
 from penstock.options import shows_fields_of
+from penstock.producer.batching.producer_batch import ProducerBatch
 from penstock.producer.delays import Timer
 from penstock.producer.delivery import CallbackFollower, Delivery, DeliveryCallback
 from penstock.producer.producer_core import ProducerCore
@@ -39,8 +42,8 @@ class Producer:
             metadata = sent.result()                                   # it is delivered
 
     Several threads may use one producer: records go in the order of the calls. In a child by fork() it raises
-    ForkedError. Close it, or use it in `with`. A producer that is still open when the interpreter exits has ten seconds
-    to deliver.
+    ForkedError. Close it, or use it in `with`. A producer that is still open when the
+    interpreter exits has ten seconds to deliver.
     """
 
     @shows_fields_of(ProducerSettings)
@@ -104,8 +107,7 @@ class Producer:
         `Admin.cancel_scheduled`; such a record has a timer of its own, and costs more. Records of one partition and due
         time keep their order.
 
-        The call may wait `max_block_ms` for memory,
-        and as long for the description of a new topic.
+        The call may wait `max_block_ms` for memory, and as long for the description of a new topic.
 
         Raises UnknownTopicError, UnknownPartitionError, RecordTooLargeError, BufferFullError, ClosedError, ForkedError,
         InvalidError, such as for no key in a compacted topic, and the errors of a call to the service. If it raises,
@@ -128,7 +130,7 @@ class Producer:
             return self._append(topic, value, key, told, partition, timestamp_ms, timer, on_delivery, origin)
 
     def transaction(self) -> Transaction:
-        """A transaction, to be used in `with`; one at a time. Raises InvalidError without a `transactional_id`."""
+        """A transaction for `with`, one at a time. Raises InvalidError without a `transactional_id`."""
         self._fork.check()
         return Transaction(self._core, self._sender, self._tracing)
 
@@ -136,8 +138,8 @@ class Producer:
         """Begin an epoch now, unless the producer has one: each earlier instance with its `transactional_id` is fenced.
 
         The first transaction does so too. Call this before you read the offset from which you go on, if the consumer
-        is no member of its group: no commit of an earlier instance comes after that offset then. `Transformer` calls
-        it. One request. Raises as `transaction`, FencedError, and the errors of a call.
+        is no member of its group: no commit of an earlier instance comes after that offset then. `Transformer`
+        calls it. One request. Raises as `transaction`, FencedError, and the errors of a call.
         """
         with self.transaction():
             pass
@@ -145,39 +147,42 @@ class Producer:
     def flush(self, timeout: float | None = None) -> None:
         """Send all batches now, and wait until each record that was sent before is delivered or has failed.
 
-        Futures and callbacks tell of failures; this does not raise them. Raises TimeoutError after `timeout` seconds,
-        and InvalidError in `on_delivery`: the thread that calls it back is one that delivers.
+        Futures and callbacks tell of failures; this does not raise them. Raises TimeoutError after `timeout`
+        seconds, and InvalidError in `on_delivery`: the thread that calls it back is one that delivers.
         """
         self._fork.check()
         if self._sender.is_calling_back:
-            raise InvalidError(ErrorCode.INVALID_REQUEST, "flush() in on_delivery waits for itself: call it outside")
+            why = "flush() in on_delivery waits for itself: call it outside"
+            raise InvalidError(ErrorCode.INVALID_REQUEST, why)
         check_timeout(timeout)
         if not self._flush(timeout):
             raise TimeoutError(f"not everything was delivered in {timeout} s")
 
     def close(self, timeout: float | None = None) -> None:
-        """Flush, then end the threads. Records that are not delivered in `timeout` seconds fail with ClosedError.
+        """Flush, then end the threads. What is not delivered in `timeout` seconds fails with ClosedError.
 
-        You may call it twice. It waits for the requests that are in flight when the time is over. In `on_delivery` it
-        does not wait: another thread does.
+        You may call it twice. It waits for the requests that are in flight when the time is over. In
+        `on_delivery` it does not wait: another thread does.
         """
         check_timeout(timeout)
         if self._fork.is_forked:
             return  # the records are the parent's to deliver, and so are the connections
-        with self._sender.lock:
+        with self._lock:
             was_closed, self._core.is_closed = self._core.is_closed, True
         if was_closed:
             return
         atexit.unregister(self._at_exit)
-        if self._sender.is_calling_back:
+        if self._sender.is_calling_back:  # another thread waits in its place
             threading.Thread(target=self._end, args=(timeout,), name="penstock-producer-close").start()
-        else:
-            self._end(timeout)
+            return
+        self._end(timeout)
 
     def _end(self, timeout: float | None) -> None:
-        self._flush(timeout)
-        self._sender.stop()
-        self._client.close()
+        try:
+            self._flush(timeout)
+            self._sender.stop()
+        finally:
+            self._client.close()
 
     def __enter__(self) -> Self:
         """The producer."""
@@ -209,16 +214,20 @@ class Producer:
                 )
             if origin is not None:
                 batch.note_origin(origin)
-            index = batch.record_count - 1
-            if on_delivery is not None:
-                batch.followers.append(CallbackFollower(on_delivery, batch, index, timestamp_ms))
-            if index == 0:  # only a new batch can be due before the sender's sleep ends
-                self._sender.wake()
+            return self._followed(batch, timestamp_ms, on_delivery)
+
+    def _followed(self, batch: ProducerBatch, timestamp_ms: int, on_delivery: DeliveryCallback | None) -> Delivery:
+        """Under the lock: the future of the batch's last record."""
+        index = batch.record_count - 1
+        if on_delivery is not None:
+            batch.followers.append(CallbackFollower(on_delivery, batch, index, timestamp_ms))
+        if index == 0:  # only a new batch can be due before the sender's sleep ends
+            self._sender.wake()
         return Delivery(batch, index, timestamp_ms)
 
     def _flush(self, timeout: float | None) -> bool:
         deadline_ms = NEVER_MS if timeout is None else monotonic_ms() + int(timeout * 1_000)
-        with self._sender.lock:
+        with self._lock:
             return self._sender.drive(self._core.flush(deadline_ms))
 
 

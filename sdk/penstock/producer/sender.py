@@ -1,9 +1,8 @@
+# Generated from async_sender.py by `python -m tools.unasync`: change that file.
 """The threads that carry a producer's requests to the service.
 
 Up to `max_in_flight` threads share one lock. Everything slow (compression, calls, callbacks) happens outside it.
 """
-
-import threading
 
 from penstock.http.client import Client
 from penstock.http.http_message import Document, HttpRequest
@@ -14,7 +13,7 @@ from penstock.producer.produce_call import ProduceResults, produce
 from penstock.producer.producer_core import ProducerCore
 from penstock.producer.tracing import ProducerTracing
 from penstock.system import monotonic_ms, random_fraction, wall_clock_ns
-from penstock.workers.worker_threads import Sleep, WorkerThreads, released, seconds_until
+from penstock.workers.workers import Lock, Signal, Sleep, Workers, released
 
 
 class Sender:
@@ -23,15 +22,15 @@ class Sender:
     def __init__(
         self, core: ProducerCore, client: Client, *, acks: str, max_in_flight: int, tracing: ProducerTracing
     ) -> None:
-        self.lock = threading.Lock()
-        self._progress = threading.Condition(self.lock)
+        self.lock = Lock()
+        self._progress = Signal(self.lock)
         self._sleep = Sleep(self.lock)
         self._core = core
         self._accumulator = core.accumulator
         self._client = client
         self._acks = acks
         self._tracing = tracing
-        self._threads = WorkerThreads("penstock-sender", max_in_flight, self._next_request, self._carry)
+        self._workers = Workers("penstock-sender", max_in_flight, self._next_request, self._carry)
         self._is_stopping = False
 
     def wake(self) -> None:
@@ -39,36 +38,39 @@ class Sender:
         if self._accumulator.wake_at_ms < self._sleep.ends_at_ms:
             self._sleep.end()
 
+    @property
+    def is_calling_back(self) -> bool:
+        """True if the caller is an `on_delivery`: its thread cannot carry what it waits for."""
+        return self._workers.has_this_thread
+
     def drive(self, steps: Steps[Result]) -> Result:
         """Under the lock: carry out a procedure of the core. The lock is released while the procedure waits."""
         return drive(steps, self._do)
 
-    @property
-    def is_calling_back(self) -> bool:
-        """True if the caller is an `on_delivery`: its thread cannot carry what it waits for."""
-        return self._threads.has_this_thread
-
     def stop(self) -> None:
         """Fail the batches that are still queued, and wait until the threads have finished the requests in flight."""
+        self._abandon()
+        self._workers.join()
+
+    def _abandon(self) -> None:
         with self.lock:
             self._is_stopping = True
             finished = self._core.abandon()
             self._sleep.end()
             self._progress.notify_all()
         resolve(finished)
-        self._threads.join()
 
     def _do(self, effect: HttpRequest | Wait) -> Document:
         if isinstance(effect, Wait):
             self.wake()
-            self._progress.wait(seconds_until(effect.until_ms, monotonic_ms()))
+            self._progress.wait(effect.until_ms)
             return {}
         try:
             with released(self.lock):
                 document = self._client.document(effect)
         finally:
             self._progress.notify_all()  # a procedure may wait for this one
-        self._threads.start()  # a topic is known now: there may be something to send
+        self._workers.start()  # a topic is known now: there may be something to send
         return document
 
     def _next_request(self) -> list[Entry] | None:
@@ -91,6 +93,9 @@ class Sender:
     def _carry(self, entries: list[Entry]) -> None:
         started_ns = wall_clock_ns()
         results: ProduceResults = drive(produce(entries, self._acks), self._client.try_once)
+        self._complete(entries, results, started_ns)
+
+    def _complete(self, entries: list[Entry], results: ProduceResults, started_ns: int) -> None:
         with self.lock:
             finished = self._accumulator.complete(entries, results, monotonic_ms(), random_fraction())
             self._progress.notify_all()

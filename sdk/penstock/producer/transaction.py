@@ -1,40 +1,20 @@
-"""Transactions as users of the threaded producer see them; transaction_core.py decides."""
+# Generated from async_transaction.py by `python -m tools.unasync`: change that file.
+"""Transactions as users of the producer see them; transaction_core.py decides."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
-from penstock.arguments import check, checked_name, checked_offsets
-from penstock.model import GroupOffset, TopicPartition
+from penstock.model import TopicPartition
 from penstock.producer.batching.producer_batch import ProducerBatch
 from penstock.producer.delivery import Delivery, resolve, resolve_quietly
+from penstock.producer.holders import LeaseHolder, LockHolder, group_offsets
 from penstock.producer.producer_core import ProducerCore
 from penstock.producer.sender import Sender
 from penstock.producer.tracing import ProducerTracing
-from penstock.share_model import ShareAcceptance, ShareRecord
+from penstock.share_model import ShareRecord
 from penstock.system import wall_clock_ms, wall_clock_ns
-from penstock_core.ids import parse_group_name
 from penstock_core.records.codec import Headers
-
-
-class LeaseHolder(Protocol):
-    """A consumer that is a member of a group."""
-
-    def group_offsets(self, offsets: Mapping[TopicPartition, int]) -> Sequence[GroupOffset]:
-        """The offsets, with the leases that prove that this member owns their partitions."""
-
-    def settled(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """A transaction has committed the offsets."""
-
-
-class LockHolder(Protocol):
-    """A consumer of a share group."""
-
-    def acceptances(self, records: Iterable[ShareRecord]) -> Sequence[ShareAcceptance]:
-        """The records with the locks that prove that this consumer has them."""
-
-    def settled(self, records: Iterable[ShareRecord]) -> None:
-        """A transaction has accepted the records."""
 
 
 class Transaction:
@@ -81,7 +61,8 @@ class Transaction:
             )
             if origin is not None:
                 batch.note_origin(origin)
-            return Delivery(batch, batch.record_count - 1, timestamp_ms)
+            index = batch.record_count - 1
+            return Delivery(batch, index, timestamp_ms)
 
     def send_offsets(self, offsets: Mapping[TopicPartition, int], group: str | LeaseHolder) -> None:
         """Commit a group's offsets (of the next records to read) with the transaction.
@@ -98,8 +79,8 @@ class Transaction:
     def accept(self, records: ShareRecord | Iterable[ShareRecord], consumer: LockHolder) -> None:
         """Accept records of a share group with the transaction: they are finished if and only if it commits.
 
-        `consumer` is the ShareConsumer that has them. It renews their locks until then. If the block raises, release
-        them, or they come again when their locks end. A lost lock makes the commit raise LockLostError. Raises
+        `consumer` is the ShareConsumer that has them. It renews their locks until then. If the block raises,
+        release them, or they come again when their locks end. A lost lock makes the commit raise LockLostError. Raises
         LockLostError and InvalidError for records that the consumer has no more.
         """
         chosen = [records] if isinstance(records, ShareRecord) else list(records)
@@ -125,7 +106,7 @@ class Transaction:
         try:
             with self._sender.lock:
                 finished = self._sender.drive(self._transaction.commit())
-        except BaseException as failure:  # a KeyboardInterrupt too
+        except BaseException as failure:  # a KeyboardInterrupt, too
             self._tracing.committed(self._abort(failure), self._transaction, started_ns, failure)
             raise
         self._tracing.committed(finished, self._transaction, started_ns, None)
@@ -140,12 +121,3 @@ class Transaction:
             finished = self._transaction.abort(cause)
         resolve_quietly(finished)
         return finished
-
-
-def group_offsets(offsets: Mapping[TopicPartition, int], group: str | LeaseHolder) -> Sequence[GroupOffset]:
-    """The offsets for a transaction to commit. `group` is the name of a group, or the consumer that is its member."""
-    if isinstance(group, str):
-        name, checked = checked_name(parse_group_name, group), checked_offsets("offsets", offsets)
-        return [GroupOffset(group=name, partition=each, offset=offset) for each, offset in checked.items()]
-    check(hasattr(group, "group_offsets"), f"group={group!r:.100}: give the consumer, or the name of a group")
-    return group.group_offsets(offsets)

@@ -1,4 +1,4 @@
-"""The share consumer for asyncio. share_core.py decides, share_tasks.py does the I/O."""
+"""The share consumer. share_core.py decides, async_share_driver.py does the I/O."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -12,26 +12,34 @@ from penstock.http.async_transport import AsyncTransport, open_async_transport
 from penstock.http.named_transport import TransportName
 from penstock.options import shows_fields_of
 from penstock.share.acknowledgements import ACCEPT, Verb, Wish, reject
-from penstock.share.async_runner import AsyncRunner, stopped_by_loop_signals
-from penstock.share.runner import Handler
+from penstock.share.async_runner import AsyncRunner
+from penstock.share.async_share_driver import AsyncShareDriver
+from penstock.share.handling import Handler
+from penstock.share.opening import check_poll, check_run, checked_settings, release_wish, share_core
 from penstock.share.settings import ShareOptions, ShareSettings
-from penstock.share.share_consumer import check_poll, check_run, checked_settings, release_wish, share_core
-from penstock.share.share_tasks import ShareTasks
 from penstock.share_model import ShareAcceptance, ShareRecord
 from penstock.system import monotonic_ms
 from penstock.telemetry.opening import open_notes
 from penstock.workers.fork_guard import ForkGuard
+from penstock.workers.signals import async_stopped_by_signals
 from penstock_core.limits import SDK_CALL_MS_MAX
 
 
 class AsyncShareConsumer:
-    """`ShareConsumer` for asyncio.
+    """Works on the records of a share group, with any number of other consumers, and acknowledges each record.
 
         async with AsyncShareConsumer("orders", group_id="workers") as consumer:
             async for record in consumer:
                 await handle(record)
 
-    `run` calls a handler in tasks, which may be a coroutine function. Use a consumer from one event loop.
+    It locks each record for you, renews the lock while you work, and acknowledges in the background. In `async with`,
+    an exception releases the record in hand, and `Reject` rejects it. Or let it run a handler in tasks:
+
+        await AsyncShareConsumer("orders", group_id="workers").run(handle, concurrency=8)
+
+    A record may come twice: after a crash, or when its lock was lost. The consumer retries failures that may pass, with
+    full jitter. Every other error is raised by the call that waits for records. Several tasks may acknowledge; one
+    task iterates or polls. A consumer belongs to one event loop.
     """
 
     @shows_fields_of(ShareSettings)
@@ -43,45 +51,65 @@ class AsyncShareConsumer:
         transport: AsyncTransport | TransportName | None = None,
         **options: Unpack[ShareOptions],
     ) -> None:
-        """As `ShareConsumer`. Needs the extra `penstock[async]`, unless a transport is given."""
+        """Opens no connection yet.
+
+        `topics` are some of the group's topics; without any, all of them. `url` and `region` default to what
+        penstock.configuration finds: the environment, else the local stack. `transport` replaces HTTP, as
+        penstock.testing does. Raises NotConfiguredError, and InvalidError for an option. Needs the extra
+        `penstock[async]`, unless a transport is given.
+        """
         settings = checked_settings(options)
         self._settings = settings
         self._fork = ForkGuard("AsyncShareConsumer")
         carrier = open_async_transport(url, region, transport)
         self._core = share_core(settings, topics, open_notes(carrier, settings.group_id))
         self._client = AsyncClient(carrier, retry=settings.retry)
-        self._tasks = ShareTasks(self._core, self._client, fork=self._fork, on_lock_lost=settings.on_lock_lost)
+        self._driver = AsyncShareDriver(self._core, self._client, fork=self._fork, on_lock_lost=settings.on_lock_lost)
 
     # Records.
 
     async def poll(self, max_records: int | None = None, timeout_ms: int = 1_000) -> list[ShareRecord]:
-        """As `ShareConsumer.poll`, awaited."""
+        """The next records, at most `max_records`. Empty if none came in `timeout_ms`, and after `stop`.
+
+        With acknowledge="auto" it accepts the records of the last `poll` that you have not acknowledged. Raises
+        NotFoundError for an unknown group, AccessDeniedError, and the other errors that no retry heals.
+        """
         check_poll(max_records, timeout_ms)
-        self._tasks.start()
-        await asyncio.sleep(0)  # a program that always finds records would keep the loop from everything else
-        return await self._tasks.drive(self._core.poll(max_records, timeout_ms))
+        self._driver.start()
+        await asyncio.sleep(0)  # a program that always finds records would keep the loop from everything else  # sync:
+        return await self._driver.drive(self._core.poll(max_records, timeout_ms))
 
     def __aiter__(self) -> Self:
         """The consumer: iteration returns its records."""
         return self
 
     async def __anext__(self) -> ShareRecord:
-        """As `ShareConsumer.__next__`, awaited."""
-        self._tasks.start()
-        await asyncio.sleep(0)  # as in poll
-        record = await self._tasks.drive(self._core.next_record())
+        """The next record. Waits for it, at most `consumer_timeout_ms`. Raises as `poll`."""
+        self._driver.start()
+        await asyncio.sleep(0)  # as in poll  # sync:
+        record = await self._driver.drive(self._core.next_record())
         if record is None:
             raise StopAsyncIteration
         return record
 
     async def run(self, handler: Handler, *, concurrency: int = 8) -> None:
-        """As `ShareConsumer.run`, in tasks, awaited. A cancellation ends it: it releases what the handlers had."""
+        """Call `handler` with each record, in `concurrency` tasks, until `stop` or a SIGTERM or SIGINT.
+
+        It accepts a record when the handler returns, rejects it when the handler raises `Reject`, and releases it
+        after any other exception, which it logs. A handler may acknowledge its record itself, as with
+        `consumer.release(record, delay_ms=60_000)`.
+
+        At the end it gives back records that no handler has begun with, waits `drain_ms` for the handlers, releases
+        the rest, and closes the consumer. It hears signals in the main thread only. Raises as `poll`. `handler` may
+        be a coroutine function. A cancellation ends it: it releases what the handlers had.
+        """
         check_run(handler, concurrency)
-        self._tasks.start()
-        self._core.appetite.employ(concurrency)
+        self._driver.start()
+        with self._driver.lock:
+            self._core.appetite.employ(concurrency)
         try:
-            with stopped_by_loop_signals(self.stop):
-                await AsyncRunner(self._core, self._tasks, self.stop).run(
+            with async_stopped_by_signals(self.stop):
+                await AsyncRunner(self._core, self._driver, self.stop).run(
                     handler, concurrency=concurrency, drain_ms=self._settings.drain_ms
                 )
         finally:
@@ -91,59 +119,81 @@ class AsyncShareConsumer:
         """As `Consumer.processing`. `run` does it by itself."""
         return self._core.processing(record, is_received=True)
 
-    # Acknowledgements. They are not awaited: they go in the background.
+    # Acknowledgements: they go in the background.
 
     def accept(self, record: ShareRecord) -> None:
-        """As `ShareConsumer.accept`. It is not awaited: it makes no call."""
+        """The record is done: it never comes again.
+
+        Raises LockLostError if its lock was lost, and InvalidError if the record was acknowledged before. It is not
+        awaited: it makes no call.
+        """
         self._acknowledge(record, ACCEPT)
 
     def release(self, record: ShareRecord, delay_ms: int | None = None) -> None:
-        """As `ShareConsumer.release`. It is not awaited: it makes no call."""
+        """Let the record come again after `delay_ms`, by default after the group's backoff. Raises as `accept`."""
         self._acknowledge(record, release_wish(delay_ms))
 
     def reject(self, record: ShareRecord, reason: str = "") -> None:
-        """As `ShareConsumer.reject`. It is not awaited: it makes no call."""
+        """Send the record to the dead-letter topic, with 200 bytes of the reason. Raises as `accept`.
+
+        Without a dead-letter topic the record is finished.
+        """
         check_text("reason", reason)
         self._acknowledge(record, reject(reason))
 
     def renew(self, record: ShareRecord) -> None:
-        """As `ShareConsumer.renew`. It is not awaited: it makes no call."""
+        """Renew the record's lock now. The consumer does so by itself from the middle of the lock's time on.
+
+        Raises as `accept`. `on_lock_lost` tells if it fails.
+        """
         self._acknowledge(record, Wish(Verb.RENEW, lock_ms=self._settings.lock_ms))
 
     async def flush(self, timeout_ms: int = SDK_CALL_MS_MAX) -> None:
-        """As `ShareConsumer.flush`, awaited."""
-        self._tasks.start()
-        if not await self._tasks.drive(self._core.flush(monotonic_ms() + timeout_ms)):
+        """Wait until the service has answered all acknowledgements.
+
+        Raises TimeoutError after `timeout_ms`, and the errors of the call. A record whose lock was lost raises nothing
+        here: see `on_lock_lost` and `locks_lost`.
+        """
+        self._driver.start()
+        steps = self._core.flush(monotonic_ms() + timeout_ms)
+        if not await self._driver.drive(steps, until_stopped=False):
             raise TimeoutError(f"not everything was acknowledged in {timeout_ms} ms")
 
     def is_held(self, record: ShareRecord) -> bool:
-        """As `ShareConsumer.is_held`. It makes no call."""
-        return self._core.keeper.locks.is_in_hand(record)
+        """You have the record, and have not acknowledged it. False once the service has said that its lock is lost."""
+        with self._driver.lock:
+            return self._core.keeper.locks.is_in_hand(record)
 
     def acceptances(self, records: Iterable[ShareRecord]) -> Sequence[ShareAcceptance]:
-        """As `ShareConsumer.acceptances`. It makes no call."""
-        return self._core.acceptances(records)
+        """The records with their locks, for a transaction's `accept`. Raises as `accept`."""
+        self._fork.check()
+        with self._driver.lock:
+            return self._core.acceptances(records)
 
     def settled(self, records: Iterable[ShareRecord]) -> None:
-        """As `ShareConsumer.settled`. It makes no call."""
-        self._core.settled(records)
+        """A transaction has accepted the records: it calls this itself."""
+        with self._driver.lock:
+            self._core.settled(records)
 
     @property
     def locks_lost(self) -> int:
-        """As `ShareConsumer.locks_lost`."""
+        """The number of records that other consumers got while this one had them."""
         return self._core.keeper.lost_count
 
     @property
     def skipped_batches(self) -> int:
-        """As `ShareConsumer.skipped_batches`."""
+        """The number of undecodable batches that this consumer has rejected."""
         return self._core.keeper.skipped_batches
 
     # The end.
 
     def stop(self) -> None:
-        """As `ShareConsumer.stop`. It is not awaited: call it from a signal handler, a task or another thread."""
+        """End iteration and `run`, and let every `poll` return an empty list at once.
+
+        Call it from a signal handler or from another thread, too. Records that were not handed out go back.
+        """
         self._core.is_stopped = True
-        self._tasks.interrupt()
+        self._driver.interrupt()
 
     @property
     def is_stopped(self) -> bool:
@@ -151,7 +201,11 @@ class AsyncShareConsumer:
         return self._core.is_stopped
 
     async def close(self) -> None:
-        """As `ShareConsumer.close`, awaited."""
+        """Acknowledge, and end the tasks. You may call it twice.
+
+        With acknowledge="auto" it accepts what was returned last. It releases every other record: without counting the
+        delivery where no handler had it. It waits for the answers, 5 seconds at most.
+        """
         await self._close(None)
 
     async def __aenter__(self) -> Self:
@@ -168,16 +222,17 @@ class AsyncShareConsumer:
         if self._core.is_closed or self._fork.is_forked:
             return  # in a child by fork(), locks and connections are the parent's
         self._core.is_stopped = True
-        self._tasks.interrupt()
+        self._driver.interrupt()
         try:
-            await self._tasks.drive(self._core.close(error))
+            await self._driver.drive(self._core.close(error), until_stopped=False)
         finally:
             try:
-                await self._tasks.stop()
+                await self._driver.stop()
             finally:
                 await self._client.close()
 
     def _acknowledge(self, record: ShareRecord, wish: Wish) -> None:
         self._fork.check()
-        self._core.acknowledge(record, wish)
-        self._tasks.wake()
+        with self._driver.lock:
+            self._core.acknowledge(record, wish)
+            self._driver.wake()

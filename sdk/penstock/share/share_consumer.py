@@ -1,29 +1,28 @@
-"""The share consumer with threads. share_core.py decides, share_threads.py does the I/O."""
+# Generated from async_share_consumer.py by `python -m tools.unasync`: change that file.
+"""The share consumer. share_core.py decides, share_driver.py does the I/O."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Self, Unpack
 
-from penstock.arguments import check, check_callable, check_number, check_text, check_whole, checked_topic
+from penstock.arguments import check_text
 from penstock.http.client import Client
 from penstock.http.named_transport import TransportName
 from penstock.http.transport import Transport, open_transport
 from penstock.options import shows_fields_of
 from penstock.share.acknowledgements import ACCEPT, Verb, Wish, reject
-from penstock.share.moment import Moment
-from penstock.share.runner import Handler, Runner
-from penstock.share.settings import LOCK_MS_MAX, ShareOptions, ShareSettings
-from penstock.share.share_core import ShareCore
-from penstock.share.share_threads import ShareThreads
+from penstock.share.handling import Handler
+from penstock.share.opening import check_poll, check_run, checked_settings, release_wish, share_core
+from penstock.share.runner import Runner
+from penstock.share.settings import ShareOptions, ShareSettings
+from penstock.share.share_driver import ShareDriver
 from penstock.share_model import ShareAcceptance, ShareRecord
-from penstock.system import monotonic_ms, process_name, random_bytes, wall_clock_ms
+from penstock.system import monotonic_ms
 from penstock.telemetry.opening import open_notes
-from penstock.telemetry.operations import Notes
 from penstock.workers.fork_guard import ForkGuard
 from penstock.workers.signals import stopped_by_signals
-from penstock_core.limits import CLIENT_ID_LENGTH_MAX, SDK_CALL_MS_MAX
-from penstock_core.share.holders import RANDOM_BYTES, named_nonce
+from penstock_core.limits import SDK_CALL_MS_MAX
 
 
 class ShareConsumer:
@@ -33,8 +32,8 @@ class ShareConsumer:
             for record in consumer:
                 handle(record)
 
-    It locks each record for you, renews the lock while you work, and acknowledges in the background. In `with`, an
-    exception releases the record in hand, and `Reject` rejects it. Or let it run a handler in threads:
+    It locks each record for you, renews the lock while you work, and acknowledges in the background. In `with`,
+    an exception releases the record in hand, and `Reject` rejects it. Or let it run a handler in threads:
 
         ShareConsumer("orders", group_id="workers").run(handle, concurrency=8)
 
@@ -64,7 +63,7 @@ class ShareConsumer:
         carrier = open_transport(url, region, transport)
         self._core = share_core(settings, topics, open_notes(carrier, settings.group_id))
         self._client = Client(carrier, retry=settings.retry)
-        self._threads = ShareThreads(self._core, self._client, fork=self._fork, on_lock_lost=settings.on_lock_lost)
+        self._driver = ShareDriver(self._core, self._client, fork=self._fork, on_lock_lost=settings.on_lock_lost)
 
     # Records.
 
@@ -75,8 +74,8 @@ class ShareConsumer:
         NotFoundError for an unknown group, AccessDeniedError, and the other errors that no retry heals.
         """
         check_poll(max_records, timeout_ms)
-        self._threads.start()
-        return self._threads.drive(self._core.poll(max_records, timeout_ms))
+        self._driver.start()
+        return self._driver.drive(self._core.poll(max_records, timeout_ms))
 
     def __iter__(self) -> Self:
         """The consumer: iteration returns its records."""
@@ -84,8 +83,8 @@ class ShareConsumer:
 
     def __next__(self) -> ShareRecord:
         """The next record. Waits for it, at most `consumer_timeout_ms`. Raises as `poll`."""
-        self._threads.start()
-        record = self._threads.drive(self._core.next_record())
+        self._driver.start()
+        record = self._driver.drive(self._core.next_record())
         if record is None:
             raise StopIteration
         return record
@@ -101,12 +100,12 @@ class ShareConsumer:
         the rest, and closes the consumer. It hears signals in the main thread only. Raises as `poll`.
         """
         check_run(handler, concurrency)
-        self._threads.start()
-        with self._threads.lock:
+        self._driver.start()
+        with self._driver.lock:
             self._core.appetite.employ(concurrency)
         try:
             with stopped_by_signals(self.stop):
-                Runner(self._core, self._threads, self.stop).run(
+                Runner(self._core, self._driver, self.stop).run(
                     handler, concurrency=concurrency, drain_ms=self._settings.drain_ms
                 )
         finally:
@@ -150,25 +149,25 @@ class ShareConsumer:
         Raises TimeoutError after `timeout_ms`, and the errors of the call. A record whose lock was lost raises nothing
         here: see `on_lock_lost` and `locks_lost`.
         """
-        self._threads.start()
+        self._driver.start()
         steps = self._core.flush(monotonic_ms() + timeout_ms)
-        if not self._threads.drive(steps, until_stopped=False):
+        if not self._driver.drive(steps, until_stopped=False):
             raise TimeoutError(f"not everything was acknowledged in {timeout_ms} ms")
 
     def is_held(self, record: ShareRecord) -> bool:
         """You have the record, and have not acknowledged it. False once the service has said that its lock is lost."""
-        with self._threads.lock:
+        with self._driver.lock:
             return self._core.keeper.locks.is_in_hand(record)
 
     def acceptances(self, records: Iterable[ShareRecord]) -> Sequence[ShareAcceptance]:
         """The records with their locks, for a transaction's `accept`. Raises as `accept`."""
         self._fork.check()
-        with self._threads.lock:
+        with self._driver.lock:
             return self._core.acceptances(records)
 
     def settled(self, records: Iterable[ShareRecord]) -> None:
         """A transaction has accepted the records: it calls this itself."""
-        with self._threads.lock:
+        with self._driver.lock:
             self._core.settled(records)
 
     @property
@@ -186,10 +185,10 @@ class ShareConsumer:
     def stop(self) -> None:
         """End iteration and `run`, and let every `poll` return an empty list at once.
 
-        Call it from a signal handler or from another thread. Records that were not handed out go back.
+        Call it from a signal handler or from another thread, too. Records that were not handed out go back.
         """
         self._core.is_stopped = True
-        self._threads.interrupt()
+        self._driver.interrupt()
 
     @property
     def is_stopped(self) -> bool:
@@ -218,56 +217,17 @@ class ShareConsumer:
         if self._core.is_closed or self._fork.is_forked:
             return  # in a child by fork(), locks and connections are the parent's
         self._core.is_stopped = True
-        self._threads.interrupt()
+        self._driver.interrupt()
         try:
-            self._threads.drive(self._core.close(error), until_stopped=False)
+            self._driver.drive(self._core.close(error), until_stopped=False)
         finally:
-            self._threads.stop()
-            self._client.close()
+            try:
+                self._driver.stop()
+            finally:
+                self._client.close()
 
     def _acknowledge(self, record: ShareRecord, wish: Wish) -> None:
         self._fork.check()
-        with self._threads.lock:
+        with self._driver.lock:
             self._core.acknowledge(record, wish)
-            self._threads.changed()
-
-
-def share_core(settings: ShareSettings, topics: tuple[str, ...], notes: Notes | None) -> ShareCore:
-    """The core of a consumer, on this machine's clocks. Raises InvalidError for a topic's name."""
-    consumer_id = (settings.client_id or process_name())[:CLIENT_ID_LENGTH_MAX]
-    return ShareCore(
-        settings,
-        [checked_topic(topic) for topic in topics],
-        consumer_id=consumer_id,
-        now=lambda: Moment(monotonic_ms(), wall_clock_ms()),
-        new_nonce=lambda: named_nonce(consumer_id, random_bytes(RANDOM_BYTES)),
-        notes=notes,
-    )
-
-
-def checked_settings(options: ShareOptions) -> ShareSettings:
-    """The settings of these options. Raises InvalidError, also without a `group_id`."""
-    check("group_id" in options, "group_id: give the name of a share group")
-    return ShareSettings(**options)
-
-
-def release_wish(delay_ms: int | None) -> Wish:
-    """A release. Raises InvalidError for a bad delay."""
-    if delay_ms is not None:
-        check_whole("delay_ms", delay_ms, 0)
-        check(delay_ms <= LOCK_MS_MAX, f"delay_ms={delay_ms}: use 0 to {LOCK_MS_MAX:,}")
-    return Wish(Verb.RELEASE, delay_ms=delay_ms)
-
-
-def check_poll(max_records: int | None, timeout_ms: int) -> None:
-    """Raises InvalidError for arguments that no poll may have."""
-    if max_records is not None:
-        check_whole("max_records", max_records, 1)
-    check_number("timeout_ms", timeout_ms, 0)
-
-
-def check_run(handler: Handler, concurrency: int) -> None:
-    """Raises InvalidError for arguments that no run may have."""
-    check(handler is not None, "handler=None: give a function of one ShareRecord")
-    check_callable("handler", handler)
-    check_whole("concurrency", concurrency, 1)
+            self._driver.wake()

@@ -1,4 +1,4 @@
-"""Consume, transform, produce in an event loop: transformer.py has the rules."""
+"""Consume, transform, produce: every record takes effect exactly once (docs/reference/guarantees.md, G5)."""
 
 import inspect
 from collections.abc import Callable, Sequence
@@ -10,23 +10,28 @@ from penstock.producer.async_producer import AsyncProducer
 from penstock.producer.async_transaction import AsyncTransaction
 from penstock.share.async_share_consumer import AsyncShareConsumer
 from penstock.share_model import ShareRecord
-from penstock.transformer.transformer import UncommittedRecords, check_passing
+from penstock.transformer.uncommitted import UncommittedRecords, check_passing
 from penstock_core.errors import PenstockError
 
-# The transformer awaits the result if it can be awaited.
 AsyncTransform = Callable[[ConsumerRecord, AsyncTransaction], object]
 AsyncShareTransform = Callable[[ShareRecord, AsyncTransaction], object]
 
 
 class AsyncTransformer:
-    """`Transformer` with an AsyncConsumer and an AsyncProducer. `transform` may be a coroutine function.
+    """Hands each record of a consumer to `transform`, with the transaction for its effects.
 
-        async def book(record, transaction):
-            await transaction.send("ledger", record.value)
-
+        consumer = AsyncConsumer("payments", group_id="ledger", delivery="exactly_once")
+        producer = AsyncProducer(transactional_id=f"ledger-{instance}")
         await AsyncTransformer(consumer, producer, book).run()
 
-    If you cancel it, the records of the round come again: with the next round, or to the next owner of the partitions.
+    The records of one poll make one transaction: their sends and their offsets become visible together. If the
+    transaction fails, the consumer goes back to the group's committed offsets. Effects outside of the transaction may
+    happen again. Give each process a transactional id of its own, and keep it over restarts: then its zombies are
+    fenced.
+
+    With an `AsyncShareConsumer` the transaction accepts its records. If it fails, the records are released, and come
+    again after the group's backoff, to this consumer or another. `transform` may be a coroutine function. After a
+    cancellation the records of the round come again: with the next round, or to the next owner of the partitions.
     """
 
     @overload
@@ -50,17 +55,25 @@ class AsyncTransformer:
         self._has_begun = False
 
     async def run(self, is_over: Callable[[], bool] = lambda: False, *, timeout_ms: int = 1_000) -> None:
-        """As `Transformer.run`, awaited."""
+        """Round after round, until `stop()` is called or `is_over` returns true. Raises as `run_once`."""
         while not (self._consumer.is_stopped or is_over()):
             await self.run_once(timeout_ms=timeout_ms)
 
     def stop(self) -> None:
-        """As `Transformer.stop`. It is not awaited."""
+        """End `run` after the round under way. It stops the consumer, which you then close.
+
+        Call it from a signal handler or from another thread: `signal.signal(signal.SIGTERM, lambda *_: worker.stop())`.
+        """
         self._consumer.stop()
 
     async def run_once(self, *, timeout_ms: int = 1_000) -> int:
-        """As `Transformer.run_once`, awaited."""
+        """One poll and its transaction. Returns how many records have taken effect, 0 if it must be tried again.
+
+        Raises FencedError when another process has this transactional id, and errors that no further try heals. Raises
+        what `transform` raises; the next round hands over the same records again.
+        """
         if not self._has_begun:
+            # Before a position is read: no commit of an earlier instance may come after that.
             try:
                 await self._producer.init_transactions()
             except PenstockError as error:
@@ -108,11 +121,15 @@ class AsyncTransformer:
     async def _transform_all(self, consumer: Any, records: Sequence[Any], transaction: AsyncTransaction) -> None:
         for record in records:
             with consumer.processing(record):
-                made = self._transform(record, transaction)
-                if inspect.isawaitable(made):
+                made = self._transform(record, transaction)  # sync: self._transform(record, transaction)
+                if inspect.isawaitable(made):  # sync:
                     await made
 
     async def _go_back(self, consumer: AsyncConsumer) -> None:
+        """Go back to the group's committed offsets.
+
+        It begins a new epoch if need be, so that no earlier commit comes after.
+        """
         await self._producer.init_transactions()
         for partition in self._uncommitted.partitions_in(await consumer.assignment()):
             committed = await consumer.committed(partition)

@@ -1,53 +1,20 @@
+# Generated from async_transformer.py by `python -m tools.unasync`: change that file.
 """Consume, transform, produce: every record takes effect exactly once (docs/reference/guarantees.md, G5)."""
 
-import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any, overload
 
 from penstock.consumer.consumer import Consumer
-from penstock.errors import FencedError, LeaseLostError, LockLostError, TopicReplacedError
-from penstock.model import ConsumerRecord, TopicPartition
+from penstock.model import ConsumerRecord
 from penstock.producer.producer import Producer
 from penstock.producer.transaction import Transaction
 from penstock.share.share_consumer import ShareConsumer
 from penstock.share_model import ShareRecord
-from penstock_core.errors import ErrorCode, PenstockError
+from penstock.transformer.uncommitted import UncommittedRecords, check_passing
+from penstock_core.errors import PenstockError
 
 Transform = Callable[[ConsumerRecord, Transaction], object]
 ShareTransform = Callable[[ShareRecord, Transaction], object]
-
-_log = logging.getLogger("penstock.transformer")
-
-
-class UncommittedRecords:
-    """The first offset, by partition, of the records that were handed to `transform` and may not count yet."""
-
-    def __init__(self) -> None:
-        self._begun: dict[TopicPartition, int] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._begun)
-
-    def add(self, records: Iterable[ConsumerRecord]) -> dict[TopicPartition, int]:
-        """Note these records. Returns the offsets to commit with their effects."""
-        ends: dict[TopicPartition, int] = {}
-        for record in records:
-            partition = TopicPartition(record.topic, record.partition)
-            self._begun.setdefault(partition, record.offset)
-            ends[partition] = record.offset + 1
-        return ends
-
-    def partitions_in(self, assignment: Iterable[TopicPartition]) -> set[TopicPartition]:
-        """The partitions to go back in, of those that the consumer still has."""
-        return set(assignment) & self._begun.keys()
-
-    def restart_offset(self, partition: TopicPartition, committed: int | None) -> int:
-        """The offset to go on at in one of them."""
-        return self._begun[partition] if committed is None else committed
-
-    def clear(self) -> None:
-        """All of them count, or will be handed over again."""
-        self._begun.clear()
 
 
 class Transformer:
@@ -62,8 +29,8 @@ class Transformer:
     happen again. Give each process a transactional id of its own, and keep it over restarts: then its zombies are
     fenced.
 
-    With a `ShareConsumer` the transaction accepts its records. If it fails, the records are released, and come again
-    after the group's backoff, to this consumer or another.
+    With a `ShareConsumer` the transaction accepts its records. If it fails, the records are released, and come
+    again after the group's backoff, to this consumer or another.
     """
 
     @overload
@@ -73,7 +40,10 @@ class Transformer:
     def __init__(self, consumer: ShareConsumer, producer: Producer, transform: ShareTransform) -> None: ...
 
     def __init__(
-        self, consumer: Consumer | ShareConsumer, producer: Producer, transform: Callable[[Any, Transaction], object]
+        self,
+        consumer: Consumer | ShareConsumer,
+        producer: Producer,
+        transform: Callable[[Any, Transaction], object],
     ) -> None:
         self._consumer = consumer
         self._producer = producer
@@ -117,9 +87,7 @@ class Transformer:
             return 0
         try:
             with self._producer.transaction() as transaction:
-                for record in records:
-                    with consumer.processing(record):
-                        self._transform(record, transaction)
+                self._transform_all(consumer, records, transaction)
                 transaction.accept(records, consumer)
         except BaseException as error:
             for record in filter(consumer.is_held, records):
@@ -139,15 +107,18 @@ class Transformer:
         ends = self._uncommitted.add(records)
         try:
             with self._producer.transaction() as transaction:
-                for record in records:
-                    with consumer.processing(record):
-                        self._transform(record, transaction)
+                self._transform_all(consumer, records, transaction)
                 transaction.send_offsets(ends, consumer)
         except PenstockError as error:
             check_passing(error, len(records))
             return 0
         self._uncommitted.clear()
         return len(records)
+
+    def _transform_all(self, consumer: Any, records: Sequence[Any], transaction: Transaction) -> None:
+        for record in records:
+            with consumer.processing(record):
+                self._transform(record, transaction)
 
     def _go_back(self, consumer: Consumer) -> None:
         """Go back to the group's committed offsets.
@@ -159,14 +130,3 @@ class Transformer:
             committed = consumer.committed(partition)
             consumer.seek(partition, self._uncommitted.restart_offset(partition, committed))
         self._uncommitted.clear()
-
-
-def check_passing(error: PenstockError, records: int) -> None:
-    """Raise the error of a transaction unless another try may do better; log that its records come again."""
-    # After the loss of a lease or a lock another consumer has the records, and a topic that was made anew starts anew:
-    # the next poll drops the records. After PARTITION_CLOSED the producer asks which partitions take records now.
-    may_pass = isinstance(error, LeaseLostError | LockLostError | TopicReplacedError)
-    may_pass |= error.code in (ErrorCode.LEASE_FENCED, ErrorCode.PARTITION_CLOSED)
-    if not may_pass and (isinstance(error, FencedError) or not error.code.is_retriable):
-        raise error
-    _log.warning("%d records will be transformed again: %s", records, error)

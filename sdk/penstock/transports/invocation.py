@@ -14,6 +14,7 @@ Source: docs.aws.amazon.com/lambda/latest/api/API_Invoke.html.
 """
 
 import json
+import threading
 from binascii import Error as Base64Error
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Mapping
@@ -21,11 +22,18 @@ from typing import Any
 from urllib.parse import quote
 
 from penstock.configuration import Configuration
-from penstock.errors import NotConfiguredError
+from penstock.errors import NotConfiguredError, error_class
 from penstock.http.http_message import JSON_TYPE, Response
-from penstock.http.signature import SignedRequest, signed_for
+from penstock.http.no_answer import NoAnswerError, no_answer
+from penstock.http.signature import SignedRequest, event_headers, shift_to_sign_again, signed_for
+from penstock.transports.functions_place import FunctionsAccess
+from penstock.transports.own_proof import OwnProof
 from penstock_core.direct.caller_proof import CallerProof
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.routes import aliases_of, match_route
+
+_READS = ("GET", "HEAD")
+_UNTRIED, _ALLOWED, _REFUSED = 1, 0, 2
 
 SERVICE = "lambda"
 EVENT_VERSION = 1
@@ -136,3 +144,60 @@ def _reason(answer: Response) -> str:
 
 def _header(answer: Response, name: str) -> str:
     return next((value for each, value in answer.headers.items() if each.lower() == name), "")
+
+
+class Invocations:
+    """The parts of a call that wait for nothing: the ARNs to try, the event, and the meaning of an answer.
+
+    A caller may invoke the aliases of its policies, which the client does not know. So it tries the aliases that serve
+    the route one after the other, and begins with those that have let it in. Lambda refuses an alias before the
+    function begins. Several threads may use one.
+    """
+
+    def __init__(self, access: FunctionsAccess) -> None:
+        self._access = access
+        self._proof = OwnProof(access.signer, access.sts_url, access.place.arn)
+        self._ranks: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    def targets(self, method: str, path: str) -> list[str]:
+        """The ARNs of the aliases that serve the route, the likeliest first. Raises UNKNOWN_ROUTE for no route."""
+        match = match_route(method, path)
+        if match is None:
+            code = ErrorCode.UNKNOWN_ROUTE
+            raise error_class(code)(code, f"{method} {path:.100} is no route of this API")
+        place, route = self._access.place, match.route
+        targets = [place.alias_arn(route.function, alias) for alias in aliases_of(route)]
+        with self._lock:
+            return sorted(targets, key=lambda target: self._ranks.get(target, _UNTRIED))
+
+    def event(self, method: str, path: str, query: Mapping[str, str], body: bytes) -> bytes:
+        """The event of a call, with the proof of now. Raises NotConfiguredError."""
+        return event_bytes(method, path, query, body, self._proof.current())
+
+    def signed(self, target: str, event: bytes, shift_ms: int = 0) -> SignedRequest:
+        """The request that invokes the target. Raises NotConfiguredError."""
+        return invocation(self._access.signer, target, event, shift_ms)
+
+    def shift_to_sign_again(self, signed: SignedRequest, answer: Response) -> int | None:
+        """As the function of that name, for a request that Lambda has refused. The function did not begin."""
+        return shift_to_sign_again(self._access.signer, signed, answer.status, answer.headers)
+
+    def is_denied(self, target: str, answer: Response) -> bool:
+        """True if the caller may not invoke the target, and another one may do. It remembers either."""
+        denied = is_denied(answer)
+        with self._lock:
+            self._ranks[target] = _REFUSED if denied else _ALLOWED
+        return denied
+
+    def answer(self, method: str, target: str, answer: Response) -> Response:
+        """The service's answer, as answer_of says."""
+        return answer_of(answer, target, is_read=method in _READS)
+
+    def no_answer(self, method: str, path: str, error: NoAnswerError) -> PenstockError:
+        """The error of a call that nothing answered."""
+        return no_answer(self._access.signer, f"{method} {path}: {error}", maybe_sent=error.maybe_sent)
+
+    def event_headers(self, host: str, body: bytes) -> Mapping[str, str]:
+        """As EventSigner says."""
+        return event_headers(self._access.signer, host, body)

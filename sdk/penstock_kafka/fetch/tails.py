@@ -19,9 +19,10 @@ from penstock.consumer.fetch_buffer import FetchAnswer
 from penstock.consumer.fetch_call import fetch_answer
 from penstock.http.http_message import BATCHES_TYPE, JSON_TYPE, HttpRequest
 from penstock.system import monotonic_ms
+from penstock.wake_ups.async_waker import AsyncWaker
 from penstock.wake_ups.events import WakeUp
-from penstock.wake_ups.wake_task import WakeTask
 from penstock.wake_ups.watch import Watch
+from penstock.workers.async_workers import AsyncLock
 from penstock_core.errors import PenstockError
 from penstock_core.limits import KAFKA_POLLS_MAX, REQUEST_PARTITIONS_MAX, SDK_SAFETY_NET_MS, SDK_WAKE_UP_HOLD_MS
 from penstock_kafka.context import Context
@@ -96,7 +97,9 @@ class Tails:
         self._by_id: dict[tuple[str, int], TailKey] = {}
         self._polls = 0
         self._watch = Watch()
-        self._wake_task = WakeTask(self._watch, context.service.client, self._woken, changed=lambda: None)
+        self._waker = AsyncWaker(
+            self._watch, context.service.client, self._woken, lock=AsyncLock(), changed=lambda: None
+        )
         context.closers.append(self.close)
 
     def is_quiet(self, key: TailKey, offset: int) -> bool:
@@ -149,7 +152,7 @@ class Tails:
                 to_poll[key] = end.offset
         self._forget(now_ms)
         self._watch.want(self._by_id, now_ms + SDK_WAKE_UP_HOLD_MS)
-        self._wake_task.wake()
+        self._waker.wake()
         keys = [*to_poll]
         for start in range(0, len(keys), REQUEST_PARTITIONS_MAX):
             if self._polls < KAFKA_POLLS_MAX:
@@ -177,7 +180,7 @@ class Tails:
     async def close(self) -> None:
         """End the subscriptions."""
         self._watch.close()
-        await self._wake_task.stop()
+        await self._waker.end()
 
     def _woken(self, wake_up: WakeUp) -> None:
         key = self._by_id.get((wake_up.topic_id, wake_up.partition))

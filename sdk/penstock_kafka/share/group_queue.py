@@ -22,8 +22,9 @@ from typing import Any
 from penstock.share.acknowledgements import Acknowledgement
 from penstock.share.waiting import ShareWaiting
 from penstock.system import monotonic_ms, random_fraction
+from penstock.wake_ups.async_waker import AsyncWaker
 from penstock.wake_ups.events import WakeUp
-from penstock.wake_ups.wake_task import WakeTask
+from penstock.workers.async_workers import AsyncLock
 from penstock_core.errors import PenstockError
 from penstock_core.limits import FETCH_BYTES_MAX, KAFKA_SHARE_BYTES_MAX, SHARE_ACKNOWLEDGEMENTS_MAX
 from penstock_kafka.context import Context
@@ -80,7 +81,7 @@ class GroupQueue:
         watch = self._waiting.watch
         assert watch is not None
         self._watch = watch
-        self._wake_task = WakeTask(watch, context.service.client, self._woken, changed=self._bell.set)
+        self._waker = AsyncWaker(watch, context.service.client, self._woken, lock=AsyncLock(), changed=self._bell.set)
 
     async def fetch(self, wish: FetchWish) -> FetchOutcome:
         """Records, as soon as there are some; none when the time is over. Raises PenstockError.
@@ -106,7 +107,7 @@ class GroupQueue:
     async def close(self) -> None:
         """End the subscription."""
         self._watch.close()
-        await self._wake_task.stop()
+        await self._waker.end()
 
     async def _wait(self, wish: FetchWish) -> AcquireAnswer | None:
         try:
@@ -140,7 +141,7 @@ class GroupQueue:
         self._waiting.answered(
             answer.document, has_records=has_records, now_ms=monotonic_ms(), chance=random_fraction()
         )
-        self._wake_task.wake()
+        self._waker.wake()
         self._is_quiet = not has_records
         return answer
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 import pytest
 
 from penstock import AccessDeniedError, AsyncConsumer, AsyncProducer, Consumer, Producer, TopicPartition
-from penstock.http.aiohttp_transport import AiohttpTransport
+from penstock.http.async_transport import AsyncHttpTransport
 from tests.end_to_end.local_stack import Stack
 
 pytestmark = pytest.mark.stack
@@ -23,8 +23,8 @@ def _value(number: int) -> bytes:
     return b"%d" % number + b"x" * RECORD_BYTES
 
 
-def _async_transport(stack: Stack, secret: str | None = None) -> AiohttpTransport:
-    return AiohttpTransport(stack.configuration(secret_access_key=secret))
+def _async_transport(stack: Stack, secret: str | None = None) -> AsyncHttpTransport:
+    return AsyncHttpTransport(stack.configuration(secret_access_key=secret))
 
 
 def _run(main: Callable[[], Awaitable[Found]]) -> Found:

@@ -13,11 +13,11 @@ import pytest
 
 from penstock import AsyncConsumer, Consumer, Producer, TopicPartition
 from penstock.group import membership
-from penstock.http.aiohttp_transport import AiohttpTransport
+from penstock.http.async_transport import AsyncHttpTransport
 from penstock.http.http_message import Response
 from penstock.http.transport import HttpTransport
 from penstock.system import monotonic_ms
-from penstock.wake_ups.wake_thread import WakeThread
+from penstock.wake_ups.link import Link
 from penstock_core.limits import SDK_SAFETY_NET_MS
 from tests.end_to_end.local_stack import Stack
 from tests.sdk.client_kinds import LoopedConsumer, running_loop
@@ -67,7 +67,7 @@ class Watched(HttpTransport):
         return instead or self._seen.see(path, body, super().call(method, path, query, headers, body))
 
 
-class AsyncWatched(AiohttpTransport):
+class AsyncWatched(AsyncHttpTransport):
     def __init__(self, stack: Stack, seen: Seen) -> None:
         super().__init__(stack.configuration())
         self._seen = seen
@@ -162,14 +162,14 @@ def test_consumer_goes_on_after_its_socket_is_cut(
     stack: Stack, producer: Producer, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     links: list[socket.socket] = []
-    opened = WakeThread._open
+    opened = Link.open
 
-    def remember(self: WakeThread, effect: object) -> None:
-        opened(self, effect)  # type: ignore[arg-type]  # as given
-        assert self._link is not None
-        links.append(self._link)
+    def remember(self: Link, host: str, port: int, *, is_tls: bool) -> None:
+        opened(self, host, port, is_tls=is_tls)
+        assert self._socket is not None
+        links.append(self._socket)
 
-    monkeypatch.setattr(WakeThread, "_open", remember)
+    monkeypatch.setattr(Link, "open", remember)
     clients = Clients(stack, None)
     with clients.consumer(topic) as consumer:
         _asleep(consumer, clients)

@@ -67,7 +67,7 @@ def test_consumer_of_a_topic_reads_all_partitions_each_in_order(clients: ClientK
 
 
 def test_iteration_gives_the_same_and_ends_after_its_timeout(clients: ClientKind, orders: str) -> None:
-    with clients.consumer(orders, consumer_timeout_ms=50, **FAST) as consumer:
+    with clients.consumer(orders, consumer_timeout_ms=500, **FAST) as consumer:
         records = list(consumer)
     assert _numbers(records, 0) == _numbers(records, 1) == list(range(10))
 

@@ -15,7 +15,7 @@ from penstock.acl_model import AccessRule
 from penstock.dev.clock import StoppableClock
 from penstock.dev.service import DevAccess
 from penstock.errors import AccessDeniedError, RecordTooLargeError, ThrottledError, UnavailableError
-from penstock.http.aiohttp_transport import AiohttpTransport
+from penstock.http.async_transport import AsyncHttpTransport
 from penstock.http.client import Client
 from penstock.http.http_message import HttpRequest, json_request
 from penstock.http.signature import sign
@@ -63,7 +63,7 @@ def test_records_go_through(running: Server) -> None:
 
 def test_asyncio_clients_work(running: Server) -> None:
     async def send() -> int:
-        async with AsyncProducer(transport=AiohttpTransport(running.configuration())) as producer:
+        async with AsyncProducer(transport=AsyncHttpTransport(running.configuration())) as producer:
             sent = await producer.send("orders", b"x")
             await producer.flush()
             return (await sent).offset

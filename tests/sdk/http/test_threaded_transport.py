@@ -3,9 +3,9 @@ import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
+from penstock.http.abilities import request_bytes_max_of
 from penstock.http.http_message import Response
 from penstock.http.threaded_transport import ThreadedTransport
-from penstock.http.transport import request_bytes_max_of
 from penstock_core.limits import REQUEST_BYTES_MAX
 
 

@@ -14,9 +14,11 @@ from botocore.credentials import Credentials
 
 from penstock.configuration import Configuration
 from penstock.errors import ConnectionFailedError, NotConfiguredError
-from penstock.http.aiohttp_transport import AiohttpConnections, AiohttpTransport
+from penstock.http.async_connections import AsyncConnections
+from penstock.http.async_transport import AsyncHttpTransport
 from penstock.http.connections import Connections
 from penstock.http.http_message import Response
+from penstock.http.no_answer import ANSWER_TIMEOUT_S
 from penstock.http.proxy import proxy_of
 from penstock.http.transport import HttpTransport, Transport
 from penstock.system import wall_clock_ms
@@ -64,10 +66,10 @@ def server() -> Iterator[ThreadingHTTPServer]:
 
 
 class Looped:
-    """An AiohttpTransport that is called from outside its loop."""
+    """An AsyncHttpTransport that is called from outside its loop."""
 
     def __init__(self, configuration: Configuration) -> None:
-        self._inner = AiohttpTransport(configuration)
+        self._inner = AsyncHttpTransport(configuration)
         self._runner = asyncio.Runner()
 
     def call(self, *args: Any) -> Response:
@@ -176,10 +178,10 @@ def test_async_connections_are_new_after_a_jump_of_the_wall_clock(
 ) -> None:
     """The loop's clock stands still in a freeze."""
     behind_ms = [0]
-    monkeypatch.setattr("penstock.http.aiohttp_transport.wall_clock_ms", lambda: wall_clock_ms() + behind_ms[-1])
+    monkeypatch.setattr("penstock.http.async_connections.wall_clock_ms", lambda: wall_clock_ms() + behind_ms[-1])
 
     async def call_four_times() -> None:
-        connections = AiohttpConnections()
+        connections = AsyncConnections(ANSWER_TIMEOUT_S)
         for frozen_ms in (0, SDK_IDLE_CONNECTION_MS_MAX // 2, SDK_IDLE_CONNECTION_MS_MAX * 2, 0):
             behind_ms.append(behind_ms[-1] + frozen_ms)
             await connections.send("POST", f"http://127.0.0.1:{server.server_port}/v1/x", {}, b"body")
@@ -192,7 +194,7 @@ def test_async_connections_are_new_after_a_jump_of_the_wall_clock(
 
 def test_calls_under_way_end_on_old_connections_which_are_closed_then(monkeypatch: pytest.MonkeyPatch) -> None:
     behind_ms = 0
-    monkeypatch.setattr("penstock.http.aiohttp_transport.wall_clock_ms", lambda: wall_clock_ms() + behind_ms)
+    monkeypatch.setattr("penstock.http.async_connections.wall_clock_ms", lambda: wall_clock_ms() + behind_ms)
 
     async def call_on_both_sides_of_a_jump() -> None:
         nonlocal behind_ms
@@ -210,7 +212,7 @@ def test_calls_under_way_end_on_old_connections_which_are_closed_then(monkeypatc
         writers: list[asyncio.StreamWriter] = []
         server = await asyncio.start_server(answer_later, "127.0.0.1", 0)
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
-        connections = AiohttpConnections()
+        connections = AsyncConnections(ANSWER_TIMEOUT_S)
         calls, kept = [], []
         for _ in range(2):
             calls.append(asyncio.create_task(connections.send("GET", url, {}, b"")))
@@ -264,7 +266,7 @@ def test_call_goes_through_the_proxy_of_the_environment(
     if is_async:
 
         async def call() -> None:
-            connections = AiohttpConnections()
+            connections = AsyncConnections(ANSWER_TIMEOUT_S)
             await connections.send("POST", url, {}, b"body")
             await connections.close()
 

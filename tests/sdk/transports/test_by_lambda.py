@@ -23,8 +23,8 @@ from penstock.http.client import Client
 from penstock.http.http_message import HttpRequest, Response, json_request, raise_for_status
 from penstock.retry import RetryPolicy
 from penstock.system import wall_clock_ms
+from penstock.transports.async_by_lambda import AsyncLambdaTransport
 from penstock.transports.by_lambda import LambdaTransport
-from penstock.transports.by_lambda_async import AsyncLambdaTransport
 from penstock_core.direct.function_arn import FunctionsPlace
 from penstock_core.errors import ErrorCode
 from penstock_core.records import frame

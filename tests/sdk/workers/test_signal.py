@@ -1,6 +1,7 @@
 import threading
 
-from penstock.workers.worker_threads import Signal
+from penstock.retry import NEVER_MS
+from penstock.workers.workers import Signal
 
 
 def test_interruption_ends_the_next_wait_when_the_lock_is_held() -> None:
@@ -8,7 +9,7 @@ def test_interruption_ends_the_next_wait_when_the_lock_is_held() -> None:
     signal = Signal(lock)
     with lock:
         signal.interrupt()  # as a signal handler, in the thread that holds the lock
-        signal.wait(None)
+        signal.wait(NEVER_MS)
 
 
 def test_interruption_ends_one_wait_only() -> None:
@@ -23,9 +24,9 @@ def test_interruption_ends_one_wait_only() -> None:
 
     with lock:
         signal.interrupt()
-        signal.wait(None)
+        signal.wait(NEVER_MS)
         threading.Thread(target=notify).start()
-        signal.wait(None)
+        signal.wait(NEVER_MS)
     assert ended
 
 
@@ -40,4 +41,4 @@ def test_notification_of_a_thread_that_is_awake_already_does_no_harm() -> None:
 
     with lock:
         threading.Thread(target=notify_twice).start()
-        signal.wait(None)
+        signal.wait(NEVER_MS)

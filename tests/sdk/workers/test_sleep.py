@@ -3,12 +3,13 @@ import threading
 
 from penstock.retry import NEVER_MS
 from penstock.system import monotonic_ms
-from penstock.workers import worker_tasks, worker_threads
+from penstock.workers.async_workers import AsyncSleep
+from penstock.workers.workers import Sleep
 
 
 def test_thread_sleeps_until_its_time() -> None:
     lock = threading.Lock()
-    sleep = worker_threads.Sleep(lock)
+    sleep = Sleep(lock)
     with lock:
         ends_at_ms = monotonic_ms() + 20
         sleep.until(ends_at_ms)
@@ -18,7 +19,7 @@ def test_thread_sleeps_until_its_time() -> None:
 
 def test_thread_that_would_sleep_for_ever_is_woken_and_tells_meanwhile_when_it_ends() -> None:
     lock = threading.Lock()
-    sleep = worker_threads.Sleep(lock)
+    sleep = Sleep(lock)
     seen: list[int] = []
 
     def end() -> None:
@@ -35,7 +36,7 @@ def test_thread_that_would_sleep_for_ever_is_woken_and_tells_meanwhile_when_it_e
 
 def test_end_without_a_sleeping_thread_is_forgotten() -> None:
     lock = threading.Lock()
-    sleep = worker_threads.Sleep(lock)
+    sleep = Sleep(lock)
     with lock:
         sleep.end()
         ends_at_ms = monotonic_ms() + 20
@@ -44,7 +45,7 @@ def test_end_without_a_sleeping_thread_is_forgotten() -> None:
 
 
 async def _sleep_of_a_task() -> list[int]:
-    sleep = worker_tasks.Sleep()
+    sleep = AsyncSleep()
     sleeper = asyncio.create_task(sleep.until(NEVER_MS))
     await asyncio.sleep(0)
     seen = [sleep.ends_at_ms]

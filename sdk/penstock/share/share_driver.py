@@ -1,7 +1,7 @@
+# Generated from async_share_driver.py by `python -m tools.unasync`: change that file.
 """The threads of a share consumer: one may acquire while the other acknowledges, and one hears wake-ups."""
 
 import logging
-import threading
 
 from penstock.http.client import Client
 from penstock.http.http_message import Document, HttpRequest
@@ -9,43 +9,43 @@ from penstock.http.steps import Result, Steps, Wait, drive
 from penstock.share.acquire_call import ShareCall, send
 from penstock.share.settings import LockLostCallback
 from penstock.share.share_core import ShareCore
-from penstock.system import monotonic_ms, random_fraction
+from penstock.system import random_fraction
 from penstock.wake_ups.events import WakeUp
-from penstock.wake_ups.wake_thread import WakeThread
+from penstock.wake_ups.waker import Waker
 from penstock.workers.fork_guard import ForkGuard
-from penstock.workers.worker_threads import Signal, Sleep, WorkerThreads, released, seconds_until
+from penstock.workers.workers import Lock, Signal, Sleep, Workers, released
 
 _log = logging.getLogger("penstock.share")
 
 _CALLS = 2  # an acquire and an acknowledgement
 
 
-class ShareThreads:
+class ShareDriver:
     """Drives a share consumer's core. `lock` guards the core."""
 
     def __init__(
         self, core: ShareCore, client: Client, *, fork: ForkGuard, on_lock_lost: LockLostCallback | None
     ) -> None:
-        self.lock = threading.Lock()
+        self.lock = Lock()
         self._core = core
         self._client = client
         self._fork = fork
         self._on_lock_lost = on_lock_lost
-        self._arrived = Signal(self.lock, is_final=True)  # for calls that `stop` ends
-        self._answered = Signal(self.lock)  # for the other calls
+        # `_arrived` is for calls that `stop` ends, `_answered` for the other ones.
+        self._arrived = Signal(self.lock, is_final=True)
+        self._answered = Signal(self.lock)
         self._sleep = Sleep(self.lock)
         self._is_stopping = False
-        self._threads = WorkerThreads("penstock-share", _CALLS, self._next_call, self._carry)
-        self._wake_ups: WakeThread | None = None
+        self._workers = Workers("penstock-share", _CALLS, self._next_call, self._carry)
+        self._wake_ups: Waker | None = None
         if core.waiting.watch is not None:
-            self._wake_ups = WakeThread(
-                core.waiting.watch, client, self._woken, lock=self.lock, changed=self._look_again
-            )
+            self._wake_ups = Waker(core.waiting.watch, client, self._woken, lock=self.lock, changed=self._look_again)
 
     def start(self) -> None:
         """Start the threads, once."""
         self._fork.check()
-        self._threads.start()
+        if not self._is_stopping:
+            self._workers.start()
 
     def drive(self, steps: Steps[Result], *, until_stopped: bool = True) -> Result:
         """Take the lock and carry out a procedure of the core. `stop` ends its waits only with `until_stopped`."""
@@ -54,8 +54,8 @@ class ShareThreads:
 
         def do(effect: HttpRequest | Wait) -> Document:
             assert isinstance(effect, Wait)
-            self._wake()
-            signal.wait(seconds_until(effect.until_ms, monotonic_ms()))
+            self.wake()
+            signal.wait(effect.until_ms)
             return {}
 
         try:
@@ -63,13 +63,16 @@ class ShareThreads:
                 try:
                     return drive(steps, do)
                 finally:
-                    self._wake()
+                    self.wake()
         finally:
             self._core.report()
 
-    def changed(self) -> None:
-        """Under the lock, after the application has acknowledged something."""
-        self._wake()
+    def wake(self) -> None:
+        """Under the lock: wake the threads, if they would sleep past the next request."""
+        if self._core.wake_at_ms < self._sleep.ends_at_ms:
+            self._sleep.end()
+        if self._wake_ups is not None:
+            self._wake_ups.wake()
 
     def interrupt(self) -> None:
         """End all waits for records. Needs no lock: signal handlers and other threads call it."""
@@ -83,16 +86,10 @@ class ShareThreads:
             self._notify()
             if self._core.waiting.watch is not None:
                 self._core.waiting.watch.close()
-            self._wake()
-        self._threads.join()
+            self.wake()
+        self._workers.end()
         if self._wake_ups is not None:
-            self._wake_ups.join()
-
-    def _wake(self) -> None:
-        if self._core.wake_at_ms < self._sleep.ends_at_ms:
-            self._sleep.end()
-        if self._wake_ups is not None:
-            self._wake_ups.wake()
+            self._wake_ups.end()
 
     def _notify(self) -> None:
         self._arrived.notify_all()
@@ -104,7 +101,7 @@ class ShareThreads:
 
     def _look_again(self) -> None:
         self._core.wake_at_ms = 0
-        self._wake()
+        self.wake()
 
     def _next_call(self) -> ShareCall | None:
         with self.lock:
@@ -122,7 +119,7 @@ class ShareThreads:
             self._core.complete(call, answer, random_fraction())
             self._tell()
             self._notify()
-            self._wake()
+            self.wake()
         self._core.report()
 
     def _tell(self) -> None:

@@ -1,4 +1,4 @@
-"""Signed HTTPS in an event loop, by aiohttp: the extra `penstock[async]`."""
+"""Kept-alive connections in an event loop, by aiohttp: the extra `penstock[async]`."""
 
 import asyncio
 import io
@@ -8,12 +8,9 @@ from dataclasses import dataclass
 import aiohttp
 from yarl import URL
 
-from penstock.configuration import Configuration
-from penstock.http.connections import CONNECT_TIMEOUT_S, NoAnswerError
 from penstock.http.http_message import Response
+from penstock.http.no_answer import CONNECT_TIMEOUT_S, NoAnswerError
 from penstock.http.proxy import proxy_of
-from penstock.http.signature import SignedRequest, event_headers, is_refusal, shift_to_sign_again, sign
-from penstock.http.transport import ANSWER_TIMEOUT_S, no_answer
 from penstock.system import wall_clock_ms
 from penstock_core.limits import SDK_IDLE_CONNECTION_MS_MAX
 
@@ -30,14 +27,15 @@ class _Session:
     is_old: bool = False
 
 
-class AiohttpConnections:
+class AsyncConnections:
     """As Connections, for one event loop.
 
     aiohttp drops idle connections by the loop's clock, which may stand still while the host or a function is frozen. So
     a jump of the wall clock against it makes all connections old: calls under way end on them, and later ones open new.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
         self._session: _Session | None = None  # made at the first call: it belongs to a running loop
         self._ahead_ms = 0.0  # the wall clock, of the loop's, at the last call
 
@@ -78,53 +76,7 @@ class AiohttpConnections:
             if not old.calls:
                 await old.client.close()
         if self._session is None:
-            timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=ANSWER_TIMEOUT_S)
+            connect_s = min(CONNECT_TIMEOUT_S, self._timeout_s)
+            timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_s, sock_read=self._timeout_s)
             self._session = _Session(aiohttp.ClientSession(timeout=timeout, skip_auto_headers=("Accept-Encoding",)))
         return self._session
-
-
-class AiohttpTransport:
-    """As HttpTransport: AWS Signature Version 4, kept-alive connections, and no redirects.
-
-    Signing runs in the loop's threads: it hashes the body, and may have to ask for fresh credentials.
-    """
-
-    def __init__(self, configuration: Configuration) -> None:
-        self._configuration = configuration
-        self._connections = AiohttpConnections()
-
-    @property
-    def url(self) -> str:
-        """The service's URL."""
-        return self._configuration.url
-
-    async def call(
-        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
-    ) -> Response:
-        """As `HttpTransport.call`, awaited."""
-        signed = await asyncio.to_thread(sign, self._configuration, method, path, query, headers, body)
-        answer = await self._send(signed, method, path, body)
-        if not is_refusal(answer.status):
-            return answer
-        shift_ms = await asyncio.to_thread(
-            shift_to_sign_again, self._configuration, signed, answer.status, answer.headers
-        )
-        if shift_ms is None:
-            return answer
-        signed = await asyncio.to_thread(sign, self._configuration, method, path, query, headers, body, shift_ms)
-        return await self._send(signed, method, path, body)
-
-    async def _send(self, signed: SignedRequest, method: str, path: str, body: bytes) -> Response:
-        try:
-            return await self._connections.send(method, signed.url, signed.headers, body)
-        except NoAnswerError as error:
-            what = f"{method} {path}: {error}"
-            raise no_answer(self._configuration, what, maybe_sent=error.maybe_sent) from error.__cause__
-
-    def event_headers(self, host: str, body: bytes) -> Mapping[str, str]:
-        """As EventSigner says: call it in a thread."""
-        return event_headers(self._configuration, host, body)
-
-    async def close(self) -> None:
-        """Close the connections. A later call opens others."""
-        await self._connections.close()

@@ -1,21 +1,33 @@
-"""As by_lambda, in an event loop, by aiohttp: the extra `penstock[async]`."""
+"""The functions of the stage, invoked by Lambda's API without API Gateway (docs/adr/0065).
+
+```mermaid
+flowchart LR
+    C[client] -- signed Invoke, with a proof --> L[Lambda] --> F[function] --> S[(storage)]
+    F -. a proof that it has not seen .-> T[AWS STS]
+```
+
+The stage must take direct calls (docs/how-to/transports.md).
+"""
 
 import asyncio
 from collections.abc import Mapping
 
-from penstock.http.aiohttp_transport import AiohttpConnections
-from penstock.http.connections import NoAnswerError
+from penstock.http.async_connections import AsyncConnections
 from penstock.http.http_message import Response
-from penstock.transports.by_lambda import Invocations
+from penstock.http.no_answer import ANSWER_TIMEOUT_S, NoAnswerError
 from penstock.transports.functions_place import FunctionsAccess, find_functions
+from penstock.transports.invocation import Invocations
 
 
 class AsyncLambdaTransport:
-    """As LambdaTransport. Events are built, signed and read in the loop's threads: a body may have 4 MiB."""
+    """A Transport that invokes functions. No retries: each function is begun once at most for a call.
 
-    def __init__(self, access: FunctionsAccess) -> None:
+    Events are built, signed and read in the threads of the event loop: a body may have 4 MiB.
+    """
+
+    def __init__(self, access: FunctionsAccess, *, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
         self._invocations = Invocations(access)
-        self._connections = AiohttpConnections()
+        self._connections = AsyncConnections(timeout_s)
 
     async def call(
         self,
@@ -25,7 +37,7 @@ class AsyncLambdaTransport:
         headers: Mapping[str, str],  # noqa: ARG002 - the service answers the same for any
         body: bytes,
     ) -> Response:
-        """As `LambdaTransport.call`, awaited."""
+        """Invoke the function of the route, by the first alias that the caller may invoke."""
         targets = self._invocations.targets(method, path)
         event = await asyncio.to_thread(self._invocations.event, method, path, query, body)
         for target in targets:
@@ -38,7 +50,7 @@ class AsyncLambdaTransport:
         return await asyncio.to_thread(self._invocations.answer, method, target, answer)
 
     async def _invoked(self, target: str, event: bytes) -> Response:
-        """As LambdaTransport has it, awaited."""
+        """Lambda's answer; the second one, if it refused the first request for its time."""
         signed = await asyncio.to_thread(self._invocations.signed, target, event)
         answer = await self._connections.send("POST", signed.url, signed.headers, event)
         shift_ms = self._invocations.shift_to_sign_again(signed, answer)
@@ -48,14 +60,17 @@ class AsyncLambdaTransport:
         return await self._connections.send("POST", signed.url, signed.headers, event)
 
     def event_headers(self, host: str, body: bytes) -> Mapping[str, str]:
-        """As EventSigner says: call it in a thread."""
+        """As EventSigner says, by the caller's credentials. Raises NotConfiguredError."""
         return self._invocations.event_headers(host, body)
 
     async def close(self) -> None:
-        """Close the connections. A later call opens others."""
+        """Close the connections. A later call opens them again."""
         await self._connections.close()
 
 
 def open_async_transport(region: str | None = None) -> AsyncLambdaTransport:
-    """As `open_transport` of by_lambda."""
+    """The functions that functions_place.py finds. Sends no call, unless a stack has to be read.
+
+    Raises NotConfiguredError.
+    """
     return AsyncLambdaTransport(find_functions(region))

@@ -1,7 +1,7 @@
 """Threads that take turns: one finds the next job, and waits for it if need be; the others carry theirs out."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Generic, TypeVar
 
@@ -9,6 +9,8 @@ from penstock.retry import NEVER_MS
 from penstock.system import monotonic_ms
 
 Job = TypeVar("Job")
+
+Lock = threading.Lock
 
 
 class Signal:
@@ -36,18 +38,21 @@ class Signal:
         self._is_interrupted = True
         self.notify_all()
 
-    def wait(self, timeout: float | None) -> None:
-        """Under the lock: release it, wait for a notification or for `timeout` seconds, and take the lock again."""
+    def wait(self, until_ms: int) -> None:
+        """Under the lock, which is free meanwhile: wait for a notification, or until a time of the monotonic clock."""
+        timeout = seconds_until(until_ms, monotonic_ms())
         waiter = threading.Lock()
         waiter.acquire()
         self._waiting.append(waiter)
-        with released(self._lock):
-            # An interruption after the caller's last look must end this wait: it came before the waiter was there.
-            if not self._is_interrupted:
-                waiter.acquire(timeout=-1 if timeout is None else timeout)
-            if not self._is_final:
-                self._is_interrupted = False
-        self._waiting.remove(waiter)
+        try:
+            with released(self._lock):
+                # An interruption after the caller's last look must end this wait: it came before the waiter was there.
+                if not self._is_interrupted:
+                    waiter.acquire(timeout=-1 if timeout is None else timeout)
+                if not self._is_final:
+                    self._is_interrupted = False
+        finally:
+            self._waiting.remove(waiter)
 
 
 class Sleep:
@@ -72,7 +77,7 @@ class Sleep:
         self._condition.notify_all()
 
 
-class WorkerThreads(Generic[Job]):
+class Workers(Generic[Job]):
     """`next_job` is called by one thread at a time and may block; None ends the threads. `carry` must not raise."""
 
     def __init__(self, name: str, count: int, next_job: Callable[[], Job | None], carry: Callable[[Job], None]) -> None:
@@ -105,6 +110,10 @@ class WorkerThreads(Generic[Job]):
             if thread is not threading.current_thread():
                 thread.join()
 
+    def end(self) -> None:
+        """As `join`: a thread always finishes what it carries out."""
+        self.join()
+
     def _run(self) -> None:
         while True:
             with self._turn:
@@ -117,6 +126,13 @@ class WorkerThreads(Generic[Job]):
 def seconds_until(at_ms: int, now_ms: int) -> float | None:
     """For a condition's wait: the seconds until a time; None, for ever, from `NEVER_MS` on."""
     return None if at_ms >= NEVER_MS else max(0, at_ms - now_ms) / 1_000
+
+
+def join_until(threads: Iterable[threading.Thread], until_ms: int) -> None:
+    """Wait until the threads end, or until a time of the monotonic clock."""
+    for thread in threads:
+        if thread.ident is not None:  # it was started
+            thread.join(seconds_until(until_ms, monotonic_ms()))
 
 
 @contextmanager

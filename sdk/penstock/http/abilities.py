@@ -1,0 +1,28 @@
+"""What a transport may offer beyond the port: it signs for wake-ups, and tells how much a request may hold."""
+
+from collections.abc import Mapping
+from typing import Protocol, runtime_checkable
+
+from penstock.errors import NotConfiguredError
+from penstock_core.limits import REQUEST_BYTES_MAX
+
+
+@runtime_checkable
+class EventSigner(Protocol):
+    """A transport that can also sign for wake-ups. Without it a consumer waits by long polls."""
+
+    def event_headers(self, host: str, body: bytes) -> Mapping[str, str]:
+        """The headers of a signed `POST https://<host>/event` of AppSync Events. It may ask for fresh credentials."""
+        ...
+
+
+def event_signer(transport: object) -> EventSigner:
+    """The transport, if it signs for wake-ups. Raises NotConfiguredError if not."""
+    if not isinstance(transport, EventSigner):
+        raise NotConfiguredError(f"{type(transport).__name__} signs nothing for wake-ups")
+    return transport
+
+
+def request_bytes_max_of(transport: object) -> int:
+    """The bytes of a request that the transport carries. A transport that does not tell is bound as the API is."""
+    return int(getattr(transport, "request_bytes_max", REQUEST_BYTES_MAX))

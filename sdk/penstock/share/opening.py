@@ -1,0 +1,53 @@
+"""What a share consumer checks of its arguments, and the core that it makes of its settings."""
+
+from penstock.arguments import check, check_callable, check_number, check_whole, checked_topic
+from penstock.share.acknowledgements import Verb, Wish
+from penstock.share.handling import Handler
+from penstock.share.moment import Moment
+from penstock.share.settings import LOCK_MS_MAX, ShareOptions, ShareSettings
+from penstock.share.share_core import ShareCore
+from penstock.system import monotonic_ms, process_name, random_bytes, wall_clock_ms
+from penstock.telemetry.operations import Notes
+from penstock_core.limits import CLIENT_ID_LENGTH_MAX
+from penstock_core.share.holders import RANDOM_BYTES, named_nonce
+
+
+def share_core(settings: ShareSettings, topics: tuple[str, ...], notes: Notes | None) -> ShareCore:
+    """The core of a consumer, on this machine's clocks. Raises InvalidError for a topic's name."""
+    consumer_id = (settings.client_id or process_name())[:CLIENT_ID_LENGTH_MAX]
+    return ShareCore(
+        settings,
+        [checked_topic(topic) for topic in topics],
+        consumer_id=consumer_id,
+        now=lambda: Moment(monotonic_ms(), wall_clock_ms()),
+        new_nonce=lambda: named_nonce(consumer_id, random_bytes(RANDOM_BYTES)),
+        notes=notes,
+    )
+
+
+def checked_settings(options: ShareOptions) -> ShareSettings:
+    """The settings of these options. Raises InvalidError, also without a `group_id`."""
+    check("group_id" in options, "group_id: give the name of a share group")
+    return ShareSettings(**options)
+
+
+def release_wish(delay_ms: int | None) -> Wish:
+    """A release. Raises InvalidError for a bad delay."""
+    if delay_ms is not None:
+        check_whole("delay_ms", delay_ms, 0)
+        check(delay_ms <= LOCK_MS_MAX, f"delay_ms={delay_ms}: use 0 to {LOCK_MS_MAX:,}")
+    return Wish(Verb.RELEASE, delay_ms=delay_ms)
+
+
+def check_poll(max_records: int | None, timeout_ms: int) -> None:
+    """Raises InvalidError for arguments that no poll may have."""
+    if max_records is not None:
+        check_whole("max_records", max_records, 1)
+    check_number("timeout_ms", timeout_ms, 0)
+
+
+def check_run(handler: Handler, concurrency: int) -> None:
+    """Raises InvalidError for arguments that no run may have."""
+    check(handler is not None, "handler=None: give a function of one ShareRecord")
+    check_callable("handler", handler)
+    check_whole("concurrency", concurrency, 1)
