@@ -14,22 +14,42 @@ UNWANTED = {
 
 def imported(code: str) -> set[str]:
     """The top-level names of the modules that a new process has loaded after `code`."""
+    return {name.partition(".")[0] for name in modules_after(code)}
+
+
+def modules_after(code: str) -> set[str]:
+    """The modules that a new process has loaded after `code`."""
     path = [entry for entry in sys.path if entry]
     script = f"import sys; sys.path[:0] = {path!r}; {code}; import json; print(json.dumps([*sys.modules]))"
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
-    return {name.partition(".")[0] for name in json.loads(found.stdout)}
+    return set(json.loads(found.stdout))
+
+
+@pytest.mark.slow
+def test_import_of_penstock_loads_no_client_until_one_is_named() -> None:
+    assert "penstock_core" not in imported("import penstock")
+    loaded = modules_after("from penstock import Producer")
+    assert "penstock.producer.producer" in loaded
+    assert not {"penstock.consumer.consumer", "penstock.share.share_consumer", "penstock.admin.admin"} & loaded
+
+
+@pytest.mark.slow
+def test_help_of_the_command_line_loads_no_command() -> None:
+    code = "from click.testing import CliRunner; from penstock.cli import main; CliRunner().invoke(main, ['--help'])"
+    assert {each for each in modules_after(code) if each.startswith("penstock")} == {"penstock", "penstock.cli"}
 
 
 @pytest.mark.slow
 def test_import_of_penstock_loads_no_library_that_only_some_programs_need() -> None:
-    assert not UNWANTED & imported("import penstock")
+    assert not UNWANTED & imported("from penstock import *")
 
 
 @pytest.mark.slow
 def test_command_line_loads_no_library_that_only_some_commands_need() -> None:
-    """Neither AWS's chain nor the server: each command starts by loading all of them."""
+    """Neither AWS's chain nor the server, even if completion asks all commands for their help."""
     assert not {"aiohttp", "boto3", "jinja2", "botocore", "numpy", "penstock_service", "pydantic"} & imported(
-        "import penstock.cli"
+        "import click; from penstock.cli import SUMMARIES, main; context = click.Context(main); "
+        "all(main.get_command(context, each) for each in SUMMARIES) or exit(1)"
     )
 
 

@@ -1,8 +1,11 @@
 """The public names of the SDK: a name that comes, goes or moves changes this list, and so is never an accident."""
 
+import ast
 import importlib
 import inspect
 import pkgutil
+import subprocess
+import sys
 
 import pytest
 
@@ -50,6 +53,31 @@ def test_module_exports_exactly_its_public_names(name: str) -> None:
     module = importlib.import_module(name)
     assert set(module.__all__) == set(PUBLIC[name].split())
     assert all(hasattr(module, exported) for exported in module.__all__)
+
+
+def test_names_of_the_package_come_from_where_a_type_checker_reads_them() -> None:
+    source = ast.parse(inspect.getsource(penstock))
+    read = {
+        alias.name: node.module
+        for block in source.body
+        if isinstance(block, ast.If)
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert read == penstock._MODULE_OF
+    assert set(read) == set(penstock.__all__)
+
+
+def test_public_modules_are_attributes_of_the_package() -> None:
+    code = "import penstock; penstock.errors.ClosedError, penstock.model.Topic"
+    path = [entry for entry in sys.path if entry]
+    subprocess.run([sys.executable, "-c", f"import sys; sys.path[:0] = {path!r}; {code}"], check=True)
+
+
+def test_a_name_that_is_not_there_raises_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="'penstock' has no attribute 'Broker'"):
+        getattr(penstock, "Broker")  # noqa: B009 - a type checker would refuse the attribute
 
 
 def test_docstring_of_the_package_names_each_public_module() -> None:

@@ -1,57 +1,80 @@
-"""The `penstock` command. Exit codes: 0 done, 1 failed (one line on stderr says why), 2 wrong usage."""
+"""The `penstock` command. Exit codes: 0 done, 1 failed (one line on stderr says why), 2 wrong usage.
 
+A command's module is imported when the command runs: `penstock --help` and each command start without the others.
+"""
+
+import importlib
 from importlib.metadata import entry_points
 
 import click
 
-from penstock.cli.acls import acls
-from penstock.cli.audit import audit
-from penstock.cli.completion import completion
-from penstock.cli.config import config
-from penstock.cli.console import console
-from penstock.cli.cost import cost
-from penstock.cli.dead_letters import dead_letters
-from penstock.cli.dev import dev
-from penstock.cli.doctor import doctor
-from penstock.cli.groups import groups
-from penstock.cli.jobs import jobs
-from penstock.cli.local import local
-from penstock.cli.metrics import metrics
-from penstock.cli.offsets import offsets
-from penstock.cli.producers import producers
-from penstock.cli.quotas import quotas
-from penstock.cli.records.consume import consume
-from penstock.cli.records.produce import produce
-from penstock.cli.restore import restore
-from penstock.cli.scheduled import scheduled
-from penstock.cli.share_groups import share_groups
-from penstock.cli.subscriptions import subscriptions
-from penstock.cli.topics import topics
-from penstock.cli.work import work
-from penstock.cli.zones import zones
-
 __all__ = ["main"]
-
 
 PLUGINS = "penstock.commands"  # the group of entry points by which other packages bring commands
 
+# What `penstock --help` says of each command: the first sentence of its own help. Its module is named as it is.
+SUMMARIES = {
+    "acls": "Say which principal may use which topic, group or other resource.",
+    "audit": "Look at the audit trail: who created, altered, deleted, reset or redrove what.",
+    "completion": "Print the script that completes commands, topics, groups and jobs in SHELL.",
+    "config": "Look up settings: their values, defaults, sources and effects.",
+    "console": "Show topics, records, consumers and the state of the service in your browser.",
+    "consume": "Write the records of TOPIC to standard output, as they come, until you interrupt it (INT or TERM).",
+    "cost": "Estimate the month of a workload, or price yesterday's use, from counted calls and list prices.",
+    "dead-letters": "Look at records that no consumer could handle, send them back, or remove them.",
+    "dev": "Run a Penstock on this machine, with the service's own code, without AWS and without a checkout.",
+    "doctor": "Check the service, the account and a round trip, and say what to mend.",
+    "groups": "Look at groups, their members and lag, and move their offsets.",
+    "jobs": "Run the Spark jobs here, on EMR Serverless or on Glue.",
+    "local": "Run Penstock on this machine, from a checkout of its sources.",
+    "metrics": "Print lag and age of each consumer, and the records of each topic, in Prometheus' text format.",
+    "offsets": "Show the first and the last offset of each partition of TOPIC.",
+    "produce": "Send each line of a file, or of standard input, to TOPIC as a record.",
+    "producers": "Look after the ids of transactional producers.",
+    "quotas": "Bound what principals and topics may send and read in a second, and what principals may create.",
+    "restore": "Let the partitions of restored tables go on behind every offset that was ever given.",
+    "scheduled": "List and cancel delayed records.",
+    "share-groups": "Create, look at, change and delete share groups: consumers that share the records of a topic.",
+    "subscriptions": "Create, look at, change and delete subscriptions: deliveries of topics to targets.",
+    "topics": "Create, look at, change and delete topics.",
+    "work": "Run COMMAND once for each record of the share group GROUP, with the value on its standard input.",
+    "zones": "Look at the zones, take one out of use and let it in again.",
+}
+# The same of the commands that packages of this distribution bring. Those of others are imported to be listed.
+PLUGIN_SUMMARIES = {
+    "import": "Copy a Kafka topic, or drain an SQS queue, each record once.",
+    "kafka": "Serve Kafka clients on this host, by calls to your Penstock service.",
+}
+_FOLDERS = {"consume": "records.", "produce": "records."}
+
 
 class _Commands(click.Group):
-    """The commands of the SDK, and those that other packages bring: they are imported when they are called."""
+    """The commands of the SDK, and those that other packages bring."""
 
-    def list_commands(self, context: click.Context) -> list[str]:
+    def list_commands(self, context: click.Context) -> list[str]:  # noqa: ARG002 - click's
         """All names."""
-        return sorted({*super().list_commands(context), *(each.name for each in entry_points(group=PLUGINS))})
+        return sorted({*SUMMARIES, *(each.name for each in entry_points(group=PLUGINS))})
 
-    def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        """The command of this name."""
-        own = super().get_command(context, name)
-        if own is not None:
-            return own
-        for each in entry_points(group=PLUGINS, name=name):
-            found = each.load()
-            return found if isinstance(found, click.Command) else None
-        return None
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:  # noqa: ARG002 - click's
+        """The command of this name. Imports its module."""
+        found = None
+        if name in SUMMARIES:
+            own = name.replace("-", "_")
+            found = getattr(importlib.import_module(f"penstock.cli.{_FOLDERS.get(name, '')}{own}"), own)
+        else:
+            for each in entry_points(group=PLUGINS, name=name):
+                found = each.load()
+        return found if isinstance(found, click.Command) else None
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands as click does, without their modules."""
+        listed = click.Group()
+        for name in self.list_commands(context):
+            summary = SUMMARIES.get(name) or PLUGIN_SUMMARIES.get(name)
+            command = click.Command(name, help=summary) if summary else self.get_command(context, name)
+            if command is not None:
+                listed.add_command(command, name)
+        listed.format_commands(context, formatter)
 
 
 @click.group(name="penstock", cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -63,33 +86,3 @@ def main() -> None:
     directory or a parent. Credentials and region come from the usual AWS chain. With --json a command prints for
     programs.
     """
-
-
-for command in (
-    topics,
-    produce,
-    consume,
-    scheduled,
-    offsets,
-    groups,
-    share_groups,
-    subscriptions,
-    work,
-    dead_letters,
-    producers,
-    quotas,
-    acls,
-    zones,
-    restore,
-    jobs,
-    audit,
-    metrics,
-    cost,
-    console,
-    doctor,
-    config,
-    dev,
-    local,
-    completion,
-):
-    main.add_command(command)

@@ -1,11 +1,12 @@
 import subprocess
 import sys
 
+import click
 import pytest
 from click.testing import CliRunner
 
 import penstock.cli
-from penstock.cli import main
+from penstock.cli import PLUGIN_SUMMARIES, SUMMARIES, main
 from tests.support.child_process import bare_environment
 
 
@@ -13,8 +14,6 @@ class _Found:
     name = "extra"
 
     def load(self) -> object:
-        import click
-
         return click.Command("extra", help="From elsewhere.", callback=lambda: click.echo("ran"))
 
 
@@ -23,6 +22,19 @@ def test_command_of_another_package_is_listed_and_runs(monkeypatch: pytest.Monke
     assert "extra" in CliRunner().invoke(main, ["--help"]).output
     assert CliRunner().invoke(main, ["extra"]).output == "ran\n"
     assert "No such command 'none'" in CliRunner().invoke(main, ["none"]).output
+
+
+@pytest.mark.parametrize("name", [*SUMMARIES, *PLUGIN_SUMMARIES])
+def test_summary_is_the_first_sentence_of_the_commands_help(name: str) -> None:
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    assert command.name == name
+    assert {**SUMMARIES, **PLUGIN_SUMMARIES}[name] == command.get_short_help_str(limit=200)
+
+
+def test_help_lists_every_command() -> None:
+    listed = CliRunner().invoke(main, ["--help"]).output.partition("Commands:")[2]
+    assert [line.split()[0] for line in listed.splitlines() if line] == main.list_commands(click.Context(main))
 
 
 @pytest.mark.slow
