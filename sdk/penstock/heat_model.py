@@ -1,4 +1,4 @@
-"""Where the newest records of a topic went: value objects for you and for the console."""
+"""The partitions and keys of the newest records of a topic: value objects for you and for the console."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -96,7 +96,7 @@ class Admin:
         return self._client.call(calls.offsets_at(timestamps))
 
     def topic_heat(self, name: str, since_ms: int = 300_000) -> TopicHeat:
-        """Which partitions of a topic are hot now, by which key, and advice: counts of the last `since_ms`.
+        """The hot partitions of a topic, their hottest keys, and advice: counts of the last `since_ms`.
 
         Five calls at most. It needs the rights to describe and to read the topic.
         """
@@ -281,11 +281,11 @@ class Admin:
         return self._client.call(subscription_calls.list_subscriptions())
 
     def describe_subscription(self, name: str) -> SubscriptionDescription:
-        """The subscription, and the result of the last delivery of each partition. Raises NotFoundError."""
+        """The subscription, and the outcome of the last delivery of each partition. Raises NotFoundError."""
         return self._client.call(subscription_calls.describe_subscription(name))
 
     def pause_subscription(self, name: str) -> Subscription:
-        """Begin no further delivery. One that runs may go on for a minute. Raises NotFoundError."""
+        """Begin no further delivery. A delivery that runs may go on for a minute. Raises NotFoundError."""
         return self._client.call(subscription_calls.pause_subscription(name))
 
     def resume_subscription(self, name: str) -> Subscription:

@@ -96,7 +96,7 @@ class AsyncAdmin:
         return await self._client.call(calls.offsets_at(timestamps))
 
     async def topic_heat(self, name: str, since_ms: int = 300_000) -> TopicHeat:
-        """Which partitions of a topic are hot now, by which key, and advice: counts of the last `since_ms`.
+        """The hot partitions of a topic, their hottest keys, and advice: counts of the last `since_ms`.
 
         Five calls at most. It needs the rights to describe and to read the topic.
         """
@@ -285,11 +285,11 @@ class AsyncAdmin:
         return await self._client.call(subscription_calls.list_subscriptions())
 
     async def describe_subscription(self, name: str) -> SubscriptionDescription:
-        """The subscription, and what became of the last delivery of each partition. Raises NotFoundError."""
+        """The subscription, and the outcome of the last delivery of each partition. Raises NotFoundError."""
         return await self._client.call(subscription_calls.describe_subscription(name))
 
     async def pause_subscription(self, name: str) -> Subscription:
-        """Begin no further delivery. One that runs may go on for a minute. Raises NotFoundError."""
+        """Begin no further delivery. A delivery that runs may go on for a minute. Raises NotFoundError."""
         return await self._client.call(subscription_calls.pause_subscription(name))
 
     async def resume_subscription(self, name: str) -> Subscription:

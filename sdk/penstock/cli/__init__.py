@@ -12,7 +12,7 @@ __all__ = ["main"]
 
 PLUGINS = "penstock.commands"  # the group of entry points by which other packages bring commands
 
-# What `penstock --help` says of each command: the first sentence of its own help. Its module is named as it is.
+# The lines of `penstock --help`: the first sentence of the help of each command. Its module has its name.
 SUMMARIES = {
     "acls": "Say which principal may use which topic, group or other resource.",
     "audit": "Look at the audit trail: who created, altered, deleted, reset or redrove what.",
@@ -40,7 +40,7 @@ SUMMARIES = {
     "work": "Run COMMAND once for each record of the share group GROUP, with the value on its standard input.",
     "zones": "Look at the zones, take one out of use and let it in again.",
 }
-# The same of the commands that packages of this distribution bring. Those of others are imported to be listed.
+# The same for the commands of packages in this distribution. `--help` imports the commands of other distributions.
 PLUGIN_SUMMARIES = {
     "import": "Copy a Kafka topic, or drain an SQS queue, each record once.",
     "kafka": "Serve Kafka clients on this host, by calls to your Penstock service.",

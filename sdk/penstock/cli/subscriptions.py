@@ -145,7 +145,7 @@ def alter(
 @click.argument("name", shell_complete=complete_subscriptions)
 @service_command
 def pause(service: Service, name: str) -> None:
-    """Begin no further delivery of NAME. One that runs may go on for a minute."""
+    """Begin no further delivery of NAME. A delivery that runs may go on for a minute."""
     _say(service, Admin(transport=service.transport).pause_subscription(name))
 
 

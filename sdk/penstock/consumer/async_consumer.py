@@ -176,7 +176,7 @@ class AsyncConsumer:
         return await self._fetcher.drive(self._core.position(partition))
 
     def skipped_batches(self) -> dict[TopicPartition, int]:
-        """How many undecodable batches of each partition `on_undecodable` has skipped or handed to your function."""
+        """The count of undecodable batches, by partition, that `on_undecodable` has skipped or handed to your function."""
         return dict(self._core.poison.passed_over)
 
     async def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:

@@ -164,7 +164,7 @@ class FetchBuffer:
         self.wake_at_ms = 0
 
     def look_again(self) -> None:
-        """What is covered by wake-ups may have changed."""
+        """Wake-ups may cover other partitions now."""
         self.wake_at_ms = 0
 
     def without_position(self) -> list[TopicPartition]:

@@ -1,4 +1,4 @@
-"""What a consumer does with undecodable batches: it raises, skips them, or hands them to the application."""
+"""A consumer raises at undecodable batches, skips them, or hands them to the application."""
 
 import logging
 from collections import Counter

@@ -1,4 +1,4 @@
-"""What a transport may offer beyond the port: it signs for wake-ups, and tells how much a request may hold."""
+"""A transport may offer more than the port: it signs for wake-ups, and tells how much a request may hold."""
 
 from collections.abc import Mapping
 from typing import Protocol, runtime_checkable

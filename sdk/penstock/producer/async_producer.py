@@ -178,7 +178,7 @@ class AsyncProducer:
         You may call it twice. It waits for the requests that are in flight when the time is over. A cancellation gives
         them up.
         """  # sync:
-        # sync: """Flush, then end the threads. What is not delivered in `timeout` seconds fails with ClosedError.
+        # sync: """Flush, then end the threads. Records that are late after `timeout` seconds fail with ClosedError.
         # sync:
         # sync: You may call it twice. It waits for the requests that are in flight when the time is over. In
         # sync: `on_delivery` it does not wait: another thread does.

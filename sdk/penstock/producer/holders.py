@@ -1,4 +1,4 @@
-"""What a transaction wants of the consumers whose offsets and records travel with its commit."""
+"""The consumers whose offsets and records travel with the commit of a transaction, as it sees them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol

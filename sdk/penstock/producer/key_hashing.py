@@ -48,7 +48,7 @@ class RememberedHashes:
         self._hashes = _Hashes()
 
     def __len__(self) -> int:
-        """How many hashes it remembers."""
+        """The number of hashes that it remembers."""
         return len(self._hashes)
 
     def partition(self, key: bytes, partitions: int) -> int:

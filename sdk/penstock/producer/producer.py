@@ -159,7 +159,7 @@ class Producer:
             raise TimeoutError(f"not everything was delivered in {timeout} s")
 
     def close(self, timeout: float | None = None) -> None:
-        """Flush, then end the threads. What is not delivered in `timeout` seconds fails with ClosedError.
+        """Flush, then end the threads. Records that are late after `timeout` seconds fail with ClosedError.
 
         You may call it twice. It waits for the requests that are in flight when the time is over. In
         `on_delivery` it does not wait: another thread does.

@@ -1,4 +1,4 @@
-"""What a share consumer checks of its arguments, and the core that it makes of its settings."""
+"""The checks of a share consumer's arguments, and the core that it makes of its settings."""
 
 from penstock.arguments import check, check_callable, check_number, check_whole, checked_topic
 from penstock.share.acknowledgements import Verb, Wish

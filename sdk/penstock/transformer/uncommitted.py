@@ -1,4 +1,4 @@
-"""What a transformer must hand over again, and which errors another try may heal."""
+"""The records that a transformer must hand over again, and the errors that another try may heal."""
 
 import logging
 from collections.abc import Iterable
