@@ -176,7 +176,7 @@ class AsyncConsumer:
         return await self._fetcher.drive(self._core.position(partition))
 
     def skipped_batches(self) -> dict[TopicPartition, int]:
-        """The count of undecodable batches, by partition, that `on_undecodable` has skipped or handed to your function."""
+        """The counts of undecodable batches that `on_undecodable` has skipped or handed to your function."""
         return dict(self._core.poison.passed_over)
 
     async def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:

@@ -172,7 +172,7 @@ class Consumer:
         return self._fetcher.drive(self._core.position(partition))
 
     def skipped_batches(self) -> dict[TopicPartition, int]:
-        """The count of undecodable batches, by partition, that `on_undecodable` has skipped or handed to your function."""
+        """The counts of undecodable batches that `on_undecodable` has skipped or handed to your function."""
         return dict(self._core.poison.passed_over)
 
     def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
