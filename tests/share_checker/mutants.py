@@ -1,4 +1,4 @@
-"""Wrong state machines that the search must find: each leaves out one rule that docs/adr/0040 argues for."""
+"""Wrong state machines that the search must find: each leaves out a rule that docs/protocol/share-groups argues."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext

@@ -1,4 +1,4 @@
 """Subscriptions: what a delivery to a target may do next, and what happens to records that the target cannot handle.
 
-docs/adr/0042 argues the races. Nothing here does I/O.
+docs/protocol/push argues the races. Nothing here does I/O.
 """

@@ -5,7 +5,7 @@ take the lane ─▶ rounds over its partitions ─▶ release ─▶ read topic
                   slice is over: release, read topics, send a new message, delete the own one
                   a pause:       release, read topics, arm, hide the own message until the next try
 ```
-The lane's lock and the versions of all states make it safe to die, freeze or run twice anywhere (docs/adr/0042). A
+The lane's lock and the versions of all states make it safe to die, freeze or run twice anywhere (docs/protocol/push). A
 delivery costs this on top of its batches:
 
 | step | reads | writes | other calls |

@@ -1,6 +1,6 @@
 """Take units of a quota: from the share that this instance has charged, else from the bucket that all instances charge.
 
-A request far below its quota takes from the share, and sends no call. See docs/adr/0049 for the arithmetic.
+A request far below its quota takes from the share, and sends no call. See docs/protocol/access for the arithmetic.
 """
 
 from dataclasses import dataclass
