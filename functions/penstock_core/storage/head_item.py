@@ -35,7 +35,8 @@ expires_at_s   N   DynamoDB removes the item some time after it: `PRODUCER_KEPT_
 """
 
 import base64
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from penstock_core.errors import ErrorCode, PenstockError
@@ -56,6 +57,26 @@ LAYOUT = "layout_number"
 JUMPS = "jumps"
 RESTORE = "restore_id"
 OWNER_PREFIX = "o#"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _StoredProducers(Mapping[int, ProducerState]):
+    """The producers of a head, each decoded when it is looked up: a fetch asks for none, an append for one."""
+
+    entries: Mapping[str, bytes]  # by the producer's name
+    owners: Mapping[str, bytes]  # by the name of the attribute
+
+    def __getitem__(self, producer_id: int) -> ProducerState:
+        entry = self.entries.get(keys.producer_name(producer_id))
+        if entry is None:
+            raise KeyError(producer_id)
+        return decode_state(entry, bytes(self.owners.get(owner_name(producer_id), NO_OWNER)))
+
+    def __iter__(self) -> Iterator[int]:
+        return map(keys.parse_producer_name, self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
 
 
 def head_key(key: PartitionKey) -> Item:
@@ -96,7 +117,7 @@ def head_item(key: PartitionKey, head: Head) -> Item:
 
 
 def parse_head(item: Mapping[str, Any]) -> Head:
-    """The inverse of `head_item`. Raises CORRUPT_SEGMENT for a damaged ref or entry."""
+    """The inverse of `head_item`. Raises CORRUPT_SEGMENT for a damaged ref. A damaged entry raises when it is read."""
     check_item("head", item)
     return Head(
         next_offset=Offset(int(item["next_offset"]["N"])),
@@ -107,10 +128,10 @@ def parse_head(item: Mapping[str, Any]) -> Head:
         rolled_bytes=int(item["rolled_bytes"]["N"]),
         noted_log_start=Offset(int(item["settling_offset"]["N"])),
         log_start_noted_ms=int(item["settling_since_ms"]["N"]),
-        producers={
-            keys.parse_producer_name(name): decode_state(state["B"], _owner(item, name))
-            for name, state in item["producers"]["M"].items()
-        },
+        producers=_StoredProducers(
+            entries={name: state["B"] for name, state in item["producers"]["M"].items()},
+            owners={name: value["B"] for name, value in item.items() if name.startswith(OWNER_PREFIX)},
+        ),
         evictions=int(item["evictions"]["N"]),
         waiter_ms=int(item[Waiter.READER.value]["N"]) if Waiter.READER.value in item else None,
         has_push_waiter=_has_push_waiter(item),
@@ -146,11 +167,6 @@ def owner_name(producer_id: int) -> str:
 def _parse_jumps(elements: Sequence[Mapping[str, Any]]) -> tuple[Jump, ...]:
     bounds = [Offset(int(each["N"])) for each in elements]
     return tuple(Jump(start=start, end=end) for start, end in zip(bounds[::2], bounds[1::2], strict=True))
-
-
-def _owner(item: Mapping[str, Any], producer: str) -> bytes:
-    value = item.get(OWNER_PREFIX + producer)
-    return NO_OWNER if value is None else bytes(value["B"])
 
 
 def parse_push_event(record: Mapping[str, Any]) -> PushEvent | None:
