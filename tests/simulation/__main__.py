@@ -15,8 +15,7 @@ from rich.table import Table
 
 from tests.simulation.engine.reduction import Reduction, parse_reduction
 from tests.simulation.engine.scheduler import as_text, format_entry
-from tests.simulation.regressions import read_regressions
-from tests.simulation.run import Result, run
+from tests.simulation.run import Result, read_regressions, run
 from tests.simulation.service.simulation import PROFILES
 from tests.simulation.shrink import shrink
 from tests.simulation.workloads import MIXED, WORKLOADS

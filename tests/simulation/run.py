@@ -4,9 +4,10 @@ import gc
 import hashlib
 import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
 from unittest.mock import patch
 
@@ -17,7 +18,11 @@ from tests.simulation.engine.scheduler import TraceEntry, format_entry
 from tests.simulation.oracle.violation import ViolationError
 from tests.simulation.service.simulation import Simulation
 from tests.simulation.verdict.verdict import judge
-from tests.simulation.workloads import MIXED, OF_ZONES, WORKLOADS, choose, inline
+from tests.simulation.workloads import MIXED, OF_ZONES, WORKLOADS, choose
+from tests.simulation.workloads.producing import inline_bytes_max
+
+_FILE = Path(__file__).with_name("regressions.txt")
+
 
 # Topics here keep less than the API allows, as runs are short.
 _BOUNDS = {name: (0, TOPIC_BOUNDS[name][1]) for name in ("retention_ms", "retention_bytes", "delete_retention_ms")}
@@ -61,7 +66,8 @@ def run(seed: int, workload: str = MIXED, profile: str = "express3", reduction: 
     names = choose(Random(seed)) if workload == MIXED else workload.split(",")
     if profile == "standard1":
         names = [name for name in names if name not in OF_ZONES]
-    simulation = Simulation(seed, profile, reduction, inline.bytes_max(seed) if "inline" in names else 0)
+    simulation = Simulation(seed, profile, reduction, inline_bytes_max(seed) if "inline" in names else 0)
+    simulation.scheduler.spawn("time to live", simulation.let_items_go)
     # Zone loss decides which acks the others may use: it goes first.
     with _no_collection(), patch.dict(TOPIC_BOUNDS, _BOUNDS):
         for name in sorted(names, key=list(WORKLOADS)[::-1].index):
@@ -114,3 +120,9 @@ def _no_collection() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
+
+
+def read_regressions() -> Sequence[tuple[int, str]]:
+    """(seed, workloads), in the order of the file."""
+    lines = [line.split("#")[0].split() for line in _FILE.read_text().splitlines()]
+    return [(int(line[0]), line[1]) for line in lines if line]

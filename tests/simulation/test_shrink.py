@@ -8,8 +8,7 @@ from click.testing import CliRunner
 
 from tests.simulation.__main__ import main
 from tests.simulation.engine.reduction import NOTHING, Reduction, parse_reduction
-from tests.simulation.mutants.catalogue import MUTANTS
-from tests.simulation.mutants.mutant import Mutant
+from tests.simulation.mutants.mutant import Mutant, mutant_named
 from tests.simulation.run import Result, run
 from tests.simulation.shrink import kind_of, shrink
 
@@ -20,9 +19,9 @@ def _failed(mutant: Mutant, workloads: str) -> Result:
     return next(found for seed in range(40) if (found := run(seed, workloads)).failure is not None)
 
 
-@pytest.fixture(params=["delete leaves heads", "armed without a look"])
+@pytest.fixture(params=["delete leaves heads", "armed by a waiter alone"])
 def mutant(request: pytest.FixtureRequest) -> Iterator[Mutant]:
-    found = next(each for each in MUTANTS if each.name == request.param)
+    found = mutant_named(request.param)
     with found.patched():
         yield found
 

@@ -5,64 +5,24 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from operator import attrgetter
 
 import pytest
-from _pytest.mark import ParameterSet
 from click.testing import CliRunner
 
 from tests.simulation.__main__ import explain, main
 from tests.simulation.engine.faults import Fault
 from tests.simulation.engine.scheduler import format_entry
-from tests.simulation.mutants.catalogue import MUTANTS
-from tests.simulation.mutants.checker_mutants import CHECKER_MUTANTS, CheckerMutant
-from tests.simulation.mutants.mutant import SEEDS_MAX, Mutant, first_seeds
-from tests.simulation.regressions import read_regressions
-from tests.simulation.run import Result, run
+from tests.simulation.mutants.mutant import SEEDS_MAX, Mutant, mutant_named, mutants
+from tests.simulation.mutants.spoiled import Edit, spoiled
+from tests.simulation.run import Result, read_regressions, run
 from tests.simulation.workloads import ALONE, WORKLOADS
 
-_M = TypeVar("_M", Mutant, CheckerMutant)
 SEEDS = 100  # `make test-all` runs 10,000, as a program
 SHARES = 4  # of the seeds, each for one process; a share is large enough to meet every fault and workload
 FEW_SEEDS = 6
 FEWER_ZONES_SEEDS = (2, pytest.param(100, marks=pytest.mark.minutes))
-MUTANT_SEEDS_MAX = 400
-# Their workloads are long, or many seeds do not show them.
-TAKE_LONG = {
-    *(
-        "armed before release",
-        "slice without a successor",
-    ),
-    *("head not born armed", "broken for one record for ever"),
-    *("swept while waiting", "share: accepted in a transaction without a condition", "share: buried early"),
-    *("copy beside its transaction", "share: waiter not taken"),
-    *("stages of two transactions share a key", "share: accept done in a transaction"),
-    *("share: filter not applied again", "share: key order ignored", "named record passed over"),
-    *("share: rejected is finished", "share: worker not woken", "share: done for a retaken lock"),
-    *("buried without evidence", "begin without the last epoch", "share: waiter not set", "batch in another order"),
-    *(
-        "push: death without a counted attempt",
-        "push: parallel, outage counted",
-        "push: parallel, named records accepted",
-    ),
-    *("push: skip is a success", "push: dead letter is a success", "push: look trusts each sleeper"),
-    *("push: outage counted as the record's fault", "push: parallel, buried without proof"),
-    *("minute forgotten at once", "half committed as the whole"),
-    # Since faults strike single operations of the driver, 400 seeds or 15 s of CPU have shown none of these.
-    *("commit trusts its memory of the topic", "repeat wakes nobody", "look passes over pages"),
-    *("any session is the member's", "lease is granted without what was committed"),
-    *("share: repeat gives back", "share: locks without their batches", "push: look forgets a held lane"),
-}
-
-
-def marked(mutants: Sequence[_M], name: Callable[[_M], str]) -> list[ParameterSet]:
-    """The mutants, marked where they take long."""
-    return [
-        pytest.param(each, id=name(each), marks=[pytest.mark.minutes] if name(each) in TAKE_LONG else [])
-        for each in mutants
-    ]
 
 
 def expect_no_failure(result: Result) -> None:
@@ -133,38 +93,34 @@ def test_same_seed_gives_same_trace_when_another_process_hashes_otherwise() -> N
     assert len(digests[0].strip()) == 64
 
 
-@pytest.mark.parametrize("mutant", marked(MUTANTS, lambda mutant: mutant.name))
+@pytest.mark.parametrize("mutant", [each for each in mutants() if each.first_seed is not None], ids=attrgetter("name"))
 def test_simulator_finds_the_defect_when_one_is_put_in(mutant: Mutant) -> None:
-    _expect_found(mutant.find(range(mutant.first_seed, mutant.first_seed + MUTANT_SEEDS_MAX)))
+    first = mutant.first_seed or 0
+    _expect_found(mutant.find(range(first, first + SEEDS_MAX)))
 
 
 @pytest.mark.minutes
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize("mutant", mutants(), ids=attrgetter("name"))
 def test_simulator_finds_the_defect_when_no_seed_is_known_to_show_it(mutant: Mutant) -> None:
     _expect_found(mutant.find(range(SEEDS_MAX)))
 
 
-def test_mutants_that_take_long_are_mutants_that_there_are() -> None:
-    assert {mutant.name for mutant in MUTANTS} | {mutant.mutant.name for mutant in CHECKER_MUTANTS} >= TAKE_LONG
+@pytest.mark.parametrize("mutant", [each for each in mutants() if each.kind is not None], ids=attrgetter("name"))
+def test_history_checker_finds_the_defect_when_the_judges_look_away(mutant: Mutant) -> None:
+    _expect_found(mutant.find_anomaly(range(mutant.checked_seed, mutant.checked_seed + SEEDS_MAX)))
 
 
-def test_first_seeds_are_of_mutants_that_there_are() -> None:
-    assert first_seeds().keys() <= {mutant.name for mutant in MUTANTS}
-
-
-@pytest.mark.parametrize("mutant", marked(CHECKER_MUTANTS, lambda mutant: mutant.mutant.name))
-def test_history_checker_finds_the_defect_when_the_judges_look_away(mutant: CheckerMutant) -> None:
-    with mutant.patched():
-        failures = (run(seed, mutant.mutant.workload).failure or "" for seed in range(MUTANT_SEEDS_MAX))
-        assert any("the history has anomalies" in failure and f"{mutant.kind!r}" in failure for failure in failures)
+def test_mutant_is_refused_when_no_function_has_its_text() -> None:
+    for edit in (Edit("append", "no such text", ""), Edit("no_such_function", "return", "")):
+        with pytest.raises(LookupError), spoiled((edit,)):
+            pass
 
 
 def test_command_tells_how_to_replay_when_a_seed_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     once_failed = [(6, "recreation"), (46, "traffic")]
     assert once_failed[0] in read_regressions()
     monkeypatch.setattr("tests.simulation.__main__.read_regressions", lambda: once_failed)
-    mutant = next(each for each in MUTANTS if each.name == "delete leaves heads")
-    with mutant.patched():
+    with mutant_named("delete leaves heads").patched():
         found = CliRunner().invoke(main, ["--seeds", "0..3", "--workload", "recreation", "--json"])
     assert found.exit_code == 1
     summary = json.loads(found.stdout)

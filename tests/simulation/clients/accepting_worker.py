@@ -144,10 +144,7 @@ class AcceptingWorker:
         return True
 
     def _again(self, commit: Callable[[Instance], object]) -> None:
-        try:
-            self._simulation.call(commit, is_read=False)
-        except PenstockError as error:
-            self._simulation.scheduler.note("not committed again", error)
+        self._simulation.attempt("not committed again", commit)
 
     def _nonce(self) -> Nonce:
         return Nonce(self._random.randbytes(NONCE_BYTES))

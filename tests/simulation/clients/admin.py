@@ -51,10 +51,7 @@ class SimulatedAdmin:
 
     def add_partitions(self, topic: str, partitions: int) -> None:
         """Ask once for at least this many partitions."""
-        try:
-            self._simulation.call(lambda instance: alter_topic(instance, topic, partitions, {}), is_read=False)
-        except PenstockError as error:
-            self._simulation.scheduler.note("refused", error)
+        self._simulation.attempt("refused", lambda instance: alter_topic(instance, topic, partitions, {}))
 
     def truncate(self, topic: str, share: float) -> None:
         """Cut each partition once, at this share of its records."""

@@ -14,7 +14,7 @@ from penstock_service.records.fetch import FetchEntry, FetchResult, fetch
 from penstock_service.records.produce import ProduceEntry, produce
 from tests.history import format as history
 from tests.simulation.engine.claims import SentValue
-from tests.simulation.engine.timing import EPOCH_MS
+from tests.simulation.engine.time_and_chance import EPOCH_MS
 from tests.simulation.oracle.violation import expect
 from tests.simulation.service.simulation import Simulation
 

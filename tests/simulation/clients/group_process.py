@@ -11,7 +11,7 @@ from penstock_core.zones.zone_state import Acks
 from penstock_service.groups.heartbeat import HeartbeatAnswer, HeartbeatRequest
 from penstock_service.records.produce import ProduceEntry, produce
 from tests.history import format as history
-from tests.simulation.engine.timing import EPOCH_MS
+from tests.simulation.engine.time_and_chance import EPOCH_MS
 from tests.simulation.oracle.violation import expect
 from tests.simulation.service.simulation import Simulation
 

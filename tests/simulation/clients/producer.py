@@ -1,8 +1,9 @@
 """A producer of the SDK: its own accumulator decides what to send, and tasks of the simulation carry the requests."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from penstock.producer.batching.accumulator import UNKNOWN_OFFSET, Accumulator, Entry
 from penstock.producer.batching.accumulator_settings import AccumulatorSettings
@@ -21,13 +22,14 @@ from penstock_service.topics.describe_topic import describe_topic
 from tests.history import format as history
 from tests.history.recorder import OpenOperation
 from tests.simulation.engine.claims import SentValue
-from tests.simulation.engine.timing import EPOCH_MS
+from tests.simulation.engine.time_and_chance import EPOCH_MS
 from tests.simulation.oracle.violation import expect
 from tests.simulation.service.simulation import Simulation
 
 _METADATA_MS = 5_000
 _IDEMPOTENT_SHARE = 0.7
 _REPEATED_SHARE = 0.1
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -280,3 +282,41 @@ def count_outcomes(simulation: Simulation) -> Counter[str]:
     for sent in simulation.claims.sent.values():
         counts["acknowledged" if sent.acked else "maybe" if sent.maybe else "failed"] += 1
     return counts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerChoices:
+    """Each producer draws one value of each sequence. Of `acks` None, it draws from what the simulation allows."""
+
+    records: Sequence[int]
+    pace_ms: Sequence[float]
+    acks: Acks | None = None
+    max_in_flight: Sequence[int] = (2,)
+    is_batching: bool = True
+    is_idempotent: bool | None = None
+    is_tagging: bool = False
+
+
+def start_producers(
+    simulation: Simulation, topic: str, names: Iterable[str], choices: ProducerChoices, *, is_late: bool = False
+) -> None:
+    """Start a producer of each name: now, or each at a later time of its own."""
+    random = simulation.scheduler.random
+
+    def drawn(values: Sequence[T]) -> T:
+        return values[0] if len(values) == 1 else random.choice(values)
+
+    for name in names:
+        producer = SimulatedProducer(
+            simulation,
+            name,
+            topic,
+            records=drawn(choices.records),
+            acks=random.choice(simulation.acks_allowed) if choices.acks is None else choices.acks,
+            pace_ms=drawn(choices.pace_ms),
+            max_in_flight=drawn(choices.max_in_flight),
+            is_batching=choices.is_batching,
+            is_idempotent=choices.is_idempotent,
+            is_tagging=choices.is_tagging,
+        )
+        producer.start(delay_ms=simulation.later() if is_late else 0.0)

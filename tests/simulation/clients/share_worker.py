@@ -130,10 +130,7 @@ class ShareWorker:
             def again() -> None:
                 if nonce is not None:
                     self._simulation.recorder.maybe(self._record.asks(self.name, (), nonce))
-                try:
-                    self._simulation.call(run, is_read=False)
-                except PenstockError as error:
-                    self._scheduler.note("not done again", error)
+                self._simulation.attempt("not done again", run)
 
             delay_ms = self._random.choice([0.0, 50.0, 500.0, 3_000.0, 60_000.0])
             self._scheduler.spawn(f"{self.name} again", again, delay_ms=delay_ms)

@@ -14,7 +14,7 @@ from penstock_service.share.acquire.acquire import Acquired
 from tests.simulation.clients.share_worker import ShareWorker
 from tests.simulation.clients.waiting_reader import SAFETY_NET_MS, SLEEP_BEHIND_MS_MAX, Deliver
 from tests.simulation.engine.scheduler import Task
-from tests.simulation.engine.timing import EPOCH_MS
+from tests.simulation.engine.time_and_chance import EPOCH_MS
 from tests.simulation.oracle.shares import ShareOracle
 from tests.simulation.oracle.violation import expect
 from tests.simulation.service.simulation import Simulation

@@ -1,8 +1,10 @@
-"""The clock and the random bytes of what runs in a simulation without an instance of its own."""
+"""Times of the simulation, and the clock and the random bytes of what runs without an instance of its own."""
 
 from tests.simulation.engine.scheduler import Scheduler
-from tests.simulation.engine.timing import EPOCH_MS
 
+EPOCH_MS = 1_700_000_000_000  # the wall time at which each run begins
+CLOCK_SKEW_MS = 500.0  # the largest error of an instance's clock, either way
+FUNCTION_TIMEOUT_MS = 30_000.0
 SEGMENT_PREFIX_FIRST = 240  # segments use 16 of the 256 prefixes, so that a sweep of all is short
 
 

@@ -1,59 +1,105 @@
-"""A mutant: a defect that is in the service while its context manager is entered."""
+"""A mutant: a defect that is in the service while its context manager is entered. The tables hold all of them.
+
+```
+<name> | <workload> | <first seed or ?> [| <kind of anomaly> <first seed>]
+    <function>: <text> => <other text>
+    <more lines of the other text>
+```
+A name with lines below it is a defect of these functions (spoiled.py). A name alone is a mutant of an expression
+(tests/mutants), or a function of patches.py. The kind is that which the history checker finds while the workloads' own
+checks are off.
+"""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
 from functools import cache
+from itertools import starmap
 from pathlib import Path
-from typing import Any, TypeVar
+from textwrap import dedent
+from typing import Any
+from unittest.mock import patch
 
-from penstock_core.storage.item import ConditionalPut, ConditionalUpdate
+from tests.history.model.anomaly import Kind
+from tests.mutants.driver import installed, parse_mutant
+from tests.simulation.clients import share_worker
+from tests.simulation.mutants.patches import PATCHES
+from tests.simulation.mutants.spoiled import Edit, spoiled
+from tests.simulation.oracle import pushes, share_handouts, shares
+from tests.simulation.oracle import transactions as transaction_checks
 from tests.simulation.run import run
+from tests.simulation.service import push_service
+from tests.simulation.workloads import groups, transactions
+from tests.simulation.workloads.sharing import worked_group
 
-SEEDS_MAX = 1_000  # of the first so many, at least one shows each mutant
-_FILE = Path(__file__).with_name("first_seeds.txt")
-
-Patch = AbstractContextManager[Any]
-Write = TypeVar("Write", bound=ConditionalPut | ConditionalUpdate)
+_EDIT = re.compile(r"^ {4}([\w.]+): (.*?) =>(?: (.*))?\n((?: {4}(?!.* =>).*\n)*)", re.MULTILINE)
+_WITH_CHECKS = (
+    *(groups, transactions, transaction_checks, shares, share_handouts, share_worker, worked_group, pushes),
+    push_service,
+)
+SEEDS_MAX = 400  # of the first so many, at least one shows each mutant
 
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A defect, and the workload that must show it."""
+    """A defect, the workload that must show it, and the first seed that does, None if none is known.
+
+    A change of the service may move that seed.
+    The checker finds a `kind` of anomaly in its history, at `checked_seed` first.
+    """
 
     name: str
     workload: str
-    patched: Callable[[], Patch]
+    first_seed: int | None
+    edits: tuple[Edit, ...] = ()
+    kind: Kind | None = None
+    checked_seed: int = 0
 
-    @property
-    def first_seed(self) -> int:
-        """The first seed that shows it. Once the service has changed, it may be a later one."""
-        return first_seeds().get(self.name, 0)
+    def patched(self) -> AbstractContextManager[Any]:
+        """The service has the defect in the block."""
+        if self.edits:
+            return spoiled(self.edits)
+        return PATCHES[self.name]() if self.name in PATCHES else installed(parse_mutant(self.name))
 
     def find(self, seeds: Iterable[int]) -> tuple[int, str] | None:
         """The first of the seeds whose run fails with the mutant, and how it fails."""
         with self.patched():
-            for seed in seeds:
-                failure = run(seed, self.workload).failure
-                if failure is not None:
-                    return seed, failure
-        return None
+            failures = ((seed, run(seed, self.workload).failure) for seed in seeds)
+            return next(((seed, failure) for seed, failure in failures if failure is not None), None)
 
-
-def under(write: Write, condition: str) -> Write:
-    """The same write under another condition, without the names and values that nothing uses then."""
-    used = {*re.findall(r"[:#]\w+", f"{getattr(write, 'update', '')} {condition}")}
-    values = {name: value for name, value in write.values.items() if name in used}
-    names = {name: attribute for name, attribute in write.names.items() if name in used}
-    return replace(write, condition=condition, values=values, names=names)
+    def find_anomaly(self, seeds: Iterable[int]) -> tuple[int, str] | None:
+        """The first of the seeds where the history checker finds the anomaly, while no other check of these looks."""
+        with ExitStack() as stack:
+            for module in _WITH_CHECKS:
+                stack.enter_context(patch.object(module, "expect", lambda *_: None))
+            stack.enter_context(self.patched())
+            failures = ((seed, run(seed, self.workload).failure or "") for seed in seeds)
+            wanted = ("the history has anomalies", f"{self.kind!r}")
+            return next(((seed, text) for seed, text in failures if all(each in text for each in wanted)), None)
 
 
 @cache
-def first_seeds() -> Mapping[str, int]:
-    """The first seeds, by the name of the mutant, of those that seed 0 does not show.
+def mutants() -> tuple[Mutant, ...]:
+    """Every mutant that the simulator must find."""
+    tables = sorted(Path(__file__).parent.glob("*.txt"))
+    return tuple(mutant for table in tables for mutant in _parse(table.read_text(encoding="utf-8")))
 
-    Write the file anew with `python -m tests.simulation.mutants > tests/simulation/mutants/first_seeds.txt`.
-    """
-    lines = [line.split(maxsplit=1) for line in _FILE.read_text().splitlines()]
-    return {name: int(seed) for seed, name in lines}
+
+def mutant_named(name: str) -> Mutant:
+    """The mutant of that name."""
+    return next(each for each in mutants() if each.name == name)
+
+
+def _parse(table: str) -> Iterator[Mutant]:
+    for head, body in re.findall(r"^([^\s#].*)\n((?: .*\n)*)", table, re.MULTILINE):
+        name, workload, seed, *checked = head.split(" | ")
+        kind, checked_seed = checked[0].split() if checked else (None, "0")
+        edits = tuple(starmap(_edit, _EDIT.findall(body)))
+        first_seed = None if seed == "?" else int(seed)
+        yield Mutant(name, workload, first_seed, edits, None if kind is None else Kind[kind], int(checked_seed))
+
+
+def _edit(name: str, old: str, new: str, more: str) -> Edit:
+    more = re.sub("^    ", "", more, flags=re.MULTILINE)
+    return Edit(name, old, f"{new}\n{more}".rstrip() if new else dedent(more).rstrip())

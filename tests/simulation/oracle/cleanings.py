@@ -5,7 +5,7 @@ from penstock_core.log.ref import LocatedRef, Tier
 from penstock_core.records.codec import decode
 from penstock_core.records.record_batch import stamp
 from tests.simulation.engine.run_state import RunState
-from tests.simulation.engine.timing import CLOCK_SKEW_MS
+from tests.simulation.engine.time_and_chance import CLOCK_SKEW_MS
 from tests.simulation.oracle.expected_log import ExpectedLog
 from tests.simulation.oracle.violation import expect
 

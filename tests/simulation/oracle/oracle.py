@@ -16,7 +16,7 @@ from penstock_core.records.codec import decode
 from penstock_core.transaction import Move, Transaction
 from penstock_core.zones.zone_state import ZoneStates
 from tests.simulation.engine.run_state import RunState
-from tests.simulation.engine.timing import CLOCK_SKEW_MS, EPOCH_MS
+from tests.simulation.engine.time_and_chance import CLOCK_SKEW_MS, EPOCH_MS
 from tests.simulation.oracle.expected_log import Appended, ExpectedLog
 from tests.simulation.oracle.merges import Merges
 from tests.simulation.oracle.removals import Removals

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from penstock_core.push.batch import Failure
 from penstock_core.push.subscription import PARALLEL, SubscriptionConfig
 from penstock_core.share.bury import BurialCause
-from tests.simulation.engine.timing import CLOCK_SKEW_MS
+from tests.simulation.engine.time_and_chance import CLOCK_SKEW_MS
 from tests.simulation.oracle.push_records import Place, PushRecords
 from tests.simulation.oracle.violation import expect
 

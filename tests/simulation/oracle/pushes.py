@@ -19,7 +19,7 @@ from penstock_core.push.targets.target import TopicTarget
 from penstock_core.records.codec import decode
 from penstock_core.share.share_state import ShareKey, ShareState
 from tests.history import format as history
-from tests.simulation.engine.timing import CLOCK_SKEW_MS, EPOCH_MS
+from tests.simulation.engine.time_and_chance import CLOCK_SKEW_MS, EPOCH_MS
 from tests.simulation.oracle.expected_log import Appended
 from tests.simulation.oracle.push_attempts import Attempt, LaneLock, PushAttempts
 from tests.simulation.oracle.push_records import Place, PushRecords

@@ -12,7 +12,7 @@ from penstock_core.log.ref import LocatedRef, Ref
 from penstock_core.log.topic import Topic, TopicConfig
 from tests.history import format as history
 from tests.simulation.engine.run_state import RunState
-from tests.simulation.engine.timing import CLOCK_SKEW_MS, EPOCH_MS, FUNCTION_TIMEOUT_MS
+from tests.simulation.engine.time_and_chance import CLOCK_SKEW_MS, EPOCH_MS, FUNCTION_TIMEOUT_MS
 from tests.simulation.oracle.expected_log import Appended, ExpectedLog
 from tests.simulation.oracle.violation import expect
 

@@ -12,7 +12,7 @@ from penstock_core.limits import SHARE_LOCKS_MAX, SHARE_SUSPECT_PARTS
 from penstock_core.share.acknowledge import Acknowledgement, AckType
 from penstock_core.share.share_group import ShareGroupConfig
 from penstock_core.share.share_state import Lock, ShareKey, ShareState, Wait
-from tests.simulation.engine.timing import CLOCK_SKEW_MS, EPOCH_MS
+from tests.simulation.engine.time_and_chance import CLOCK_SKEW_MS, EPOCH_MS
 from tests.simulation.oracle.share_entries import Held, covers, held_in, nonce_of
 from tests.simulation.oracle.violation import expect
 from tests.simulation.service.simulation import Simulation

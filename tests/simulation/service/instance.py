@@ -18,8 +18,7 @@ from penstock_service.ports.runtime import Runtime
 from tests.simulation.engine.executor import Killed, SimulatedExecutor
 from tests.simulation.engine.run_state import RunState
 from tests.simulation.engine.scheduler import Task
-from tests.simulation.engine.time_and_chance import SchedulerClock, SimulatedEntropy
-from tests.simulation.engine.timing import CLOCK_SKEW_MS, EPOCH_MS
+from tests.simulation.engine.time_and_chance import CLOCK_SKEW_MS, EPOCH_MS, SchedulerClock, SimulatedEntropy
 from tests.simulation.oracle.violation import expect
 from tests.simulation.service.ports import SimulatedPort
 from tests.simulation.service.storage import SimulatedStorage

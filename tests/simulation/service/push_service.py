@@ -17,7 +17,7 @@ from penstock_service.push.dispatch import DispatchOutcome, dispatch
 from penstock_service.push.look import look
 from tests.simulation.engine.executor import Killed
 from tests.simulation.engine.scheduler import Task
-from tests.simulation.engine.timing import EPOCH_MS
+from tests.simulation.engine.time_and_chance import EPOCH_MS
 from tests.simulation.oracle.violation import expect
 from tests.simulation.service.instance import SimulatedInstance
 from tests.simulation.service.simulation import Simulation

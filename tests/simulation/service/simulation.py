@@ -18,6 +18,8 @@ from penstock_service.adapters.memory.messages import (
     MemoryWakeUps,
 )
 from penstock_service.adapters.memory.service import memory_stores
+from penstock_service.adapters.memory.wake_ups import LOCAL_PLACE, MemoryWakeUps
+from penstock_service.adapters.tables.tables import Change
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.runtime import Runtime
 from penstock_service.topics.create_topic import create_topic
@@ -25,15 +27,14 @@ from tests.simulation.engine.claims import Claims
 from tests.simulation.engine.executor import Killed
 from tests.simulation.engine.faults import FaultPlan
 from tests.simulation.engine.reduction import NOTHING, Reduction
-from tests.simulation.engine.run_history import RunHistory
-from tests.simulation.engine.run_state import RunState
+from tests.simulation.engine.run_state import RunHistory, RunState
 from tests.simulation.engine.scheduler import STEPS_MAX, Scheduler, Task
-from tests.simulation.engine.time_and_chance import SchedulerClock, SimulatedEntropy
-from tests.simulation.engine.timing import FUNCTION_TIMEOUT_MS
+from tests.simulation.engine.time_and_chance import FUNCTION_TIMEOUT_MS, SchedulerClock, SimulatedEntropy
 from tests.simulation.oracle.violation import expect
 from tests.simulation.service.instance import Naps, SimulatedInstance
 from tests.simulation.service.storage import ObservedPort, SimulatedStorage
 from tests.simulation.service.tables import SimulatedTables
+from tests.simulation.service.time_to_live import TimeToLive
 from tests.support.interleaving import InOrder
 
 T = TypeVar("T")
@@ -70,9 +71,8 @@ class Simulation:
         transaction_ms = self.scheduler.random.choice([0.0, 5.0, 50.0])
         self._wake_ups = MemoryWakeUps()
         self._wake_ups.place = None  # until a workload has readers that wait
-        tables = SimulatedTables(
-            self.scheduler, self.faults, transaction_ms, lambda change: self.storage.changed(change)
-        )
+        tables = SimulatedTables(self.scheduler, self.faults, transaction_ms, self._changed)
+        self._time_to_live = TimeToLive(seed, self.scheduler, self.faults, tables.tables)
         self.stores = memory_stores(
             zones,
             fallback_zones=fallback_zones,
@@ -169,6 +169,14 @@ class Simulation:
         finally:
             self._calling.remove(scheduler.current)
 
+    def attempt(self, what: str, run: Callable[[Instance], T], *, timeout_ms: float | None = None) -> T | None:
+        """Call the service as a client that goes on after an error. The trace names `what` did not happen."""
+        try:
+            return self.call(run, is_read=False, timeout_ms=timeout_ms)
+        except PenstockError as error:
+            self.scheduler.note(what, error)
+            return None
+
     def _call(self, run: Callable[[Instance], T], *, is_read: bool, timeout_ms: float | None) -> T:
         scheduler = self.scheduler
         instance = self._free_instance()
@@ -214,6 +222,10 @@ class Simulation:
         result: T = answer[0]
         return result
 
+    def let_items_go(self) -> None:
+        """DynamoDB removes items that have ended, until the clients have."""
+        self._time_to_live.run(lambda: self.is_over, is_true=lambda: self.naps is not None)
+
     def later(self) -> float:
         """Draw the time at which another producer begins, in a run that takes minutes. Races begin again then."""
         self._bursts_ms.append(self.scheduler.random.uniform(0.3, 1.0) * self.lasts_ms)
@@ -237,6 +249,10 @@ class Simulation:
             self.bare.runtime,
             self.bare.tuning,
         )
+
+    def _changed(self, change: Change) -> None:
+        self.storage.changed(change)
+        self._time_to_live.changed(change)
 
     def _end_perhaps(self, task: Task) -> None:
         """End a client of a reduced run. One that has sent a request waits for its answer."""

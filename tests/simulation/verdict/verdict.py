@@ -16,7 +16,7 @@ from penstock_service.records.produce import ProduceEntry, produce
 from penstock_service.topics.describe_topic import describe_topic
 from penstock_service.topics.list_offsets import OffsetSpec, list_offsets
 from tests.history import format as history
-from tests.simulation.engine.timing import EPOCH_MS
+from tests.simulation.engine.time_and_chance import EPOCH_MS
 from tests.simulation.oracle.violation import expect
 from tests.simulation.service.simulation import Simulation
 from tests.simulation.verdict.cleanup import clear_away, restore

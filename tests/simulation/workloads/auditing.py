@@ -20,7 +20,7 @@ from penstock_service.audit.settle_audit import settle_audit
 from penstock_service.instance.instance import Instance
 from penstock_service.records.fetch import FetchEntry, fetch
 from penstock_service.topics.alter_topic import alter_topic
-from tests.simulation.engine.timing import CLOCK_SKEW_MS
+from tests.simulation.engine.time_and_chance import CLOCK_SKEW_MS
 from tests.simulation.oracle.violation import expect
 from tests.simulation.service.simulation import Simulation
 
@@ -109,14 +109,11 @@ def _change(simulation: Simulation, trail: _Trail, topic: str) -> None:
 
 
 def _settle(simulation: Simulation) -> None:
-    try:
-        simulation.call(
-            lambda to: settle_audit(to, AUDIT_RETENTION_MS_DEFAULT, budget_ms=_BUDGET_MS),
-            is_read=False,
-            timeout_ms=_TIMEOUT_MS,
-        )
-    except PenstockError as error:
-        simulation.scheduler.note("audit failed", error)
+    simulation.attempt(
+        "audit failed",
+        lambda to: settle_audit(to, AUDIT_RETENTION_MS_DEFAULT, budget_ms=_BUDGET_MS),
+        timeout_ms=_TIMEOUT_MS,
+    )
 
 
 def _check_end(simulation: Simulation, trail: _Trail) -> None:

@@ -39,10 +39,9 @@ from penstock_service.transactions.begin_transactions import TransactionPart, be
 from penstock_service.transactions.commit_transaction import commit_transaction
 from tests.history import format as history
 from tests.simulation.clients.admin import SimulatedAdmin
-from tests.simulation.clients.observer import Observer
 from tests.simulation.clients.producer import SimulatedProducer
-from tests.simulation.clients.reader import SimulatedReader
-from tests.simulation.engine.timing import EPOCH_MS
+from tests.simulation.clients.reader import Observer, SimulatedReader
+from tests.simulation.engine.time_and_chance import EPOCH_MS
 from tests.simulation.oracle.violation import expect
 from tests.simulation.service.simulation import Simulation
 from tests.support.service import batch

@@ -19,7 +19,7 @@ from penstock_service.groups.heartbeat import HeartbeatAnswer, HeartbeatRequest,
 from penstock_service.instance.instance import Instance
 from tests.history import format as history
 from tests.simulation.clients.group_process import RECORDS, TOPIC, GroupProcess, fill, value_at
-from tests.simulation.engine.timing import EPOCH_MS
+from tests.simulation.engine.time_and_chance import EPOCH_MS
 from tests.simulation.oracle.violation import expect
 from tests.simulation.service.simulation import Simulation
 

@@ -21,7 +21,7 @@ from penstock_service.timers.promote import promote_second
 from penstock_service.timers.promote_due import promote_due
 from penstock_service.timers.scheduled import cancel_scheduled
 from tests.history import format as history
-from tests.simulation.engine.timing import EPOCH_MS
+from tests.simulation.engine.time_and_chance import EPOCH_MS
 from tests.simulation.oracle.violation import expect
 from tests.simulation.service.simulation import Simulation
 from tests.support.service import batch
@@ -144,10 +144,7 @@ def _run_each_minute(simulation: Simulation) -> None:
     random = simulation.scheduler.random
     for _ in range(random.choice([1, 3])):
         simulation.scheduler.pause(random.choice([random.uniform(0.0, 5_000.0), random.uniform(0.0, 60_000.0)]))
-        try:
-            simulation.call(lambda instance: promote_due(instance, budget_ms=_BUDGET_MS), is_read=False)
-        except PenstockError as error:
-            simulation.scheduler.note("not run", error)
+        simulation.attempt("not run", lambda instance: promote_due(instance, budget_ms=_BUDGET_MS))
 
 
 def _check(simulation: Simulation, topic: str) -> None:

@@ -28,9 +28,8 @@ from penstock_handlers import transactions as handler
 from penstock_handlers.edge.http import Result, error_result
 from penstock_service.instance.instance import Instance
 from tests.history import format as history
-from tests.simulation.clients.observer import Observer
-from tests.simulation.clients.reader import SimulatedReader
-from tests.simulation.engine.timing import EPOCH_MS
+from tests.simulation.clients.reader import Observer, SimulatedReader
+from tests.simulation.engine.time_and_chance import EPOCH_MS
 from tests.simulation.oracle.transactions import FORGOTTEN_MS, TransactionChecks
 from tests.simulation.oracle.violation import expect
 from tests.simulation.service.simulation import Simulation

@@ -21,7 +21,7 @@ from penstock_service.records.produce import ProduceEntry
 from penstock_service.transactions.begin_transactions import TransactionPart, begin_transactions
 from penstock_service.transactions.commit_transaction import commit_transaction
 from tests.history import format as history
-from tests.simulation.clients.producers import ProducerChoices, start_producers
+from tests.simulation.clients.producer import ProducerChoices, start_producers
 from tests.simulation.clients.waiting_reader import WaitingReader
 from tests.simulation.engine.claims import SentValue
 from tests.simulation.engine.faults import Fault

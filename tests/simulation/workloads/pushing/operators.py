@@ -10,8 +10,7 @@ from penstock_service.instance.instance import Instance
 from penstock_service.push.admin.pause_subscription import delete_subscription, pause_subscription, resume_subscription
 from penstock_service.push.admin.put_subscription import SubscriptionWish, put_subscription
 from tests.simulation.oracle.violation import expect
-from tests.simulation.workloads.pushing.choices import Kind, draw_settings
-from tests.simulation.workloads.pushing.subscribed import SubscribedName
+from tests.simulation.workloads.pushing.subscribed import Kind, SubscribedName, draw_settings
 
 _TRIES_MAX = 100
 _OTHER = {ORDERED: PARALLEL, PARALLEL: ORDERED, EARLIEST: LATEST, LATEST: EARLIEST}

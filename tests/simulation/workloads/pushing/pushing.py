@@ -18,7 +18,7 @@ from penstock_service.adapters.memory.messages import MemoryTargets
 from penstock_service.push.admin.pause_subscription import resume_subscription
 from penstock_service.push.look import look
 from tests.simulation.clients.admin import SimulatedAdmin
-from tests.simulation.clients.producers import ProducerChoices, start_producers
+from tests.simulation.clients.producer import ProducerChoices, start_producers
 from tests.simulation.clients.push_target import PushTarget
 from tests.simulation.engine.faults import Fault
 from tests.simulation.oracle.push_watch import PushWatch
@@ -26,9 +26,14 @@ from tests.simulation.oracle.pushes import PushOracle, dead_letters_of
 from tests.simulation.oracle.violation import expect
 from tests.simulation.service.push_service import PushService
 from tests.simulation.service.simulation import Simulation
-from tests.simulation.workloads.pushing.choices import Kind, draw_habits, draw_settings, draw_troubles
 from tests.simulation.workloads.pushing.operators import PushOperator
-from tests.simulation.workloads.pushing.subscribed import SubscribedName
+from tests.simulation.workloads.pushing.subscribed import (
+    Kind,
+    SubscribedName,
+    draw_habits,
+    draw_settings,
+    draw_troubles,
+)
 
 _TOPIC = "pushed"
 _OF_OTHERS = ("delayed", "moved")  # topics of the workloads timers and transactions

@@ -1,37 +1,40 @@
-"""Workers of a share group: slow ones, dying ones, many on one partition; poison records; calls that come twice.
-
-The seed draws the group's order, filter and bounds, what the workers do, and what operators do meanwhile. They reset
-the group, delete it and make it anew, and change its filter. They delete its dead-letter topic for a while, add
-partitions and truncate.
-"""
+"""Workers of share groups: slow ones, dying ones, poison records, transactions, and calls that come twice."""
 
 from collections.abc import Callable
 from functools import partial
 
 from penstock_core.errors import Category, PenstockError
-from penstock_core.zones.zone_state import Acks
+from penstock_core.ids import TransactionalId
+from penstock_core.zones.quorum import Acks
+from penstock_service.share.admin.delete_share_group import delete_share_group
 from penstock_service.share.admin.put_share_group import put_share_group
 from penstock_service.share.admin.reset_share_group import ShareResetTo, delete_share_group, reset_share_group
 from penstock_service.topics.list_offsets import OffsetSpec
 from tests.history import format as history
+from tests.simulation.clients.accepting_worker import AcceptingWorker
 from tests.simulation.clients.admin import SimulatedAdmin
 from tests.simulation.clients.producer import SimulatedProducer
 from tests.simulation.clients.share_history import ShareRecord
+from tests.simulation.clients.share_worker import ShareWorker
 from tests.simulation.engine.faults import Fault
+from tests.simulation.oracle.share_outputs import ShareOutputs
 from tests.simulation.service.simulation import Simulation
-from tests.simulation.workloads.sharing.choices import (
+from tests.simulation.workloads.sharing.worked_group import (
+    WorkedGroup,
     by_last_digit,
     draw_config,
     draw_habits,
     draw_policy,
     repeating_habits,
 )
-from tests.simulation.workloads.sharing.worked_group import WorkedGroup
 
 _GROUP, _TOPIC, _DEAD = "workers", "work", "work.dead"
 _PARTITIONS_MAX = 3
 _OPERATIONS_SHARE = 0.25  # of the runs have a certain kind of operator
 _REPEATING_SHARE = 0.15  # of the runs have a network and a driver that repeat much, and quick workers
+_REPEATERS, _REPEATED = "repeaters", "repeated"
+_REPEATED_RATE = 0.3
+_ACCEPTERS, _ACCEPTED, _OUTPUTS, _ACCEPTED_DEAD = "accepters", "accepted", "accepted.outputs", "accepted.dead"
 
 
 def install(simulation: Simulation) -> None:
@@ -156,3 +159,56 @@ def _lose_dead_letters(simulation: Simulation) -> None:
     admin.delete(_DEAD)
     simulation.scheduler.pause(simulation.scheduler.random.choice([100.0, 5_000.0]))
     admin.create(_DEAD, 1)
+
+
+def repeating(simulation: Simulation) -> None:
+    """Quick workers of a share group, on a network that brings most calls twice and a driver that repeats many updates.
+
+    A copy of an acquire may lock later records under the id of a lock that is gone, and meet a late copy of its accept.
+    """
+    random = simulation.scheduler.random
+    simulation.faults.set_rates({**simulation.faults.rates, Fault.REPEATED: _REPEATED_RATE})
+    topic = simulation.topic(_REPEATED, partitions=1)
+    group = WorkedGroup.put(simulation, _REPEATERS, topic, {"lock_ms": 4_000, "retry_backoff_ms_max": 4_000})
+    producer = SimulatedProducer(simulation, "re", topic, records=100, acks=Acks.QUORUM, pace_ms=100.0)
+    producer.start()
+    group.start_workers([f"re{number}" for number in range(random.choice([2, 4]))], repeating_habits(random), (8, 16))
+    simulation.final_checks.append(group.drain)
+
+
+def accepting(simulation: Simulation) -> None:
+    """Workers of a share group accept in transactions: outputs, offsets and acceptances in one commit.
+
+    Two acceptors may have one transactional id. Plain workers accept without transactions, and take over ended locks.
+    """
+    random = simulation.scheduler.random
+    topic = simulation.topic(_ACCEPTED, partitions=random.choice([1, 2]))
+    simulation.topic(_OUTPUTS, partitions=1)
+    simulation.oracle.log.topics_of_the_service.add(_OUTPUTS)
+    config = draw_config(random, _ACCEPTED_DEAD)
+    group = WorkedGroup.put(simulation, _ACCEPTERS, topic, config)
+    outputs = ShareOutputs(simulation, group.oracle)
+    producer = SimulatedProducer(
+        simulation,
+        "ac",
+        topic,
+        records=random.choice([10, 30]),
+        acks=Acks.QUORUM,
+        pace_ms=random.choice([1.0, 100.0, 500.0]),
+        key_of=by_last_digit if config["ordering"] == "key" else None,
+    )
+    producer.start()
+    habits = draw_habits(random)
+    group.start_workers([f"aw{number}" for number in range(random.choice([1, 3]))], habits)
+    has_zombies = random.random() < 0.4
+
+    def live(number: int) -> None:
+        name = TransactionalId(f"acceptor{0 if has_zombies else number}")
+        for life in range(random.choice([1, 3])):
+            worker = ShareWorker(simulation, group.oracle, _ACCEPTERS, f"at{number}.{life}", habits)
+            AcceptingWorker(simulation, worker, outputs, name, _OUTPUTS).run(rounds=random.choice([4, 8]))
+
+    for number in range(random.choice([1, 2, 3])):
+        simulation.work(f"at{number}", partial(live, number))
+    simulation.final_checks.append(group.drain)
+    simulation.final_checks.append(outputs.check_end)

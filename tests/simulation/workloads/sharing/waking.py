@@ -16,8 +16,7 @@ from tests.simulation.clients.share_worker import ShareWorker, WorkerHabits
 from tests.simulation.clients.waiting_worker import WaitingWorker
 from tests.simulation.engine.faults import Fault
 from tests.simulation.service.simulation import Simulation
-from tests.simulation.workloads.sharing.choices import BACKOFF_MS_MAX, by_last_digit
-from tests.simulation.workloads.sharing.worked_group import WorkedGroup
+from tests.simulation.workloads.sharing.worked_group import BACKOFF_MS_MAX, WorkedGroup, by_last_digit
 
 _GROUP, _TOPIC = "sleepers", "sleepers.work"
 _LASTS_MS = 150_000.0

@@ -1,18 +1,13 @@
-"""Programs that embed the service sleep for 20 minutes to 6 hours, as laptops do, between any two storage calls.
-
-Each other workload may go with this one: its clients are the programs. Meanwhile the functions of the service go on:
-promotions each minute, retention, and the sweep with the shortest grace. No check of a sleeper may age.
-"""
+"""What befalls the machines: functions freeze, and embedding programs sleep."""
 
 from collections.abc import Callable
 
-from penstock_core.errors import PenstockError
 from penstock_service.instance.instance import Instance
 from penstock_service.retention.retain import retain
 from penstock_service.retention.sweep import sweep
 from penstock_service.timers.promote_due import promote_due
 from tests.simulation.service.instance import Naps
-from tests.simulation.service.simulation import GRACE_MS, Simulation
+from tests.simulation.service.simulation import GRACE_MS, Freezes, Simulation
 
 _MINUTE_MS = 60_000.0
 _HOUR_MS = 60 * _MINUTE_MS
@@ -21,7 +16,22 @@ _BUDGET_MS = 20_000.0
 _RETAIN_MINUTES, _SWEEP_MINUTES = 15, 60
 
 
-def install(simulation: Simulation) -> None:
+def freezing(simulation: Simulation) -> None:
+    """Instances are frozen after their answers, as Lambda freezes them, and their stragglers run on after the thaw."""
+    random = simulation.scheduler.random
+    simulation.freezes = Freezes(
+        rate=random.choice([0.1, 0.5, 1.0]),
+        duration_ms=random.choice([(500.0, 3_000.0), (2_000.0, 15_000.0), (10_000.0, 120_000.0)]),
+        stop_monotonic=random.random() < 0.5,
+    )
+
+
+def sleeping(simulation: Simulation) -> None:
+    """Programs that embed the service sleep for 20 minutes to 6 hours, as laptops do, between any two storage calls.
+
+    Each other workload may go with this one: its clients are the programs. Meanwhile the service's functions go on:
+    promotions each minute, retention, and the sweep with the shortest grace. No check of a sleeper may age.
+    """
     random = simulation.scheduler.random
     simulation.naps = Naps(
         rate=random.choice([0.002, 0.01, 0.05]),
@@ -49,7 +59,4 @@ def _go_on(simulation: Simulation) -> None:
 
 
 def _run(simulation: Simulation, job: Callable[[Instance], object]) -> None:
-    try:
-        simulation.call(job, is_read=False, timeout_ms=_TIMEOUT_MS)
-    except PenstockError as error:
-        simulation.scheduler.note("not run", error)
+    simulation.attempt("not run", job, timeout_ms=_TIMEOUT_MS)

@@ -1,0 +1,146 @@
+"""Workloads that the seed does not combine keep the service's promises under seeded schedules and faults.
+
+`make test` runs a few seeds of each case. `make test-all` runs all, and sees that they were worth something: each kind
+of end, of race and of trouble was there.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from operator import attrgetter
+
+import pytest
+
+from tests.simulation.__main__ import explain
+from tests.simulation.run import run
+from tests.simulation.service.simulation import PROFILES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """The seeds of each combination of workloads, and the share of them for `make test`.
+
+    All of them must show `events` more often than that, and the few ones those of `few_events`.
+    """
+
+    seeds: Mapping[str, int]
+    few: float = 0.2
+    events: Mapping[str, float] = field(default_factory=dict)
+    few_events: Iterable[str] = ()
+    profiles: tuple[str, ...] = ("express3",)
+
+    @property
+    def name(self) -> str:
+        return next(iter(self.seeds))
+
+
+def _inline(workloads: str, few: float = 0.0) -> Case:
+    events = {"inline append": 120.0}
+    return Case(seeds={workloads: 12}, few=few, events=events, few_events=events if few else (), profiles=(*PROFILES,))
+
+
+def _sharing(workload: str, seeds: int, *events: str) -> Case:
+    return Case(seeds={workload: seeds}, events={f"share {event}": 3 for event in events})
+
+
+def _sleeping(workloads: str, seeds: int, few: int = 0) -> Case:
+    """With each workload, its clients are the programs that sleep."""
+    few_events = ("nap",) if few else ()
+    return Case(
+        seeds={f"{workloads},sleeping": seeds}, few=few / seeds, events={"nap": seeds / 4}, few_events=few_events
+    )
+
+
+CASES = [
+    Case(
+        seeds={
+            "pushing": 50,
+            "pushing,truncation": 20,
+            "pushing,zone_loss": 10,
+            "pushing,timers": 15,
+            "pushing,transactions": 10,
+        },
+        events={
+            **{f"push {event}": 0 for event in ("drained", "delete", "keep", "look", "frozen", "died", "outage")},
+            **{f"push {event}": 0 for event in ("pause", "resume", "alter", "recreate", "topic widened", "poison")},
+            **{f"push {event}": 0 for event in ("lethal", "mode INVALID_CONFIG", "start INVALID_CONFIG")},
+            **{"doubled delivery": 3, "lost message": 3, "killed before": 3, "killed after": 3},
+            "push failed": 10,
+            "runs with kills": 52,
+        },
+    ),
+    _sharing(
+        "sharing",
+        60,
+        *("accept ok", "accept done", "accept LOCK_LOST", "release ok", "reject ok", "renew ok", "worker died"),
+        *("record buried", "record buried without reject", "record handed out again", "record filtered out"),
+        *("group reset", "group deleted", "topic widened"),
+    ),
+    _sharing(
+        "accepting",
+        40,
+        *("record handed out again", "transaction committed", "transaction lost its lock", "transaction fenced"),
+    ),
+    _sharing("repeating", 10, "accept ok", "accept done", "record handed out again"),
+    _sharing("redriving", 30, "record redriven", "worker died"),
+    _sharing("waking", 30, "worker slept", "worker woken", "worker looks again", "release ok"),
+    Case(
+        seeds={"claiming": 500},
+        few=0.03,
+        events={"quota exceeded": 500, "late effect": 0, "repeated": 0},
+        few_events=("quota exceeded", "killed before", "killed after", "lost reply", "lost answer"),
+    ),
+    Case(
+        seeds={"auditing": 400},
+        few=0.04,
+        events={"late effect": 0, "repeated": 0, "lost answer": 0},
+        few_events=("killed before", "killed after", "lost reply"),
+    ),
+    _sleeping("timers", 60, few=6),
+    _sleeping("claiming", 60, few=6),
+    _sleeping("traffic", 20, few=3),
+    *(_sleeping(each, 60) for each in ("groups", "transactions", "recreation", "timers,transactions")),
+    *(_sleeping(each, 20) for each in ("draining", "sharing", "accepting", "generations", "traffic,commits")),
+    _inline("inline,traffic", few=0.2),
+    _inline("inline,rolling,tiering,sweep", few=0.2),
+    _inline("inline,traffic,recreation"),
+    _inline("inline,traffic,zone_loss,zone_moves,recover_zones"),
+    _inline("inline,traffic,transactions"),
+    _inline("inline,rolling,retention,sweep"),
+    _inline("inline,compaction,cleaning,sweep"),
+    _inline("inline,traffic,scrub,repair,replicate"),
+    _inline("inline,timers,tiering"),
+    _inline("inline,sharing,accepting"),
+    _inline("inline,freezing,traffic,tiering"),
+    _inline("inline,filtering,truncation"),
+    _inline("inline,pushing"),
+]
+_PUSH_FAILURES = ("throttled", "broken", "refused", "late", "partly", "hanging")  # of single invocations
+
+
+def _expect_no_failure(case: Case, share: float) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for workloads, seeds in case.seeds.items():
+        for seed in range(round(seeds * share)):
+            result = run(seed, workloads, case.profiles[seed % len(case.profiles)])
+            if result.failure is not None:
+                pytest.fail(explain(result), pytrace=False)
+            assert result.lost == 0 or "inline" not in workloads
+            counts += result.faults
+            counts["runs with kills"] += any(fault.startswith("killed") for fault in result.faults)
+    counts["push failed"] = sum(counts[f"push {failure}"] for failure in _PUSH_FAILURES)
+    return counts
+
+
+@pytest.mark.parametrize("case", [each for each in CASES if each.few], ids=attrgetter("name"))
+def test_promises_hold_in_a_few_runs_whatever_fails(case: Case) -> None:
+    counts = _expect_no_failure(case, case.few)
+    assert all(counts[event] for event in case.few_events)
+
+
+@pytest.mark.minutes
+@pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
+def test_promises_hold_in_many_runs_in_each_kind_of_trouble(case: Case) -> None:
+    counts = _expect_no_failure(case, 1.0)
+    rare = {event: counts[event] for event, count in case.events.items() if counts[event] <= count}
+    assert not rare

@@ -1,1 +1,0 @@
-"""Workloads that run the scheduled functions, the jobs, and the functions that events start."""
