@@ -10,7 +10,7 @@ from penstock_core.share.share_update import ShareUpdate
 from penstock_core.transaction import Move, ShareCommit
 from penstock_service.push.admin.pause_subscription import delete_subscription
 from penstock_service.push.admin.put_subscription import SubscriptionWish, put_subscription
-from penstock_service.share.admin.delete_share_group import delete_share_group
+from penstock_service.share.admin.reset_share_group import delete_share_group
 from tests.simulation.engine.time_and_chance import EPOCH_MS
 from tests.simulation.oracle.push_attempts import PushAttempts
 from tests.simulation.oracle.push_records import Beginning, PushRecords

@@ -8,7 +8,7 @@ from penstock_core.limits import TRANSACTIONAL_ID_KEPT_MS
 from penstock_core.storage.transaction_items import state_key
 from penstock_core.transaction import Transaction, TransactionState
 from penstock_service.adapters.dynamodb.driver_errors import AnsweredError
-from penstock_service.groups.committed_offsets import committed_offsets
+from penstock_service.groups.commit_offsets import committed_offsets
 from tests.simulation.engine.time_and_chance import CLOCK_SKEW_MS, EPOCH_MS
 from tests.simulation.oracle.violation import expect
 from tests.simulation.service.simulation import Simulation

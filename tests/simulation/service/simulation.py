@@ -18,7 +18,6 @@ from penstock_service.adapters.memory.messages import (
     MemoryWakeUps,
 )
 from penstock_service.adapters.memory.service import memory_stores
-from penstock_service.adapters.memory.wake_ups import LOCAL_PLACE, MemoryWakeUps
 from penstock_service.adapters.tables.tables import Change
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.runtime import Runtime

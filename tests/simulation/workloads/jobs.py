@@ -10,7 +10,7 @@ from penstock_core.ids import PartitionKey
 from penstock_core.limits import SWEEP_LIVE_MAX, UNLIMITED
 from penstock_core.log.ref import Tier
 from penstock_core.records.codec import NewRecord, encode
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.compaction.compact import compact, partitions_of
 from penstock_service.compaction.tier import tier
 from penstock_service.records.produce import ProduceEntry, produce

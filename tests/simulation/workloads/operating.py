@@ -5,7 +5,7 @@ from typing import Any
 from penstock_core.errors import PenstockError
 from penstock_core.ids import PartitionKey
 from penstock_core.log.index import Head
-from penstock_service.index.settle_head import is_unsettled
+from penstock_service.index.heads import is_unsettled
 from penstock_service.topics.alter_topic import alter_topic
 from penstock_service.topics.describe_topic import describe_topic
 from tests.simulation.clients.admin import SimulatedAdmin

@@ -8,7 +8,7 @@ from penstock_core.errors import PenstockError
 from penstock_core.ids import PartitionKey
 from penstock_core.limits import EVICTION_PRODUCERS_MIN, HEAD_PRODUCERS_KEPT
 from penstock_core.log.roll import next_page
-from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import Acks
 from penstock_service.compaction.compact import compact, partitions_of
 from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.records.shorten_head import GrownHead, shorten_heads

@@ -8,8 +8,7 @@ from penstock_core.ids import PartitionKey, ZoneName
 from penstock_core.log.ref import LocatedRef
 from penstock_core.log.repair import Look, Repair
 from penstock_core.log.segment import check_segment
-from penstock_core.zones.quorum import Acks
-from penstock_core.zones.zone_state import ZoneStatus
+from penstock_core.zones.zone_state import Acks, ZoneStatus
 from penstock_service.instance.instance import Instance
 from penstock_service.repair.ensure_copies import ensure_copies
 from penstock_service.repair.recover_zones import recover_zones

@@ -5,8 +5,7 @@ from functools import partial
 
 from penstock_core.errors import Category, PenstockError
 from penstock_core.ids import TransactionalId
-from penstock_core.zones.quorum import Acks
-from penstock_service.share.admin.delete_share_group import delete_share_group
+from penstock_core.zones.zone_state import Acks
 from penstock_service.share.admin.put_share_group import put_share_group
 from penstock_service.share.admin.reset_share_group import ShareResetTo, delete_share_group, reset_share_group
 from penstock_service.topics.list_offsets import OffsetSpec
