@@ -30,12 +30,18 @@ def _quantities(text: str) -> set[float]:
     return {float(number.replace(",", "")) * units.get(unit, 1) for number, unit in found}
 
 
+def _told(line: str, name: str) -> str:
+    """What the line says of this limit. A line of the section "Inside" has many: `NAME` value; `NAME` value."""
+    parts = re.split(r"; (?=`[A-Z])", line)
+    return next(part for part in parts if f"`{name}`" in part) if len(parts) > 1 else line
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_page_has_the_limit_with_its_value(name: str) -> None:
     lines = [line for line in PAGE.read_text().splitlines() if f"`{name}`" in line]
     assert lines, f"{PAGE.name} does not list {name}: add a row for it"
     value = float(getattr(limits, name))
-    assert any(value in _quantities(line) for line in lines), f"{name} is {value:,.0f}; the page says {lines}"
+    assert any(value in _quantities(_told(line, name)) for line in lines), f"{name} is {value:,.0f}; the page says {lines}"
 
 
 def test_page_names_no_limit_that_does_not_exist() -> None:
