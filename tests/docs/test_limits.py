@@ -41,7 +41,9 @@ def test_page_has_the_limit_with_its_value(name: str) -> None:
     lines = [line for line in PAGE.read_text().splitlines() if f"`{name}`" in line]
     assert lines, f"{PAGE.name} does not list {name}: add a row for it"
     value = float(getattr(limits, name))
-    assert any(value in _quantities(_told(line, name)) for line in lines), f"{name} is {value:,.0f}; the page says {lines}"
+    assert any(value in _quantities(_told(line, name)) for line in lines), (
+        f"{name} is {value:,.0f}; the page says {lines}"
+    )
 
 
 def test_page_names_no_limit_that_does_not_exist() -> None:
