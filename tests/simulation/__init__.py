@@ -1,4 +1,4 @@
-"""The simulator (docs/explanation/simulation.md): real use cases and stores run on tables in memory.
+"""The simulator (docs/contributing/simulation.md): real use cases and stores run on tables in memory.
 
 A seed decides the schedule and the faults. `python -m tests.simulation --seed N --trace` replays one run, and
 `--seeds A..B` runs many. The rooms, each of which knows only those above it:

@@ -88,7 +88,7 @@ def main(
     as_json: bool,
     jobs: int,
 ) -> None:
-    """Run the simulator (docs/explanation/simulation.md). Seeds that once failed run first, unless you ask for one."""
+    """Run the simulator (docs/contributing/simulation.md). Seeds that once failed run first, unless you ask for one."""
     if (seed is None) == (seeds is None):
         raise click.UsageError("give --seed N or --seeds A..B")
     if workload != MIXED and not set(workload.split(",")) <= set(WORKLOADS):
