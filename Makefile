@@ -113,7 +113,6 @@ lock: $(INSTALLED) ## Lock what requirements/*.in name (UPGRADE=--upgrade: at th
 	$(LOCK) requirements/lambda.in -c requirements/dev.txt -o infra/penstock_cdk/locks/lambda.txt
 	$(LOCK) requirements/jobs.in -c requirements/dev.txt -o infra/penstock_cdk/locks/jobs.txt
 	$(LOCK) requirements/ministack.in -o requirements/ministack.txt
-	$(LOCK) requirements/bench.in -o requirements/bench.txt
 	$(LOCK) --no-deps requirements/kafka-clients.in -o requirements/kafka-clients.txt
 	for spark in $(SPARKS); do $(LOCK) requirements/spark-$$spark.in -o requirements/spark-$$spark.txt || exit 1; done
 

@@ -2,7 +2,7 @@
 
 import click
 
-from bench.harness.questions import QUESTIONS
+from bench.questions import QUESTIONS
 
 
 @click.group(help=__doc__)

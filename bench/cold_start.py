@@ -2,8 +2,7 @@
 
 This is the part of a cold start that Penstock's code decides. AWS adds the start of the sandbox and of Python. CPU
 seconds are those of this machine, with Python's bytecode already compiled; a function with less than 1,769 MB has less
-than one core. The best of several rounds counts. `--before` names the asset of an earlier checkout, which takes turns
-with this one's: a zip below its `.penstock/assets/`.
+than one core. The best of several rounds counts.
 
 `--instructions` also counts the processor's instructions by callgrind, Python's own start included. Other work of the
 machine does not change them.
@@ -21,9 +20,9 @@ from pathlib import Path
 
 import click
 
-from bench.harness.turns import take_turns
 from bench.report.recording import Report, reported
 from bench.report.result import Row
+from bench.turns import take_turns
 from penstock_cdk.assets import functions_asset
 from penstock_cdk.settings import settings_of
 from penstock_cdk.sources import installed_sources
@@ -52,31 +51,17 @@ NO_STACK = {
 @click.command(help=__doc__)
 @reported("cold_start")
 @click.option("--rounds", default=5, show_default=True, help="How often each function is loaded.")
-@click.option("--before", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="An earlier asset.")
 @click.option("--instructions", is_flag=True, help="Count them for produce and fetch. Takes valgrind, and minutes.")
-def main(report: Report, rounds: int, before: Path | None, instructions: bool) -> None:
-    zips = {"this checkout": functions_asset(installed_sources(), settings=settings_of("local")).path}
-    if before is not None:
-        zips = {"before": before, **zips}
+def main(report: Report, rounds: int, instructions: bool) -> None:
     with tempfile.TemporaryDirectory() as name:
-        assets = {side: Path(name) / str(number) for number, side in enumerate(zips)}
-        for side, path in zips.items():
-            with zipfile.ZipFile(path) as asset:
-                asset.extractall(assets[side])
-        rows: list[Row] = []
-        for function in FUNCTIONS:
-            samples = take_turns([partial(_load, function, asset) for asset in assets.values()], rounds)
-            rows += [_row(function, side, costs) for side, costs in zip(assets, samples, strict=True)]
-        report.show("functions", rows)
-        if instructions:
-            counts: list[Row] = [
-                {
-                    "function": function,
-                    **{f"{side} M": _instructions(function, asset) for side, asset in assets.items()},
-                }
-                for function in FUNCTIONS[:2]
-            ]
-            report.show("instructions", counts)
+        asset = Path(name)
+        with zipfile.ZipFile(functions_asset(installed_sources(), settings=settings_of("local")).path) as packed:
+            packed.extractall(asset)
+        turns = take_turns([partial(_load, function, asset) for function in FUNCTIONS], rounds)
+        rows = [_row(function, costs) for function, costs in zip(FUNCTIONS, turns, strict=True)]
+        for row in rows[:2] if instructions else ():
+            row["million_instructions"] = _instructions(str(row["function"]), asset)
+    report.show("functions", rows)
 
 
 def _command(function: str) -> list[str]:
@@ -90,12 +75,11 @@ def _load(function: str, asset: Path) -> dict[str, float]:
     return cost
 
 
-def _row(function: str, side: str, costs: list[dict[str, float]]) -> Row:
+def _row(function: str, costs: list[dict[str, float]]) -> Row:
     """The least of each figure."""
     least = {name: min(cost[name] for cost in costs) for name in costs[0]}
     return {
         "function": function,
-        "code": side,
         **{name: round(least[name], 2) for name in ("cpu_s", "wall_s")},
         "modules": round(least["modules"]),
         "peak_mib": round(least["peak_mib"]),

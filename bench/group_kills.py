@@ -22,7 +22,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from bench.loads.group_member import GroupMember, MemberSpec
+from bench.group_member import GroupMember, MemberSpec
 from bench.report.recording import Report, reported
 from penstock import Admin, Producer
 from penstock.errors import NotFoundError

@@ -20,10 +20,10 @@ from typing import Any
 
 import click
 
-from bench.harness.turns import take_turns
 from bench.loads.null_aws import from_base64, null_aws
 from bench.report.recording import Report, reported
 from bench.report.result import Row
+from bench.turns import take_turns
 from penstock_core.limits import KIB, MIB
 from penstock_core.records import frame
 from penstock_core.records.codec import NewRecord, encode
@@ -78,8 +78,6 @@ def main(report: Report, rounds: int, requests: int, before: Path | None) -> Non
                     samples = take_turns(calls, rounds, has_warm_up=False)
                     rows += [_row(function, size, *each) for each in zip(sides, samples, strict=True)]
     report.show("warm requests", rows)
-    if before is not None:
-        report.show("after / before", _ratios(rows))
 
 
 def _fill(folder: Path) -> dict[str, Any]:
@@ -140,29 +138,6 @@ def _row(function: str, size: str, side: str, samples: list[dict[str, float]]) -
         "bar_ms": BARS_MS.get((function, size), ""),
         "calls": round(least["calls"], 2),
     }
-
-
-def _number(value: object) -> float:
-    assert isinstance(value, int | float)
-    return value
-
-
-def _ratios(rows: list[Row]) -> list[Row]:
-    named = {(row["request"], row["body"], row["code"]): row for row in rows}
-    return [
-        {
-            "request": function,
-            "body": size,
-            **{
-                figure: round(
-                    _number(named[function, size, AFTER][figure]) / _number(named[function, size, BEFORE][figure]), 2
-                )
-                for figure in ("cpu_ms", "storage_calls_ms", "handler_ms")
-            },
-        }
-        for function in ("produce", "fetch")
-        for size in SIZES
-    ]
 
 
 if __name__ == "__main__":

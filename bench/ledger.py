@@ -15,7 +15,6 @@ from dataclasses import asdict, dataclass
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bench.report.recording import Report, reported
 from penstock import Admin, Consumer, Producer, TopicPartition, Transaction, Transformer
@@ -106,21 +105,18 @@ def _book_all(plan: Plan, payments: str, chance: random.Random, console: Console
     kill_at = sorted(chance.sample(range(plan.payments // 20, plan.payments), plan.kills))
     killed = 0
     try:
-        with _progress(console) as progress:
-            task = progress.add_task("book payments", total=plan.payments)
-            while (booked := _committed(payments)) < plan.payments:
-                progress.update(task, completed=booked)
-                for number, process in alive.items():
-                    if not process.is_alive():
-                        raise click.ClickException(f"worker {number} has ended by itself: see above")
-                if killed < plan.kills and booked >= kill_at[killed]:
-                    number = chance.choice(list(alive))
-                    alive[number].kill()
-                    alive[number].join()
-                    alive[number] = _started(context, payments, number)
-                    killed += 1
-                time.sleep(0.1)
-            progress.update(task, completed=booked)
+        while (booked := _committed(payments)) < plan.payments:
+            for number, process in alive.items():
+                if not process.is_alive():
+                    raise click.ClickException(f"worker {number} has ended by itself: see above")
+            if killed < plan.kills and booked >= kill_at[killed]:
+                number = chance.choice(list(alive))
+                alive[number].kill()
+                alive[number].join()
+                alive[number] = _started(context, payments, number)
+                killed += 1
+                console.print(f"{booked:,} of {plan.payments:,} booked, worker {number} killed")
+            time.sleep(0.1)
     finally:
         for process in alive.values():
             process.kill()
@@ -164,11 +160,6 @@ def _judged(payments: str, payments_count: int, kills: int, seconds: float) -> O
         seconds=round(seconds, 1),
         payments_per_s=round(payments_count / seconds, 1),
     )
-
-
-def _progress(console: Console) -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    return Progress(*columns, console=console)
 
 
 @click.command(help=__doc__)

@@ -1,4 +1,4 @@
-"""Measures throughput, latency, storage calls and handler CPU on the deployed local stack, in one run: `make bench`.
+"""Measures throughput, latency and storage calls on the deployed local stack, in one run: `make bench`.
 
 All requests go through the signed HTTPS API, which the emulator serves by HTTP. One machine runs clients, emulator and
 functions.
@@ -9,11 +9,11 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 
 import click
 
-from bench.meters.counting import CountingTransport, Counts
+from bench.counting import CountingTransport, Counts
 from bench.report.recording import Report, reported
 from bench.report.result import Row
 from penstock import Admin, Consumer, Producer, TopicPartition
@@ -21,7 +21,6 @@ from penstock.http.transport import open_transport
 from penstock_core.limits import MIB
 from penstock_core.records import frame
 from penstock_core.records.codec import NewRecord, encode
-from penstock_core.records.record_batch import Compression
 
 MB = 1_000_000
 PARTITIONS = 6
@@ -38,7 +37,6 @@ def main(report: Report, megabytes: int, samples: int) -> None:
         ("throughput", lambda: [row for size in (100, 1_000) for row in _throughput(transport, size, megabytes * MB)]),
         ("latency", lambda: _latencies(transport, samples)),
         ("storage_calls_of_a_warm_request", lambda: _storage_calls(transport)),
-        ("handler_cpu_of_a_1_MiB_request", lambda: _handler_cpu(transport, samples // 10)),
     ]
     for name, step in steps:
         with report.console.status(name):
@@ -97,8 +95,8 @@ def _storage_calls(transport: CountingTransport) -> list[Row]:
     batch = encode([NewRecord(NOW_MS, None, b"x" * 100)])
     for partitions in (1, PARTITIONS):
         with _topic(transport, partitions) as topic:
-            produced = [produce_once(transport, topic, partitions, batch) for _ in range(3)]
-            fetched = [fetch_once(transport, topic, partitions, 2) for _ in range(3)]
+            produced = [_produce_once(transport, topic, partitions, batch) for _ in range(3)]
+            fetched = [_fetch_once(transport, topic, partitions, 2) for _ in range(3)]
         noun = "partition" if partitions == 1 else "partitions"
         for name, answers in (
             (f"produce to {partitions} {noun}", produced),
@@ -110,34 +108,13 @@ def _storage_calls(transport: CountingTransport) -> list[Row]:
     return rows
 
 
-def _handler_cpu(transport: CountingTransport, samples: int) -> list[Row]:
-    """Sends the same bytes as few or as many records, in turns: a handler's CPU must not depend on their number."""
-    spent: dict[tuple[str, int], list[float]] = {}
-    with ExitStack() as topics:
-        batches = [
-            (records, topics.enter_context(_topic(transport, 1)), batch_of(records, 1_000_000))
-            for records in (1, 100, 10_000)
-        ]
-        for number in range(samples):
-            for records, topic, batch in batches:
-                for name, answer in (
-                    ("produce", produce_once(transport, topic, 1, batch)),
-                    ("fetch", fetch_once(transport, topic, 1, number * records)),
-                ):
-                    spent.setdefault((name, records), []).append(answer.cpu_ms * MIB / len(batch))
-    return [
-        {"request": name, "records": records, "cpu_ms_per_mib": round(statistics.median(values), 2)}
-        for (name, records), values in sorted(spent.items())
-    ]
-
-
-def produce_once(transport: CountingTransport, topic: str, partitions: int, batch: bytes) -> Counts:
+def _produce_once(transport: CountingTransport, topic: str, partitions: int, batch: bytes) -> Counts:
     """Sends the batch to each partition, in one request; the counts of that request."""
     entries = [{"topic": topic, "partition": number, "length": len(batch)} for number in range(partitions)]
     return _call(transport, "/v1/produce", frame.encode({"batches": entries}, [batch] * partitions))
 
 
-def fetch_once(transport: CountingTransport, topic: str, partitions: int, offset: int) -> Counts:
+def _fetch_once(transport: CountingTransport, topic: str, partitions: int, offset: int) -> Counts:
     """Reads each partition from the offset on, 1 MiB in all; the counts of that request."""
     entries = [{"topic": topic, "partition": number, "offset": offset} for number in range(partitions)]
     return _call(transport, "/v1/fetch", json.dumps({"partitions": entries, "max_bytes": MIB}).encode())
@@ -149,12 +126,6 @@ def _call(transport: CountingTransport, path: str, body: bytes) -> Counts:
     if answer.status != 200:
         raise RuntimeError(f"{path} answered {answer.status}: {answer.body[:500]!r}")
     return transport.counts(path)
-
-
-def batch_of(records: int, size: int) -> bytes:
-    """An uncompressed batch of about `size` bytes of random values."""
-    overhead = 8 if records > 1 else 12
-    return encode([NewRecord(NOW_MS, None, os.urandom(size // records - overhead))] * records, Compression.NONE)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from typing import Any
 
 import click
 
-from bench.meters.counting import CountingTransport
+from bench.counting import CountingTransport
 from bench.report.recording import Report, reported
 from bench.report.result import Row
 from localstack.clients import client

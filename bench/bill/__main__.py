@@ -18,9 +18,8 @@ from bench.bill.idle_consumers import (
     bill_waiting_member,
 )
 from bench.bill.idle_stage import bill_idle_stage
-from bench.bill.operations import bill_all_operations
 from bench.bill.requests import DAY_MS, HOUR_MS, PROFILES
-from bench.bill.shared_records import bill_waiting_worker
+from bench.bill.shared_records import bill_all_operations, bill_waiting_worker
 from bench.bill.synthesized import synthesized_resources
 from bench.report.recording import Report, reported
 from bench.report.result import Row

@@ -48,7 +48,7 @@ class Lines(defaultdict[str, float]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketPrices:
-    """What a bucket charges. An ordinary bucket charges nothing for bytes that stay in the region."""
+    """The prices of a bucket. An ordinary bucket charges nothing for bytes that stay in the region."""
 
     puts: Price
     gets: Price
@@ -78,7 +78,7 @@ _S3_FREE = {"DeleteObject", "DeleteObjects", "AbortMultipartUpload"}
 
 @dataclass(slots=True)
 class Usage:
-    """What was captured: calls by `service.Operation`, units of DynamoDB, and S3's bytes by bucket."""
+    """The captured usage: calls by `service.Operation`, units of DynamoDB, and S3's bytes by bucket."""
 
     calls: Counter[str] = field(default_factory=Counter)
     write_units: float = 0.0

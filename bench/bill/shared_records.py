@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bench.bill.deployment import Bill, BilledDeployment, BilledProfile, BillError
-from bench.bill.requests import HOUR_MS, TOPIC, BilledOperation, subscribe_all, with_topic
+from bench.bill.requests import HOUR_MS, TOPIC, BilledOperation, bill_operations, subscribe_all, with_topic
 from penstock import Admin, Producer, prices
 from penstock.share.waiting import ShareWaiting
 from penstock_core.ids import LockNonce
@@ -18,6 +18,11 @@ _ROUNDS = 16
 _CHANCE = 0.5
 _LOOKS_TO_SETTLE = 4  # a worker that gets nothing has armed its partitions by then
 IDLE_PARTITIONS = 6
+
+
+def bill_all_operations(profile: BilledProfile) -> list[BilledOperation]:
+    """All single operations that are billed: appends and fetches, and then the calls of a share group."""
+    return [*bill_operations(profile), *bill_shared_records(profile)]
 
 
 def bill_shared_records(profile: BilledProfile) -> list[BilledOperation]:

@@ -1,1 +1,1 @@
-"""Benches of the SDK: its clients, beside a service that costs them nothing or little."""
+"""Benches of the SDK: its clients, with a service that costs them nothing or little."""

@@ -2,7 +2,7 @@
 
 The transport answers at once, in the process of the client. CPU is that of all threads of that process
 (`time.process_time`), so other programs of the machine change it little. It needs no stack. With `--before`, an older
-checkout takes turns with this one. The floors are loops of the calls that no client can leave out.
+checkout takes turns with this one.
 """
 
 import json
@@ -10,24 +10,20 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
 import click
 
-from bench.harness.turns import spread, take_turns
-from bench.loads.client_floor import FLOORS
 from bench.loads.client_rounds import COMPRESSIONS
 from bench.report.recording import Report, reported
 from bench.report.result import Row
+from bench.turns import spread, take_turns
 
 WORKS = ("send, no key", "send, distinct keys", "send by asyncio, no key", "poll", "iterate")
-KEYS = "send, distinct keys"
-HASHED_IN_PYTHON = "send, distinct keys, murmur2 in Python"
-BARS = {"send, no key": 500_000, KEYS: 400_000, "poll": 1_000_000}
-_COMPILED = "confluent_kafka"
+BARS = {"send, no key": 500_000, "send, distinct keys": 400_000, "poll": 1_000_000}
 _ROOT = Path(__file__).parents[2]
 
 
@@ -64,34 +60,22 @@ class Side:
 def main(report: Report, records: int, rounds: int, quick: bool, before: Path | None) -> None:
     records, rounds = (100_000, 3) if quick else (records, rounds)
     with ExitStack() as stack:
-        now = stack.enter_context(_side(_ROOT, records))
-        in_python = stack.enter_context(_side(_ROOT, records, hidden=_COMPILED))
-        sides: dict[tuple[str, str, str], Callable[[], float]] = {}
-        for compression in COMPRESSIONS:
-            for work in WORKS:
-                sides[work, compression, "after"] = partial(now.round, work, compression, records)
-            sides[HASHED_IN_PYTHON, compression, "after"] = partial(in_python.round, KEYS, compression, records)
-        if before is not None:
-            old = stack.enter_context(_side(before, records))
-            for work, compression, _ in list(sides):
-                known = KEYS if work == HASHED_IN_PYTHON else work
-                sides[work, compression, "before"] = partial(old.round, known, compression, records)
+        checkouts = {"after": _ROOT} if before is None else {"after": _ROOT, "before": before}
+        processes = {side: stack.enter_context(_side(checkout, records)) for side, checkout in checkouts.items()}
+        sides = {
+            (work, compression, side): partial(process.round, work, compression, records)
+            for compression in COMPRESSIONS
+            for work in WORKS
+            for side, process in processes.items()
+        }
         found = dict(zip(sides, take_turns(list(sides.values()), rounds), strict=True))
-    floors = take_turns([partial(floor, records) for floor in FLOORS.values()], rounds)
     here = {(work, compression): cpu_s for (work, compression, side), cpu_s in found.items() if side == "after"}
     report.show("records of 100 B", [row_of(*each, records, cpu_s) for each, cpu_s in here.items()])
     if before is not None:
         report.show(
-            "beside the older checkout, records/CPU s",
+            "next to the older checkout, records/CPU s",
             [compared(*each, records, found[*each, "before"], cpu_s) for each, cpu_s in here.items()],
         )
-    report.show(
-        "floors",
-        [
-            {"step": name, "cpu_us_per_record": round(statistics.median(cpu_s) * 1e6 / records, 2)}
-            for name, cpu_s in zip(FLOORS, floors, strict=True)
-        ],
-    )
 
 
 def row_of(work: str, compression: str, records: int, cpu_s: Sequence[float]) -> Row:
@@ -122,10 +106,10 @@ def compared(work: str, compression: str, records: int, before_s: Sequence[float
 
 
 @contextmanager
-def _side(checkout: Path, records: int, hidden: str | None = None) -> Iterator[Side]:
+def _side(checkout: Path, records: int) -> Iterator[Side]:
     path = os.pathsep.join(str(each) for each in (checkout / "functions", checkout / "sdk", _ROOT))
     process = subprocess.Popen(
-        [sys.executable, "-m", "bench.loads.client_rounds", str(records), *([hidden] if hidden else [])],
+        [sys.executable, "-m", "bench.loads.client_rounds", str(records)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

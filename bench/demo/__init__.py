@@ -1,1 +1,1 @@
-"""What `make run` shows: one topic as a log, another as a queue."""
+"""The demo of `make run`: one topic as a log, another as a queue."""

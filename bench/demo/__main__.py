@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
+from bench.demo.corpus import write_corpus
 from bench.demo.log_demo import MB, show_log
 from bench.demo.queue_demo import show_queue
-from bench.loads.corpus import write_corpus
 from bench.report.recording import Report, reported
 
 

@@ -12,8 +12,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from bench.loads.corpus import read_corpus
-from bench.meters.counting import CountingTransport, Counts
+from bench.counting import CountingTransport, Counts
+from bench.demo.corpus import read_corpus
 from bench.report.recording import Report
 from bench.report.result import Row
 from penstock import Admin, Consumer, Producer, RecordMetadata, TopicPartition

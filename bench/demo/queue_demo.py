@@ -16,7 +16,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from bench.loads.corpus import SOURCES, read_corpus
+from bench.demo.corpus import SOURCES, read_corpus
 from bench.report.recording import Report
 from penstock import Admin, Consumer, ConsumerRecord, Producer, ShareConsumer, ShareRecord, TopicPartition
 
@@ -36,7 +36,7 @@ _REASON = "penstock.dead-letter.reason"
 
 @dataclass(frozen=True, kw_only=True)
 class Shift:
-    """What the workers have done: how often each file was counted, its lines, and the dead letters with reasons."""
+    """The work that was done: how often each file was counted, its lines, and the dead letters with reasons."""
 
     times: Counter[str]
     lines: Mapping[str, int]

@@ -1,30 +1,66 @@
-"""Rounds of the SDK's clients on one checkout, beside a service that answers at once: tells their CPU.
+"""Rounds of the SDK's clients on one checkout, with a service that answers at once: tells their CPU.
 
 `bench/clients/cpu.py` runs it with the packages of this checkout or of an older one. It reads one request a line, and
 answers each by a line: `{"work": "poll", "compression": "none", "records": 1000}` by `{"cpu_s": 0.001}`.
 
-    python -m bench.loads.client_rounds RECORDS [PACKAGE_TO_HIDE ...]
+    python -m bench.loads.client_rounds RECORDS
 """
 
 import asyncio
 import json
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bench.loads.traced_client import VALUE, AnswersAtOnce
+from penstock import AsyncProducer, Consumer, Producer, TopicPartition
+from penstock.http.http_message import Response
+from penstock.testing import MemoryPenstock, MemoryTransport
+from penstock_core.records import frame
 
 COMPRESSIONS = ("none", "zstd")
+VALUE = bytes(range(100))
+HELD_S = 0.2
+_WITH_RECORDS_BYTES = 1_000  # an answer without records is shorter
 _PARTITIONS = 4
+
+
+class AnswersAtOnce:
+    """Knows each answer to a fetch by its offset, and takes each produce request.
+
+    It holds a fetch at the end of the log for a while, as the service does: else the consumer would ask all the time.
+    """
+
+    def __init__(self, inner: MemoryTransport) -> None:
+        self._inner = inner
+        self._fetched: dict[int, Response] = {}
+        self._has_ended = threading.Event()
+        self.is_storing = True
+
+    def call(
+        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
+    ) -> Response:
+        if path == "/v1/produce" and not self.is_storing:
+            batches: Any = frame.decode(body)[0]["batches"]
+            return Response(200, {}, json.dumps({"results": [{"base_offset": 0} for _ in batches]}).encode())
+        if path != "/v1/fetch":
+            return self._inner.call(method, path, query, headers, body)
+        offset = int(json.loads(body)["partitions"][0]["offset"])
+        if offset not in self._fetched:
+            self._fetched[offset] = self._inner.call(method, path, query, headers, body)
+        if len(self._fetched[offset].body) < _WITH_RECORDS_BYTES:
+            self._has_ended.wait(HELD_S)
+        return self._fetched[offset]
+
+    def close(self) -> None:
+        pass
 
 
 class Rounds:
     """A topic for each compression, whose first partition has records to read. No key comes twice."""
 
-    def __init__(self, service: Any, records: int) -> None:
-        from penstock import Producer
-
+    def __init__(self, service: MemoryPenstock, records: int) -> None:
         self._keys = 0
         self._works: dict[str, Callable[[str, AnswersAtOnce, int], float]] = {
             "send, no key": _send,
@@ -47,8 +83,6 @@ class Rounds:
         return self._works[work](compression, self._transports[compression], records)
 
     def _send_keys(self, compression: str, transport: AnswersAtOnce, records: int) -> float:
-        from penstock import Producer
-
         keys = [b"customer-%d" % number for number in range(self._keys, self._keys + records)]
         self._keys += records
         begun_s = time.process_time()
@@ -59,8 +93,6 @@ class Rounds:
 
 
 def _send(compression: str, transport: AnswersAtOnce, records: int) -> float:
-    from penstock import Producer
-
     begun_s = time.process_time()
     with Producer(transport=transport, compression_type=compression) as producer:
         for _ in range(records):
@@ -69,8 +101,6 @@ def _send(compression: str, transport: AnswersAtOnce, records: int) -> float:
 
 
 def _send_async(compression: str, transport: AnswersAtOnce, records: int) -> float:
-    from penstock import AsyncProducer
-
     class AnswersInLoop:
         async def call(self, *request: Any) -> Any:
             return transport.call(*request)
@@ -89,8 +119,6 @@ def _send_async(compression: str, transport: AnswersAtOnce, records: int) -> flo
 
 
 def _poll(compression: str, transport: AnswersAtOnce, records: int) -> float:
-    from penstock import Consumer, TopicPartition
-
     begun_s, left = time.process_time(), records
     with Consumer(transport=transport) as consumer:
         consumer.assign([TopicPartition(compression, 0)])
@@ -100,8 +128,6 @@ def _poll(compression: str, transport: AnswersAtOnce, records: int) -> float:
 
 
 def _iterate(compression: str, transport: AnswersAtOnce, records: int) -> float:
-    from penstock import Consumer, TopicPartition
-
     begun_s, left = time.process_time(), records
     with Consumer(transport=transport) as consumer:
         consumer.assign([TopicPartition(compression, 0)])
@@ -114,8 +140,6 @@ def _iterate(compression: str, transport: AnswersAtOnce, records: int) -> float:
 
 def main(records: int) -> None:
     """Answer the requests of standard input until it ends."""
-    from penstock.testing import MemoryPenstock
-
     with MemoryPenstock() as service:
         rounds = Rounds(service, records)
         print(json.dumps({"is_ready": True}), flush=True)
@@ -125,6 +149,4 @@ def main(records: int) -> None:
 
 
 if __name__ == "__main__":
-    for package in sys.argv[2:]:
-        sys.modules[package] = None  # type: ignore[assignment]  # as if it were not installed
     main(int(sys.argv[1]))

@@ -6,18 +6,17 @@ from dataclasses import dataclass, field
 from bench.report.result import Result, Row, Value
 from bench.report.tables import cell, to_markdown
 
-_COLD_PRODUCE = {"function": "produce", "code": "this checkout"}
 FIGURES_MAX = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
-    """One value of one result."""
+class Cells:
+    """The values of one row of one result."""
 
     result: str
     table: str
+    columns: tuple[str, ...]
     where: Mapping[str, Value] = field(default_factory=dict)
-    column: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,20 +25,17 @@ class Figure:
 
     question: str
     answer: str
-    cells: tuple[Cell, ...]
+    cells: tuple[Cells, ...]
     page: str
 
 
-def _latency(request: str) -> tuple[Cell, ...]:
-    return tuple(
-        Cell(result="stack", table="latency", where={"request": request}, column=column)
-        for column in ("p50_ms", "p99_ms")
-    )
+def _latency(request: str) -> tuple[Cells, ...]:
+    return (Cells(result="stack", table="latency", where={"request": request}, columns=("p50_ms", "p99_ms")),)
 
 
-def _stack(column: str) -> tuple[Cell, ...]:
+def _stack(column: str) -> tuple[Cells, ...]:
     return tuple(
-        Cell(result="stack", table="throughput", where={"request": f"{verb}, 1000 B"}, column=column)
+        Cells(result="stack", table="throughput", where={"request": f"{verb}, 1000 B"}, columns=(column,))
         for verb in ("produce", "consume")
     )
 
@@ -71,61 +67,56 @@ FIGURES = (
     ),
     Figure(
         question="What does AWS charge to produce 1 GiB (modelled)?",
-        answer="${} in requests of 1 KiB, ${} in requests of 1 MiB",
-        cells=tuple(
-            Cell(
-                result="cost_model",
-                table="produce_usd_per_million_requests",
-                where={"request": size},
-                column="usd_per_gib",
-            )
-            for size in ("1 KiB", "1 MiB")
+        answer="${} in requests of 1 KiB, ${} of 64 KiB, ${} of 1 MiB",
+        cells=(
+            Cells(
+                result="money",
+                table="A produce request of Penstock by transport, $ per GiB",
+                where={"profile": "express3", "transport": "http"},
+                columns=("1 KiB", "64 KiB", "1 MiB"),
+            ),
+        ),
+        page="costs",
+    ),
+    Figure(
+        question="What does a stage cost that nobody uses (modelled)?",
+        answer="${} a month with alarms, ${} without",
+        cells=(
+            Cells(
+                result="bill",
+                table="an unused stage, a month",
+                where={"stage": "prod"},
+                columns=("sum_usd", "without_alarms_usd"),
+            ),
         ),
         page="costs",
     ),
     Figure(
         question="How long does a partition pause when its consumer is killed?",
         answer="{} s p50, {} s at most, with sessions of 8 s",
-        cells=tuple(
-            Cell(result="group_kills", table="kills", column=column)
-            for column in ("read_again_p50_s", "read_again_max_s")
-        ),
-        page="groups",
-    ),
-    Figure(
-        question="How fast does Spark read a topic of 1 KB records?",
-        answer="{} MB/s, beside {} MB/s for Parquet",
-        cells=tuple(
-            Cell(result="spark_read", table="reads", where={"values": "1024 B", "way": way}, column="mb_per_s")
-            for way in ("data source penstock", "spark.read.parquet")
-        ),
-        page="spark",
-    ),
-    Figure(
-        question="How many S3 gets does a read of 1 MB need before and after compaction?",
-        answer="{} before, {} after, for requests of 10 KB",
-        cells=tuple(
-            Cell(
-                result="compaction",
-                table="reads",
-                where={"request_bytes": 10_000, "read": when},
-                column="gets_per_mb",
-            )
-            for when in ("before", "after")
-        ),
-        page="compaction",
+        cells=(Cells(result="group_kills", table="kills", columns=("read_again_p50_s", "read_again_max_s")),),
+        page="proofs",
     ),
     Figure(
         question="How long do writes to all zones wait when a zone is lost?",
         answer="{} s",
-        cells=(Cell(result="lost_zone", table="loss_and_return", column="appends_resume_s"),),
-        page="zones",
+        cells=(Cells(result="lost_zone", table="loss_and_return", columns=("appends_resume_s",)),),
+        page="proofs",
     ),
     Figure(
         question="How long does a new instance of the produce function take to load?",
         answer="{} s of CPU, once Python runs",
-        cells=(Cell(result="cold_start", table="functions", where=_COLD_PRODUCE, column="cpu_s"),),
-        page="cold-start",
+        cells=(Cells(result="cold_start", table="functions", where={"function": "produce"}, columns=("cpu_s",)),),
+        page="requests",
+    ),
+    Figure(
+        question="How fast does Spark read a topic of 1 KB records?",
+        answer="{} MB/s, and {} MB/s for Parquet",
+        cells=tuple(
+            Cells(result="spark_read", table="reads", where={"values": "1024 B", "way": way}, columns=("mb_per_s",))
+            for way in ("data source penstock", "spark.read.parquet")
+        ),
+        page="spark",
     ),
 )
 
@@ -135,7 +126,7 @@ def to_figures(results: Mapping[str, Result]) -> str:
     rows: list[Row] = [
         {
             "you_ask": figure.question,
-            "figure": figure.answer.format(*(cell(_value(results, each)) for each in figure.cells)),
+            "figure": figure.answer.format(*(cell(value) for each in figure.cells for value in _values(results, each))),
             "measured": ", ".join(dict.fromkeys(_origin(results[each.result]) for each in figure.cells)),
             "page": f"[{figure.page}](performance/{figure.page}.md)",
         }
@@ -148,7 +139,7 @@ def _origin(result: Result) -> str:
     return f"{result.measured_at[:10]}, {result.commit}"
 
 
-def _value(results: Mapping[str, Result], where: Cell) -> Value:
-    if where.result not in results:
-        raise LookupError(f"a figure of docs/performance.md needs bench/results/{where.result}.json")
-    return results[where.result].find(where.table, where.where, where.column)
+def _values(results: Mapping[str, Result], of: Cells) -> list[Value]:
+    if of.result not in results:
+        raise LookupError(f"a figure of docs/performance.md needs bench/results/{of.result}.json")
+    return [results[of.result].find(of.table, of.where, column) for column in of.columns]

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from bench.report.result import Row, Value
 
-COLUMNS_MAX = 8
+COLUMNS_MAX = 12
 _WORDS = {
     "cpu": "CPU",
     "gb": "GB",

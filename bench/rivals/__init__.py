@@ -1,5 +1,5 @@
-"""Penstock beside what you would pick instead, on one machine and in one run.
+"""Penstock next to Kinesis and SQS on one emulator: records a second, and the time of one record.
 
-Kinesis and SQS are those of the emulator of the local stack, as Penstock is. Redis, RabbitMQ and NATS are servers on
-127.0.0.1, from Debian, with durable settings. A rival makes its topic, and gives clients that send and receive.
+`systems` has a place for records and a client for each of them, `race` lets them take turns, and `__main__` is the
+command with the bars that Penstock must reach.
 """

@@ -30,7 +30,7 @@ class Measured:
 
 
 class Partition:
-    """What was appended to a partition and waits for its reader."""
+    """A partition, with the appends that wait for its reader."""
 
     def __init__(self, owner: "Consumer") -> None:
         self.waiting: list[Append] = []
@@ -97,7 +97,7 @@ class Producer:
                 return False
             self._partition, self._left_bytes = self._chance.choice(idle), float(TURN_BYTES)
         elif self._partition in self._busy and self.waiting_bytes >= self._left_bytes:
-            self._left_bytes = 0.0  # what waits fills its turn: the next partition takes it
+            self._left_bytes = 0.0  # the waiting records fill its turn: the next partition takes them
             return self._has_room()
         return self._partition not in self._busy
 

@@ -29,7 +29,7 @@ _NAMES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a run showed. Latencies are from a record's arrival in the producer. `share` is what was appended of it."""
+    """The outcome of a run. Latencies begin with a record's arrival in the producer. `share` is what was appended."""
 
     scenario: Scenario
     share: float

@@ -17,7 +17,7 @@ import click
 
 from bench.report.recording import Report, reported
 from bench.report.result import Row, Value
-from bench.share_groups.workers import SharedTopic, shared_topic
+from bench.share_groups.shared_topic import SharedTopic, shared_topic
 from penstock import Producer, ShareConsumer
 from penstock.share_model import ShareRecord
 
@@ -109,7 +109,6 @@ def row_of(found: Sequence[Handling], sent_s: Mapping[int, float]) -> Row:
         "slow_s": round(ended_s - begun_s, 1),
         "others_sent_meanwhile": sum(number % KEYS > 0 and at_s <= ended_s for number, at_s in sent_s.items()),
         "others_handled_meanwhile": len(others),
-        "others_per_s": round(len(others) / (ended_s - begun_s), 1),
         "others_wait_p50_ms": round(statistics.median(waits_ms)),
         "others_wait_p99_ms": round(statistics.quantiles(waits_ms, n=100)[98]),
         "its_key_sent": sum(number % KEYS == 0 for number in sent_s) - 1,

@@ -1,1 +1,1 @@
-"""What Spark's jobs, reads and streams take."""
+"""Benches of Spark's jobs, reads and streams."""

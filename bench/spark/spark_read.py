@@ -1,4 +1,4 @@
-"""Measures how fast Spark reads at local[2]: a topic in two ways, Parquet of the same records, a loop over the decoder.
+"""Measures how fast Spark reads at local[2]: a topic in two ways, and Parquet of the same records.
 
 All ways read the same records from the local disk, in turns, every column, into Spark's `noop`. The best of the rounds
 counts. The CPU is that of Spark and its workers, and means more than a rate on a busy machine. The hand-over alone
@@ -19,18 +19,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from bench.loads.filling import fill_topic
-from bench.loads.folder_store import FolderSegmentStore
-from bench.loads.local_spark import local_session
-from bench.meters.processes import cpu_seconds_used
+from bench.processes import cpu_seconds_used
 from bench.report.recording import Report, reported
 from bench.report.result import Row
-from penstock_core.records.codec import decode
+from bench.spark.local_spark import FolderSegmentStore, fill_topic, local_session
 from penstock_service.adapters.memory.service import memory_instance
 from penstock_service.instance.instance import Instance
 from penstock_service.topics.create_topic import create_topic
-from penstock_spark.decode.reading import read_slices
-from penstock_spark.plan.options import RANGE_BYTES, parse_read_options
+from penstock_spark.plan.options import parse_read_options
 from penstock_spark.plan.planning import plan_slices
 from penstock_spark.plan.slices import Slice, SlicePartition, slices_of
 from penstock_spark.plan.snapshot import choose_offsets
@@ -88,13 +84,9 @@ def folder_instance(folder: Path) -> Instance:
 @reported("spark_read")
 @click.option("--mb", default=1_000, show_default=True, help="How many MB of values each reads.")
 @click.option("--rounds", default=3, show_default=True, help="How often each is timed, in turns.")
-@click.option("--tcp", is_flag=True, help="Hand over by TCP, Spark's default, not by Unix sockets.")
-def main(report: Report, mb: int, rounds: int, tcp: bool) -> None:
-    is_unix = str(not tcp).lower()
-    spark = local_session({"spark.driver.memory": "2g", "spark.python.unix.domain.socket.enabled": is_unix})
+def main(report: Report, mb: int, rounds: int) -> None:
+    spark = local_session({"spark.driver.memory": "2g", "spark.python.unix.domain.socket.enabled": "true"})
     spark.dataSource.register(FolderDataSource)
-    if tcp:
-        report.name = "spark_read_tcp"
     rows: list[Row] = []
     try:
         for value_bytes in (1_024, 100):
@@ -118,7 +110,6 @@ def measure_reads(spark: SparkSession, value_bytes: int, count: int, rounds: int
             "penstock_spark.read": lambda: _drain(_without_data_source(spark, folder)),
             "hand-over alone": lambda: _drain(hand_over),
             "spark.read.parquet": lambda: _drain(spark.read.parquet(parquet)),
-            "Python loop over the SDK's decode": lambda: _loop(folder),
         }
         seconds: dict[str, list[float]] = {way: [] for way in ways}
         cpu_seconds: dict[str, list[float]] = {way: [] for way in ways}
@@ -141,7 +132,7 @@ def measure_reads(spark: SparkSession, value_bytes: int, count: int, rounds: int
 
 
 def fill(folder: Path, value_bytes: int, count: int) -> int:
-    """Fills a topic in the folder, writes the plan of a read beside it, and returns the number of records."""
+    """Fills a topic in the folder, writes the plan of a read next to it, and returns the number of records."""
     (folder / "segments").mkdir()
     instance = folder_instance(folder)
     records = fill_topic(instance, create_topic(instance, TOPIC, PARTITIONS, {}), value_bytes, count)
@@ -164,17 +155,6 @@ def _without_data_source(spark: SparkSession, folder: Path) -> DataFrame:
 
 def _drain(frame: DataFrame) -> None:
     frame.write.format("noop").mode("overwrite").save()
-
-
-def _loop(folder: Path) -> int:
-    """Does in one process, on one core, what a consumer does with fetched bytes."""
-    instance = folder_instance(folder)
-    count = 0
-    for slices in _plan(folder):
-        for stored in read_slices(instance, slices, range_bytes=RANGE_BYTES, fails_on_data_loss=True):
-            for record in decode(stored.data):
-                count += record.value is not None
-    return count
 
 
 def _plan(folder: Path) -> list[tuple[Slice, ...]]:

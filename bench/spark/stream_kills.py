@@ -1,6 +1,6 @@
 """Kills a streaming query at random moments while its topic grows, and compares the sink with the topic.
 
-The query runs in a process of its own, with its JVM and its Python workers (`bench/loads/stream_query.py`). Each kill
+The query runs in a process of its own, with its JVM and its Python workers (`bench/spark/killed_query.py`). Each kill
 is a SIGKILL: of all these processes at once, or of the driver and its JVM only. In the second case the Python workers
 stay behind, perhaps in the middle of a transaction. The next life starts at once, from the same checkpoint.
 
@@ -27,12 +27,10 @@ from typing import Any
 import click
 from rich.console import Console
 
-from bench.loads.killed_query import Noted, Query, environment_of
-from bench.loads.local_spark import local_session
-from bench.loads.stream_query import FILES, TOPIC
-from bench.meters.metering import storage_of_stack
-from bench.meters.processes import Process
+from bench.processes import Process
 from bench.report.recording import Report, reported
+from bench.spark.killed_query import FILES, TOPIC, Noted, Query, environment_of_stack
+from bench.spark.local_spark import local_session
 from penstock import Admin, Consumer, Producer, TopicPartition
 
 PARTITIONS = 4
@@ -107,7 +105,7 @@ def run(kind: str, plan: Plan, folder: Path, console: Console) -> Figures:
         source=source,
         sink=copy if kind == TOPIC else str(folder / "copy"),
         folder=folder,
-        environment={**os.environ, **environment_of(storage_of_stack())},
+        environment={**os.environ, **environment_of_stack()},
         offsets_max=plan.offsets_max,
     )
     with Admin() as admin, ThreadPoolExecutor(1) as pool:

@@ -25,9 +25,8 @@ from bench.bill.idle_consumers import (
     bill_waiting_member,
 )
 from bench.bill.metered_calls import EXPRESS, STANDARD, MeteredCalls
-from bench.bill.operations import bill_all_operations
 from bench.bill.requests import DAY_MS, HOUR_MS, PROFILES
-from bench.bill.shared_records import bill_waiting_worker
+from bench.bill.shared_records import bill_all_operations, bill_waiting_worker
 from bench.report.result import load_results
 from bench.report.tables import to_console
 from penstock_cdk.storage_profile import Profile

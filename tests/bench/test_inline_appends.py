@@ -3,8 +3,8 @@
 import pytest
 
 from bench.bill.deployment import billed_profile
-from bench.bill.inline_life import bill_life
 from bench.bill.requests import PROFILES
+from bench.inline_appends import bill_life
 from bench.report.result import load_results
 
 SMALL_APPEND_USD_MAX = 2.5  # of a million, embedded, with its deletion: the bar for small appends

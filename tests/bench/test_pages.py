@@ -1,16 +1,16 @@
-"""The committed pages of figures, and the blocks that a program fills in them."""
+"""The committed pages of figures, and the parts that a program writes."""
 
 from pathlib import Path
 
 import pytest
 
-from bench.pages import find_pages, stale_pages
+from bench.pages import fill_figures, stale_pages, to_block, to_page
+from bench.questions import PAGES
 from bench.report.figures import FIGURES, FIGURES_MAX
 from bench.report.result import RESULTS_FOLDER, Machine, Result, load_results, parse_result
 
-PAGE = Path("page.md")
 RESULT = Result(
-    name="run",
+    name="stack",
     measured_at="2026-11-21",
     commit="0daf8ee",
     machine=Machine(cores=2),
@@ -22,13 +22,13 @@ RESULT = Result(
 
 
 def test_committed_pages_equal_generated_ones() -> None:
-    stale = stale_pages(find_pages(), load_results())
+    stale = stale_pages(load_results())
     assert not stale, "run python -m bench.pages"
 
 
 def test_performance_page_has_ten_figures_at_most() -> None:
     assert len(FIGURES) <= FIGURES_MAX
-    assert {f"{figure.page}.md" for figure in FIGURES} <= {path.name for path in find_pages()}
+    assert {figure.page for figure in FIGURES} <= PAGES.keys()
 
 
 @pytest.mark.parametrize("path", sorted(RESULTS_FOLDER.glob("*.json")), ids=lambda path: path.stem)
@@ -38,24 +38,33 @@ def test_result_file_is_what_its_result_writes(path: Path) -> None:
     assert result.to_json() == path.read_text()
 
 
-def test_block_shows_conditions_and_tables_and_leaves_the_text_around_it() -> None:
-    page = "# Run\n\nBefore.\n\n<!-- result run -->\nold\n<!-- end -->\n\nAfter.\n"
-    filled = stale_pages({PAGE: page}, {"run": RESULT})[PAGE]
-    assert filled.startswith("# Run\n\nBefore.\n\n<!-- result run -->\n")
-    assert filled.endswith("<!-- end -->\n\nAfter.\n")
-    assert "- Measured: 2026-11-21, commit 0daf8ee, 2 cores.\n- An idle machine.\n- Parameters: rounds 3." in filled
-    assert (
-        "| request | records/s | p50 ms | calls |\n| --- | --- | --- | --- |\n| produce | 11,298 | 0.5 |  |" in filled
-    )
-    assert stale_pages({PAGE: filled}, {"run": RESULT}) == {}
+def test_block_shows_conditions_and_tables() -> None:
+    block = to_block(RESULT)
+    facts, title = block.split("\n\n")[:2]
+    expected = "Measured: 2026-11-21, commit 0daf8ee, 2 cores. An idle machine. Command: `python -m bench.run`."
+    assert " ".join(facts.split()) == expected
+    assert title == "**Rates**"
+    assert "| request | records/s | p50 ms | calls |\n| --- | --- | --- | --- |\n| produce | 11,298 | 0.5 |  |" in block
 
 
-def test_page_is_refused_when_its_result_does_not_exist() -> None:
+def test_page_shows_each_of_its_results_under_its_question() -> None:
+    page = to_page("requests", {"stack": RESULT})
+    assert page.count("\n## ") == 1
+    assert to_block(RESULT) in page
+    assert "\n## " not in to_page("costs", {"stack": RESULT})
+
+
+def test_text_around_the_figures_stays() -> None:
+    filled = fill_figures("# Page\n\nBefore.\n\n<!-- figures -->\nold\n<!-- end -->\n\nAfter.\n", load_results())
+    assert filled.startswith("# Page\n\nBefore.\n\n<!-- figures -->\n\n| you ask |")
+    assert filled.endswith("|\n\n<!-- end -->\n\nAfter.\n")
+
+
+def test_figures_are_refused_when_a_result_is_missing() -> None:
+    with pytest.raises(LookupError, match="stack"):
+        fill_figures("<!-- figures -->\n<!-- end -->\n", {})
+
+
+def test_result_is_refused_when_no_question_has_it() -> None:
     with pytest.raises(LookupError, match="other"):
-        stale_pages({PAGE: "<!-- result other -->\n<!-- end -->\n"}, {})
-
-
-@pytest.mark.parametrize("pages", [[""], ["<!-- result run -->\n<!-- end -->\n"] * 2])
-def test_result_is_refused_when_it_stands_on_no_page_or_on_two(pages: list[str]) -> None:
-    with pytest.raises(LookupError, match="run"):
-        stale_pages({Path(f"{number}.md"): page for number, page in enumerate(pages)}, {"run": RESULT})
+        stale_pages(load_results() | {"other": RESULT})

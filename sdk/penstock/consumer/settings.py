@@ -143,7 +143,7 @@ class ConsumerSettings:
             delays records by a minute at most. Without a connection, and where the stage has no wake-ups, it uses long
             polls and tries again later.
             "poll" is always long polls: a record comes some milliseconds sooner, and each consumer pays for a function
-            that never stops (docs/performance/waiting.md).
+            that never stops (docs/performance/requests.md).
         fetch_max_bytes: The most that one answer carries, 4 MiB at most.
         fetch_wait_ms: How long a long poll may wait for a record before the service answers, 20,000 at most.
         buffer_bytes: The most that prefetched records may take.

@@ -61,7 +61,7 @@ class ShareSettings:
         client_id: The name by which the service's log knows this process; by default host and process id.
         consumer_timeout_ms: Iteration ends when no record comes for so long; by default it waits for ever.
         wait: How the consumer waits while there is nothing for it. With "wake" the service wakes it over a WebSocket,
-            and an idle consumer sends one request a minute. "poll" is always long polls (docs/performance/waiting.md).
+            and an idle consumer sends one request a minute. "poll" is always long polls (docs/performance/requests.md).
         poll_wait_ms: How long the service may wait for records before it answers a long poll, 10 to 20,000.
         drain_ms: How long `run` waits for its handlers after `stop` or a signal. It then releases their records.
         retry_backoff_ms: The longest wait before the first retry. Waits have full jitter, and grow by a factor of two.

@@ -8,8 +8,7 @@ import pytest
 import simpy
 
 from bench.scale.latencies import Latencies, Latency
-from bench.scale.limits import NEW_ACCOUNT, Limits
-from bench.scale.scenario import Scenario
+from bench.scale.scenario import NEW_ACCOUNT, Limits, Scenario
 from bench.scale.service import Instances, Steps, ThrottledError, Tokens
 from bench.scale.simulate import quantile, simulate
 from penstock.http.named_transport import TransportName

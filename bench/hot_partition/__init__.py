@@ -1,1 +1,0 @@
-"""One partition that many producers share: appends a second, by simulation and on the local stack."""

@@ -1,1 +1,0 @@
-"""Instruments of the benches: they count calls, units, bytes, CPU and processes."""

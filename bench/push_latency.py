@@ -1,0 +1,187 @@
+"""Measure the time from an append to the start of a subscription's target, under traffic and from an idle subscription.
+
+The target is a Lambda function that notes its invocations. The steps of a record that comes to an idle subscription are
+told by the logs of the functions between. The log lines have a resolution of a millisecond, and nothing else may use
+the stack. Exit code 0: p50 under slow traffic is within the bar.
+"""
+
+import io
+import json
+import os
+import re
+import secrets
+import statistics
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bench.report.recording import Report, reported
+from bench.report.result import Row
+from localstack.clients import client
+from penstock import Admin, Producer
+
+PARTITIONS = 6
+DISPATCH, DELIVER = "penstock-dispatch", "penstock-deliver"
+APART_S = 3.0  # so that the subscription is idle before each record
+PATIENCE_S = 240  # longer than a lane's lock
+RATES = (5.0, 10.0, 20.0)  # records a second: with a wake-up for each, the last one takes both cores
+_P50_MS_MAX = 120  # at the first rate
+_REPORT = re.compile(r"^REPORT .*\tDuration: ([0-9.]+) ms")
+_TARGET = Path(__file__).parent / "loads" / "push_target.py"
+_TRUST = {"Effect": "Allow", "Principal": {"Service": "lambda.amazonaws.com"}, "Action": "sts:AssumeRole"}
+
+
+@click.command(help=__doc__)
+@reported("push_latency")
+@click.option("--seconds", default=20, show_default=True, help="Of traffic at each rate.")
+@click.option("--samples", default=20, show_default=True, help="Records that come to an idle subscription.")
+def main(report: Report, seconds: int, samples: int) -> None:
+    with tempfile.TemporaryDirectory() as folder, pushed_topic(Path(folder)) as topic:
+        _send(topic, 20, 0.1)  # starts the functions
+        topic.wait_until_delivered()
+        traffic = [_under_traffic(topic, rate, seconds) for rate in RATES]
+        time.sleep(APART_S)
+        idle = [_one(topic) for _ in range(samples)]
+    report.show("under traffic", traffic)
+    report.show(
+        "from an idle subscription, p50",
+        [{name: round(statistics.median(each[name] for each in idle), 1) for name in idle[0]}],
+    )
+    report.judge(holds=float(traffic[0]["p50_ms"] or 0) <= _P50_MS_MAX)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushedTopic:
+    """A topic with a subscription of the same name, whose target writes to `ledger`."""
+
+    admin: Admin
+    name: str
+    ledger: Path
+
+    def invocations(self) -> list[Mapping[str, Any]]:
+        """The time and the values of each invocation so far, by the time."""
+        lines = self.ledger.read_text().splitlines() if self.ledger.exists() else []
+        return sorted(map(json.loads, lines), key=lambda each: each["began_ms"])
+
+    def wait_until_delivered(self) -> None:
+        """Wait until the subscription has finished all records. Raises ClickException if it gets nowhere."""
+        self.wait_for(lambda: not self.admin.describe_subscription(self.name).lag)
+
+    def wait_for(self, is_over: Callable[[], bool]) -> None:
+        """Wait as long as the target is invoked at least each `PATIENCE_S`."""
+        seen, deadline_s = 0, time.monotonic() + PATIENCE_S
+        while not is_over():
+            time.sleep(0.2)
+            count = len(self.invocations())
+            if count != seen:
+                seen, deadline_s = count, time.monotonic() + PATIENCE_S
+            if time.monotonic() > deadline_s:
+                raise click.ClickException(f"no invocation for {PATIENCE_S} s after {seen:,}")
+
+
+@contextmanager
+def pushed_topic(folder: Path) -> Iterator[PushedTopic]:
+    """A topic, a target and its subscription, which are deleted afterwards."""
+    port = int(os.environ["AWS_ENDPOINT_URL"].rpartition(":")[2])
+    lambdas, iam, name = client("lambda", port), client("iam", port), f"push-{secrets.token_hex(4)}"
+    trust = json.dumps({"Version": "2012-10-17", "Statement": [_TRUST]})
+    ledger = folder / "ledger.jsonl"
+    arn = lambdas.create_function(
+        FunctionName=name,
+        Runtime=f"python3.{sys.version_info.minor}",
+        Role=iam.create_role(RoleName=name, AssumeRolePolicyDocument=trust)["Role"]["Arn"],
+        Handler="push_target.handler",
+        Code={"ZipFile": _zipped(_TARGET)},
+        Timeout=30,
+        Environment={"Variables": {"LEDGER": str(ledger)}},
+    )["FunctionArn"]
+    variables = lambdas.get_function_configuration(FunctionName=DELIVER)["Environment"]["Variables"]
+    lambdas.add_permission(
+        FunctionName=name,
+        StatementId="penstock",
+        Action="lambda:InvokeFunction",
+        Principal=variables["PENSTOCK_TARGETS"].partition(",")[0],  # the role under which the service calls targets
+    )
+    with Admin() as admin:
+        admin.create_topic(name, partitions=PARTITIONS)
+        admin.put_subscription(name, [name], {"lambda": arn}, {"start": "earliest"})
+        try:
+            yield PushedTopic(admin=admin, name=name, ledger=ledger)
+        finally:
+            admin.delete_subscription(name)
+            admin.delete_topic(name)
+            lambdas.delete_function(FunctionName=name)
+            iam.delete_role(RoleName=name)
+
+
+def _zipped(source: Path) -> bytes:
+    with io.BytesIO() as file:
+        with zipfile.ZipFile(file, "w") as archive:
+            archive.write(source, source.name)
+        return file.getvalue()
+
+
+def _under_traffic(topic: PushedTopic, rate: float, seconds: int) -> Row:
+    before = len(topic.invocations())
+    _send(topic, round(seconds * rate), 1 / rate)
+    topic.wait_until_delivered()
+    first: dict[str, float] = {}
+    for each in topic.invocations()[before:]:
+        for value in each["values"]:
+            first.setdefault(value, each["began_ms"] - float(value))
+    return {
+        "records_per_s": rate,
+        "records": len(first),
+        "invocations": len(topic.invocations()) - before,
+        "p50_ms": round(statistics.median(first.values()), 1),
+        "p99_ms": round(statistics.quantiles(first.values(), n=100)[98], 1),
+    }
+
+
+def _send(topic: PushedTopic, records: int, apart_s: float) -> None:
+    """Send records whose values are the times of their sends."""
+    with Producer(linger_ms=0) as producer:
+        began_s = time.monotonic()
+        for number in range(records):
+            time.sleep(max(0.0, began_s + number * apart_s - time.monotonic()))
+            producer.send(topic.name, b"%.3f" % (time.time() * 1_000), partition=number % PARTITIONS)
+
+
+def _one(topic: PushedTopic) -> dict[str, float]:
+    """Send one record, and tell where its time went."""
+    seen = len(topic.invocations())
+    began_ms = time.time() * 1_000
+    with Producer(linger_ms=0) as producer:
+        producer.send(topic.name, b"%.3f" % began_ms, partition=0).result()
+    acknowledged_ms = time.time() * 1_000
+    topic.wait_for(lambda: len(topic.invocations()) > seen)
+    started_ms = float(topic.invocations()[seen]["began_ms"])
+    time.sleep(APART_S)
+    dispatched_ms, delivering_ms = _began_ms(DISPATCH, began_ms), _began_ms(DELIVER, began_ms)
+    return {
+        "whole_ms": started_ms - began_ms,
+        "acknowledged_ms": acknowledged_ms - began_ms,
+        "to_dispatch_ms": dispatched_ms - began_ms,
+        "dispatch_to_deliver_ms": delivering_ms - dispatched_ms,
+        "deliver_to_target_ms": started_ms - delivering_ms,
+    }
+
+
+def _began_ms(function: str, since_ms: float) -> float:
+    """The first begin of the function after that time: the time of its report, less the report's duration."""
+    logs = client("logs", int(os.environ["AWS_ENDPOINT_URL"].rpartition(":")[2]))
+    events = logs.filter_log_events(logGroupName=f"/aws/lambda/{function}", startTime=int(since_ms))["events"]
+    began = [event["timestamp"] - float(found[1]) for event in events if (found := _REPORT.search(event["message"]))]
+    return min((each for each in began if each >= since_ms - 1), default=since_ms)
+
+
+if __name__ == "__main__":
+    main()
