@@ -1,13 +1,6 @@
-"""Benches: they measure Penstock on the deployed local stack. docs/performance.md has the figures.
+"""Benches: they measure Penstock on the deployed local stack, or on moto. docs/performance.md has the figures.
 
-`python -m bench list` shows each question with its command: `python -m bench.stack --help`.
-`--write` keeps a result in `results/`, and `python -m bench.pages` puts all results into the pages of
-docs/performance/.
-
-| folder | holds |
-|---|---|
-| `harness` | turns, spread, the list of questions, plots |
-| `loads` | the work that benches measure |
-| `meters` | what counts calls, units, CPU and processes |
-| `report` | results, their JSON and the pages |
+`python -m bench list` shows each question with its command: `python -m bench.stack --help`. `--write` keeps a result in
+`results/`, and `python -m bench.pages` writes docs/performance/ from all results. `report` has results and tables,
+`turns` lets sides take turns, and `loads` has the programs that benches run in processes of their own.
 """

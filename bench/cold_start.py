@@ -4,13 +4,9 @@ This is the part of a cold start that Penstock's code decides. AWS adds the star
 seconds are those of this machine, with Python's bytecode already compiled; a function with less than 1,769 MB has less
 than one core. The best of several rounds counts.
 
-`--instructions` also counts the processor's instructions by callgrind, Python's own start included. Other work of the
-machine does not change them.
 """
 
 import json
-import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -51,16 +47,13 @@ NO_STACK = {
 @click.command(help=__doc__)
 @reported("cold_start")
 @click.option("--rounds", default=5, show_default=True, help="How often each function is loaded.")
-@click.option("--instructions", is_flag=True, help="Count them for produce and fetch. Takes valgrind, and minutes.")
-def main(report: Report, rounds: int, instructions: bool) -> None:
+def main(report: Report, rounds: int) -> None:
     with tempfile.TemporaryDirectory() as name:
         asset = Path(name)
         with zipfile.ZipFile(functions_asset(installed_sources(), settings=settings_of("local")).path) as packed:
             packed.extractall(asset)
         turns = take_turns([partial(_load, function, asset) for function in FUNCTIONS], rounds)
         rows = [_row(function, costs) for function, costs in zip(FUNCTIONS, turns, strict=True)]
-        for row in rows[:2] if instructions else ():
-            row["million_instructions"] = _instructions(str(row["function"]), asset)
     report.show("functions", rows)
 
 
@@ -84,18 +77,6 @@ def _row(function: str, costs: list[dict[str, float]]) -> Row:
         "modules": round(least["modules"]),
         "peak_mib": round(least["peak_mib"]),
     }
-
-
-def _instructions(function: str, asset: Path) -> int:
-    """Millions of instructions."""
-    command = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", os.path.realpath(sys.executable)]
-    environment = {**NO_STACK, "PYTHONPATH": str(asset), "PYTHONHASHSEED": "0", "PATH": os.environ["PATH"]}
-    done = subprocess.run(
-        [*command, *_command(function)[1:]], env=environment, capture_output=True, text=True, check=True
-    )
-    collected = re.search(r"Collected : (\d+)", done.stderr)
-    assert collected is not None, done.stderr[-500:]
-    return round(int(collected[1]) / 1_000_000)
 
 
 if __name__ == "__main__":

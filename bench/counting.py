@@ -1,4 +1,4 @@
-"""A transport that counts requests and bytes, and the storage calls and CPU time that each answer reports."""
+"""A transport that counts requests, and the storage calls and CPU time that each answer reports."""
 
 import threading
 from collections import Counter
@@ -15,15 +15,11 @@ class Counts:
     """The traffic of a transport. The functions report `cpu_ms` and `storage_calls` in each answer."""
 
     requests: int = 0
-    bytes_sent: int = 0
-    bytes_received: int = 0
     cpu_ms: float = 0.0
     storage_calls: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: "Counts") -> None:
         self.requests += other.requests
-        self.bytes_sent += other.bytes_sent
-        self.bytes_received += other.bytes_received
         self.cpu_ms += other.cpu_ms
         self.storage_calls += other.storage_calls
 
@@ -43,8 +39,6 @@ class CountingTransport:
         known = {name.lower(): value for name, value in answer.headers.items()}
         counts = Counts(
             requests=1,
-            bytes_sent=len(body),
-            bytes_received=len(answer.body),
             cpu_ms=_cpu_ms(known.get("server-timing", "")),
             storage_calls=storage_calls_of(answer),
         )
@@ -62,14 +56,6 @@ class CountingTransport:
         """The counts of `path` since the last `reset`."""
         with self._lock:
             return self._by_path.get(path, Counts())
-
-    def total(self) -> Counts:
-        """The counts of all paths since the last `reset`."""
-        found = Counts()
-        with self._lock:
-            for each in self._by_path.values():
-                found.add(each)
-        return found
 
     def reset(self) -> None:
         with self._lock:

@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from rich.console import Console
 
 from bench.group_member import GroupMember, MemberSpec
 from bench.report.recording import Report, reported
+from bench.report.result import Row
 from penstock import Admin, Producer
 from penstock.errors import NotFoundError
 from penstock.http.transport import open_transport
@@ -47,28 +48,6 @@ class Kill:
 
     name: str
     at_ns: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Figures:
-    """The findings. `read_again_*` runs from a kill until another consumer reads from a partition of the victim."""
-
-    records: int
-    acknowledged: int
-    lost: int
-    delivered: int
-    delivered_again: int
-    kills: int
-    partitions_taken_over: int
-    read_again_p50_s: float
-    read_again_max_s: float
-    anomalies: str
-    history_operations: int
-    seconds: float
-
-    @property
-    def is_right(self) -> bool:
-        return self.acknowledged == self.records and not self.lost and self.anomalies == "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +117,7 @@ class Fleet:
         return spec.name, process
 
 
-def run(plan: Plan, folder: Path, console: Console) -> Figures:
+def run(plan: Plan, folder: Path, console: Console) -> Row:
     """Sends, kills and judges, on a topic of its own. The histories stay in `folder`."""
     topic = f"kills-{secrets.token_hex(4)}"
     started_s = time.monotonic()
@@ -224,7 +203,8 @@ def _wait_until_committed(watch: Watch, records: int) -> None:
         time.sleep(0.2)
 
 
-def _judged(plan: Plan, kills: list[Kill], acknowledged: int, folder: Path, seconds: float) -> Figures:
+def _judged(plan: Plan, kills: list[Kill], acknowledged: int, folder: Path, seconds: float) -> Row:
+    """The findings. `read_again_*` runs from a kill until another consumer reads from a partition of the victim."""
     history = folder / "history.jsonl"
     merge(sorted(folder.glob("*.history.jsonl")), history)
     report = check(HistoryFile(history))
@@ -235,20 +215,20 @@ def _judged(plan: Plan, kills: list[Kill], acknowledged: int, folder: Path, seco
             sent.update(str(op.value) for op in event.ops if isinstance(op, Send))
             read.update(str(value) for op in event.ops if isinstance(op, Poll) for _, value in op.records)
     again_s = [seconds for kill in kills for seconds in _times_until_read_again(history, kill)]
-    return Figures(
-        records=plan.records,
-        acknowledged=acknowledged,
-        lost=len(sent - read.keys()),
-        delivered=read.total(),
-        delivered_again=read.total() - len(read),
-        kills=len(kills),
-        partitions_taken_over=len(again_s),
-        read_again_p50_s=round(statistics.median(again_s), 2) if again_s else 0.0,
-        read_again_max_s=round(max(again_s, default=0.0), 2),
-        anomalies=anomalies(report.found),
-        history_operations=report.counts.operations,
-        seconds=round(seconds, 1),
-    )
+    return {
+        "records": plan.records,
+        "acknowledged": acknowledged,
+        "lost": len(sent - read.keys()),
+        "delivered": read.total(),
+        "delivered_again": read.total() - len(read),
+        "kills": len(kills),
+        "partitions_taken_over": len(again_s),
+        "read_again_p50_s": round(statistics.median(again_s), 2) if again_s else 0.0,
+        "read_again_max_s": round(max(again_s, default=0.0), 2),
+        "anomalies": anomalies(report.found),
+        "history_operations": report.counts.operations,
+        "seconds": round(seconds, 1),
+    }
 
 
 def anomalies(found: Mapping[Any, int]) -> str:
@@ -292,9 +272,10 @@ def main(report: Report, history: Path | None, **options: int) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = history or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        figures = run(Plan(**options), folder, report.console)
-    report.show("kills", [asdict(figures)])
-    report.judge(holds=figures.is_right)
+        row = run(Plan(**options), folder, report.console)
+    report.show("kills", [row])
+    is_whole = row["acknowledged"] == row["records"] and not row["lost"]
+    report.judge(holds=is_whole and row["anomalies"] == "none")
 
 
 if __name__ == "__main__":

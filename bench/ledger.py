@@ -11,12 +11,13 @@ import random
 import secrets
 import time
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import click
 from rich.console import Console
 
 from bench.report.recording import Report, reported
+from bench.report.result import Row
 from penstock import Admin, Consumer, Producer, TopicPartition, Transaction, Transformer
 from penstock.model import ConsumerRecord
 
@@ -24,24 +25,6 @@ PARTITIONS = 6
 ACCOUNTS = 50
 SESSION_MS = 8_000  # the partitions of a killed worker wait so long
 HEARTBEAT_MS = 1_000
-
-
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """The ledger at the end. The rate includes kills and restarts."""
-
-    payments: int
-    booked: int
-    booked_twice: int
-    missing: int
-    balance: int
-    kills: int
-    seconds: float
-    payments_per_s: float
-
-    @property
-    def is_right(self) -> bool:
-        return self.booked == self.payments and not (self.booked_twice or self.missing or self.balance)
 
 
 def book(record: ConsumerRecord, transaction: Transaction) -> None:
@@ -81,7 +64,7 @@ class Plan:
     seed: int
 
 
-def run(plan: Plan, console: Console) -> Outcome:
+def run(plan: Plan, console: Console) -> Row:
     """Sends the payments, books them under kills, and judges the ledger, on topics of its own."""
     chance = random.Random(plan.seed)
     payments = f"payments-{secrets.token_hex(4)}"
@@ -140,7 +123,7 @@ def _committed(payments: str) -> int:
         return sum(consumer.committed(each) or 0 for each in partitions)
 
 
-def _judged(payments: str, payments_count: int, kills: int, seconds: float) -> Outcome:
+def _judged(payments: str, payments_count: int, kills: int, seconds: float) -> Row:
     sides: Counter[tuple[int, bool]] = Counter()
     balance = 0
     ledger = ledger_of(payments)
@@ -150,16 +133,16 @@ def _judged(payments: str, payments_count: int, kills: int, seconds: float) -> O
             sides[entry["payment"], entry["amount"] > 0] += 1
             balance += entry["amount"]
     wanted = [(number, side) for number in range(payments_count) for side in (False, True)]
-    return Outcome(
-        payments=payments_count,
-        booked=len({number for number, _ in sides}),
-        booked_twice=sum(count > 1 for count in sides.values()),
-        missing=sum(each not in sides for each in wanted),
-        balance=balance,
-        kills=kills,
-        seconds=round(seconds, 1),
-        payments_per_s=round(payments_count / seconds, 1),
-    )
+    return {
+        "payments": payments_count,
+        "booked": len({number for number, _ in sides}),
+        "booked_twice": sum(count > 1 for count in sides.values()),
+        "missing": sum(each not in sides for each in wanted),
+        "balance": balance,
+        "kills": kills,
+        "seconds": round(seconds, 1),
+        "payments_per_s": round(payments_count / seconds, 1),
+    }
 
 
 @click.command(help=__doc__)
@@ -169,9 +152,10 @@ def _judged(payments: str, payments_count: int, kills: int, seconds: float) -> O
 @click.option("--kills", default=10, show_default=True, help="How often a worker is killed.")
 @click.option("--seed", default=0, show_default=True, help="Chooses payments and victims.")
 def main(report: Report, **options: int) -> None:
-    outcome = run(Plan(**options), report.console)
-    report.show("ledger", [{"workers": options["workers"], **asdict(outcome)}])
-    report.judge(holds=outcome.is_right)
+    row = run(Plan(**options), report.console)
+    report.show("ledger", [{"workers": options["workers"], **row}])
+    is_whole = row["booked"] == row["payments"]
+    report.judge(holds=is_whole and not (row["booked_twice"] or row["missing"] or row["balance"]))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import multiprocessing
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -98,7 +98,7 @@ def _consume(topic: str, lines: int, folder: Path, console: Console) -> tuple[Le
         started = time.perf_counter()
         while not all(future.done() for future in futures):
             progress.update(task, completed=sum(done.values()))
-            _wait_a_moment(futures)
+            time.sleep(0.1)
         seconds = time.perf_counter() - started
         results = [future.result() for future in futures]
         progress.update(task, completed=sum(records for records, _, _ in results))
@@ -175,13 +175,3 @@ def _progress(console: Console) -> Progress:
     return Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console
     )
-
-
-def _wait_a_moment(futures: Sequence[Future[Any]]) -> None:
-    """Waits a tenth of a second, or until the first running process ends."""
-    running = [future for future in futures if not future.done()]
-    if running:
-        try:
-            running[0].exception(timeout=0.1)
-        except TimeoutError:
-            return

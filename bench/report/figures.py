@@ -9,7 +9,7 @@ from bench.report.tables import cell, to_markdown
 FIGURES_MAX = 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Cells:
     """The values of one row of one result."""
 
@@ -29,94 +29,79 @@ class Figure:
     page: str
 
 
-def _latency(request: str) -> tuple[Cells, ...]:
-    return (Cells(result="stack", table="latency", where={"request": request}, columns=("p50_ms", "p99_ms")),)
+_WRITE, _READ = ({"request": each} for each in ("produce, 1 record of 100 B", "produce to fetch"))
+_PRODUCE, _CONSUME = ({"request": f"{verb}, 1000 B"} for verb in ("produce", "consume"))
+_GIB = "A produce request of Penstock by transport, $ per GiB"
+_SPARK, _PARQUET = ({"values": "1024 B", "way": way} for way in ("data source penstock", "spark.read.parquet"))
 
 
-def _stack(column: str) -> tuple[Cells, ...]:
-    return tuple(
-        Cells(result="stack", table="throughput", where={"request": f"{verb}, 1000 B"}, columns=(column,))
-        for verb in ("produce", "consume")
-    )
+def _figure(question: str, answer: str, page: str, *cells: Cells) -> Figure:
+    return Figure(question=question, answer=answer, cells=cells, page=page)
 
 
 FIGURES = (
-    Figure(
-        question="How long does one produce of 100 B take?",
-        answer="{} ms p50, {} ms p99",
-        cells=_latency("produce, 1 record of 100 B"),
-        page="requests",
+    _figure(
+        "How long does one produce of 100 B take?",
+        "{} ms p50, {} ms p99",
+        "requests",
+        Cells("stack", "latency", ("p50_ms", "p99_ms"), _WRITE),
     ),
-    Figure(
-        question="How long until a waiting consumer has that record?",
-        answer="{} ms p50, {} ms p99",
-        cells=_latency("produce to fetch"),
-        page="requests",
+    _figure(
+        "How long until a waiting consumer has that record?",
+        "{} ms p50, {} ms p99",
+        "requests",
+        Cells("stack", "latency", ("p50_ms", "p99_ms"), _READ),
     ),
-    Figure(
-        question="How many MB/s pass, as records of 1 KB?",
-        answer="{} produced, {} consumed",
-        cells=_stack("mb_per_s"),
-        page="requests",
+    _figure(
+        "How many MB/s pass, as records of 1 KB?",
+        "{} produced, {} consumed",
+        "requests",
+        Cells("stack", "throughput", ("mb_per_s",), _PRODUCE),
+        Cells("stack", "throughput", ("mb_per_s",), _CONSUME),
     ),
-    Figure(
-        question="How many storage calls does 1 MB cost?",
-        answer="{} to produce, {} to consume",
-        cells=_stack("storage_calls_per_mb"),
-        page="requests",
+    _figure(
+        "How many storage calls does 1 MB cost?",
+        "{} to produce, {} to consume",
+        "requests",
+        Cells("stack", "throughput", ("storage_calls_per_mb",), _PRODUCE),
+        Cells("stack", "throughput", ("storage_calls_per_mb",), _CONSUME),
     ),
-    Figure(
-        question="What does AWS charge to produce 1 GiB (modelled)?",
-        answer="${} in requests of 1 KiB, ${} of 64 KiB, ${} of 1 MiB",
-        cells=(
-            Cells(
-                result="money",
-                table="A produce request of Penstock by transport, $ per GiB",
-                where={"profile": "express3", "transport": "http"},
-                columns=("1 KiB", "64 KiB", "1 MiB"),
-            ),
-        ),
-        page="costs",
+    _figure(
+        "What does AWS charge to produce 1 GiB (modelled)?",
+        "${} in requests of 1 KiB, ${} of 64 KiB, ${} of 1 MiB",
+        "costs",
+        Cells("money", _GIB, ("1 KiB", "64 KiB", "1 MiB"), {"profile": "express3", "transport": "http"}),
     ),
-    Figure(
-        question="What does a stage cost that nobody uses (modelled)?",
-        answer="${} a month with alarms, ${} without",
-        cells=(
-            Cells(
-                result="bill",
-                table="an unused stage, a month",
-                where={"stage": "prod"},
-                columns=("sum_usd", "without_alarms_usd"),
-            ),
-        ),
-        page="costs",
+    _figure(
+        "What does a stage cost that nobody uses (modelled)?",
+        "${} a month with alarms, ${} without",
+        "costs",
+        Cells("bill", "an unused stage, a month", ("sum_usd", "without_alarms_usd"), {"stage": "prod"}),
     ),
-    Figure(
-        question="How long does a partition pause when its consumer is killed?",
-        answer="{} s p50, {} s at most, with sessions of 8 s",
-        cells=(Cells(result="group_kills", table="kills", columns=("read_again_p50_s", "read_again_max_s")),),
-        page="proofs",
+    _figure(
+        "How long does a partition pause when its consumer is killed?",
+        "{} s p50, {} s at most, with sessions of 8 s",
+        "proofs",
+        Cells("group_kills", "kills", ("read_again_p50_s", "read_again_max_s")),
     ),
-    Figure(
-        question="How long do writes to all zones wait when a zone is lost?",
-        answer="{} s",
-        cells=(Cells(result="lost_zone", table="loss_and_return", columns=("appends_resume_s",)),),
-        page="proofs",
+    _figure(
+        "How long do writes to all zones wait when a zone is lost?",
+        "{} s",
+        "proofs",
+        Cells("lost_zone", "loss_and_return", ("appends_resume_s",)),
     ),
-    Figure(
-        question="How long does a new instance of the produce function take to load?",
-        answer="{} s of CPU, once Python runs",
-        cells=(Cells(result="cold_start", table="functions", where={"function": "produce"}, columns=("cpu_s",)),),
-        page="requests",
+    _figure(
+        "How long does a new instance of the produce function take to load?",
+        "{} s of CPU, once Python runs",
+        "requests",
+        Cells("cold_start", "functions", ("cpu_s",), {"function": "produce"}),
     ),
-    Figure(
-        question="How fast does Spark read a topic of 1 KB records?",
-        answer="{} MB/s, and {} MB/s for Parquet",
-        cells=tuple(
-            Cells(result="spark_read", table="reads", where={"values": "1024 B", "way": way}, columns=("mb_per_s",))
-            for way in ("data source penstock", "spark.read.parquet")
-        ),
-        page="spark",
+    _figure(
+        "How fast does Spark read a topic of 1 KB records?",
+        "{} MB/s, and {} MB/s for Parquet",
+        "spark",
+        Cells("spark_read", "reads", ("mb_per_s",), _SPARK),
+        Cells("spark_read", "reads", ("mb_per_s",), _PARQUET),
     ),
 )
 

@@ -1,4 +1,4 @@
-"""Compares Penstock with Kinesis and SQS on the same emulator. It needs a running local stack."""
+"""Compares Penstock with Kinesis on the same emulator. It needs a running local stack."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -9,14 +9,14 @@ import click
 
 from bench.report.recording import Report, reported
 from bench.report.result import Row
-from bench.rivals.race import Load, Turn, latencies, pool_of, run_turn
-from bench.rivals.systems import Kinesis, Penstock, Sqs, System
+from bench.rivals.race import Load, Turn, pool_of, run_turn
+from bench.rivals.systems import Kinesis, Penstock, System
 from bench.turns import spread, take_turns
 from penstock.configuration import find_configuration
 
 SIZES = (100, 1_000)
 MB = 1_000_000
-BARS = (("Kinesis", 100, 8.0), ("SQS", 100, 30.0), ("Kinesis", 1_000, 2.5))
+BARS = (("Kinesis", 100, 8.0), ("Kinesis", 1_000, 2.5))
 """Penstock must reach so many times the other's records a second, each way, at that size of a record."""
 _OURS = ("Penstock", "Penstock embedded")
 
@@ -29,11 +29,10 @@ Rates = Mapping[tuple[int, int], Mapping[str, Sequence[Turn]]]
 @click.option("--seconds", default=4.0, show_default=True, help="Of each turn, to send and to receive.")
 @click.option("--rounds", default=3, show_default=True, type=click.IntRange(1), help="How often all take turns.")
 @click.option("--clients", default=(1, 4), show_default=True, multiple=True, type=click.IntRange(1))
-@click.option("--samples", default=200, show_default=True, type=click.IntRange(10), help="Records of the latencies.")
 @click.option("--quick", is_flag=True, help="One client, short turns: a look in less than two minutes.")
-def main(report: Report, seconds: float, rounds: int, clients: Sequence[int], samples: int, quick: bool) -> None:
+def main(report: Report, seconds: float, rounds: int, clients: Sequence[int], quick: bool) -> None:
     if quick:
-        seconds, rounds, clients, samples = 0.7, 1, (1,), 20
+        seconds, rounds, clients = 0.7, 1, (1,)
         report.conditions.append("A quick look: one client, one round, turns of 0.7 s.")
     port = urlsplit(find_configuration().url).port
     if port is None:
@@ -43,7 +42,6 @@ def main(report: Report, seconds: float, rounds: int, clients: Sequence[int], sa
         Penstock(name=plain),
         Penstock(name=embedded, carrier="embedded"),
         Kinesis(port=port),
-        Sqs(port=port),
     ]
     rates: dict[tuple[int, int], dict[str, list[Turn]]] = {}
     for size, count in product(SIZES, clients):
@@ -51,7 +49,6 @@ def main(report: Report, seconds: float, rounds: int, clients: Sequence[int], sa
         turns = rates[size, count] = _race(systems, load, rounds)
         report.show(f"{size} B, {count} to send, then {count} to receive", rate_rows(load, turns))
     report.show("Penstock by the others", bar_rows(rates))
-    report.show("one record of 100 B at a time", latencies(systems, samples))
 
 
 def _race(systems: Sequence[System], load: Load, rounds: int) -> dict[str, list[Turn]]:

@@ -1,6 +1,6 @@
-"""The systems of the comparison: Penstock by its SDK, Kinesis and SQS by boto3.
+"""The systems of the comparison: Penstock by its SDK, and Kinesis by boto3.
 
-A system makes and drops its topic, stream or queue, and connects clients. It is passed to other processes, so it holds
+A system makes and drops its topic or stream, and connects clients. It is passed to other processes, so it holds
 names and ports only.
 """
 
@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
-from itertools import count
 from typing import Any, Protocol, TypeVar
 
 import boto3
@@ -25,17 +24,14 @@ Answer = TypeVar("Answer")
 PARTITIONS = 4  # and shards
 _POLL_RECORDS = 10_000  # as many as one GetRecords of Kinesis
 _KINESIS_RECORDS, _KINESIS_POLL_S = 500, 0.2  # in one PutRecords; AWS takes five reads a second of a shard
-_SQS_RECORDS, _SQS_WAIT_S = 10, 1  # in one call; the shortest long poll
-_LETTERS = bytes(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"[each % 64] for each in range(256))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seat:
-    """One of several clients. `is_prompt` asks for the settings that are best for one record at a time."""
+    """One of several clients."""
 
     number: int = 0
     of: int = 1
-    is_prompt: bool = False
 
 
 class Client(Protocol):
@@ -56,7 +52,7 @@ class Client(Protocol):
 
 
 class System(Protocol):
-    """One system of the comparison. All methods take the name of a topic, stream or queue."""
+    """One system of the comparison. All methods take the name of a topic or stream."""
 
     @property
     def name(self) -> str: ...
@@ -98,8 +94,7 @@ class PenstockClient:
 
     def __init__(self, transport: Transport, topic: str, seat: Seat) -> None:
         self._topic = topic
-        linger = {"linger_ms": 0} if seat.is_prompt else {}
-        self._producer = Producer(transport=transport, compression_type="none", **linger)  # type: ignore[arg-type]
+        self._producer = Producer(transport=transport, compression_type="none")
         self._consumer = Consumer(transport=transport, max_poll_records=_POLL_RECORDS)
         self._partitions = [TopicPartition(topic, each) for each in range(PARTITIONS)][seat.number :: seat.of]
         self._is_reading = False
@@ -192,7 +187,7 @@ class KinesisClient:
     chunk = _KINESIS_RECORDS
 
     def __init__(self, calling: _CallingThreads, stream: str, seat: Seat) -> None:
-        self._calling, self._stream, self._is_prompt = calling, stream, seat.is_prompt
+        self._calling, self._stream = calling, stream
         shards = calling.boto.list_shards(StreamName=stream)["Shards"][seat.number :: seat.of]
         self._iterators = [self._first(shard["ShardId"]) for shard in shards]
         self.flush, self.close = calling.flush, calling.close
@@ -207,7 +202,7 @@ class KinesisClient:
         answers = self._calling.each(partial(self._get, iterator) for iterator in self._iterators)
         self._iterators = [iterator for iterator, _ in answers]
         found = sum(records for _, records in answers)
-        if not found or self._is_prompt:
+        if not found:
             time.sleep(_KINESIS_POLL_S)
         return found
 
@@ -225,59 +220,3 @@ class KinesisClient:
         answer = self._calling.boto.put_records(StreamName=self._stream, Records=records)
         if answer["FailedRecordCount"]:
             raise RuntimeError(f"Kinesis refused {answer['FailedRecordCount']} of {len(records)} records")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sqs:
-    """A standard queue. Messages go, come and are deleted in batches of 10, the most that it takes."""
-
-    port: int
-    name: str = "SQS"
-    threads: int = 8  # the best of 1 to 8
-
-    def make(self, topic: str) -> None:
-        emulated("sqs", self.port).create_queue(QueueName=topic)
-
-    def drop(self, topic: str) -> None:
-        sqs = emulated("sqs", self.port)
-        sqs.delete_queue(QueueUrl=sqs.get_queue_url(QueueName=topic)["QueueUrl"])
-
-    def connect(self, topic: str, seat: Seat) -> "SqsClient":
-        threads = 1 if seat.is_prompt else self.threads
-        return SqsClient(_CallingThreads("sqs", self.port, threads), topic, threads)
-
-
-class SqsClient:
-    """A message of SQS is text: each byte of a value becomes a letter, so the size stays."""
-
-    def __init__(self, calling: _CallingThreads, queue: str, threads: int) -> None:
-        self._calling, self._threads = calling, threads
-        self.chunk = _SQS_RECORDS * threads
-        self._url = calling.boto.get_queue_url(QueueName=queue)["QueueUrl"]
-        self._numbers = count()
-        self.flush, self.close = calling.flush, calling.close
-
-    def send(self, values: Sequence[bytes]) -> None:
-        for begin in range(0, len(values), _SQS_RECORDS):
-            entries = [
-                {"Id": str(next(self._numbers) % _SQS_RECORDS), "MessageBody": each.translate(_LETTERS).decode("ascii")}
-                for each in values[begin : begin + _SQS_RECORDS]
-            ]
-            self._calling.begin(partial(self._put, entries))
-
-    def receive(self) -> int:
-        return sum(self._calling.each([self._take] * self._threads))
-
-    def _put(self, entries: Sequence[object]) -> None:
-        answer = self._calling.boto.send_message_batch(QueueUrl=self._url, Entries=entries)
-        if answer.get("Failed"):
-            raise RuntimeError(f"SQS refused messages: {answer['Failed'][0]}")
-
-    def _take(self) -> int:
-        found = self._calling.boto.receive_message(
-            QueueUrl=self._url, MaxNumberOfMessages=_SQS_RECORDS, WaitTimeSeconds=_SQS_WAIT_S
-        ).get("Messages", [])
-        if found:
-            handles = [{"Id": str(place), "ReceiptHandle": each["ReceiptHandle"]} for place, each in enumerate(found)]
-            self._calling.boto.delete_message_batch(QueueUrl=self._url, Entries=handles)
-        return len(found)

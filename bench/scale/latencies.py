@@ -32,13 +32,6 @@ class Latency:
             return exp(chance.normalvariate(log(self.slow_ms), _SLOW_SIGMA))
         return exp(chance.normalvariate(log(self.median_ms), self.sigma))
 
-    @property
-    def mean_ms(self) -> float:
-        """The mean of all draws."""
-        fast = self.median_ms * exp(self.sigma**2 / 2)
-        slow = self.slow_ms * exp(_SLOW_SIGMA**2 / 2)
-        return (1 - self.slow_share) * fast + self.slow_share * slow
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latencies:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import click
 
-from bench.group_kills import anomalies, events
+from bench.group_kills import anomalies
 from bench.report.recording import Report, reported
 from bench.report.result import Row
 from bench.share_groups.shared_topic import SharedTopic, shared_topic
@@ -28,7 +28,7 @@ from tests.chaos.clients.values import name_of
 from tests.chaos.recording import RecordingTransport
 from tests.history.__main__ import HistoryFile
 from tests.history.checker import Options, check
-from tests.history.format import Acquired, DeadLetters, Drained, Function, Outcome, Share
+from tests.history.format import DeadLetters, Drained, Function, Share
 from tests.history.recorder import Recorder, merge
 from tests.support.dead_letters import dead_letter_of
 
@@ -62,11 +62,11 @@ def main(
                 fleet.clean_up()
             _read_dead_letters(shared, recorder)
         merge(sorted(folder.glob("*.history.jsonl")), folder / "history.jsonl")
-        found = check(HistoryFile(folder / "history.jsonl"), Options(allow_unseen=True)).found
-        row = _counted(folder / "history.jsonl", records)
-    kind = anomalies(found)
-    row |= {"anomalies": kind, "kills": kills, "unfinished_at_the_last_kill": left}
-    report.show("kills", [{**row, "seconds": round(seconds, 1), "records_per_s": round(records / seconds)}])
+        judged = check(HistoryFile(folder / "history.jsonl"), Options(allow_unseen=True))
+    kind = anomalies(judged.found)
+    row: Row = {"records": records, "kills": kills, "unfinished_at_the_last_kill": left, "anomalies": kind}
+    operations = {"history_operations": judged.counts.operations}
+    report.show("kills", [{**row, **operations, "seconds": round(seconds, 1)}])
     report.judge(holds=kind == "none" and left > 0)
 
 
@@ -174,19 +174,3 @@ def _read_dead_letters(shared: SharedTopic, recorder: Recorder) -> None:
         dead_letter_of(each.offset, name_of(each.value), each.key, each.headers) for each in shared.dead_letters()
     )
     recorder.done("operator", Function.DEAD_LETTERS, [DeadLetters((shared.dead_letter_topic, 0), letters)])
-
-
-def _counted(history: Path, records: int) -> Row:
-    """The records that were delivered again, and the dead letters, as the history tells."""
-    delivered = dead = 0
-    for event in events(history):
-        for op in event.ops if event.outcome is Outcome.OK else ():
-            if isinstance(op, Acquired):
-                delivered += len(op.records)
-            elif isinstance(op, DeadLetters):
-                dead += len(op.letters)
-    return {
-        "records": records,
-        "delivered_again": delivered - records,
-        "dead_letters": dead,
-    }
