@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -14,8 +15,9 @@ from penstock_core.log.timer import delivered
 from penstock_core.share.record_set import RecordSet
 from penstock_core.share.share_update import ShareUpdate
 from penstock_core.storage.timer_item import settling
-from penstock_core.transaction import ShareCommit
+from penstock_core.transaction import Move, ShareCommit
 from penstock_service.adapters.dynamodb.timers import DynamoDbTimerStore
+from penstock_service.adapters.dynamodb.transactions import DynamoDbTransactionStore
 from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.records import append as append_module
 from penstock_service.records import fetch as fetch_module
@@ -62,6 +64,19 @@ def _lost_between_mark_and_append() -> AbstractContextManager[Any]:
     return patch.object(DynamoDbTimerStore, "promote", promote)
 
 
+def _burial_without_condition() -> AbstractContextManager[Any]:
+    """The transaction of a burial goes by no lock and no wait."""
+    original = DynamoDbTransactionStore.move
+
+    def move(self: DynamoDbTransactionStore, moved: Move) -> bool:
+        blind = [
+            replace(each, update=replace(each.update, expected_locks={}, expected_waits={})) for each in moved.shares
+        ]
+        return original(self, replace(moved, shares=blind))
+
+    return patch.object(DynamoDbTransactionStore, "move", move)
+
+
 def _done_within_a_transaction() -> AbstractContextManager[Any]:
     """What is finished already passes: the update then changes nothing."""
     original = share_commits._commit
@@ -101,6 +116,7 @@ def _heads_are_remembered() -> AbstractContextManager[Any]:
 PATCHES: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     "inline: head before item": _head_before_item,
     "lost between mark and append": _lost_between_mark_and_append,
+    "share: burial without condition": _burial_without_condition,
     "share: accept done in a transaction": _done_within_a_transaction,
     "heads are remembered": _heads_are_remembered,
 }
