@@ -22,7 +22,7 @@ from bench.report.result import Row
 from bench.share_groups.shared_topic import SharedTopic, shared_topic
 from penstock import Producer, ShareConsumer
 from penstock.http.transport import open_transport
-from penstock.share_model import ShareRecord
+from penstock.model.share import ShareRecord
 from penstock_core.limits import SHARE_DELIVERIES_DEFAULT
 from tests.chaos.clients.values import name_of
 from tests.chaos.recording import RecordingTransport

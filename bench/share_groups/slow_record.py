@@ -19,7 +19,7 @@ from bench.report.recording import Report, reported
 from bench.report.result import Row, Value
 from bench.share_groups.shared_topic import SharedTopic, shared_topic
 from penstock import Producer, ShareConsumer
-from penstock.share_model import ShareRecord
+from penstock.model.share import ShareRecord
 
 LOCK_MS = 15_000
 KEYS = 50

@@ -30,7 +30,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from penstock.acl_model import AccessChange, AccessDecision, AccessRule
     from penstock.admin.admin import Admin
     from penstock.admin.async_admin import AsyncAdmin
     from penstock.consumer.async_consumer import AsyncConsumer
@@ -67,8 +66,6 @@ if TYPE_CHECKING:
         UnknownPartitionError,
         UnknownTopicError,
     )
-    from penstock.group_model import Group, GroupDescription, GroupMember, GroupPartition, ResetOffset
-    from penstock.heat_model import HotPartition, TopicHeat
     from penstock.http.async_transport import AsyncTransport, async_token_transport
     from penstock.http.http_message import Response
     from penstock.http.named_transport import TransportName
@@ -86,15 +83,16 @@ if TYPE_CHECKING:
         UndecodableBatch,
         Zone,
     )
-    from penstock.producer.async_producer import AsyncProducer
-    from penstock.producer.async_transaction import AsyncTransaction
-    from penstock.producer.delivery import Delivery, DeliveryCallback
-    from penstock.producer.producer import Producer
-    from penstock.producer.transaction import Transaction
-    from penstock.quota_model import Quota
-    from penstock.share.async_share_consumer import AsyncShareConsumer
-    from penstock.share.share_consumer import ShareConsumer
-    from penstock.share_model import (
+    from penstock.model.access import AccessChange, AccessDecision, AccessRule, Quota
+    from penstock.model.groups import Group, GroupDescription, GroupMember, GroupPartition, ResetOffset
+    from penstock.model.heat import HotPartition, TopicHeat
+    from penstock.model.push import (
+        Subscription,
+        SubscriptionDescription,
+        SubscriptionLanes,
+        SubscriptionPartition,
+    )
+    from penstock.model.share import (
         Redrive,
         Reject,
         ShareGroup,
@@ -103,12 +101,13 @@ if TYPE_CHECKING:
         ShareHolder,
         ShareRecord,
     )
-    from penstock.subscription_model import (
-        Subscription,
-        SubscriptionDescription,
-        SubscriptionLanes,
-        SubscriptionPartition,
-    )
+    from penstock.producer.async_producer import AsyncProducer
+    from penstock.producer.async_transaction import AsyncTransaction
+    from penstock.producer.delivery import Delivery, DeliveryCallback
+    from penstock.producer.producer import Producer
+    from penstock.producer.transaction import Transaction
+    from penstock.share.async_share_consumer import AsyncShareConsumer
+    from penstock.share.share_consumer import ShareConsumer
     from penstock.transformer.async_transformer import AsyncTransformer
     from penstock.transformer.transformer import Transformer
     from penstock_core.errors import PenstockError
@@ -204,7 +203,7 @@ __all__ = [
 
 # The module of each name. It is imported at the first use of the name: a producer does not pay for the consumers.
 _NAMES_OF = {
-    "penstock.acl_model": "AccessChange AccessDecision AccessRule",
+    "penstock.model.access": "AccessChange AccessDecision AccessRule Quota",
     "penstock.admin.admin": "Admin",
     "penstock.admin.async_admin": "AsyncAdmin",
     "penstock.consumer.async_consumer": "AsyncConsumer",
@@ -219,8 +218,8 @@ _NAMES_OF = {
         "OffsetOutOfRangeError RecordTooLargeError ThrottledError TopicExistsError TopicReplacedError "
         "TransactionAbortedError UnavailableError UnknownPartitionError UnknownTopicError "
     ),
-    "penstock.group_model": "Group GroupDescription GroupMember GroupPartition ResetOffset",
-    "penstock.heat_model": "HotPartition TopicHeat",
+    "penstock.model.groups": "Group GroupDescription GroupMember GroupPartition ResetOffset",
+    "penstock.model.heat": "HotPartition TopicHeat",
     "penstock.http.async_transport": "AsyncTransport async_token_transport",
     "penstock.http.http_message": "Response",
     "penstock.http.named_transport": "TransportName",
@@ -234,13 +233,12 @@ _NAMES_OF = {
     "penstock.producer.delivery": "Delivery DeliveryCallback",
     "penstock.producer.producer": "Producer",
     "penstock.producer.transaction": "Transaction",
-    "penstock.quota_model": "Quota",
     "penstock.share.async_share_consumer": "AsyncShareConsumer",
     "penstock.share.share_consumer": "ShareConsumer",
-    "penstock.share_model": (
+    "penstock.model.share": (
         "Redrive Reject ShareGroup ShareGroupDescription ShareGroupPartition ShareHolder ShareRecord "
     ),
-    "penstock.subscription_model": "Subscription SubscriptionDescription SubscriptionLanes SubscriptionPartition",
+    "penstock.model.push": "Subscription SubscriptionDescription SubscriptionLanes SubscriptionPartition",
     "penstock.transformer.async_transformer": "AsyncTransformer",
     "penstock.transformer.transformer": "Transformer",
     "penstock_core.errors": "PenstockError",

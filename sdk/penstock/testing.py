@@ -37,11 +37,11 @@ from penstock.consumer.consumer import Consumer
 from penstock.http.http_message import Response
 from penstock.http.threaded_transport import ThreadedTransport
 from penstock.model import ConsumerRecord, Topic, TopicPartition
+from penstock.model.share import ShareGroup
 from penstock.producer.async_producer import AsyncProducer
 from penstock.producer.producer import Producer
 from penstock.share.async_share_consumer import AsyncShareConsumer
 from penstock.share.share_consumer import ShareConsumer
-from penstock.share_model import ShareGroup
 from penstock_core.acls.rule import parse_principal_pattern
 from penstock_core.acls.settings import AclSettings
 from penstock_core.log.timer import DueSecond

@@ -15,8 +15,7 @@ from penstock.http.signature import SignedRequest
 from penstock.http.transport import Transport
 from penstock.transports.by_lambda import LambdaTransport
 from penstock.transports.functions_place import FunctionsAccess, find_functions
-from penstock.transports.invocation import event_bytes, invocation
-from penstock.transports.own_proof import OwnProof
+from penstock.transports.invocation import OwnProof, event_bytes, invocation
 from penstock_core.routes import functions_of
 from penstock_core.stack_outputs import FUNCTIONS_OUTPUT, FUNCTIONS_VARIABLE
 from tests.end_to_end.local_stack import Stack

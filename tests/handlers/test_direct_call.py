@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.transports.own_proof import OwnProof
+from penstock.transports.invocation import OwnProof
 from penstock_core.acls.rule import parse_principal_pattern
 from penstock_core.acls.settings import AclSettings
 from penstock_core.direct.caller_proof import CallerProof

@@ -1,9 +1,12 @@
-"""What `penstock.testing` delivers to functions of a test, and copies to topics."""
+"""What `penstock.testing` delivers to functions of a test, and copies to topics. A program that a test runs on a
+service in memory sees the same records where small appends are items.
+"""
 
 from typing import Any
 
 import pytest
 
+from penstock import Admin, TopicPartition
 from penstock.testing import MemoryPenstock
 
 ARN = "arn:aws:lambda:eu-west-1:123456789012:function:pack"
@@ -91,3 +94,23 @@ def test_copies_to_topics_follow_each_other(service: MemoryPenstock) -> None:
     send(service, b"a", b"b")
     service.deliver_pushes()
     assert [each.value for each in service.records("archive")] == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("inline_bytes_max", [0, 300])
+def test_records_are_the_same_when_small_appends_are_items(inline_bytes_max: int) -> None:
+    values = [b"small", b"large" * 100, b"transaction"]
+    with MemoryPenstock(inline_bytes_max=inline_bytes_max) as service:
+        with Admin(transport=service.transport) as admin:
+            admin.create_topic("orders")
+        producer = service.producer(linger_ms=0)
+        for value in values[:2]:
+            producer.send("orders", value).result()
+        transactional = service.producer(transactional_id="ledger")
+        with transactional.transaction():
+            transactional.send("orders", values[2])
+        consumer = service.consumer(auto_offset_reset="earliest")
+        consumer.assign([TopicPartition("orders", 0)])
+        found: list[bytes | None] = []
+        while len(found) < len(values):
+            found += [record.value for record in consumer.poll(timeout_ms=1_000)]
+    assert found == values

@@ -33,7 +33,7 @@ def _write(checkout: Path, name: str, text: str) -> None:
             Kind.DOCSTRING,
             ["docstrings: penstock_core", "docstrings, all", "total"],
         ),
-        ("sdk/penstock/model.py", Kind.DOCSTRING, ["docstrings: penstock", "docstrings, all", "total"]),
+        ("sdk/penstock/prices.py", Kind.DOCSTRING, ["docstrings: penstock", "docstrings, all", "total"]),
         ("glue_jobs/sweep.py", Kind.DOCSTRING, ["docstrings: glue_jobs", "docstrings, all", "total"]),
         ("app.py", Kind.DOCSTRING, ["docstrings: app.py", "docstrings, all", "total"]),
         ("tests/core/test_ref.py", Kind.DOCSTRING, ["docstrings: tests", "total"]),
@@ -67,7 +67,7 @@ def test_report_counts_words_sentences_and_findings(checkout: Path) -> None:
         ("README.md", 1, 100, False),
         ("docs/adr/0001-pages.md", 1, 100, False),
         ("tests/test_stack.py", 5, 0, True),
-        ("sdk/penstock/model.py", 1, 100, False),
+        ("sdk/penstock/prices.py", 1, 100, False),
     ],
 )
 def test_check_fails_when_docs_or_docstrings_exceed_a_bound(
@@ -85,7 +85,7 @@ def test_check_fails_when_too_many_sentences_are_long(checkout: Path) -> None:
     assert CliRunner().invoke(main, ["--root", str(checkout)]).exit_code == 0
 
 
-@pytest.mark.parametrize("name", ["README.md", "sdk/penstock/model.py", "tests/test_stack.py"])
+@pytest.mark.parametrize("name", ["README.md", "sdk/penstock/prices.py", "tests/test_stack.py"])
 def test_check_fails_for_a_foreign_word_and_prints_its_sentence(checkout: Path, name: str) -> None:
     text = "The sender sends it. " * 99 + "The retry stands beside the send."
     _write(checkout, name, text if name.endswith(".md") else f'"""{text}"""\n')

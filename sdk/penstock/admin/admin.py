@@ -8,11 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from penstock.acl_model import AccessChange, AccessDecision, AccessRule
-from penstock.api import acl_calls, calls, group_admin_calls, quota_calls, share_group_calls, subscription_calls
+from penstock.api import acl_calls, calls, group_admin_calls, share_group_calls, subscription_calls
 from penstock.api.topic_heat import topic_heat
-from penstock.group_model import Group, GroupDescription, ResetOffset
-from penstock.heat_model import TopicHeat
 from penstock.http.client import Client
 from penstock.http.named_transport import TransportName
 from penstock.http.transport import Transport, open_transport
@@ -25,9 +22,11 @@ from penstock.model import (
     TopicPartition,
     Zone,
 )
-from penstock.quota_model import Quota
-from penstock.share_model import Redrive, ShareGroup, ShareGroupDescription
-from penstock.subscription_model import Subscription, SubscriptionDescription
+from penstock.model.access import AccessChange, AccessDecision, AccessRule, Quota
+from penstock.model.groups import Group, GroupDescription, ResetOffset
+from penstock.model.heat import TopicHeat
+from penstock.model.push import Subscription, SubscriptionDescription
+from penstock.model.share import Redrive, ShareGroup, ShareGroupDescription
 from penstock.system import wall_clock_ms
 
 
@@ -343,7 +342,7 @@ class Admin:
 
     def list_quotas(self) -> list[Quota]:
         """All quotas, sorted by subject and name; one request per thousand."""
-        return self._client.call(quota_calls.list_quotas())
+        return self._client.call(acl_calls.list_quotas())
 
     def set_quota(self, subject: str, name: str, limits: Mapping[str, int]) -> Quota:
         """Set all limits of a "principal" or a "topic"; the name "*" is the default of all without a quota.
@@ -351,11 +350,11 @@ class Admin:
         A limit that you leave out is taken away. A principal's name is the ARN of an IAM user or role, without a
         session. Takes effect everywhere within 30 seconds. Raises InvalidError, which names the value.
         """
-        return self._client.call(quota_calls.set_quota(subject, name, limits))
+        return self._client.call(acl_calls.set_quota(subject, name, limits))
 
     def delete_quota(self, subject: str, name: str) -> None:
         """Delete a quota: the default holds from then on. Raises NotFoundError if there is none."""
-        self._client.call(quota_calls.delete_quota(subject, name))
+        self._client.call(acl_calls.delete_quota(subject, name))
 
     def close(self) -> None:
         """Close the connections. A later call opens new ones."""

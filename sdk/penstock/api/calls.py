@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from penstock.answers import value_of
 from penstock.arguments import (
     check,
     check_mapping,
@@ -35,6 +34,7 @@ from penstock.model import (
     TopicPartition,
     Zone,
 )
+from penstock.model.fields import value_of
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import parse_group_name, parse_transactional_id
 from penstock_core.limits import COMMIT_OFFSETS_MAX, SDK_PAGES_MAX

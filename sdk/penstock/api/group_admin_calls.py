@@ -1,16 +1,17 @@
 """The calls by which operators manage groups. Every call is one request, unless its docs say more."""
 
+import base64
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.answers import value_of
 from penstock.api.calls import all_pages, group_path, pages, raise_first_error
 from penstock.arguments import check, check_mapping, check_numbers, check_whole, checked_topic, is_whole
 from penstock.errors import error_from_json
-from penstock.group_model import Group, GroupDescription, GroupMember, GroupPartition, ResetOffset
 from penstock.http.http_message import json_request
 from penstock.http.steps import Calls
+from penstock.model.fields import value_of
+from penstock.model.groups import Group, GroupDescription, GroupMember, GroupPartition, ResetOffset
 from penstock_core.errors import PenstockError
 
 
@@ -112,3 +113,33 @@ def _checked_numbers(partitions: Sequence[int] | None) -> list[int] | None:
     for each in partitions:
         check_whole("partitions: partition", each, 0)
     return list(partitions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredDocument:
+    """The group's version, and its document: None in a group in which the service assigns."""
+
+    version: int
+    data: bytes | None
+
+
+def read_document(group: str) -> Calls[StoredDocument]:
+    """The group's document. Raises UNKNOWN_GROUP. One request."""
+    answer = yield json_request("GET", f"{group_path(group)}/document")
+    data = answer["document"]
+    return StoredDocument(version=answer["version"], data=None if data is None else base64.b64decode(data))
+
+
+def put_document(group: str, version: int | None, protocol_type: str, member_count: int, data: bytes) -> Calls[int]:
+    """The new version, after this document has replaced the one of `version`; None makes the group. One request.
+
+    Raises CONCURRENT_UPDATE if the version is another one. It is never sent again after a lost answer.
+    """
+    body = {
+        "version": version,
+        "protocol_type": protocol_type,
+        "member_count": member_count,
+        "document": base64.b64encode(data).decode(),
+    }
+    answer = yield json_request("PUT", f"{group_path(group)}/document", body=body)
+    return int(answer["version"])

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.answers import value_of
 from penstock.api.calls import all_pages, pages, raise_first_error, topic_path
 from penstock.arguments import check, check_mapping, check_text, check_whole, checked_name, checked_topic
-from penstock.group_model import ResetOffset
 from penstock.http.http_message import json_request
 from penstock.http.steps import Calls
-from penstock.share_model import Redrive, ShareGroup, ShareGroupDescription, ShareGroupPartition, ShareHolder
+from penstock.model.fields import value_of
+from penstock.model.groups import ResetOffset
+from penstock.model.share import Redrive, ShareGroup, ShareGroupDescription, ShareGroupPartition, ShareHolder
 from penstock_core.ids import parse_group_name
 
 _CONFIG_EXAMPLE = "{'deliveries_max': 3, 'dead_letter_topic': 'orders.dead'}"

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from penstock.answers import value_of
 from penstock.api.calls import all_pages, pages
 from penstock.arguments import check, check_mapping, checked_name, checked_topic
 from penstock.http.http_message import json_request
 from penstock.http.steps import Calls
-from penstock.subscription_model import (
+from penstock.model.fields import value_of
+from penstock.model.push import (
     Subscription,
     SubscriptionDescription,
     SubscriptionLanes,

@@ -12,10 +12,10 @@ from typing import Any
 
 from penstock.api import calls
 from penstock.arguments import check_whole
-from penstock.heat_model import HotPartition, TopicHeat
 from penstock.http.http_message import json_request
 from penstock.http.steps import Calls
 from penstock.model import PartitionOffsets, TopicDescription, TopicPartition
+from penstock.model.heat import HotPartition, TopicHeat
 from penstock_core.errors import PenstockError
 from penstock_core.limits import (
     HOT_PARTITION_FACTOR,

@@ -6,9 +6,9 @@ from dataclasses import asdict
 
 import click
 
-from penstock.acl_model import AccessChange, AccessRule
 from penstock.admin.admin import Admin
 from penstock.cli.service import Service, service_command
+from penstock.model.access import AccessChange, AccessRule
 from penstock_core.acls.right import Operation
 from penstock_core.acls.rule import ALL, ALLOW, DENY
 

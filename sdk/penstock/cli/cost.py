@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli.options.duration import DURATION
-from penstock.cli.options.size import SIZE
-from penstock.cli.options.times import TIME
+from penstock.cli.options.settings import SIZE
+from penstock.cli.options.times import DURATION, TIME
 from penstock.cli.service import Service, service_command, show_table
 from penstock.http.named_transport import TRANSPORT_NAMES, chosen_name
 from penstock.prices import DATE, REGION

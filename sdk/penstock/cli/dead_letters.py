@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TimeR
 
 from penstock.admin.admin import Admin
 from penstock.cli.completion import complete_topics
-from penstock.cli.options.confirmation import YES, confirm
+from penstock.cli.options.settings import YES, confirm
 from penstock.cli.records.json_lines import json_line
 from penstock.cli.service import Service, service_command, time_text
 from penstock.cli.share_groups import FILTER

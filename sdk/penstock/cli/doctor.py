@@ -17,9 +17,8 @@ from penstock.cli.service import FILE_COLUMNS, TOKEN_FILE, CommandError
 from penstock.configuration import Configuration, caller_configuration
 from penstock.doctor.account_checks import Account
 from penstock.doctor.examination import examine
-from penstock.doctor.finding import Report, Verdict
+from penstock.doctor.finding import Report, Verdict, redacted
 from penstock.doctor.recorder import AwsCalls, RecordingTransport
-from penstock.doctor.redaction import redacted
 from penstock.http.transport import HttpTransport
 from penstock.local_files import is_loopback
 from penstock_core.errors import PenstockError

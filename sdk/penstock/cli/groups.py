@@ -8,12 +8,13 @@ import click
 
 from penstock.admin.admin import Admin
 from penstock.cli.completion import complete_groups, complete_topics
-from penstock.cli.options.confirmation import YES, confirm
 from penstock.cli.options.settings import (
     BACK_TO_DEFAULT,
     CONFIG,
     GROUP_DEFAULTS,
+    YES,
     changed_settings_text,
+    confirm,
     parse_settings,
     settings_text,
 )

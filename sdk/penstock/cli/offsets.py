@@ -8,7 +8,7 @@ from penstock.admin.admin import Admin
 from penstock.cli.completion import complete_topics
 from penstock.cli.options.times import TIME
 from penstock.cli.service import Service, service_command, time_text
-from penstock.typed_times import TIME_FORMS
+from penstock.model.times import TIME_FORMS
 
 
 @click.command()

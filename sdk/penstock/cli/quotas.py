@@ -6,7 +6,7 @@ import click
 
 from penstock.admin.admin import Admin
 from penstock.cli.service import Service, service_command
-from penstock.quota_model import Quota
+from penstock.model.access import Quota
 
 _RATES = ("produce_bytes_per_s", "produce_requests_per_s", "fetch_bytes_per_s", "fetch_requests_per_s")
 _COUNTS = ("topics_max", "partitions_max", "groups_max", "subscriptions_max")

@@ -7,8 +7,8 @@ import click
 
 from penstock.cli.options.times import TIME
 from penstock.cli.service import Service
-from penstock.group_model import ResetOffset
-from penstock.typed_times import TIME_FORMS
+from penstock.model.groups import ResetOffset
+from penstock.model.times import TIME_FORMS
 
 TO = click.option("--to", type=click.Choice(["earliest", "latest"]), help="To this end of the partition.")
 AT = click.option(

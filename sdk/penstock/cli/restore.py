@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from penstock.cli.options.confirmation import YES, confirm
+from penstock.cli.options.settings import YES, confirm
 from penstock.cli.service import CommandError, show_table
 from penstock_core.errors import PenstockError
 from penstock_core.text import escaped

@@ -9,13 +9,19 @@ import click
 
 from penstock.admin.admin import Admin
 from penstock.cli.completion import complete_share_groups, complete_topics
-from penstock.cli.options.confirmation import YES, confirm
-from penstock.cli.options.filters import filter_text
-from penstock.cli.options.settings import BACK_TO_DEFAULT, config_option, dead_letters_option, parse_settings
+from penstock.cli.options.settings import (
+    BACK_TO_DEFAULT,
+    YES,
+    config_option,
+    confirm,
+    dead_letters_option,
+    filter_text,
+    parse_settings,
+)
 from penstock.cli.resets import AT, DRY_RUN, PARTITIONS, TO, reset_title, show_resets
 from penstock.cli.service import Service, service_command
-from penstock.durations import duration_text
-from penstock.share_model import ShareGroup, ShareHolder
+from penstock.model.share import ShareGroup, ShareHolder
+from penstock.model.times import duration_text
 
 
 def parse_filter(_: click.Context, __: click.Parameter, text: str | None) -> dict[str, Any] | None:

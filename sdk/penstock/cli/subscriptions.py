@@ -9,13 +9,19 @@ import click
 
 from penstock.admin.admin import Admin
 from penstock.cli.completion import complete_subscriptions, complete_topics
-from penstock.cli.options.confirmation import YES, confirm
-from penstock.cli.options.settings import BACK_TO_DEFAULT, config_option, dead_letters_option, parse_settings
+from penstock.cli.options.settings import (
+    BACK_TO_DEFAULT,
+    YES,
+    config_option,
+    confirm,
+    dead_letters_option,
+    parse_settings,
+)
 from penstock.cli.options.target import target_of, target_options
 from penstock.cli.service import Service, service_command, time_text
 from penstock.cli.share_groups import FILTER
-from penstock.durations import duration_text
-from penstock.subscription_model import Subscription, SubscriptionPartition
+from penstock.model.push import Subscription, SubscriptionPartition
+from penstock.model.times import duration_text
 
 _RETRY = ("attempts_max", "backoff_ms_min", "backoff_ms_max", "patience_ms", "age_ms_max")
 CONFIG = config_option("batch_records=10, start=earliest or backoff_ms_max=5m")

@@ -1,4 +1,4 @@
-"""`penstock topics`: create, list, describe, alter, delete, truncate."""
+"""`penstock topics`: create, list, describe, alter, rebalance, delete, truncate."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -9,20 +9,21 @@ import click
 from penstock.admin.admin import Admin
 from penstock.admin.partition_change import preview, records_of
 from penstock.cli.completion import complete_topics
-from penstock.cli.options.confirmation import YES, confirm
-from penstock.cli.options.duration import DURATION_OR_FOREVER
 from penstock.cli.options.settings import (
     BACK_TO_DEFAULT,
     CONFIG,
     TOPIC_DEFAULTS,
+    YES,
     changed_settings_text,
+    confirm,
     parse_settings,
     settings_text,
 )
-from penstock.cli.rebalance import rebalance
+from penstock.cli.options.times import DURATION, DURATION_OR_FOREVER
 from penstock.cli.service import Service, parse_offsets, service_command, time_text
-from penstock.durations import duration_text
 from penstock.model import Topic
+from penstock.model.heat import HotPartition
+from penstock.model.times import duration_text
 from penstock_core.limits import UNLIMITED
 
 
@@ -151,6 +152,31 @@ def truncate(service: Service, name: str, offsets: tuple[str, ...], yes: bool) -
     )
 
 
+@click.command()
+@click.argument("name", shell_complete=complete_topics)
+@click.option("--since", type=DURATION, default="5m", show_default=True, help="Count the records of this last time.")
+@service_command
+def rebalance(service: Service, name: str, since: int) -> None:
+    """Look at the newest records of the topic NAME, and advise: add partitions, spread a key, or nothing.
+
+    It changes nothing.
+    """
+    heat = Admin(transport=service.transport).topic_heat(name, since)
+    by_number = {each.partition: each for each in heat.hot}
+    service.show(
+        {
+            "topic": name,
+            "since_ms": since,
+            "partitions": [{"partition": each, "records": count} for each, count in heat.records.items()],
+            "hot": [_document(each) for each in heat.hot],
+            "advice": heat.advice,
+        },
+        title=f"{name}, the last {duration_text(since)}: {heat.advice}",
+        columns=("partition", "records", "a second", "hot key", "its share"),
+        rows=[_row(number, count, since, by_number.get(number)) for number, count in heat.records.items()],
+    )
+
+
 topics.add_command(rebalance)
 
 
@@ -181,3 +207,14 @@ def _kept(config: Mapping[str, Any]) -> str:
     time_ms, size = config.get("retention_ms", UNLIMITED), config.get("retention_bytes", UNLIMITED)
     kept = "for ever" if time_ms == UNLIMITED else f"for {duration_text(time_ms)}"
     return kept if size == UNLIMITED else f"{kept}, {size} bytes a partition"
+
+
+def _document(hot: HotPartition) -> dict[str, Any]:
+    return {**asdict(hot), "key": None if hot.key is None else hot.key.decode(errors="replace")}
+
+
+def _row(number: int, count: int, since_ms: int, hot: HotPartition | None) -> tuple[object, ...]:
+    if hot is None or hot.key is None:
+        return number, count, round(1_000 * count / max(1, since_ms), 1), None, None
+    key = hot.key.decode(errors="replace")
+    return number, count, round(1_000 * count / max(1, since_ms), 1), key, f"{hot.key_records / hot.sampled:.0%}"

@@ -12,11 +12,11 @@ from typing import Any
 import click
 
 from penstock.cli.completion import complete_share_groups
-from penstock.cli.options.duration import DURATION
+from penstock.cli.options.times import DURATION
 from penstock.cli.records.json_lines import header_value
 from penstock.cli.service import Service, service_command
+from penstock.model.share import Reject, ShareRecord
 from penstock.share.share_consumer import ShareConsumer
-from penstock.share_model import Reject, ShareRecord
 from penstock.system import monotonic_ms
 from penstock_core.text import escaped
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.cost.hourly_sum import hourly_sum
+from penstock.cost.usage import hourly_sum
 from penstock.prices import API_REQUESTS, LAMBDA_GB_SECONDS, LAMBDA_REQUESTS, READ_UNITS, WRITE_UNITS
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import SDK_PAGES_MAX

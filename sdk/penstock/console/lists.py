@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from penstock.admin.admin import Admin
 from penstock.console.background import Background, Look
-from penstock.group_model import Group
 from penstock.http.transport import Transport
 from penstock.model import Topic, Zone
-from penstock.share_model import ShareGroup
-from penstock.subscription_model import Subscription
+from penstock.model.groups import Group
+from penstock.model.push import Subscription
+from penstock.model.share import ShareGroup
 from penstock.system import monotonic_ms
 
 

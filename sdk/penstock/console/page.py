@@ -6,12 +6,30 @@ from typing import Literal
 from urllib.parse import quote, urlencode
 
 from penstock.admin.admin import Admin
-from penstock.console.memory import Memory
+from penstock.console.account import AccountFacts
+from penstock.console.background import Background
+from penstock.console.figures import Figures
+from penstock.console.lists import Lists
 from penstock.errors import InvalidError
 from penstock.http.transport import Transport
+from penstock.jobs.model import JobPlace
 from penstock_core.errors import ErrorCode, shown
 
 _NUMBER_DIGITS_MAX = 19  # of the largest offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Figures and lists that threads read. `account` is None for a local service, and for a caller without AWS keys.
+
+    `job_places` open the places that run jobs, by name.
+    """
+
+    figures: Figures
+    lists: Lists
+    account: Background[AccountFacts] | None = None
+    is_local: bool = True
+    job_places: Mapping[str, Callable[[], JobPlace]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

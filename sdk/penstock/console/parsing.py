@@ -1,9 +1,8 @@
 """Times, bytes and headers that people type into forms."""
 
-from penstock.durations import parse_duration_ms
 from penstock.errors import InvalidError
 from penstock.model import Headers
-from penstock.typed_times import parse_time_ms
+from penstock.model.times import parse_duration_ms, parse_time_ms
 from penstock_core.errors import ErrorCode, shown
 
 

@@ -10,8 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from penstock.console.page import path_of, url
-from penstock.durations import duration_text
-from penstock.typed_times import local_zone
+from penstock.model.times import duration_text, local_zone
 from penstock_core.limits import KIB, UNLIMITED
 from penstock_core.text import escaped
 

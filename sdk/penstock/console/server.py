@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import socket
+import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -14,15 +15,30 @@ from aiohttp import web
 from penstock.console.account import AccountFacts
 from penstock.console.background import Background
 from penstock.console.figures import Figures
-from penstock.console.flash import Flashes
 from penstock.console.guard import DOCUMENT_HEADERS, HEADERS, LOST, Guard, Refusal, Session
 from penstock.console.lists import Lists
-from penstock.console.memory import Memory
-from penstock.console.page import Answer, Asked, Document, Moved, Route, Shown, Stream
+from penstock.console.page import Answer, Asked, Document, Memory, Moved, Page, Route, Shown, Stream
+from penstock.console.pages import (
+    acls,
+    audit,
+    dead_letters,
+    groups,
+    hot,
+    jobs,
+    live,
+    overview,
+    produce,
+    quotas,
+    records,
+    scheduled,
+    share_groups,
+    subscriptions,
+    topic,
+    topics,
+)
 from penstock.console.rendering import render, static_file
 from penstock.console.right_of_way import AsideTransport, PageTransport, RightOfWay
 from penstock.console.service_down import PromptTransport, ServiceDownError
-from penstock.console.site import PAGES
 from penstock.console.streaming import Streaming
 from penstock.endpoint.local_endpoint import LocalEndpoint
 from penstock.errors import as_sdk_error
@@ -38,9 +54,27 @@ from penstock_core.limits import (
 )
 
 logger = logging.getLogger("penstock.console")
-
 _STOP_S = 2.0  # for requests that are being answered when the console stops
 _FORM_TYPE = "application/x-www-form-urlencoded"
+_KEPT_MAX = 32
+PAGES: tuple[Page, ...] = (
+    overview.PAGE,
+    topics.PAGE,
+    topic.PAGE,
+    records.PAGE,
+    produce.PAGE,
+    live.PAGE,
+    scheduled.PAGE,
+    hot.PAGE,
+    groups.PAGE,
+    share_groups.PAGE,
+    subscriptions.PAGE,
+    dead_letters.PAGE,
+    acls.PAGE,
+    quotas.PAGE,
+    audit.PAGE,
+    jobs.PAGE,
+)
 
 
 class ConsoleServer:
@@ -254,3 +288,26 @@ async def _form_of(request: web.Request) -> dict[str, str] | web.HTTPException:
 
 def _html(text: str, status: int, headers: Mapping[str, str] | None = None) -> web.Response:
     return web.Response(text=text, status=status, content_type="text/html", charset="utf-8", headers=headers)
+
+
+class Flashes:
+    """Texts that wait for their page. Several threads may use one Flashes. `draw` gives the numbers."""
+
+    def __init__(self, draw: Callable[[], str]) -> None:
+        self._draw = draw
+        self._lock = threading.Lock()
+        self._texts: dict[str, str] = {}
+
+    def keep(self, text: str) -> str:
+        """Keep the text; the answer is its number. The oldest of too many texts goes."""
+        with self._lock:
+            number = self._draw()[:8]
+            self._texts[number] = text
+            while len(self._texts) > _KEPT_MAX:
+                del self._texts[next(iter(self._texts))]
+            return number
+
+    def take(self, number: str) -> str | None:
+        """The text, once."""
+        with self._lock:
+            return self._texts.pop(number, None)

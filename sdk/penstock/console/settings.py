@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from penstock.durations import parse_duration_ms
 from penstock.errors import InvalidError
+from penstock.model.times import parse_duration_ms
 from penstock_core.errors import ErrorCode, shown
 from penstock_core.limits import UNLIMITED
 from penstock_core.log.topic import TopicConfig

@@ -6,7 +6,14 @@
 | at_most_once  | each poll, before it returns records                                                   |
 | exactly_once  | transactions                                                                           |
 
-Members also commit offsets that they have passed without a record: passed_offsets.py.
+Members also commit offsets that they have passed without a record.
+
+Offsets that a member has passed without a record: filtered out, or removed by compaction.
+
+A group reads the next generation of partitions once its commits reach the ends of the ones before
+(docs/protocol/partitions). The last offsets of a partition may have no record for the group. Then no commit of a record
+reaches the end, so the consumer commits its position by itself. That is safe once all that it has returned is
+committed.
 """
 
 import logging
@@ -16,7 +23,6 @@ from contextlib import contextmanager
 from penstock.api import calls
 from penstock.arguments import check
 from penstock.consumer.fetch_buffer import FetchBuffer
-from penstock.consumer.passed_offsets import PassedOffsets
 from penstock.consumer.record_run import RecordRun
 from penstock.consumer.settings import ConsumerSettings
 from penstock.errors import InvalidError, LeaseLostError, TopicReplacedError, UnavailableError
@@ -27,6 +33,7 @@ from penstock.model import ConsumerRecord, GroupOffset, TopicPartition
 from penstock.retry import NEVER_MS
 from penstock.telemetry.operations import Notes
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.limits import SDK_PASSED_COMMIT_MS
 
 _log = logging.getLogger("penstock.consumer")
 _NO_GROUP = "there are no commits without a group: give a group_id"
@@ -313,3 +320,39 @@ def _lost_with_its_topic(partition: TopicPartition, error: PenstockError) -> Lea
         f"topic {topic!r} was deleted, and the lease of {topic}[{number}] with it: nothing was committed for it",
         maybe_applied=error.maybe_applied,
     )
+
+
+class PassedOffsets:
+    """The positions to commit although no record was returned before them. It looks each `SDK_PASSED_COMMIT_MS`."""
+
+    def __init__(self, buffer: FetchBuffer, run: RecordRun, now_ms: Callable[[], int]) -> None:
+        self._buffer = buffer
+        self._run = run
+        self._now_ms = now_ms
+        self._settled: dict[TopicPartition, int] = {}
+        self.due_ms = now_ms() + SDK_PASSED_COMMIT_MS
+
+    def settled(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """The group has these offsets: a transaction has committed them, or the service has told them."""
+        for partition, offset in offsets.items():
+            self._settled[partition] = max(offset, self._settled.get(partition, 0))
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """Other consumers may commit for these from now on."""
+        for partition in partitions:
+            self._settled.pop(partition, None)
+
+    def take(
+        self, owned: Collection[TopicPartition], committed: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """The offsets to commit now. The next look comes later."""
+        self.due_ms = self._now_ms() + SDK_PASSED_COMMIT_MS
+        found: dict[TopicPartition, int] = {}
+        for partition, position in self._buffer.positions().items():
+            cursor = self._buffer.cursor(partition)
+            if partition not in owned or partition == self._run.partition or position <= cursor.returned_end:
+                continue
+            known = max(committed.get(partition, -1), self._settled.get(partition, -1))
+            if position > known and (known >= cursor.returned_end or not cursor.has_returned):
+                found[partition] = position
+        return found

@@ -15,7 +15,7 @@ from penstock.http.client import Client
 from penstock.http.named_transport import TransportName
 from penstock.http.transport import Transport, open_transport
 from penstock.model import ConsumerRecord, GroupOffset, OffsetAndTimestamp, TopicPartition
-from penstock.options import shows_fields_of
+from penstock.model.fields import shows_fields_of
 from penstock.system import monotonic_ms, new_member_id, process_name
 from penstock.telemetry.opening import open_notes
 from penstock.workers.fork_guard import ForkGuard

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.admin.admin import Admin
-from penstock.cost.hourly_sum import hourly_sum
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import SDK_PAGES_MAX
 
@@ -18,6 +17,7 @@ DAY_S = 86_400
 _NAMESPACE = "Penstock"
 _METRICS = ("records_received", "bytes_received", "records_sent", "bytes_sent")
 _TOPICS_MAX = 100  # with four metrics each, one GetMetricData takes them
+_HOUR_S = 3_600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,3 +133,19 @@ def _topics(cloudwatch: Any, stage: str) -> Iterator[str]:
         if "NextToken" not in page:
             return
         token = {"NextToken": page["NextToken"]}
+
+
+def hourly_sum(number: int, namespace: str, metric: str, dimensions: Mapping[str, str]) -> dict[str, Any]:
+    """Returns one entry of MetricDataQueries; its id is `m` and the number."""
+    return {
+        "Id": f"m{number}",
+        "MetricStat": {
+            "Metric": {
+                "Namespace": namespace,
+                "MetricName": metric,
+                "Dimensions": [{"Name": name, "Value": value} for name, value in dimensions.items()],
+            },
+            "Period": _HOUR_S,
+            "Stat": "Sum",
+        },
+    }

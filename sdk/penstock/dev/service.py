@@ -5,17 +5,16 @@ import contextlib
 import logging
 import socket
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from penstock.admin.admin import Admin
 from penstock.dev.background import Background
-from penstock.dev.clock import StoppableClock
 from penstock.dev.deliveries import Deliveries
 from penstock.dev.gateway import Caller, Gateway
 from penstock.dev.http_server import HttpServer
-from penstock.dev.targets import DevTargets
 from penstock.dev.tokens import ISSUER, DevTokens
 from penstock.errors import TopicExistsError
 from penstock.http.signature import SERVICE
@@ -26,24 +25,33 @@ from penstock.tokens import TOKEN
 from penstock_core.acls.rule import parse_principal_pattern
 from penstock_core.acls.settings import AclSettings
 from penstock_core.acls.tokens import TokenSettings
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.push.batch import Answer, Failed, Failure, PushBatch
+from penstock_core.push.targets.public_address import parse_networks
+from penstock_core.push.targets.target import HttpsTarget, Target
 from penstock_handlers.edge.lambda_function import logger as handlers_logger
 from penstock_handlers.router import LOCAL_PRINCIPAL
 from penstock_service.adapters.absent import NoTimerTriggers
+from penstock_service.adapters.https_target import HttpsEndpoints
 from penstock_service.adapters.memory.messages import MemoryDeliveryQueue
 from penstock_service.adapters.memory.service import memory_stores
 from penstock_service.adapters.sqlite.service import StoredService, open_service
-from penstock_service.adapters.system import SequentialExecutor, SystemEntropy
+from penstock_service.adapters.system import SequentialExecutor, SystemClock, SystemEntropy
 from penstock_service.adapters.tables.tables import Tables
+from penstock_service.adapters.targets.endpoint import Endpoints
 from penstock_service.instance.instance import Instance
-from penstock_service.ports.runtime import Runtime
+from penstock_service.ports.runtime import Clock, Runtime
 
 REGION = "us-east-1"  # the server is in none, but a signature names one
 HOST = "127.0.0.1"
-
 LOCAL = "local"  # the caller that may do everything
 _USERS = LOCAL_PRINCIPAL.removesuffix(LOCAL)
-
 _WATCH_S = 0.5
+_THIS_MACHINE = "127.0.0.0/8,::1/128"
+_WHY = (
+    "penstock dev has no Lambda, SQS and EventBridge: give an https target, which may be http:// on 127.0.0.1, or a "
+    "topic; `penstock local up` has all of them"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,3 +188,40 @@ async def serve(
     finally:
         service.stop_waiting()
         await server.close()
+
+
+class StoppableClock(SystemClock):
+    """The system's clock. After `stop`, a sleep ends with an error that clients try again: the server goes away."""
+
+    def __init__(self) -> None:
+        self._stopped = threading.Event()
+
+    def sleep_ms(self, duration_ms: float) -> None:
+        """Raises STORAGE_UNAVAILABLE if the clock is stopped before the sleep is over."""
+        if self._stopped.wait(duration_ms / 1_000):
+            raise PenstockError(
+                ErrorCode.STORAGE_UNAVAILABLE, "the server is stopping: try again once it runs", maybe_applied=True
+            )
+
+    def stop(self) -> None:
+        """End all sleeps, now and later."""
+        self._stopped.set()
+
+
+class DevTargets:
+    """Targets: the port documents its methods."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._endpoints = Endpoints(HttpsEndpoints(clock, allowed_private=parse_networks(_THIS_MACHINE)), clock)
+
+    def check(self, target: Target) -> None:
+        """As the port says. Raises INVALID_CONFIG for what only AWS has."""
+        if not isinstance(target, HttpsTarget):
+            raise PenstockError(ErrorCode.INVALID_CONFIG, _WHY)
+        self._endpoints.check(target)
+
+    def deliver(self, target: Target, batch: PushBatch, timeout_ms: int) -> Answer:
+        """As the port says. What only AWS has is away."""
+        if not isinstance(target, HttpsTarget):
+            return Failed(failure=Failure.AWAY, error=_WHY)
+        return self._endpoints.deliver(target, batch, timeout_ms)

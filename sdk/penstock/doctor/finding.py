@@ -1,9 +1,21 @@
-"""The result of one check, and of all."""
+"""The result of one check, and of all, without secrets."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any
+
+from penstock.errors import AccessDeniedError
+
+_PATTERNS = (
+    (re.compile(r"arn:aws[\w-]*:[^\s\"'|,)]+"), "<arn>"),
+    (re.compile(r"(?:https?|wss?)://[^\s\"'|,)]+"), "<url>"),
+    (re.compile(r"\b[\w.-]+\.amazonaws\.com(?:\.cn)?\b"), "<host>"),
+    (re.compile(r"\b(?:\d{1,3}\.){3}\d{1,3}(?::\d+)?\b"), "<host>"),
+    (re.compile(r"\b(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{8,}\b"), "<key>"),
+    (re.compile(r"(?<!\d)\d{12}(?!\d)"), "<account>"),
+)
 
 
 class Verdict(Enum):
@@ -65,3 +77,15 @@ class Report:
             "timings": [asdict(each) for each in self.timings],
             "cost": asdict(self.cost),
         }
+
+
+def remedy_of(error: AccessDeniedError, by_iam: str) -> str:
+    """The service's own words where an access rule is missing: they name the command. Otherwise `by_iam`."""
+    return f"an access rule decides it: {error.message}" if "operation" in error.facts else by_iam
+
+
+def redacted(text: str) -> str:
+    """The text with a placeholder for each of them."""
+    for pattern, placeholder in _PATTERNS:
+        text = pattern.sub(placeholder, text)
+    return text

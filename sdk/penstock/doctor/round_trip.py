@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from penstock.admin.admin import Admin
 from penstock.consumer.fetch_call import fetch_answer
-from penstock.doctor.finding import Finding, Timing, Verdict
+from penstock.doctor.finding import Finding, Timing, Verdict, remedy_of
 from penstock.doctor.recorder import RecordingTransport
-from penstock.doctor.refusal import remedy_of
 from penstock.errors import AccessDeniedError
 from penstock.http.client import Client
 from penstock.http.http_message import BATCHES_TYPE, JSON_TYPE, HttpRequest

@@ -3,9 +3,8 @@
 from collections.abc import Mapping, Sequence
 from email.utils import parsedate_to_datetime
 
-from penstock.doctor.finding import Finding, Verdict
+from penstock.doctor.finding import Finding, Verdict, remedy_of
 from penstock.doctor.recorder import RecordingTransport
-from penstock.doctor.refusal import remedy_of
 from penstock.errors import AccessDeniedError
 from penstock.http.client import Client
 from penstock.http.http_message import Document, json_document, json_request

@@ -15,7 +15,7 @@ from penstock.http.async_client import AsyncClient
 from penstock.http.async_transport import AsyncTransport, open_async_transport
 from penstock.http.named_transport import TransportName
 from penstock.model import RecordMetadata
-from penstock.options import shows_fields_of
+from penstock.model.fields import shows_fields_of
 from penstock.producer.async_sender import AsyncSender
 from penstock.producer.async_transaction import AsyncTransaction
 from penstock.producer.batching.producer_batch import ProducerBatch

@@ -6,13 +6,13 @@ from types import TracebackType
 from typing import Self
 
 from penstock.model import RecordMetadata, TopicPartition
+from penstock.model.share import ShareRecord
 from penstock.producer.async_sender import AsyncSender
 from penstock.producer.batching.producer_batch import ProducerBatch
 from penstock.producer.delivery import follow, resolve, resolve_quietly
-from penstock.producer.holders import LeaseHolder, LockHolder, group_offsets
 from penstock.producer.producer_core import ProducerCore
 from penstock.producer.tracing import ProducerTracing
-from penstock.share_model import ShareRecord
+from penstock.producer.transaction_core import LeaseHolder, LockHolder, group_offsets
 from penstock.system import wall_clock_ms, wall_clock_ns
 from penstock_core.records.codec import Headers
 

@@ -14,7 +14,7 @@ from penstock.http.abilities import request_bytes_max_of
 from penstock.http.client import Client
 from penstock.http.named_transport import TransportName
 from penstock.http.transport import Transport, open_transport
-from penstock.options import shows_fields_of
+from penstock.model.fields import shows_fields_of
 from penstock.producer.batching.producer_batch import ProducerBatch
 from penstock.producer.delays import Timer
 from penstock.producer.delivery import CallbackFollower, Delivery, DeliveryCallback

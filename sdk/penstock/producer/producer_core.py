@@ -25,8 +25,7 @@ from penstock.http.steps import Steps, Wait
 from penstock.producer.batching.accumulator import Accumulator
 from penstock.producer.batching.producer_batch import ProducerBatch, TopicQueues
 from penstock.producer.delays import Timer, Timers
-from penstock.producer.key_hashing import KeyHashing, key_hashing
-from penstock.producer.salting import Salting
+from penstock.producer.key_hashing import KeyHashing, Salting, key_hashing
 from penstock.producer.settings import ProducerSettings
 from penstock.producer.transaction_core import TransactionCore
 from penstock.producer.transactional.transactional_state import TransactionalState

@@ -5,10 +5,9 @@ from typing import TypedDict
 
 from penstock.arguments import check, check_callable, check_number, check_text, checked_name
 from penstock.errors import as_sdk_error
-from penstock.producer.batching.accumulator_settings import AccumulatorSettings
-from penstock.producer.batching.pacing import pacing_within
+from penstock.producer.batching.pacing import AccumulatorSettings, pacing_within
 from penstock.producer.delivery import DeliveryCallback
-from penstock.producer.salting import SaltedKeys, Salting
+from penstock.producer.key_hashing import SaltedKeys, Salting
 from penstock.producer.transactional.transactional_state import TransactionSettings
 from penstock.retry import RetryPolicy
 from penstock_core.errors import PenstockError

@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.model import TopicPartition
+from penstock.model.share import ShareAcceptance
 from penstock.producer.batching.accumulator import Entry
 from penstock.producer.batching.producer_batch import ProducerBatch
 from penstock.producer.transaction_core import TransactionCore
-from penstock.share_model import ShareAcceptance
 from penstock.system import wall_clock_ns
 from penstock.telemetry.conventions import OperationType
 from penstock.telemetry.opening import find_telemetry

@@ -11,20 +11,22 @@ producer for good, and leaves the other instance alone.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
+from penstock.arguments import check, checked_name, checked_offsets
 from penstock.errors import InvalidError, TransactionAbortedError, as_sdk_error
 from penstock.http.http_message import BATCHES_TYPE, HttpRequest
 from penstock.http.steps import Calls, Steps, Wait
 from penstock.model import GroupOffset, TopicPartition
+from penstock.model.share import ShareAcceptance, ShareRecord
 from penstock.producer.batching.accumulator import UNKNOWN_OFFSET
 from penstock.producer.batching.batch_bounds import ENTRY_OVERHEAD_BYTES, TIMER_OVERHEAD_BYTES
 from penstock.producer.batching.producer_batch import ProducerBatch, TopicQueues, entry_fields
 from penstock.producer.delays import Timer
 from penstock.producer.transactional.transactional_state import TransactionalState, learn_outcome
 from penstock.retry import NEVER_MS
-from penstock.share_model import ShareAcceptance
 from penstock_core.errors import Category, ErrorCode, PenstockError
+from penstock_core.ids import parse_group_name
 from penstock_core.records import frame
 from penstock_core.records.codec import BatchBuilder, Headers, record_bytes_max
 from penstock_core.records.record_batch import BATCH_HEADER_BYTES
@@ -274,3 +276,32 @@ class TransactionCore:
     def _check_open(self) -> None:
         if not self._is_open:
             raise InvalidError(ErrorCode.INVALID_REQUEST, "the transaction has ended: begin another")
+
+
+class LeaseHolder(Protocol):
+    """A consumer that is a member of a group."""
+
+    def group_offsets(self, offsets: Mapping[TopicPartition, int]) -> Sequence[GroupOffset]:
+        """The offsets, with the leases that prove that this member owns their partitions."""
+
+    def settled(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """A transaction has committed the offsets."""
+
+
+class LockHolder(Protocol):
+    """A consumer of a share group."""
+
+    def acceptances(self, records: Iterable[ShareRecord]) -> Sequence[ShareAcceptance]:
+        """The records with the locks that prove that this consumer has them."""
+
+    def settled(self, records: Iterable[ShareRecord]) -> None:
+        """A transaction has accepted the records."""
+
+
+def group_offsets(offsets: Mapping[TopicPartition, int], group: str | LeaseHolder) -> Sequence[GroupOffset]:
+    """The offsets for a transaction to commit. `group` is the name of a group, or the consumer that is its member."""
+    if isinstance(group, str):
+        name, checked = checked_name(parse_group_name, group), checked_offsets("offsets", offsets)
+        return [GroupOffset(group=name, partition=each, offset=offset) for each, offset in checked.items()]
+    check(hasattr(group, "group_offsets"), f"group={group!r:.100}: give the consumer, or the name of a group")
+    return group.group_offsets(offsets)

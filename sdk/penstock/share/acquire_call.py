@@ -20,10 +20,10 @@ from penstock.http.http_message import (
     framed_answer,
     json_document,
 )
+from penstock.model.share import ShareRecord
 from penstock.share.acknowledgements import Acknowledgement, LockKey
 from penstock.share.held_locks import AcquiredLock
 from penstock.share.moment import Moment
-from penstock.share_model import ShareRecord
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import READ_DECODED_BYTES_MAX
 from penstock_core.records.codec import Record

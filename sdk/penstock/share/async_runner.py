@@ -13,12 +13,12 @@ import asyncio
 import inspect
 from collections.abc import Callable
 
+from penstock.model.share import ShareRecord
 from penstock.retry import NEVER_MS
 from penstock.share.acknowledgements import RELEASE
 from penstock.share.async_share_driver import AsyncShareDriver
-from penstock.share.handling import Handler, log_failure
+from penstock.share.opening import Handler, log_failure
 from penstock.share.share_core import ShareCore, wish_after
-from penstock.share_model import ShareRecord
 
 # sync: import threading
 # sync: from penstock.system import monotonic_ms

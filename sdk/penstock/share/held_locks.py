@@ -18,10 +18,10 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from penstock.model.share import ShareRecord
 from penstock.retry import NEVER_MS
 from penstock.share.acknowledgements import LockKey
 from penstock.share.moment import Moment
-from penstock.share_model import ShareRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ It decides and does no I/O. share_core.py sends what it has queued.
 import logging
 from collections.abc import Iterable, Sequence
 
+from penstock.model.share import ShareRecord
 from penstock.retry import NEVER_MS
 from penstock.share.acknowledgements import (
     ACCEPT,
@@ -23,7 +24,6 @@ from penstock.share.acknowledgements import (
 from penstock.share.acquire_call import ShareAnswer, ShareCall
 from penstock.share.held_locks import AcquiredLock, HeldLock, HeldLocks, key_of
 from penstock.share.moment import Moment
-from penstock.share_model import ShareRecord
 from penstock_core.limits import (
     SDK_SHARE_ENTRIES_MAX,
     SDK_SHARE_GIVE_BACK_MS,

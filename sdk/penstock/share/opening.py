@@ -1,8 +1,11 @@
 """The checks of a share consumer's arguments, and the core that it makes of its settings."""
 
+import logging
+from collections.abc import Callable
+
 from penstock.arguments import check, check_callable, check_number, check_whole, checked_topic
+from penstock.model.share import Reject, ShareRecord
 from penstock.share.acknowledgements import Verb, Wish
-from penstock.share.handling import Handler
 from penstock.share.moment import Moment
 from penstock.share.settings import LOCK_MS_MAX, ShareOptions, ShareSettings
 from penstock.share.share_core import ShareCore
@@ -10,6 +13,9 @@ from penstock.system import monotonic_ms, process_name, random_bytes, wall_clock
 from penstock.telemetry.operations import Notes
 from penstock_core.limits import CLIENT_ID_LENGTH_MAX
 from penstock_core.share.holders import RANDOM_BYTES, named_nonce
+
+Handler = Callable[[ShareRecord], object]
+_log = logging.getLogger("penstock.share")
 
 
 def share_core(settings: ShareSettings, topics: tuple[str, ...], notes: Notes | None) -> ShareCore:
@@ -51,3 +57,16 @@ def check_run(handler: Handler, concurrency: int) -> None:
     check(handler is not None, "handler=None: give a function of one ShareRecord")
     check_callable("handler", handler)
     check_whole("concurrency", concurrency, 1)
+
+
+def log_failure(record: ShareRecord, error: BaseException | None) -> None:
+    """A line for a handler that failed, with its traceback. A rejection is no failure."""
+    if isinstance(error, Exception) and not isinstance(error, Reject):
+        _log.error(
+            "the handler of offset %d of %s[%d] has failed in delivery %d: the record is released",
+            record.offset,
+            record.topic,
+            record.partition,
+            record.delivery_count,
+            exc_info=error,
+        )

@@ -13,12 +13,12 @@
 import threading
 from collections.abc import Callable
 
+from penstock.model.share import ShareRecord
 from penstock.retry import NEVER_MS
 from penstock.share.acknowledgements import RELEASE
-from penstock.share.handling import Handler, log_failure
+from penstock.share.opening import Handler, log_failure
 from penstock.share.share_core import ShareCore, wish_after
 from penstock.share.share_driver import ShareDriver
-from penstock.share_model import ShareRecord
 from penstock.system import monotonic_ms
 from penstock.workers.workers import join_until
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Literal, TypedDict
 
 from penstock.arguments import check, check_callable, check_number, check_whole, checked_name
+from penstock.model.share import ShareRecord
 from penstock.retry import RetryPolicy
-from penstock.share_model import ShareRecord
 from penstock_core.ids import parse_group_name
 from penstock_core.limits import FETCH_BYTES_MAX, FETCH_WAIT_MS_MAX, MIB
 

@@ -10,14 +10,13 @@ from penstock.arguments import check_text
 from penstock.http.client import Client
 from penstock.http.named_transport import TransportName
 from penstock.http.transport import Transport, open_transport
-from penstock.options import shows_fields_of
+from penstock.model.fields import shows_fields_of
+from penstock.model.share import ShareAcceptance, ShareRecord
 from penstock.share.acknowledgements import ACCEPT, Verb, Wish, reject
-from penstock.share.handling import Handler
-from penstock.share.opening import check_poll, check_run, checked_settings, release_wish, share_core
+from penstock.share.opening import Handler, check_poll, check_run, checked_settings, release_wish, share_core
 from penstock.share.runner import Runner
 from penstock.share.settings import ShareOptions, ShareSettings
 from penstock.share.share_driver import ShareDriver
-from penstock.share_model import ShareAcceptance, ShareRecord
 from penstock.system import monotonic_ms
 from penstock.telemetry.opening import open_notes
 from penstock.workers.fork_guard import ForkGuard

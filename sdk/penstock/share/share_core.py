@@ -18,6 +18,7 @@ from typing import NoReturn
 from penstock.errors import ClosedError, InvalidError, LockLostError
 from penstock.http.steps import Steps, Wait
 from penstock.model import TopicPartition
+from penstock.model.share import Reject, ShareAcceptance, ShareRecord
 from penstock.retry import NEVER_MS
 from penstock.share.acknowledgements import ACCEPT, RELEASE, Acknowledgement, LockKey, Verb, Wish, ranges_of, reject
 from penstock.share.acquire_call import ShareAnswer, ShareCall
@@ -27,7 +28,6 @@ from penstock.share.keeper import Keeper
 from penstock.share.moment import Clocks, Moment
 from penstock.share.settings import ShareSettings
 from penstock.share.waiting import ShareWaiting
-from penstock.share_model import Reject, ShareAcceptance, ShareRecord
 from penstock.telemetry.operations import Notes
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import SDK_LEAVE_MS_MAX

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.model import ConsumerRecord, TopicPartition
-from penstock.share_model import ShareRecord
+from penstock.model.share import ShareRecord
 from penstock.telemetry.conventions import OperationType
 
 if TYPE_CHECKING:  # nothing here needs OpenTelemetry

@@ -6,10 +6,10 @@ from typing import Any, overload
 
 from penstock.consumer.async_consumer import AsyncConsumer
 from penstock.model import ConsumerRecord
+from penstock.model.share import ShareRecord
 from penstock.producer.async_producer import AsyncProducer
 from penstock.producer.async_transaction import AsyncTransaction
 from penstock.share.async_share_consumer import AsyncShareConsumer
-from penstock.share_model import ShareRecord
 from penstock.transformer.uncommitted import UncommittedRecords, check_passing
 from penstock_core.errors import PenstockError
 

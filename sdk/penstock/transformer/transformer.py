@@ -6,10 +6,10 @@ from typing import Any, overload
 
 from penstock.consumer.consumer import Consumer
 from penstock.model import ConsumerRecord
+from penstock.model.share import ShareRecord
 from penstock.producer.producer import Producer
 from penstock.producer.transaction import Transaction
 from penstock.share.share_consumer import ShareConsumer
-from penstock.share_model import ShareRecord
 from penstock.transformer.uncommitted import UncommittedRecords, check_passing
 from penstock_core.errors import PenstockError
 

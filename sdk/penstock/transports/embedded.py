@@ -10,17 +10,23 @@ flowchart LR
 ```
 
 It needs the extra `penstock[embedded]`.
+
+An executor that still works while the interpreter exits, when Python starts no more threads of a pool.
+
+A producer that is open at the exit delivers what it has then. Python ends the pools before that, and a pool that has
+ended takes no call. So this module is told a moment earlier, by the hook that the pools themselves are told by.
 """
 
+import concurrent.futures.thread  # noqa: F401 - registers its hook first
 import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import boto3
 from botocore.config import Config
@@ -34,21 +40,29 @@ from penstock.http.signature import event_headers
 from penstock.http.threaded_transport import ThreadedTransport
 from penstock.system import fork_count
 from penstock.transports.embedded_storage import EmbeddedStage, find_embedded_stage
-from penstock.transports.exiting import ExitingExecutor
+from penstock_core.errors import PenstockError
 from penstock_core.limits import EMBEDDED_REQUEST_BYTES_MAX, EMBEDDED_THREADS_MAX
+from penstock_core.outcomes import Outcomes
 from penstock_handlers.edge.lambda_function import logger as handlers_logger
 from penstock_handlers.router import dispatch
 from penstock_service.adapters.aws import Storage, aws_instance
 from penstock_service.adapters.storage_calls import StorageCalls
 from penstock_service.adapters.system import SequentialExecutor
 from penstock_service.instance.instance import Instance
+from penstock_service.ports.runtime import Executor
 
 STORAGE_CALLS = StorageCalls()  # of this process
-
 _logger = logging.getLogger("penstock.embedded")
 _handler = handlers_logger.registered_handler
+A = TypeVar("A")
+T = TypeVar("T")
+_exiting = threading.Event()
+
+
 if isinstance(_handler, logging.StreamHandler):  # in a function it writes to stdout, which is the program's here
     _handler.setStream(sys.stderr)
+
+
 _SERVER_ERROR = 500
 _STS = Config(retries={"total_max_attempts": 2}, connect_timeout=2, read_timeout=5)
 
@@ -215,3 +229,44 @@ def _may_pass(error: BotoCoreError | ClientError) -> bool:
         status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
         return status >= _SERVER_ERROR or error.response.get("Error", {}).get("Code") == "Throttling"
     return isinstance(error, HTTPClientError | NoConnectionError)
+
+
+# Hooks run from the last one to the first. `concurrent.futures` has registered its own when it was imported.
+threading._register_atexit(_exiting.set)  # type: ignore[attr-defined]  # of CPython, 3.9 and later
+
+
+class ExitingExecutor:
+    """An Executor: `side_by_side` until the interpreter exits, then `one_by_one`."""
+
+    def __init__(self, side_by_side: Executor, one_by_one: Executor) -> None:
+        self._side_by_side = side_by_side
+        self._one_by_one = one_by_one
+
+    def map(self, function: Callable[[A], T], items: Sequence[A]) -> Outcomes[T]:
+        """As Executor says."""
+        return self._current().map(function, items)
+
+    def first_of(
+        self,
+        function: Callable[[A], T],
+        items: Sequence[A],
+        is_enough: Callable[[Sequence[T | PenstockError | None]], bool],
+        grace_ms: int,
+        *,
+        timeout_ms: float | None = None,
+        lanes: Sequence[str] = (),
+        hedge_delays_ms: Sequence[float] = (),
+    ) -> list[T | PenstockError | None]:
+        """As Executor says."""
+        return self._current().first_of(
+            function,
+            items,
+            is_enough,
+            grace_ms,
+            timeout_ms=timeout_ms,
+            lanes=lanes,
+            hedge_delays_ms=hedge_delays_ms,
+        )
+
+    def _current(self) -> Executor:
+        return self._one_by_one if _exiting.is_set() else self._side_by_side

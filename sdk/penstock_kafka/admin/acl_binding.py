@@ -14,7 +14,7 @@ Rules about share groups, subscriptions and `*` of all kinds have no binding: th
 from dataclasses import dataclass
 from enum import IntEnum
 
-from penstock.acl_model import AccessRule
+from penstock.model.access import AccessRule
 from penstock_kafka.dispatch.api import Request
 from penstock_kafka.dispatch.names import kafka_name, kafka_prefix, service_name, service_prefixes
 from penstock_kafka.errors import KafkaError, RequestRefused

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from penstock.acl_model import AccessRule
 from penstock.api.acl_calls import change_acls, list_acls
+from penstock.model.access import AccessRule
 from penstock_core.errors import PenstockError
 from penstock_core.limits import ACL_CHANGES_MAX
 from penstock_kafka.admin.acl_binding import AclBinding, binding_of, matches, rules_of

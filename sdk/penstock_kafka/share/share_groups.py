@@ -13,12 +13,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.answers import value_of
 from penstock.api.calls import pages
 from penstock.api.share_group_calls import create_share_group, share_group_path
 from penstock.http.http_message import json_request
 from penstock.http.steps import Calls
-from penstock.share_model import ShareGroup
+from penstock.model.fields import value_of
+from penstock.model.share import ShareGroup
 from penstock.system import monotonic_ms
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import SHARE_LOCK_MS_DEFAULT

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 
 from penstock.api.share_group_calls import ShareResetTarget, describe_share_group, reset_share_group
-from penstock.share_model import ShareGroupPartition
+from penstock.model.share import ShareGroupPartition
 from penstock.system import monotonic_ms
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_kafka.context import Context

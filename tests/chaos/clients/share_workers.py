@@ -13,9 +13,9 @@ from random import Random
 
 from penstock import Producer, Reject, ShareConsumer, Transformer
 from penstock.errors import LockLostError
+from penstock.model.share import ShareRecord
 from penstock.producer.transaction import Transaction
 from penstock.share.settings import WaitMode
-from penstock.share_model import ShareRecord
 from tests.chaos.clients.clients import DELIVERY_TIMEOUT_MS, Target, run_all
 from tests.chaos.clients.queue_topics import EFFECTS, LANES, LATER, MOVERS, POOL, SEVENS, is_poison
 from tests.chaos.clients.stop_file import StopFile

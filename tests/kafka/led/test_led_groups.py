@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.api.group_document_calls import StoredDocument
+from penstock.api.group_admin_calls import StoredDocument
 from penstock.testing import MemoryPenstock
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_kafka.dispatch.api import ApiKey

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.api.group_document_calls import StoredDocument
+from penstock.api.group_admin_calls import StoredDocument
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_kafka.errors import KafkaError, RequestRefused
 from penstock_kafka.groups.led.board import LedBoard

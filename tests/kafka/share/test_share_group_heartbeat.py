@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from penstock.acl_model import AccessRule
+from penstock.model.access import AccessRule
 from penstock.testing import MemoryPenstock
 from penstock_core.limits import KAFKA_SHARE_MEMBER_MS_MAX
 from penstock_kafka.dispatch.api import ApiKey

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.group_model import GroupDescription
+from penstock.model.groups import GroupDescription
 from penstock.testing import MemoryPenstock
 from penstock_core.limits import COMMIT_METADATA_BYTES_MAX
 from penstock_kafka.dispatch.api import ApiKey

@@ -10,8 +10,8 @@ from click.testing import CliRunner, Result
 from penstock.admin.admin import Admin
 from penstock.cli import main
 from penstock.errors import ConflictError, ConnectionFailedError, InvalidError, NotFoundError, OffsetOutOfRangeError
-from penstock.group_model import GroupDescription, ResetOffset
 from penstock.model import CommittedOffset, TopicPartition
+from penstock.model.groups import GroupDescription, ResetOffset
 from penstock.testing import MemoryPenstock
 from tests.sdk.http.faulty_transport import FaultyTransport, lost_answer
 

@@ -1,12 +1,15 @@
-"""What `penstock topics alter --partitions` says before it acts."""
+"""What `penstock topics alter --partitions` says before it acts. Which partition is hot, and what helps."""
 
 import pytest
 
 from penstock.admin.partition_change import moved_share, preview
 from penstock.api import calls
+from penstock.api.topic_heat import advice, hot_partitions, judged
 from penstock.model import PartitionOffsets, Topic, TopicDescription
 from penstock_core.ids import Partition
 from penstock_core.records.partitioner import murmur2
+
+KEYS = [b"%d" % number for number in range(400)]
 
 
 def described(partitions: int, writable: int, **config: object) -> TopicDescription:
@@ -60,3 +63,27 @@ def test_number_of_partitions_is_sent_once_and_a_setting_again() -> None:
     """After another operator's change, a repeat would begin one more generation."""
     requests = [next(calls.set_partitions("orders", 3)), next(calls.alter_topic("orders", {"retention_ms": 1}))]
     assert [each.is_repeatable for each in requests] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("records", "hot"),
+    [
+        ({0: 1_000, 1: 100, 2: 100}, [0]),
+        ({0: 199, 1: 100, 2: 100}, []),
+        ({0: 200, 1: 100, 2: 100}, [0]),
+        ({0: 99, 1: 0}, []),
+        ({0: 100, 1: 0}, [0]),
+        ({0: 5_000}, []),
+        ({0: 0, 1: 0}, []),
+        ({0: 600, 1: 700, 2: 10, 3: 10}, [1, 0]),
+    ],
+)
+def test_partition_is_hot_when_it_gets_twice_what_the_others_get(records: dict[int, int], hot: list[int]) -> None:
+    assert hot_partitions(records) == hot
+
+
+def test_advice_goes_by_the_keys_of_the_hottest_partition() -> None:
+    assert "Nothing to do" in advice("t", 4, [])
+    assert "One key makes 75%" in advice("t", 4, [judged(2, 500, [b"a"] * 3 + [b"b"])])
+    assert "have no key" in advice("t", 4, [judged(2, 500, [None, None, None, b"b"])])
+    assert advice("t", 4, [judged(2, 500, KEYS)]).endswith("penstock topics alter t --partitions 8")

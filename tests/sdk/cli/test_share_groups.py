@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock.cli.work import REJECT_CODE, Crew, facts
-from penstock.share_model import ShareRecord
+from penstock.model.share import ShareRecord
 from penstock.testing import MemoryPenstock
 from tests.sdk.cli.command import run, run_json
 from tests.support.deadlines import DEADLINE_S, until

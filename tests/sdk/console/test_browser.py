@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from penstock.acl_model import AccessRule
 from penstock.model import TopicPartition
+from penstock.model.access import AccessRule
 from penstock.testing import MemoryPenstock
-from tests.sdk.cli.test_audit import settle
+from tests.sdk.cli.test_acls import settle
 from tests.sdk.console.chromium import DESK, PHONE, Tab, chromium, open_tab
 from tests.sdk.console.conftest import RunningConsole
 from tests.sdk.console.hostile import HOSTILE

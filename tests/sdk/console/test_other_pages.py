@@ -2,9 +2,9 @@
 
 import pytest
 
-from penstock.acl_model import AccessRule
+from penstock.model.access import AccessRule
 from penstock.testing import MemoryPenstock
-from tests.sdk.cli.test_audit import settle
+from tests.sdk.cli.test_acls import settle
 from tests.sdk.console.conftest import RunningConsole
 from tests.sdk.console.hostile import HOSTILE, forbidden_in
 from tests.sdk.console.visitor import Visitor

@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.console.rendering import bytes_text, number_text, render, setting_text, span_text, time_text
-from penstock.console.site import PAGES
+from penstock.console.server import PAGES
 from penstock.errors import AccessDeniedError, ConnectionFailedError
 from penstock.http.http_message import Response
 from penstock.testing import MemoryPenstock

@@ -22,7 +22,7 @@ FAST: dict[str, Any] = {
 
 @pytest.fixture(autouse=True)
 def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.consumer.passed_offsets.SDK_PASSED_COMMIT_MS", 1)
+    monkeypatch.setattr("penstock.consumer.commits.SDK_PASSED_COMMIT_MS", 1)
 
 
 @pytest.fixture

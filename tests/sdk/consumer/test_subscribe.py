@@ -10,8 +10,7 @@ from penstock import AsyncConsumer, ClosedError, Consumer, ConsumerRebalanceList
 from penstock.model import ConsumerRecord, TopicPartition
 from penstock.testing import MemoryPenstock
 from tests.sdk.client_kinds import ClientKind
-from tests.sdk.group.group_fixtures import BEAT
-from tests.sdk.group.group_view import lease_epochs, until_heard
+from tests.sdk.group.group_fixtures import BEAT, lease_epochs, until_heard
 from tests.sdk.http.faulty_transport import FaultyTransport
 from tests.sdk.polling import poll_count, poll_until
 from tests.support.deadlines import DEADLINE_S

@@ -1,10 +1,12 @@
-"""What a fetch buffer asks for while it waits to be woken. The watch is driven by hand, on a stepped clock."""
+"""What a fetch buffer asks for while it waits to be woken. The watch is driven by hand, on a stepped clock. A consumer
+whose wait the service has cut short, for want of instances.
+"""
 
 from typing import Any
 
 import pytest
 
-from penstock.consumer.fetch_buffer import FetchBuffer, FetchRequest
+from penstock.consumer.fetch_buffer import FetchAnswer, FetchBuffer, FetchRequest
 from penstock.model import TopicPartition
 from penstock.wake_ups.events import WakeUp
 from penstock.wake_ups.watch import Watch
@@ -391,3 +393,33 @@ def test_poll_mode_is_as_it_was() -> None:
     assert request.body["wait_ms"] == SETTINGS.fetch_wait_ms
     assert "arm" not in request.body
     assert buffer.waiting.watch is None
+
+
+def cut_short(buffer: FetchBuffer, request: FetchRequest, now_ms: int, **told: Any) -> None:
+    """Takes the answer of a service that has no waiting time left."""
+    answers, body = PartitionsService().answer(request)
+    for each in answers:
+        each.update(topic_id=ID, **told)
+    buffer.complete(request, FetchAnswer(answers, body, 400), now_ms, 0.0)
+
+
+def test_poll_that_the_service_has_cut_short_comes_again_when_it_says() -> None:
+    buffer = new_buffer(T0)
+    request = buffer.next_request(0)
+    assert request is not None
+    cut_short(buffer, request, 0)
+    assert buffer.next_request(399) is None
+    assert buffer.wake_at_ms == 400
+    assert buffer.next_request(400) is not None
+
+
+def test_partition_that_wake_ups_cover_goes_by_them_when_a_wait_was_cut_short() -> None:
+    waiter = Waiter(T0)
+    waiter.fetch()
+    waiter.cover()
+    request = waiter.send()
+    assert request is not None
+    cut_short(waiter.buffer, request, waiter.now_ms, armed=True, topic_partitions=7)
+    assert waiter.send() is None
+    waiter.wake(0, 1)
+    assert waiter.send() is not None

@@ -1,15 +1,19 @@
 """A day's real counts: from CloudWatch's metrics, and from offsets where there are none."""
 
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock.cost.day_price import price_day
-from penstock.cost.usage import DayUsage, TopicDay, usage_from_metrics, usage_from_offsets
+from penstock.cost.plot import curves, write_plot
+from penstock.cost.usage import DayUsage, TopicDay, hourly_sum, usage_from_metrics, usage_from_offsets
 from penstock.cost.workload import Workload
 from penstock.system import wall_clock_ms
 from penstock.testing import MemoryPenstock
+from penstock_core.errors import PenstockError
 
 DAY_MS = 86_400_000
 ASSUMED = Workload(records_per_s=0)
@@ -23,6 +27,7 @@ SUMS = {
     ("penstock-produce", "Invocations"): [500.0],
     ("penstock-fetch", "Invocations"): [300.0],
 }
+WORKLOAD = Workload(records_per_s=100)
 
 
 class CloudWatch:
@@ -105,3 +110,38 @@ def test_offsets_tell_the_records_of_a_day(service: MemoryPenstock) -> None:
     assert earlier.records_received == 0
     [price] = price_day("express3", usage_from_offsets(service.admin(), today_ms), ASSUMED)
     assert price.usd > 0
+
+
+def test_hourly_sum_asks_for_the_sums_of_hours_of_one_metric() -> None:
+    asked = hourly_sum(3, "AWS/Lambda", "Invocations", {"FunctionName": "produce"})
+    assert asked["Id"] == "m3"
+    assert asked["MetricStat"]["Metric"] == {
+        "Namespace": "AWS/Lambda",
+        "MetricName": "Invocations",
+        "Dimensions": [{"Name": "FunctionName", "Value": "produce"}],
+    }
+    assert (asked["MetricStat"]["Period"], asked["MetricStat"]["Stat"]) == (3_600, "Sum")
+
+
+def test_plot_has_a_curve_for_each_system_around_the_rate() -> None:
+    found = curves(WORKLOAD)
+    assert len(found) == 10
+    assert {len(points) for points in found.values()} == {17}
+    assert found["Penstock express3"][8][0] == pytest.approx(100)
+
+
+@pytest.mark.slow
+def test_plot_is_written_in_the_format_of_its_name(tmp_path: Path) -> None:
+    write_plot(tmp_path / "month.svg", WORKLOAD)
+    assert "<svg" in (tmp_path / "month.svg").read_text()
+
+
+def test_format_that_nothing_writes_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(PenstockError, match="cannot be written"):
+        write_plot(tmp_path / "month.doc", WORKLOAD)
+
+
+def test_missing_matplotlib_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(PenstockError, match=r"penstock\[plot\]"):
+        write_plot(tmp_path / "month.png", WORKLOAD)

@@ -1,4 +1,6 @@
-"""`penstock dev` as a process: where it writes, how clients find it, how it ends, and what survives a kill."""
+"""`penstock dev` as a process: where it writes, how clients find it, how it ends, and what survives a kill. `penstock
+doctor` against `penstock dev`.
+"""
 
 import json
 import os
@@ -18,13 +20,16 @@ from click.testing import CliRunner
 from penstock import Admin, Consumer, Producer
 from penstock.cli import main
 from penstock.configuration import find_configuration
+from penstock.doctor.examination import AWS_ONLY, examine
+from penstock.doctor.finding import Verdict
+from penstock.doctor.recorder import AwsCalls, RecordingTransport
 from penstock.http.transport import HttpTransport
 from tests.sdk.console.visitor import Visitor
+from tests.sdk.dev.conftest import Server
 from tests.support.child_process import child_process
 from tests.support.penstock_command import penstock
 
 pytestmark = pytest.mark.slow
-
 SECRETS = ("PENSTOCK_URL", "AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 
 
@@ -279,3 +284,13 @@ def test_users_and_tokens_work_by_rules_when_the_server_denies_by_default(
     assert (code, "jwt:ISSUER#SUBJECT" in said) == (1, True), said
     server.end(signal.SIGTERM)
     assert not [*(here / ".penstock").glob("*.env")]
+
+
+def test_doctor_finds_the_dev_server_well_and_skips_aws(running: Server) -> None:
+    transport = RecordingTransport(running.transport())
+    report = examine(transport, None, AwsCalls())
+    transport.close()
+    assert report.is_well, report.findings
+    verdicts = {finding.check: finding.verdict for finding in report.findings}
+    assert verdicts["clock"] is Verdict.OK
+    assert all(verdicts[check] is Verdict.SKIPPED for check in AWS_ONLY)

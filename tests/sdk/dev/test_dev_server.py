@@ -11,14 +11,13 @@ from pathlib import Path
 import pytest
 
 from penstock import Admin, AsyncProducer, Consumer, HttpTransport, Producer
-from penstock.acl_model import AccessRule
-from penstock.dev.clock import StoppableClock
-from penstock.dev.service import DevAccess
+from penstock.dev.service import DevAccess, StoppableClock
 from penstock.errors import AccessDeniedError, RecordTooLargeError, ThrottledError, UnavailableError
 from penstock.http.async_transport import AsyncHttpTransport
 from penstock.http.client import Client
 from penstock.http.http_message import HttpRequest, json_request
 from penstock.http.signature import sign
+from penstock.model.access import AccessRule
 from penstock_core import limits
 from tests.sdk.dev.conftest import RunningServer, Server
 from tests.support.deadlines import DEADLINE_S

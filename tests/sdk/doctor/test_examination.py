@@ -6,17 +6,16 @@ from email.utils import formatdate
 import pytest
 
 from bench.bill.deployment import billed_deployment, billed_profile
-from penstock.acl_model import AccessRule
 from penstock.admin.admin import Admin
 from penstock.doctor.examination import AWS_ONLY, examine
-from penstock.doctor.finding import Finding, Report, Verdict
+from penstock.doctor.finding import Finding, Report, Verdict, redacted
 from penstock.doctor.recorder import AwsCalls, RecordingTransport
-from penstock.doctor.redaction import redacted
 from penstock.doctor.round_trip import RECORDS, TOPIC_PREFIX
 from penstock.doctor.service_checks import NEEDS_KEYS
 from penstock.errors import ConnectionFailedError
 from penstock.http.http_message import Response
 from penstock.http.transport import Transport
+from penstock.model.access import AccessRule
 from penstock.system import wall_clock_ms
 from penstock.testing import MemoryPenstock
 from penstock_core.version import VERSION

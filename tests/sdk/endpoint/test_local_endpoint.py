@@ -11,10 +11,11 @@ import pytest
 from aiohttp import web
 
 from penstock.endpoint import local_endpoint
-from penstock.endpoint.listening import listen
-from penstock.endpoint.local_endpoint import LocalEndpoint
+from penstock.endpoint.local_endpoint import LocalEndpoint, fitting_connections, listen
+from penstock_core.limits import RESERVED_FILES
 
 SDK = Path(local_endpoint.__file__).parents[2]
+resource = pytest.importorskip("resource")
 
 
 @asynccontextmanager
@@ -85,3 +86,26 @@ def test_no_other_module_serves_http_by_itself() -> None:
     }
     # `penstock metrics` runs without aiohttp, and asks the same function about a request's host.
     assert found == {"penstock/endpoint/local_endpoint.py", "penstock/metrics/endpoint.py"}
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "wanted", "fitting", "raised"),
+    [
+        (1_024, 4_096, 2_000, 2_000, 2_000 + RESERVED_FILES),
+        (1_024, 1_024, 2_000, 1_024 - RESERVED_FILES, None),
+        (1_024, 1_500, 2_000, 1_500 - RESERVED_FILES, 1_500),
+        (1_024, -1, 2_000, 2_000, 2_000 + RESERVED_FILES),
+        (-1, -1, 2_000, 2_000, None),
+        (4_096, 4_096, 2_000, 2_000, None),
+        (10, 10, 2_000, 1, None),
+    ],
+)
+def test_limit_of_open_files_is_raised_or_fewer_connections_fit(
+    monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, wanted: int, fitting: int, raised: int | None
+) -> None:
+    limits = [(soft, hard)]
+    monkeypatch.setattr(resource, "getrlimit", lambda _: limits[-1])
+    monkeypatch.setattr(resource, "setrlimit", lambda _, found: limits.append(found))
+    monkeypatch.setattr(resource, "RLIM_INFINITY", -1)
+    assert fitting_connections(wanted) == fitting
+    assert limits[1:] == ([] if raised is None else [(raised, hard)])

@@ -16,9 +16,10 @@ from tests.sdk.group.group_fixtures import (
     PARTITIONS,
     RebalanceRecorder,
     committed,
+    moving,
     send,
+    until_heard,
 )
-from tests.sdk.group.group_view import moving, until_heard
 from tests.sdk.http.faulty_transport import FaultyTransport, answer, lost_request
 from tests.sdk.polling import has, poll_count, poll_until
 from tests.support.deadlines import until

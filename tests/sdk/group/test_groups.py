@@ -10,8 +10,16 @@ from penstock import Consumer, InstanceFencedError, InvalidError, LeaseLostError
 from penstock.model import TopicPartition
 from penstock.testing import MemoryPenstock
 from tests.sdk.client_kinds import ClientKind
-from tests.sdk.group.group_fixtures import BEAT, FAST, PARTITIONS, RebalanceRecorder, committed, send
-from tests.sdk.group.group_view import moving, until_heard
+from tests.sdk.group.group_fixtures import (
+    BEAT,
+    FAST,
+    PARTITIONS,
+    RebalanceRecorder,
+    committed,
+    moving,
+    send,
+    until_heard,
+)
 from tests.sdk.http.faulty_transport import FaultyTransport, answer, lost_answer, lost_request
 from tests.sdk.polling import has, poll_count, poll_until
 from tests.support.deadlines import until

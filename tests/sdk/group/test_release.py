@@ -8,7 +8,7 @@ from penstock import LeaseLostError
 from penstock.model import TopicPartition
 from penstock.testing import MemoryPenstock
 from tests.sdk.client_kinds import ClientKind
-from tests.sdk.group.group_view import moving, until_heard
+from tests.sdk.group.group_fixtures import moving, until_heard
 from tests.sdk.http.faulty_transport import FaultyTransport
 from tests.sdk.polling import has, poll_count, poll_until
 

@@ -4,14 +4,16 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from penstock.errors import ConnectionFailedError
+from penstock.errors import ConnectionFailedError, ThrottledError, UnavailableError, UnknownTopicError
 from penstock.http.async_client import AsyncClient
 from penstock.http.client import Client
 from penstock.http.http_message import Document, HttpRequest, Response
-from penstock.retry import RetryPolicy
+from penstock.retry import NEVER_MS, RetryPolicy
 from penstock.testing import ThreadedTransport
-from penstock_core.errors import PenstockError
+from penstock_core.errors import ErrorCode, PenstockError
 
 WRITE = HttpRequest(method="POST", path="/v1/things", is_repeatable=True)
 READ = HttpRequest(method="GET", path="/v1/things", is_read=True, is_repeatable=True)
@@ -20,6 +22,8 @@ ENTRY_REFUSED = Response(
     200, {}, b'{"results": [{}, {"error": {"code": "LEASE_FENCED", "message": "", "maybe_applied": false}}]}'
 )
 DEADLINE_MS = 30_000
+POLICY = RetryPolicy(backoff_ms=100, backoff_max_ms=5_000)
+UNAVAILABLE = UnavailableError(ErrorCode.STORAGE_UNAVAILABLE, "")
 
 
 class Scripted:
@@ -74,3 +78,37 @@ def test_refused_read_was_never_applied_whatever_was_lost_before(call: Call) -> 
     with pytest.raises(PenstockError) as caught:
         call(Scripted([True], REFUSED), READ)
     assert not caught.value.maybe_applied
+
+
+@pytest.mark.parametrize(("failures", "bound_ms"), [(1, 100), (2, 200), (3, 400), (7, 5_000), (10_000, 5_000)])
+def test_retry_waits_up_to_a_doubling_bound(failures: int, bound_ms: int) -> None:
+    at = POLICY.retry_at_ms(UNAVAILABLE, failures=failures, now_ms=0, deadline_ms=NEVER_MS, chance=0.5)
+    assert at == bound_ms // 2
+
+
+@given(st.integers(1, 50), st.floats(0, 1, exclude_max=True))
+def test_retry_stays_between_now_and_the_longest_wait(failures: int, chance: float) -> None:
+    at = POLICY.retry_at_ms(UNAVAILABLE, failures=failures, now_ms=1_000, deadline_ms=NEVER_MS, chance=chance)
+    assert at is not None
+    assert 1_000 <= at <= 6_000
+
+
+def test_retry_comes_after_retry_after_when_the_service_says_so() -> None:
+    error = ThrottledError(ErrorCode.THROTTLED, "", retry_after_ms=2_000)
+    assert POLICY.retry_at_ms(error, failures=1, now_ms=10, deadline_ms=NEVER_MS, chance=0.0) == 2_010
+    assert POLICY.retry_at_ms(error, failures=1, now_ms=10, deadline_ms=NEVER_MS, chance=0.5) == 2_060
+
+
+def test_retry_is_given_up_when_it_would_come_after_the_deadline() -> None:
+    assert POLICY.retry_at_ms(UNAVAILABLE, failures=1, now_ms=0, deadline_ms=50, chance=0.5) == 50
+    assert POLICY.retry_at_ms(UNAVAILABLE, failures=1, now_ms=0, deadline_ms=49, chance=0.5) is None
+
+
+def test_retry_is_given_up_when_it_can_not_help() -> None:
+    error = UnknownTopicError(ErrorCode.UNKNOWN_TOPIC, "")
+    assert POLICY.retry_at_ms(error, failures=1, now_ms=0, deadline_ms=NEVER_MS, chance=0.0) is None
+
+
+def test_policy_refuses_bounds_that_can_not_be() -> None:
+    with pytest.raises(ValueError, match="backoff_ms=200"):
+        RetryPolicy(backoff_ms=200, backoff_max_ms=100)

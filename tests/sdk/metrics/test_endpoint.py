@@ -7,11 +7,11 @@ from http import HTTPStatus
 import pytest
 import urllib3
 
-from penstock.endpoint.own_names import is_foreign
+from penstock.endpoint.local_endpoint import is_foreign
 from penstock.errors import UnavailableError
 from penstock.metrics.collector import Collector
 from penstock.metrics.endpoint import PATH, MetricsServer, answer
-from penstock.metrics.exposition import CONTENT_TYPE
+from penstock.metrics.exposition import CONTENT_TYPE, Family, Sample, exposition
 from penstock.testing import MemoryPenstock
 from penstock_core.errors import ErrorCode
 
@@ -71,3 +71,23 @@ def test_service_that_cannot_be_read_is_unavailable(collector: Collector, monkey
     monkeypatch.setattr(collector, "text", fail)
     status, _, text = answer(collector, PATH)
     assert (status, text) == (HTTPStatus.SERVICE_UNAVAILABLE, "STORAGE_UNAVAILABLE: it is down\n")
+
+
+def test_text_has_help_type_and_a_line_for_each_value() -> None:
+    family = Family(
+        name="penstock_lag_records",
+        kind="gauge",
+        help="Records that wait.",
+        samples=[Sample(value=7, labels={"kind": "group", "consumer": "billing"}), Sample(value=0.25)],
+    )
+    assert exposition([family]) == (
+        "# HELP penstock_lag_records Records that wait.\n"
+        "# TYPE penstock_lag_records gauge\n"
+        'penstock_lag_records{kind="group",consumer="billing"} 7\n'
+        "penstock_lag_records 0.25\n"
+    )
+
+
+def test_label_that_could_end_its_text_is_escaped() -> None:
+    family = Family(name="a", kind="gauge", help="b", samples=[Sample(value=1, labels={"c": 'x"\n\\y'})])
+    assert exposition([family]).splitlines()[-1] == 'a{c="x\\"\\n\\\\y"} 1'

@@ -1,6 +1,10 @@
-"""Deliveries that fail: what is tried again, what is given up, and what the application is told."""
+"""Deliveries that fail: what is tried again, what is given up, and what the application is told. The exit of the
+interpreter: it delivers every record, and no thread holds it up.
+"""
 
 import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -13,9 +17,38 @@ from penstock.testing import MemoryPenstock
 from penstock_core.errors import PenstockError
 from tests.sdk.client_kinds import ClientKind
 from tests.sdk.http.faulty_transport import FaultyTransport, answer, lost_answer, lost_request
+from tests.support.child_process import bare_environment, child_process
 from tests.support.deadlines import DEADLINE_S
 
 PRODUCE = "/v1/produce"
+FORGOTTEN = """
+import json
+from penstock import Consumer, Producer, Response
+from penstock_core.records import frame
+
+class Service:
+    def call(self, method, path, query, headers, body):
+        if path == "/v1/produce":
+            header, data = frame.decode(body)
+            print("produced", len(header["batches"]), b"forgotten" in bytes(data))
+            answer = {"results": [{"topic": "t", "partition": 0, "base_offset": 0, "next_offset": 1}]}
+        elif path == "/v1/fetch":
+            return Response(503, {}, b"{}")
+        elif path.endswith("/offsets"):
+            answer = {"offsets": [{"partition": 0, "offset": 0, "timestamp_ms": None}]}
+        else:
+            answer = {"name": "t", "topic_id": "x", "partitions": 1, "config": {}, "created_at_ms": 0, "offsets": []}
+            answer["writable_partitions"] = 1
+        return Response(200, {}, json.dumps(answer).encode())
+
+    def close(self):
+        pass
+
+producer = Producer(transport=Service(), linger_ms=600_000, compression_type="none")
+consumer = Consumer("t", transport=Service(), retry_backoff_ms=60_000, retry_backoff_max_ms=60_000)
+consumer.poll(timeout_ms=0)
+producer.send("t", b"sent and forgotten")
+"""
 
 
 @pytest.fixture
@@ -125,3 +158,16 @@ def test_defect_in_a_transport_does_not_hang(clients: ClientKind, faulty: Faulty
     faulty.faults[PRODUCE] = [defect] * 1_000
     with clients.producer(transport=faulty, acks="none") as producer:
         assert producer.send(orders, b"v").exception(DEADLINE_S) is not None
+
+
+@pytest.mark.slow
+def test_interpreter_exit_delivers_all_records_and_does_not_hang() -> None:
+    with child_process(
+        [sys.executable, "-c", FORGOTTEN],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=bare_environment(),
+    ) as process:
+        written, errors = process.communicate()
+    assert (process.returncode, written) == (0, b"produced 1 True\n")
+    assert b"Traceback" not in errors

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from penstock.http.steps import Wait
+from penstock.model.share import ShareRecord
 from penstock.share.acknowledgements import LockKey, Wish
 from penstock.share.acquire_call import ShareAnswer, ShareCall
 from penstock.share.held_locks import AcquiredLock
 from penstock.share.moment import Moment
 from penstock.share.settings import ShareSettings
 from penstock.share.share_core import ShareCore
-from penstock.share_model import ShareRecord
 from penstock_core.errors import PenstockError
 
 START_MS = 1_000_000

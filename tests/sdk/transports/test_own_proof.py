@@ -6,8 +6,8 @@ import pytest
 
 from penstock.configuration import Configuration, StaticCredentials
 from penstock.http.sigv4 import Keys, Scope, check_signature, read_claim
-from penstock.transports import own_proof
-from penstock.transports.own_proof import OwnProof
+from penstock.transports import invocation
+from penstock.transports.invocation import OwnProof
 from penstock_core.direct.caller_proof import PROOF_BODY
 from penstock_core.limits import SDK_PROOF_RENEW_MS
 
@@ -34,7 +34,7 @@ def credentials() -> Refreshed:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     times_ms = [START_MS]
-    monkeypatch.setattr(own_proof, "wall_clock_ms", lambda: times_ms[-1])
+    monkeypatch.setattr(invocation, "wall_clock_ms", lambda: times_ms[-1])
     return times_ms
 
 

@@ -5,7 +5,7 @@ from time import time
 
 import pytest
 
-from penstock.transports.own_proof import OwnProof
+from penstock.transports.invocation import OwnProof
 from penstock_core.direct.caller_proof import CallerProof
 from penstock_core.errors import ErrorCode
 from penstock_core.limits import KIB
@@ -92,7 +92,7 @@ def test_authority_that_is_not_there_is_an_outage(aws: FakeAws) -> None:
 
 def test_expired_proof_is_refused_by_the_authority(aws: FakeAws, monkeypatch: pytest.MonkeyPatch) -> None:
     old_ms = int((time() - 1_000) * 1_000)
-    monkeypatch.setattr("penstock.transports.own_proof.wall_clock_ms", lambda: old_ms)
+    monkeypatch.setattr("penstock.transports.invocation.wall_clock_ms", lambda: old_ms)
     proof, stage = proof_of(aws, aws.key(SESSION))
     refused(ErrorCode.NOT_AUTHORIZED, lambda: StsIdentities(aws.url).arn_of(proof, stage))
 

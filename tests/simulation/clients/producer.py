@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from penstock.producer.batching.accumulator import UNKNOWN_OFFSET, Accumulator, Entry
-from penstock.producer.batching.accumulator_settings import AccumulatorSettings
+from penstock.producer.batching.pacing import AccumulatorSettings
 from penstock.producer.batching.producer_batch import ProducerBatch, TopicQueues, tag_filter_of
 from penstock.retry import RetryPolicy
 from penstock_core.errors import Category, ErrorCode, PenstockError

@@ -1,17 +1,22 @@
-"""Settings of topics and groups, as people write and read them."""
+"""Settings, filters and sizes, as people write and read them, and the question before a deletion."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from penstock.cli.options.duration import DURATION_OR_FOREVER
+from penstock.cli.options.times import DURATION_OR_FOREVER
 from penstock.cli.service import parse_pairs
 from penstock_core.groups.group import GroupConfig
 from penstock_core.log.topic import TopicConfig
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+_UNIT_BYTES = {"": 1, "B": 1, "KB": 1_000, "MB": 1_000_000, "KIB": 1_024, "MIB": 1_048_576}
+_FORMAT = re.compile(r"([0-9]{1,12})(B|KB|MB|KIB|MIB|)", re.ASCII)
+YES = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 
 
 def config_option(examples: str = "") -> Callable[[Command], Command]:
@@ -76,3 +81,35 @@ def _value(name: str, text: str) -> int | str | bool:
     if text.removeprefix("-").isdecimal() and text.isascii():
         return int(text)
     return DURATION_OR_FOREVER.convert(text, None, None) if name.endswith(("_ms", "_ms_min", "_ms_max")) else text
+
+
+def filter_text(given: str) -> str:
+    """The policy as text, not yet parsed. Raises click.BadParameter for a file that cannot be read."""
+    if not given.startswith("@"):
+        return given
+    try:
+        return Path(given[1:]).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.BadParameter(f"{given!r:.100}: {error}", param_hint="--filter") from error
+
+
+class Size(click.ParamType[int]):
+    """A click type: a whole number of bytes, KB, MB, KiB or MiB becomes bytes."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The bytes of the text. Fails with the format if it is no size."""
+        match = _FORMAT.fullmatch(str(value).upper())
+        if match is None:
+            self.fail(f"{value!r:.100} is not a size: write bytes, or a number with KB, KiB, MB or MiB", param, ctx)
+        return int(match[1]) * _UNIT_BYTES[match[2]]
+
+
+SIZE = Size()
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask on stderr, unless `yes` answers. Raises click.Abort if the answer is no."""
+    if not yes:
+        click.confirm(question, abort=True, err=True)

@@ -11,16 +11,16 @@ import click
 
 from penstock.admin.admin import Admin
 from penstock.cli.completion import complete_groups, complete_topics
-from penstock.cli.options.filters import filter_text
-from penstock.cli.options.start import START, Start
+from penstock.cli.options.settings import filter_text
+from penstock.cli.options.times import START, Start
 from penstock.cli.records.json_lines import json_line
 from penstock.cli.service import Service, service_command
 from penstock.consumer.consumer import Consumer
 from penstock.consumer.settings import WaitMode
 from penstock.errors import AccessDeniedError, UnknownPartitionError
 from penstock.model import ConsumerRecord, TopicPartition
+from penstock.model.times import TIME_FORMS
 from penstock.system import monotonic_ms
-from penstock.typed_times import TIME_FORMS
 from penstock.workers.signals import stopped_by_signals
 from penstock_core.errors import ErrorCode
 from penstock_core.groups.topic_patterns import check_pattern, matches

@@ -13,17 +13,16 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColu
 
 from penstock.admin.admin import Admin
 from penstock.cli.completion import complete_topics
-from penstock.cli.options.duration import Duration
-from penstock.cli.options.times import TIME
+from penstock.cli.options.times import TIME, Duration
 from penstock.cli.records.json_lines import parse_json_line
 from penstock.cli.records.line_record import LineRecord, text_line_parser
 from penstock.cli.service import CommandError, Service, parse_pairs, service_command
 from penstock.errors import InvalidError
 from penstock.model import RecordMetadata
+from penstock.model.times import TIME_FORMS
 from penstock.producer.producer import Producer
 from penstock.producer.settings import ACKS
 from penstock.system import wall_clock_ms
-from penstock.typed_times import TIME_FORMS
 from penstock.workers.signals import stopped_by_signals
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import TIMER_DELAY_MS_MAX

@@ -1,8 +1,8 @@
 """Access rules: who may do what, a check, a new rule, and the removal of one."""
 
-from penstock.acl_model import AccessRule
 from penstock.console.page import Asked, Moved, Page, Route, Shown
 from penstock.console.paging import paged
+from penstock.model.access import AccessRule
 from penstock_core.acls.right import Operation
 from penstock_core.acls.rule import ALL, ALLOW, DENY
 

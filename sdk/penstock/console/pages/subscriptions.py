@@ -3,7 +3,7 @@
 from penstock.console.listing import listed
 from penstock.console.page import Asked, Moved, Page, Route, Shown, path_of
 from penstock.console.paging import paged
-from penstock.subscription_model import Subscription
+from penstock.model.push import Subscription
 
 
 def show_list(asked: Asked) -> Shown:

@@ -25,15 +25,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from penstock.producer.batching.accumulator_settings import AccumulatorSettings
+from penstock.errors import DeliveryTimeoutError, as_maybe_applied
 from penstock.producer.batching.batch_bounds import (
     FRAME_OVERHEAD_BYTES,
     entry_overhead,
     record_size,
     that_fit,
 )
-from penstock.producer.batching.batch_failures import final_error, timed_out
-from penstock.producer.batching.delayed_queues import close_delayed
 from penstock.producer.batching.moved_batches import (
     KeyPlacement,
     MovedBatches,
@@ -42,8 +40,8 @@ from penstock.producer.batching.moved_batches import (
     records_to_turn,
     writable_after,
 )
-from penstock.producer.batching.open_batches import OpenBatches
-from penstock.producer.batching.pacing import rest_after
+from penstock.producer.batching.open_batches import OpenBatches, close_delayed
+from penstock.producer.batching.pacing import AccumulatorSettings, rest_after
 from penstock.producer.batching.producer_batch import Numbering, PartitionQueue, ProducerBatch, TopicQueues
 from penstock.producer.delays import Timer
 from penstock.retry import NEVER_MS
@@ -325,3 +323,20 @@ class Accumulator(OpenBatches):
             queue.open_batch = None
             close_delayed(queue)
             self._queues.pop(queue, None)
+
+
+def timed_out(batch: ProducerBatch, error: PenstockError | None, now_ms: int) -> PenstockError:
+    """The error of a batch whose time to be delivered is over, with the last error that it met."""
+    last = f"; the last error: {error}" if error else ""
+    failure = DeliveryTimeoutError(
+        f"{batch.record_count:,} records for {batch.topic}[{batch.partition}] were not delivered in "
+        f"{now_ms - batch.created_ms:,} ms and {batch.failures} failed tries{last}",
+        maybe_applied=batch.maybe_applied,
+    )
+    failure.__cause__ = error
+    return failure
+
+
+def final_error(batch: ProducerBatch, error: PenstockError) -> PenstockError:
+    """The error of a batch that gets no other try. An earlier try may have been applied, though the last was not."""
+    return as_maybe_applied(error) if batch.maybe_applied else error

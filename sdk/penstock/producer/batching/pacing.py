@@ -9,7 +9,9 @@ as a delivered one, is rare. A partition that rests is in no request, so request
 from dataclasses import dataclass
 
 from penstock.producer.batching.producer_batch import PartitionQueue
+from penstock.retry import RetryPolicy
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.records.record_batch import Compression
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,3 +53,19 @@ def rest_after(
     else:
         return
     queue.retry_at_ms = max(queue.retry_at_ms, now_ms + int(queue.rest_ms * (0.5 + chance)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccumulatorSettings:
+    """Bounds of batching. Bytes are counted before compression. Without `retry` each batch has one try."""
+
+    linger_ms: int
+    batch_bytes: int
+    request_bytes: int
+    buffer_bytes: int
+    delivery_timeout_ms: int
+    compression: Compression
+    retry: RetryPolicy | None  # None: one try
+    is_idempotent: bool = True
+    is_adaptive: bool = False  # records without a key avoid slow partitions
+    pacing: Pacing | None = None  # None: a throttled partition waits for its next try, and never rests

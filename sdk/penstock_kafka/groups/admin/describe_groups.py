@@ -5,8 +5,8 @@ Each group can be described by both. Java's tools ask for the newer one first, a
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from penstock.group_model import GroupDescription, GroupMember, GroupPartition
 from penstock.model import TopicPartition
+from penstock.model.groups import GroupDescription, GroupMember, GroupPartition
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_kafka.dispatch.api import Answer, Call
 from penstock_kafka.dispatch.in_parts import in_parts

@@ -6,7 +6,7 @@ In the service a group and a share group may have the same name. Then a delete t
 from collections import Counter
 
 from penstock.api.share_group_calls import delete_share_group, list_share_groups
-from penstock.group_model import Group
+from penstock.model.groups import Group
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_kafka.dispatch.api import Answer, Call
 from penstock_kafka.dispatch.in_parts import in_parts

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from penstock.api.group_document_calls import StoredDocument, put_document, read_document
+from penstock.api.group_admin_calls import StoredDocument, put_document, read_document
 from penstock.http.async_client import AsyncClient
 from penstock_core.errors import ErrorCode, PenstockError
 

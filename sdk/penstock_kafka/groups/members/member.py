@@ -23,8 +23,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.group.heartbeat import HeartbeatResponse, HeldLease
-from penstock.group_model import GroupMember, GroupPartition
 from penstock.model import TopicPartition
+from penstock.model.groups import GroupMember, GroupPartition
 from penstock_core.groups.group import Subscription
 
 _MINUTE_MS = 60_000

@@ -7,8 +7,8 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from penstock.group.heartbeat import HeartbeatResponse
-from penstock.group_model import GroupDescription
 from penstock.model import TopicPartition
+from penstock.model.groups import GroupDescription
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.groups.sessions import unknown_member
 from penstock_core.ids import GroupName, MemberName

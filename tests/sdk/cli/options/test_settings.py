@@ -1,19 +1,31 @@
+"""The target of a subscription from the options of a command. tests/sdk/cli/test_subscriptions.py has the commands."""
+
+from pathlib import Path
 from typing import Any
 
 import click
 import pytest
+from click.testing import CliRunner, Result
 
 from penstock.cli.options.settings import (
     BACK_TO_DEFAULT,
     CONFIG,
     GROUP_DEFAULTS,
+    SIZE,
     TOPIC_DEFAULTS,
+    YES,
     changed_settings_text,
+    confirm,
+    filter_text,
     parse_settings,
     settings_text,
 )
+from penstock.cli.options.target import target_of
 from penstock_core.limits import UNLIMITED
 from tests.sdk.cli.options.parsing import parsed
+
+POLICY = '{"type": ["commandé"]}'
+NONE: dict[str, Any] = dict.fromkeys(("function", "sqs", "event_bus", "https", "copy_to", "secret_file", "secret_env"))
 
 
 @pytest.mark.parametrize(
@@ -57,3 +69,87 @@ def test_only_settings_that_differ_from_their_defaults_are_shown(defaults: dict[
 def test_options_of_settings_may_be_repeated() -> None:
     assert parsed(CONFIG, "--config", "a=1", "--config", "b=2") == {"settings": ("a=1", "b=2")}
     assert parsed(BACK_TO_DEFAULT, "--default", "a", "--default", "b") == {"defaults": ("a", "b")}
+
+
+def test_policy_is_the_text_itself() -> None:
+    assert filter_text(POLICY) == POLICY
+
+
+def test_policy_is_what_a_file_holds(tmp_path: Path) -> None:
+    file = tmp_path / "policy.json"
+    file.write_text(POLICY, encoding="utf-8")
+    assert filter_text(f"@{file}") == POLICY
+
+
+@pytest.mark.parametrize("content", [None, b"\xff"])
+def test_file_that_cannot_be_read_is_refused_with_its_name(tmp_path: Path, content: bytes | None) -> None:
+    file = tmp_path / "p.json"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(click.BadParameter) as caught:
+        filter_text(f"@{file}")
+    assert caught.value.param_hint == "--filter"
+    assert caught.value.message.startswith(repr(f"@{file}")[:100])
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("100", 100), ("7B", 7), ("1KB", 1_000), ("64KiB", 65_536), ("4mib", 4_194_304)]
+)
+def test_size_is_read_with_its_unit(text: str, size: int) -> None:
+    assert SIZE.convert(text, None, None) == size
+
+
+@pytest.mark.parametrize("text", ["", "KB", "1.5MB", "-1", "1 GiB", "٣"])
+def test_text_that_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="is not a size"):
+        SIZE.convert(text, None, None)
+
+
+def _delete(*arguments: str, answer: str = "") -> Result:
+    @click.command()
+    @YES
+    def delete(yes: bool) -> None:
+        confirm("Delete it?", yes=yes)
+        click.echo("deleted")
+
+    return CliRunner().invoke(delete, arguments, input=answer)
+
+
+def test_question_is_asked_beside_the_output() -> None:
+    result = _delete(answer="y\n")
+    assert (result.exit_code, result.stdout) == (0, "deleted\n")
+    assert result.stderr.startswith("Delete it? [y/N]: ")
+
+
+@pytest.mark.parametrize("answer", ["n\n", "\n", ""])
+def test_command_ends_unless_the_answer_is_yes(answer: str) -> None:
+    result = _delete(answer=answer)
+    assert (result.exit_code, result.stdout) == (1, "")
+
+
+def test_option_answers_the_question() -> None:
+    result = _delete("--yes")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "deleted\n", "")
+
+
+@pytest.mark.parametrize(
+    ("option", "kind"), [("function", "lambda"), ("sqs", "sqs"), ("event_bus", "event_bus"), ("copy_to", "topic")]
+)
+def test_each_option_is_a_kind_of_target(option: str, kind: str) -> None:
+    assert target_of(**{**NONE, option: "place"}) == {kind: "place"}
+
+
+def test_no_option_is_no_target() -> None:
+    assert target_of(**NONE) is None
+
+
+def test_endpoint_may_leave_its_secret_out(tmp_path: Path) -> None:
+    assert target_of(**{**NONE, "https": "https://x"}) == {"https": {"url": "https://x"}}
+    (tmp_path / "secret").write_text(" whsec_a\n")
+    found = target_of(**{**NONE, "https": "https://x", "secret_file": tmp_path / "secret"})
+    assert found == {"https": {"url": "https://x", "secret": "whsec_a"}}
+
+
+def test_two_targets_are_wrong_usage() -> None:
+    with pytest.raises(click.UsageError):
+        target_of(**{**NONE, "sqs": "x", "copy_to": "y"})

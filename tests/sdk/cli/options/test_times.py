@@ -4,12 +4,17 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from penstock.cli.options.times import TIME
-from penstock.typed_times import parse_time_ms, with_zone
+from penstock.cli.options.times import DURATION, DURATION_OR_FOREVER, START, TIME, Start
+from penstock.consumer.consumer import Consumer
+from penstock.model import TopicPartition
+from penstock.model.times import duration_text, parse_duration_ms, parse_time_ms, with_zone
+from penstock.testing import MemoryPenstock
+from penstock_core.limits import UNLIMITED
 
 NOW_MS = 1_700_000_000_123  # 2023-11-14T22:13:20.123Z, 17:13 in New York
 MIDNIGHT_MS = 1_699_938_000_000  # of that day in New York
 DAY_MS = 86_400_000
+PARTITIONS = [TopicPartition("orders", 0), TopicPartition("orders", 1)]
 
 
 @pytest.fixture(autouse=True)
@@ -77,3 +82,96 @@ def test_day_whose_midnight_the_clocks_skip_begins_an_hour_later(monkeypatch: py
     noon_ms = 1_777_021_200_000  # of 2026-04-24, which begins at 01:00
     assert with_zone(parse_time_ms("today", noon_ms)) == "2026-04-24T01:00:00+03:00"
     assert with_zone(parse_time_ms("yesterday", noon_ms + DAY_MS)) == "2026-04-24T01:00:00+03:00"
+
+
+@pytest.mark.parametrize(
+    ("text", "duration_ms"),
+    [("0s", 0), ("90s", 90_000), ("90m", 5_400_000), ("12h", 43_200_000), ("14d", 1_209_600_000)],
+)
+def test_number_with_its_unit_is_milliseconds(text: str, duration_ms: int) -> None:
+    assert parse_duration_ms(text) == duration_ms
+    assert DURATION.convert(text, None, None) == duration_ms
+
+
+@pytest.mark.parametrize("text", ["", "5", "d", "5w", "1.5h", "-1d", "5 m", "5M", "٣d", "1234567890123s", "forever"])
+def test_other_text_is_no_number_with_its_unit(text: str) -> None:
+    with pytest.raises(ValueError, match=f"^{text}$"):
+        parse_duration_ms(text)
+
+
+def test_forever_is_unlimited_where_an_option_may_have_no_end() -> None:
+    assert DURATION_OR_FOREVER.convert("forever", None, None) == UNLIMITED
+    with pytest.raises(click.BadParameter, match=r"'ever' is not a duration: .* s, m, h or d, or forever"):
+        DURATION_OR_FOREVER.convert("ever", None, None)
+    with pytest.raises(click.BadParameter, match=r"'forever' is not a duration: write a number with s, m, h or d$"):
+        DURATION.convert("forever", None, None)
+
+
+@pytest.mark.parametrize(
+    ("duration_ms", "text"),
+    [(0, "0d"), (999, "999ms"), (1_000, "1s"), (90_000, "90s"), (172_800_000, "2d"), (172_800_001, "172800001ms")],
+)
+def test_duration_is_shown_in_the_largest_unit_that_tells_it_exactly(duration_ms: int, text: str) -> None:
+    assert duration_text(duration_ms) == text
+
+
+@pytest.fixture
+def consumer(service: MemoryPenstock) -> Iterator[Consumer]:
+    """Of two partitions: the first holds the offsets 2 to 4, at the times 200 to 400; the second is empty."""
+    service.create_topic("orders", partitions=2)
+    with service.producer() as producer:
+        for offset in range(5):
+            producer.send("orders", b"x", partition=0, timestamp_ms=offset * 100)
+    service.admin().truncate("orders", {0: 2})
+    with service.consumer() as consumer:
+        yield consumer
+
+
+@pytest.mark.parametrize(
+    ("start", "offsets"),
+    [
+        (Start(end="earliest"), [2, 0]),
+        (Start(end="latest"), [5, 0]),
+        (Start(offset=7), [7, 7]),
+        (Start(timestamp_ms=250), [3, 0]),
+        (Start(timestamp_ms=401), [5, 0]),
+        (Start(last=1), [4, 0]),
+        (Start(last=9), [2, 0]),
+    ],
+)
+def test_start_is_an_offset_of_each_partition(consumer: Consumer, start: Start, offsets: list[int]) -> None:
+    assert start.offsets(consumer, PARTITIONS) == dict(zip(PARTITIONS, offsets, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("start", "reset"),
+    [
+        (Start(offset=7), "none"),
+        (Start(end="latest"), "latest"),
+        (Start(end="earliest"), "earliest"),
+        (Start(timestamp_ms=250), "earliest"),
+        (Start(last=1), "earliest"),
+    ],
+)
+def test_only_a_given_offset_must_exist(start: Start, reset: str) -> None:
+    assert start.offset_reset == reset
+
+
+@pytest.mark.parametrize(
+    ("text", "start"),
+    [
+        ("earliest", Start(end="earliest")),
+        ("latest", Start(end="latest")),
+        ("12", Start(offset=12)),
+        ("1970-01-01T00:00:01Z", Start(timestamp_ms=1_000)),
+    ],
+)
+def test_text_is_an_end_an_offset_or_a_time(text: str, start: Start) -> None:
+    assert START.convert(text, None, None) == start
+    assert START.convert(start, None, None) == start
+
+
+@pytest.mark.parametrize("text", ["", "first", "-1", "٣", "1.5"])
+def test_other_text_is_no_start(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="give earliest, latest, an offset, an ISO 8601 time"):
+        START.convert(text, None, None)

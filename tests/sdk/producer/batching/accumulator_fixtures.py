@@ -6,7 +6,7 @@ from itertools import count
 
 from penstock.errors import UnavailableError, UnknownTopicError
 from penstock.producer.batching.accumulator import PRODUCER_IDS, Accumulator, Entry
-from penstock.producer.batching.accumulator_settings import AccumulatorSettings
+from penstock.producer.batching.pacing import AccumulatorSettings
 from penstock.producer.batching.producer_batch import ProducerBatch, TopicQueues
 from penstock.retry import RetryPolicy
 from penstock_core.errors import ErrorCode, PenstockError

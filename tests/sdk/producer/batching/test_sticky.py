@@ -1,4 +1,6 @@
-"""Records without a key: they spread evenly, and still travel in few, full batches."""
+"""Records without a key: they spread evenly, and still travel in few, full batches. A partition that was throttled
+rests between requests, and its next request takes along what has come.
+"""
 
 from collections import Counter
 from dataclasses import replace
@@ -7,14 +9,29 @@ from random import Random
 import pytest
 
 from penstock.producer.batching.accumulator import Accumulator
+from penstock.producer.batching.pacing import Pacing, pacing_within
 from penstock.producer.batching.producer_batch import TopicQueues
 from penstock.producer.batching.sticky import STICKY_BYTES_MIN, StickyPartition
-from tests.sdk.producer.batching.accumulator_fixtures import SETTINGS
+from penstock.producer.settings import ProducerSettings
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.records.record_batch import walk
+from tests.sdk.producer.batching.accumulator_fixtures import (
+    MAYBE,
+    SETTINGS,
+    UNAVAILABLE,
+    append,
+    counting,
+    new_topic,
+    values_of,
+)
 
 KIB = 1_024
 BATCH_BYTES = 256 * KIB
 BIG = replace(SETTINGS, batch_bytes=BATCH_BYTES, request_bytes=4 * KIB * KIB, buffer_bytes=64 * KIB * KIB)
 IDLE = [False] * 6
+PACING = Pacing(first_ms=20, most_ms=150, parts=4)
+THROTTLED = PenstockError(ErrorCode.THROTTLED, "too many appends")
+PACED = replace(SETTINGS, pacing=PACING, linger_ms=0)
 
 
 def _topic(partitions: int) -> TopicQueues:
@@ -87,3 +104,67 @@ def test_topic_of_fewer_partitions_takes_records_in_those_that_it_has() -> None:
     assert first is not None
     assert second is not None
     assert (first.partition, second.partition) == (5, 1)
+
+
+def test_rest_doubles_with_each_refusal_and_shrinks_with_each_delivery() -> None:
+    rests = [0]
+    for _ in range(5):
+        rests.append(PACING.longer(rests[-1]))
+    assert rests == [0, 20, 40, 80, 150, 150]
+    for _ in range(20):
+        rests.append(PACING.shorter(rests[-1]))
+    assert rests[6:9] == [113, 85, 64]
+    assert rests[-1] == 0
+
+
+def test_partition_rests_after_it_was_throttled() -> None:
+    accumulator, topic = Accumulator(PACED, counting()), new_topic()
+    append(accumulator, topic, 0, b"a")
+    accumulator.complete(accumulator.drain(0), [THROTTLED], 0, 0.0)
+    assert accumulator.drain(9) == []
+    accumulator.complete(accumulator.drain(10), [0], 10, 0.5)
+    append(accumulator, topic, 0, b"b", now_ms=10)
+    append(accumulator, topic, 1, b"c", now_ms=10)
+    assert [entry.queue.partition for entry in accumulator.drain(24)] == [1], "the other one goes without it"
+    assert [entry.queue.partition for entry in accumulator.drain(25)] == [0]
+
+
+def test_partition_does_not_rest_when_the_service_was_away() -> None:
+    accumulator, topic = Accumulator(PACED, counting()), new_topic()
+    append(accumulator, topic, 0, b"a")
+    accumulator.complete(accumulator.drain(0), [UNAVAILABLE], 0, 0.0)
+    accumulator.complete(accumulator.drain(0), [0], 0, 0.9)
+    append(accumulator, topic, 0, b"b")
+    assert len(accumulator.drain(0)) == 1
+
+
+def test_next_request_takes_along_what_came_when_nothing_was_stored() -> None:
+    accumulator, topic = Accumulator(replace(SETTINGS, linger_ms=0), counting()), new_topic()
+    append(accumulator, topic, 0, b"a")
+    [sent] = accumulator.drain(0)
+    first = [header.base_sequence for batch in sent.batches for _, header in walk(batch.build())]
+    append(accumulator, topic, 0, b"b")
+    accumulator.complete([sent], [THROTTLED], 0, 0.0)
+    [again] = accumulator.drain(0)
+    assert values_of(again) == [b"a", b"b"]
+    headers = [header for batch in again.batches for _, header in walk(batch.build())]
+    assert (first, [header.base_sequence for header in headers]) == ([0], [0, 1])
+    assert {header.producer_id for header in headers} == {1}, "the same producer goes on: a head remembers but a few"
+
+
+def test_next_request_is_as_it_was_when_an_earlier_try_may_be_stored() -> None:
+    accumulator, topic = Accumulator(replace(SETTINGS, linger_ms=0), counting()), new_topic()
+    append(accumulator, topic, 0, b"a")
+    accumulator.complete(accumulator.drain(0), [MAYBE], 0, 0.0)
+    append(accumulator, topic, 0, b"b")
+    for _ in range(2):
+        [again] = accumulator.drain(0)
+        assert values_of(again) == [b"a"]
+        accumulator.complete([again], [THROTTLED], 0, 0.0)
+
+
+@pytest.mark.parametrize(("timeout_ms", "most_ms"), [(120_000, 10_000), (800, 100)])
+def test_rest_is_a_part_of_the_time_that_a_record_has(timeout_ms: int, most_ms: int) -> None:
+    settings = ProducerSettings(delivery_timeout_ms=timeout_ms)
+    assert settings.accumulator().pacing == pacing_within(5_000, timeout_ms)
+    assert pacing_within(5_000, timeout_ms).most_ms == most_ms

@@ -7,15 +7,14 @@ sees what was meant.
 import re
 from datetime import UTC, datetime, timedelta
 
-from penstock.durations import parse_duration_ms
-
 TIME_FORMS = (
     "an ISO 8601 time (local time where it names no zone), 10m (so long ago; also s, h, d), now, today or yesterday "
     "(from local midnight)"
 )
-
 _AGO = re.compile(r"-?([0-9]{1,12}[smhd])( ago)?", re.ASCII)
 _DAYS_AGO = {"today": 0, "yesterday": 1}
+_UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_FORMAT = re.compile(r"([0-9]{1,12})(s|m|h|d)", re.ASCII)
 
 
 def parse_time_ms(text: str, now_ms: int) -> int:
@@ -63,3 +62,19 @@ def _local_ms(moment: datetime) -> int:
     if abs(found - moment) >= timedelta(seconds=1):
         raise ValueError(f"{moment.isoformat()} does not exist in the local zone: its clocks skip that hour")
     return round(seconds * 1_000)
+
+
+def parse_duration_ms(text: str) -> int:
+    """The milliseconds of a number with its unit, such as 90m. Raises ValueError."""
+    match = _FORMAT.fullmatch(text)
+    if match is None:
+        raise ValueError(text)
+    return int(match[1]) * _UNIT_MS[match[2]]
+
+
+def duration_text(duration_ms: int) -> str:
+    """The duration in the largest unit that tells it exactly."""
+    for unit in ("d", "h", "m", "s"):
+        if duration_ms % _UNIT_MS[unit] == 0:
+            return f"{duration_ms // _UNIT_MS[unit]}{unit}"
+    return f"{duration_ms}ms"
