@@ -24,7 +24,7 @@ from penstock_cdk.settings import settings_of
 from penstock_cdk.sources import installed_sources
 
 LOAD = Path(__file__).parent / "loads" / "cold_function.py"
-FUNCTIONS = ("produce", "fetch", "records_produce", "records_fetch", "transactions", "topics", "groups")
+FUNCTIONS = ("produce", "fetch", "transactions", "groups", "share", "admin", "upkeep")
 NO_STACK = {
     "AWS_LAMBDA_FUNCTION_NAME": "penstock",  # so that the import makes clients
     "AWS_REGION": "us-east-1",

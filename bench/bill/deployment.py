@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass, field, replace
 from itertools import repeat
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 from urllib.parse import unquote, urlencode
@@ -169,10 +169,12 @@ class BilledDeployment:
     def close(self) -> None:
         """Nothing to close."""
 
-    def run(self, function: str, handler: Callable[[Any, Any], Any]) -> None:
-        """Invokes a scheduled function."""
+    def run(
+        self, function: str, handler: Callable[[Any, Any], Any], event: Mapping[str, Any] = MappingProxyType({})
+    ) -> None:
+        """Invokes a scheduled function with the event of its schedule."""
         with self.billed(function, moved_bytes=0):
-            handler({}, _CONTEXT)
+            handler(event, _CONTEXT)
 
     @contextmanager
     def billed(self, function: str, *, moved_bytes: int) -> Iterator[None]:

@@ -5,6 +5,7 @@ captured. Every other resource needs a rule here: a template with a type that ha
 cannot come without somebody's saying what it costs while it is idle.
 """
 
+import json
 import os
 import re
 from collections import Counter
@@ -135,34 +136,50 @@ def _bill_event_source(stage: IdleStage, name: str, mapping: Mapping[str, Any]) 
 
 
 def _bill_schedules(stage: IdleStage, resources: Resources, deployment: BilledDeployment) -> None:
+    runs: list[tuple[Mapping[str, Any], Mapping[str, Any], float]] = []
     for name, resource in resources.items():
         properties = resource.get("Properties", {})
         if "ScheduleExpression" not in properties or properties.get("State") == "DISABLED":
             continue
         targets = properties["Targets"] if "Targets" in properties else [properties["Target"]]
         period_s = schedule_period_s(properties["ScheduleExpression"])
-        for target in targets:
-            _bill_runs(stage, deployment, _function_of(name, target, resources), period_s)
+        runs.extend(
+            (_function_of(name, target, resources), json.loads(target.get("Input", "{}")), period_s)
+            for target in targets
+        )
         if resource["Type"] == "AWS::Scheduler::Schedule":
             stage.lines["other"] += prices.SCHEDULER_INVOCATIONS.of(len(targets) * SECONDS_PER_MONTH / period_s)
+    shortest_s: dict[str, float] = {}
+    for function, _, period_s in runs:
+        shortest_s[function["Handler"]] = min(period_s, shortest_s.get(function["Handler"], period_s))
+    for function, event, period_s in runs:
+        _bill_runs(stage, deployment, function, event, period_s, is_cold=shortest_s[function["Handler"]] > WARM_S)
 
 
-def _bill_runs(stage: IdleStage, deployment: BilledDeployment, function: Mapping[str, Any], period_s: float) -> None:
+def _bill_runs(
+    stage: IdleStage,
+    deployment: BilledDeployment,
+    function: Mapping[str, Any],
+    event: Mapping[str, Any],
+    period_s: float,
+    *,
+    is_cold: bool,
+) -> None:
     """A month of runs of one function, from one run that is captured after a first one."""
     module = function["Handler"].removesuffix(".handler")
     handler = import_module(module).handler
     name = module.rpartition(".")[2]
     variables = function.get("Environment", {}).get("Variables", {})
     with patch.dict(os.environ, {name: value for name, value in variables.items() if isinstance(value, str)}):
-        deployment.run(name, handler)
+        deployment.run(name, handler, event)
         deployment.take()
         deployment.published.clear()
-        deployment.run(name, handler)
+        deployment.run(name, handler, event)
     bill = deployment.take()
     runs = SECONDS_PER_MONTH / period_s
     stage.lines.add({line: usd * runs for line, usd in bill.lines.items()})
     stage.counts["runs"] += round(runs)
-    if period_s > WARM_S:
+    if is_cold:
         gb_s = function["MemorySize"] / KIB * COLD_START_MS / 1_000
         stage.lines["lambda"] += prices.LAMBDA_GB_SECONDS.of(gb_s * runs)
     share_of_hours = min(1.0, 3_600 / period_s)

@@ -30,7 +30,7 @@ from penstock_cdk.settings import FUNCTION_SIZES
 from penstock_core.limits import BATCH_BYTES_MAX, KIB, MIB, TAIL_ROLL_REFS
 from penstock_core.records import frame
 from penstock_core.storage.item import item_bytes
-from penstock_handlers import tier
+from penstock_handlers import hourly
 
 Counts = dict[str, float]
 
@@ -196,13 +196,13 @@ def count_tiering(profile: BilledProfile, size: int) -> Counts:
                 _append(producer, size, 1)
         counting.deployment.clock.sleep_ms(_TIER_AFTER_MS)
         counting.start()
-        with patch.dict("os.environ", {"PENSTOCK_BUDGET_MS": "720000"}):
-            counting.deployment.run("tier", tier.handler)
-        counts = counting.take(TIERED_REQUESTS, "tier")
+        with patch.dict("os.environ", {"PENSTOCK_TIER_BUDGET_MS": "720000"}):
+            counting.deployment.run("hourly", hourly.handler, {"task": "tier"})
+        counts = counting.take(TIERED_REQUESTS, "hourly")
         calls = sum(counts.get(name, 0) for name in ("EXPRESS_GETS", "S3_GETS", "S3_PUTS"))
         duration_ms = calls * TIER_MS_PER_CALL + size / MIB * FUNCTION_MS_PER_MIB
         return counts | {
-            "LAMBDA_GB_SECONDS": FUNCTION_SIZES["tier"].memory_mb / KIB * duration_ms / 1_000,
+            "LAMBDA_GB_SECONDS": FUNCTION_SIZES["hourly"].memory_mb / KIB * duration_ms / 1_000,
             "INDEX_BYTES": round(_index_bytes() / TIERED_REQUESTS, 1),
         }
 

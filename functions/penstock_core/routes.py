@@ -4,6 +4,7 @@
 |-------------|------------------------------------------------------------------------------------------------|
 | `method`, `path` | API Gateway (infra), the router of one process, and the matcher of direct calls           |
 | `function`  | infra, and clients that invoke functions by Lambda's API: a module of functions/penstock_handlers |
+| `handler`   | the function, where it has several: a module of functions/penstock_handlers/routes            |
 | `needs`     | the check of rights, before the handler and in it                                              |
 | `audit`     | the trail: the action that its notes name, "" for a route that leaves none                     |
 | `tokens`    | the API for tokens, which has no other routes, and the check of callers                        |
@@ -57,6 +58,7 @@ class Route:
     method: str
     path: str
     function: str
+    handler: str
     needs: tuple[Need, ...]
     audit: str
     tokens: bool
@@ -75,13 +77,15 @@ class Route:
 
 
 def _route(
-    key: str, function: str, *needs: Need, audit: str = "", tokens: bool = True, policies: tuple[str, ...] = ()
+    key: str, served_by: str, *needs: Need, audit: str = "", tokens: bool = True, policies: tuple[str, ...] = ()
 ) -> Route:
     method, path = key.split(" ")
+    function, _, handler = served_by.partition("/")
     return Route(
         method=method,
         path=path,
         function=function,
+        handler=handler or function,
         needs=needs,
         audit=audit,
         tokens=tokens,
@@ -121,19 +125,21 @@ _IN_TOPIC, _IN_GROUP, _IN_SHARE_GROUP = "/v1/topics/{topic}", "/v1/groups/{group
 _IN_SUBSCRIPTION = "/v1/subscriptions/{name}"
 
 ROUTES: tuple[Route, ...] = (
-    _route("POST /v1/topics", "topics", _body(_CREATE, _TOPIC, "name"), audit="create_topic"),
-    _route("GET /v1/topics", "topics", _shown(_TOPIC)),
-    _route("GET /v1/metadata", "topics", _body(_DESCRIBE, _TOPIC, "topic"), policies=(PRODUCE, CONSUME, TRANSACT)),
-    _route("GET /v1/wake-ups", "topics", tokens=False, policies=(CONSUME,)),
-    _route(f"GET {_IN_TOPIC}", "topics", _path(_DESCRIBE, _TOPIC), policies=(CONSUME,)),
-    _route(f"PATCH {_IN_TOPIC}", "topics", _path(_ALTER, _TOPIC), audit="alter_topic"),
-    _route(f"DELETE {_IN_TOPIC}", "topics", _path(_DELETE, _TOPIC), audit="delete_topic"),
-    _route(f"GET {_IN_TOPIC}/offsets", "topics", _path(_DESCRIBE, _TOPIC), policies=(CONSUME,)),
-    _route(f"POST {_IN_TOPIC}/truncate", "topics", _path(_DELETE, _TOPIC), audit="truncate_topic"),
-    _route(f"GET {_IN_TOPIC}/scheduled", "topics", _path(_DESCRIBE, _TOPIC), policies=(PRODUCE,)),
+    _route("POST /v1/topics", "admin/topics", _body(_CREATE, _TOPIC, "name"), audit="create_topic"),
+    _route("GET /v1/topics", "admin/topics", _shown(_TOPIC)),
+    _route(
+        "GET /v1/metadata", "admin/topics", _body(_DESCRIBE, _TOPIC, "topic"), policies=(PRODUCE, CONSUME, TRANSACT)
+    ),
+    _route("GET /v1/wake-ups", "admin/topics", tokens=False, policies=(CONSUME,)),
+    _route(f"GET {_IN_TOPIC}", "admin/topics", _path(_DESCRIBE, _TOPIC), policies=(CONSUME,)),
+    _route(f"PATCH {_IN_TOPIC}", "admin/topics", _path(_ALTER, _TOPIC), audit="alter_topic"),
+    _route(f"DELETE {_IN_TOPIC}", "admin/topics", _path(_DELETE, _TOPIC), audit="delete_topic"),
+    _route(f"GET {_IN_TOPIC}/offsets", "admin/topics", _path(_DESCRIBE, _TOPIC), policies=(CONSUME,)),
+    _route(f"POST {_IN_TOPIC}/truncate", "admin/topics", _path(_DELETE, _TOPIC), audit="truncate_topic"),
+    _route(f"GET {_IN_TOPIC}/scheduled", "admin/topics", _path(_DESCRIBE, _TOPIC), policies=(PRODUCE,)),
     _route(
         f"DELETE {_IN_TOPIC}/scheduled/{{timer}}",
-        "topics",
+        "admin/topics",
         _path(_WRITE, _TOPIC),
         audit="cancel_scheduled",
         policies=(PRODUCE,),
@@ -143,7 +149,7 @@ ROUTES: tuple[Route, ...] = (
     _route("POST /v1/producers", "transactions", _body(_WRITE, _ID, "transactional_id"), policies=(TRANSACT,)),
     _route(
         "POST /v1/producers/{transactional_id}/release",
-        "transactions",
+        "admin/redrive",
         _path(_ALTER, _ID),
         audit="release_transactional_id",
         tokens=False,
@@ -160,28 +166,28 @@ ROUTES: tuple[Route, ...] = (
         policies=(TRANSACT,),
     ),
     _route("POST /v1/fetch", "fetch", _body(_READ, _TOPIC, "partitions"), policies=(CONSUME,)),
-    _route(f"POST {_IN_TOPIC}/records", "records_produce", _path(_WRITE, _TOPIC), policies=(PRODUCE,)),
+    _route(f"POST {_IN_TOPIC}/records", "produce/records_produce", _path(_WRITE, _TOPIC), policies=(PRODUCE,)),
     _route(
         f"GET {_IN_TOPIC}/partitions/{{partition}}/records",
-        "records_fetch",
+        "fetch/records_fetch",
         _path(_READ, _TOPIC),
         policies=(CONSUME,),
     ),
-    _route("GET /v1/groups", "group_admin", _shown(_GROUP)),
+    _route("GET /v1/groups", "admin/group_admin", _shown(_GROUP)),
     # A consumer describes its group: so a gateway of Kafka clients takes members over (docs/protocol/gateway).
-    _route(f"GET {_IN_GROUP}", "group_admin", _path(_DESCRIBE, _GROUP), _shown(_TOPIC), policies=(CONSUME,)),
-    _route(f"PATCH {_IN_GROUP}", "group_admin", _path(_ALTER, _GROUP), audit="alter_group"),
-    _route(f"DELETE {_IN_GROUP}", "group_admin", _path(_DELETE, _GROUP), audit="delete_group"),
+    _route(f"GET {_IN_GROUP}", "admin/group_admin", _path(_DESCRIBE, _GROUP), _shown(_TOPIC), policies=(CONSUME,)),
+    _route(f"PATCH {_IN_GROUP}", "admin/group_admin", _path(_ALTER, _GROUP), audit="alter_group"),
+    _route(f"DELETE {_IN_GROUP}", "admin/group_admin", _path(_DELETE, _GROUP), audit="delete_group"),
     _route(
         f"POST {_IN_GROUP}/reset",
-        "group_admin",
+        "admin/group_admin",
         _path(_ALTER, _GROUP),
         _body(_READ, _TOPIC, "topic"),
         audit="reset_group",
     ),
     _route(
         f"POST {_IN_GROUP}/offsets/delete",
-        "group_admin",
+        "admin/group_admin",
         _path(_DELETE, _GROUP),
         _body(_READ, _TOPIC, "topic"),
         audit="delete_offsets",
@@ -204,10 +210,10 @@ ROUTES: tuple[Route, ...] = (
     # of groups whose leader assigns (docs/protocol/gateway)
     _route(f"GET {_IN_GROUP}/document", "groups", _path(_READ, _GROUP), policies=(CONSUME,)),
     _route(f"PUT {_IN_GROUP}/document", "groups", _path(_READ, _GROUP), policies=(CONSUME,)),
-    _route("GET /v1/share-groups", "share_admin", _shown(_SHARE_GROUP)),
+    _route("GET /v1/share-groups", "admin/share_admin", _shown(_SHARE_GROUP)),
     _route(
         f"PUT {_IN_SHARE_GROUP}",
-        "share_admin",
+        "admin/share_admin",
         *_new_or_changed(_SHARE_GROUP, "group"),
         _body(_READ, _TOPIC, "topics"),
         _body(_WRITE, _TOPIC, "dead_letter_topic"),
@@ -216,17 +222,20 @@ ROUTES: tuple[Route, ...] = (
     # A consumer describes its share group, so that it knows whether to create it (docs/protocol/gateway).
     _route(
         f"GET {_IN_SHARE_GROUP}",
-        "share_admin",
+        "admin/share_admin",
         _path(_DESCRIBE, _SHARE_GROUP, "group"),
         _shown(_TOPIC),
         policies=(CONSUME,),
     ),
     _route(
-        f"DELETE {_IN_SHARE_GROUP}", "share_admin", _path(_DELETE, _SHARE_GROUP, "group"), audit="delete_share_group"
+        f"DELETE {_IN_SHARE_GROUP}",
+        "admin/share_admin",
+        _path(_DELETE, _SHARE_GROUP, "group"),
+        audit="delete_share_group",
     ),
     _route(
         f"POST {_IN_SHARE_GROUP}/reset",
-        "share_admin",
+        "admin/share_admin",
         _path(_ALTER, _SHARE_GROUP, "group"),
         _body(_READ, _TOPIC, "topic"),
         audit="reset_share_group",
@@ -242,15 +251,15 @@ ROUTES: tuple[Route, ...] = (
     ),
     _route(
         f"POST {_IN_TOPIC}/redrive",
-        "share",
+        "admin/redrive",
         _path(_READ, _TOPIC),
         _body(_WRITE, _TOPIC, "to, or where a record came from"),
         audit="redrive",
     ),
-    _route("GET /v1/subscriptions", "subscriptions", _shown(_SUBSCRIPTION), tokens=False),
+    _route("GET /v1/subscriptions", "admin/subscriptions", _shown(_SUBSCRIPTION), tokens=False),
     _route(
         f"PUT {_IN_SUBSCRIPTION}",
-        "subscriptions",
+        "admin/subscriptions",
         *_new_or_changed(_SUBSCRIPTION, "name"),
         _body(_READ, _TOPIC, "topics"),
         _body(_WRITE, _TOPIC, "target"),
@@ -260,14 +269,14 @@ ROUTES: tuple[Route, ...] = (
     ),
     _route(
         f"GET {_IN_SUBSCRIPTION}",
-        "subscriptions",
+        "admin/subscriptions",
         _path(_DESCRIBE, _SUBSCRIPTION, "name"),
         _shown(_TOPIC),
         tokens=False,
     ),
     _route(
         f"DELETE {_IN_SUBSCRIPTION}",
-        "subscriptions",
+        "admin/subscriptions",
         _path(_DELETE, _SUBSCRIPTION, "name"),
         audit="delete_subscription",
         tokens=False,
@@ -275,22 +284,24 @@ ROUTES: tuple[Route, ...] = (
     *(
         _route(
             f"POST {_IN_SUBSCRIPTION}/{verb}",
-            "subscriptions",
+            "admin/subscriptions",
             _path(_ALTER, _SUBSCRIPTION, "name"),
             audit=f"{verb}_subscription",
             tokens=False,
         )
         for verb in ("pause", "resume")
     ),
-    _route("GET /v1/quotas", "quotas", _DESCRIBES_SERVICE, tokens=False),
-    _route("PUT /v1/quotas", "quotas", _ALTERS_SERVICE, audit="put_quota", tokens=False),
-    _route("DELETE /v1/quotas", "quotas", _ALTERS_SERVICE, audit="delete_quota", tokens=False),
-    _route("GET /v1/zones", "zones", _DESCRIBES_SERVICE, tokens=False),
-    _route("POST /v1/zones/{zone}", "zones", _ALTERS_SERVICE, audit="move_zone", tokens=False),
-    _route("GET /v1/acls", "acls", _DESCRIBES_SERVICE, tokens=False),
-    _route("POST /v1/acls", "acls", _ALTERS_SERVICE, audit="change_acls", tokens=False),
-    _route("DELETE /v1/acls", "acls", _ALTERS_SERVICE, audit="delete_acl", tokens=False),
-    _route("POST /v1/acls/check", "acls", _body(_DESCRIBE, _SERVICE, "principal, if it is another one"), tokens=False),
+    _route("GET /v1/quotas", "admin/quotas", _DESCRIBES_SERVICE, tokens=False),
+    _route("PUT /v1/quotas", "admin/quotas", _ALTERS_SERVICE, audit="put_quota", tokens=False),
+    _route("DELETE /v1/quotas", "admin/quotas", _ALTERS_SERVICE, audit="delete_quota", tokens=False),
+    _route("GET /v1/zones", "admin/zones", _DESCRIBES_SERVICE, tokens=False),
+    _route("POST /v1/zones/{zone}", "admin/zones", _ALTERS_SERVICE, audit="move_zone", tokens=False),
+    _route("GET /v1/acls", "admin/acls", _DESCRIBES_SERVICE, tokens=False),
+    _route("POST /v1/acls", "admin/acls", _ALTERS_SERVICE, audit="change_acls", tokens=False),
+    _route("DELETE /v1/acls", "admin/acls", _ALTERS_SERVICE, audit="delete_acl", tokens=False),
+    _route(
+        "POST /v1/acls/check", "admin/acls", _body(_DESCRIBE, _SERVICE, "principal, if it is another one"), tokens=False
+    ),
 )
 
 ROUTE_BY_KEY: Mapping[str, Route] = {route.key: route for route in ROUTES}

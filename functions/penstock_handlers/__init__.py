@@ -1,5 +1,5 @@
 """Lambda entry points: decode the request, call a use case, encode the answer.
 
-Each module named for a function has a function free of AWS, and `handler`, which Lambda calls. The former is
-`serve(event, instance)` where a request comes in, and `run(instance)` where a schedule starts it.
+Each module here but `router` is named for a function, and has `handler`, which Lambda calls. A function of the API has
+`serve(event, instance)`, free of AWS. The rooms `routes` and `tasks` have the parts of functions with several.
 """

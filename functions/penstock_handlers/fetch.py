@@ -1,4 +1,4 @@
-"""POST /v1/fetch: batches of many topic-partitions in one binary frame."""
+"""The function `fetch`: batches of many topic-partitions in one binary frame, or records of a partition in JSON."""
 
 from __future__ import annotations
 
@@ -22,9 +22,23 @@ from penstock_service.records.fetch import FetchEntry, FetchResult, fetch
 if TYPE_CHECKING:
     from penstock_core.filters.filter import Filter
 
+_BINARY = "POST /v1/fetch"
+
 
 def serve(event: Event, instance: Instance) -> Result:
-    """Answer a fetch with one frame: the result of each partition, then the batches of all. May wait for records."""
+    """Answer a fetch with batches in one frame, or with records in JSON. May wait for records.
+
+    The modules of JSON take longer to load than all others, so the first request in JSON loads them.
+    """
+    if event["routeKey"] == _BINARY:
+        return _fetch_frame(event, instance)
+    from penstock_handlers.routes import records_fetch
+
+    return records_fetch.serve(event, instance)
+
+
+def _fetch_frame(event: Event, instance: Instance) -> Result:
+    """One frame: the result of each partition, then the batches of all."""
     fields = json_object_of(event)
     refuse_unknown(fields, "partitions", "max_bytes", "min_bytes", "wait_ms", "arm", "filter")
     must_arm = take_flag(fields, "arm")

@@ -1,4 +1,4 @@
-"""POST /v1/produce: batches for many topic-partitions in one binary frame."""
+"""The function `produce`: batches for many topic-partitions in one binary frame, or records of a topic in JSON."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,10 +21,22 @@ from penstock_service.records.produce_within_quotas import Produced, produce_wit
 from penstock_service.records.schedule import ScheduledRecords
 
 TAG_FILTER_DIGITS = 16
+_BINARY = "POST /v1/produce"
 
 
 def serve(event: Event, instance: Instance) -> Result:
-    """Append the batches of a frame, and answer each partition's offsets or its error."""
+    """Append what a frame or a body of JSON holds, and answer the offsets or the errors.
+
+    The modules of JSON take longer to load than all others, so the first request in JSON loads them.
+    """
+    if event["routeKey"] == _BINARY:
+        return _append_frame(event, instance)
+    from penstock_handlers.routes import records_produce
+
+    return records_produce.serve(event, instance)
+
+
+def _append_frame(event: Event, instance: Instance) -> Result:
     header, payload = frame.decode(body_of(event))
     refuse_unknown(header, "acks", "batches")
     acks = parse_acks(header.get("acks", "quorum"))

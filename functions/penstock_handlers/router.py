@@ -10,41 +10,18 @@ from urllib.parse import unquote, urlencode
 
 from penstock_core.limits import REQUEST_BYTES_MAX
 from penstock_core.routes import match_route
-from penstock_handlers import (
-    acls,
-    fetch,
-    group_admin,
-    groups,
-    produce,
-    quotas,
-    records_fetch,
-    records_produce,
-    share,
-    share_admin,
-    subscriptions,
-    topics,
-    transactions,
-    zones,
-)
+from penstock_handlers import admin, fetch, groups, produce, share, transactions
 from penstock_handlers.edge.entry import Serve, answer
 from penstock_handlers.edge.http import BYTES_MAX, Event, error_result, unknown_route
 from penstock_service.instance.instance import Instance
 
 SERVES: Mapping[str, Serve] = {
-    "acls": acls.serve,
+    "admin": admin.serve,
     "fetch": fetch.serve,
-    "group_admin": group_admin.serve,
     "groups": groups.serve,
     "produce": produce.serve,
-    "quotas": quotas.serve,
-    "records_fetch": records_fetch.serve,
-    "records_produce": records_produce.serve,
     "share": share.serve,
-    "share_admin": share_admin.serve,
-    "subscriptions": subscriptions.serve,
-    "topics": topics.serve,
     "transactions": transactions.serve,
-    "zones": zones.serve,
 }
 Caller = str | Mapping[str, Any]
 LOCAL_ADDRESS = "127.0.0.1"

@@ -1,4 +1,4 @@
-"""/v1/share-groups/{group} for consumers: acquire records, in JSON or in binary, and acknowledge them. Redrives."""
+"""/v1/share-groups/{group} for consumers: acquire records, in JSON or in binary, and acknowledge them."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -27,21 +27,20 @@ from penstock_handlers.edge.http import (
     json_result,
 )
 from penstock_handlers.edge.json_records import header_json, named
-from penstock_handlers.edge.share_requests import parse_acknowledge, parse_acquire, parse_redrive
+from penstock_handlers.edge.share_requests import parse_acknowledge, parse_acquire
 from penstock_service.instance.instance import Instance
 from penstock_service.share.acknowledge import AckOutcome, acknowledge
 from penstock_service.share.acquire.acquire import Acquired, AcquireWish
 from penstock_service.share.acquire.acquire_within_quotas import acquire_within_quotas
 from penstock_service.share.acquire.decode_acquired import DecodedLock, decode_acquired
 from penstock_service.share.acquire.hand_over import HandedLock
-from penstock_service.share.dead_letters.redrive import redrive
 
 _FIELDS_BYTES_MAX = 700  # of a record's names, numbers and lock id, and the topic's name
 _LOST = "another consumer has these records by now, or the lock never had them: nothing was changed"
 
 
 def serve(event: Event, instance: Instance) -> Result:
-    """Acquire records of a share group, acknowledge them, or redrive dead letters. An acquire may wait for records."""
+    """Acquire records of a share group, or acknowledge them. An acquire may wait for records."""
     return _BY_ROUTE[event["routeKey"]](event, instance)
 
 
@@ -82,23 +81,6 @@ def _acknowledge(event: Event, instance: Instance) -> Result:
     access_of(event, instance).require(Operation.READ, Kind.TOPIC, *(each.topic for each in entries))
     outcomes = acknowledge(instance, _group(event), entries)
     return json_result({"acknowledged": [*map(_acknowledged, outcomes)]})
-
-
-def _redrive(event: Event, instance: Instance) -> Result:
-    wish = parse_redrive(json_object_of(event))
-    access = access_of(event, instance)
-    if wish.to is not None:
-        access.require(Operation.WRITE, Kind.TOPIC, wish.to)
-    done = redrive(instance, event["pathParameters"]["topic"], wish, access)
-    return json_result(
-        {
-            "moved": done.moved,
-            "remaining": done.remaining,
-            "skipped": done.skipped,
-            "skipped_by": {reason.value: count for reason, count in done.skipped_by.items()},
-            "cursor": None if done.cursor is None else str(done.cursor),
-        }
-    )
 
 
 def _acquire_wish(event: Event, instance: Instance, fields: Mapping[str, Any]) -> AcquireWish:
@@ -208,7 +190,6 @@ _BY_ROUTE: Mapping[str, Callable[[Event, Instance], Result]] = {
     "POST /v1/share-groups/{group}/records": _records,
     "POST /v1/share-groups/{group}/acquire": _acquire,
     "POST /v1/share-groups/{group}/acknowledge": _acknowledge,
-    "POST /v1/topics/{topic}/redrive": _redrive,
 }
 
 handler = entry_point(serve)

@@ -1,4 +1,4 @@
-"""Transactional producers: POST /v1/producers, POST /v1/transactions, and the release of a transactional id.
+"""Transactional producers: POST /v1/producers and POST /v1/transactions.
 
 Stages and commits are binary. The caller's principal goes with each request (edge/access/principal.py).
 """
@@ -30,11 +30,7 @@ from penstock_handlers.produce import parse_entries
 from penstock_service.instance.instance import Instance
 from penstock_service.quotas.admit import admit, principal_spender
 from penstock_service.records.produce_within_quotas import admit_whole
-from penstock_service.transactions.begin_transactions import (
-    TransactionPart,
-    begin_transactions,
-    release_transactional_id,
-)
+from penstock_service.transactions.begin_transactions import TransactionPart, begin_transactions
 from penstock_service.transactions.commit_transaction import (
     OffsetEntry,
     commit_transaction,
@@ -57,7 +53,7 @@ _COMMIT_FIELDS = (
 
 
 def serve(event: Event, instance: Instance) -> Result:
-    """Begin the epoch of a transactional producer, stage a part of a transaction, commit it, or release an id."""
+    """Begin the epoch of a transactional producer, stage a part of a transaction, or commit it."""
     return _BY_ROUTE[event["routeKey"]](event, instance)
 
 
@@ -169,16 +165,8 @@ def _to_json(each: CommittedRange) -> dict[str, Any]:
     }
 
 
-def _release(event: Event, instance: Instance) -> Result:
-    if body_of(event):
-        raise PenstockError(ErrorCode.INVALID_REQUEST, "a release takes no body: send none")
-    release_transactional_id(instance.stores.transactions, event["pathParameters"]["transactional_id"])
-    return json_result({})
-
-
 _BY_ROUTE: Mapping[str, Callable[[Event, Instance], Result]] = {
     "POST /v1/producers": _begin,
-    "POST /v1/producers/{transactional_id}/release": _release,
     "POST /v1/transactions": _transact,
 }
 

@@ -32,7 +32,7 @@ from penstock_cdk.service.client_policies import ClientPolicies
 from penstock_cdk.service.direct import DirectCalls
 from penstock_cdk.service.functions import Functions, rights_without_rules
 from penstock_cdk.service.grants import grants_of
-from penstock_cdk.service.measuring import MEASURE, Pins
+from penstock_cdk.service.measuring import Pins
 from penstock_cdk.service.push import PushQueues, PushSource
 from penstock_cdk.service.releases import CanaryDeployment, Releases
 from penstock_cdk.service.repair import Repair, RepairQueues
@@ -41,7 +41,7 @@ from penstock_cdk.service.targets import TargetsRole
 from penstock_cdk.service.timers import PROMOTE, TimerQueues, TimerSource
 from penstock_cdk.service.token_api import TokenApi
 from penstock_cdk.service.wake_ups import WakeUps
-from penstock_cdk.settings import AclDefault, StageSettings
+from penstock_cdk.settings import UPKEEP, AclDefault, StageSettings
 from penstock_cdk.shipment import Shipment, built_shipment
 from penstock_cdk.storage.archive import Archive
 from penstock_cdk.storage.emptying import Emptying
@@ -170,7 +170,7 @@ class Penstock(Construct):
     def _measured(self, settings: StageSettings, functions: Mapping[str, lambda_.Function]) -> Pins:
         if settings.metrics.has_dashboard:
             Dashboard(self, "Dashboard", settings=settings)
-        return Pins(self, settings=settings, measure=functions.get(MEASURE))
+        return Pins(self, settings=settings, measure=functions[UPKEEP])
 
     def _warn(self) -> None:
         settings = self.settings

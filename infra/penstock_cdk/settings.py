@@ -30,7 +30,8 @@ METRICS_NAMESPACE = "Penstock"
 METRICS_OF: Mapping[str, MetricsOf] = {"off": "off", "topics": "topics", "all": "all"}
 SERIES_OF_TOPIC, SERIES_OF_CONSUMER, CONSUMER_KINDS = 6, 2, 3
 SERIES_USD, DASHBOARD_USD = 0.30, 3.00  # a month, list price of us-east-1
-AUDIT = "audit"  # the function that writes the audit trail
+UPKEEP = "upkeep"  # the function of the tasks that run every one to fifteen minutes
+HOURLY = "hourly"  # that of the tasks that run each hour
 # "EMR Serverless emr-spark-8.0.0" in its guide, read 2026-11-28: in all regions of EMR Serverless, except these.
 _WITHOUT_EMR = ("me-south-1", "me-central-1")
 LIVE = "live"  # the alias that callers reach, where a stage has versions
@@ -45,35 +46,22 @@ class FunctionSize:
     timeout_s: int
 
 
-# fetch, records_fetch and share wait up to FETCH_WAIT_MS_MAX (20 s) for records. API Gateway hangs up after 30 s.
+# fetch and share wait up to FETCH_WAIT_MS_MAX (20 s) for records. API Gateway hangs up after 30 s.
 FUNCTION_SIZES: Mapping[str, FunctionSize] = {
     "produce": FunctionSize(memory_mb=1024, timeout_s=15),
     "fetch": FunctionSize(memory_mb=1024, timeout_s=28),
     "transactions": FunctionSize(memory_mb=1024, timeout_s=15),
-    "records_produce": FunctionSize(memory_mb=1024, timeout_s=15),
-    "records_fetch": FunctionSize(memory_mb=1024, timeout_s=28),
-    "topics": FunctionSize(memory_mb=512, timeout_s=28),
     "groups": FunctionSize(memory_mb=512, timeout_s=15),
-    "group_admin": FunctionSize(memory_mb=512, timeout_s=28),
     "share": FunctionSize(memory_mb=1024, timeout_s=28),
-    "share_admin": FunctionSize(memory_mb=512, timeout_s=28),
-    "subscriptions": FunctionSize(memory_mb=512, timeout_s=28),
-    "quotas": FunctionSize(memory_mb=512, timeout_s=15),
-    "zones": FunctionSize(memory_mb=512, timeout_s=15),
-    "acls": FunctionSize(memory_mb=512, timeout_s=15),
-    "recover_zones": FunctionSize(memory_mb=1024, timeout_s=58),
+    "admin": FunctionSize(memory_mb=512, timeout_s=28),
     "replicate": FunctionSize(memory_mb=512, timeout_s=60),
-    "retention": FunctionSize(memory_mb=512, timeout_s=240),
-    "scrub": FunctionSize(memory_mb=1024, timeout_s=240),
     "promote": FunctionSize(memory_mb=512, timeout_s=58),
-    "provision": FunctionSize(memory_mb=512, timeout_s=50),  # CloudFormation waits for a minute
     "dispatch": FunctionSize(memory_mb=512, timeout_s=20),
     "deliver": FunctionSize(memory_mb=1024, timeout_s=64),  # a slice and the longest invocation; less than its lock
-    "audit": FunctionSize(memory_mb=256, timeout_s=58),
-    "measure": FunctionSize(memory_mb=256, timeout_s=58),
-    "look_at_subscriptions": FunctionSize(memory_mb=512, timeout_s=58),
-    "tier": FunctionSize(memory_mb=1769, timeout_s=900),  # one core: it checks and writes each batch anew
+    "upkeep": FunctionSize(memory_mb=1024, timeout_s=240),
+    "hourly": FunctionSize(memory_mb=1769, timeout_s=900),  # one core: tier checks and writes each batch anew
     "sweep": FunctionSize(memory_mb=1024, timeout_s=900),  # 2,000,000 segment ids are about 220 MB
+    "provision": FunctionSize(memory_mb=512, timeout_s=50),  # CloudFormation waits for a minute
 }
 
 _ALL = 100  # percent
@@ -153,12 +141,15 @@ class Metrics:
         return self.series_max * SERIES_USD + (DASHBOARD_USD if self.has_dashboard else 0.0)
 
 
-# The budget is shorter than the function's timeout: a job finishes the step that it is in when its budget ends.
+# A budget is shorter than its function's timeout: a task finishes the step that it is in when its budget ends.
 JOB_ENVIRONMENTS: Mapping[str, Mapping[str, str]] = {
     "promote": {"PENSTOCK_BUDGET_MS": "45000"},
-    "retention": {"PENSTOCK_BUDGET_MS": "200000", "PENSTOCK_LOG_START_GRACE_MS": str(LOG_START_GRACE_MS)},
-    "scrub": {"PENSTOCK_BUDGET_MS": "180000", "PENSTOCK_SCRUB_BYTES": str(SCRUB_BYTES)},
-    "tier": {"PENSTOCK_BUDGET_MS": "720000"},
+    UPKEEP: {"PENSTOCK_RETENTION_BUDGET_MS": "200000", "PENSTOCK_LOG_START_GRACE_MS": str(LOG_START_GRACE_MS)},
+    HOURLY: {
+        "PENSTOCK_SCRUB_BUDGET_MS": "180000",
+        "PENSTOCK_SCRUB_BYTES": str(SCRUB_BYTES),
+        "PENSTOCK_TIER_BUDGET_MS": "720000",
+    },
     "sweep": {
         "PENSTOCK_BUDGET_MS": "720000",
         "PENSTOCK_LOG_START_GRACE_MS": str(LOG_START_GRACE_MS),
@@ -203,9 +194,10 @@ class StageSettings:
     have 10 instances. `waits_max` is the number of instances that may wait for records at once, those of all functions
     together; None takes what `wait_pool` says (walls.py). An account of unknown size counts as a new one, with 10
     instances: 2 of them wait, and the pollers of each queue start 2.
-    `request_rate` applies to each route; None leaves the account's own. `route_rates` has lower ones by function, for
-    each of its routes. Both are for an account of 10,000 requests a second. `api_requests_per_s` is the number that
-    yours has in the region, None for AWS's default there: if it is lower, all rates go down with it.
+    `request_rate` applies to each route; None leaves the account's own. `route_rates` has lower ones by handler, for
+    each of its routes (penstock_core/routes.py). Both are for an account of 10,000 requests a second.
+    `api_requests_per_s` is the number that yours has in the region, None for AWS's default there: if it is lower, all
+    rates go down with it.
     `job_environments` None takes those of the storage profile.
     `timers_always_on` lets the first delayed records of the stage come on time, and costs $0.26 a month for the pollers
     of their queue (docs/adr/0039). `timer_retry_s` is the wait before a failed promotion is tried again.

@@ -10,11 +10,9 @@ _UNRESERVED_MIN = 100  # Lambda lets nobody reserve these
 _WALLED_MIN = 200  # instances of an account that are worth walls
 # Percent of what may be reserved. Polls get little more than half, and commits and heartbeats are short.
 _SHARES: Mapping[str, int] = {
-    "fetch": 30,
-    "records_fetch": 6,
+    "fetch": 36,
     "share": 18,
-    "produce": 24,
-    "records_produce": 6,
+    "produce": 30,
     "transactions": 6,
     "groups": 10,
 }
@@ -22,7 +20,7 @@ NEW_ACCOUNT = 10  # instances that a new account has until it asks for more: wha
 # Percent of the account that pollers of a queue may start at once. Lambda scales each of them to 1,000 by itself.
 _POLLER_SHARES: Mapping[str, int] = {"deliver": 10, "promote": 5, "replicate": 5}
 _POLLERS_MIN, _POLLERS_MAX = 2, 1_000  # Lambda takes no other maximum concurrency of a mapping
-_WAITING = frozenset({"fetch", "records_fetch", "share"})
+_WAITING = frozenset({"fetch", "share"})
 _SHARED_POOL = "stage"
 
 

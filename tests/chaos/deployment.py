@@ -19,17 +19,18 @@ from penstock_service.adapters.dynamodb.client import DynamoDbClient
 from penstock_service.adapters.dynamodb.zones import DynamoDbZoneStateStore
 from penstock_service.adapters.system import SystemClock, SystemEntropy
 from tests.end_to_end.local_stack import Stack
+from tests.support.tasks import start
 
 _THROUGH_PROXY = ("AWS_ENDPOINT_URL_DYNAMODB", "AWS_ENDPOINT_URL_S3")
 _ZONES = "PENSTOCK_ZONES"
 _TOPICS_TABLE = "PENSTOCK_TOPICS_TABLE"
 _LOG_TABLE = "PENSTOCK_LOG_TABLE"
-LOOK = "look-at-subscriptions"
+LOOK = "look_at_subscriptions"
 JOBS = ("scrub", "promote", "retention", "sweep", LOOK)
 # A run cannot wait for a day and a minute. A function that serves a request ends after 30 s.
 _JOB_SETTINGS = {
-    "penstock-scrub": {"PENSTOCK_BUDGET_MS": "5000"},
-    "penstock-retention": {"PENSTOCK_BUDGET_MS": "10000", "PENSTOCK_LOG_START_GRACE_MS": "40000"},
+    "penstock-hourly": {"PENSTOCK_SCRUB_BUDGET_MS": "5000"},
+    "penstock-upkeep": {"PENSTOCK_RETENTION_BUDGET_MS": "10000", "PENSTOCK_LOG_START_GRACE_MS": "40000"},
     "penstock-sweep": {
         "PENSTOCK_BUDGET_MS": "20000",
         "PENSTOCK_LOG_START_GRACE_MS": "40000",
@@ -90,9 +91,9 @@ class Zones:
         self.done: Counter[str] = Counter()
 
     def run(self, job: str) -> None:
-        """Run a scheduled function once, now. If it fails, the caller runs it again later."""
+        """Run a scheduled task once, now. If it fails, the caller runs it again later."""
         try:
-            answer = self._lambdas.invoke(FunctionName=f"penstock-{job}", Payload=b"{}")
+            answer = start(self._lambdas, job)
         except self._lambdas.exceptions.TooManyRequestsException:
             self.done[f"{job}: runs that AWS refused"] += 1
             return

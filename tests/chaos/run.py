@@ -133,7 +133,7 @@ def run_chaos(folder: Path, settings: ChaosSettings, tell: Callable[[str], None]
                 fill_keyed(target)
             follower = _Follower(target)
             zones = Zones(stack)
-            with _running(zones, ["recover-zones"], _RECOVER_EACH_S):
+            with _running(zones, ["recover_zones"], _RECOVER_EACH_S):
                 compacts = storage_through(stack, proxy_url), folder, settings.checkout or CHECKOUT
                 with _running(zones, JOBS, _JOB_EACH_S), clients.compacting(*compacts) as compacted:
                     begin = partial(set_rules, port, f"{settings.like_aws},seed={settings.seed}")

@@ -20,8 +20,8 @@ def test_admin_is_the_last_alias_that_a_client_tries() -> None:
 
 
 def test_functions_of_an_alias_are_those_of_its_routes() -> None:
-    assert functions_of("direct-produce") == ("produce", "records_produce", "topics")
-    assert functions_of("direct-transact") == ("topics", "transactions")
+    assert functions_of("direct-produce") == ("admin", "produce")
+    assert functions_of("direct-transact") == ("admin", "transactions")
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def test_policy_of_producers_reaches_no_other_way_into_a_function(
         "routeKey": "GET /v1/topics",
         "requestContext": {"authorizer": {"iam": {"userArn": "arn:aws:iam::1:root"}}},
     }
-    target = access.place.alias_arn("topics", "x").removesuffix(":x") + suffix
+    target = access.place.alias_arn("admin", "x").removesuffix(":x") + suffix
     signed = invocation(user.signer, target, json.dumps(event).encode())
     assert _sent(signed, json.dumps(event).encode()).status == 403
 
@@ -104,7 +104,7 @@ def test_functions_are_found_by_the_outputs_of_the_stack(
 def _invoked(access: FunctionsAccess, alias: str, event: object) -> dict[str, dict[str, object]]:
     """The body of the answer of `topics` to an event, invoked by the alias."""
     body = json.dumps(event).encode()
-    signed = invocation(access.signer, access.place.alias_arn("topics", alias), body)
+    signed = invocation(access.signer, access.place.alias_arn("admin", alias), body)
     answer = _sent(signed, body)
     assert answer.status == 200, answer.body
     found: dict[str, dict[str, object]] = json.loads(json.loads(answer.body)["body"])

@@ -12,6 +12,7 @@ from penstock_service.adapters.aws import parse_zones
 from tests.end_to_end.jobs.test_zones import append, empty, run_recover_zones, state_of, until_in_sync
 from tests.end_to_end.local_stack import Stack, free_port, run, up
 from tests.end_to_end.raw_requests import read_all
+from tests.support.tasks import start
 
 pytestmark = [pytest.mark.stack, pytest.mark.minutes]
 
@@ -51,7 +52,7 @@ def test_stack_with_one_bucket_serves_records_and_deploys_nothing_that_repairs(s
     assert len(objects_in(stack_of, zone.bucket)) == 3, "one put for each append"
     assert "RepairQueueUrl" not in outputs
     functions = {each["FunctionName"] for each in stack_of.root_client("lambda").list_functions()["Functions"]}
-    assert not functions & {"penstock-recover-zones", "penstock-replicate", "penstock-scrub"}
+    assert not functions & {"penstock-hourly", "penstock-replicate"}
     assert "penstock-produce" in functions
 
     moved = run("up", tmp_path, "--profile", "express2")
@@ -83,7 +84,7 @@ def test_stack_with_two_zones_goes_on_with_the_fallback_when_one_is_lost(stack_o
         run_recover_zones(stack_of)
         until_in_sync(stack_of, admin, "b")
     assert set(objects_in(stack_of, a.bucket)) <= set(objects_in(stack_of, b.bucket)), "b caught up"
-    tiered = json.loads(stack_of.root_client("lambda").invoke(FunctionName="penstock-tier")["Payload"].read())
+    tiered = json.loads(start(stack_of.root_client("lambda"), "tier")["Payload"].read())
     assert (tiered["partitions_tiered"], tiered["tiering_failed"], tiered["tiering_unfinished"]) == (1, 0, 0)
     assert append(transport, "orders", b"again", "quorum")[0] == 200
     assert len(objects_in(stack_of, c.bucket)) == 4, "the fallback is not written any more"

@@ -13,9 +13,9 @@ from penstock_core.ids import AUDIT_TOPIC, Partition, TimerId
 from penstock_core.log.timer import TimerPlace, scheduled_id
 from penstock_core.routes import ROUTES, Route
 from penstock_core.zones.zone_state import Acks
-from penstock_handlers import audit
 from penstock_handlers.edge.access.audited_changes import change_of, kind_of
 from penstock_handlers.router import LOCAL_ADDRESS, LOCAL_PRINCIPAL
+from penstock_handlers.tasks import audit
 from penstock_service.acls.change_acls import change_acls
 from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
 from penstock_service.groups.group_document import alter_group

@@ -15,7 +15,8 @@ from penstock_core.direct.caller_proof import CallerProof
 from penstock_core.direct.function_arn import FunctionsPlace
 from penstock_core.limits import DIRECT_PATH_LENGTH_MAX, REQUEST_BYTES_MAX
 from penstock_core.routes import ROUTE_BY_KEY, ROUTES_OF_ALIAS
-from penstock_handlers import topics
+from penstock_handlers import admin as admin_function
+from penstock_handlers import router
 from penstock_handlers.edge import lambda_function
 from penstock_handlers.edge.access.direct_call import ADDRESS, direct_call
 from penstock_service.adapters.memory.service import memory_instance
@@ -72,7 +73,7 @@ def code(found: tuple[int, Any]) -> str:
     return str(found[1]["error"]["code"])
 
 
-def admin(place: FunctionsPlace, function: str = "topics") -> str:
+def admin(place: FunctionsPlace, function: str = "admin") -> str:
     return place.alias_arn(function, "direct-admin")
 
 
@@ -165,15 +166,18 @@ def test_alias_serves_the_routes_of_its_policy_only(
 @pytest.mark.parametrize("path", ["/v1/topics/orders", "/v1/metadata/../topics/orders", "/v1/metadata%2F..%2Ftopics"])
 def test_producer_deletes_no_topic_by_its_alias(aws: FakeAws, place: FunctionsPlace, path: str) -> None:
     payload = event(proof_of(aws, place), "DELETE", path)
-    assert code(answer(aws, place.alias_arn("topics", "direct-produce"), payload)) == "UNKNOWN_ROUTE"
+    assert code(answer(aws, place.alias_arn("admin", "direct-produce"), payload)) == "UNKNOWN_ROUTE"
 
 
 def test_route_of_another_function_is_refused(aws: FakeAws, place: FunctionsPlace) -> None:
     payload = event(proof_of(aws, place), "POST", "/v1/produce")
-    assert code(answer(aws, admin(place, "topics"), payload)) == "UNKNOWN_ROUTE"
+    assert code(answer(aws, admin(place), payload)) == "UNKNOWN_ROUTE"
 
 
-def test_function_whose_name_only_ends_as_that_of_the_route_is_refused(aws: FakeAws, place: FunctionsPlace) -> None:
+def test_function_whose_name_only_ends_as_that_of_the_route_is_refused(
+    aws: FakeAws, place: FunctionsPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(router.SERVES, "records_produce", router.SERVES["produce"])
     payload = event(proof_of(aws, place), "POST", "/v1/produce")
     assert code(answer(aws, admin(place, "records_produce"), payload)) == "UNKNOWN_ROUTE"
 
@@ -236,7 +240,7 @@ def test_function_of_a_stage_without_direct_calls_refuses_them(
 ) -> None:
     context = SimpleNamespace(**{**vars(CONTEXT), "invoked_function_arn": admin(place)})
     proof = CallerProof(key="A" * 20, time="20261128T130000Z", token="swordfish", signature="a" * 64)
-    result = topics.handler(event(proof.to_json()), context)
+    result = admin_function.handler(event(proof.to_json()), context)
     assert (result["statusCode"], code((403, json.loads(result["body"])))) == (403, "NOT_AUTHORIZED")
     assert "swordfish" not in caplog.text + capsys.readouterr().out
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock_core.records import frame
-from penstock_handlers import fetch, produce, records_produce, topics
+from penstock_handlers import admin, fetch, produce
 from penstock_handlers.edge import entry, lambda_function
 from penstock_handlers.edge.http import Event, Result
 from penstock_service.adapters.storage_calls import StorageCalls
@@ -54,7 +54,7 @@ def test_handler_answers_through_every_layer(service: Service, calls: StorageCal
     _, data = frame.decode(base64.b64decode(result["body"]))
     assert result["isBase64Encoded"]
     assert bytes(data) == batch("v")
-    result = topics.handler(gateway_event("GET", "/v1/topics"), CONTEXT)
+    result = admin.handler(gateway_event("GET", "/v1/topics"), CONTEXT)
     assert [topic["name"] for topic in json.loads(result["body"])["topics"]] == ["orders"]
     json.dumps(result, ensure_ascii=False).encode()  # as Lambda does
 
@@ -78,8 +78,8 @@ def test_handler_tells_time_and_storage_calls_in_headers(service: Service, calls
 @pytest.mark.parametrize(
     ("module", "event", "status"),
     [
-        (topics, gateway_event("GET", "/v1/topics"), 200),
-        (topics, gateway_event("GET", "/v1/topics/missing"), 404),
+        (admin, gateway_event("GET", "/v1/topics"), 200),
+        (admin, gateway_event("GET", "/v1/topics/missing"), 404),
         (produce, gateway_event("POST", "/v1/produce", "broken"), 400),
     ],
 )
@@ -171,8 +171,8 @@ def test_handler_logs_no_secret_and_no_payload(
     wrong = json.dumps({"records": [{"value": 1, SECRET: SECRET}]})
     for handler, event in [
         (produce.handler, _produce_event(SECRET)),
-        (records_produce.handler, gateway_event("POST", "/v1/topics/orders/records", body)),
-        (records_produce.handler, gateway_event("POST", "/v1/topics/orders/records", wrong)),
+        (produce.handler, gateway_event("POST", "/v1/topics/orders/records", body)),
+        (produce.handler, gateway_event("POST", "/v1/topics/orders/records", wrong)),
     ]:
         handler(event, CONTEXT)
     everything = capsys.readouterr().out + "".join(repr(vars(record)) for record in caplog.records)

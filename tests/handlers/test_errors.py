@@ -9,7 +9,7 @@ import pytest
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import REQUEST_BYTES_MAX
 from penstock_core.records import frame
-from penstock_handlers import produce, topics
+from penstock_handlers import admin, produce
 from penstock_handlers.edge.entry import answer
 from penstock_handlers.router import dispatch
 from tests.handlers.service import Service, checked_error, gateway_event
@@ -217,7 +217,7 @@ def test_defect_becomes_internal_maybe_applied_and_one_log_line(
 
 
 def test_body_is_refused_when_it_is_not_base64_as_announced(orders: Service) -> None:
-    for serve, path in ((produce.serve, "/v1/produce"), (topics.serve, "/v1/topics")):
+    for serve, path in ((produce.serve, "/v1/produce"), (admin.serve, "/v1/topics")):
         for body in ("no base64!", "YQ", "ä"):
             result = answer(serve, gateway_event("POST", path, body, is_base64=True), orders.instance)
             assert result["statusCode"] == 400

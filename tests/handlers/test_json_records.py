@@ -16,7 +16,7 @@ from penstock_core import limits
 from penstock_core.records.codec import NewRecord, Record, encode
 from penstock_core.records.partitioner import partition_for_key
 from penstock_core.records.record_batch import Compression
-from penstock_handlers import records_fetch
+from penstock_handlers.routes import records_fetch
 from tests.handlers.service import Service, checked_error
 from tests.support.deadlines import DEADLINE_S
 from tests.support.poison import bomb

@@ -20,7 +20,7 @@ from tests.support.deadlines import DEADLINE_S
 from tests.support.wire import LAMBDA_ENVIRONMENT
 
 BINARY_FUNCTIONS = ("produce", "fetch", "transactions")
-SCHEDULED_FUNCTIONS = ("recover_zones", "retention", "scrub", "sweep", "replicate")
+SCHEDULED_FUNCTIONS = ("upkeep", "hourly", "sweep", "replicate")
 
 
 @pytest.fixture
@@ -182,7 +182,7 @@ print(json.dumps([instance.cache_info().currsize, wire.operations()]))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("function", "sessions"), [("produce", 3), ("scrub", 3), ("groups", 0)])
+@pytest.mark.parametrize(("function", "sessions"), [("produce", 3), ("hourly", 3), ("groups", 0)])
 def test_import_in_lambda_makes_the_instance_and_opens_the_zones_that_the_function_uses(
     function: str, sessions: int
 ) -> None:

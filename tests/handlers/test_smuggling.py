@@ -9,7 +9,7 @@ import pytest
 
 from penstock_core.limits import JSON_HEADERS_MAX, OWNED_PARTITIONS_MAX, RESPONSE_BYTES_MAX, TOPIC_PARTITIONS_MAX
 from penstock_core.text import escaped
-from penstock_handlers import records_fetch, topics
+from penstock_handlers import admin, fetch
 from penstock_handlers.edge.entry import answer
 from penstock_handlers.edge.http import json_result
 from tests.handlers.service import Service, gateway_event
@@ -29,9 +29,9 @@ def test_name_with_a_slash_or_a_newline_is_no_name_and_no_other_route(orders: Se
 
 def test_function_goes_by_the_route_that_the_gateway_chose(orders: Service) -> None:
     chosen = {**gateway_event("GET", "/v1/topics/{topic}"), "rawPath": READ, "pathParameters": {"topic": "orders"}}
-    assert json.loads(answer(topics.serve, chosen, orders.instance)["body"])["name"] == "orders"
+    assert json.loads(answer(admin.serve, chosen, orders.instance)["body"])["name"] == "orders"
     other = {**gateway_event("GET", READ), "routeKey": "GET /v1/topics/{topic}", "pathParameters": {"topic": "orders"}}
-    refused = answer(records_fetch.serve, other, orders.instance)
+    refused = answer(fetch.serve, other, orders.instance)
     assert json.loads(refused["body"])["error"]["code"] == "UNKNOWN_ROUTE"
 
 

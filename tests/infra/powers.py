@@ -3,6 +3,8 @@
 A power is a verb on a place, such as `delete` on the log table. It has the same form on every stage, whether the zones
 are ordinary buckets or directory buckets. `HOLDERS` names the roles that may hold each power. A permission that is no
 power of this table is forbidden to every role.
+
+A function of several handlers or tasks may hold what one of them holds. `HOLDERS` names those, not the function.
 """
 
 import re
@@ -16,7 +18,7 @@ from tests.infra.templates import as_list, name_of, policies_of_roles
 
 FUNCTIONS = frozenset((
     "Produce", "RecordsProduce", "Transactions", "Fetch", "RecordsFetch", "Topics", "Groups", "GroupAdmin", "Share",
-    "ShareAdmin", "Subscriptions", "Quotas", "Zones", "Acls",
+    "ShareAdmin", "Subscriptions", "Quotas", "Zones", "Acls", "Redrive",
     "RecoverZones", "Replicate", "Scrub", "Retention", "Sweep", "Tier", "Promote", "Dispatch",
     "Deliver", "LookAtSubscriptions", "Measure", "Audit",
 ))  # fmt: skip
@@ -25,21 +27,29 @@ _OF_NO_REQUEST = frozenset((
     "RecoverZones", "Replicate", "Scrub", "Retention", "Sweep", "Tier", "Promote", "Dispatch", "Deliver",
     _LOOK, "Measure", "Audit",
 ))  # fmt: skip
+_PARTS = {
+    "Admin": ("Topics", "GroupAdmin", "ShareAdmin", "Subscriptions", "Quotas", "Zones", "Acls", "Redrive"),
+    "Produce": ("Produce", "RecordsProduce"),
+    "Fetch": ("Fetch", "RecordsFetch"),
+    "Upkeep": ("RecoverZones", "Measure", "Audit", "LookAtSubscriptions", "Retention"),
+    "Hourly": ("Scrub", "Tier"),
+}
 JOBS = frozenset(("AnalyzeJob", "ArchiveJob", "CompactJob", "ReplayJob", "SweepJob"))
 _ALL = FUNCTIONS | JOBS
 # Deliver moves dead letters, and copies records to other topics.
-_PRODUCERS = frozenset(("Produce", "RecordsProduce", "Transactions", "Share", "Deliver", "ReplayJob", "Audit"))
+_PRODUCERS = frozenset(
+    ("Produce", "RecordsProduce", "Transactions", "Share", "Redrive", "Deliver", "ReplayJob", "Audit")
+)
 _SPENDERS = frozenset((  # of quotas
     "Produce", "RecordsProduce", "Transactions", "Fetch", "RecordsFetch", "Share",
 ))  # fmt: skip
 _CLAIMERS = frozenset(("Topics", "ShareAdmin", "Subscriptions", "Transactions", "Groups", "GroupAdmin"))
 _SHARERS = frozenset(("Share", "ShareAdmin", "Subscriptions", "Deliver", "Transactions", _LOOK))
 _CHANGERS = frozenset((
-    "Topics", "GroupAdmin", "Share", "ShareAdmin", "Subscriptions", "Quotas", "Zones", "Transactions",
-    "Acls",
+    "Topics", "GroupAdmin", "ShareAdmin", "Subscriptions", "Quotas", "Zones", "Acls", "Redrive",
 ))  # fmt: skip
 _SCHEDULERS = frozenset(("Produce", "RecordsProduce", "Transactions"))  # of delayed records
-_CONSUMERS = frozenset(("Fetch", "RecordsFetch", "Share", "Deliver"))
+_CONSUMERS = frozenset(("Fetch", "RecordsFetch", "Share", "Redrive", "Deliver"))
 _REPAIRERS = frozenset(("RecoverZones", "Replicate", "Scrub", "SweepJob"))
 _SWEEPERS = frozenset(("Sweep", "SweepJob"))
 _SCHEDULER = frozenset(("JobSchedulesRole",))
@@ -65,14 +75,14 @@ _TIMERS = "TimersSeconds"
 _READERS_OF_SEGMENTS = _CONSUMERS | JOBS | {"Topics", "GroupAdmin", "ShareAdmin", "Scrub", "Tier"}
 
 _WITHOUT_LISTS = frozenset(
-    ("Promote", "Dispatch", "Share", "ShareAdmin", "Subscriptions", "Quotas", "Zones", "Acls", _LOOK)
+    ("Promote", "Dispatch", "Share", "ShareAdmin", "Redrive", "Subscriptions", "Quotas", "Zones", "Acls", _LOOK)
 )
 HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("read", _TOPICS): _PROVISION | _ALL - {"Promote", "Dispatch"},
     ("scan", _TOPICS): _PROVISION | _ALL - _CONSUMERS - _SCHEDULERS - _WITHOUT_LISTS,
     ("write", f"{_TOPICS}.names"): _PROVISION | {"Topics", "Audit"},  # Audit makes the topic of the trail
     ("write", f"{_TOPICS}.partitions"): frozenset(  # they end changes
-        ("Retention", "Produce", "RecordsProduce", "Transactions", "Share", "Deliver")
+        ("Retention", "Produce", "RecordsProduce", "Transactions", "Share", "Redrive", "Deliver")
     ),
     ("delete", f"{_TOPICS}.names"): _PROVISION | {"Topics", "Audit"},
     ("read", f"{_TOPICS}{keys.AUDIT}"): frozenset(("Audit",)),
@@ -154,11 +164,12 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("trace", "every request"): FUNCTIONS - _OF_NO_REQUEST,
     ("find", "every log group"): JOBS,
     ("log", "jobs"): JOBS,
-    **{("log", function): frozenset((function,)) for function in FUNCTIONS | _PROVISION},
+    **{("log", function): frozenset((function,)) for function in FUNCTIONS | _PARTS.keys() | _PROVISION},
     ("start", "JobsSparkApplication"): _SCHEDULER,
     ("pass to EMR", "roles of jobs"): _SCHEDULER,
 }
 
+_NOBODY: frozenset[str] = frozenset()
 _VERBS = {
     **dict.fromkeys(("dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:Query"), "read"),
     "dynamodb:ConditionCheckItem": "read",
@@ -319,7 +330,14 @@ def permissions_of_statement(holder: str, statement: Mapping[str, Any]) -> Itera
 
 def forbidden(permissions: Iterable[Permission]) -> list[str]:
     """The permissions that their role must not have."""
-    return [str(each) for each in permissions if each.holder not in HOLDERS.get(each.power() or ("", ""), ())]
+    return [
+        str(each) for each in permissions if not _holders(each) & HOLDERS.get(each.power() or ("", ""), frozenset())
+    ]
+
+
+def _holders(permission: Permission) -> set[str]:
+    """The role, and the parts of its function."""
+    return {permission.holder, *_PARTS.get(permission.holder, ())}
 
 
 def _holder(role: str) -> str:

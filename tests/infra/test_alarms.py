@@ -1,14 +1,18 @@
 """The alarms of a stage: few, on metrics that exist, and none for a single cold start that took too long."""
 
+import json
+import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
 from penstock_cdk.alarms.failures import FAILING, RARE_FAILING, UNDONE
+from penstock_cdk.service.functions import construct_name
 from penstock_cdk.settings import JOB_ENVIRONMENTS, STAGES
-from penstock_handlers import dispatch, look_at_subscriptions, retention, sweep, tier
+from penstock_handlers import dispatch, sweep
+from penstock_handlers.tasks import look_at_subscriptions, measure, retention, tier
 from penstock_service.adapters.memory.service import memory_instance
 from tests.infra.conftest import Resources
 from tests.infra.templates import functions_in, name_of, of_type
@@ -75,72 +79,112 @@ def test_alarms_of_aws_metrics_name_the_resources_of_their_stage(resources: Reso
     }
 
 
-def filters_of(resources: Resources) -> dict[tuple[str, str], str]:
-    """Returns the metric of each filter on a function, by the function and the pattern."""
-    found = {}
+def counted(resources: Resources, function: str, line: Mapping[str, Any]) -> list[str]:
+    """The metrics that count a line of the function's log."""
+    found = []
     for each in of_type(resources, "AWS::Logs::MetricFilter").values():
-        group = re.fullmatch(r"<Functions(\w+)Logs>", name_of(each["LogGroupName"]))
         [transformation] = each["MetricTransformations"]
-        if group is not None:
+        if name_of(each["LogGroupName"]) == f"<Functions{function}Logs>" and matches(each["FilterPattern"], line):
             assert transformation["MetricValue"] == "1"
-            found[group[1], each["FilterPattern"]] = transformation["MetricName"]
+            found.append(transformation["MetricName"])
     return found
+
+
+def matches(pattern: str, line: Mapping[str, Any]) -> bool:
+    """True if a JSON filter of CloudWatch matches the line. A field that is missing meets no comparison."""
+
+    def compared(found: re.Match[str]) -> str:
+        value: Any = line
+        for name in found["field"].split("."):
+            value = value.get(name) if isinstance(value, Mapping) else None
+        wanted = json.loads(found["value"])
+        met = {"=": operator.eq, "!=": operator.ne, ">": operator.gt}[found["operator"]]
+        return str(value is not None and met(value, wanted))
+
+    text = re.sub(r"\$\.(?P<field>[\w.]+) (?P<operator>=|!=|>) (?P<value>\"\w+(?:\.\w+)?\"|\d+)", compared, pattern)
+    text = text.strip("{ }")
+    while text not in ("True", "False"):
+        shorter = re.sub(r"\((True|False)\)", r"\1", text)
+        shorter = re.sub(r"True && True", "True", shorter)
+        shorter = re.sub(r"(?:False && (?:True|False)|True && False)", "False", shorter)
+        if shorter == text:  # all that stood before an "or" is one word by now
+            shorter = re.sub(r"(?:True \|\| (?:True|False)|False \|\| True)", "True", shorter)
+            shorter = re.sub(r"False \|\| False", "False", shorter)
+        assert shorter != text, f"{pattern} is no pattern of and, or, =, != and >"
+        text = shorter
+    return text == "True"
+
+
+def test_pattern_of_a_filter_is_read_as_cloudwatch_reads_it() -> None:
+    pattern = '{ (($.a = "x") && (($.n > 0) || ($.b.c != "y"))) || ($.d = "z") }'
+    lines: list[dict[str, Any]] = [
+        {"a": "x", "n": 1},
+        {"a": "x", "b": {"c": "n"}},
+        {"d": "z"},
+        {"a": "x", "n": 0},
+        {"a": "x", "b": {"c": "y"}},
+        {"n": 1},
+        {},
+    ]
+    assert [matches(pattern, line) for line in lines] == [True, True, True, False, False, False, False]
 
 
 @pytest.mark.parametrize("stage", ["dev", "prod"])
 def test_failures_of_each_function_are_counted_and_rare_ones_ring_with_the_first(
     resources: Resources, stage: str
 ) -> None:
-    failed = '{ ($.type = "platform.report") && ($.record.status != "success") }'
-    found = {name: metric for (name, pattern), metric in filters_of(resources).items() if pattern == failed}
-    functions = {each["Handler"].split(".")[1] for each in functions_in(resources).values()}
-    assert {name.lower() for name in found} == {name.replace("_", "") for name in functions}
-    rare = {name for name, metric in found.items() if metric == RARE_FAILING}
-    of_zones = {"Scrub"} if STAGES[stage].repairs_zones else set()
-    of_tiers = {"Tier"} if STAGES[stage].tiers_zones else set()
-    assert rare == {"Sweep"} | of_zones | of_tiers
+    failed = {"type": "platform.report", "record": {"status": "timeout"}}
+    functions = {construct_name(each["Handler"].split(".")[1]) for each in functions_in(resources).values()}
+    found = {name: counted(resources, name, failed) for name in functions}
+    of_each_hour = {"Hourly"} if STAGES[stage].repairs_zones else set()
+    rare = {"Sweep"} | of_each_hour
+    assert found == {name: [RARE_FAILING] if name in rare else [FAILING] for name in functions}
     alarm = alarms_of(resources, stage)["runs-failed"]
     assert (alarm["Threshold"], alarm["EvaluationPeriods"], alarm["Period"]) == (1, 1, 3600)
+    succeeded = {"type": "platform.report", "record": {"status": "success"}}
+    assert not any(counted(resources, name, succeeded) for name in functions)
 
 
 @pytest.mark.parametrize("stage", ["dev", "prod"])
 def test_work_that_a_run_leaves_undone_is_a_field_of_its_log_line(
     resources: Resources, stage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for variables in (JOB_ENVIRONMENTS["retention"], JOB_ENVIRONMENTS["sweep"], JOB_ENVIRONMENTS["tier"]):
+    for variables in JOB_ENVIRONMENTS.values():
         for variable, value in variables.items():
             monkeypatch.setenv(variable, value)
-    answered = {"retention": retention.run(memory_instance()), "sweep": sweep.run(memory_instance())}
-    answered["tier"] = tier.run(memory_instance())
-    answered["lookatsubscriptions"] = look_at_subscriptions.run(memory_instance())
+    monkeypatch.setenv("PENSTOCK_METRICS", "all")
+    monkeypatch.setenv("PENSTOCK_METRIC_SERIES", "1,1")
+    upkeep = (retention, look_at_subscriptions, measure)
+    answered = {"upkeep": {name: value for task in upkeep for name, value in task.run(memory_instance()).items()}}
+    answered |= {"hourly": tier.run(memory_instance()), "sweep": sweep.run(memory_instance())}
     _, answered["dispatch"] = dispatch.serve({"Records": []}, memory_instance())
-    found = {
-        (name.lower(), re.findall(r"\$\.(\w+) > 0", pattern)[0]): metric
-        for (name, pattern), metric in filters_of(resources).items()
-        if '$.message = "run"' in pattern
-    }
-    expected = {(name.replace("_", ""), field) for name, field in UNDONE}
-    missing = {"measure", *(() if STAGES[stage].tiers_zones else ("tier",))}  # a stage with alarms has no metrics yet
-    assert set(found) == {each for each in expected if each[0] not in missing}
-    assert all(field in answered[name] for name, field in found)
-    assert found["retention", "retention_failed"] == FAILING
-    assert found["sweep", "sweep_failed"] == RARE_FAILING
-    assert found["lookatsubscriptions", "looks_failed"] == FAILING
-    assert found["lookatsubscriptions", "partitions_stuck"] == FAILING
+    for name, undone in UNDONE.items():
+        for field in undone:
+            assert field in answered[name]
+            rare = name in ("hourly", "sweep")
+            expected = [] if name == "hourly" and stage == "dev" else [RARE_FAILING if rare else FAILING]
+            assert counted(resources, construct_name(name), {"message": "run", field: 1}) == expected
+            assert counted(resources, construct_name(name), {"message": "run", field: 0}) == []
 
 
 @pytest.mark.parametrize("stage", ["dev", "prod"])
-def test_dead_letters_that_cannot_be_moved_ring_at_once(resources: Resources, stage: str) -> None:
-    found = filters_of(resources)
-    assert found["Share", '{ $.message = "dead_letters_stuck" }'] == RARE_FAILING
-    assert found["Deliver", '{ $.message = "dead_letters_stuck" }'] == RARE_FAILING
-    assert found["Deliver", '{ $.message = "push_dead_letters_stuck" }'] == RARE_FAILING
-    assert found["Deliver", '{ $.message = "push_message_unreadable" }'] == FAILING
-    assert found["Dispatch", '{ $.message = "push_event_unreadable" }'] == FAILING
-    assert found["Deliver", '{ $.message = "push_delivery_failed" }'] == FAILING
-    assert found["Deliver", '{ $.message = "push_unreadable" }'] == RARE_FAILING
-    assert found["Deliver", '{ $.message = "push_undecodable" }'] == RARE_FAILING
-    assert found["Deliver", '{ $.message = "push_too_large" }'] == RARE_FAILING
+@pytest.mark.parametrize(
+    ("function", "line", "metric"),
+    [
+        ("Share", "dead_letters_stuck", RARE_FAILING),
+        ("Deliver", "dead_letters_stuck", RARE_FAILING),
+        ("Deliver", "push_dead_letters_stuck", RARE_FAILING),
+        ("Deliver", "push_message_unreadable", FAILING),
+        ("Dispatch", "push_event_unreadable", FAILING),
+        ("Deliver", "push_delivery_failed", FAILING),
+        ("Deliver", "push_unreadable", RARE_FAILING),
+        ("Deliver", "push_undecodable", RARE_FAILING),
+        ("Deliver", "push_too_large", RARE_FAILING),
+    ],
+)
+def test_records_that_cannot_be_moved_or_read_ring(resources: Resources, function: str, line: str, metric: str) -> None:
+    assert counted(resources, function, {"message": line}) == [metric]
+    assert counted(resources, function, {"message": f"{line}s"}) == []
 
 
 def test_every_resource_that_takes_tags_names_its_stage(template: Callable[[str], dict[str, Any]], stage: str) -> None:

@@ -75,7 +75,7 @@ def test_readers_and_operators_get_less_than_half_of_the_requests_of_an_account(
     limits = deployed["Properties"].get("RouteSettings", {})
     limited = {"fetch", "records_fetch", "group_admin", "share_admin", "subscriptions", "quotas", "zones", "acls"}
     limited = limited if stage != "local" else set()
-    assert set(limits) == {route.key for route in ROUTES if route.function in limited}
+    assert set(limits) == {route.key for route in ROUTES if route.handler in limited}
     assert sum(each["ThrottlingRateLimit"] for each in limits.values()) < 5_000
     added = [name for name, each in resources.items() if each["Type"] == "AWS::ApiGatewayV2::Route"]
     awaited = {name for name in added if resources[name]["Properties"]["RouteKey"] in limits}

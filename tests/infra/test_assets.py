@@ -13,16 +13,14 @@ from aws_cdk.assertions import Annotations, Match
 
 from penstock_cdk import shipment
 from penstock_cdk.assets import PACKAGES, Asset, _find_python, functions_asset
-from penstock_cdk.declared.provision import PROVISION
-from penstock_cdk.service.grants import GRANTS
-from penstock_cdk.settings import StageSettings, settings_of
+from penstock_cdk.settings import FUNCTION_SIZES, StageSettings, settings_of
 from penstock_cdk.sources import Sources, installed_sources
 from tests.support.wire import LAMBDA_ENVIRONMENT
 
 pytestmark = pytest.mark.synth
 
 SOURCES = installed_sources()
-NAMES = (*GRANTS, PROVISION)
+NAMES = (*FUNCTION_SIZES,)
 MB = 1_000_000
 
 

@@ -153,7 +153,7 @@ def test_profile_that_the_region_cannot_have_is_refused(name: str, profile: str,
 
 def test_more_reserved_instances_than_lambda_gives_are_refused() -> None:
     context = {"account_concurrency": "1000", "reserved_concurrency": "produce=400"}
-    with pytest.raises(ValueError, match=re.escape("970 of the 1,000 instances")):
+    with pytest.raises(ValueError, match=re.escape("925 of the 1,000 instances")):
         overridden(STAGES["prod"], context.get)
     context = {"account_concurrency": "10", "reserved_concurrency": "fetch=5"}
     with pytest.raises(ValueError, match="leave 100"):
@@ -162,10 +162,10 @@ def test_more_reserved_instances_than_lambda_gives_are_refused() -> None:
 
 @pytest.mark.parametrize("account", [None, "1000"])
 def test_reserved_instances_are_changed_for_single_functions(account: str | None) -> None:
-    context = {"account_concurrency": account, "reserved_concurrency": "produce=200, zones=1"}
+    context = {"account_concurrency": account, "reserved_concurrency": "produce=200, admin=1"}
     usual = overridden(STAGES["prod"], {"account_concurrency": account}.get).reserved_concurrency
     found = overridden(STAGES["prod"], context.get).reserved_concurrency
-    assert found == {**usual, "produce": 200, "zones": 1}
+    assert found == {**usual, "produce": 200, "admin": 1}
     assert overridden(STAGES["prod"], {**context, "reserved_concurrency": "off"}.get).reserved_concurrency == {}
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from aws_cdk.assertions import Template
 
 from penstock_cdk.overrides import overridden
 from penstock_cdk.service.functions import construct_name, rights_without_rules
+from penstock_cdk.service.tasks import TASKS, tasks_of
 from penstock_cdk.settings import STAGES, StageSettings
 from penstock_cdk.walls import pollers_max, wait_pool
 from penstock_core.limits import FETCH_WAIT_MS_MAX, LOG_START_GRACE_MS, TIERED_SWEEP_GRACE_MS
@@ -26,55 +28,49 @@ pytestmark = pytest.mark.synth
 OF_ROUTES = {route.function for route in ROUTES}
 
 FUNCTIONS = (
-    "acls",
-    "audit",
+    "admin",
     "deliver",
     "dispatch",
     "fetch",
-    "group-admin",
     "groups",
-    "look-at-subscriptions",
-    "measure",
+    "hourly",
     "produce",
     "promote",
-    "quotas",
-    "records-fetch",
-    "records-produce",
-    "recover-zones",
     "replicate",
-    "retention",
-    "scrub",
     "share",
-    "share-admin",
-    "subscriptions",
     "sweep",
-    "tier",
-    "topics",
     "transactions",
-    "zones",
+    "upkeep",
 )
+HANDLERS = Path(__file__).parents[2] / "functions" / "penstock_handlers"
 
 
 def functions_of(stage: str) -> list[str]:
-    """A stage with one zone has nothing to repair. Without directory buckets it has nothing to move."""
-    settings = STAGES[stage]
-    left_out = {*(() if settings.repairs_zones else ONLY_WITH_ZONES), *(() if settings.tiers_zones else ("tier",))}
-    left_out |= {*(() if settings.metrics.is_on else ("measure",))}
+    """A stage with one zone has nothing to repair, and on the emulator or in dev nothing to move."""
+    left_out = () if STAGES[stage].repairs_zones else ("replicate", "hourly")
     return [name for name in FUNCTIONS if name not in left_out]
 
 
-ONLY_WITH_ZONES = ("recover-zones", "replicate", "scrub")
 JOB_ENVIRONMENTS = {
     "promote": {"PENSTOCK_BUDGET_MS": "45000"},
-    "retention": {"PENSTOCK_BUDGET_MS": "200000", "PENSTOCK_LOG_START_GRACE_MS": "60000"},
-    "scrub": {"PENSTOCK_BUDGET_MS": "180000", "PENSTOCK_SCRUB_BYTES": "1073741824"},
-    "tier": {"PENSTOCK_BUDGET_MS": "720000"},
+    "upkeep": {"PENSTOCK_RETENTION_BUDGET_MS": "200000", "PENSTOCK_LOG_START_GRACE_MS": "60000"},
+    "hourly": {
+        "PENSTOCK_SCRUB_BUDGET_MS": "180000",
+        "PENSTOCK_SCRUB_BYTES": "1073741824",
+        "PENSTOCK_TIER_BUDGET_MS": "720000",
+    },
     "sweep": {
         "PENSTOCK_BUDGET_MS": "720000",
         "PENSTOCK_LOG_START_GRACE_MS": "60000",
         "PENSTOCK_SWEEP_GRACE_MS": "86400000",
     },
 }
+
+
+def test_files_of_the_handlers_are_the_functions() -> None:
+    files = {path.stem.replace("_", "-") for path in HANDLERS.glob("*.py")} - {"--init--", "router"}
+    assert files == {*FUNCTIONS, "provision"}
+    assert len(files) <= 16
 
 
 def test_functions_are_the_handlers_with_their_settings(resources: Resources, stage: str) -> None:
@@ -103,8 +99,7 @@ def test_nothing_is_reserved_unless_the_account_is_known(resources: Resources) -
 @pytest.mark.parametrize("account", [10, 100, 199, 200, 399, 1_000, 5_000])
 def test_walls_fit_into_the_account(account: int) -> None:
     reserved = overridden(STAGES["prod"], {"account_concurrency": str(account)}.get).reserved_concurrency
-    polls = {route.function for route in ROUTES if "fetch" in route.function} | {"share"}
-    writes = {"produce", "records_produce", "transactions", "groups"}
+    polls, writes = {"fetch", "share"}, {"produce", "transactions", "groups"}
     assert reserved.keys() == (polls | writes if account >= 200 else set())
     assert all(instances >= 6 for instances in reserved.values())
     assert sum(reserved[name] for name in polls & reserved.keys()) <= account // 2
@@ -114,20 +109,14 @@ def test_walls_fit_into_the_account(account: int) -> None:
 @pytest.mark.parametrize(
     ("context", "pools"),
     [
-        ({}, {"fetch": "stage=2", "records_fetch": "stage=2", "share": "stage=2"}),  # as in a new account
-        ({"account_concurrency": "10"}, {"fetch": "stage=2", "records_fetch": "stage=2", "share": "stage=2"}),
-        (
-            {"account_concurrency": "1000"},
-            {"fetch": "fetch=112", "records_fetch": "records_fetch=22", "share": "share=67"},
-        ),
+        ({}, {"fetch": "stage=2", "share": "stage=2"}),  # as in a new account
+        ({"account_concurrency": "10"}, {"fetch": "stage=2", "share": "stage=2"}),
+        ({"account_concurrency": "1000"}, {"fetch": "fetch=135", "share": "share=67"}),
         (
             {"account_concurrency": "1000", "reserved_concurrency": "fetch=1"},
-            {"fetch": "fetch=1", "records_fetch": "records_fetch=22", "share": "share=67"},
+            {"fetch": "fetch=1", "share": "share=67"},
         ),
-        (
-            {"account_concurrency": "1000", "waits_max": "0"},
-            {"fetch": "stage=0", "records_fetch": "stage=0", "share": "stage=0"},
-        ),
+        ({"account_concurrency": "1000", "waits_max": "0"}, {"fetch": "stage=0", "share": "stage=0"}),
     ],
 )
 def test_waiting_requests_leave_instances_to_others(context: dict[str, str], pools: dict[str, str]) -> None:
@@ -181,12 +170,12 @@ def test_functions_that_append_and_programs_know_the_bound_of_inline_segments_wh
         for each in functions_in(template["Resources"]).values()
         if each["Environment"]["Variables"].get("PENSTOCK_INLINE_BYTES_MAX") == "960"
     }
-    assert found == {"produce", "records-produce", "transactions", "share", "deliver", "audit"}
+    assert found == {"produce", "transactions", "share", "admin", "deliver", "upkeep"}
     assert template["Outputs"]["InlineBytesMax"]["Value"] == "960"
 
 
 def test_reserved_instances_are_in_the_template(make_stack_of: Callable[[StageSettings], Stack]) -> None:
-    context = {"account_concurrency": "1000", "reserved_concurrency": "produce=250,topics=20"}
+    context = {"account_concurrency": "1000", "reserved_concurrency": "produce=250,admin=20"}
     settings = overridden(settings_named("dev"), context.get)
     template = Template.from_stack(make_stack_of(settings)).to_json()
     found = {
@@ -194,20 +183,18 @@ def test_reserved_instances_are_in_the_template(make_stack_of: Callable[[StageSe
         for each in functions_in(template["Resources"]).values()
     }
     assert {name: instances for name, instances in found.items() if instances is not None} == {
-        "fetch": 225,
-        "records_fetch": 45,
+        "fetch": 270,
         "share": 135,
         "produce": 250,
-        "records_produce": 45,
         "transactions": 45,
         "groups": 75,
-        "topics": 20,
+        "admin": 20,
     }
 
 
-WITH_TIMERS = ("produce", "records_produce", "transactions", "promote", "retention")
+WITH_TIMERS = ("produce", "transactions", "promote", "upkeep")
 
-WITH_DELIVERIES = ("dispatch", "subscriptions", "deliver", "look_at_subscriptions", "retention")
+WITH_DELIVERIES = ("dispatch", "admin", "deliver", "upkeep")
 
 
 def targets_of(stage: str) -> str:
@@ -234,7 +221,7 @@ def metrics_in_environment(stage: str, function: str) -> dict[str, str]:
     """The local stage has all metrics, and the others have none, because each series costs."""
     if stage != "local":
         return {}
-    return {"PENSTOCK_METRICS": "all", **({"PENSTOCK_METRIC_SERIES": "10,20"} if function == "measure" else {})}
+    return {"PENSTOCK_METRICS": "all", **({"PENSTOCK_METRIC_SERIES": "10,20"} if function == "upkeep" else {})}
 
 
 def test_environment_names_tables_and_zones(resources: Resources, stage: str) -> None:
@@ -254,37 +241,55 @@ def test_environment_names_tables_and_zones(resources: Resources, stage: str) ->
             "PENSTOCK_WAKE_UPS": "<WakeUpsEventApi.Dns.Http>,<WakeUpsEventApi.Dns.Realtime>",
             **({"PENSTOCK_TIMERS": triggers_of_timers(stage)} if own in WITH_TIMERS else {}),
             **({"PENSTOCK_DELIVERIES": triggers_of_deliveries(stage)} if own in WITH_DELIVERIES else {}),
-            **({"PENSTOCK_TARGETS": targets_of(stage)} if own in ("subscriptions", "deliver") else {}),
+            **({"PENSTOCK_TARGETS": targets_of(stage)} if own in ("admin", "deliver") else {}),
             "POWERTOOLS_SERVICE_NAME": STAGES[stage].name,
             "POWERTOOLS_METRICS_NAMESPACE": "Penstock",
             "POWERTOOLS_LOG_LEVEL": STAGES[stage].log_level,
-            **({"PENSTOCK_AUDIT_RETENTION_MS": "31536000000"} if own == "audit" else {}),
+            **({"PENSTOCK_AUDIT_RETENTION_MS": "31536000000"} if own == "upkeep" else {}),
             **metrics_in_environment(stage, own),
             **(rights_without_rules(STAGES[stage]) if own in OF_ROUTES else {}),
             **({"PENSTOCK_DIRECT": STAGES[stage].name} if STAGES[stage].direct and own in OF_ROUTES else {}),
-            **({"PENSTOCK_WAITS": waits} if own in ("fetch", "records_fetch", "share") else {}),
+            **({"PENSTOCK_WAITS": waits} if own in ("fetch", "share") else {}),
             **JOB_ENVIRONMENTS.get(own, {}),
             **({"PENSTOCK_SWEEP_GRACE_MS": "43200000"} if own == "sweep" and STAGES[stage].tiers_zones else {}),
         }
 
 
-@pytest.mark.parametrize("name", ["fetch", "records_fetch", "share"])
+@pytest.mark.parametrize("name", ["fetch", "share"])
 def test_fetch_may_wait_as_long_as_the_api_promises_and_ends_before_the_gateway_does(name: str, stage: str) -> None:
     assert FETCH_WAIT_MS_MAX / 1000 + 5 <= STAGES[stage].function_sizes[name].timeout_s < 30
 
 
-@pytest.mark.parametrize("name", ["produce", "records_produce"])
+@pytest.mark.parametrize("name", ["produce", "transactions", "share", "admin"])
 def test_writers_end_within_the_time_that_a_zone_which_catches_up_counts_on(name: str, stage: str) -> None:
     assert STAGES[stage].function_sizes[name].timeout_s * 1_000 <= FUNCTION_MS_MAX
 
 
-def test_recover_zones_runs_each_minute_and_ends_within_it(zoned_resources: Resources, zoned_stage: str) -> None:
+def test_recover_zones_runs_each_minute(zoned_resources: Resources, zoned_stage: str) -> None:
     rules = of_type(zoned_resources, "AWS::Events::Rule")
     [rule] = [rule for rule in rules.values() if rule["Name"].endswith("-recover-zones")]
     [target] = rule["Targets"]
     assert rule["ScheduleExpression"] == "rate(1 minute)"
-    assert name_of(target["Arn"]) == entry_of(zoned_stage, "RecoverZones")
-    assert STAGES[zoned_stage].function_sizes["recover_zones"].timeout_s < 60
+    assert name_of(target["Arn"]) == entry_of(zoned_stage, "Upkeep")
+    assert target["Input"] == '{"task":"recover_zones"}'
+
+
+def test_each_task_has_a_rule_that_tells_it_to_its_function(resources: Resources, stage: str) -> None:
+    rules = [each for each in of_type(resources, "AWS::Events::Rule").values() if "ScheduleExpression" in each]
+    told = {}
+    for rule in rules:
+        [target] = rule["Targets"]
+        name = rule["Name"].removeprefix(f"{STAGES[stage].name}-").replace("-", "_")
+        told[name] = name_of(target["Arn"])
+        is_shared = told[name] != entry_of(stage, construct_name(name))
+        assert target.get("Input") == (f'{{"task":"{name}"}}' if is_shared else None)
+        assert target["RetryPolicy"] == {"MaximumRetryAttempts": 0}
+    tasks = tasks_of(STAGES[stage])
+    assert told == {name: entry_of(stage, construct_name(task.function)) for name, task in tasks.items()}
+    upkeep = {name for name, task in tasks.items() if task.function == "upkeep"}
+    modules = {path.stem for path in (HANDLERS / "tasks").glob("*.py")} - {"__init__"}
+    assert upkeep <= modules
+    assert modules == {name for name, task in TASKS.items() if task.function != name}
 
 
 def test_every_function_logs_to_a_group_of_its_own_that_forgets(resources: Resources) -> None:
@@ -311,7 +316,9 @@ def test_graces_of_retention_and_sweep_outlast_every_function_of_the_api(stage: 
     assert max(size.timeout_s for size in sizes.values()) * 1000 * 10 <= TIERED_SWEEP_GRACE_MS
 
     for name, environment in JOB_ENVIRONMENTS.items():
-        assert int(environment["PENSTOCK_BUDGET_MS"]) < sizes[name].timeout_s * 1000 * 0.9
+        budgets = [int(value) for variable, value in environment.items() if variable.endswith("BUDGET_MS")]
+        assert budgets
+        assert max(budgets) < sizes[name].timeout_s * 1000 * 0.9
 
 
 def test_lambda_stops_no_function_that_sends_to_its_own_queue(resources: Resources) -> None:

@@ -4,8 +4,9 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -16,13 +17,13 @@ from constructs import Construct
 
 from penstock_cdk.service.function_role import function_role
 from penstock_cdk.service.functions import construct_name
-from penstock_cdk.service.grants import GRANTS, grants_of
+from penstock_cdk.service.grants import GRANTS, Grants, grants_of
 from penstock_cdk.service.push import PushQueues
 from penstock_cdk.service.repair import RepairQueues
 from penstock_cdk.service.targets import TargetsRole
 from penstock_cdk.service.timers import TimerQueues
 from penstock_cdk.service.wake_ups import WakeUps
-from penstock_cdk.settings import STAGES
+from penstock_cdk.settings import STAGES, Metrics
 from penstock_cdk.storage.archive import Archive
 from penstock_cdk.storage.stage_storage import StageStorage
 from penstock_cdk.storage.tables import Tables
@@ -50,9 +51,7 @@ def functions_of(stage: str) -> frozenset[str]:
 def test_no_role_holds_a_forbidden_power(resources: Resources, stage: str) -> None:
     permissions = list(permissions_of_roles(resources))
     assert {each.holder for each in permissions} >= functions_of(stage) | JOBS
-    # The emulator does not tell that a query only counts.
-    untold = [] if STAGES[stage].tells_item_keys else ["Retention may dynamodb:Query on <TablesGroups>"]
-    assert forbidden(permissions) == untold
+    assert forbidden(permissions) == []
 
 
 def test_no_condition_on_items_passes_a_call_that_tells_none_but_on_the_emulator(
@@ -159,6 +158,28 @@ def test_widened_grant_is_found(stage: str, name: str, wider: dict[str, Any], fo
     assert found in forbidden(with_wider_grants(stage, name, wider))
 
 
+@pytest.mark.parametrize("name", GRANTS)
+def test_no_handler_and_no_task_holds_what_only_another_of_its_function_needs(stage: str, name: str) -> None:
+    found = [each for each in with_wider_grants(stage, name, {}) if "Logs>" not in each.resource]
+    # The emulator does not tell that a query only counts.
+    untold = [] if STAGES[stage].tells_item_keys else [f"{construct_name(name)} may dynamodb:Query on <TablesGroups>"]
+    assert forbidden(found) in ([], untold)
+
+
+def test_function_may_do_what_its_handlers_or_tasks_may_and_no_more() -> None:
+    found = grants_of(replace(STAGES["prod"], metrics=Metrics(of="all")))
+    upkeep = [GRANTS[name] for name in ("recover_zones", "measure", "audit", "look_at_subscriptions", "retention")]
+    for each in fields(Grants):
+        values = [getattr(part, each.name) for part in upkeep]
+        merged = getattr(found["upkeep"], each.name)
+        assert merged == any(values) if isinstance(merged, bool) else set(merged) == {*chain(*values)}, each.name
+    assert found["hourly"].writes_archive
+    one_zone = grants_of(STAGES["dev"])
+    assert not any(grants.changes_zone_states or grants.sends_repairs for grants in one_zone.values())
+    assert "hourly" not in one_zone
+    assert not one_zone["upkeep"].reads_zones
+
+
 @pytest.mark.parametrize("name", ["fetch", "records_fetch", "topics", "retention"])
 @pytest.mark.parametrize("wider", ["writes_zones", "sweeps_zones"])
 def test_function_that_would_change_zones_is_found_when_it_only_reads(stage: str, name: str, wider: str) -> None:
@@ -202,16 +223,17 @@ print(json.dumps(found))
 @pytest.mark.slow
 def test_every_function_of_a_route_may_read_the_access_rules() -> None:
     """Each request is checked by them. Without the right, all routes of the function answer 503."""
-    serving = {route.function for route in ROUTES}
+    serving = {route.handler for route in ROUTES}
     assert {name for name in serving if "GetItem" in GRANTS[name].topics} == serving
 
 
 def test_functions_open_zones_at_import_when_they_may_use_them() -> None:
+    functions = grants_of(replace(STAGES["prod"], metrics=Metrics(of="all")))
     program = f"import sys; sys.path[:0] = {[each for each in sys.path if each]!r}" + _USES_OF_ZONES.format(
-        names=[*GRANTS]
+        names=[*functions]
     )
     environment = {"PATH": os.environ["PATH"], **LAMBDA_ENVIRONMENT}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, check=True)
     assert json.loads(done.stdout) == {
-        name: grants.reads_zones or grants.writes_zones or grants.sweeps_zones for name, grants in GRANTS.items()
+        name: grants.reads_zones or grants.writes_zones or grants.sweeps_zones for name, grants in functions.items()
     }

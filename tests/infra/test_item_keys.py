@@ -15,7 +15,7 @@ from botocore.client import BaseClient
 
 from penstock_cdk.service.functions import construct_name
 from penstock_core.routes import ROUTE_BY_KEY
-from penstock_handlers.retention import run as retention
+from penstock_handlers.tasks.retention import run as retention
 from penstock_service.adapters.memory.service import memory_instance
 from penstock_service.audit.settle_audit import settle_audit
 from penstock_service.instance.instance import Instance
@@ -138,7 +138,7 @@ def test_function_of_a_route_reaches_the_items_that_it_needs(
 
 def _retain(instance: Instance) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PENSTOCK_BUDGET_MS", "1000000000")
+        patch.setenv("PENSTOCK_RETENTION_BUDGET_MS", "1000000000")
         patch.setenv("PENSTOCK_LOG_START_GRACE_MS", "3600000")
         assert retention(instance)["retention_failed"] == 0
 
@@ -152,15 +152,15 @@ def _audit(instance: Instance) -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "work", "stage"),
+    ("work", "stage"),
     [
-        ("retention", _retain, "prod"),
-        ("measure", _measure, "local"),  # it measures consumers, too
-        ("audit", _audit, "prod"),
+        (_retain, "prod"),
+        (_measure, "local"),  # it measures consumers, too
+        (_audit, "prod"),
     ],
 )
 def test_function_without_a_route_reaches_the_items_that_it_needs(
-    template: Callable[[str], dict[str, Any]], function: str, work: Callable[[Instance], None], stage: str
+    template: Callable[[str], dict[str, Any]], work: Callable[[Instance], None], stage: str
 ) -> None:
     with stored_service() as (service, clock):
         world(service)
@@ -171,20 +171,20 @@ def test_function_without_a_route_reaches_the_items_that_it_needs(
                 work(service.instance)
                 clock.sleep_ms(MONTH_MS)
     assert calls
-    assert refused(resources_of(template(stage)), function, calls) == []
+    assert refused(resources_of(template(stage)), "upkeep", calls) == []
 
 
-@pytest.mark.parametrize("function", ["topics", "audit"])
+@pytest.mark.parametrize("function", ["admin", "upkeep"])
 def test_first_topic_of_a_stage_can_be_made(template: Callable[[str], dict[str, Any]], function: str) -> None:
     with stored_service() as (service, _), recorded() as calls:
-        create_any_topic(service.instance, "orders", 1, {}, "" if function == "audit" else "ada")
+        create_any_topic(service.instance, "orders", 1, {}, "" if function == "upkeep" else "ada")
     assert Call("PutItem", "topics", frozenset(["#cursors"])) in calls
     assert refused(resources_of(template("prod")), function, calls) == []
 
 
 def test_call_beyond_its_role_is_found(template: Callable[[str], dict[str, Any]]) -> None:
     resources = resources_of(template("prod"))
-    for function in ("groups", "group_admin", "transactions", "retention", "produce", "share", "deliver", "topics"):
+    for function in ("groups", "transactions", "produce", "share", "deliver"):
         beyond = {
             Call("PutItem", "topics", frozenset(["#acls"])),
             Call("UpdateItem", "topics", frozenset(["#acls"])),

@@ -19,7 +19,7 @@ from penstock_cdk.settings import STAGES, MetricsOf
 from penstock_core.limits import METRIC_CONSUMERS_MAX, METRIC_TOPICS_MAX
 from penstock_core.metrics.topic_traffic import TopicTraffic
 from penstock_handlers.edge.meters.series import UNITS
-from penstock_handlers.measure import wish_of_environment
+from penstock_handlers.tasks.measure import wish_of_environment
 from tests.infra.conftest import Resources, resources_of
 from tests.infra.templates import functions_in, of_type
 
@@ -57,8 +57,6 @@ def alarms_in(resources: Resources) -> dict[str, dict[str, Any]]:
 
 def test_stage_without_metrics_has_neither_function_nor_rule_nor_variable(make: Make) -> None:
     resources = resources_in(make("off"))
-    handlers = {each["Handler"] for each in functions_in(resources).values()}
-    assert "penstock_handlers.measure.handler" not in handlers
     assert "penstock-measure" not in {each["Name"] for each in of_type(resources, "AWS::Events::Rule").values()}
     assert "PENSTOCK_METRICS" not in variables_of(resources, "produce")
 
@@ -67,7 +65,7 @@ def test_stage_without_metrics_has_neither_function_nor_rule_nor_variable(make: 
 def test_functions_learn_what_to_count_and_measure_runs_each_minute(make: Make, of: MetricsOf) -> None:
     resources = resources_in(make(Metrics(of=of, topics=3, consumers=4)))
     assert variables_of(resources, "produce")["PENSTOCK_METRICS"] == of
-    wish = wish_of_environment(variables_of(resources, "measure"))
+    wish = wish_of_environment(variables_of(resources, "upkeep"))
     assert (wish.topics_max, wish.consumers_max, wish.topics_only, wish.always) == (3, 4, of == "topics", [])
     [rule] = [each for each in of_type(resources, "AWS::Events::Rule").values() if each["Name"] == "penstock-measure"]
     assert (rule["ScheduleExpression"], rule["State"]) == ("rate(1 minute)", "ENABLED")
@@ -108,14 +106,14 @@ def test_consumer_with_an_age_rings_when_it_was_behind_in_two_of_three_minutes(m
         assert (alarm["Namespace"], alarm["MetricName"], alarm["Statistic"]) == ("Penstock", "oldest_waited", "Maximum")
         assert (alarm["Threshold"], alarm["DatapointsToAlarm"], alarm["EvaluationPeriods"]) == (age_ms, 2, 3)
         assert alarm["TreatMissingData"] == "notBreaching"
-    always = variables_of(resources, "measure")["PENSTOCK_METRICS_ALWAYS"]
+    always = variables_of(resources, "upkeep")["PENSTOCK_METRICS_ALWAYS"]
     assert always == "group/billing,share_group/workers,subscription/packing"
 
 
 def test_metric_of_a_consumer_gives_it_a_series_of_its_own(make: Make) -> None:
     queue = make()
     queue.group("billing").metrics.oldest_waited()
-    assert variables_of(resources_in(queue), "measure")["PENSTOCK_METRICS_ALWAYS"] == "group/billing"
+    assert variables_of(resources_in(queue), "upkeep")["PENSTOCK_METRICS_ALWAYS"] == "group/billing"
 
 
 @pytest.mark.parametrize("of", ["off", "topics"])

@@ -59,7 +59,7 @@ def test_every_property_changes_its_setting(stack: Stack) -> None:
     assert not settings.keeps_data_on_delete
     assert settings.alarm_topic_arn == "arn:aws:sns:eu-west-1:1:ops"
     assert settings.canary == Canary(percent=20, minutes=5)
-    assert settings.reserved_concurrency["produce"] == 180
+    assert settings.reserved_concurrency["produce"] == 225
     assert settings.emr_release is None
     assert settings.tags == {"team": "shop"}
     assert settings.metrics.of == "all"

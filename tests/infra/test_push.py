@@ -118,10 +118,9 @@ def test_start_of_deliveries_may_enable_the_pollers_of_deliver_alone() -> None:
     assert name_of(of_aliases).endswith(":function:penstock-deliver:*")
 
 
-def test_retention_may_switch_deliveries_on_and_send_none(resources: Resources) -> None:
-    powers = {each.power() for each in permissions_of_roles(resources) if each.holder == "Retention"}
+def test_retention_may_switch_deliveries_on(resources: Resources) -> None:
+    powers = {each.power() for each in permissions_of_roles(resources) if each.holder == "Upkeep"}
     assert {("switch on", "deliver's pollers"), ("switch on", "the look's rule"), ("find", "every poller")} <= powers
-    assert ("send to", "PushDeliveries") not in powers
 
 
 def test_only_those_that_start_deliveries_know_the_queue(resources: Resources, stage: str) -> None:
@@ -130,7 +129,7 @@ def test_only_those_that_start_deliveries_know_the_queue(resources: Resources, s
         for name, function in functions_in(resources).items()
         if "PENSTOCK_DELIVERIES" in function["Environment"]["Variables"]
     }
-    names = ("Dispatch", "Subscriptions", "Deliver", "LookAtSubscriptions", "Retention")
+    names = ("Dispatch", "Admin", "Deliver", "Upkeep")
     starters = [f"Functions{name}Function" for name in names]
     places = f"<PushDeliveries>,<PushDeliveries>,{STAGES[stage].name}-look-at-subscriptions"
     assert told == dict.fromkeys(starters, places)

@@ -13,17 +13,17 @@ from aws_cdk.assertions import Template
 from penstock_cdk.overrides import overridden
 from penstock_cdk.service.functions import construct_name
 from penstock_cdk.service.grants import grants_of
-from penstock_cdk.service.schedules import RATES
+from penstock_cdk.service.tasks import tasks_of
 from penstock_cdk.settings import AT_ONCE, STAGES, Canary, StageSettings
 from penstock_core.routes import ROUTES
-from tests.infra.conftest import Resources
+from tests.infra.conftest import Resources, settings_named
 from tests.infra.templates import functions_in, name_of, of_type
 
 pytestmark = pytest.mark.synth
 
 OF_API = {construct_name(route.function) for route in ROUTES}
 CLOUDWATCH_LATE_S = 120
-OPERATE = Path(__file__).parents[2] / "docs/how-to/operate.md"
+OPERATE = Path(__file__).parents[2] / "docs/how-to/upgrade.md"
 
 
 def whole(template: dict[str, Any], resource_type: str) -> dict[str, dict[str, Any]]:
@@ -61,12 +61,25 @@ def test_each_function_of_the_api_moves_by_a_deployment_group_of_its_own(
             moved[name[:-8]] = alias["UpdatePolicy"]["CodeDeployLambdaAliasUpdate"]["DeploymentGroupName"]["Ref"]
     assert {name.removeprefix("Releases") for name in moved} == OF_API
     assert sorted(moved.values()) == sorted(groups)  # none is shared: a group runs one deployment at a time
-    [steps] = whole(template("prod"), "AWS::CodeDeploy::DeploymentConfig").values()
-    canary = STAGES["prod"].canary
-    assert canary is not None
-    assert steps["Properties"]["TrafficRoutingConfig"] == {
+
+
+def test_steps_are_those_of_aws_where_it_has_them_and_else_the_stage_has_its_own(
+    template: Callable[[str], dict[str, Any]], make_stack_of: Callable[[StageSettings], Stack]
+) -> None:
+    def steps_of(template: dict[str, Any]) -> set[str]:
+        groups = whole(template, "AWS::CodeDeploy::DeploymentGroup").values()
+        return {name_of(group["Properties"]["DeploymentConfigName"]) for group in groups}
+
+    assert STAGES["prod"].canary == Canary(percent=10, minutes=10)
+    assert steps_of(template("prod")) == {"CodeDeployDefault.LambdaCanary10Percent10Minutes"}
+    assert not whole(template("prod"), "AWS::CodeDeploy::DeploymentConfig")
+    settings = replace(settings_named("dev"), canary=Canary(percent=5, minutes=20))
+    own = dict(Template.from_stack(make_stack_of(settings)).to_json())
+    [steps] = whole(own, "AWS::CodeDeploy::DeploymentConfig").items()
+    assert {steps[0]} == {name.strip("<>") + steps[0][-8:] for name in steps_of(own)}
+    assert steps[1]["Properties"]["TrafficRoutingConfig"] == {
         "Type": "TimeBasedCanary",
-        "TimeBasedCanary": {"CanaryPercentage": canary.percent, "CanaryInterval": canary.minutes},
+        "TimeBasedCanary": {"CanaryPercentage": 5, "CanaryInterval": 20},
     }
 
 
@@ -133,6 +146,7 @@ def test_setting_that_is_no_part_of_a_version_publishes_none_and_a_canary_switch
 ) -> None:
     context = {"canary": "off", "account_concurrency": "3000", "alarm_topic_arn": "arn:aws:sns:us-east-1:1:operators"}
     settings = replace(overridden(STAGES["prod"], context.get), tags={"cost-centre": "7"}, warm_log_writes=20_000)
+    settings = replace(settings, waits_max=2)  # the number of an account of unknown size, which is in a version
     changed = dict(Template.from_stack(make_stack_of(settings)).to_json())
     assert settings.canary == AT_ONCE
     assert settings.reserved_concurrency != STAGES["prod"].reserved_concurrency
@@ -146,7 +160,7 @@ def test_setting_that_is_no_part_of_a_version_publishes_none_and_a_canary_switch
 def test_lambda_does_not_repeat_a_scheduled_run_that_failed(resources: Resources, stage: str) -> None:
     settings = STAGES[stage]
     found = of_type(resources, "AWS::Lambda::EventInvokeConfig").values()
-    scheduled = {construct_name(name) for name in RATES.keys() & grants_of(settings).keys()}
+    scheduled = {construct_name(task.function) for task in tasks_of(settings).values()}
     assert {name_of(each["FunctionName"]) for each in found} == {f"<Functions{name}Function>" for name in scheduled}
     for each in found:
         name = name_of(each["FunctionName"]).removeprefix("<Functions").removesuffix("Function>")

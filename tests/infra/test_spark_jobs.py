@@ -245,16 +245,13 @@ def test_alarm_rings_when_a_run_fails(resources: Resources, stage: str) -> None:
     assert len(found) == settings.has_alarms
     if not settings.has_alarms:
         return
-    rules = {
-        rule["EventPattern"]["source"][0]: rule
-        for rule in of_type(resources, "AWS::Events::Rule").values()
-        if "EventPattern" in rule
-    }
-    assert set(rules) == {"aws.glue", "aws.emr-serverless"}
-    assert rules["aws.glue"]["EventPattern"]["detail"]["jobName"] == [f"{settings.name}-{name}" for name in JOBS]
-    for rule in rules.values():
-        assert "FAILED" in rule["EventPattern"]["detail"]["state"]
-        assert [name_of(target["Arn"]) for target in rule["Targets"]] == ["<JobRunAlarmsFailedRuns>"]
+    [rule] = [each for each in of_type(resources, "AWS::Events::Rule").values() if "EventPattern" in each]
+    glue, emr = rule["EventPattern"]["$or"]
+    assert (glue["source"], emr["source"]) == (["aws.glue"], ["aws.emr-serverless"])
+    assert glue["detail"]["jobName"] == [f"{settings.name}-{name}" for name in JOBS]
+    assert [name_of(each) for each in emr["detail"]["applicationId"]] == ["<JobsSparkApplication.ApplicationId>"]
+    assert all("FAILED" in each["detail"]["state"] for each in (glue, emr))
+    assert [name_of(target["Arn"]) for target in rule["Targets"]] == ["<JobRunAlarmsFailedRuns>"]
 
 
 def test_outputs_name_the_role_script_and_glue_job_of_every_job(

@@ -8,8 +8,8 @@ from penstock_cdk.alarms.zone_alarms import ZoneAlarms
 from penstock_cdk.settings import STAGES
 from penstock_core.log.repair import NamedRef, encode_message, repairs_due
 from penstock_core.zones.zone_state import Acks, ZoneStatus
-from penstock_handlers.recover_zones import run
 from penstock_handlers.replicate import serve
+from penstock_handlers.tasks.recover_zones import run
 from penstock_service.segments.move_zone import move_zone_by_operator
 from tests.infra.conftest import Resources
 from tests.infra.templates import functions_in, of_type

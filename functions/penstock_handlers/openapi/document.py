@@ -9,10 +9,13 @@ from typing import Any
 from penstock_core import limits
 from penstock_core.ids import NONCE_BYTES
 from penstock_core.routes import ROUTES
-from penstock_handlers import (
+from penstock_handlers import groups
+from penstock_handlers.edge.http import BATCHES
+from penstock_handlers.openapi.rules import NAME, PARTITION, SCHEDULED_ID, apply_rules
+from penstock_handlers.openapi.share_paths import share_paths, share_schemas
+from penstock_handlers.routes import (
     acls,
     group_admin,
-    groups,
     quotas,
     records_fetch,
     records_produce,
@@ -21,9 +24,6 @@ from penstock_handlers import (
     topics,
     zones,
 )
-from penstock_handlers.edge.http import BATCHES
-from penstock_handlers.openapi.rules import NAME, PARTITION, SCHEDULED_ID, apply_rules
-from penstock_handlers.openapi.share_paths import share_paths, share_schemas
 
 _JSON_MODULES = (
     topics,

@@ -1,12 +1,12 @@
 """Alarms on functions that fail, and on scheduled runs that leave work undone.
 
-Filters on the functions' log groups find both. Lambda logs one line `platform.report` for an invocation that raised,
-ran out of time or died, and no such line for others (`SYSTEM_LOG_LEVEL`). A scheduled function, and `dispatch`, log one
-line `run` with the figures that it answers (functions/penstock_handlers). A filter costs nothing, and neither does a
-metric that gets no values. docs/how-to/operate.md says what to do when an alarm rings.
+Filters on the functions' log groups find both, one for each function and metric. Lambda logs one line `platform.report`
+for an invocation that raised, ran out of time or died, and no such line for others (`SYSTEM_LOG_LEVEL`). A task, and
+`dispatch`, log one line `run` with the figures that they answer (functions/penstock_handlers). A filter costs nothing,
+and neither does a metric that gets no values. docs/how-to/operate.md says what to do when an alarm rings.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -15,36 +15,33 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from penstock_cdk.alarm_action import ring
-from penstock_cdk.service.schedules import RATES
-from penstock_cdk.settings import METRICS_NAMESPACE, StageSettings
+from penstock_cdk.service.tasks import TASKS
+from penstock_cdk.settings import HOURLY, METRICS_NAMESPACE, UPKEEP, StageSettings
 
 FAILING = "functions_failing"
 RARE_FAILING = "runs_failed"
-# function and field of its line `run` that is above 0 when work is left undone, or late
-UNDONE = (
-    ("retention", "retention_failed"),
-    ("sweep", "sweep_failed"),
-    ("sweep", "objects_foreign"),
-    ("tier", "tiering_failed"),
-    ("tier", "zone_bytes_stale"),
-    ("dispatch", "dispatches_failed"),
-    ("dispatch", "dispatches_late"),
-    ("look_at_subscriptions", "looks_failed"),
-    ("look_at_subscriptions", "partitions_stuck"),
-    ("measure", "measurements_failed"),
-)
-# function, the log line that tells of records which it could not move or read, and the metric that counts it
-STUCK = (
-    ("share", "dead_letters_stuck", RARE_FAILING),
-    ("deliver", "dead_letters_stuck", RARE_FAILING),  # of a hidden share group, in parallel mode
-    ("deliver", "push_dead_letters_stuck", RARE_FAILING),
-    ("deliver", "push_unreadable", RARE_FAILING),
-    ("deliver", "push_too_large", RARE_FAILING),
-    ("deliver", "push_undecodable", RARE_FAILING),  # records that were passed over, or are dead letters
-    ("deliver", "push_delivery_failed", FAILING),  # storage failed it: its message comes again soon
-    ("deliver", "push_message_unreadable", FAILING),
-    ("dispatch", "push_event_unreadable", FAILING),
-)
+# fields of a function's line `run` that are above 0 when work is left undone, or late
+UNDONE: Mapping[str, Sequence[str]] = {
+    UPKEEP: ("retention_failed", "looks_failed", "partitions_stuck", "measurements_failed"),
+    HOURLY: ("tiering_failed", "zone_bytes_stale"),
+    "sweep": ("sweep_failed", "objects_foreign"),
+    "dispatch": ("dispatches_failed", "dispatches_late"),
+}
+# log lines of records that a function could not move or read, by the metric that counts them
+STUCK: Mapping[str, Mapping[str, Sequence[str]]] = {
+    "share": {RARE_FAILING: ("dead_letters_stuck",)},
+    "deliver": {
+        RARE_FAILING: (
+            "dead_letters_stuck",  # of a hidden share group, in parallel mode
+            "push_dead_letters_stuck",
+            "push_unreadable",
+            "push_too_large",
+            "push_undecodable",  # records that were passed over, or are dead letters
+        ),
+        FAILING: ("push_delivery_failed", "push_message_unreadable"),  # storage failed it: its message comes again soon
+    },
+    "dispatch": {FAILING: ("push_event_unreadable",)},
+}
 # A function that runs this seldom rings with its first failure. The other functions may fail twice an hour, because
 # their next run is due.
 _RARE = Duration.hours(1)
@@ -64,37 +61,17 @@ class Failures(Construct):
         super().__init__(scope, construct_id)
         self._namespace = f"{METRICS_NAMESPACE}/{settings.name}"
         for name, function in functions.items():
-            self._filter(
-                f"{name}-fails",
-                function,
-                _metric_of(name),
-                logs.FilterPattern.all(
-                    logs.FilterPattern.string_value("$.type", "=", "platform.report"),
-                    logs.FilterPattern.string_value("$.record.status", "!=", "success"),
-                ),
-            )
-        for name, field in UNDONE:
-            if name not in functions:
-                continue
-            self._filter(
-                field.replace("_", "-"),
-                functions[name],
-                _metric_of(name),
-                logs.FilterPattern.all(
-                    logs.FilterPattern.string_value("$.message", "=", "run"),
-                    logs.FilterPattern.number_value(f"$.{field}", ">", 0),
-                ),
-            )
-        lines: set[str] = set()
-        for name, line, metric in STUCK:
-            construct_id = f"{name}-{line}" if line in lines else line
-            lines.add(line)
-            self._filter(
-                construct_id.replace("_", "-"),
-                functions[name],
-                metric,
-                logs.FilterPattern.string_value("$.message", "=", line),
-            )
+            for metric in (FAILING, RARE_FAILING):
+                if patterns := _patterns_of(name, metric):
+                    logs.MetricFilter(
+                        self,
+                        f"{name}-{metric}".replace("_", "-"),
+                        log_group=function.log_group,
+                        filter_pattern=logs.FilterPattern.any(*patterns),
+                        metric_namespace=self._namespace,
+                        metric_name=metric,
+                        metric_value="1",
+                    )
         ring(
             self,
             "functions-failing",
@@ -112,21 +89,34 @@ class Failures(Construct):
             settings=settings,
         )
 
-    def _filter(self, construct_id: str, function: lambda_.Function, metric: str, pattern: logs.IFilterPattern) -> None:
-        logs.MetricFilter(
-            self,
-            construct_id,
-            log_group=function.log_group,
-            filter_pattern=pattern,
-            metric_namespace=self._namespace,
-            metric_name=metric,
-            metric_value="1",
-        )
-
     def _sum(self, name: str, period: Duration) -> cloudwatch.Metric:
         return cloudwatch.Metric(namespace=self._namespace, metric_name=name, period=period, statistic="Sum")
 
 
+def _patterns_of(function: str, metric: str) -> list[logs.JsonPattern]:
+    """The lines of a function's log that count for the metric."""
+    found: list[logs.JsonPattern] = []
+    if metric == _metric_of(function):
+        found.append(
+            _both(
+                logs.FilterPattern.string_value("$.type", "=", "platform.report"),
+                logs.FilterPattern.string_value("$.record.status", "!=", "success"),
+            )
+        )
+        if fields := UNDONE.get(function):
+            above = [logs.FilterPattern.number_value(f"$.{field}", ">", 0) for field in fields]
+            found.append(_both(_message("run"), logs.FilterPattern.any(*above)))
+    return [*found, *map(_message, STUCK.get(function, {}).get(metric, ()))]
+
+
+def _both(first: logs.JsonPattern, second: logs.JsonPattern) -> logs.JsonPattern:
+    return logs.FilterPattern.all(first, second)
+
+
+def _message(text: str) -> logs.JsonPattern:
+    return logs.FilterPattern.string_value("$.message", "=", text)
+
+
 def _metric_of(function: str) -> str:
-    rate = RATES.get(function)
-    return RARE_FAILING if rate is not None and rate.to_seconds() >= _RARE.to_seconds() else FAILING
+    rates = [task.rate.to_seconds() for task in TASKS.values() if task.function == function]
+    return RARE_FAILING if rates and min(rates) >= _RARE.to_seconds() else FAILING

@@ -4,6 +4,7 @@ A message of the queue is the event, with the run's id. docs/how-to/jobs.md says
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 from aws_cdk import Duration
 from aws_cdk import aws_events as events
@@ -32,31 +33,35 @@ class JobRunAlarms(Construct):
         super().__init__(scope, construct_id)
         reason = "No program takes messages from this queue."
         queue = self.queue = last_queue(self, "FailedRuns", settings=settings, reason=reason)
-        patterns = {
-            "glue": events.EventPattern(
-                source=["aws.glue"],
-                detail_type=["Glue Job State Change"],
-                detail={
+        failed: list[dict[str, Any]] = [
+            {
+                "source": ["aws.glue"],
+                "detail-type": ["Glue Job State Change"],
+                "detail": {
                     "jobName": [job.glue_name for job in jobs.values()],
                     "state": ["FAILED", "TIMEOUT", "ERROR"],
                 },
-            )
-        }
+            }
+        ]
         if application is not None:
-            patterns["emr"] = events.EventPattern(
-                source=["aws.emr-serverless"],
-                detail_type=["EMR Serverless Job Run State Change"],
-                detail={"applicationId": [application.application_id], "state": ["FAILED"]},
+            failed.append(
+                {
+                    "source": ["aws.emr-serverless"],
+                    "detail-type": ["EMR Serverless Job Run State Change"],
+                    "detail": {"applicationId": [application.application_id], "state": ["FAILED"]},
+                }
             )
-        for service, pattern in patterns.items():
-            events.Rule(
-                self,
-                service.title(),
-                rule_name=f"{settings.name}-job-runs-failed-{service}",
-                description="Keeps the events of failed runs of Penstock's jobs",
-                event_pattern=pattern,
-                targets=[targets.SqsQueue(queue)],
-            )
+        rule = events.Rule(
+            self,
+            "Rule",
+            rule_name=f"{settings.name}-job-runs-failed",
+            description="Keeps the events of failed runs of Penstock's jobs",
+            event_pattern=events.EventPattern(source=["aws.glue", "aws.emr-serverless"]),
+            targets=[targets.SqsQueue(queue)],
+        )
+        resource = rule.node.default_child
+        if isinstance(resource, events.CfnRule):
+            resource.event_pattern = {"$or": failed}  # which the pattern of the construct cannot hold
         ring(
             self,
             "job-runs-failed",

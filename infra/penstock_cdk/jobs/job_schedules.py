@@ -41,14 +41,21 @@ class JobSchedules(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         due = {name: job for name, job in jobs.items() if name in RATES}
-        role = iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("scheduler.amazonaws.com"))
-        role.add_to_policy(iam.PolicyStatement(actions=["emr-serverless:StartJobRun"], resources=[application.arn]))
-        role.add_to_policy(
-            iam.PolicyStatement(
-                actions=["iam:PassRole"],
-                resources=[job.role_arn for job in due.values()],
-                conditions={"StringEquals": {"iam:PassedToService": "emr-serverless.amazonaws.com"}},
-            )
+        may_start = iam.PolicyDocument(
+            statements=[
+                iam.PolicyStatement(actions=["emr-serverless:StartJobRun"], resources=[application.arn]),
+                iam.PolicyStatement(
+                    actions=["iam:PassRole"],
+                    resources=[job.role_arn for job in due.values()],
+                    conditions={"StringEquals": {"iam:PassedToService": "emr-serverless.amazonaws.com"}},
+                ),
+            ]
+        )
+        role = iam.Role(
+            self,
+            "Role",
+            assumed_by=iam.ServicePrincipal("scheduler.amazonaws.com"),
+            inline_policies={"Penstock": may_start},
         )
         start = f"arn:{Stack.of(self).partition}:scheduler:::aws-sdk:emrserverless:startJobRun"
         for name, job in due.items():

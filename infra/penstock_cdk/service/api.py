@@ -67,9 +67,9 @@ class Api(Construct):
                 throttling_rate_limit=rate.per_second, throttling_burst_limit=rate.burst
             ),
             route_settings={
-                route.key: throttle(settings.rate(settings.route_rates[route.function]))
+                route.key: throttle(settings.rate(settings.route_rates[route.handler]))
                 for route in ROUTES
-                if route.function in settings.route_rates
+                if route.handler in settings.route_rates
             }
             or None,
             access_log_settings=apigatewayv2.CfnStage.AccessLogSettingsProperty(
@@ -83,7 +83,7 @@ class Api(Construct):
                 methods=[apigatewayv2.HttpMethod[route.method]],
                 integration=integrations[route.function],
             )
-            if route.function in settings.route_rates:
+            if route.handler in settings.route_rates:
                 stage.node.add_dependency(*added)  # API Gateway refuses settings of a route that is missing
 
     def _access_log(self, settings: StageSettings) -> logs.LogGroup:

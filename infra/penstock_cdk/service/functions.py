@@ -15,7 +15,7 @@ from penstock_cdk.service.repair import RepairQueues
 from penstock_cdk.service.targets import TargetsRole
 from penstock_cdk.service.timers import PROMOTE, TimerQueues
 from penstock_cdk.service.wake_ups import WakeUps
-from penstock_cdk.settings import AUDIT, METRICS_NAMESPACE, StageSettings
+from penstock_cdk.settings import METRICS_NAMESPACE, UPKEEP, StageSettings
 from penstock_cdk.storage.stage_storage import StageStorage
 from penstock_cdk.walls import wait_pool
 from penstock_core.acls.settings import DEFAULT_VARIABLE, SUPER_VARIABLE
@@ -152,7 +152,7 @@ class Functions(Construct):
             "POWERTOOLS_SERVICE_NAME": settings.name,  # the dimension of metrics: one set for all functions
             "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,
             "POWERTOOLS_LOG_LEVEL": settings.log_level,
-            **({"PENSTOCK_AUDIT_RETENTION_MS": str(settings.audit_retention_ms)} if name == AUDIT else {}),
+            **({"PENSTOCK_AUDIT_RETENTION_MS": str(settings.audit_retention_ms)} if name == UPKEEP else {}),
             **metrics_environment(settings, name),
             **_wait_environment(settings, name),
             **settings.environments_of_jobs.get(name, {}),

@@ -1,21 +1,26 @@
 """The permissions that each Lambda function needs, as a table.
 
-A function may do exactly the actions that `GRANTS` names, on resources named one by one. TransactWriteItems and
-TransactGetItems need no permission of their own, only those of the writes and reads in them.
+A function may do exactly the actions that `GRANTS` names for its handlers and tasks, on resources named one by one.
+TransactWriteItems and TransactGetItems need no permission of their own, only those of the writes and reads in them.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import chain
+from typing import Any
 
 from penstock_cdk.service.measuring import MEASURE
 from penstock_cdk.service.push import DELIVER, DISPATCH, LOOK
+from penstock_cdk.service.repair import REPLICATE
+from penstock_cdk.service.tasks import tasks_of
 from penstock_cdk.service.timers import PROMOTE
-from penstock_cdk.settings import AUDIT, StageSettings
+from penstock_cdk.settings import StageSettings
+from penstock_core.routes import ROUTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grants:
-    """The permissions of one function.
+    """The permissions of a function, or of one of its handlers or tasks.
 
     `topics`, `log` and `groups` are DynamoDB actions on those tables, without the prefix `dynamodb:`. `shares` are
     actions on the items of share groups, which the groups table has, too. `reads_zones` and `writes_zones` cover the
@@ -115,7 +120,6 @@ GRANTS: Mapping[str, Grants] = {
         groups=("GetItem", "BatchGetItem", "Query", "UpdateItem", "DeleteItem"),
         shares=("GetItem", "BatchGetItem", "UpdateItem"),
         claims_resources=True,
-        notes_changes=True,
     ),
     "records_produce": _RECORDS_PRODUCE,
     "fetch": replace(_FETCH, arms_waiters=True),
@@ -159,8 +163,18 @@ GRANTS: Mapping[str, Grants] = {
         _FETCH,
         ends_changes=True,
         log=(*_FETCH.log, "UpdateItem", "PutItem"),
-        notes_changes=True,
         shares=("GetItem", "BatchGetItem", "PutItem", "UpdateItem", "ConditionCheckItem"),
+        writes_zones=True,
+        changes_zone_states=True,
+        wakes_readers=True,
+    ),
+    # A redrive is an append to the topics where dead letters go back. The release updates an item of the log table.
+    "redrive": replace(
+        _FETCH,
+        ends_changes=True,
+        spends_quotas=False,
+        log=(*_FETCH.log, "UpdateItem", "PutItem"),
+        notes_changes=True,
         writes_zones=True,
         changes_zone_states=True,
         wakes_readers=True,
@@ -206,7 +220,7 @@ GRANTS: Mapping[str, Grants] = {
         tells_missing_objects=True,
         sends_repairs=True,
     ),
-    "replicate": Grants(
+    REPLICATE: Grants(
         topics=("GetItem", "Scan"),
         log=("GetItem", "Query", "UpdateItem"),
         reads_zones=True,
@@ -279,7 +293,7 @@ GRANTS: Mapping[str, Grants] = {
         keeps_cursor=True,
     ),
     # It makes the topic `_audit` and appends to it: no function that notes changes could write there.
-    AUDIT: replace(
+    "audit": replace(
         _RECORDS_PRODUCE,
         spends_quotas=False,
         ends_changes=False,
@@ -311,21 +325,30 @@ PROVISION_GRANTS = replace(
     notes_changes=True,
 )
 
-ZONE_REPAIRERS = ("recover_zones", "replicate", "scrub")  # without work where there is one zone
-TIER = "tier"  # without work where the zones are no directory buckets
+_BY_EVENTS = (REPLICATE, DISPATCH, DELIVER)  # neither routes nor schedules start them
 
 
 def grants_of(settings: StageSettings) -> Mapping[str, Grants]:
-    """Returns the entries of `GRANTS` that the stage deploys, by function.
+    """Returns what each function of the stage may do: all that its routes, its tasks or its events need.
 
     With one zone there is no zone state to change, no copy to repair, and no function that would do either.
     """
-    without = {*(() if settings.tiers_zones else (TIER,)), *(() if settings.metrics.is_on else (MEASURE,))}
-    deployed = {name: grants for name, grants in GRANTS.items() if name not in without}
+    parts: dict[str, dict[str, Grants]] = {}
+    served = [*((route.function, route.handler) for route in ROUTES), *((name, name) for name in _BY_EVENTS)]
+    for function, part in (*served, *((task.function, name) for name, task in tasks_of(settings).items())):
+        if part != REPLICATE or settings.repairs_zones:
+            parts.setdefault(function, {})[part] = GRANTS[part]
+    found = {function: _union([*of_function.values()]) for function, of_function in parts.items()}
     if settings.repairs_zones:
-        return deployed
-    return {
-        name: replace(grants, changes_zone_states=False, sends_repairs=False)
-        for name, grants in deployed.items()
-        if name not in ZONE_REPAIRERS
-    }
+        return found
+    return {name: replace(grants, changes_zone_states=False, sends_repairs=False) for name, grants in found.items()}
+
+
+def _union(parts: Sequence[Grants]) -> Grants:
+    """What one of the parts at least may do."""
+    merged: dict[str, Any] = {}
+    for name in (each.name for each in fields(Grants)):
+        values = [getattr(part, name) for part in parts]
+        # of actions, each one once, in the order of the parts
+        merged[name] = any(values) if isinstance(values[0], bool) else (*dict.fromkeys(chain.from_iterable(values)),)
+    return Grants(**merged)

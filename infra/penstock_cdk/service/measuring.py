@@ -1,13 +1,13 @@
 """The metrics of topics and consumers: what a function must know of them.
 
-The function `measure` runs each minute where a stage has such metrics (docs/adr/0045).
+The task `measure` runs each minute where a stage has such metrics (docs/adr/0045).
 """
 
 from aws_cdk import Annotations
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-from penstock_cdk.settings import StageSettings
+from penstock_cdk.settings import UPKEEP, StageSettings
 from penstock_core.metrics.lag_memory import Consumer
 
 MEASURE = "measure"
@@ -15,18 +15,18 @@ _ENVIRONMENT_BYTES_MAX = 3_000  # of the 4 KB that all variables of a function m
 
 
 def metrics_environment(settings: StageSettings, name: str) -> dict[str, str]:
-    """The variables by which a function learns what to count, and `measure` what to measure."""
+    """The variables by which a function learns what to count, and that of `measure` what to measure."""
     metrics = settings.metrics
     if not metrics.is_on:
         return {}
-    own = {"PENSTOCK_METRIC_SERIES": f"{metrics.topics},{metrics.consumers}"} if name == MEASURE else {}
+    own = {"PENSTOCK_METRIC_SERIES": f"{metrics.topics},{metrics.consumers}"} if name == UPKEEP else {}
     return {"PENSTOCK_METRICS": metrics.of, **own}
 
 
 class Pins:
     """The consumers that the template asks metrics of: `measure` always gives them series of their own."""
 
-    def __init__(self, scope: Construct, *, settings: StageSettings, measure: lambda_.Function | None) -> None:
+    def __init__(self, scope: Construct, *, settings: StageSettings, measure: lambda_.Function) -> None:
         self._settings = settings
         self._measure = measure
         self._pinned: set[Consumer] = set()
@@ -40,7 +40,7 @@ class Pins:
     def pin(self, consumer: Consumer) -> None:
         """Raises ValueError where the stage measures no consumers, or has no place left."""
         metrics = self._settings.metrics
-        if metrics.of != "all" or self._measure is None:
+        if metrics.of != "all":
             raise ValueError(f"{consumer} has no metrics: the stage measures no consumers, set metrics='all'")
         self._pinned.add(consumer)
         if len(self._pinned) > metrics.consumers:

@@ -10,12 +10,14 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from penstock_cdk.service.functions import construct_name
-from penstock_cdk.service.schedules import RATES
-from penstock_cdk.settings import LIVE, StageSettings
+from penstock_cdk.service.tasks import tasks_of
+from penstock_cdk.settings import LIVE, Canary, StageSettings
 from penstock_core.routes import ROUTES
 
 # AWS's own policy for this use. It may move the aliases of every function in the account.
 _SHIFTING_POLICY = "service-role/AWSCodeDeployRoleForLambdaLimited"
+
+_PERCENT_OF_AWS, _MINUTES_OF_AWS = 10, (5, 10, 15, 30)  # canaries that CodeDeploy has without a resource
 
 
 class Releases(Construct):
@@ -44,7 +46,7 @@ class Releases(Construct):
                 if name not in called:
                     alias.node.add_dependency(*self.api_aliases.values())
             self.entries.update(aliases)
-        for name in RATES.keys() & self.entries.keys():
+        for name in dict.fromkeys(task.function for task in tasks_of(settings).values()):
             self.entries[name].configure_async_invoke(retry_attempts=0)
 
     def _alias(self, name: str, function: lambda_.Function) -> lambda_.Alias:
@@ -77,13 +79,7 @@ class CanaryDeployment(Construct):
         if settings.canary is None:
             raise ValueError(f"stage {settings.name} has no canary")
         application = codedeploy.LambdaApplication(self, "Application", application_name=settings.name)
-        steps = codedeploy.LambdaDeploymentConfig(
-            self,
-            "Steps",
-            traffic_routing=codedeploy.TimeBasedCanaryTrafficRouting(
-                percentage=settings.canary.percent, interval=Duration.minutes(settings.canary.minutes)
-            ),
-        )
+        steps = self._steps(settings.canary)
         role = iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("codedeploy.amazonaws.com"))
         for name, alias in aliases.items():
             codedeploy.LambdaDeploymentGroup(
@@ -104,4 +100,17 @@ class CanaryDeployment(Construct):
                 id=f"AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/{_SHIFTING_POLICY}]",
                 reason="CodeDeploy documents this policy, and only CodeDeploy may take the role.",
             )
+        )
+
+    def _steps(self, canary: Canary) -> codedeploy.ILambdaDeploymentConfig:
+        """The configuration of the steps: AWS's own where it has them, else one of the stage."""
+        if canary.percent == _PERCENT_OF_AWS and canary.minutes in _MINUTES_OF_AWS:
+            name = f"CodeDeployDefault.LambdaCanary{canary.percent}Percent{canary.minutes}Minutes"
+            return codedeploy.LambdaDeploymentConfig.from_lambda_deployment_config_name(self, "Steps", name)
+        return codedeploy.LambdaDeploymentConfig(
+            self,
+            "Steps",
+            traffic_routing=codedeploy.TimeBasedCanaryTrafficRouting(
+                percentage=canary.percent, interval=Duration.minutes(canary.minutes)
+            ),
         )

@@ -19,6 +19,7 @@ from penstock_cdk.settings import StageSettings
 from penstock_cdk.storage.tables import Tables
 from penstock_cdk.walls import pollers_max
 
+REPLICATE = "replicate"
 _STREAM_BATCH = 250
 _STREAM_WINDOW = Duration.seconds(10)
 _STREAM_ATTEMPTS_MAX = 5
@@ -62,7 +63,7 @@ class Repair(Construct):
         functions: Mapping[str, lambda_.IFunction],
     ) -> None:
         super().__init__(scope, construct_id)
-        replicate = functions["replicate"]
+        replicate = functions[REPLICATE]
         source = StreamSource(
             pattern=STREAM_FILTER,
             batch=_STREAM_BATCH,
@@ -72,7 +73,7 @@ class Repair(Construct):
             age_max=_STREAM_AGE_MAX,
         )
         read_stream(self, "Stream", tables=tables, function=replicate, source=source)
-        most = pollers_max("replicate", settings)
+        most = pollers_max(REPLICATE, settings)
         poll(self, "Queue", queue=queues.repairs, function=replicate, batch=_QUEUE_BATCH, instances_max=most)
         if settings.has_alarms:
             for name, queue in (("repairs-dead", queues.dead_repairs), ("repair-stream-dead", queues.dead_stream)):

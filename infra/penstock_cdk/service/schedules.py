@@ -1,42 +1,28 @@
-"""The schedules: how often each scheduled function runs."""
+"""The schedules: one rule for each task of the stage."""
 
 from collections.abc import Mapping
 
-from aws_cdk import Duration
+from aws_cdk import Stack
 from aws_cdk import aws_events as events
-from aws_cdk import aws_events_targets as targets
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from penstock_cdk.service.functions import construct_name
-from penstock_cdk.service.measuring import MEASURE
 from penstock_cdk.service.push import LOOK
+from penstock_cdk.service.tasks import Task, tasks_of
 from penstock_cdk.service.timers import PROMOTE
-from penstock_cdk.settings import AUDIT, StageSettings
-
-RATES: Mapping[str, Duration] = {
-    "recover_zones": Duration.minutes(1),
-    PROMOTE: Duration.minutes(1),
-    MEASURE: Duration.minutes(1),
-    AUDIT: Duration.minutes(5),
-    LOOK: Duration.minutes(5),
-    "retention": Duration.minutes(15),
-    "scrub": Duration.hours(1),
-    "tier": Duration.hours(1),
-    "sweep": Duration.days(1),
-}
+from penstock_cdk.settings import StageSettings
 
 _OFF_AT_FIRST = (PROMOTE, LOOK)
 
-SWEEP_RATE_WHERE_TIERED = Duration.hours(3)  # so that moved bytes leave directory buckets within a day (docs/adr/0030)
-
 
 class Schedules(Construct):
-    """One rule per function of `RATES` that the stage has.
+    """The rule `<stage>-<task>` of each task, which tells the task to a function that has several.
 
     The rules of `promote` and `look_at_subscriptions` are off until the first delayed record (timers.py) and the first
     subscription (push.py). A failed run is not retried, because the next one is due anyway (`Releases` tells Lambda so,
-    too).
+    too). One permission for each function covers its rules: CloudFormation takes 500 resources of a stack.
     """
 
     def __init__(
@@ -48,16 +34,31 @@ class Schedules(Construct):
         functions: Mapping[str, lambda_.IFunction],
     ) -> None:
         super().__init__(scope, construct_id)
-        for name, rate in RATES.items():
-            if name not in functions:
-                continue
-            is_rare = name == "sweep" and settings.tiers_zones
-            events.Rule(
-                self,
-                construct_name(name),
-                rule_name=f"{settings.name}-{name.replace('_', '-')}",
-                description=f"Runs Penstock's function {name}",
-                schedule=events.Schedule.rate(SWEEP_RATE_WHERE_TIERED if is_rare else rate),
-                enabled=name not in _OFF_AT_FIRST or (name == PROMOTE and settings.timers_always_on),
-                targets=[targets.LambdaFunction(functions[name], retry_attempts=0)],
+        self._settings = settings
+        tasks = tasks_of(settings)
+        for name, task in tasks.items():
+            self._rule(name, task, functions[task.function])
+        rules = Stack.of(self).format_arn(service="events", resource="rule", resource_name=f"{settings.name}-*")
+        for function in dict.fromkeys(task.function for task in tasks.values()):
+            functions[function].add_permission(
+                "Schedules", principal=iam.ServicePrincipal("events.amazonaws.com"), source_arn=rules
             )
+
+    def _rule(self, name: str, task: Task, function: lambda_.IFunction) -> None:
+        is_on = name not in _OFF_AT_FIRST or (name == PROMOTE and self._settings.timers_always_on)
+        events.CfnRule(
+            Construct(self, construct_name(name)),
+            "Resource",
+            name=f"{self._settings.name}-{name.replace('_', '-')}",
+            description=f"Starts Penstock's task {name}",
+            schedule_expression=events.Schedule.rate(task.rate).expression_string,
+            state="ENABLED" if is_on else "DISABLED",
+            targets=[
+                events.CfnRule.TargetProperty(
+                    arn=function.function_arn,
+                    id="Target0",
+                    input=None if task.function == name else f'{{"task":"{name}"}}',
+                    retry_policy=events.CfnRule.RetryPolicyProperty(maximum_retry_attempts=0),
+                )
+            ],
+        )

@@ -82,7 +82,7 @@ class TokenApi(Construct):
 
 
 def _rate(settings: StageSettings, jwt: Jwt, route: Route) -> RequestRate:
-    own = settings.route_rates.get(route.function, jwt.request_rate)
+    own = settings.route_rates.get(route.handler, jwt.request_rate)
     return settings.rate(
         RequestRate(
             per_second=min(own.per_second, jwt.request_rate.per_second), burst=min(own.burst, jwt.request_rate.burst)

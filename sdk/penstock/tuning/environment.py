@@ -93,7 +93,12 @@ STORAGE = Section(
         Setting(name="PENSTOCK_METRICS", default="off", effect="The metrics of the stage: `off`, `topics` or `all`."),
         Setting(name="PENSTOCK_METRIC_SERIES", default=None, effect="How many topics and consumers have own series."),
         Setting(name="PENSTOCK_METRICS_ALWAYS", default=None, effect="The consumers with alarms, which have series."),
-        Setting(name="PENSTOCK_BUDGET_MS", default=None, effect="A scheduled function begins nothing new after it."),
+        Setting(
+            name="PENSTOCK_BUDGET_MS", default=None, effect="A run of `promote` or `sweep` begins nothing after it."
+        ),
+        Setting(name="PENSTOCK_RETENTION_BUDGET_MS", default=None, effect="The same of a run of `retention`."),
+        Setting(name="PENSTOCK_SCRUB_BUDGET_MS", default=None, effect="The same of a run of `scrub`."),
+        Setting(name="PENSTOCK_TIER_BUDGET_MS", default=None, effect="The same of a run of `tier`."),
         Setting(name="PENSTOCK_SCRUB_BYTES", default=None, effect="One run of `scrub` reads so many bytes."),
         Setting(
             name="PENSTOCK_LOG_START_GRACE_MS",

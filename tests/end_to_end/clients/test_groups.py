@@ -16,6 +16,7 @@ from penstock_core.limits import COMMIT_OFFSET_MAX
 from tests.end_to_end.local_stack import NOW_MS, Stack
 from tests.end_to_end.walled_stack import called, expected
 from tests.support.deadlines import until
+from tests.support.tasks import start
 
 pytestmark = pytest.mark.stack
 SESSION_MS = 6_000  # a slow machine keeps it between two heartbeats
@@ -216,7 +217,7 @@ def test_retention_ends_sessions_when_members_are_gone(stack: Stack, transport: 
     functions = stack.root_client("lambda")
     with Admin(transport=transport) as admin:
         until(lambda: not admin.describe_group("left").group.member_count, deadline_s=PATIENCE_S)
-        answer = functions.invoke(FunctionName="penstock-retention")
+        answer = start(functions, "retention")
         done = json.loads(answer["Payload"].read())
         assert (done["retention_failed"], done["retention_unfinished"]) == (0, 0)
         assert done["groups_checked"] >= 1

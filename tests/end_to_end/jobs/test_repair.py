@@ -10,6 +10,7 @@ from tests.end_to_end.local_stack import Stack
 from tests.end_to_end.raw_requests import append, read_all
 from tests.end_to_end.stack_storage import StackStorage
 from tests.support.deadlines import until
+from tests.support.tasks import start
 
 pytestmark = pytest.mark.stack
 DEADLINE_S = 120
@@ -81,7 +82,7 @@ def test_scrub_heals_copies_that_no_consumer_has_read(
             storage.lose(index % 3, ref)
         else:
             storage.flip(index % 3, ref, 70)
-    answer = stack.root_client("lambda").invoke(FunctionName="penstock-scrub", Payload=b"{}")
+    answer = start(stack.root_client("lambda"), "scrub")
     done = json.loads(answer["Payload"].read())
     assert "FunctionError" not in answer, done
     # Other tests on this stack have damaged copies too.

@@ -24,6 +24,7 @@ from tests.end_to_end.fault_proxy import Faults, fault_proxy
 from tests.end_to_end.local_stack import Stack
 from tests.end_to_end.stack_storage import StackStorage
 from tests.support.deadlines import until
+from tests.support.tasks import function_of, start
 
 pytestmark = [pytest.mark.stack, pytest.mark.minutes]
 HOUR_MS = 3_600_000
@@ -52,14 +53,14 @@ def configured(stack: Stack, function: str, **variables: str) -> Iterator[None]:
 def short_graces(stack: Stack) -> Iterator[None]:
     grace = str(GRACE_MS)
     with (
-        configured(stack, "penstock-retention", PENSTOCK_LOG_START_GRACE_MS=grace),
+        configured(stack, "penstock-upkeep", PENSTOCK_LOG_START_GRACE_MS=grace),
         configured(stack, "penstock-sweep", PENSTOCK_LOG_START_GRACE_MS=grace, PENSTOCK_SWEEP_GRACE_MS=grace),
     ):
         yield
 
 
-def invoke(stack: Stack, function: str) -> dict[str, Any]:
-    answer = stack.root_client("lambda").invoke(FunctionName=f"penstock-{function}", Payload=b"{}")
+def invoke(stack: Stack, task: str) -> dict[str, Any]:
+    answer = start(stack.root_client("lambda"), task)
     done: dict[str, Any] = json.loads(answer["Payload"].read())
     assert "FunctionError" not in answer, done
     return done
@@ -257,15 +258,15 @@ def test_sweep_removes_old_garbage_and_spares_the_young_the_named_and_the_foreig
     assert held(storage, old | young | named) == [young | named] * 3
 
 
-def killed(stack: Stack, function: str, operation: str) -> None:
-    """Runs the function, and kills it before the effect of that call."""
+def killed(stack: Stack, task: str, operation: str) -> None:
+    """Runs the task, and kills it before the effect of that call."""
     faults = Faults()
     with (
         fault_proxy(stack.endpoint_url, faults.decide) as url,
-        configured(stack, f"penstock-{function}", AWS_ENDPOINT_URL_DYNAMODB=url, AWS_ENDPOINT_URL_S3=url),
+        configured(stack, function_of(task), AWS_ENDPOINT_URL_DYNAMODB=url, AWS_ENDPOINT_URL_S3=url),
     ):
         faults.kill_before.append(operation)
-        answer = stack.root_client("lambda").invoke(FunctionName=f"penstock-{function}", Payload=b"{}")
+        answer = start(stack.root_client("lambda"), task)
         assert faults.done == [operation]
         assert "FunctionError" in answer, answer["Payload"].read()
 

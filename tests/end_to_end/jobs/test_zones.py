@@ -14,6 +14,7 @@ from penstock_core.records.codec import NewRecord, encode
 from tests.end_to_end.local_stack import NOW_MS, Stack
 from tests.end_to_end.raw_requests import read_all
 from tests.support.deadlines import until
+from tests.support.tasks import start
 
 pytestmark = pytest.mark.stack
 DEADLINE_S = 240
@@ -31,7 +32,7 @@ def state_of(admin: Admin, zone: str) -> str:
 
 
 def run_recover_zones(stack: Stack) -> dict[str, Any]:
-    answer = stack.root_client("lambda").invoke(FunctionName="penstock-recover-zones", Payload=b"{}")
+    answer = start(stack.root_client("lambda"), "recover_zones")
     result: dict[str, Any] = json.loads(answer["Payload"].read())
     assert "FunctionError" not in answer, result
     return result

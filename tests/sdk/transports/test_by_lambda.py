@@ -80,16 +80,16 @@ def test_call_invokes_the_function_of_the_route_by_the_alias_of_the_least_rights
 ) -> None:
     called(transport, METADATA)
     called(transport, CREATE)
-    assert aws.invoked == [place.alias_arn("topics", "direct-produce"), place.alias_arn("topics", "direct-admin")]
+    assert aws.invoked == [place.alias_arn("admin", "direct-produce"), place.alias_arn("admin", "direct-admin")]
 
 
 def test_client_learns_which_alias_it_may_invoke(aws: FakeAws, place: FunctionsPlace) -> None:
-    own = place.alias_arn("topics", "direct-consume")
+    own = place.alias_arn("admin", "direct-consume")
     transport = LambdaTransport(aws.access(place, aws.key(ADA, frozenset({own}))))
     for _ in range(3):
         called(transport, METADATA)
     assert aws.invoked == [own] * 3
-    assert aws.denied == [place.alias_arn("topics", "direct-produce")]
+    assert aws.denied == [place.alias_arn("admin", "direct-produce")]
 
 
 def test_client_with_no_right_is_told_which_one_it_needs(aws: FakeAws, place: FunctionsPlace) -> None:
@@ -223,7 +223,7 @@ def test_outage_of_sts_is_tried_again_and_applies_once(aws: FakeAws, transport: 
 
 
 def test_asynchronous_client_calls_as_the_other_one(aws: FakeAws, place: FunctionsPlace) -> None:
-    own = frozenset({place.alias_arn("topics", "direct-admin")})
+    own = frozenset({place.alias_arn("admin", "direct-admin")})
     transport = AsyncLambdaTransport(aws.access(place, aws.key(ADA, own)))
 
     async def main() -> list[object]:

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from penstock_cdk.service.schedules import RATES, SWEEP_RATE_WHERE_TIERED
+from penstock_cdk.service.tasks import TASKS, tasks_of
+from penstock_cdk.settings import STAGES
 from penstock_core.ids import segment_time_ms
 from penstock_core.limits import STALE_MS, TAIL_ROLL_REFS, TIERED_SWEEP_GRACE_MS, TIERING_MS_MAX
 from penstock_core.log.ref import Ref, Tier
@@ -139,13 +140,13 @@ def test_bytes_are_out_of_the_zones_within_a_day_though_a_run_of_each_job_fails(
     assert len(put) > len(pages_of(instance, topic)) * TAIL_ROLL_REFS, "the tail has refs as well"
     clock.time_ms = put_ms + TIERING_MS_MAX - 1
     assert tier(instance, budget_ms=FOR_EVER, settings=FEW).bytes_moved == 0
-    clock.time_ms += 2 * RATES["tier"].to_milliseconds()
+    clock.time_ms += 2 * TASKS["tier"].rate.to_milliseconds()
     assert tier(instance, budget_ms=FOR_EVER, settings=FEW).bytes_moved > 0
     clock.time_ms += TIERED_SWEEP_GRACE_MS
     assert sweep(instance, budget_ms=FOR_EVER, grace_ms=TIERED_SWEEP_GRACE_MS).deleted == 0, (
         "readers may hold refs to what was moved"
     )
-    clock.time_ms += 2 * SWEEP_RATE_WHERE_TIERED.to_milliseconds()
+    clock.time_ms += 2 * tasks_of(STAGES["prod"])["sweep"].rate.to_milliseconds()
     assert clock.time_ms - put_ms <= 24 * HOUR_MS
     assert sweep(instance, budget_ms=FOR_EVER, grace_ms=TIERED_SWEEP_GRACE_MS).deleted == 3 * len(put)
     assert not zone_of(instance, 0).segments

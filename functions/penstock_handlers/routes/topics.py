@@ -14,7 +14,6 @@ from penstock_core.log.topic import Topic, config_to_json
 from penstock_core.log.wake_up import NAMESPACE
 from penstock_core.outcomes import Outcome
 from penstock_core.quotas.claim import ClaimKind
-from penstock_handlers.edge.entry import entry_point
 from penstock_handlers.edge.fields import partition_number, whole_number
 from penstock_handlers.edge.json_api import (
     PAGED,
@@ -217,4 +216,3 @@ def _truncated(partition: int, result: Outcome[Head]) -> TruncatedPartition:
 
 
 serve = serve_with(app)
-handler = entry_point(serve)

@@ -11,7 +11,6 @@ from penstock_core.limits import GROUP_PAGE_MAX, SHARE_GROUP_LIST_MAX
 from penstock_core.quotas.claim import ClaimKind
 from penstock_core.share.holders import Holder
 from penstock_core.share.share_group import ShareGroup, share_group_config_to_json
-from penstock_handlers.edge.entry import entry_point
 from penstock_handlers.edge.json_api import (
     PAGED,
     After,
@@ -152,4 +151,3 @@ def _holder(each: Holder) -> ShareHolderAnswer:
 
 
 serve = serve_with(app)
-handler = entry_point(serve)

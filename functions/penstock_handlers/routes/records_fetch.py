@@ -10,7 +10,6 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.filters.policy import parse_filter
 from penstock_core.records.codec import Record, decode
 from penstock_core.records.undecodable import in_partition
-from penstock_handlers.edge.entry import entry_point
 from penstock_handlers.edge.fields import whole_number
 from penstock_handlers.edge.http import bytes_in_envelope
 from penstock_handlers.edge.json_api import Digits, JsonApp, instance_of, principal_name, serve_with, to_json
@@ -140,4 +139,3 @@ def _to_json(record: Record) -> FetchedRecord:
 
 
 serve = serve_with(app)
-handler = entry_point(serve)

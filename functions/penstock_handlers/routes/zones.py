@@ -8,7 +8,6 @@ from aws_lambda_powertools.event_handler.openapi.params import Path
 from penstock_core.ids import ZoneName
 from penstock_core.version import VERSION
 from penstock_core.zones.zone_state import ZoneState, ZoneStatus
-from penstock_handlers.edge.entry import entry_point
 from penstock_handlers.edge.json_api import JsonApp, instance_of, serve_with
 from penstock_handlers.edge.models.answer_models import ZoneAnswer, ZoneList
 from penstock_handlers.edge.models.request_models import MoveZone
@@ -46,4 +45,3 @@ def _zone(zone: ZoneName, state: ZoneState) -> ZoneAnswer:
 
 
 serve = serve_with(app)
-handler = entry_point(serve, uses_zones=False)

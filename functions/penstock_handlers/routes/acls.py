@@ -11,7 +11,6 @@ from penstock_core.acls.rule import ALLOW, Rule, parse_operation, parse_principa
 from penstock_core.acls.tokens import full_principal, trusted_principal
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import ACL_CHANGES_MAX, ACL_LIST_MAX, ACL_PRINCIPAL_LENGTH_MAX
-from penstock_handlers.edge.entry import entry_point
 from penstock_handlers.edge.json_api import PAGED, Digits, JsonApp, caller_of, fitting_page, instance_of, serve_with
 from penstock_handlers.edge.models.acl_models import (
     AclChanges,
@@ -126,4 +125,3 @@ def _full(principal: str) -> str:
 
 
 serve = serve_with(app)
-handler = entry_point(serve, uses_zones=False)

@@ -1,9 +1,8 @@
-"""The scheduled function `retention`: raises log starts, deletes pages and offsets that are no longer needed."""
+"""The task `retention`: raises log starts, deletes pages and offsets that are no longer needed."""
 
 import os
 from typing import Any
 
-from penstock_handlers.edge.scheduled import scheduled_entry_point
 from penstock_service.groups.expire_offsets import expire_offsets
 from penstock_service.instance.instance import Instance
 from penstock_service.push.subscriptions import keep_deliveries_on
@@ -16,9 +15,9 @@ _GROUPS_SHARE = 0.2  # of the time budget
 def run(instance: Instance) -> dict[str, Any]:
     """Retains topics, keeps timers and deliveries switched on, and expires offsets.
 
-    Reads `PENSTOCK_BUDGET_MS` and `PENSTOCK_LOG_START_GRACE_MS`.
+    Reads `PENSTOCK_RETENTION_BUDGET_MS` and `PENSTOCK_LOG_START_GRACE_MS`.
     """
-    budget_ms = int(os.environ["PENSTOCK_BUDGET_MS"])
+    budget_ms = int(os.environ["PENSTOCK_RETENTION_BUDGET_MS"])
     done = retain(
         instance,
         budget_ms=budget_ms * (1 - _GROUPS_SHARE),
@@ -39,6 +38,3 @@ def run(instance: Instance) -> dict[str, Any]:
         "retention_failed": done.failures + expired.failures,
         "retention_unfinished": int(not (done.is_finished and expired.is_finished)),
     }
-
-
-handler = scheduled_entry_point(run, uses_zones=False)

@@ -8,7 +8,6 @@ from aws_lambda_powertools.event_handler.openapi.params import Path, Query
 from penstock_core.acls.right import Kind, Operation
 from penstock_core.limits import GROUP_PAGE_MAX, PUSH_LIST_MAX
 from penstock_core.quotas.claim import ClaimKind
-from penstock_handlers.edge.entry import entry_point
 from penstock_handlers.edge.json_api import (
     PAGED,
     After,
@@ -102,4 +101,3 @@ def delete(name: Annotated[str, Path()]) -> Response[None]:
 
 
 serve = serve_with(app)
-handler = entry_point(serve, uses_zones=False)

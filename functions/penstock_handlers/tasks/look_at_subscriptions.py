@@ -1,15 +1,14 @@
-"""The function `look_at_subscriptions`, each five minutes: starts deliveries that nothing else starts any more.
+"""The task `look_at_subscriptions`, each five minutes: starts deliveries that nothing else starts any more.
 
 Its rule is off until the first subscription of a stage is made.
 """
 
 from typing import Any
 
-from penstock_handlers.edge.scheduled import scheduled_entry_point
 from penstock_service.instance.instance import Instance
 from penstock_service.push.look import look
 
-_BUDGET_MS = 40_000  # the function may run for a minute
+_BUDGET_MS = 40_000  # less than the time to the next run
 
 
 def run(instance: Instance) -> dict[str, Any]:
@@ -23,6 +22,3 @@ def run(instance: Instance) -> dict[str, Any]:
         "looks_failed": done.failures,
         "look_unfinished": int(not done.is_finished),
     }
-
-
-handler = scheduled_entry_point(run, uses_zones=False)

@@ -19,7 +19,6 @@ from penstock_core.outcomes import Outcome
 from penstock_core.records.codec import BatchBuilder
 from penstock_core.records.partitioner import partition_for_key
 from penstock_core.zones.zone_state import Acks, parse_acks
-from penstock_handlers.edge.entry import entry_point
 from penstock_handlers.edge.json_api import JsonApp, error_json, instance_of, principal_name, serve_with
 from penstock_handlers.edge.json_records import headers_of, key_of, value_of
 from penstock_handlers.edge.models.answer_models import ProducedOffset, ProducedOffsets
@@ -227,4 +226,3 @@ def _append(builder: BatchBuilder, record: _Parsed) -> bool:
 
 
 serve = serve_with(app)
-handler = entry_point(serve)

@@ -1,8 +1,7 @@
-"""The function `recover_zones`, each minute: readmits zones that answer again, and catches them up until in sync."""
+"""The task `recover_zones`, each minute: readmits zones that answer again, and catches them up until in sync."""
 
 from typing import Any
 
-from penstock_handlers.edge.scheduled import scheduled_entry_point
 from penstock_service.instance.instance import Instance
 from penstock_service.repair.recover_zones import recover_zones
 
@@ -29,6 +28,3 @@ def run(instance: Instance) -> dict[str, Any]:
         "duration_ms": round(recovered.duration_ms, 1),
         "mb_per_s": round(done.bytes / 1_000 / max(recovered.duration_ms, 1), 2),
     }
-
-
-handler = scheduled_entry_point(run, watched=("zones_behind",))

@@ -1,4 +1,4 @@
-"""The function `measure`, each minute: lag and age of consumers, and the choice of the topics with series of their own.
+"""The task `measure`, each minute: lag and age of consumers, and the choice of the topics with series of their own.
 
 A stage has it where its setting `metrics` is not `off`.
 """
@@ -9,11 +9,10 @@ from typing import Any
 
 from penstock_core.metrics.lag_memory import parse_consumer
 from penstock_handlers.edge.meters.series import publish
-from penstock_handlers.edge.scheduled import scheduled_entry_point
 from penstock_service.instance.instance import Instance
 from penstock_service.metrics.measure import MeasureWish, measure
 
-_BUDGET_MS = 40_000  # the function may run for a minute
+_BUDGET_MS = 40_000  # less than the time to the next run
 
 
 def run(instance: Instance) -> dict[str, Any]:
@@ -46,6 +45,3 @@ def wish_of_environment(environ: Mapping[str, str]) -> MeasureWish:
         always=always,
         topics_only=environ["PENSTOCK_METRICS"] == "topics",
     )
-
-
-handler = scheduled_entry_point(run, uses_zones=False)

@@ -10,7 +10,6 @@ from penstock_core.acls.right import Kind, Operation
 from penstock_core.groups.group import CONSUMER, GroupConfig, GroupState, Member, group_config_to_json
 from penstock_core.ids import GroupName
 from penstock_core.limits import GROUP_LIST_MAX, GROUP_PAGE_MAX
-from penstock_handlers.edge.entry import entry_point
 from penstock_handlers.edge.fields import partition_number
 from penstock_handlers.edge.json_api import (
     PAGED,
@@ -171,4 +170,3 @@ def _partition(each: GroupPartition) -> GroupPartitionAnswer:
 
 
 serve = serve_with(app)
-handler = entry_point(serve)
