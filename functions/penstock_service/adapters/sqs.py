@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import REPAIR_DELAY_MS
-from penstock_core.push.message import PushMessage, encode_push_message
 
 if TYPE_CHECKING:
     from penstock_core.log.repair import Look, Repair
+    from penstock_core.push.message import PushMessage
 
 
 _BATCH = 10  # messages of one call
@@ -80,6 +80,8 @@ class SqsDeliveryQueue:
         self._aws = AwsCalls(client)
 
     def send(self, messages: Sequence[PushMessage]) -> None:
+        from penstock_core.push.message import encode_push_message  # which functions of records need not load
+
         for start in range(0, len(messages), _BATCH):
             entries = [
                 {"Id": str(number), "MessageBody": encode_push_message(message)}
