@@ -121,7 +121,7 @@ def _moved(deployment: BilledDeployment) -> Bill:
     """The bill of the run of `tier` that moves all."""
     deployment.clock.sleep_ms(TIERING_MS_MAX)
     deployment.take()
-    with deployment.billed("tier", moved_bytes=0):
+    with deployment.billed("hourly", moved_bytes=0):
         done = tier(deployment.instance, budget_ms=_BUDGET_MS)
     if done.failures or not done.is_finished:
         raise BillError(f"not all was moved: {done}")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from penstock.endpoint.local_endpoint import fitting_connections
-from penstock.endpoint.local_endpoint import listen as open_socket
+from penstock.endpoint.listening import fitting_connections
+from penstock.endpoint.listening import listen as open_socket
 from penstock.errors import NotConfiguredError
 from penstock.http.async_transport import AsyncTransport, open_async_transport
 from penstock.http.named_transport import TRANSPORT_NAMES, TransportName

@@ -12,7 +12,7 @@ from typing import Any
 from kio.index import load_response_schema
 from kio.serial import entity_reader
 
-from penstock.endpoint.local_endpoint import listen
+from penstock.endpoint.listening import listen
 from penstock.http.async_transport import AsyncTransport
 from penstock.testing import MemoryPenstock, ThreadedTransport
 from penstock_kafka.gateway import Gateway, Protection

@@ -3,7 +3,7 @@ import asyncio
 import urllib3
 from confluent_kafka.admin import AdminClient
 
-from penstock.endpoint.local_endpoint import listen
+from penstock.endpoint.listening import listen
 from tests.kafka.running_gateway import RunningGateway
 
 

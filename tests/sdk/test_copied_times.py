@@ -36,7 +36,7 @@ WRITES = {"NewRecord", "send", "append"}
 NOW_MS = time.time_ns() // 1_000_000
 ORIGIN = DeadLetterOrigin(topic=TopicName("orders"), partition=0, offset=0, reason="", deliveries=1, time_ms=NOW_MS)
 # A request's own record is new, and has no other time.
-NEW_RECORDS = {"functions/penstock_handlers/records_produce.py:_append"}
+NEW_RECORDS = {"functions/penstock_handlers/routes/records_produce.py:_append"}
 
 
 class _Silent:

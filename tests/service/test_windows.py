@@ -12,9 +12,9 @@ from pathlib import Path
 
 SERVICE = Path(__file__).parents[2] / "functions" / "penstock_service"
 PORTS = {
-    "acls": ("acls", "AclStore"),
+    "acls": ("access", "AclStore"),
     "archive": ("segments", "ArchiveStore"),
-    "audit": ("audit", "AuditStore"),
+    "audit": ("access", "AuditStore"),
     "compaction": ("compaction", "CompactionStore"),
     "cursors": ("runtime", "JobCursors"),
     "groups": ("groups", "GroupStore"),
@@ -22,7 +22,7 @@ PORTS = {
     "log": ("log", "LogIndex"),
     "memberships": ("groups", "MembershipStore"),
     "push": ("push", "PushStore"),
-    "quotas": ("quotas", "QuotaStore"),
+    "quotas": ("access", "QuotaStore"),
     "share": ("share", "ShareStore"),
     "timers": ("timers", "TimerStore"),
     "topics": ("topics", "TopicStore"),
@@ -149,9 +149,9 @@ EXCUSED = {
     ("groups/delete_offsets.py", "_delete"): "the caller's wish, and the lease is compared",
     ("push/admin/pause_subscription.py", "_switched"): "compares the version, and creates nothing",
     ("push/parallel/parallel_group.py", "put_parallel_group"): "`put_subscription` has the window of its creation",
-    ("retention/remove_share_states.py", "remove_states_of_topic"): "compares the version, and creates nothing",
+    ("retention/remove_topic.py", "remove_states_of_topic"): "compares the version, and creates nothing",
     ("share/dead_letters/redrive.py", "_hidden_group"): "the group of redrives has no claim",
-    ("topics/truncate.py", "truncate"): "the operator's wish: records that it names stay as old",
+    ("topics/alter_topic.py", "truncate"): "the operator's wish: records that it names stay as old",
     ("transactions/commit_transaction.py", "commit_transaction"): "`_prepared` looks last of all, right before it",
 }
 

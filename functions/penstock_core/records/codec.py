@@ -298,7 +298,7 @@ class _Compiled(NamedTuple):
 @cache
 def _compiled() -> _Compiled:
     """Aiokafka's codec. Loading it at the first batch keeps `import penstock` short."""
-    from penstock_core.records import compression as compiled
+    from penstock_core.records import compiled
 
     return _Compiled(compiled.DefaultRecordBatchBuilder, compiled.DefaultRecordBatch, compiled.CorruptRecordException)
 

@@ -4,29 +4,22 @@ gzip, zstd and lz4 are their own frames, lz4 with independent blocks, as KIP-57 
 snappy-java does: `SNAPPY_MAGIC`, two i32 of version, then per block its i32 length and raw snappy. Raw snappy without
 these is read too. Levels are the defaults of Kafka's Java client. Decompression writes into a buffer that the caller
 has sized. So no input takes more memory than that.
-
-aiokafka's compiled codec. Only codec.py imports this module, at its first batch.
-
-aiokafka's modules import each other in a circle. Two threads that load it at the same time fail with ImportError. This
-module is loaded once, under Python's lock of it, so only one thread of a process loads aiokafka.
 """
 
 from collections.abc import Iterator
 
 import cramjam
-from aiokafka.errors import CorruptRecordException
-from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.records.record_batch import BytesLike, Compression
 
 SNAPPY_MAGIC = b"\x82SNAPPY\x00"
+
 _SNAPPY_HEADER = SNAPPY_MAGIC + (1).to_bytes(4, "big") + (1).to_bytes(4, "big")
 _SNAPPY_BLOCK_BYTES = 32 * 1024
 _GZIP_LEVEL = 6
 _LZ4_LEVEL = 1
 _ZSTD_LEVEL = 3
-__all__ = ["CorruptRecordException", "DefaultRecordBatch", "DefaultRecordBatchBuilder"]
 
 
 def compress(payload: BytesLike, compression: Compression) -> bytes:

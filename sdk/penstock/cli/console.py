@@ -19,7 +19,7 @@ from penstock.cli.local import find_checkout
 from penstock.cli.metrics import address_of, metrics_server
 from penstock.cli.service import TOKEN_FILE, CommandError
 from penstock.configuration import caller_configuration
-from penstock.endpoint.local_endpoint import listen
+from penstock.endpoint.listening import listen
 from penstock.http.transport import HttpTransport, Transport
 from penstock.jobs.model import JobPlace
 from penstock.local_files import is_loopback

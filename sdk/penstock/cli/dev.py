@@ -16,7 +16,7 @@ import click
 
 from penstock.cli.service import CommandError
 from penstock.configuration import Configuration, StaticCredentials
-from penstock.endpoint.local_endpoint import listen
+from penstock.endpoint.listening import listen
 from penstock.http.transport import HttpTransport
 from penstock_core.errors import PenstockError
 

@@ -8,7 +8,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from penstock.endpoint.local_endpoint import REFUSAL, is_foreign
+from penstock.endpoint.listening import REFUSAL, is_foreign
 from penstock.metrics.collector import Collector
 from penstock.metrics.exposition import CONTENT_TYPE
 from penstock_core.errors import PenstockError

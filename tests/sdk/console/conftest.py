@@ -10,7 +10,7 @@ import pytest
 from penstock.console.account import AccountFacts
 from penstock.console.page import Memory
 from penstock.console.server import ConsoleServer
-from penstock.endpoint.local_endpoint import listen
+from penstock.endpoint.listening import listen
 from penstock.http.transport import Transport
 from penstock.jobs.model import JobPlace
 from penstock.testing import MemoryPenstock

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.configuration import Configuration, StaticCredentials
 from penstock.dev.service import LOCAL, DevAccess, DevService, serve
-from penstock.endpoint.local_endpoint import listen
+from penstock.endpoint.listening import listen
 from penstock.http.transport import HttpTransport
 from tests.support.deadlines import DEADLINE_S
 

@@ -11,7 +11,8 @@ import pytest
 from aiohttp import web
 
 from penstock.endpoint import local_endpoint
-from penstock.endpoint.local_endpoint import LocalEndpoint, fitting_connections, listen
+from penstock.endpoint.listening import fitting_connections, listen
+from penstock.endpoint.local_endpoint import LocalEndpoint
 from penstock_core.limits import RESERVED_FILES
 
 SDK = Path(local_endpoint.__file__).parents[2]

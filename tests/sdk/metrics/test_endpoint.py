@@ -7,7 +7,7 @@ from http import HTTPStatus
 import pytest
 import urllib3
 
-from penstock.endpoint.local_endpoint import is_foreign
+from penstock.endpoint.listening import is_foreign
 from penstock.errors import UnavailableError
 from penstock.metrics.collector import Collector
 from penstock.metrics.endpoint import PATH, MetricsServer, answer

@@ -266,7 +266,7 @@ READERS: dict[str, Reader | Elsewhere] = {
     "functions/penstock_core/filters/filtered_batch.py": PLUMBING,
     "functions/penstock_core/records/decode_budget.py": PLUMBING,
     "functions/penstock_core/records/record_check.py": PLUMBING,
-    "functions/penstock_handlers/records_fetch.py": Reader(start=fetching_json),
+    "functions/penstock_handlers/routes/records_fetch.py": Reader(start=fetching_json),
     "functions/penstock_service/push/parallel/held_records.py": Reader(start=pushing(mode="parallel"), budgets=None),
     "functions/penstock_service/push/read_ahead.py": Reader(start=pushing(), budgets=None),
     "functions/penstock_service/records/produce.py": Elsewhere(
@@ -331,7 +331,7 @@ def test_no_module_of_the_service_decodes_without_a_budget() -> None:
     found = {path for path, name in importers() if name == "decode"}
     assert not {path for path in found if path.startswith("functions/penstock_service/")}
     handlers = {path for path in found if path.startswith("functions/penstock_handlers/")}
-    assert handlers == {"functions/penstock_handlers/records_fetch.py"}, "it stops at the bytes of its answer"
+    assert handlers == {"functions/penstock_handlers/routes/records_fetch.py"}, "it stops at the bytes of its answer"
 
 
 def with_peak(step: Step) -> tuple[bool, int]:

@@ -1,5 +1,3 @@
-"""The target of a subscription from the options of a command. tests/sdk/cli/test_subscriptions.py has the commands."""
-
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +18,6 @@ from penstock.cli.options.settings import (
     parse_settings,
     settings_text,
 )
-from penstock.cli.options.target import target_of
 from penstock_core.limits import UNLIMITED
 from tests.sdk.cli.options.parsing import parsed
 
@@ -130,26 +127,3 @@ def test_command_ends_unless_the_answer_is_yes(answer: str) -> None:
 def test_option_answers_the_question() -> None:
     result = _delete("--yes")
     assert (result.exit_code, result.stdout, result.stderr) == (0, "deleted\n", "")
-
-
-@pytest.mark.parametrize(
-    ("option", "kind"), [("function", "lambda"), ("sqs", "sqs"), ("event_bus", "event_bus"), ("copy_to", "topic")]
-)
-def test_each_option_is_a_kind_of_target(option: str, kind: str) -> None:
-    assert target_of(**{**NONE, option: "place"}) == {kind: "place"}
-
-
-def test_no_option_is_no_target() -> None:
-    assert target_of(**NONE) is None
-
-
-def test_endpoint_may_leave_its_secret_out(tmp_path: Path) -> None:
-    assert target_of(**{**NONE, "https": "https://x"}) == {"https": {"url": "https://x"}}
-    (tmp_path / "secret").write_text(" whsec_a\n")
-    found = target_of(**{**NONE, "https": "https://x", "secret_file": tmp_path / "secret"})
-    assert found == {"https": {"url": "https://x", "secret": "whsec_a"}}
-
-
-def test_two_targets_are_wrong_usage() -> None:
-    with pytest.raises(click.UsageError):
-        target_of(**{**NONE, "sqs": "x", "copy_to": "y"})

@@ -1,1 +1,0 @@
-"""The items of transactional producers, and of what they have staged."""
