@@ -1,8 +1,8 @@
 """One led group at one gateway: the last view of its document, the clients that wait for it, and the watch over it.
 
-Any gateway may change the document, each time by compare-and-set on what it has read. What is here may be forgotten
-at any time. A view is shared by all clients of the group at this gateway: heartbeats are answered from it while it is
-young, and clients that wait for a generation or an assignment wake with each new view.
+Any gateway may change the document, each time by compare-and-set on what it has read. A gateway may forget its board at
+any time. All clients of the group at this gateway share a view: it answers heartbeats while it is young, and each new
+view wakes the clients that wait for a generation or an assignment.
 """
 
 import asyncio
