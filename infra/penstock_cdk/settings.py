@@ -20,6 +20,7 @@ from penstock_core.limits import (
     SWEEP_GRACE_MS,
     TIERED_SWEEP_GRACE_MS,
 )
+from penstock_core.routes import ROUTES
 
 Architecture = Literal["arm64", "x86_64"]
 AclDefault = Literal["allow", "deny"]
@@ -300,6 +301,13 @@ class StageSettings:
         if token := next((each for each in self.super_principals if each.startswith("jwt:")), None):
             raise ValueError(f"super principal {token!r:.100}: a token is none, add rules for it (penstock acls add)")
         check_reserved(self.reserved_concurrency, self.function_sizes, self.account_concurrency)
+        handlers = {route.handler for route in ROUTES}
+        for setting, given, known in (
+            ("route_rates", self.route_rates, handlers),
+            ("job_environments", self.job_environments or {}, self.function_sizes.keys()),
+        ):
+            if unknown := next(iter(given.keys() - known), None):
+                raise ValueError(f"{setting} has {unknown!r:.100}: name some of {', '.join(sorted(known))}")
 
     def check_region(self) -> None:
         """Raises ValueError, with the way out, for zones and a release of EMR that the region cannot have."""

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from constructs import Construct
 from bench.bill.synthesized import empty_shipment
 from penstock_cdk import Canary, Jwt, Penstock, StageSettings
 from penstock_cdk.properties import Properties, default_name, settings_of_properties
+from penstock_cdk.settings import STAGES
 
 pytestmark = pytest.mark.synth
 
@@ -170,3 +172,9 @@ def test_two_constructs_of_one_account_share_no_name(tmp_path: Path, chosen: tup
         ]
     assert len(names) > 100
     assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("setting", ["job_environments", "route_rates"])
+def test_names_of_no_function_or_handler_are_refused(setting: str) -> None:
+    with pytest.raises(ValueError, match=f"{setting} has 'look_at': name some of .*topics|.*upkeep"):
+        replace(STAGES["prod"], **{setting: {"look_at": {}}})

@@ -5,8 +5,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from aws_cdk import Stack
+from aws_cdk import App, Stack
+from aws_cdk.assertions import Template
 
+from penstock_cdk.alarms.job_run_alarms import JobRunAlarms
 from penstock_cdk.jobs.job_packages import job_scripts
 from penstock_cdk.jobs.job_role import JOB_GRANTS
 from penstock_cdk.jobs.job_schedules import RATES
@@ -246,12 +248,19 @@ def test_alarm_rings_when_a_run_fails(resources: Resources, stage: str) -> None:
     if not settings.has_alarms:
         return
     [rule] = [each for each in of_type(resources, "AWS::Events::Rule").values() if "EventPattern" in each]
-    glue, emr = rule["EventPattern"]["$or"]
+    glue, emr = rule["EventPattern"]["$or"]  # at least two, or EventBridge reads a field of that name
     assert (glue["source"], emr["source"]) == (["aws.glue"], ["aws.emr-serverless"])
     assert glue["detail"]["jobName"] == [f"{settings.name}-{name}" for name in JOBS]
     assert [name_of(each) for each in emr["detail"]["applicationId"]] == ["<JobsSparkApplication.ApplicationId>"]
     assert all("FAILED" in each["detail"]["state"] for each in (glue, emr))
     assert [name_of(target["Arn"]) for target in rule["Targets"]] == ["<JobRunAlarmsFailedRuns>"]
+
+
+def test_alarm_watches_glue_alone_when_the_stage_has_no_application() -> None:
+    stack = Stack(App(), "GlueOnly", env={"region": "eu-west-1"})
+    JobRunAlarms(stack, "Alarms", settings=STAGES["prod"], application=None, jobs={})
+    rules = of_type(Template.from_stack(stack).to_json()["Resources"], "AWS::Events::Rule").values()
+    assert [each["EventPattern"]["source"] for each in rules] == [["aws.glue"]]
 
 
 def test_outputs_name_the_role_script_and_glue_job_of_every_job(

@@ -61,7 +61,8 @@ class JobRunAlarms(Construct):
         )
         resource = rule.node.default_child
         if isinstance(resource, events.CfnRule):
-            resource.event_pattern = {"$or": failed}  # which the pattern of the construct cannot hold
+            # The construct cannot hold this pattern. EventBridge reads `$or` with one entry as the name of a field.
+            resource.event_pattern = {"$or": failed} if len(failed) > 1 else failed[0]
         ring(
             self,
             "job-runs-failed",
