@@ -256,5 +256,5 @@ def decode_due_second(text: str) -> DueSecond:
         return DueSecond(int(fields["due_s"]), parse_partition_key(fields["partition"]))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise PenstockError(
-            ErrorCode.INVALID_REQUEST, f"{text!r:.200} is no message about timers: see timer_message.py"
+            ErrorCode.INVALID_REQUEST, f"{text!r:.200} is no message about timers: see timer.py"
         ) from error

@@ -168,14 +168,19 @@ def encode_state(state: ProducerState) -> bytes:
     return order + state.written_ms.to_bytes(_TIME_BYTES, "big") + state.checksum.to_bytes(_CHECKSUM_BYTES, "big")
 
 
+def checked_entry(data: bytes) -> bytes:
+    """The entry, if it can be decoded. Raises CORRUPT_SEGMENT for bytes of another length."""
+    if len(data) != _ENTRY_BYTES:
+        raise PenstockError(ErrorCode.CORRUPT_SEGMENT, f"a producer's entry of {len(data)} bytes: the index is damaged")
+    return data
+
+
 def decode_state(data: bytes, owner: bytes = NO_OWNER) -> ProducerState:
     """The inverse of `encode_state`, for an entry with that owner next to it.
 
     Raises CORRUPT_SEGMENT for bytes of another length.
     """
-    if len(data) != _ENTRY_BYTES:
-        raise PenstockError(ErrorCode.CORRUPT_SEGMENT, f"a producer's entry of {len(data)} bytes: the index is damaged")
-    epoch, last_sequence = _ORDER.unpack_from(data)
+    epoch, last_sequence = _ORDER.unpack_from(checked_entry(data))
     times_end = _ORDER.size + _TIME_BYTES
     return ProducerState(
         epoch=epoch,

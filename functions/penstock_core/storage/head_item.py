@@ -35,7 +35,7 @@ expires_at_s   N   DynamoDB removes the item some time after it: `PRODUCER_KEPT_
 """
 
 import base64
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,7 +47,14 @@ from penstock_core.log.index import Head, Waiter
 from penstock_core.log.jump import Jump
 from penstock_core.log.push_event import PushEvent
 from penstock_core.log.ref import decode_ref, encode_ref
-from penstock_core.records.producer_state import NO_OWNER, ProducerState, decode_state, encode_state, entries_equal
+from penstock_core.records.producer_state import (
+    NO_OWNER,
+    ProducerState,
+    checked_entry,
+    decode_state,
+    encode_state,
+    entries_equal,
+)
 from penstock_core.storage import keys
 from penstock_core.storage.item import ConditionalPut, Item, number
 
@@ -61,7 +68,10 @@ OWNER_PREFIX = "o#"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _StoredProducers(Mapping[int, ProducerState]):
-    """The producers of a head, each decoded when it is looked up: a fetch asks for none, an append for one."""
+    """The producers of a head, each decoded when it is looked up: a fetch asks for none, an append for one.
+
+    The entries must be checked: whoever looks one up later no longer expects a damaged one.
+    """
 
     entries: Mapping[str, bytes]  # by the producer's name
     owners: Mapping[str, bytes]  # by the name of the attribute
@@ -70,13 +80,21 @@ class _StoredProducers(Mapping[int, ProducerState]):
         entry = self.entries.get(keys.producer_name(producer_id))
         if entry is None:
             raise KeyError(producer_id)
-        return decode_state(entry, bytes(self.owners.get(owner_name(producer_id), NO_OWNER)))
+        return self._decoded(keys.producer_name(producer_id), entry)
 
     def __iter__(self) -> Iterator[int]:
         return map(keys.parse_producer_name, self.entries)
 
     def __len__(self) -> int:
         return len(self.entries)
+
+    def items(self) -> ItemsView[int, ProducerState]:
+        return {
+            keys.parse_producer_name(name): self._decoded(name, entry) for name, entry in self.entries.items()
+        }.items()
+
+    def _decoded(self, name: str, entry: bytes) -> ProducerState:
+        return decode_state(entry, bytes(self.owners.get(OWNER_PREFIX + name, NO_OWNER)))
 
 
 def head_key(key: PartitionKey) -> Item:
@@ -117,7 +135,7 @@ def head_item(key: PartitionKey, head: Head) -> Item:
 
 
 def parse_head(item: Mapping[str, Any]) -> Head:
-    """The inverse of `head_item`. Raises CORRUPT_SEGMENT for a damaged ref. A damaged entry raises when it is read."""
+    """The inverse of `head_item`. Raises CORRUPT_SEGMENT for a damaged ref or entry."""
     check_item("head", item)
     return Head(
         next_offset=Offset(int(item["next_offset"]["N"])),
@@ -129,7 +147,7 @@ def parse_head(item: Mapping[str, Any]) -> Head:
         noted_log_start=Offset(int(item["settling_offset"]["N"])),
         log_start_noted_ms=int(item["settling_since_ms"]["N"]),
         producers=_StoredProducers(
-            entries={name: state["B"] for name, state in item["producers"]["M"].items()},
+            entries={name: checked_entry(state["B"]) for name, state in item["producers"]["M"].items()},
             owners={name: value["B"] for name, value in item.items() if name.startswith(OWNER_PREFIX)},
         ),
         evictions=int(item["evictions"]["N"]),

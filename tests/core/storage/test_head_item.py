@@ -74,6 +74,13 @@ def test_owners_are_attributes_beside_the_map_which_an_older_release_passes_over
     assert parse_head(left_behind).producers == {}
 
 
+def test_damaged_entry_is_refused_before_anybody_looks_it_up() -> None:
+    item = head_item(KEY, EMPTY_HEAD) | {"producers": {"M": {"AAAAAAAAAAc": {"B": b"xy"}}}}
+    with pytest.raises(PenstockError, match="a producer's entry of 2 bytes") as refused:
+        parse_head(item)
+    assert refused.value.code is ErrorCode.CORRUPT_SEGMENT
+
+
 def test_head_of_an_older_release_has_no_push_waiter() -> None:
     item = head_item(KEY, EMPTY_HEAD)
     del item["push_waiter"]
