@@ -24,7 +24,7 @@
 | log    | `#timers`                | `switch`                                          | timers_switch_item          |
 | log    | `#inline#<hex digit>`    | `<2 hex>/<segment id, 32 hex>`                    | inline_item                 |
 | log    | `#transactional#<id>`    | `producer`                                        | transactional_producer_item |
-| log    | `#transactional#<id>`    | `stage#<epoch>#<transaction>#<stage>`             | transaction_stage_item      |
+| log    | `#transactional#<id>`    | `stage#<epoch>#<transaction>:<nonce>#<stage>`     | transaction_stage_item      |
 | groups | group name               | `group`                                           | group_item                  |
 | groups | group name               | `member#<member name>`                            | member_item                 |
 | groups | group name               | `target#<epoch>#<target id>#<chunk>`              | target_item                 |

@@ -22,7 +22,7 @@ from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.ids import ZoneName
 
 REMEMBERED_MS_MAX = 10_000  # a writer goes by states that are no older
-FUNCTION_MS_MAX = 30_000  # a writer runs no longer; penstock_cdk holds its functions to less
+FUNCTION_MS_MAX = 30_000  # an append runs no longer: requests end by then, and tasks look at a window
 BARRIER_MS = REMEMBERED_MS_MAX + FUNCTION_MS_MAX
 REASON_LENGTH_MAX = 500
 

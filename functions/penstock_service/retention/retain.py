@@ -5,7 +5,7 @@ For each partition, in this order:
 1. It deletes pages wholly below the *safe* log start, oldest first. No function reads there any more.
 2. It raises the log start past the expired refs, by the settings that it reads right before. From then on a reader
    below it gets OFFSET_OUT_OF_RANGE.
-3. It notes the log start with the time. Once the note is older than any function may run (`LOG_START_GRACE_MS`), no
+3. It notes the log start with the time. Once the note is older than a fetch may run (`LOG_START_GRACE_MS`), no
    reader holds a head from before it. The noted log start is safe then, for step 1 and for the sweep.
 
 A note is replaced only when it is safe. Otherwise truncations in quick succession could keep it young for ever.

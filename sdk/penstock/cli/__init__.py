@@ -51,17 +51,19 @@ _FOLDERS = {"consume": "records.", "produce": "records."}
 class _Commands(click.Group):
     """The commands of the SDK, and those that other packages bring."""
 
-    def list_commands(self, context: click.Context) -> list[str]:  # noqa: ARG002 - click's
-        """All names."""
-        return sorted({*SUMMARIES, *(each.name for each in entry_points(group=PLUGINS))})
+    def list_commands(self, context: click.Context) -> list[str]:
+        """All names, those that a program has added among them."""
+        return sorted(
+            {*super().list_commands(context), *SUMMARIES, *(each.name for each in entry_points(group=PLUGINS))}
+        )
 
-    def get_command(self, context: click.Context, name: str) -> click.Command | None:  # noqa: ARG002 - click's
-        """The command of this name. Imports its module."""
-        found = None
-        if name in SUMMARIES:
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        """The command of this name. Imports its module, unless a program has added the command."""
+        found: object = super().get_command(context, name)
+        if found is None and name in SUMMARIES:
             own = name.replace("-", "_")
             found = getattr(importlib.import_module(f"penstock.cli.{_FOLDERS.get(name, '')}{own}"), own)
-        else:
+        elif found is None:
             for each in entry_points(group=PLUGINS, name=name):
                 found = each.load()
         return found if isinstance(found, click.Command) else None
@@ -70,7 +72,7 @@ class _Commands(click.Group):
         """List the commands as click does, without their modules."""
         listed = click.Group()
         for name in self.list_commands(context):
-            summary = SUMMARIES.get(name) or PLUGIN_SUMMARIES.get(name)
+            summary = None if name in self.commands else SUMMARIES.get(name) or PLUGIN_SUMMARIES.get(name)
             command = click.Command(name, help=summary) if summary else self.get_command(context, name)
             if command is not None:
                 listed.add_command(command, name)

@@ -44,3 +44,11 @@ def test_gateway_without_its_extra_names_the_extra() -> None:
     environment |= {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False, env=environment)
     assert "`penstock kafka` needs `pip install 'penstock[kafka]'`" in done.stderr.decode()
+
+
+def test_program_may_add_a_command_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(main.commands, "mine", click.Command("mine", help="A command of mine."))
+    context = click.Context(main)
+    assert "mine" in main.list_commands(context)
+    assert main.get_command(context, "mine") is main.commands["mine"]
+    assert "A command of mine." in CliRunner().invoke(main, ["--help"]).output

@@ -90,6 +90,7 @@ def test_iteration_skips_many_batches_of_one_answer(clients: ClientKind, service
 
     with clients.consumer("orders", on_undecodable="skip", **FAST) as consumer:
         assert values([next(consumer)]) == [(10_000_000, b"behind")]
+        assert consumer.poll(timeout_ms=0) == []
         assert consumer.skipped_batches() == {P0: 200}
 
 
@@ -132,7 +133,7 @@ def test_a_coroutine_function_may_be_the_callback_of_an_async_consumer(service: 
 
     async def run() -> list[ConsumerRecord]:
         async with service.async_consumer(poisoned, on_undecodable=hand_over, **FAST) as reader:
-            return [await anext(reader), await anext(reader)]
+            return [await anext(reader), await anext(reader), *await reader.poll(timeout_ms=0)]
 
     assert values(asyncio.run(run())) == [(0, b"first"), (6, b"last")]
     assert handed == [1]
