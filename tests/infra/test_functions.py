@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -272,6 +273,12 @@ def test_recover_zones_runs_each_minute(zoned_resources: Resources, zoned_stage:
     assert rule["ScheduleExpression"] == "rate(1 minute)"
     assert name_of(target["Arn"]) == entry_of(zoned_stage, "Upkeep")
     assert target["Input"] == '{"task":"recover_zones"}'
+
+
+@pytest.mark.parametrize("name", ["audit", "look_at_subscriptions", "measure", "recover_zones"])
+def test_task_ends_by_its_budget_before_its_next_run(name: str) -> None:
+    budget_ms = import_module(f"penstock_handlers.tasks.{name}").BUDGET_MS
+    assert budget_ms < TASKS[name].rate.to_milliseconds()
 
 
 def test_each_task_has_a_rule_that_tells_it_to_its_function(resources: Resources, stage: str) -> None:

@@ -6,12 +6,12 @@ from typing import Any
 from penstock_service.audit.settle_audit import settle_audit
 from penstock_service.instance.instance import Instance
 
-_BUDGET_MS = 40_000  # less than the time to the next run
+BUDGET_MS = 40_000  # less than the time to the next run
 
 
 def run(instance: Instance) -> dict[str, Any]:
-    """Moves notes for `_BUDGET_MS`. Reads `PENSTOCK_AUDIT_RETENTION_MS`, which the topic gets."""
-    done = settle_audit(instance, int(os.environ["PENSTOCK_AUDIT_RETENTION_MS"]), budget_ms=_BUDGET_MS)
+    """Moves notes for `BUDGET_MS`. Reads `PENSTOCK_AUDIT_RETENTION_MS`, which the topic gets."""
+    done = settle_audit(instance, int(os.environ["PENSTOCK_AUDIT_RETENTION_MS"]), budget_ms=BUDGET_MS)
     return {
         "changes_settled": done.settled,
         "changes_begun": done.begun,

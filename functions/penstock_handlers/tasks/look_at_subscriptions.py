@@ -8,12 +8,12 @@ from typing import Any
 from penstock_service.instance.instance import Instance
 from penstock_service.push.look import look
 
-_BUDGET_MS = 40_000  # less than the time to the next run
+BUDGET_MS = 40_000  # less than the time to the next run
 
 
 def run(instance: Instance) -> dict[str, Any]:
-    """Looks at subscriptions for `_BUDGET_MS`. An alarm watches `looks_failed` and `partitions_stuck`."""
-    done = look(instance, budget_ms=_BUDGET_MS)
+    """Looks at subscriptions for `BUDGET_MS`. An alarm watches `looks_failed` and `partitions_stuck`."""
+    done = look(instance, budget_ms=BUDGET_MS)
     return {
         "subscriptions_seen": done.subscriptions,
         "deliveries_started": done.messages,

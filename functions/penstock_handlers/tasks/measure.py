@@ -12,12 +12,12 @@ from penstock_handlers.edge.meters.series import publish
 from penstock_service.instance.instance import Instance
 from penstock_service.metrics.measure import MeasureWish, measure
 
-_BUDGET_MS = 40_000  # less than the time to the next run
+BUDGET_MS = 40_000  # less than the time to the next run
 
 
 def run(instance: Instance) -> dict[str, Any]:
-    """Measures for `_BUDGET_MS`, and publishes. Reads the variables of `wish_of_environment`."""
-    done = measure(instance, wish_of_environment(os.environ), budget_ms=_BUDGET_MS)
+    """Measures for `BUDGET_MS`, and publishes. Reads the variables of `wish_of_environment`."""
+    done = measure(instance, wish_of_environment(os.environ), budget_ms=BUDGET_MS)
     now_ms = instance.clock.now_ms()
     for lag in done.lags:
         values = {"records_waiting": lag.records, "oldest_waited": lag.oldest_age_ms}
