@@ -18,4 +18,9 @@ def errors_maybe_applied() -> Iterator[None]:
     except PenstockError as error:
         if not error.code.is_retriable:
             raise
-        raise PenstockError(error.code, error.message, maybe_applied=True, **error.facts) from error
+        raise as_maybe_applied(error) from error
+
+
+def as_maybe_applied(error: PenstockError) -> PenstockError:
+    """The same error of a write whose result is not known. Others may hold `error`, so it stays as it is."""
+    return PenstockError(error.code, error.message, maybe_applied=True, **error.facts)

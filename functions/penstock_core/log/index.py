@@ -109,11 +109,13 @@ class HeadAppend:
     """What happened to one append to a head: whether it was done, and the head then.
 
     `took_waiter`: the append has taken a waiter out of the head, so its writer must send a wake-up.
+    `maybe_applied`: it was refused, and an attempt before that one may still come.
     """
 
     is_appended: bool
     head: Head
     took_waiter: bool = False
+    maybe_applied: bool = False
 
 
 EMPTY_HEAD = Head(
@@ -183,16 +185,22 @@ def state_written(ref: Ref, sequence: ProducerSequence) -> ProducerState:
 
 
 def partition_closed(
-    key: PartitionKey, writable_partitions: int | None = None, first_writable: int = 0
+    key: PartitionKey,
+    writable_partitions: int | None = None,
+    first_writable: int = 0,
+    *,
+    maybe_applied: bool = False,
 ) -> PenstockError:
-    """The error for an append to a closed head. Nothing was appended.
+    """The error for an append to a closed head. Nothing was appended, unless an earlier attempt was `maybe_applied`.
 
-    It tells which partitions of the topic take records, if that is known.
+    Such an attempt may come once the partition opens again. The error tells which partitions of the topic take
+    records, if that is known.
     """
     error = PenstockError(
         ErrorCode.PARTITION_CLOSED,
         f"partition {key} takes no new records: its topic has other writable partitions now. Read the metadata of the "
         "topic, and send the records to one of its writable_partitions",
+        maybe_applied=maybe_applied,
     )
     if writable_partitions is not None:
         error.facts |= {"writable_partitions": writable_partitions, "first_writable_partition": first_writable}

@@ -90,6 +90,7 @@ def append_in_sequence(
     """
     stores = instance.stores
     looked_at: Offset | None = None
+    maybe_applied = False
     for _ in range(APPEND_ATTEMPTS_MAX):
         stored.window.check()
         done = stores.log.append_in_sequence(key, ref, stored.unconfirmed_zones, sequence, looked_at)
@@ -97,6 +98,7 @@ def append_in_sequence(
             is_added = looked_at is not None or sequence.first_sequence == 0
             return AppendOutcome.of_append(key, ref, done, added_producer=is_added)
         head = done.head
+        maybe_applied |= done.maybe_applied
         with errors_maybe_applied():
             state = head.producers.get(sequence.producer_id)
             if state is None:
@@ -105,12 +107,13 @@ def append_in_sequence(
                 repeat = _Repeat(key=key, head=head, state=state, sequence=sequence, data=data)
                 return AppendOutcome.of_repeat(key, ref, _find(instance, repeat))
         if head.is_closed:
-            raise partition_closed(key)
+            raise partition_closed(key, maybe_applied=maybe_applied)
         looked_at = head.next_offset
     raise PenstockError(
         ErrorCode.THROTTLED,
         f"partition {key} has taken so many appends meanwhile that {APPEND_ATTEMPTS_MAX} attempts at one of producer "
-        f"{sequence.producer_id} failed: nothing was appended, try again",
+        f"{sequence.producer_id} failed: try again",
+        maybe_applied=maybe_applied,
     )
 
 

@@ -8,12 +8,13 @@ from penstock_core.errors import Category, ErrorCode, PenstockError, shown
 from penstock_core.ids import PartitionKey, parse_own_topic_name
 from penstock_core.limits import REQUEST_PARTITIONS_MAX, VALIDATED_BYTES_MAX
 from penstock_core.log.timer import TimerPlace
-from penstock_core.outcomes import Outcomes
+from penstock_core.outcomes import Outcome, Outcomes
 from penstock_core.records.producer_state import SERVICE_OWNER
 from penstock_core.records.record_batch import validate
 from penstock_core.zones.zone_state import Acks
 from penstock_service.index.heads import still_closed
 from penstock_service.instance.instance import Instance
+from penstock_service.maybe_applied import as_maybe_applied
 from penstock_service.records.append import AppendedRange, PartitionBatches, append, is_head_closed, is_head_gone
 from penstock_service.segments.put_segment import check_in_sync, is_inline
 
@@ -68,7 +69,13 @@ def produce(instance: Instance, entries: Sequence[ProduceEntry], acks: Acks) -> 
         again = checked_again.map_all_ok(lambda batches: append(instance, batches, acks))
     except PenstockError as error:  # for these entries only: their neighbours have been appended
         again = Outcomes([error] * len(refused))
-    return results.merge(dict(zip(refused, again, strict=True)))
+    return results.merge({at: _told_again(results[at], each) for at, each in zip(refused, again, strict=True)})
+
+
+def _told_again(refusal: Outcome[AppendedRange], again: Outcome[AppendedRange]) -> Outcome[AppendedRange]:
+    """The outcome of the second try at an append. An attempt of the refused first one may still come."""
+    is_unsure = isinstance(refusal, PenstockError) and refusal.maybe_applied
+    return as_maybe_applied(again) if is_unsure and isinstance(again, PenstockError) else again
 
 
 def refusal_now(instance: Instance, topic_name: str, key: PartitionKey, error: PenstockError) -> PenstockError | None:
@@ -83,12 +90,13 @@ def refusal_now(instance: Instance, topic_name: str, key: PartitionKey, error: P
     if not is_head_closed(error):
         return error
     try:
-        return still_closed(instance, topic_name, key)
+        refusal = still_closed(instance, topic_name, key)
     except PenstockError as failure:
         if error.maybe_applied or failure.code.category is Category.NOT_FOUND:
             return error
         # Nothing was appended, and which partitions take records is not known now: another try may tell.
         return PenstockError(ErrorCode.STORAGE_UNAVAILABLE, f"{error.message}. It is not known which: {failure}")
+    return as_maybe_applied(refusal) if refusal is not None and error.maybe_applied else refusal
 
 
 class RecordBudget:

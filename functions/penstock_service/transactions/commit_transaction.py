@@ -133,6 +133,7 @@ def commit_transaction(
     Raises the error of the first wrong part: nothing is visible then, unless the error says `maybe_applied`. A refusal
     costs one read more: a commit that was applied before is answered as then, although it would be refused now.
     """
+    maybe_applied = False
     for rest in reversed(range(TRANSACTION_COMMIT_ROUNDS_MAX)):
         prepared = None
         try:
@@ -145,10 +146,12 @@ def commit_transaction(
             )
         except PenstockError as error:
             refusal = error
+        maybe_applied |= refusal.maybe_applied
         if not (rest and prepared is not None and _may_heal(instance, prepared, refusal)):
             break
         if refusal.code is ErrorCode.UNKNOWN_GROUP or rest == 1:  # nothing heals a refusal of the last round
             offsets = [replace(each, may_create=True) for each in offsets]
+    refusal.maybe_applied = maybe_applied  # an attempt of an earlier round may still come
     segments = () if prepared is None else prepared.transaction.segments
     try:
         answer = _earlier_answer(instance, last, stage_count, segments, refusal)

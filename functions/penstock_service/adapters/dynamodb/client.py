@@ -55,11 +55,12 @@ class Refused:
 
     `item` is the stored item, if `ReturnValuesOnConditionCheckFailure` asked for it and there is one.
 
-    After a lost answer the client may have sent a repeatable write again. Then the write's own first attempt may be
-    what made the condition fail.
+    After a lost answer the client may have sent a repeatable write again (`maybe_applied`). Then the write's own first
+    attempt may be what made the condition fail. Or that attempt still comes, once the condition holds again.
     """
 
     item: Mapping[str, Any] | None
+    maybe_applied: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,9 +68,11 @@ class Cancelled:
     """DynamoDB cancelled the transaction and changed nothing.
 
     `codes` has one reason for each action, in order. It is "None" for an action that could have been applied.
+    `maybe_applied`: the answer to an earlier attempt was lost, as in `Refused`.
     """
 
     codes: Sequence[str]
+    maybe_applied: bool = False
 
     def is_refused(self, action: int) -> bool:
         """True if the condition of the action at this place did not hold."""
@@ -111,7 +114,7 @@ class DynamoDbClient:
         if error is None:
             return Applied(attributes=answer.get("Attributes", {}))
         if _is(error, "ConditionalCheckFailedException"):
-            return Refused(item=error.item)
+            return Refused(item=error.item, maybe_applied=maybe_applied)
         raise _failure(operation, error, maybe_applied=maybe_applied) from error
 
     def update_if(self, table: str, update: ConditionalUpdate) -> bool:
@@ -134,7 +137,7 @@ class DynamoDbClient:
         if error is None:
             return None
         if _is(error, "TransactionCanceledException"):
-            return _cancelled(error)
+            return _cancelled(error, maybe_applied=maybe_applied)
         raise _failure(_TRANSACT, error, maybe_applied=maybe_applied) from error
 
     def transact(self, actions: Sequence[dict[str, Any]]) -> Cancelled | None:
@@ -160,7 +163,11 @@ class DynamoDbClient:
             maybe_applied |= is_unsure
             if error is None:
                 return None
-            cancelled = _cancelled(error) if _is(error, "TransactionCanceledException") else Cancelled(codes=())
+            cancelled = (
+                _cancelled(error, maybe_applied=maybe_applied)
+                if _is(error, "TransactionCanceledException")
+                else Cancelled(codes=())
+            )
             reasons = {*cancelled.codes} - {"None"}
             if not reasons & _CANCELLED_FOR_NOW or (reasons - _CANCELLED_FOR_NOW and not maybe_applied):
                 if cancelled.is_any_refused:
@@ -274,8 +281,9 @@ def _is(error: DriverError, *codes: str) -> TypeGuard[AnsweredError]:
     return isinstance(error, AnsweredError) and error.code in codes
 
 
-def _cancelled(error: AnsweredError) -> Cancelled:
-    return Cancelled(codes=tuple(reason.get("Code") or "None" for reason in error.reasons))
+def _cancelled(error: AnsweredError, *, maybe_applied: bool) -> Cancelled:
+    codes = tuple(reason.get("Code") or "None" for reason in error.reasons)
+    return Cancelled(codes=codes, maybe_applied=maybe_applied)
 
 
 def _helps_again(error: DriverError, *, is_repeatable: bool) -> bool:

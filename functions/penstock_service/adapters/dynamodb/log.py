@@ -155,7 +155,7 @@ class DynamoDbLogIndex:
             return _after_append(done, ref)
         if done.item is None:
             raise unknown_partition(key)
-        return HeadAppend(is_appended=False, head=parse_head(done.item))
+        return HeadAppend(is_appended=False, head=parse_head(done.item), maybe_applied=done.maybe_applied)
 
     def arm(self, key: PartitionKey, seen_next_offset: Offset, now_ms: int) -> tuple[bool, Head | None]:
         return self._changed_head(arming(key, seen_next_offset, now_ms))

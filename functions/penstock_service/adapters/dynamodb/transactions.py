@@ -139,7 +139,9 @@ class DynamoDbTransactionStore:
             return True
         if cancelled.is_refused(0):
             return False
-        raise self._why(transaction, cancelled)
+        error = self._why(transaction, cancelled)
+        error.maybe_applied |= cancelled.maybe_applied
+        raise error
 
     def move(self, move: Move) -> bool:
         actions = [
@@ -154,7 +156,9 @@ class DynamoDbTransactionStore:
         if any(cancelled.is_refused(action) for action in range(expecting)):
             return False
         refused = next(key for action, key in enumerate(move.refs, expecting) if cancelled.is_refused(action))
-        raise self._why_no_append(refused)
+        error = self._why_no_append(refused)
+        error.maybe_applied |= cancelled.maybe_applied
+        raise error
 
     def _why_no_append(self, key: PartitionKey) -> PenstockError:
         """The error for a head that has refused refs. One read."""
@@ -184,7 +188,7 @@ class DynamoDbTransactionStore:
                 return timer_exists(timer)
         return PenstockError(
             ErrorCode.THROTTLED,
-            "another writer changed the lease of an offset meanwhile: nothing was committed, try again",
+            "another writer changed the lease of an offset meanwhile: try again",
         )
 
     def _state_update(self, transaction: Transaction) -> dict[str, Any]:

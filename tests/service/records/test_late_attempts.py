@@ -1,0 +1,89 @@
+"""A write whose first attempt comes late: refused since, and possible again, once its partition has opened again."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.log.topic import Topic
+from penstock_service.adapters.dynamodb.client import DynamoDbClient
+from penstock_service.adapters.dynamodb.driver_errors import NoAnswerError
+from penstock_service.adapters.dynamodb.log import DynamoDbLogIndex
+from penstock_service.adapters.dynamodb.transactions import DynamoDbTransactionStore
+from penstock_service.adapters.tables.tables import InterposedTables
+from penstock_service.instance.instance import Instance
+from penstock_service.topics.alter_topic import alter_topic
+from tests.service.records.test_idempotence import numbered, tell
+from tests.service.transactions.test_transactions import begin, commit
+from tests.support.service import Intercepted, another_instance, batch, entry, new_topic, read_all
+from tests.support.tables import tables_of
+
+
+class LateAttempt:
+    """The first call of one operation gets no answer, and is applied when `arrive` is called.
+
+    An operator closes a partition of the topic before the next `closings` calls. If there are two, another one opens it
+    before each look at the topic.
+    """
+
+    def __init__(self, instance: Instance, topic: str, operation: str, closings: int) -> None:
+        self._instance, self._topic, self._operation = instance, topic, operation
+        self._closings, self._opens = closings, closings > 1
+        self.arrive: Callable[[], object] | None = None
+        tables = InterposedTables(tables_of(instance), self._interpose)
+        client = DynamoDbClient(tables, instance.clock, instance.entropy)
+        self.late = another_instance(
+            instance,
+            log=DynamoDbLogIndex(client, "log"),
+            transactions=DynamoDbTransactionStore(client, "log", "groups"),
+            topics=Intercepted(instance.stores.topics, get=self._look),
+        )
+
+    def _interpose(self, operation: str, arguments: Mapping[str, Any], apply: Callable[[], Any]) -> Any:
+        if operation == self._operation and self.arrive is None:
+            self.arrive = apply
+            raise NoAnswerError("too late")
+        if operation == self._operation and self._closings:
+            self._closings -= 1
+            alter_topic(self._instance, self._topic, 1, {})
+        return apply()
+
+    def _look(self, get: Callable[[str], Topic | None], name: str) -> Topic | None:
+        if self._opens:
+            alter_topic(self._instance, self._topic, 2, {})
+        return get(name)
+
+
+@pytest.fixture
+def topic(instance: Instance) -> str:
+    return new_topic(instance, partitions=2)
+
+
+def check_comes_late(instance: Instance, topic: str, late: LateAttempt, write: Callable[[], object]) -> None:
+    """The write is refused, though not surely, and is there once its first attempt has come."""
+    with pytest.raises(PenstockError) as caught:
+        write()
+    assert (caught.value.code, caught.value.maybe_applied) == (ErrorCode.PARTITION_CLOSED, True)
+    assert read_all(instance, topic, 1) == []
+    alter_topic(instance, topic, 2, {})
+    assert late.arrive is not None
+    late.arrive()
+    assert read_all(instance, topic, 1) == [(0, "a")]
+
+
+@pytest.mark.parametrize("closings", [1, 2])
+def test_append_whose_first_attempt_may_come_is_not_surely_refused(
+    instance: Instance, topic: str, closings: int
+) -> None:
+    late = LateAttempt(instance, topic, "update_item", closings)
+    check_comes_late(instance, topic, late, lambda: tell(late.late, topic, numbered(0, "a"), partition=1))
+
+
+@pytest.mark.parametrize("closings", [1, 3])
+def test_commit_whose_first_attempt_may_come_is_not_surely_refused(
+    instance: Instance, topic: str, closings: int
+) -> None:
+    producer = begin(instance)
+    late = LateAttempt(instance, topic, "transact_write_items", closings)
+    check_comes_late(instance, topic, late, lambda: commit(late.late, producer, 0, entry(topic, 1, batch("a"))))
