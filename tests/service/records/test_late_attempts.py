@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import Offset
 from penstock_core.log.topic import Topic
 from penstock_service.adapters.dynamodb.client import DynamoDbClient
 from penstock_service.adapters.dynamodb.driver_errors import NoAnswerError
@@ -16,7 +17,7 @@ from penstock_service.instance.instance import Instance
 from penstock_service.topics.alter_topic import alter_topic
 from tests.service.records.test_idempotence import numbered, tell
 from tests.service.transactions.test_transactions import begin, commit
-from tests.support.service import Intercepted, another_instance, batch, entry, new_topic, read_all
+from tests.support.service import Intercepted, another_instance, batch, entry, key_of, new_topic, read_all
 from tests.support.tables import tables_of
 
 
@@ -87,3 +88,10 @@ def test_commit_whose_first_attempt_may_come_is_not_surely_refused(
     producer = begin(instance)
     late = LateAttempt(instance, topic, "transact_write_items", closings)
     check_comes_late(instance, topic, late, lambda: commit(late.late, producer, 0, entry(topic, 1, batch("a"))))
+
+
+def test_truncation_whose_first_attempt_may_come_is_not_surely_refused(instance: Instance, topic: str) -> None:
+    late = LateAttempt(instance, topic, "update_item", 0)
+    with pytest.raises(PenstockError) as caught:
+        late.late.stores.log.raise_log_start(key_of(instance, topic), Offset(1))
+    assert (caught.value.code, caught.value.maybe_applied) == (ErrorCode.OFFSET_OUT_OF_RANGE, True)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from penstock_core.errors import PenstockError
 from penstock_core.ids import Offset, PartitionKey, parse_partition_key
 from penstock_core.log.index import (
     EMPTY_HEAD,
@@ -278,7 +279,11 @@ class DynamoDbLogIndex:
             return parse_head(done.attributes)
         if done.item is None:
             raise unknown_partition(key)
-        return with_log_start(parse_head(done.item), offset)
+        try:
+            return with_log_start(parse_head(done.item), offset)
+        except PenstockError as error:  # the lost attempt may come once the log has grown beyond the offset
+            error.maybe_applied = done.maybe_applied
+            raise
 
     def note_log_start(self, key: PartitionKey, offset: Offset, seen_ms: int) -> None:
         noting = ConditionalUpdate(

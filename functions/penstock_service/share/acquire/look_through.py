@@ -329,13 +329,23 @@ class _Search:
             if has_fresh and not plan.is_blocked:
                 self.look.note_available(SHARE_UNREAD_PAUSE_MS)  # they cannot be read now
             return
+        # A plan that takes nothing asks nothing of the nonce. So another try of the acquire may have come before it, and
+        # `batches` may not be those of its locks.
+        taken = {} if plan.update is None else plan.update.locks
+        is_repeat = plan.is_repeat or any(taken.get(each.lock_id) is None for each in found)
         self.look.taken.append(
-            Taken(partition=partition, state=state, grants=found, batches=batches, is_repeat=plan.is_repeat)
+            Taken(
+                partition=partition,
+                state=state,
+                grants=found,
+                batches=() if is_repeat else batches,
+                is_repeat=is_repeat,
+            )
         )
         self.look.is_alone |= plan.is_alone
         count = sum(each.records.count for each in found)
         self._records_left -= count
-        if not plan.is_repeat:
+        if not is_repeat:
             self._instance.telemetry.count("share_records_acquired", count)
 
     def _acknowledge_only(self, key: ShareKey, state: ShareState | None, begin: int = 0) -> ShareState | None:

@@ -2,13 +2,16 @@
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from threading import Semaphore
+from typing import Any
 
 import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import LockNonce
 from penstock_core.records.codec import NewRecord, encode
+from penstock_core.records.partitioner import murmur2
 from penstock_core.share.acknowledge import AckType
 from penstock_core.zones.zone_state import Acks
 from penstock_service.instance.instance import Instance
@@ -221,4 +224,37 @@ def test_records_keep_their_keys_when_the_index_is_throttled(fifo: Instance) -> 
     throttled = another_instance(fifo, log=Intercepted(fifo.stores.log, pages=refuse))
     assert offsets(take(throttled)) == []
     assert offsets(take(fifo)) == [0]
+    assert offsets(take(fifo)) == []
+
+
+def test_slow_repeat_that_takes_nothing_leaves_the_lock_that_another_try_has_taken(
+    fifo: Instance, clock: SteppedClock
+) -> None:
+    """The network sent the acquire twice. The lock of the first record ended between the looks of both."""
+    nonces = (LockNonce(f"nonce-{number}") for number in range(99))
+    nonce = next(each for each in nonces if not strays(each) and murmur2(each.encode()) % 2)  # looks at suspects first
+    for key in "baa":
+        put(fifo, key)
+    reads, fast = Semaphore(), list[Acquired]()
+
+    def lock_first(original: Callable[..., Any], *arguments: Any) -> Any:
+        """Others finish the record of b while the slow try reads, and lock the first of a."""
+        if reads.acquire(blocking=False):
+            finish(fifo, take(fifo, 1))
+            take(fifo, 1, lock_ms=1_000)
+        return original(*arguments)
+
+    def take_meanwhile(original: Callable[..., Any], *arguments: Any) -> Any:
+        if not fast:
+            clock.time_ms += 5_000
+            fast.append(take(fifo, nonce=nonce, bytes_max=1))
+        return original(*arguments)
+
+    slow = another_instance(
+        fifo,
+        zones=[Intercepted(zone, get=lock_first) for zone in fifo.stores.zones],
+        share=Intercepted(fifo.stores.share, update=take_meanwhile),
+    )
+    answers = [take(slow, nonce=nonce, bytes_max=1), *fast]
+    assert [offsets(each) for each in answers] == [[1], [1]]
     assert offsets(take(fifo)) == []
