@@ -329,8 +329,8 @@ class _Search:
             if has_fresh and not plan.is_blocked:
                 self.look.note_available(SHARE_UNREAD_PAUSE_MS)  # they cannot be read now
             return
-        # A plan that takes nothing asks nothing of the nonce. So another try of the acquire may have come before it, and
-        # `batches` may not be those of its locks.
+        # A plan that takes nothing asks nothing of the nonce. So another try of the acquire may have come before it,
+        # and `batches` may not be those of its locks.
         taken = {} if plan.update is None else plan.update.locks
         is_repeat = plan.is_repeat or any(taken.get(each.lock_id) is None for each in found)
         self.look.taken.append(
