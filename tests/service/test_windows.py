@@ -33,6 +33,7 @@ READS = {
     *("acls.revision", "acls.get", "audit.entries", "compaction.retired", "compaction.find_merged", "cursors.get"),
     *("groups.leases", "groups.lease_page", "groups.find_leases", "log.heads", "log.evicted_producer", "log.pages"),
     *("log.pages_before", "memberships.get_group", "memberships.find_groups", "memberships.is_registered"),
+    "memberships.is_claimed",
     *("memberships.registered", "memberships.members", "memberships.find_members", "memberships.get_target"),
     *("push.get_subscription", "push.list_subscriptions", "push.has_subscriptions", "push.orphaned_states"),
     "push.subscriptions_of",

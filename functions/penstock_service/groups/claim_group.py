@@ -38,15 +38,18 @@ def list_group(instance: Instance, window: UpdateWindow, principal: str, group: 
 
 
 def keep_listed(instance: Instance, principal: str, group: GroupName) -> None:
-    """Lists the group again if a deletion has taken it off the list since `list_group`.
+    """Lists and claims the group again if a deletion has taken it off the list since `list_group`.
 
     Call it after a write that may have made the group. A deletion looks for such writes after it has unlisted the group
-    (`unlist_group`). So either it finds the write, or the read here finds the group unlisted. The write is made, so the
-    claim counts whatever the quota says, and the next creation is refused. One read, and after a deletion what
-    `list_again` costs.
+    (`unlist_group`). So either it finds the write, or the read here finds the group unlisted. A second deletion may
+    have found the write and listed the group, while only the first one knows its claim, and drops it: the group needs
+    another claim. The write is made, so the claim counts whatever the quota says, and the next creation is refused. One
+    read, and after a deletion what `list_again` costs.
     """
+    memberships = instance.stores.memberships
+    is_covered = memberships.is_claimed if principal else memberships.is_registered
     with errors_maybe_applied():
-        if not instance.stores.memberships.is_registered(group):
+        if not is_covered(group):
             list_again(instance, group, _new_claim(instance, principal))
 
 

@@ -102,6 +102,9 @@ class MembershipStore(Protocol):
     def is_registered(self, group: GroupName, claim_id: str = "") -> bool:
         """True if the group's name is listed, with an id: under this claim. One read."""
 
+    def is_claimed(self, group: GroupName) -> bool:
+        """True if the group's name is listed under a claim. One read."""
+
     def registered(self, after: str, limit: int) -> Sequence[GroupName]:
         """At most `limit` listed names that come after `after`, sorted. One query."""
 

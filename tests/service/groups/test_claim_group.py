@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -16,9 +17,9 @@ from penstock_core.ids import GroupName, TransactionalId
 from penstock_core.transaction import TransactionalProducer
 from penstock_core.zones.zone_state import Acks
 from penstock_service.adapters.memory.service import memory_instance
-from penstock_service.groups.claim_group import list_group
+from penstock_service.groups.claim_group import drop_group_claim, list_group
 from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
-from penstock_service.groups.delete_group import delete_group
+from penstock_service.groups.delete_group import delete_group, unlist_group
 from penstock_service.groups.expire_offsets import expire_offsets
 from penstock_service.groups.group_document import alter_group, put_document
 from penstock_service.groups.reset_offsets import ResetTo, reset_offsets
@@ -243,6 +244,23 @@ def test_group_that_was_deleted_while_it_was_made_counts_above_the_quota(instanc
     refused(ErrorCode.QUOTA_EXCEEDED, lambda: commit(instance, "returns"))
     delete_group(instance, "billing")
     commit(instance, "returns")
+
+
+def test_group_is_claimed_again_if_one_deletion_drops_the_claim_and_another_lists_it(instance: Instance) -> None:
+    """The second deletion finds the commit, and the first one, which was slower, did not."""
+    new_topic(instance)
+    memberships, name = instance.stores.memberships, GroupName("billing")
+
+    def between(commit_lease: Callable[..., Any], *arguments: Any) -> Any:
+        claim = memberships.unregister(name)
+        done = commit_lease(*arguments)
+        unlist_group(instance, name)
+        if claim is not None:
+            drop_group_claim(instance, name, claim)
+        return done
+
+    commit(another_instance(instance, groups=Intercepted(instance.stores.groups, commit=between)), name)
+    _expect_covered(instance, "made during two deletions")
 
 
 def test_commit_that_makes_no_group_answers_its_other_offsets(instance: Instance) -> None:

@@ -200,6 +200,10 @@ class DynamoDbMembershipStore:
         claim = None if item is None else parse_group_claim(item)
         return item is not None and (not claim_id or (claim is not None and claim.claim_id == claim_id))
 
+    def is_claimed(self, group: GroupName) -> bool:
+        item = self._client.get(self._table, registered_key(group))
+        return item is not None and parse_group_claim(item) is not None
+
     def registered(self, after: str, limit: int) -> Sequence[GroupName]:
         answer = self._client.call(
             "query",
