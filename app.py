@@ -1,30 +1,41 @@
-"""The CDK app: `cdk deploy` installs a stage of Penstock (`-c stage=local|dev|prod`, by default prod).
+"""The CDK app: `cdk deploy` installs a stage of Penstock (`-c stage=NAME`, by default prod).
 
-`-c region=REGION` and `-c profile=express3|express2|standard1` go before the stage's settings.
+`-c settings=FILE` goes before the settings of the stage, and `-c NAME=VALUE` before those of the file.
 """
 
 import os
 import sys
+from functools import partial
 
 import aws_cdk as cdk
+import botocore.session
 
 from penstock_cdk import Penstock, settings_of_app
+from penstock_cdk.account import settled
+from penstock_cdk.overrides import asks_account
 
 
 def main() -> None:
     """Synthesizes the stage that the context names."""
     app = cdk.App()
+    context, account = app.node.get_all_context(), os.environ.get("CDK_DEFAULT_ACCOUNT")
+    warnings: list[str] = []
     try:
-        settings = settings_of_app(app.node.get_all_context(), os.environ.get("CDK_DEFAULT_REGION"))
+        settings = settings_of_app(context, os.environ.get("CDK_DEFAULT_REGION"))
+        if account is not None and asks_account(context):
+            session = botocore.session.Session()
+            settings, warnings = settled(settings, partial(session.create_client, region_name=settings.region))
     except ValueError as error:
         sys.exit(f"penstock: {error}")
     stack = cdk.Stack(
         app,
         "Penstock",
         stack_name=settings.name.title().replace("-", ""),
-        env=cdk.Environment(account=os.environ.get("CDK_DEFAULT_ACCOUNT"), region=settings.region),
+        env=cdk.Environment(account=account, region=settings.region),
         termination_protection=settings.keeps_data_on_delete,
     )
+    for number, warning in enumerate(warnings):
+        cdk.Annotations.of(stack).add_warning_v2(f"penstock:account-{number}", warning)
     # The CDK leaves this id out of names: the resources of a stage are the same as before there was a construct.
     Penstock(stack, "Default", settings=settings)
     app.synth()

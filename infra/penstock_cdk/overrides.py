@@ -7,7 +7,16 @@ from difflib import get_close_matches
 from typing import Any
 
 from penstock_cdk.jwt import Jwt
-from penstock_cdk.settings import AT_ONCE, METRICS_OF, Metrics, RestoredTables, StageSettings, settings_of_context
+from penstock_cdk.settings import (
+    AT_ONCE,
+    METRICS_OF,
+    Metrics,
+    RestoredTables,
+    StageSettings,
+    settings_of,
+    with_place,
+)
+from penstock_cdk.settings_file import with_settings_of
 from penstock_cdk.walls import reserved_concurrency
 from penstock_core.acls.rule import ALLOW, DENY, parse_principal_pattern
 from penstock_core.errors import PenstockError
@@ -174,7 +183,8 @@ OVERRIDES: Mapping[str, Callable[[StageSettings, str], StageSettings]] = {
     "acl_default": _acl_default,
     "super_principals": _super_principals,
 }
-CONTEXT_NAMES = ("stage", "region", "profile", *OVERRIDES)
+_CHECKED_AS_TEXT = ("alarm_topic_arn", "emr_release", "python_version")  # of a file, too
+CONTEXT_NAMES = ("stage", "base", "settings", "ask", "region", "profile", *OVERRIDES)
 
 # The CDK names its own context with a colon, a slash or an @, as in `@aws-cdk/core:…`, but for these two.
 _PLAIN_NAMES_OF_CDK = ("acknowledged-issue-numbers", "cli-telemetry")
@@ -184,12 +194,19 @@ _PLAIN = re.compile(r"[^:/@]*")
 def settings_of_app(context: Mapping[str, Any], region: str | None) -> StageSettings:
     """Returns the settings that the whole context of a CDK app asks for. `region` is that of your credentials.
 
-    Raises ValueError, with the name or value and what is allowed, for a name that is neither ours nor the CDK's, for a
-    wrong value, for a profile that the region cannot have, and for a stage in which nobody could make access rules.
+    The file `settings` changes those of the stage, and the other names of the context change those of the file. Raises
+    ValueError, with the name or value and what is allowed, for a name that is neither ours nor the CDK's, for a wrong
+    value, for a profile that the region cannot have, and for a stage in which nobody could make access rules.
     """
     for name in context:
         _check_name(name)
-    settings = overridden(settings_of_context(context, region), context.get)
+    settings = settings_of(context.get("stage") or "prod", context.get("base"))
+    if (path := context.get("settings")) is not None:
+        settings = with_settings_of(path, settings)
+        texts = {name: getattr(settings, name) for name in _CHECKED_AS_TEXT}
+        texts["super_principals"] = ",".join(settings.super_principals) or None
+        overridden(settings, texts.get)
+    settings = overridden(with_place(settings, context, region), context.get)
     settings.check_region()
     if settings.acl_default == DENY and not settings.super_principals:
         raise ValueError(
@@ -198,6 +215,17 @@ def settings_of_app(context: Mapping[str, Any], region: str | None) -> StageSett
             "(docs/how-to/acls.md)"
         )
     return settings
+
+
+def asks_account(context: Mapping[str, Any]) -> bool:
+    """Returns whether the deployment asks its account: `ask` is on by default, but for the stage `local`.
+
+    Raises ValueError if `ask` is neither on nor off.
+    """
+    ask = context.get("ask", "off" if context.get("stage") == "local" else "on")
+    if ask not in ("on", "off"):
+        raise ValueError(f"ask={ask!r}: give on or off")
+    return bool(ask == "on")
 
 
 def overridden(settings: StageSettings, context: Callable[[str], object]) -> StageSettings:

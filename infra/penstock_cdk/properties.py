@@ -14,12 +14,10 @@ from constructs import Construct
 
 from penstock_cdk.jwt import Jwt
 from penstock_cdk.principals import principal_name
-from penstock_cdk.settings import AclDefault, Canary, Metrics, StageSettings
+from penstock_cdk.settings import AclDefault, Canary, Metrics, StageSettings, check_name
 from penstock_cdk.storage_profile import Profile
 from penstock_cdk.walls import reserved_concurrency
 
-_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
-NAME_LENGTH_MAX = 40  # a rule has 64 characters, and the longest is <name>-job-runs-failed-glue
 _READABLE_LENGTH_MAX = 32
 _HASH_LENGTH = 6
 
@@ -85,7 +83,7 @@ def settings_of_properties(scope: Construct, settings: StageSettings | None, pro
     for name, change in _CHANGES.items():  # the account goes before what excludes reserves
         if name in given:
             changed = change(changed, given[name])
-    _check_name(changed.name)
+    check_name(changed.name)
     changed.check_region()
     return changed
 
@@ -99,13 +97,6 @@ def default_name(scope: Construct) -> str:
     ids = scope.node.path.removeprefix(stack.node.path).removesuffix("/Default")
     readable = re.sub(r"[^a-z0-9]+", "-", f"{stack.stack_name}{ids}".lower())[:_READABLE_LENGTH_MAX].strip("-")
     return f"{readable}-{hashlib.sha256(place.encode()).hexdigest()[:_HASH_LENGTH]}"
-
-
-def _check_name(name: str) -> None:
-    if len(name) > NAME_LENGTH_MAX or not _NAME.fullmatch(name):
-        raise ValueError(
-            f"name={name!r}: give lower-case letters and digits, in words that `-` joins, {NAME_LENGTH_MAX} at most"
-        )
 
 
 def _account(settings: StageSettings, account: int) -> StageSettings:

@@ -37,6 +37,10 @@ HOURLY = "hourly"  # that of the tasks that run each hour
 _WITHOUT_EMR = ("me-south-1", "me-central-1")
 LIVE = "live"  # the alias that callers reach, where a stage has versions
 _REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]")
+_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+NAME_LENGTH_MAX = 40  # a rule has 64 characters, and the longest is <name>-job-runs-failed-glue
+_PREFIX = "penstock-"  # of the names of stages that are not in STAGES
+_BASES = ("prod", "dev")  # the stages whose settings others take
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,6 +307,7 @@ class StageSettings:
         check_reserved(self.reserved_concurrency, self.function_sizes, self.account_concurrency)
         handlers = {route.handler for route in ROUTES}
         for setting, given, known in (
+            ("function_sizes", self.function_sizes, FUNCTION_SIZES.keys()),
             ("route_rates", self.route_rates, handlers),
             ("job_environments", self.job_environments or {}, self.function_sizes.keys()),
         ):
@@ -405,28 +410,55 @@ STAGES: Mapping[str, StageSettings] = {
 }
 
 
-def settings_of(stage: str) -> StageSettings:
-    """Returns the settings of a stage by its name. Raises ValueError with the known names if the stage is unknown."""
-    if stage not in STAGES:
-        raise ValueError(f"stage={stage!r} does not exist: choose one of {', '.join(STAGES)}")
-    return STAGES[stage]
+def settings_of(stage: str, base: str | None = None) -> StageSettings:
+    """Returns the settings of a stage by its name.
+
+    A name that is not in `STAGES` is that of a stage of yours. It has the settings of `base`, by default prod, its
+    resources begin with `penstock-<stage>`, and its region is that of your credentials. Raises ValueError for a text
+    that cannot be a name, and for a base that is none or that the stage cannot have.
+    """
+    if base is not None and (base not in _BASES or stage in STAGES):
+        raise ValueError(
+            f"base={base!r} of stage={stage!r}: give {' or '.join(_BASES)}, to a stage that is none of "
+            f"{', '.join(STAGES)}"
+        )
+    if stage in STAGES:
+        return STAGES[stage]
+    try:
+        check_name(_PREFIX + stage)
+    except ValueError as error:
+        raise ValueError(f"stage={stage!r} is none of {', '.join(STAGES)}, and no name of yours: {error}") from error
+    return replace(STAGES[base or "prod"], name=_PREFIX + stage, region=None)
+
+
+def check_name(name: str) -> None:
+    """Raises ValueError for a text that cannot begin the names of resources."""
+    if len(name) > NAME_LENGTH_MAX or not _NAME.fullmatch(name):
+        raise ValueError(
+            f"name={name!r}: give lower-case letters and digits, in words that `-` joins, {NAME_LENGTH_MAX} at most"
+        )
 
 
 def settings_of_context(context: Mapping[str, str | None], region: str | None) -> StageSettings:
     """Returns the settings of `stage` (by default prod), with `region` and `profile` where the CDK context has them.
 
     `region` is that of your credentials, which a stage without a region takes. Raises ValueError, with the value and
-    what is allowed, for a stage or profile that does not exist and for a text that names no region.
+    what is allowed, for a wrong stage, base or profile and for a text that names no region.
     """
-    settings = settings_of(context.get("stage") or "prod")
+    return with_place(settings_of(context.get("stage") or "prod", context.get("base")), context, region)
+
+
+def with_place(settings: StageSettings, context: Mapping[str, str | None], region: str | None) -> StageSettings:
+    """Returns the settings with the region and the profile of the context. Raises as `settings_of_context`."""
     given, profile = context.get("region"), context.get("profile")
-    if given is not None and not _REGION.fullmatch(given):
-        raise ValueError(f"region={given!r} is no region: give one like eu-central-1")
+    named = settings.region if given is None else given
+    if named is not None and not _REGION.fullmatch(named):
+        raise ValueError(f"region={named!r} is no region: give one like eu-central-1")
     known = {name: name for name in PROFILES}
     if profile is not None and profile not in known:
         raise ValueError(f"profile={profile!r} does not exist: choose one of {', '.join(PROFILES)}")
     return replace(
         settings,
-        region=given or settings.region or region,
+        region=named or region,
         storage_profile=settings.storage_profile if profile is None else known[profile],
     )

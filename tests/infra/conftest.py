@@ -12,8 +12,7 @@ from aws_cdk.assertions import Template
 from bench.bill.synthesized import stack_of
 from penstock_cdk import Jwt
 from penstock_cdk.jobs.job_schedules import RATES
-from penstock_cdk.properties import NAME_LENGTH_MAX
-from penstock_cdk.settings import Metrics, StageSettings, settings_of_context
+from penstock_cdk.settings import NAME_LENGTH_MAX, Metrics, StageSettings, settings_of_context
 from penstock_cdk.storage_profile import Profile
 from penstock_cdk.walls import reserved_concurrency
 

@@ -8,15 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from penstock_cdk.overrides import CONTEXT_NAMES, OVERRIDES, overridden, settings_of_app
-from penstock_cdk.settings import STAGES, settings_of_context
+from penstock_cdk.overrides import CONTEXT_NAMES, OVERRIDES, asks_account, overridden, settings_of_app
+from penstock_cdk.settings import STAGES
 
 pytestmark = pytest.mark.synth
 CHECKOUT = Path(__file__).parents[2]
 RESTORED = "topics=t,log=l,groups=g,log_stream=2026"
 FUNCTION_NAMES = "produce, fetch, transactions, "
 WRONG = (
-    ("stage", "production", "local, dev, prod"),
+    ("stage", "Production", "local, dev, prod"),
+    ("stage", "a" * 32, "40 at most"),
+    ("base", "local", "give prod or dev"),
+    ("settings", "nowhere.json", "JSON file that can be read"),
+    ("ask", "maybe", "on or off"),
     ("region", "eu_central_1", "eu-central-1"),
     ("region", "Frankfurt", "eu-central-1"),
     ("profile", "express4", "express3, express2, standard1, local"),
@@ -61,9 +65,9 @@ WRONG = (
 
 @pytest.mark.parametrize(("setting", "value", "allowed"), WRONG)
 def test_wrong_value_is_refused_with_what_is_allowed(setting: str, value: str, allowed: str) -> None:
-    context: dict[str, str | None] = {setting: value}
+    context: dict[str, str | None] = {"acl_default": "allow", setting: value}
     with pytest.raises(ValueError, match=re.escape(allowed)) as caught:
-        overridden(settings_of_context(context, "us-east-1"), context.get)
+        _ = asks_account(context), settings_of_app(context, "us-east-1")
     message = str(caught.value)
     assert setting in message
     assert re.split("[=,]", value)[0] in message
@@ -94,7 +98,9 @@ def test_unknown_name_is_refused_with_the_name_that_is_like_it(name: str, meant:
     assert str(caught.value).endswith(f"give one of {', '.join(CONTEXT_NAMES)}")
 
 
-def test_names_of_the_cdk_and_all_of_ours_are_taken() -> None:
+def test_names_of_the_cdk_and_all_of_ours_are_taken(tmp_path: Path) -> None:
+    file = tmp_path / "stage.json"
+    file.write_text('{"log_level": "WARN"}')
     names_of_cdk = {
         "@aws-cdk/core:checkSecretUsage": True,
         "aws:cdk:enable-path-metadata": True,
@@ -104,7 +110,10 @@ def test_names_of_the_cdk_and_all_of_ours_are_taken() -> None:
         "cli-telemetry": False,
     }
     ours = {
-        "stage": "dev",
+        "stage": "orders",
+        "base": "dev",
+        "settings": str(file),
+        "ask": "on",
         "region": "eu-central-1",
         "profile": "standard1",
         "alarm_topic_arn": "arn:aws:sns:eu-central-1:123456789012:operators",
@@ -126,7 +135,8 @@ def test_names_of_the_cdk_and_all_of_ours_are_taken() -> None:
     }
     assert set(ours) == set(CONTEXT_NAMES)
     settings = settings_of_app({**names_of_cdk, **ours}, None)
-    assert (settings.name, settings.alarm_topic_arn) == ("penstock-dev", ours["alarm_topic_arn"])
+    assert (settings.name, settings.alarm_topic_arn) == ("penstock-orders", ours["alarm_topic_arn"])
+    assert settings.log_level == "WARN"
 
 
 @pytest.mark.parametrize("stage", [{}, {"stage": "prod"}, {"stage": "dev", "acl_default": "deny"}])
