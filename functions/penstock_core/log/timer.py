@@ -11,9 +11,8 @@ The timers of a partition are in the order of (due time, id). Ids rise in a prod
 due time is kept. A timer's id gives it one of `TIMER_SHARDS` shards, which share the partition's load. The minutes in
 which a partition has timers are noted in an index of due minutes.
 
-What starts promotions: the message of one second of a partition, and the event of a stage's first run.
-
-The message is `{"partition": "<topic id>#<n>", "due_s": n}`, the event `{"goes_on": true}`.
+Two texts start promotions: the message of one second of a partition, `{"partition": "<topic id>#<n>", "due_s": n}`,
+and the event of a stage's first run, `{"goes_on": true}`.
 """
 
 import json

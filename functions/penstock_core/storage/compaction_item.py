@@ -1,4 +1,6 @@
-"""The item of a partition's compaction: its lease, and how far the log was cleaned.
+"""The items of compaction.
+
+The compaction of a partition: its lease, and how far the log was cleaned.
 
 ```
 log table   pk "<topic id>#<partition>"   sk "compaction"
@@ -8,9 +10,8 @@ cleaned        L   pairs of N: an end offset, and when the log was cleaned up to
 expires_at_s   N   DynamoDB removes the item some time after it
 ```
 
-The item of the segments that a swap of pages, or a move of a tail's refs, retired.
-
-The sweep spares them for its grace, because readers may hold refs to them.
+The segments that a swap of pages, or a move of a tail's refs, retired. The sweep spares them for its grace, because
+readers may hold refs to them.
 
 ```
 log table   pk "<topic id>#<partition>"   sk "retired#<time of the swap in ms, 15 digits>#<end offset, 20 digits>"
@@ -18,7 +19,7 @@ segments       B   segment ids of 16 bytes, ascending
 expires_at_s   N   DynamoDB removes the item some time after it: two days after the swap
 ```
 
-The item of a scheduled job's cursor. A job that runs out of time goes on from it in its next run.
+The cursor of a scheduled job, which goes on from it in its next run if it runs out of time.
 
 ```
 topics table   pk "#cursors"   sk name of the job

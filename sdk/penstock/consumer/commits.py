@@ -6,11 +6,8 @@
 | at_most_once  | each poll, before it returns records                                                   |
 | exactly_once  | transactions                                                                           |
 
-Members also commit offsets that they have passed without a record.
-
-Offsets that a member has passed without a record: filtered out, or removed by compaction.
-
-A group reads the next generation of partitions once its commits reach the ends of the ones before
+Members also commit offsets that they have passed without a record, because the filter or compaction took it. A group
+reads the next generation of partitions once its commits reach the ends of the ones before
 (docs/protocol/partitions). The last offsets of a partition may have no record for the group. Then no commit of a record
 reaches the end, so the consumer commits its position by itself. That is safe once all that it has returned is
 committed.

@@ -11,10 +11,9 @@ flowchart LR
 
 It needs the extra `penstock[embedded]`.
 
-An executor that still works while the interpreter exits, when Python starts no more threads of a pool.
-
-A producer that is open at the exit delivers what it has then. Python ends the pools before that, and a pool that has
-ended takes no call. So this module is told a moment earlier, by the hook that the pools themselves are told by.
+A producer that is open when the interpreter exits delivers what it has then. Python ends the pools of threads before
+that, and starts no more. So the executor here is told a moment earlier, by the hook that the pools themselves are told
+by, and still works.
 """
 
 import concurrent.futures.thread  # noqa: F401 - registers its hook first
