@@ -16,7 +16,7 @@ WORKERS ?= 3
 # Python keeps what it has compiled, even if your shell says otherwise: collecting the tests takes a third of the time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run stop check check-tests fmt test test-all test-sparks test-kafka-clients lint lint-code lint-templates $(CHECKS) openapi settings pages bench chaos lock clean
+.PHONY: help setup run stop check check-tests fmt test test-all test-sparks test-kafka-clients lint lint-code lint-templates $(CHECKS) openapi settings pages bench chaos dist image lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-11s %s\n", $$1, $$2 }'
@@ -108,11 +108,19 @@ bench: $(INSTALLED) ## Measure throughput, latency, storage calls and CPU on the
 chaos: $(INSTALLED) ## Attack a local stack of its own and judge what clients saw (SECONDS_OF_FAULTS=120 SEED=...)
 	PYTHONPATH=.:functions:sdk:infra $(BIN)/python -m tests.chaos $(if $(SECONDS_OF_FAULTS),--seconds $(SECONDS_OF_FAULTS)) $(if $(SEED),--seed $(SEED))
 
+dist: $(INSTALLED) ## Build the wheel and the source distribution into dist/
+	rm -rf dist
+	$(BIN)/uv build --quiet --no-build-isolation --out-dir dist
+
+image: dist ## Build the container image of the dev server and the gateway for Kafka clients
+	docker build --tag penstock .
+
 lock: $(INSTALLED) ## Lock what requirements/*.in name (UPGRADE=--upgrade: at the newest versions)
 	$(LOCK) requirements/dev.in -o requirements/dev.txt
 	$(LOCK) requirements/lambda.in -c requirements/dev.txt -o infra/penstock_cdk/locks/lambda.txt
 	$(LOCK) requirements/jobs.in -c requirements/dev.txt -o infra/penstock_cdk/locks/jobs.txt
 	$(LOCK) requirements/ministack.in -o requirements/ministack.txt
+	$(LOCK) pyproject.toml --extra dev --extra kafka -c requirements/dev.txt -o requirements/container.txt
 	$(LOCK) --no-deps requirements/kafka-clients.in -o requirements/kafka-clients.txt
 	for spark in $(SPARKS); do $(LOCK) requirements/spark-$$spark.in -o requirements/spark-$$spark.txt || exit 1; done
 

@@ -1,13 +1,17 @@
 """Workflows and hooks call targets and options that exist, and workflows have no more rights than they need."""
 
+import json
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import yaml
 
 from localstack.places import CHECKOUT
+from penstock.cli import main as penstock
 from tests.simulation.__main__ import main as simulation
 
 GITHUB = CHECKOUT / ".github"
@@ -33,7 +37,7 @@ def _targets(script: str) -> set[str]:
 
 
 def test_workflows_are_those_that_contributing_promises() -> None:
-    assert [path.stem for path in WORKFLOWS] == ["check", "nightly", "test"]
+    assert [path.stem for path in WORKFLOWS] == ["check", "nightly", "release", "test"]
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=_name)
@@ -83,6 +87,32 @@ def test_nightly_seeds_are_new_each_night_and_kept_when_one_fails() -> None:
     [kept] = [step for step in _steps(workflow) if "upload-artifact" in step.get("uses", "")]
     assert kept["if"] == "failure()"
     assert f"> {kept['with']['path']}" in run
+
+
+def test_release_builds_what_a_user_installs() -> None:
+    """The image holds its locked packages, runs as nobody special, and begins with commands that exist."""
+    run = [step["run"] for step in _steps(GITHUB / "workflows" / "release.yml") if "run" in step]
+    assert {"make dist", "make image"} <= {*run}
+    image = (CHECKOUT / "Dockerfile").read_text()
+    assert re.search(r"^FROM python:3\.\d+\.\d+-slim-\w+$", image, re.MULTILINE)
+    assert "--require-hashes --requirement /tmp/requirements.txt" in image
+    assert re.search(r"^USER penstock$", image, re.MULTILINE)
+    command, *arguments = json.loads(image[image.rindex("CMD ") + 4 :])
+    found = penstock.get_command(click.Context(penstock), command)
+    assert found is not None
+    options = {option for parameter in found.params for option in parameter.opts}
+    assert {each for each in arguments if each.startswith("--")} <= options
+
+
+def test_image_has_the_packages_that_its_commands_name() -> None:
+    locked = {
+        line.partition("==")[0] for line in (CHECKOUT / "requirements" / "container.txt").read_text().splitlines()
+    }
+    extras = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    named = {
+        re.split(r"[\[>=<]", each)[0] for extra in ("async", "console", "testing", "kafka") for each in extras[extra]
+    }
+    assert named <= locked
 
 
 def test_hooks_before_a_commit_are_make_targets() -> None:
