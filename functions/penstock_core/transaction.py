@@ -283,8 +283,8 @@ def lock_lost(key: ShareKey) -> PenstockError:
     """The error of a transaction whose update of a share item was refused."""
     return PenstockError(
         ErrorCode.LOCK_LOST,
-        f"the locks on partition {key.partition} of topic id {key.topic_id} are not as they were: nothing was "
-        "committed. Acquire the records again",
+        f"the locks on partition {key.partition} of topic id {key.topic_id} are not as they were. Acquire the "
+        "records again",
         topic_id=key.topic_id,
         partition=key.partition,
     )

@@ -21,6 +21,18 @@ def errors_maybe_applied() -> Iterator[None]:
         raise as_maybe_applied(error) from error
 
 
+@contextmanager
+def errors_of_a_late_attempt(*, maybe_applied: bool) -> Iterator[None]:
+    """Mark all errors raised in the block as `maybe_applied`, if so: an attempt before the refused one may still come.
+
+    Wrap what finds out why a write was refused.
+    """
+    try:
+        yield
+    except PenstockError as error:
+        raise (as_maybe_applied(error) if maybe_applied else error) from error.__cause__
+
+
 def as_maybe_applied(error: PenstockError) -> PenstockError:
     """The same error of a write whose result is not known. Others may hold `error`, so it stays as it is."""
     return PenstockError(error.code, error.message, maybe_applied=True, **error.facts)

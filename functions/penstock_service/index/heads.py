@@ -25,6 +25,7 @@ from penstock_core.log.index import Head, partition_closed
 from penstock_core.log.topic import Topic
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.update_window import UpdateWindow
+from penstock_service.maybe_applied import errors_of_a_late_attempt
 
 Moved = TypeVar("Moved")
 
@@ -120,9 +121,11 @@ def move_again_if_closed(instance: Instance, names: Collection[str], move: Calla
     except PenstockError as error:
         if error.code is not ErrorCode.PARTITION_CLOSED:
             raise
-    for name in names:
-        open_partitions(instance, name)
-    return move()
+        maybe_applied = error.maybe_applied
+    with errors_of_a_late_attempt(maybe_applied=maybe_applied):
+        for name in names:
+            open_partitions(instance, name)
+        return move()
 
 
 def still_closed(instance: Instance, topic_name: str, key: PartitionKey) -> PenstockError | None:

@@ -32,7 +32,7 @@ from penstock_core.records.producer_state import (
 from penstock_core.records.record_batch import BatchHeader, BytesLike, parse_header, walk
 from penstock_service.index.refs import find_ref
 from penstock_service.instance.instance import Instance
-from penstock_service.maybe_applied import errors_maybe_applied
+from penstock_service.maybe_applied import errors_maybe_applied, errors_of_a_late_attempt
 from penstock_service.segments.put_segment import StoredSegment
 from penstock_service.segments.read_range import read_range
 
@@ -99,7 +99,7 @@ def append_in_sequence(
             return AppendOutcome.of_append(key, ref, done, added_producer=is_added)
         head = done.head
         maybe_applied |= done.maybe_applied
-        with errors_maybe_applied():
+        with errors_maybe_applied(), errors_of_a_late_attempt(maybe_applied=maybe_applied):
             state = head.producers.get(sequence.producer_id)
             if state is None:
                 state = stores.log.evicted_producer(key, sequence.producer_id)

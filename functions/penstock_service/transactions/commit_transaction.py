@@ -141,9 +141,7 @@ def commit_transaction(
             if instance.stores.transactions.commit(prepared.transaction):
                 _keep_listed(instance, last, prepared)
                 return _answer(instance, prepared, acceptances)
-            refusal = PenstockError(
-                ErrorCode.CONCURRENT_UPDATE, "the producer has changed meanwhile: nothing was committed, try again"
-            )
+            refusal = PenstockError(ErrorCode.CONCURRENT_UPDATE, "the producer has changed meanwhile: try again")
         except PenstockError as error:
             refusal = error
         maybe_applied |= refusal.maybe_applied

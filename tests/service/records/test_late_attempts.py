@@ -1,16 +1,18 @@
 """A write whose first attempt comes late: refused since, and possible again, once its partition has opened again."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.ids import Offset
+from penstock_core.ids import Offset, TopicId
 from penstock_core.log.topic import Topic
 from penstock_service.adapters.dynamodb.client import DynamoDbClient
 from penstock_service.adapters.dynamodb.driver_errors import NoAnswerError
 from penstock_service.adapters.dynamodb.log import DynamoDbLogIndex
+from penstock_service.adapters.dynamodb.topics import DynamoDbTopicStore
 from penstock_service.adapters.dynamodb.transactions import DynamoDbTransactionStore
 from penstock_service.adapters.tables.tables import InterposedTables
 from penstock_service.instance.instance import Instance
@@ -31,13 +33,14 @@ class LateAttempt:
     def __init__(self, instance: Instance, topic: str, operation: str, closings: int) -> None:
         self._instance, self._topic, self._operation = instance, topic, operation
         self._closings, self._opens = closings, closings > 1
+        self.fails = ""  # an operation that gets no answer once the write was refused
         self.arrive: Callable[[], object] | None = None
         tables = InterposedTables(tables_of(instance), self._interpose)
-        client = DynamoDbClient(tables, instance.clock, instance.entropy)
+        self.client = DynamoDbClient(tables, instance.clock, instance.entropy)
         self.late = another_instance(
             instance,
-            log=DynamoDbLogIndex(client, "log"),
-            transactions=DynamoDbTransactionStore(client, "log", "groups"),
+            log=DynamoDbLogIndex(self.client, "log"),
+            transactions=DynamoDbTransactionStore(self.client, "log", "groups"),
             topics=Intercepted(instance.stores.topics, get=self._look),
         )
 
@@ -45,6 +48,8 @@ class LateAttempt:
         if operation == self._operation and self.arrive is None:
             self.arrive = apply
             raise NoAnswerError("too late")
+        if operation == self.fails and self.arrive is not None and not self._closings:
+            raise NoAnswerError("no answer")
         if operation == self._operation and self._closings:
             self._closings -= 1
             alter_topic(self._instance, self._topic, 1, {})
@@ -88,6 +93,43 @@ def test_commit_whose_first_attempt_may_come_is_not_surely_refused(
     producer = begin(instance)
     late = LateAttempt(instance, topic, "transact_write_items", closings)
     check_comes_late(instance, topic, late, lambda: commit(late.late, producer, 0, entry(topic, 1, batch("a"))))
+
+
+@pytest.mark.parametrize("operation", ["get_item", "batch_get_item"])
+def test_refusal_of_a_late_commit_that_cannot_be_explained_is_not_sure(
+    instance: Instance, topic: str, operation: str
+) -> None:
+    producer = begin(instance)
+    late = LateAttempt(instance, topic, "transact_write_items", 1)
+    late.fails = operation
+    with pytest.raises(PenstockError) as caught:
+        commit(late.late, producer, 0, entry(topic, 1, batch("a")))
+    assert caught.value.maybe_applied
+    alter_topic(instance, topic, 2, {})
+    assert late.arrive is not None
+    late.arrive()
+    assert read_all(instance, topic, 1) == [(0, "a")]
+
+
+def test_gap_behind_a_lost_attempt_is_not_sure(instance: Instance, topic: str) -> None:
+    """The append before it comes later, and then the lost one."""
+    late = LateAttempt(instance, topic, "update_item", 0)
+    with pytest.raises(PenstockError) as caught:
+        tell(late.late, topic, numbered(1, "b"), partition=1)
+    assert (caught.value.code, caught.value.maybe_applied) == (ErrorCode.OUT_OF_ORDER_SEQUENCE, True)
+    tell(instance, topic, numbered(0, "a"), partition=1)
+    assert late.arrive is not None
+    late.arrive()
+    assert read_all(instance, topic, 1) == [(0, "a"), (1, "b")]
+
+
+def test_name_that_others_took_is_not_surely_refused(instance: Instance, topic: str) -> None:
+    late = LateAttempt(instance, topic, "transact_write_items", 0)
+    store = DynamoDbTopicStore(late.client, "topics")
+    taken = instance.topic_cache.read_through(topic)
+    with pytest.raises(PenstockError) as caught:
+        store.create(replace(taken, topic_id=TopicId("another")))
+    assert (caught.value.code, caught.value.maybe_applied) == (ErrorCode.TOPIC_EXISTS, True)
 
 
 def test_truncation_whose_first_attempt_may_come_is_not_surely_refused(instance: Instance, topic: str) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from penstock_core.errors import PenstockError
 from penstock_core.ids import Offset, PartitionKey, parse_partition_key
 from penstock_core.log.index import (
     EMPTY_HEAD,
@@ -59,6 +58,7 @@ from penstock_core.storage.page_item import (
 )
 from penstock_service.adapters.dynamodb.client import Applied, DynamoDbClient, Refused
 from penstock_service.adapters.dynamodb.marks import RefMarker
+from penstock_service.maybe_applied import errors_of_a_late_attempt
 
 _APPEND = (
     "SET next_offset = next_offset + :span, tail = list_append(tail, :refs), under_replicated = :unconfirmed, "
@@ -279,11 +279,8 @@ class DynamoDbLogIndex:
             return parse_head(done.attributes)
         if done.item is None:
             raise unknown_partition(key)
-        try:
+        with errors_of_a_late_attempt(maybe_applied=done.maybe_applied):  # it may come once the log has grown so far
             return with_log_start(parse_head(done.item), offset)
-        except PenstockError as error:  # the lost attempt may come once the log has grown beyond the offset
-            error.maybe_applied = done.maybe_applied
-            raise
 
     def note_log_start(self, key: PartitionKey, offset: Offset, seen_ms: int) -> None:
         noting = ConditionalUpdate(

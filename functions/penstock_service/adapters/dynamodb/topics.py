@@ -49,16 +49,22 @@ class DynamoDbTopicStore:
             "Key": deleted_topic_key(topic.topic_id),
             "ConditionExpression": "attribute_exists(is_being_created)",
         }
-        if self._client.transact_once([{"Put": put}, {"Delete": delete}], is_repeatable=True) is None:
+        cancelled = self._client.transact_once([{"Put": put}, {"Delete": delete}], is_repeatable=True)
+        if cancelled is None:
             return
         stored = self.get(topic.name)
         if stored is None:
             raise PenstockError(
                 ErrorCode.CONCURRENT_UPDATE,
                 f"topic {topic.name!r} was not created: it took too long, or another request is creating it; try again",
+                maybe_applied=cancelled.maybe_applied,
             )
         if stored.topic_id != topic.topic_id:
-            raise PenstockError(ErrorCode.TOPIC_EXISTS, f"topic {topic.name!r} exists already")
+            raise PenstockError(
+                ErrorCode.TOPIC_EXISTS,
+                f"topic {topic.name!r} exists already",
+                maybe_applied=cancelled.maybe_applied,
+            )
 
     def give_up(self, note: DeletedTopic) -> bool:
         given_up = rewriting(

@@ -36,6 +36,7 @@ from penstock_core.transaction import (
     lock_lost,
 )
 from penstock_service.adapters.dynamodb.client import Applied, Cancelled, DynamoDbClient, Refused
+from penstock_service.maybe_applied import errors_of_a_late_attempt
 
 
 class DynamoDbTransactionStore:
@@ -139,9 +140,8 @@ class DynamoDbTransactionStore:
             return True
         if cancelled.is_refused(0):
             return False
-        error = self._why(transaction, cancelled)
-        error.maybe_applied |= cancelled.maybe_applied
-        raise error
+        with errors_of_a_late_attempt(maybe_applied=cancelled.maybe_applied):
+            raise self._why(transaction, cancelled)
 
     def move(self, move: Move) -> bool:
         actions = [
@@ -156,9 +156,8 @@ class DynamoDbTransactionStore:
         if any(cancelled.is_refused(action) for action in range(expecting)):
             return False
         refused = next(key for action, key in enumerate(move.refs, expecting) if cancelled.is_refused(action))
-        error = self._why_no_append(refused)
-        error.maybe_applied |= cancelled.maybe_applied
-        raise error
+        with errors_of_a_late_attempt(maybe_applied=cancelled.maybe_applied):
+            raise self._why_no_append(refused)
 
     def _why_no_append(self, key: PartitionKey) -> PenstockError:
         """The error for a head that has refused refs. One read."""
