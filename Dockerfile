@@ -1,6 +1,6 @@
 # penstock, with the dev server and the gateway for Kafka clients: `make image` builds it from the wheel.
 #   docker run --network host --user "$(id -u)" -v "$PWD:/data" penstock     the dev server, which listens on 127.0.0.1
-#   docker run -p 9092:9092 -e PENSTOCK_URL penstock kafka --listen 0.0.0.0:9092 --users users --tls-cert …
+#   docker run -p 9092:9092 … penstock kafka --listen 0.0.0.0:9092 …      the gateway (docs/how-to/dev-server.md)
 FROM python:3.13.9-slim-bookworm
 COPY requirements/container.txt /tmp/requirements.txt
 RUN pip install --no-cache-dir --require-hashes --requirement /tmp/requirements.txt

@@ -11,8 +11,9 @@ import aws_cdk as cdk
 import botocore.session
 
 from penstock_cdk import Penstock, settings_of_app
-from penstock_cdk.account import settled
+from penstock_cdk.account import check_account
 from penstock_cdk.overrides import asks_account
+from penstock_cdk.settings import stack_name
 
 
 def main() -> None:
@@ -22,15 +23,15 @@ def main() -> None:
     warnings: list[str] = []
     try:
         settings = settings_of_app(context, os.environ.get("CDK_DEFAULT_REGION"))
-        if account is not None and asks_account(context):
-            session = botocore.session.Session()
-            settings, warnings = settled(settings, partial(session.create_client, region_name=settings.region))
+        if asks_account(context) and account is not None:
+            clients = partial(botocore.session.Session().create_client, region_name=settings.region)
+            warnings = check_account(settings, account, clients)
     except ValueError as error:
         sys.exit(f"penstock: {error}")
     stack = cdk.Stack(
         app,
         "Penstock",
-        stack_name=settings.name.title().replace("-", ""),
+        stack_name=stack_name(settings),
         env=cdk.Environment(account=account, region=settings.region),
         termination_protection=settings.keeps_data_on_delete,
     )

@@ -1,84 +1,105 @@
-"""What the account of a deployment has: instances, requests a second, availability zones, EMR Serverless.
+"""Whether a stage fits the account that it is deployed into: instances, requests a second, zones, EMR Serverless.
 
-`app.py` asks before it synthesizes, with the credentials of whoever deploys: CloudFormation cannot set what it reads.
+`app.py` asks before it synthesizes, with the credentials of the environment. An answer refuses or warns, and changes no
+setting: the template of a stage must not depend on who deploys it.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError
 
 from penstock_cdk.settings import StageSettings
+from penstock_cdk.walls import NEW_ACCOUNT, account_rate
 
 Clients = Callable[[str], Any]
 """Makes the botocore client of a service in the region of the stage."""
 
-_DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "AuthFailure")
 _MORE_INSTANCES = (
     "aws service-quotas request-service-quota-increase --service-code lambda --quota-code L-B99A9384 "
     "--desired-value 1000"
 )
 
 
-def settled(settings: StageSettings, clients: Clients) -> tuple[StageSettings, list[str]]:
-    """Returns the settings with what the account says, and a warning for each question that the caller may not ask.
+def check_account(settings: StageSettings, account_id: str, clients: Clients) -> list[str]:
+    """Returns what whoever deploys should know. Makes five reads at most.
 
-    Asks for `account_concurrency` and `api_requests_per_s` where the settings have none, and reserves nothing. Makes
-    four calls at most. Raises ValueError, with the way out, for more reserved instances than the account has, for zones
-    and an EMR Serverless that it lacks, and if AWS does not answer.
+    A question without an answer is a warning, and so are credentials of another account than `account_id`. Raises
+    ValueError, with the way out, for more instances than the account has, and for zones and an EMR Serverless that it
+    lacks.
     """
     account = _Account(clients)
-    settings = _with_instances(settings, account)
-    settings = _with_rate(settings, account)
-    _check_zones(settings, account)
-    _check_emr(settings, account)
-    return settings, account.warnings
+    caller = account.ask("sts", "get_caller_identity", "sts:GetCallerIdentity")
+    if isinstance(caller, _Unanswered) or caller["Account"] != account_id:
+        why = caller.why if isinstance(caller, _Unanswered) else f"the credentials are of {caller['Account']}"
+        return [
+            f"account {account_id} was not asked whether this stage fits ({why}). Give its credentials by AWS_PROFILE: "
+            "the app does not learn of `cdk --profile`"
+        ]
+    checks = (_instances, _rate, _zones, _emr)
+    return [warning for check in checks for warning in check(settings, account)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Unanswered:
+    why: str
+    is_gone: bool  # the region has no endpoint of the service
 
 
 @dataclass(frozen=True, slots=True)
 class _Account:
     clients: Clients
-    warnings: list[str] = field(default_factory=list)
 
     def ask(self, service: str, operation: str, action: str, **arguments: Any) -> Any:
-        """The answer, None if the caller may not ask. Raises ValueError if there is none."""
         try:
             return getattr(self.clients(service), operation)(**arguments)
         except (ClientError, BotoCoreError) as error:
-            if isinstance(error, ClientError) and error.response["Error"]["Code"] in _DENIED:
-                self.warnings.append(f"you may not call {action}, so the stage counts on what a new account has")
-                return None
-            raise ValueError(
-                f"{action} gives no answer ({error}): try again, or deploy without questions by -c ask=off"
-            ) from error
+            code = error.response["Error"]["Code"] if isinstance(error, ClientError) else type(error).__name__
+            return _Unanswered(f"{action}: {code}", is_gone=isinstance(error, EndpointConnectionError))
 
 
-def _with_instances(settings: StageSettings, account: _Account) -> StageSettings:
-    if settings.account_concurrency is not None:
-        return settings
+def _instances(settings: StageSettings, account: _Account) -> Iterator[str]:
     found = account.ask("lambda", "get_account_settings", "lambda:GetAccountSettings")
-    if found is None:
-        return settings
-    try:
-        return replace(settings, account_concurrency=int(found["AccountLimit"]["ConcurrentExecutions"]))
-    except ValueError as error:
-        raise ValueError(f"{error}. Ask AWS for more: {_MORE_INSTANCES}") from error
+    if isinstance(found, _Unanswered):
+        yield f"the account did not say how many instances it has ({found.why})"
+        return
+    there, told = int(found["AccountLimit"]["ConcurrentExecutions"]), settings.account_concurrency
+    if told is not None and told > there:
+        raise ValueError(
+            f"account_concurrency={told:,}, and the account has {there:,} instances: give that number, or ask AWS for "
+            f"more: {_MORE_INSTANCES}"
+        )
+    if told is None and there > NEW_ACCOUNT:
+        yield (
+            f"the account has {there:,} instances, and this stage counts on {NEW_ACCOUNT}: "
+            f"-c account_concurrency={there} gives each function a share of them"
+        )
+    if there <= NEW_ACCOUNT:
+        yield f"the account has {there:,} instances, as a new one. Ask AWS for more: {_MORE_INSTANCES}"
 
 
-def _with_rate(settings: StageSettings, account: _Account) -> StageSettings:
-    if settings.api_requests_per_s is not None or settings.request_rate is None:
-        return settings
+def _rate(settings: StageSettings, account: _Account) -> Iterator[str]:
+    if settings.request_rate is None:
+        return
     found = account.ask("apigateway", "get_account", "apigateway:GET of /account")
-    if found is None:
-        return settings
-    return replace(settings, api_requests_per_s=max(1, int(found["throttleSettings"]["rateLimit"])))
+    if isinstance(found, _Unanswered):
+        yield f"the account did not say how many requests a second it takes ({found.why})"
+        return
+    there = int(found["throttleSettings"]["rateLimit"])
+    if there < (settings.api_requests_per_s or account_rate(settings.region)):
+        yield f"the account takes {there:,} requests a second: -c api_requests_per_s={there} lowers all rates with it"
 
 
-def _check_zones(settings: StageSettings, account: _Account) -> None:
+def _zones(settings: StageSettings, account: _Account) -> Iterator[str]:
     wanted = [zone.az_id for zone in settings.zones if zone.az_id]
-    found = account.ask("ec2", "describe_availability_zones", "ec2:DescribeAvailabilityZones") if wanted else None
-    there = {zone["ZoneId"] for zone in found["AvailabilityZones"]} if found is not None else set(wanted)
+    if not wanted:
+        return
+    found = account.ask("ec2", "describe_availability_zones", "ec2:DescribeAvailabilityZones")
+    if isinstance(found, _Unanswered):
+        yield f"the account did not say which zones it has ({found.why})"
+        return
+    there = {zone["ZoneId"] for zone in found["AvailabilityZones"]}
     if missing := [zone for zone in wanted if zone not in there]:
         raise ValueError(
             f"the account has no zone {', '.join(missing)} in {settings.region}, which the profile {settings.profile} "
@@ -86,14 +107,13 @@ def _check_zones(settings: StageSettings, account: _Account) -> None:
         )
 
 
-def _check_emr(settings: StageSettings, account: _Account) -> None:
+def _emr(settings: StageSettings, account: _Account) -> Iterator[str]:
     if settings.emr_release is None:
         return
-    try:
-        account.ask("emr-serverless", "list_applications", "emr-serverless:ListApplications", maxResults=1)
-    except ValueError as error:
-        if not isinstance(error.__cause__, EndpointConnectionError):
-            raise
-        raise ValueError(
-            f"region {settings.region} has no EMR Serverless: pass -c emr_release=off, and jobs run on Glue only"
-        ) from error
+    found = account.ask("emr-serverless", "list_applications", "emr-serverless:ListApplications", maxResults=1)
+    if isinstance(found, _Unanswered):
+        if found.is_gone:
+            raise ValueError(
+                f"region {settings.region} has no EMR Serverless: pass -c emr_release=off, and jobs run on Glue only"
+            )
+        yield f"the account did not say whether it has EMR Serverless ({found.why})"

@@ -40,7 +40,8 @@ def _account(settings: StageSettings, value: str) -> StageSettings:
     if not value.isascii() or not value.isdigit() or int(value) < 1:
         raise ValueError(f"account_concurrency={value!r}: give the instances of your account, 1 or more")
     account = int(value)
-    return replace(settings, account_concurrency=account, reserved_concurrency=reserved_concurrency(account))
+    shares = {**reserved_concurrency(account), **settings.reserved_concurrency}
+    return replace(settings, account_concurrency=account, reserved_concurrency=shares)
 
 
 def _reserved(settings: StageSettings, value: str) -> StageSettings:
@@ -183,8 +184,9 @@ OVERRIDES: Mapping[str, Callable[[StageSettings, str], StageSettings]] = {
     "acl_default": _acl_default,
     "super_principals": _super_principals,
 }
+_PLACES = ("stage", "base", "settings", "ask", "region", "profile")
 _CHECKED_AS_TEXT = ("alarm_topic_arn", "emr_release", "python_version")  # of a file, too
-CONTEXT_NAMES = ("stage", "base", "settings", "ask", "region", "profile", *OVERRIDES)
+CONTEXT_NAMES = (*_PLACES, *OVERRIDES)
 
 # The CDK names its own context with a colon, a slash or an @, as in `@aws-cdk/core:…`, but for these two.
 _PLAIN_NAMES_OF_CDK = ("acknowledged-issue-numbers", "cli-telemetry")
@@ -198,14 +200,16 @@ def settings_of_app(context: Mapping[str, Any], region: str | None) -> StageSett
     ValueError, with the name or value and what is allowed, for a name that is neither ours nor the CDK's, for a wrong
     value, for a profile that the region cannot have, and for a stage in which nobody could make access rules.
     """
-    for name in context:
+    for name, value in context.items():
         _check_name(name)
+        if name in _PLACES and not (value is None or isinstance(value, str)):
+            raise ValueError(f"{name}={value!r:.100}: give a text")
     settings = settings_of(context.get("stage") or "prod", context.get("base"))
     if (path := context.get("settings")) is not None:
         settings = with_settings_of(path, settings)
-        texts = {name: getattr(settings, name) for name in _CHECKED_AS_TEXT}
-        texts["super_principals"] = ",".join(settings.super_principals) or None
-        overridden(settings, texts.get)
+        overridden(settings, {name: getattr(settings, name) for name in _CHECKED_AS_TEXT}.get)
+        for principal in settings.super_principals:
+            _super_principals(settings, principal)
     settings = overridden(with_place(settings, context, region), context.get)
     settings.check_region()
     if settings.acl_default == DENY and not settings.super_principals:

@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from ipaddress import ip_network
 from typing import Literal
 
 from penstock_cdk.jwt import Jwt
@@ -35,6 +36,17 @@ UPKEEP = "upkeep"  # the function of the tasks that run every one to fifteen min
 HOURLY = "hourly"  # that of the tasks that run each hour
 # "EMR Serverless emr-spark-8.0.0" in its guide, read 2026-11-28: in all regions of EMR Serverless, except these.
 _WITHOUT_EMR = ("me-south-1", "me-central-1")
+_LEAST = {
+    "waits_max": 0,
+    "api_requests_per_s": 1,
+    "account_concurrency": 1,
+    "emr_vcpus_max": 1,
+    "repair_retry_s": 1,
+    "timer_retry_s": 1,
+    "audit_retention_ms": -1,
+    "topic_retention_ms": -1,
+    "warm_log_writes": 1,
+}
 LIVE = "live"  # the alias that callers reach, where a stage has versions
 _REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]")
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
@@ -49,6 +61,11 @@ class FunctionSize:
 
     memory_mb: int
     timeout_s: int
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for what Lambda would refuse."""
+        if not (128 <= self.memory_mb <= 10_240 and 1 <= self.timeout_s <= 900):
+            raise ValueError(f"{self}: give 128 to 10,240 MB, and 1 to 900 s")
 
 
 # fetch and share wait up to FETCH_WAIT_MS_MAX (20 s) for records. API Gateway hangs up after 30 s.
@@ -177,6 +194,11 @@ class RestoredTables:
     groups: str
     log_stream: str
 
+    def __post_init__(self) -> None:
+        """Raises ValueError for an empty name."""
+        if not (self.topics and self.log and self.groups and self.log_stream):
+            raise ValueError(f"{self}: give a name for each table, and the label of the stream")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageSettings:
@@ -203,7 +225,7 @@ class StageSettings:
     each of its routes (penstock_core/routes.py). Both are for an account of 10,000 requests a second.
     `api_requests_per_s` is the number that yours has in the region, None for AWS's default there: if it is lower, all
     rates go down with it.
-    `job_environments` None takes those of the storage profile.
+    `job_environments` changes variables of those that the storage profile has.
     `timers_always_on` lets the first delayed records of the stage come on time, and costs $0.26 a month for the pollers
     of their queue (docs/adr/0039). `timer_retry_s` is the wait before a failed promotion is tried again.
     `private_targets` are private networks whose endpoints a subscription may have as targets. Give none on a stage that
@@ -296,10 +318,15 @@ class StageSettings:
         """Raises ValueError if nothing could stop the canary, and for wrong reserves, sizes and super principals."""
         if self.canary is not None and self.canary.is_gradual and not self.has_alarms:
             raise ValueError(f"stage {self.name} has a canary and no alarms that could stop it: set canary=AT_ONCE")
-        if self.waits_max is not None and self.waits_max < 0:
-            raise ValueError(f"waits_max={self.waits_max}: give the instances that may wait at once, 0 or more")
-        if self.api_requests_per_s is not None and self.api_requests_per_s < 1:
-            raise ValueError(f"api_requests_per_s={self.api_requests_per_s}: give 1 request a second or more")
+        for name, least in _LEAST.items():
+            number = getattr(self, name)
+            if number is not None and number < least:
+                raise ValueError(f"{name}={number}: give {least} or more")
+        for network in self.private_targets:
+            ip_network(network)  # raises
+        is_other = "aarch64" if self.architecture == "x86_64" else "x86_64"
+        if wrong := next((tag for tag in self.pip_platforms or () if is_other in tag), None):
+            raise ValueError(f"architecture={self.architecture!r} with pip_platforms {wrong!r}: give tags of that kind")
         if not 0 <= self.inline_bytes_max <= INLINE_BYTES_MAX:
             raise ValueError(f"inline_bytes_max={self.inline_bytes_max}: give 0 to {INLINE_BYTES_MAX} bytes")
         if token := next((each for each in self.super_principals if each.startswith("jwt:")), None):
@@ -351,8 +378,10 @@ class StageSettings:
 
     @property
     def environments_of_jobs(self) -> Mapping[str, Mapping[str, str]]:
-        """Variables of scheduled functions by function: `job_environments`, or else those of the profile."""
-        return self.job_environments or (TIERED_JOB_ENVIRONMENTS if self.tiers_zones else JOB_ENVIRONMENTS)
+        """Variables of scheduled functions by function: those of the profile, changed by `job_environments`."""
+        usual = TIERED_JOB_ENVIRONMENTS if self.tiers_zones else JOB_ENVIRONMENTS
+        given = self.job_environments or {}
+        return {name: {**usual.get(name, {}), **given.get(name, {})} for name in {**usual, **given}}
 
     @property
     def tiers_zones(self) -> bool:
@@ -429,6 +458,12 @@ def settings_of(stage: str, base: str | None = None) -> StageSettings:
     except ValueError as error:
         raise ValueError(f"stage={stage!r} is none of {', '.join(STAGES)}, and no name of yours: {error}") from error
     return replace(STAGES[base or "prod"], name=_PREFIX + stage, region=None)
+
+
+def stack_name(settings: StageSettings) -> str:
+    """Returns the name of the stack of `app.py`. No two stages share one, as `orders-2` and `orders2` might."""
+    of_stages = {stage.name: stage.name.title().replace("-", "") for stage in STAGES.values()}
+    return of_stages.get(settings.name, settings.name)
 
 
 def check_name(name: str) -> None:

@@ -1,5 +1,7 @@
 """A file with settings of a stage: `cdk deploy -c settings=stage.json`. It may have each field of `StageSettings`."""
 
+import json
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import is_dataclass, replace
 from difflib import get_close_matches
@@ -9,10 +11,11 @@ from typing import Any, cast, get_args, get_type_hints
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
 
 from penstock_cdk.jobs.job_schedules import RATES
 from penstock_cdk.settings import StageSettings, check_name
+from penstock_cdk.walls import reserved_concurrency
 
 _TYPES = get_type_hints(StageSettings)
 _KNOWN: Mapping[str, Collection[str]] = {
@@ -39,11 +42,23 @@ def with_settings_of(path: str, settings: StageSettings) -> StageSettings:
             raise ValueError(f"{path} has {name:.100}, which is no setting: {meant}give some of {', '.join(_TYPES)}")
     read = {name: _value(path, name, value, getattr(settings, name)) for name, value in changes.items()}
     try:
-        changed = replace(settings, **read)
+        changed = replace(settings, **_with_what_follows(settings, read))
         check_name(changed.name)
         return changed
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
+
+
+def _with_what_follows(settings: StageSettings, read: dict[str, Any]) -> dict[str, Any]:
+    """The changes, with the platforms of an architecture and the shares of an account, unless the file has them."""
+    follow: dict[str, Any] = {}
+    if "architecture" in read and settings.pip_platforms is not None:
+        machine = "aarch64" if read["architecture"] == "arm64" else "x86_64"
+        follow["pip_platforms"] = tuple(re.sub("aarch64|x86_64", machine, tag) for tag in settings.pip_platforms)
+    if read.get("account_concurrency") is not None:
+        shares = reserved_concurrency(read["account_concurrency"])
+        read = {**read, "reserved_concurrency": {**shares, **read.get("reserved_concurrency", {})}}
+    return {**follow, **read}
 
 
 def _object_of(path: str) -> dict[str, Any]:
@@ -55,11 +70,18 @@ def _object_of(path: str) -> dict[str, Any]:
     if len(text) > _SIZE_MAX:
         raise ValueError(f"settings={path!r:.300}: give a JSON file of at most {_SIZE_MAX:,} bytes")
     try:
-        found = from_json(text)
+        found = json.loads(text, object_pairs_hook=_unique)
     except ValueError as error:
         raise ValueError(f"settings={path!r:.300}: give a file with a JSON object: {error}") from error
     if not isinstance(found, dict):
         raise ValueError(f'settings={path!r:.300}: give a JSON object, such as {{"emr_release": null}}')
+    return found
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError(f"one of {', '.join(found)} stands twice")
     return found
 
 

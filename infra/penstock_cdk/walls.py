@@ -108,6 +108,11 @@ class RequestRate:
     per_second: int
     burst: int
 
+    def __post_init__(self) -> None:
+        """Raises ValueError for a rate that would refuse all."""
+        if self.per_second < 1 or self.burst < 1:
+            raise ValueError(f"{self}: give 1 request or more")
+
 
 REQUEST_RATE = RequestRate(per_second=5_000, burst=2_500)
 # API Gateway takes 10,000 requests a second for all APIs of an account and region. Readers and operators get less than

@@ -10,8 +10,19 @@ import pytest
 
 from penstock_cdk.jwt import Jwt
 from penstock_cdk.overrides import settings_of_app
-from penstock_cdk.settings import AT_ONCE, FUNCTION_SIZES, STAGES, FunctionSize, Metrics, StageSettings
+from penstock_cdk.settings import (
+    AT_ONCE,
+    FUNCTION_SIZES,
+    JOB_ENVIRONMENTS,
+    STAGES,
+    FunctionSize,
+    Metrics,
+    StageSettings,
+    settings_of,
+    stack_name,
+)
 from penstock_cdk.settings_file import with_settings_of
+from penstock_cdk.walls import reserved_concurrency
 
 DEV = replace(STAGES["dev"], region="eu-central-1")
 OPS = "arn:aws:iam::123456789012:role/ops"
@@ -36,7 +47,14 @@ WRONG: tuple[tuple[Any, str], ...] = (
     ({"emr_release": "8"}, "give off, or a release such as emr-spark-8.0.0"),
     ({"python_version": "3.9"}, "give one of 3.11"),
     ({"super_principals": ["ops"]}, "give ARN,ARN"),
-    ({"waits_max": -1}, "0 or more"),
+    ({"waits_max": -1}, "waits_max=-1: give 0 or more"),
+    ({"account_concurrency": -4}, "give 1 or more"),
+    ({"super_principals": [""]}, "give ARN,ARN"),
+    ({"private_targets": ["nonsense"]}, "'nonsense' does not appear to be an IPv4 or IPv6 network"),
+    ({"function_sizes": {"fetch": {"memory_mb": 64, "timeout_s": 28}}}, "give 128 to 10,240 MB"),
+    ({"request_rate": {"per_second": 0, "burst": 1}}, "give 1 request or more"),
+    ({"pip_platforms": ["manylinux_2_28_x86_64"]}, "architecture='arm64' with pip_platforms"),
+    ({"restored_tables": {"topics": "", "log": "l", "groups": "g", "log_stream": "s"}}, "give a name for each table"),
 )
 
 
@@ -52,7 +70,7 @@ def test_wrong_content_is_refused_with_its_place_and_what_is_allowed(file: Path,
         settings_of_app({"stage": "dev", "settings": str(file), "acl_default": "allow"}, "eu-central-1")
 
 
-@pytest.mark.parametrize("text", ["", "{", "{} {}", "\xff"])
+@pytest.mark.parametrize("text", ["", "{", "{} {}", "\xff", '{"traces": true, "traces": false}'])
 def test_file_without_json_is_refused(file: Path, text: str) -> None:
     file.write_bytes(text.encode("latin-1"))
     with pytest.raises(ValueError, match="give a file with a JSON object"):
@@ -75,6 +93,40 @@ def test_mappings_change_the_entries_that_they_name(file: Path) -> None:
     found = with_settings_of(str(file), DEV)
     assert found.function_sizes == {**FUNCTION_SIZES, "fetch": FunctionSize(memory_mb=2048, timeout_s=28)}
     assert found.metrics == Metrics(of="all")
+
+
+def test_variables_of_jobs_change_those_that_they_name(file: Path) -> None:
+    file.write_text('{"job_environments": {"sweep": {"PENSTOCK_BUDGET_MS": "600000"}}}')
+    found = with_settings_of(str(file), DEV).environments_of_jobs
+    assert found == {**JOB_ENVIRONMENTS, "sweep": {**JOB_ENVIRONMENTS["sweep"], "PENSTOCK_BUDGET_MS": "600000"}}
+
+
+def test_architecture_takes_its_platforms_along(file: Path) -> None:
+    file.write_text('{"architecture": "x86_64"}')
+    found = with_settings_of(str(file), DEV)
+    assert found.pip_platforms == ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
+
+
+@pytest.mark.parametrize("context", [{}, {"account_concurrency": "1000"}])
+def test_account_gives_shares_but_to_functions_that_the_file_names(file: Path, context: dict[str, str]) -> None:
+    told = {} if context else {"account_concurrency": 1_000}
+    file.write_text(json.dumps({**told, "reserved_concurrency": {"fetch": 50}, "super_principals": [OPS]}))
+    found = settings_of_app({"settings": str(file), **context}, None)
+    assert found.reserved_concurrency == {**reserved_concurrency(1_000), "fetch": 50}
+
+
+@pytest.mark.parametrize("name", ["stage", "base", "settings", "ask", "region", "profile"])
+@pytest.mark.parametrize("value", [5, True, ["dev"]])
+def test_place_that_is_no_text_is_refused(name: str, value: object) -> None:
+    with pytest.raises(ValueError, match=f"{name}=.*: give a text"):
+        settings_of_app({name: value}, "us-east-1")
+
+
+def test_no_two_stages_share_a_stack() -> None:
+    names = ["prod", "dev", "orders-2", "orders2", "v1-1", "v11", "q1eu", "q1-eu"]
+    stacks = [stack_name(settings_of(name)) for name in names]
+    assert stacks[:3] == ["Penstock", "PenstockDev", "penstock-orders-2"]
+    assert len({stack.lower() for stack in stacks}) == len(names)
 
 
 def test_names_of_the_command_line_go_before_those_of_the_file(file: Path) -> None:
