@@ -14,10 +14,10 @@ from contextlib import suppress
 
 from penstock_core.errors import PenstockError
 from penstock_core.ids import GROUP_CLAIM_ID_BYTES, GroupName
+from penstock_core.maybe_applied import errors_maybe_applied
 from penstock_core.quotas.claim import GroupClaim
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.update_window import UpdateWindow
-from penstock_service.maybe_applied import errors_maybe_applied
 from penstock_service.quotas.claim_resource import claim_resource
 
 

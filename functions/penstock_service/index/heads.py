@@ -23,9 +23,9 @@ from penstock_core.ids import Partition, PartitionKey
 from penstock_core.limits import OPEN_ATTEMPTS_MAX
 from penstock_core.log.index import Head, partition_closed
 from penstock_core.log.topic import Topic
+from penstock_core.maybe_applied import errors_of_a_late_attempt
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.update_window import UpdateWindow
-from penstock_service.maybe_applied import errors_of_a_late_attempt
 
 Moved = TypeVar("Moved")
 

@@ -8,13 +8,13 @@ from penstock_core.errors import Category, ErrorCode, PenstockError, shown
 from penstock_core.ids import PartitionKey, parse_own_topic_name
 from penstock_core.limits import REQUEST_PARTITIONS_MAX, VALIDATED_BYTES_MAX
 from penstock_core.log.timer import TimerPlace
+from penstock_core.maybe_applied import as_maybe_applied
 from penstock_core.outcomes import Outcome, Outcomes
 from penstock_core.records.producer_state import SERVICE_OWNER
 from penstock_core.records.record_batch import validate
 from penstock_core.zones.zone_state import Acks
 from penstock_service.index.heads import still_closed
 from penstock_service.instance.instance import Instance
-from penstock_service.maybe_applied import as_maybe_applied
 from penstock_service.records.append import AppendedRange, PartitionBatches, append, is_head_closed, is_head_gone
 from penstock_service.segments.put_segment import check_in_sync, is_inline
 

@@ -19,11 +19,11 @@ from penstock_core.ids import Offset, Partition, PartitionKey, TopicId, parse_ow
 from penstock_core.limits import TOPIC_PARTITIONS_MAX
 from penstock_core.log.index import Head
 from penstock_core.log.topic import WAIT, Topic, alter_config, check_compaction, check_partitions, check_zones
+from penstock_core.maybe_applied import errors_maybe_applied
 from penstock_core.outcomes import Outcomes
 from penstock_service.index.heads import create_heads, open_generation, settle_heads
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.update_window import UpdateWindow
-from penstock_service.maybe_applied import errors_maybe_applied
 from penstock_service.topics.create_topic import claim_partitions
 
 _ORDER_AND_CLEANUP = frozenset(("ordering_on_change", "cleanup_policy"))

@@ -30,6 +30,7 @@ from penstock_core.limits import (
     TRANSACTION_STAGES_MAX,
 )
 from penstock_core.log.ref import Ref, Tier, span
+from penstock_core.maybe_applied import errors_maybe_applied
 from penstock_core.records.producer_state import Verdict
 from penstock_core.storage.transaction_items import StagedRef
 from penstock_core.transaction import (
@@ -48,7 +49,6 @@ from penstock_service.index.heads import still_closed
 from penstock_service.instance.caches import TopicCache
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.update_window import UpdateWindow
-from penstock_service.maybe_applied import errors_maybe_applied
 from penstock_service.ports.transactions import TransactionStore
 from penstock_service.records.append import PartitionBatches, is_head_closed, is_head_gone, put_batches
 from penstock_service.records.count_traffic import count_committed

@@ -24,6 +24,7 @@ from penstock_core.log.index import (
     without_waiter,
 )
 from penstock_core.log.ref import LocatedRef, Ref, encode_ref, encode_refs
+from penstock_core.maybe_applied import errors_of_a_late_attempt
 from penstock_core.records.producer_state import ProducerSequence, ProducerState, encode_state, entries_preceding
 from penstock_core.storage.head_item import (
     CLOSED,
@@ -58,7 +59,6 @@ from penstock_core.storage.page_item import (
 )
 from penstock_service.adapters.dynamodb.client import Applied, DynamoDbClient, Refused
 from penstock_service.adapters.dynamodb.marks import RefMarker
-from penstock_service.maybe_applied import errors_of_a_late_attempt
 
 _APPEND = (
     "SET next_offset = next_offset + :span, tail = list_append(tail, :refs), under_replicated = :unconfirmed, "

@@ -20,6 +20,7 @@ from penstock_core.limits import (
     SHARE_UNREAD_PAUSE_MS,
     SHARE_WATCHED_MAX,
 )
+from penstock_core.maybe_applied import errors_maybe_applied
 from penstock_core.records.decode_budget import DecodeBudget
 from penstock_core.share.acquire import AcquireRequest, next_available_ms
 from penstock_core.share.bury import has_burials
@@ -28,7 +29,6 @@ from penstock_core.share.share_group import ShareGroup
 from penstock_core.share.share_state import ShareKey
 from penstock_core.share.share_update import arming
 from penstock_service.instance.instance import Instance
-from penstock_service.maybe_applied import errors_maybe_applied
 from penstock_service.quotas.wait import Wait
 from penstock_service.records.count_traffic import count_sent
 from penstock_service.share.acknowledge import (

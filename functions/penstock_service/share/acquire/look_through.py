@@ -29,6 +29,7 @@ from penstock_core.limits import (
     SHARE_UNREAD_PAUSE_MS,
 )
 from penstock_core.log.index import Head
+from penstock_core.maybe_applied import errors_maybe_applied
 from penstock_core.records.decode_budget import DecodeBudget
 from penstock_core.share.acknowledge import Acknowledgement
 from penstock_core.share.acquire import (
@@ -43,7 +44,6 @@ from penstock_core.share.read_first import plan_read_first
 from penstock_core.share.share_group import ShareGroup
 from penstock_core.share.share_state import ShareKey, ShareState, locks_of
 from penstock_service.instance.instance import Instance
-from penstock_service.maybe_applied import errors_maybe_applied
 from penstock_service.share.acknowledge import (
     AckEntry,
     LocksNow,
