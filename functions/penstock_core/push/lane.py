@@ -11,7 +11,7 @@ partitions in turn. One delivery holds a lane at a time:
 Invariant: while a lane is held or sleeps, the queue has the message `holder` or `sleeper`. So a message that meets a
 held lane may go, unless it is one of those two, or its sender has seen a newer version of the subscription.
 If the queue delivers one message twice, one receiver may delete it while the other holds the lane. If that one dies,
-or rests, the lane waits for the look, which trusts times only. `tests/push_checker` explores all of this.
+or rests, the lane waits for the look, which trusts times only. `tests/checkers/push` explores all of this.
 
 Each write raises `version`, and is made on condition of the version before it. So a late write changes nothing.
 """

@@ -1,4 +1,4 @@
-"""Breadth-first search over a model's states, the shortest trace to a violation, and the commands that start it.
+"""Breadth-first search over a model's states, the shortest trace to a violation, and the searches of a state machine.
 
 A state is remembered by 64 bits. Two of ten million states have the same by a chance of about 1 in 400,000.
 """
@@ -6,9 +6,10 @@ A state is remembered by 64 bits. Two of ten million states have the same by a c
 import sys
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from time import monotonic
-from typing import NoReturn, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
 import click
 
@@ -47,6 +48,51 @@ class Found:
     def states_per_second(self) -> float:
         """Distinct states in a second."""
         return self.states / max(self.seconds, 1e-9)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mutant:
+    """A rule left out: by a model with a wrong part, or by a patch of a shipped function."""
+
+    model: Callable[[], Model[Any]]
+    patched: Callable[[], AbstractContextManager[Any]] = nullcontext
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checker:
+    """The searches of a state machine, each by the maker of its model, and the mutants that must be found."""
+
+    states: int  # of each search, unless you ask for another number
+    searches: Mapping[str, Callable[[], Model[Any]]]
+    mutants: Mapping[str, Mutant]
+
+    def search(self, name: str, states_max: int) -> Found:
+        """Explore the shipped functions."""
+        return explore(self.searches[name](), states_max)
+
+    def search_mutant(self, name: str, states_max: int) -> Found:
+        """Explore the mutant."""
+        mutant = self.mutants[name]
+        with mutant.patched():
+            return explore(mutant.model(), states_max)
+
+    def search_each(self, names: Sequence[str], states_max: int, jobs: int) -> NoReturn:
+        """Make these searches, `jobs` at a time, print them, and exit: with 1 if an invariant is broken."""
+        with ProcessPoolExecutor(jobs) as pool:
+            results = [*pool.map(_made, [self.searches[name] for name in names], [states_max] * len(names))]
+        for name, found in zip(names, results, strict=True):
+            _show(name, found)
+        sys.exit(any(found.violation for found in results))
+
+    def expect_violation(self, name: str, states_max: int) -> NoReturn:
+        """Print the search of a mutant, and exit: with 1 if it was not found."""
+        found = self.search_mutant(name, states_max)
+        _show(name, found)
+        sys.exit(not found.violation)
+
+
+def _made(model: Callable[[], Model[Any]], states_max: int) -> Found:
+    return explore(model(), states_max)
 
 
 def explore(model: Model[S], states_max: int) -> Found:
@@ -119,24 +165,6 @@ def last_step(model: Model[S], state: S) -> str:
     except InvariantError as violation:
         return f"step {done + 1} from there: {violation}"
     raise AssertionError("no step from the state breaks an invariant")
-
-
-def search_each(search: Callable[[str], Found], named: Mapping[str, str], jobs: int) -> NoReturn:
-    """Make all searches, `jobs` at a time, print them under their names, and exit: with 1 if an invariant is broken.
-
-    `named` has the argument of each search by its name.
-    """
-    with ProcessPoolExecutor(jobs) as pool:
-        results = [*pool.map(search, named.values())]
-    for name, found in zip(named, results, strict=True):
-        _show(name, found)
-    sys.exit(any(found.violation for found in results))
-
-
-def expect_violation(name: str, found: Found) -> NoReturn:
-    """Print the search of a mutant, and exit: with 1 if it was not found."""
-    _show(name, found)
-    sys.exit(not found.violation)
 
 
 def _show(name: str, found: Found) -> None:

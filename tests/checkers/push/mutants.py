@@ -1,34 +1,20 @@
-"""Wrong lanes and wrong deliveries that the search must find: each leaves out one rule of docs/adr/0042."""
+"""The searches of lanes, and the wrong lanes and deliveries that a search must find: each leaves out one rule of
+docs/adr/0042."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
 from penstock_core.push import lane
 from penstock_core.push.lane import Drop, LaneState, Postpone, Turn
-from tests.push_checker.delivery import Rules
-from tests.push_checker.model import Bounds, Model
-from tests.support.breadth_first import Found, explore
+from tests.checkers.breadth_first import Checker, Mutant
+from tests.checkers.push.delivery import SHIPPED, Rules
+from tests.checkers.push.model import Bounds, Model
 
 Decision = LaneState | Drop | Postpone
-
-
-@dataclass(frozen=True, kw_only=True)
-class Mutant:
-    """A rule left out: of a delivery's steps, or by a patch of a function."""
-
-    bounds: Bounds = field(default_factory=Bounds)
-    rules: Rules = field(default_factory=Rules)
-    patched: Callable[[], AbstractContextManager[Any]] = nullcontext
-
-
-def search_mutant(name: str, states_max: int) -> Found:
-    """Explore the mutant."""
-    mutant = MUTANTS[name]
-    with mutant.patched():
-        return explore(Model(mutant.bounds, mutant.rules), states_max)
 
 
 def _taken(change: Callable[[LaneState | None, Turn, Decision], Decision]) -> AbstractContextManager[Any]:
@@ -90,26 +76,44 @@ _RESUMED = replace(_PLAIN, appends=0, changes=1, starts_paused=True)
 _SLICE = replace(_PLAIN, slices=1)
 _TWO = replace(_PLAIN, partitions=2, instances=1, appends=2, failures=2, pauses=(1, 3))
 
-MUTANTS: Mapping[str, Mutant] = {
-    "held-deletes-its-own-message": Mutant(bounds=_DOUBLE, patched=_held_deletes_its_own_message),
-    "held-deletes-the-sleeper": Mutant(bounds=_FAILURES, patched=_held_deletes_the_sleeper),
-    "drop-ignores-the-version": Mutant(bounds=_RESUMED, patched=_drop_ignores_the_version),
-    "finish-keeps-its-own-sleeper": Mutant(
-        bounds=replace(_FAILURE, instances=1), patched=_finish_keeps_its_own_sleeper
+
+def _mutant(
+    bounds: Bounds, rules: Rules = SHIPPED, patched: Callable[[], AbstractContextManager[Any]] = nullcontext
+) -> Mutant:
+    return Mutant(model=partial(Model, bounds, rules), patched=patched)
+
+
+_MUTANTS = {
+    "held-deletes-its-own-message": _mutant(_DOUBLE, patched=_held_deletes_its_own_message),
+    "held-deletes-the-sleeper": _mutant(_FAILURES, patched=_held_deletes_the_sleeper),
+    "drop-ignores-the-version": _mutant(_RESUMED, patched=_drop_ignores_the_version),
+    "finish-keeps-its-own-sleeper": _mutant(replace(_FAILURE, instances=1), patched=_finish_keeps_its_own_sleeper),
+    "sleeper-trusted-though-late": _mutant(
+        _TWO, patched=lambda: _rest_trusts(lambda state, due_ms, now_ms: state.due_ms >= now_ms)
     ),
-    "sleeper-trusted-though-late": Mutant(
-        bounds=_TWO, patched=lambda: _rest_trusts(lambda state, due_ms, now_ms: state.due_ms >= now_ms)
-    ),
-    "sleeper-trusted-though-overdue": Mutant(
-        bounds=replace(_FAILURES, instances=1),
+    "sleeper-trusted-though-overdue": _mutant(
+        replace(_FAILURES, instances=1),
         patched=lambda: _rest_trusts(lambda state, due_ms, now_ms: state.due_ms <= due_ms),
     ),
-    "arms-before-release": Mutant(bounds=_PLAIN, rules=Rules(arms_before_release=True)),
-    "deletes-before-release": Mutant(bounds=_PLAIN, rules=Rules(deletes_before_release=True)),
-    "deletes-before-sending": Mutant(bounds=_SLICE, rules=Rules(deletes_before_sending=True)),
-    "arms-by-its-first-read": Mutant(bounds=_PLAIN, rules=Rules(arms_by_its_first_read=True)),
-    "arms-without-condition": Mutant(bounds=_PLAIN, rules=Rules(arms_without_condition=True)),
-    "rests-without-arming": Mutant(bounds=_TWO, rules=Rules(rests_without_arming=True)),
-    "rests-without-postponing": Mutant(bounds=_FAILURE, rules=Rules(rests_without_postponing=True)),
-    "puts-without-condition": Mutant(bounds=_FAILURE, rules=Rules(puts_without_condition=True)),
+    "arms-before-release": _mutant(_PLAIN, Rules(arms_before_release=True)),
+    "deletes-before-release": _mutant(_PLAIN, Rules(deletes_before_release=True)),
+    "deletes-before-sending": _mutant(_SLICE, Rules(deletes_before_sending=True)),
+    "arms-by-its-first-read": _mutant(_PLAIN, Rules(arms_by_its_first_read=True)),
+    "arms-without-condition": _mutant(_PLAIN, Rules(arms_without_condition=True)),
+    "rests-without-arming": _mutant(_TWO, Rules(rests_without_arming=True)),
+    "rests-without-postponing": _mutant(_FAILURE, Rules(rests_without_postponing=True)),
+    "puts-without-condition": _mutant(_FAILURE, Rules(puts_without_condition=True)),
 }
+_BOUNDS = {
+    "one-record": _PLAIN,
+    "faults": Bounds(),
+    "two-partitions": Bounds(partitions=2, failures=2, pauses=(1, 3), changes=0),
+    "two-lanes": Bounds(partitions=2, lanes_max=2, changes=2),
+    "resumed": Bounds(starts_paused=True, changes=3),
+    "doubled-messages": Bounds(doubles=2, changes=0, slices=0),
+}
+LANES = Checker(
+    states=1_000_000,
+    searches={name: partial(Model, bounds) for name, bounds in _BOUNDS.items()},
+    mutants=_MUTANTS,
+)

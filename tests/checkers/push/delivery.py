@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 
 from penstock_core.push import lane as shipped
 from penstock_core.push.lane import Drop, LaneState, Postpone, Turn
-from tests.push_checker.state import (
+from tests.checkers.breadth_first import InvariantError
+from tests.checkers.push.state import (
     NOW,
     NOW_MS,
     TICK_MS,
@@ -20,7 +21,6 @@ from tests.push_checker.state import (
     with_head,
     with_lane,
 )
-from tests.support.breadth_first import InvariantError
 
 Outcome = tuple[str, State, Instance | None]
 WRITES = ("put take", "put release", "arm", "commit", "fail", "send", "postpone")

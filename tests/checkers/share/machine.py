@@ -16,7 +16,7 @@ from penstock_core.share.read_first import plan_read_first
 from penstock_core.share.share_group import ShareGroupConfig
 from penstock_core.share.share_state import Lock, ShareState
 from penstock_core.share.share_update import ShareUpdate, apply
-from tests.support.breadth_first import InvariantError
+from tests.checkers.breadth_first import InvariantError
 
 RECORDS = 4
 KEYS = (1, 2, 1, 2)

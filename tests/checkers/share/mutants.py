@@ -1,8 +1,9 @@
-"""Wrong state machines that the search must find: each leaves out a rule that docs/protocol/share-groups argues."""
+"""The searches of share groups, and the wrong state machines that a search must find: each leaves out a rule that
+docs/protocol/share-groups argues."""
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -10,28 +11,8 @@ from penstock_core.share import acknowledge, acquire, read_first
 from penstock_core.share.draft import Draft
 from penstock_core.share.share_state import Lock, ShareState, Wait
 from penstock_core.share.share_update import ShareUpdate, apply
-from tests.share_checker.machine import Machine
-from tests.share_checker.model import Bounds, Model
-from tests.support.breadth_first import Found, explore
-
-Mutate = Callable[[ShareUpdate], ShareUpdate]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Mutant:
-    """A rule left out: by a change of each planned update, or by a patch of a function."""
-
-    ordering: str = "none"
-    bounds: Bounds = field(default_factory=Bounds)
-    mutate: Mutate | None = None
-    patched: Callable[[], AbstractContextManager[Any]] = nullcontext
-
-
-def search_mutant(name: str, states_max: int) -> Found:
-    """Explore the mutant."""
-    mutant = MUTANTS[name]
-    with mutant.patched():
-        return explore(Model(Machine(mutant.ordering, mutant.mutate), mutant.bounds), states_max)
+from tests.checkers.breadth_first import Checker, Mutant
+from tests.checkers.share.model import Bounds, Model
 
 
 def _no_expectation_of_what_goes(update: ShareUpdate) -> ShareUpdate:
@@ -61,7 +42,7 @@ def _bases_are_not_compared() -> AbstractContextManager[Any]:
         }
         return apply(state, replace(update, expected_locks=expected))
 
-    return patch("tests.share_checker.machine.apply", without_bases)
+    return patch("tests.checkers.share.machine.apply", without_bases)
 
 
 def _locks_never_last(module: Any) -> AbstractContextManager[Any]:
@@ -111,18 +92,27 @@ def _repeats_are_not_recognised() -> AbstractContextManager[Any]:
 
 _ONE_WORKER = Bounds(workers=1, acquires=6, calls=1, faults=0)  # long traces, which the whole model reaches late
 
-MUTANTS: Mapping[str, Mutant] = {
-    "entries-not-expected": Mutant(mutate=_no_expectation_of_what_goes),
-    "new-locks-not-expected": Mutant(mutate=_no_expectation_of_new_locks),
-    "position-not-bounded": Mutant(mutate=_no_position),
-    "position-not-expected-by-key": Mutant(ordering="key", mutate=_no_position),
-    "bases-not-compared": Mutant(patched=_bases_are_not_compared),
-    "locks-never-last": Mutant(patched=lambda: _locks_never_last(acquire)),
-    "locks-never-last-by-key": Mutant(ordering="key", patched=lambda: _locks_never_last(acquire)),
-    "rest-of-lock-dropped": Mutant(patched=_rest_of_a_lock_is_dropped),
-    "released-records-dropped": Mutant(patched=_released_records_are_dropped),
-    "releases-forget-their-count": Mutant(bounds=_ONE_WORKER, patched=_releases_forget_their_count),
-    "last-delivery-handed-out-again": Mutant(bounds=_ONE_WORKER, patched=_last_delivery_is_handed_out_again),
-    "keys-not-blocked": Mutant(ordering="key", patched=_waits_do_not_block_their_keys),
-    "repeats-not-recognised": Mutant(mutate=_no_expectation_of_new_locks, patched=_repeats_are_not_recognised),
+_MUTANTS = {
+    "entries-not-expected": Mutant(model=partial(Model, mutate=_no_expectation_of_what_goes)),
+    "new-locks-not-expected": Mutant(model=partial(Model, mutate=_no_expectation_of_new_locks)),
+    "position-not-bounded": Mutant(model=partial(Model, mutate=_no_position)),
+    "position-not-expected-by-key": Mutant(model=partial(Model, "key", mutate=_no_position)),
+    "bases-not-compared": Mutant(model=Model, patched=_bases_are_not_compared),
+    "locks-never-last": Mutant(model=Model, patched=lambda: _locks_never_last(acquire)),
+    "locks-never-last-by-key": Mutant(model=partial(Model, "key"), patched=lambda: _locks_never_last(acquire)),
+    "rest-of-lock-dropped": Mutant(model=Model, patched=_rest_of_a_lock_is_dropped),
+    "released-records-dropped": Mutant(model=Model, patched=_released_records_are_dropped),
+    "releases-forget-their-count": Mutant(
+        model=partial(Model, bounds=_ONE_WORKER), patched=_releases_forget_their_count
+    ),
+    "last-delivery-handed-out-again": Mutant(
+        model=partial(Model, bounds=_ONE_WORKER), patched=_last_delivery_is_handed_out_again
+    ),
+    "keys-not-blocked": Mutant(model=partial(Model, "key"), patched=_waits_do_not_block_their_keys),
+    "repeats-not-recognised": Mutant(
+        model=partial(Model, mutate=_no_expectation_of_new_locks), patched=_repeats_are_not_recognised
+    ),
 }
+SHARE_GROUPS = Checker(
+    states=5_000_000, searches={ordering: partial(Model, ordering) for ordering in ("none", "key")}, mutants=_MUTANTS
+)

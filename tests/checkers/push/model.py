@@ -17,8 +17,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from penstock_core.push.lane import FREE
-from tests.push_checker.delivery import SHIPPED, Delivery, Rules
-from tests.push_checker.state import (
+from tests.checkers.breadth_first import InvariantError
+from tests.checkers.push.delivery import SHIPPED, Delivery, Rules
+from tests.checkers.push.state import (
     NOW,
     NOW_MS,
     TICK_MS,
@@ -36,7 +37,6 @@ from tests.push_checker.state import (
     send,
     with_head,
 )
-from tests.support.breadth_first import InvariantError
 
 DRAIN_STEPS_MAX = 400
 

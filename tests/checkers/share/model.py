@@ -15,15 +15,17 @@ Invariants, checked at each application:
 - Each share state can be worked off: acquires and burials alone finish every record.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from penstock_core.ids import LockId, LockNonce
 from penstock_core.share.acknowledge import Acknowledgement, AckType
 from penstock_core.share.share_state import Lock
+from penstock_core.share.share_update import ShareUpdate
 from penstock_core.share.waits import tends
-from tests.share_checker.machine import (
+from tests.checkers.breadth_first import InvariantError
+from tests.checkers.share.machine import (
     DELIVERIES_MAX,
     KEYS,
     RECORDS,
@@ -33,7 +35,6 @@ from tests.share_checker.machine import (
     Planned,
     mask_of,
 )
-from tests.support.breadth_first import InvariantError
 
 TRIES = 3  # of one call
 DRAIN_TIME = 1_000
@@ -48,7 +49,6 @@ class Bounds:
     calls: int = 4  # on their way at once
     faults: int = 3
     last_time: int = 3
-    drained_share: int = 1  # one share state of so many is worked off to its end
 
 
 class Worker(NamedTuple):
@@ -99,8 +99,13 @@ class Effect:
 class Model:
     """Steps from state to state."""
 
-    def __init__(self, machine: Machine, bounds: Bounds = Bounds()) -> None:
-        self.machine = machine
+    def __init__(
+        self,
+        ordering: str = "none",
+        bounds: Bounds = Bounds(),
+        mutate: Callable[[ShareUpdate], ShareUpdate] | None = None,
+    ) -> None:
+        self.machine = Machine(ordering, mutate)
         self._bounds = bounds
         self._workers: Numbers[Worker] = Numbers()
         self._calls: Numbers[Call] = Numbers()
@@ -311,7 +316,7 @@ class Model:
 
     def _check_drain(self, share: int) -> None:
         """Raises InvariantError unless one worker alone can finish every record from here."""
-        if share in self._drained or share % self._bounds.drained_share:
+        if share in self._drained:
             return
         self._drained.add(share)
         for turn in range(8 * RECORDS):
