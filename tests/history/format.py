@@ -41,7 +41,7 @@
 | `["seek", topic, partition, position]` | null: wherever the client chose |
 | `["truncate", topic, partition, before_offset]` | records below may be gone from the moment of the invoke |
 
-`queue_codec` and `push/codec.py` have those of delayed records, share groups and push subscriptions.
+`micro_ops` has those of delayed records, share groups and push subscriptions.
 
 A value is the identity of a record, a string or an integer, never sent to a partition for two different records.
 """

@@ -5,7 +5,8 @@ from collections.abc import Iterable
 
 from tests.history.checker import Options, check
 from tests.history.format import Acks, Assign, Function, MicroOp, Poll, Seek, Send, TopicPartition, Truncate, Value
-from tests.history.recorder import OpenOperation, Recorder, encode_micro_op
+from tests.history.micro_ops import encode_micro_op
+from tests.history.recorder import OpenOperation, Recorder
 from tests.history.report import Report
 
 ORDERS: TopicPartition = ("orders", 0)

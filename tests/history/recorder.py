@@ -18,20 +18,11 @@ from typing import Protocol, Self
 
 from tests.history.format import (
     Acks,
-    Assign,
-    Commit,
-    Committed,
     Function,
     MicroOp,
     Outcome,
-    Poll,
-    Reset,
-    Seek,
-    Send,
-    Subscribe,
-    Truncate,
 )
-from tests.history.queue_codec import encode_queue_op
+from tests.history.micro_ops import encode_micro_op
 
 
 class LineStream(Protocol):
@@ -130,38 +121,6 @@ class Recorder:
         rest = json.dumps(fields, separators=(",", ":"))[1:]
         with self._lock:
             self._stream.write(f'{{"time_ns":{self._now_ns()},{rest}\n'.encode())
-
-
-def encode_micro_op(op: MicroOp) -> list[object]:
-    """Encode the micro-operation as JSON values, as `format` describes them."""
-    match op:
-        case Send((topic, partition), value, offset, None, None):
-            return ["send", topic, partition, value, offset]
-        case Send((topic, partition), value, offset, source, key):
-            told = None if source is None else list(source) if source[-1] else list(source[:-1])
-            return ["send", topic, partition, value, offset, told, *([] if key is None else [key])]
-        case Poll((topic, partition), records, None, None):
-            return ["poll", topic, partition, records]
-        case Poll((topic, partition), records, end_offset, None):
-            return ["poll", topic, partition, records, end_offset]
-        case Poll((topic, partition), records, end_offset, ending):
-            return ["poll", topic, partition, records, end_offset, ending]
-        case Commit((topic, partition), offset, lease_epoch):
-            return ["commit", topic, partition, offset, *([] if lease_epoch is None else [lease_epoch])]
-        case Reset((topic, partition), offset):
-            return ["reset", topic, partition, offset]
-        case Committed((topic, partition), offset):
-            return ["committed", topic, partition, offset]
-        case Assign(kept, started):
-            return ["assign", [*kept, *((topic, partition, offset) for (topic, partition), offset in started)]]
-        case Subscribe(topics):
-            return ["subscribe", topics]
-        case Seek((topic, partition), position):
-            return ["seek", topic, partition, position]
-        case Truncate((topic, partition), before_offset):
-            return ["truncate", topic, partition, before_offset]
-        case _:
-            return encode_queue_op(op)
 
 
 def merge(paths: Iterable[Path], into: Path) -> None:

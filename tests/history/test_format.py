@@ -36,9 +36,9 @@ from tests.history.format import (
     Verb,
 )
 from tests.history.history_builder import ORDERS, OTHER
+from tests.history.micro_ops import encode_micro_op
 from tests.history.model.operations import read_operations
 from tests.history.parsing import parse_line
-from tests.history.recorder import encode_micro_op
 
 LETTER = DeadLetter(
     offset=1, value="a", key=None, origin=ORDERS, origin_offset=3, group="g", deliveries=2, reason="rejected"

@@ -25,7 +25,7 @@ _PACKED = (
     *("__init__.py", "chaos/__init__.py", "chaos/clients/__init__.py", "chaos/clients/values.py"),
     *("chaos/push/__init__.py", "chaos/push/recording_target.py", "chaos/push/target_function.py"),
     *("history/__init__.py", "history/fields.py", "history/format.py", "history/recorder.py"),
-    *("history/queue_codec.py", "history/push/__init__.py", "history/push/codec.py"),
+    "history/micro_ops.py",
 )
 
 
