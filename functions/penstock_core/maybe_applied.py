@@ -30,9 +30,11 @@ def errors_of_a_late_attempt(*, maybe_applied: bool) -> Iterator[None]:
     try:
         yield
     except PenstockError as error:
-        raise (as_maybe_applied(error) if maybe_applied else error) from error.__cause__
+        if not maybe_applied:
+            raise
+        raise as_maybe_applied(error) from error
 
 
 def as_maybe_applied(error: PenstockError) -> PenstockError:
-    """The same error of a write whose result is not known. Others may hold `error`, so it stays as it is."""
+    """A copy of the error that says `maybe_applied`. The error itself stays as it is: other entries may hold it."""
     return PenstockError(error.code, error.message, maybe_applied=True, **error.facts)

@@ -185,22 +185,16 @@ def state_written(ref: Ref, sequence: ProducerSequence) -> ProducerState:
 
 
 def partition_closed(
-    key: PartitionKey,
-    writable_partitions: int | None = None,
-    first_writable: int = 0,
-    *,
-    maybe_applied: bool = False,
+    key: PartitionKey, writable_partitions: int | None = None, first_writable: int = 0
 ) -> PenstockError:
-    """The error for an append to a closed head. Nothing was appended, unless an earlier attempt was `maybe_applied`.
+    """The error for an append to a closed head. This attempt appended nothing.
 
-    Such an attempt may come once the partition opens again. The error tells which partitions of the topic take
-    records, if that is known.
+    It tells which partitions of the topic take records, if that is known.
     """
     error = PenstockError(
         ErrorCode.PARTITION_CLOSED,
         f"partition {key} takes no new records: its topic has other writable partitions now. Read the metadata of the "
         "topic, and send the records to one of its writable_partitions",
-        maybe_applied=maybe_applied,
     )
     if writable_partitions is not None:
         error.facts |= {"writable_partitions": writable_partitions, "first_writable_partition": first_writable}

@@ -106,8 +106,8 @@ def append_in_sequence(
             if judge(state, sequence) is Verdict.REPEATS and state is not None:
                 repeat = _Repeat(key=key, head=head, state=state, sequence=sequence, data=data)
                 return AppendOutcome.of_repeat(key, ref, _find(instance, repeat))
-        if head.is_closed:
-            raise partition_closed(key, maybe_applied=maybe_applied)
+            if head.is_closed:
+                raise partition_closed(key)
         looked_at = head.next_offset
     raise PenstockError(
         ErrorCode.THROTTLED,

@@ -6,6 +6,7 @@ from dataclasses import replace
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import TopicId, TopicName
 from penstock_core.log.topic import DeletedTopic, Topic, note_of
+from penstock_core.maybe_applied import errors_of_a_late_attempt
 from penstock_core.storage.item import number, rewriting
 from penstock_core.storage.keys import DELETED, TOPIC
 from penstock_core.storage.topic_item import (
@@ -52,19 +53,18 @@ class DynamoDbTopicStore:
         cancelled = self._client.transact_once([{"Put": put}, {"Delete": delete}], is_repeatable=True)
         if cancelled is None:
             return
+        with errors_of_a_late_attempt(maybe_applied=cancelled.maybe_applied):
+            self._check_created(topic)
+
+    def _check_created(self, topic: Topic) -> None:
         stored = self.get(topic.name)
         if stored is None:
             raise PenstockError(
                 ErrorCode.CONCURRENT_UPDATE,
                 f"topic {topic.name!r} was not created: it took too long, or another request is creating it; try again",
-                maybe_applied=cancelled.maybe_applied,
             )
         if stored.topic_id != topic.topic_id:
-            raise PenstockError(
-                ErrorCode.TOPIC_EXISTS,
-                f"topic {topic.name!r} exists already",
-                maybe_applied=cancelled.maybe_applied,
-            )
+            raise PenstockError(ErrorCode.TOPIC_EXISTS, f"topic {topic.name!r} exists already")
 
     def give_up(self, note: DeletedTopic) -> bool:
         given_up = rewriting(
