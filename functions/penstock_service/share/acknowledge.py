@@ -6,11 +6,13 @@ If it is refused, the refusal shows the item, and the next update goes by that.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Partition, TopicName
 from penstock_core.limits import SHARE_ATTEMPTS_MAX, SHARE_BURIALS_MAX
+from penstock_core.maybe_applied import as_maybe_applied, errors_maybe_applied
 from penstock_core.share.acknowledge import (
     AckAnswer,
     Acknowledgement,
@@ -99,7 +101,9 @@ def acknowledge_entries(instance: Instance, group: ShareGroup, entries: Sequence
         keys,
     )
     wake_workers(instance, [key for key, result in zip(keys, results, strict=True) if _must_wake(result)])
-    found = dict(zip(keys, results.all_ok(), strict=True))
+    may_be_done = bool(results.ok) or any(error.maybe_applied for error in results.errors)
+    with errors_maybe_applied() if may_be_done else nullcontext():  # in other partitions than that of the error
+        found = dict(zip(keys, results.all_ok(), strict=True))
     outcomes = unknown_outcomes(entries, places)
     for key, result in found.items():
         outcomes += answered(entries, places[key], result.answers, LocksNow(key, result.state))
@@ -132,11 +136,12 @@ def acknowledge_partition(
                 return PartitionAcks(answers=answers, state=None, must_wake=must_wake)
             plan = plan_acknowledge(state, config, acknowledgements[done:], now_ms)
         if plan.update is not None:
-            outcome = share.update(key, plan.update)
+            with errors_maybe_applied() if done else nullcontext():  # the first ones are
+                outcome = share.update(key, plan.update)
             if not outcome.is_applied:
                 refused += 1
                 if refused == SHARE_ATTEMPTS_MAX:
-                    raise busy(key)
+                    raise as_maybe_applied(busy(key)) if done else busy(key)
                 plan, state = None, outcome.before
                 continue
             state = outcome.after

@@ -1,12 +1,15 @@
 """Accept, release, reject and renew: results by range, calls, repeats, races."""
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from penstock_core.errors import ErrorCode
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import LockNonce
 from penstock_core.share.acknowledge import AckResult, AckType
+from penstock_core.share.share_state import ShareKey
 from penstock_core.share.share_update import ShareOutcome
 from penstock_service.instance.instance import Instance
 from penstock_service.share.acknowledge import acknowledge
@@ -203,3 +206,25 @@ def test_repeated_accept_is_done_when_an_instance_remembers_a_group_that_was_mad
     acknowledge(instance, GROUP, entries)
     outcomes = take(stale, acknowledge=entries).acknowledged if is_carried else acknowledge(stale, GROUP, entries)
     assert results_of(outcomes) == [(((0, 1),), DONE)]
+
+
+@pytest.mark.parametrize("nonce", [None, *(LockNonce(f"nonce-{number}") for number in range(20))])
+def test_error_behind_acknowledgements_that_are_made_says_so(instance: Instance, nonce: LockNonce | None) -> None:
+    """DynamoDB throttles one partition of three, whether the acknowledgements come alone or with an acquire."""
+    filled_topic(instance, partitions=3, records=2)
+    new_group(instance)
+    locks = [lock for _ in range(3) for lock in locks_in(take(instance, 2))]
+    entries = [entry_of(lock, AckType.ACCEPT) for lock in locks]
+    throttled = locks[-1].partition.key
+    error = PenstockError(ErrorCode.THROTTLED, "nothing was changed")
+
+    def update(original: Callable[..., Any], key: ShareKey, *arguments: Any) -> Any:
+        if key == throttled:
+            raise error
+        return original(key, *arguments)
+
+    busy = another_instance(instance, share=Intercepted(instance.stores.share, update=update))
+    with pytest.raises(PenstockError) as caught:
+        acknowledge(busy, GROUP, entries) if nonce is None else take(busy, nonce=nonce, acknowledge=entries)
+    assert (caught.value.code, caught.value.maybe_applied) == (ErrorCode.THROTTLED, True)
+    assert not error.maybe_applied

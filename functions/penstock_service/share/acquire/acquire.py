@@ -149,7 +149,8 @@ def acquire_of(instance: Instance, group: ShareGroup, wish: AcquireWish) -> Acqu
         is_repeat=wish.is_repeat,
     )
     call = _Call(instance, group, wish)
-    look = call.look(request, entries)
+    with errors_maybe_applied() if outcomes else nullcontext():  # they are made
+        look = call.look(request, entries)
     outcomes += [outcome for _, outcome in sorted(look.outcomes, key=lambda each: each[0])]
     with errors_maybe_applied() if wish.acknowledgements or look.taken else nullcontext():
         look, watched, handed = call.records(request, look)
