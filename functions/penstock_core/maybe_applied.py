@@ -7,16 +7,16 @@ from penstock_core.errors import PenstockError
 
 
 @contextmanager
-def errors_maybe_applied() -> Iterator[None]:
-    """Mark retriable errors raised in the block as `maybe_applied`.
+def errors_maybe_applied(*, has_begun: bool = True) -> Iterator[None]:
+    """Mark retriable errors raised in the block as `maybe_applied`, if the call `has_begun` to change something.
 
-    Wrap the reads that find out whether an earlier write succeeded: this try's, or one whose answer was lost. If such a
-    read fails, the write may have happened, so the caller must not report a clean failure.
+    Wrap all that follows a write which takes effect, or whose answer was lost: if it fails, the caller must not report
+    a clean failure. tests/handlers/test_sure_errors.py holds that for each write of each route.
     """
     try:
         yield
     except PenstockError as error:
-        if not error.code.is_retriable:
+        if not (has_begun and error.code.is_retriable):
             raise
         raise as_maybe_applied(error) from error
 

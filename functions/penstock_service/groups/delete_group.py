@@ -4,6 +4,7 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.groups.group import GroupState
 from penstock_core.ids import GroupName, parse_group_name
 from penstock_core.limits import GROUP_DELETE_ROUNDS_MAX
+from penstock_core.maybe_applied import errors_maybe_applied
 from penstock_core.quotas.claim import GroupClaim
 from penstock_service.groups.claim_group import drop_group_claim, list_again
 from penstock_service.groups.describe_group import live_members, unknown_group
@@ -31,15 +32,16 @@ def delete_group(instance: Instance, group_name: str) -> None:
         unlist_group(instance, group)
         raise unknown_group(group)
     remove_group(instance.stores.memberships, instance.executor, group, state)
-    for _ in range(GROUP_DELETE_ROUNDS_MAX):
-        leases = instance.stores.groups.leases(group)
-        if not leases:
-            unlist_group(instance, group)
-            return
-        instance.executor.map(lambda lease: instance.stores.groups.delete_lease(group, lease), leases).all_ok()
-    raise PenstockError(
-        ErrorCode.CONCURRENT_UPDATE, f"group {group} is being used: stop its consumers, then delete it again"
-    )
+    with errors_maybe_applied():
+        for _ in range(GROUP_DELETE_ROUNDS_MAX):
+            leases = instance.stores.groups.leases(group)
+            if not leases:
+                unlist_group(instance, group)
+                return
+            instance.executor.map(lambda lease: instance.stores.groups.delete_lease(group, lease), leases).all_ok()
+        raise PenstockError(
+            ErrorCode.CONCURRENT_UPDATE, f"group {group} is being used: stop its consumers, then delete it again"
+        )
 
 
 def unlist_group(instance: Instance, group: GroupName) -> None:
@@ -75,5 +77,6 @@ def remove_group(memberships: MembershipStore, executor: Executor, group: GroupN
     """
     if state is not None:
         memberships.delete_group(state)
-    executor.map(lambda member: memberships.remove_member(group, member), memberships.members(group)).all_ok()
-    memberships.remove_targets(group, _EVERY_EPOCH)
+    with errors_maybe_applied():
+        executor.map(lambda member: memberships.remove_member(group, member), memberships.members(group)).all_ok()
+        memberships.remove_targets(group, _EVERY_EPOCH)

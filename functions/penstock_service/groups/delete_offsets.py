@@ -8,6 +8,7 @@ from penstock_core.groups.topic_patterns import matches
 from penstock_core.ids import GroupName, Offset, Partition, PartitionKey, TopicName, parse_group_name
 from penstock_core.limits import OFFSET_RESET_ATTEMPTS_MAX
 from penstock_core.log.topic import Topic
+from penstock_core.maybe_applied import errors_maybe_applied
 from penstock_core.outcomes import Outcome
 from penstock_service.groups.delete_group import unlist_group
 from penstock_service.groups.describe_group import live_members, unknown_group
@@ -40,8 +41,9 @@ def delete_offsets(
         return _delete(instance, group, topic, number)
 
     results = [*zip(numbers, instance.executor.map(delete_one, numbers), strict=True)]
-    if state is None and not instance.stores.groups.lease_page(group, None, "", 1)[0]:
-        unlist_group(instance, group)
+    with errors_maybe_applied():
+        if state is None and not instance.stores.groups.lease_page(group, None, "", 1)[0]:
+            unlist_group(instance, group)
     return results
 
 

@@ -8,6 +8,7 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.groups.group import GroupDocument, GroupState, alter_group_config
 from penstock_core.groups.sessions import concurrent_update
 from penstock_core.ids import parse_group_name
+from penstock_core.maybe_applied import errors_maybe_applied
 from penstock_service.groups.describe_group import live_members
 from penstock_service.groups.rebalance import create_group, find_group, rebalance
 from penstock_service.instance.instance import Instance
@@ -40,20 +41,22 @@ def put_document(
         state = find_group(memberships, group)
         if state.version != seen_version:
             raise concurrent_update(f"group {group}")
-    if state.document is None and (alive := live_members(memberships, instance.clock, group)):
-        raise PenstockError(
-            ErrorCode.GROUP_NOT_EMPTY,
-            f"group {group} has {len(alive)} consumers, to which the service assigns: give the workers another group",
+    with errors_maybe_applied(has_begun=seen_version is None):  # the group is made then
+        if state.document is None and (alive := live_members(memberships, instance.clock, group)):
+            raise PenstockError(
+                ErrorCode.GROUP_NOT_EMPTY,
+                f"group {group} has {len(alive)} consumers, to which the service assigns: give the workers another "
+                "group",
+            )
+        now_ms = instance.clock.now_ms()
+        new = replace(
+            state,
+            version=state.version + 1,
+            document=document,
+            changed_at_ms=now_ms,
+            empty_since_ms=None if document.member_count else (state.empty_since_ms or now_ms),
         )
-    now_ms = instance.clock.now_ms()
-    new = replace(
-        state,
-        version=state.version + 1,
-        document=document,
-        changed_at_ms=now_ms,
-        empty_since_ms=None if document.member_count else (state.empty_since_ms or now_ms),
-    )
-    memberships.change_group(state, new)
+        memberships.change_group(state, new)
     return new
 
 
@@ -77,5 +80,6 @@ def alter_group(instance: Instance, group_name: str, changes: Mapping[str, Any],
     new = replace(state, version=state.version + 1, config=config)
     instance.stores.memberships.change_group(state, new)
     if config.assignor != state.config.assignor and state.epoch:
-        new, _ = rebalance(instance, group, is_forced=True)
+        with errors_maybe_applied():
+            new, _ = rebalance(instance, group, is_forced=True)
     return new

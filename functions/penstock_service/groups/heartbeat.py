@@ -32,6 +32,7 @@ from penstock_core.limits import (
     HEARTBEATS_PER_SESSION_MIN,
     WAITING_HEARTBEAT_MS,
 )
+from penstock_core.maybe_applied import errors_maybe_applied
 from penstock_service.groups.leases import acquire_leases
 from penstock_service.groups.look_at_watched import look_at_watched
 from penstock_service.groups.rebalance import check_group, create_group, rebalance
@@ -118,19 +119,22 @@ def heartbeat(
     state = instance.stores.memberships.get_group(group)
     member = None
     if beat.subscription is not None:
-        if state is None:
-            state = create_group(instance, window, access.principal.name, group, beat.config)
-        member = _enrol(instance.stores.memberships, instance.clock, state, beat, beat.subscription)
+        is_new = state is None
+        state = state or create_group(instance, window, access.principal.name, group, beat.config)
+        with errors_maybe_applied(has_begun=is_new):
+            member = _enrol(instance.stores.memberships, instance.clock, state, beat, beat.subscription)
     if state is None:
         raise unknown_member(group, name)
-    if member is None and beat.owned is None:
-        answer = _extend_idle(instance, state, beat)
-    else:
-        member = member or _known_member(instance.stores.memberships, group, beat)
-        state, target = _target_for(instance, state, member)
-        answer = _reconcile(instance, state, target, member, beat, access)
-    answer = _check_if_due(instance, state, beat, answer)
-    return replace(answer, armed=look_at_watched(instance, state, beat.name, beat.watched, access))
+    with errors_maybe_applied(has_begun=member is not None):
+        if member is None and beat.owned is None:
+            answer = _extend_idle(instance, state, beat)
+        else:
+            member = member or _known_member(instance.stores.memberships, group, beat)
+            state, target = _target_for(instance, state, member)
+            answer = _reconcile(instance, state, target, member, beat, access)
+    with errors_maybe_applied():
+        answer = _check_if_due(instance, state, beat, answer)
+        return replace(answer, armed=look_at_watched(instance, state, beat.name, beat.watched, access))
 
 
 def leave(instance: Instance, group_name: str, beat: HeartbeatRequest) -> HeartbeatAnswer:

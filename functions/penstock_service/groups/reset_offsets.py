@@ -22,6 +22,7 @@ from penstock_core.ids import (
 from penstock_core.limits import OFFSET_RESET_ATTEMPTS_MAX
 from penstock_core.log.index import Head, check_position
 from penstock_core.log.topic import Topic
+from penstock_core.maybe_applied import errors_maybe_applied
 from penstock_core.outcomes import Outcome
 from penstock_service.groups.claim_group import keep_listed, list_group
 from penstock_service.groups.describe_group import live_members
@@ -97,12 +98,13 @@ def reset_offsets(
 
     results = instance.executor.map(reset_one, keys)
     if not is_dry_run:
-        keep_listed(instance, principal, group)
-        # A member that joins again under its name gets what the target gives it. So no target of before the reset
-        # may be left: older generations may be unread now. Members that joined meanwhile are expelled, too.
-        _make_target_anew(instance, group, topic)
-        _expel_all(instance.stores.memberships, instance.executor, group)
-        _make_target_anew(instance, group, topic)
+        with errors_maybe_applied():
+            keep_listed(instance, principal, group)
+            # A member that joins again under its name gets what the target gives it. So no target of before the reset
+            # may be left: older generations may be unread now. Members that joined meanwhile are expelled, too.
+            _make_target_anew(instance, group, topic)
+            _expel_all(instance.stores.memberships, instance.executor, group)
+            _make_target_anew(instance, group, topic)
     return [(key.partition, result) for key, result in zip(keys, results, strict=True)]
 
 
@@ -198,5 +200,4 @@ def _expel_all(memberships: MembershipStore, executor: Executor, group: GroupNam
     raise PenstockError(
         ErrorCode.CONCURRENT_UPDATE,
         f"the offsets were reset, and members of group {group} go on from where they were: stop them, or try again",
-        maybe_applied=True,
     )

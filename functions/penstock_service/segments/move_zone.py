@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import ZoneName
 from penstock_core.limits import ZONE_MOVE_ATTEMPTS_MAX
+from penstock_core.maybe_applied import errors_maybe_applied
 from penstock_core.text import check_label
 from penstock_core.zones.zone_state import REASON_LENGTH_MAX, Mover, ZoneState, ZoneStates, ZoneStatus, move
 from penstock_service.instance.instance import Instance
@@ -16,19 +17,20 @@ def move_zone(instance: Instance, zone: ZoneName, to: ZoneStatus, mover: Mover, 
     One read and one conditional put. If another instance changes a state at the same moment, it tries again, three
     times in all. Raises UNKNOWN_ZONE, ZONE_STATE_CONFLICT, CONCURRENT_UPDATE.
     """
-    attempts = 0
+    attempts, may_be_moved = 0, False
     while True:
-        states = instance.zone_cache.read_through()
-        if zone in instance.stores.zone_names and states.of(zone).status is to:
-            return states
-        try:
-            return change_zone(instance, states, zone, to, mover, reason)
-        except PenstockError as error:
-            attempts += 1
-            # After a lost answer too: if the change was made, the next read shows it.
-            is_worth_another = error.code is ErrorCode.CONCURRENT_UPDATE or error.maybe_applied
-            if attempts == ZONE_MOVE_ATTEMPTS_MAX or not is_worth_another:
-                raise
+        with errors_maybe_applied(has_begun=may_be_moved):
+            states = instance.zone_cache.read_through()
+            if zone in instance.stores.zone_names and states.of(zone).status is to:
+                return states
+            try:
+                return change_zone(instance, states, zone, to, mover, reason)
+            except PenstockError as error:
+                attempts += 1
+                may_be_moved |= error.maybe_applied  # if it is, the next read shows it
+                is_worth_another = error.code is ErrorCode.CONCURRENT_UPDATE or error.maybe_applied
+                if attempts == ZONE_MOVE_ATTEMPTS_MAX or not is_worth_another:
+                    raise
 
 
 def change_zone(
@@ -45,7 +47,8 @@ def change_zone(
     instance.telemetry.log(
         f"zone_{to.value}", zone=zone, before=before, by=mover.value, reason=reason, version=new.version
     )
-    return instance.zone_cache.read_through()
+    with errors_maybe_applied():
+        return instance.zone_cache.read_through()
 
 
 def move_zone_by_operator(instance: Instance, zone: str, to: ZoneStatus, reason: str) -> ZoneState:

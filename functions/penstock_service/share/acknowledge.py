@@ -6,7 +6,6 @@ If it is refused, the refusal shows the item, and the next update goes by that.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 from penstock_core.errors import ErrorCode, PenstockError
@@ -102,7 +101,7 @@ def acknowledge_entries(instance: Instance, group: ShareGroup, entries: Sequence
     )
     wake_workers(instance, [key for key, result in zip(keys, results, strict=True) if _must_wake(result)])
     may_be_done = bool(results.ok) or any(error.maybe_applied for error in results.errors)
-    with errors_maybe_applied() if may_be_done else nullcontext():  # in other partitions than that of the error
+    with errors_maybe_applied(has_begun=may_be_done):  # in other partitions than that of the error
         found = dict(zip(keys, results.all_ok(), strict=True))
     outcomes = unknown_outcomes(entries, places)
     for key, result in found.items():
@@ -136,7 +135,7 @@ def acknowledge_partition(
                 return PartitionAcks(answers=answers, state=None, must_wake=must_wake)
             plan = plan_acknowledge(state, config, acknowledgements[done:], now_ms)
         if plan.update is not None:
-            with errors_maybe_applied() if done else nullcontext():  # the first ones are
+            with errors_maybe_applied(has_begun=bool(done)):  # the first ones are
                 outcome = share.update(key, plan.update)
             if not outcome.is_applied:
                 refused += 1

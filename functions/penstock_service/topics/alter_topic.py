@@ -121,7 +121,8 @@ def delete_topic(instance: Instance, name: str) -> TopicId:
     instance.stores.topics.delete(topic, instance.clock.now_ms())
     instance.topic_cache.forget(name)
     keys = [PartitionKey(topic.topic_id, partition) for partition in topic.all_partitions()]
-    instance.executor.map(instance.stores.log.delete_head, keys).all_ok()
+    with errors_maybe_applied():  # the topic is gone
+        instance.executor.map(instance.stores.log.delete_head, keys).all_ok()
     with suppress(PenstockError):  # retention does it later
         instance.stores.topics.note_heads_removed(topic.topic_id, instance.clock.now_ms())
     return topic.topic_id

@@ -18,6 +18,7 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.filters.policy import parse_filter
 from penstock_core.ids import Offset, PartitionKey, SubscriptionName, TopicId, TopicName, parse_subscription_name
 from penstock_core.limits import PUSH_LIST_MAX, PUSH_SUBSCRIPTIONS_MAX
+from penstock_core.maybe_applied import errors_maybe_applied
 from penstock_core.push.delivery import DeliveryKey, DeliveryState
 from penstock_core.push.subscription import (
     LATEST,
@@ -85,7 +86,8 @@ def put_subscription(
         )
     if wanted != found:
         _store(instance, window, found, wanted)
-    start_deliveries(instance, wanted)
+    with errors_maybe_applied(has_begun=wanted != found):
+        start_deliveries(instance, wanted)
     return wanted, found is None
 
 
@@ -209,8 +211,9 @@ def _store(instance: Instance, window: UpdateWindow, found: Subscription | None,
         put_parallel_group(instance, wanted, begins)
     else:
         begin_deliveries(instance, wanted, begins)
-    window.check()
-    instance.stores.push.change_subscription(found, wanted)
+    with errors_maybe_applied(has_begun=found is not None and wanted.config.mode == PARALLEL):  # its group follows it
+        window.check()
+        instance.stores.push.change_subscription(found, wanted)
 
 
 def ends_of(instance: Instance, topics: Iterable[TopicName], since_ms: int) -> list[tuple[PartitionKey, Offset]]:

@@ -6,7 +6,6 @@ So a busy worker costs two reads, one update and the ranged gets for each batch 
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
 from penstock_core.errors import ErrorCode, PenstockError, shown
@@ -149,10 +148,10 @@ def acquire_of(instance: Instance, group: ShareGroup, wish: AcquireWish) -> Acqu
         is_repeat=wish.is_repeat,
     )
     call = _Call(instance, group, wish)
-    with errors_maybe_applied() if outcomes else nullcontext():  # they are made
+    with errors_maybe_applied(has_begun=bool(outcomes)):  # they are made
         look = call.look(request, entries)
     outcomes += [outcome for _, outcome in sorted(look.outcomes, key=lambda each: each[0])]
-    with errors_maybe_applied() if wish.acknowledgements or look.taken else nullcontext():
+    with errors_maybe_applied(has_begun=bool(wish.acknowledgements or look.taken)):
         look, watched, handed = call.records(request, look)
     for lock in (lock for each in handed for lock in each.locks):
         for batch in lock.batches:

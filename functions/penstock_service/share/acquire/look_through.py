@@ -12,7 +12,6 @@ client says that it repeats, the look reads the states of all partitions before 
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from itertools import islice
 
@@ -139,7 +138,7 @@ class _Search:
             first, partitions = self._with_own(first, every), iter(every)
         if first:
             self._round(first)
-        with errors_maybe_applied() if first else nullcontext():
+        with errors_maybe_applied(has_begun=bool(first)):
             self._look_on(partitions, first)
         self.look.is_spent = self._budget.is_spent
 
@@ -188,7 +187,7 @@ class _Search:
             heads.update(stores.log.heads([key.partition_key for key in keys]))
 
         self._instance.executor.map(_call, [read_states, read_heads]).all_ok()
-        with errors_maybe_applied() if len(chosen) > 1 else nullcontext():
+        with errors_maybe_applied(has_begun=len(chosen) > 1):
             self._visit(chosen, states, heads)
 
     def _visit(

@@ -10,6 +10,7 @@ deletes the states that a deletion has left (retention/remove_share_states.py).
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from penstock_core.errors import ErrorCode, PenstockError
@@ -163,16 +164,17 @@ def delete_share_group(instance: Instance, name: str) -> ShareGroupId:
     """Remove the group, and give its id. All locks are lost.
 
     One read of the group and of each topic, one transaction, one delete for each partition, and one for the note. The
-    note stays if one of the topics was deleted, or if the group has left one: retention removes the rest. Raises
-    INVALID_NAME, UNKNOWN_SHARE_GROUP, and CONCURRENT_UPDATE if somebody else changes the group meanwhile.
+    note stays if one of the topics was deleted, if the group has left one, or if a delete fails: retention removes the
+    rest. Raises INVALID_NAME, UNKNOWN_SHARE_GROUP, and CONCURRENT_UPDATE if somebody else changes the group meanwhile.
     """
     group = instance.share_group_cache.read_through(name)
     instance.stores.share.delete_group(group)
     instance.share_group_cache.forget(name)
     for topic in group.topics:
         instance.topic_cache.forget(topic)  # partitions that were added lately may have a state
-    keys = [key for _, key in states_that_may_be(instance, group)]
-    instance.executor.map(instance.stores.share.delete_state, keys).all_ok()
-    if {key.topic_id for key in keys} == group.topic_ids:
-        instance.stores.share.forget_group(deletion_note(group))
+    with suppress(PenstockError):  # retention does it later
+        keys = [key for _, key in states_that_may_be(instance, group)]
+        instance.executor.map(instance.stores.share.delete_state, keys).all_ok()
+        if {key.topic_id for key in keys} == group.topic_ids:
+            instance.stores.share.forget_group(deletion_note(group))
     return group.share_group_id

@@ -10,6 +10,7 @@ from penstock_core.errors import PenstockError
 from penstock_core.ids import PartitionKey
 from penstock_core.limits import BATCH_DECODED_BYTES_MAX, MOVED_BYTES_MAX
 from penstock_core.log.topic import Topic
+from penstock_core.maybe_applied import errors_maybe_applied
 from penstock_core.records.codec import BatchBuilder, NewRecord
 from penstock_core.records.record_batch import Compression, validate
 from penstock_core.transaction import DeliveryCommit, Move, ShareCommit
@@ -77,12 +78,13 @@ def move_records(
     window.check()
     try:
         is_done = instance.stores.transactions.move(move)
+        after = UpdateWindow.open(instance.clock)
+        with errors_maybe_applied(has_begun=is_done):
+            heads = instance.stores.log.heads(keys)
     except PenstockError as error:
         if error.maybe_applied:
             wake_blindly(instance, keys)
         raise
-    after = UpdateWindow.open(instance.clock)
-    heads = instance.stores.log.heads(keys)
     grown = [GrownHead(key=key, head=head) for key, head in heads.items()]
     # Also after a refusal: the first attempt of the call may have been applied.
     wake_beside(instance, wake_ups_of_heads(heads), lambda: shorten_heads(instance, after, grown))

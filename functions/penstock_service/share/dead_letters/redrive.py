@@ -26,6 +26,7 @@ from penstock_core.limits import (
 )
 from penstock_core.log.index import Head
 from penstock_core.log.topic import Topic
+from penstock_core.maybe_applied import errors_maybe_applied
 from penstock_core.records.codec import NewRecord, Record, record_bytes_max
 from penstock_core.records.decode_budget import DecodeBudget
 from penstock_core.share.acquire import LogBounds
@@ -131,9 +132,11 @@ def redrive(instance: Instance, topic_name: str, wish: RedriveWish, access: Acce
         raise PenstockError(ErrorCode.INVALID_REQUEST, f"to={shown(wish.to)}: is the dead-letter topic itself")
     redriving = _Redrive(instance, topic, _hidden_group(instance, topic), wish, access)
     cursor = redriving.walk()
+    with errors_maybe_applied(has_begun=redriving.moved > 0):
+        remaining = redriving.remaining()
     return Redriven(
         moved=redriving.moved,
-        remaining=redriving.remaining(),
+        remaining=remaining,
         skipped=redriving.skipped.total(),
         skipped_by=redriving.skipped,
         cursor=cursor,
@@ -188,7 +191,8 @@ class _Redrive:
                 if self._is_over():
                     return RedriveCursor(number, next_offset)
                 self._looks_left -= 1
-                next_offset = self._portion(number, next_offset)
+                with errors_maybe_applied(has_begun=self.moved > 0):
+                    next_offset = self._portion(number, next_offset)
         return None
 
     def _is_over(self) -> bool:

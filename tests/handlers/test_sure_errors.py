@@ -1,0 +1,132 @@
+"""An error without `maybe_applied` tells that nothing was changed. Each storage call of each route is refused once."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from penstock_core.acls.right import Kind, Operation, Right
+from penstock_service.adapters.dynamodb.driver_errors import AnsweredError
+from penstock_service.adapters.memory.service import memory_instance
+from penstock_service.adapters.system import SequentialExecutor
+from penstock_service.adapters.tables.tables import InterposedTables, Tables
+from tests.handlers.route_samples import FUNCTION, SAMPLES, Sample, World, world
+from tests.handlers.service import Service
+from tests.support.service import SeededEntropy, SteppedClock, batch
+from tests.support.tables import Items, items_of
+
+_PARTITIONS = 3
+CHANGES = [
+    each
+    for each in SAMPLES
+    if not each.route.startswith("GET ") and each.note != "dry run" and not each.route.endswith("/check")
+]
+
+
+class Refusing:
+    """Tables whose call number `index` since `begin` is throttled, as often as the client repeats it."""
+
+    def __init__(self, clock: SteppedClock) -> None:
+        self.tables = Tables(clock.now_ms)
+        self.driver = InterposedTables(self.tables, self._interpose)
+        self._index: int | None = None
+        self._count = 0
+        self._last: tuple[str, Mapping[str, Any]] | None = None
+
+    def begin(self, index: int) -> None:
+        self._index, self._count, self._last = index, 0, None
+
+    @property
+    def was_reached(self) -> bool:
+        return self._index is not None and self._count > self._index
+
+    def _interpose(self, operation: str, arguments: Mapping[str, Any], apply: Callable[[], Any]) -> Any:
+        call = (operation, arguments)
+        if call != self._last:  # which was refused: a client in one thread repeats it before all else
+            self._count += 1
+        if self._index is None or self._count != self._index + 1:
+            self._last = None
+            return apply()
+        self._last = call
+        raise AnsweredError("ThrottlingException", "too fast")
+
+
+def wide_world() -> tuple[World, Refusing]:
+    """The world of the samples, with more partitions: groups have been at each, and a worker holds locks in two."""
+    clock = SteppedClock()
+    refusing = Refusing(clock)
+    opened = Service(
+        memory_instance(tables=refusing.driver, clock=clock, entropy=SeededEntropy(), executor=SequentialExecutor())
+    )
+    found = world(opened)
+    for topic in ("orders", "shared", "out", "dead"):
+        assert opened.call("PATCH", f"/v1/topics/{topic}", {"partitions": _PARTITIONS}).status == 200
+    places = [{"topic": "orders", "partition": number, "offset": 0} for number in range(1, _PARTITIONS)]
+    assert opened.call("POST", "/v1/groups/billing/offsets", {"offsets": places}).status == 200
+    opened.produce(*(("shared", number, batch("wide")) for number in range(1, _PARTITIONS)))
+    side = {"topics": ["orders"], "target": FUNCTION, "mode": "parallel"}
+    assert opened.call("PUT", "/v1/subscriptions/side", side).status == 200
+    origin = [["penstock.dead-letter.topic", "orders"], ["penstock.dead-letter.partition", "0"]]
+    opened.send(*({"value": "letter", "headers": origin, "partition": n} for n in range(_PARTITIONS)), topic="dead")
+    answer = opened.call("POST", "/v1/share-groups/workers/records", {"max_records": 3})
+    for record in answer.json["records"]:
+        found.facts[f"lock{record['partition']}"] = record["lock_id"]
+    return found, refusing
+
+
+def _accepted(facts: Mapping[str, str]) -> dict[str, Any]:
+    locks = {name.removeprefix("lock"): lock for name, lock in facts.items() if name[4:].isdecimal()}
+    assert len(locks) > 1
+    return {
+        "acknowledge": [
+            {"topic": "shared", "partition": int(number), "lock_id": lock, "type": "accept"}
+            for number, lock in locks.items()
+        ]
+    }
+
+
+CHANGES += [
+    replace(each, body=_accepted, note="of two partitions")
+    for each in SAMPLES
+    if each.route.endswith(("/acquire", "/acknowledge"))
+]
+CHANGES += [
+    replace(each, path={"name": "side"}, note=f"{each.note} of a parallel one")
+    for each in SAMPLES
+    if "subscription" in each.route and each.path == {"name": "packing"}
+]
+_PARALLEL_TOO = tuple(Right(operation=each, kind=Kind.SUBSCRIPTION, name="side") for each in Operation)
+
+
+def _is_effect(place: tuple[str, str, str]) -> bool:
+    """Whether a caller may see the item. A creation that fails leaves notes, claims, and heads of no topic."""
+    table, key, name = place
+    if table == "topics":
+        return key not in ("#audit", "#deleted")
+    hidden = ("#bucket#", "#claims#", "#orphaned_states", "#groups", "push#")
+    return not key.startswith(hidden) and not name.startswith("#redrive.")
+
+
+def effects_of(tables: Tables) -> Items:
+    """All items that a caller may see."""
+    return {place: item for place, item in items_of(tables).items() if _is_effect(place)}
+
+
+@pytest.mark.parametrize("sample", CHANGES, ids=lambda each: each.name)
+def test_error_that_is_sure_changed_nothing(sample: Sample) -> None:
+    index = 0
+    while True:
+        prepared, refusing = wide_world()
+        prepared.grant(*(each.right for each in sample.needed), *_PARALLEL_TOO)
+        before = effects_of(refusing.tables)
+        refusing.begin(index)
+        answer = prepared.call(sample)
+        if not refusing.was_reached:
+            break
+        if answer.status >= 400 and not answer.error["maybe_applied"]:
+            after = effects_of(refusing.tables)
+            changed = {place for place in before.keys() | after.keys() if before.get(place) != after.get(place)}
+            assert {place for place in changed if place in before or place[2] not in ("head", "state")} == set(), index
+        index += 1
+    assert index, "the route calls no storage"
