@@ -17,7 +17,7 @@ from unittest.mock import patch
 
 from bench.bill.deployment import BilledDeployment, billed_deployment, billed_profile
 from bench.bill.metered_calls import Lines
-from bench.bill.priced_settings import Resources, request_extras
+from bench.bill.priced_settings import Resources, key_usd_max, request_extras
 from bench.report.result import Row
 from penstock import prices
 from penstock_cdk.storage_profile import Profile
@@ -82,6 +82,7 @@ def bill_idle_stage(resources: Resources, profile: Profile = "standard1", log_le
     """The month of an unused stage. Raises LookupError for a resource, or a setting of it, without a rule."""
     stage = IdleStage()
     request_extras(resources)  # refuses settings without a price
+    stage.lines["other"] += key_usd_max(resources)
     for name, resource in resources.items():
         properties = resource.get("Properties", {})
         match resource["Type"]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from bench.bill.metered_calls import Lines
 from penstock import prices
+from penstock.cost.estimate import key_requests
 
 Resources = Mapping[str, Mapping[str, Any]]
 
@@ -28,13 +29,14 @@ KNOWN: Mapping[str, str] = {
     "MaximumRetryAttempts ScalingConfig StartingPosition",
     "AWS::Lambda::Function": "Architectures Code Description Environment FunctionName Handler LoggingConfig MemorySize "
     "RecursiveLoop ReservedConcurrentExecutions Role Runtime Timeout TracingConfig",
-    "AWS::Logs::LogGroup": "LogGroupName RetentionInDays",
+    "AWS::Logs::LogGroup": "KmsKeyId LogGroupName RetentionInDays",
     "AWS::Logs::MetricFilter": "FilterPattern LogGroupName MetricTransformations",
     "AWS::S3::Bucket": "BucketEncryption LifecycleConfiguration OwnershipControls PublicAccessBlockConfiguration",
     "AWS::S3Express::DirectoryBucket": "BucketEncryption DataRedundancy LifecycleConfiguration LocationName",
-    "AWS::SQS::Queue": "MessageRetentionPeriod RedrivePolicy SqsManagedSseEnabled VisibilityTimeout",
+    "AWS::SQS::Queue": "KmsDataKeyReusePeriodSeconds KmsMasterKeyId MessageRetentionPeriod RedrivePolicy "
+    "SqsManagedSseEnabled VisibilityTimeout",
 }
-_BY_KEY = ("KMSMasterKeyId", "KmsMasterKeyId", "KmsKeyArn", "KMSMasterKeyID")
+_STORES_BY_KEY = ("AWS::DynamoDB::Table", "AWS::S3::Bucket", "AWS::S3Express::DirectoryBucket", "AWS::SQS::Queue")
 
 
 def request_extras(resources: Resources) -> Lines:
@@ -56,9 +58,16 @@ def request_extras(resources: Resources) -> Lines:
     return lines
 
 
+def key_usd_max(resources: Resources) -> float:
+    """The dollars of a month for requests to KMS, at most: each role that uses a key does so without a pause."""
+    stores = sum(each["Type"] in _STORES_BY_KEY and ":kms:" in str(each) for each in resources.values())
+    callers = sum(each["Type"] == "AWS::IAM::Role" and "kms:Decrypt" in str(each) for each in resources.values())
+    return prices.KMS_REQUESTS.of(key_requests(callers, stores))
+
+
 def _unpriced_values(kind: str, properties: Mapping[str, Any]) -> list[str]:
     """Values of known properties that would cost."""
-    found = [key for key in _BY_KEY if key in str(properties)]
+    found = ["KmsKeyArn"] if "KmsKeyArn" in str(properties) else []
     if kind == "AWS::ApiGatewayV2::Stage" and "'DetailedMetricsEnabled': True" in str(properties):
         found.append("DetailedMetricsEnabled")
     if kind == "AWS::Logs::MetricFilter":

@@ -23,6 +23,7 @@ from penstock_core.errors import PenstockError
 from penstock_core.limits import INLINE_BYTES_MAX
 
 _SNS_TOPIC = re.compile(r"arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]+:[A-Za-z0-9_.-]+")
+_KMS_KEY = re.compile(r"arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+")
 _EMR_RELEASE = re.compile(r"emr-(spark-)?[0-9]+\.[0-9]+\.[0-9]+")
 PYTHON_VERSIONS = ("3.11", "3.12", "3.13", "3.14")  # that Lambda has and our code runs on
 _SCOPE = "scope="
@@ -120,6 +121,15 @@ def _direct(settings: StageSettings, value: str) -> StageSettings:
     return replace(settings, direct=value == "on")
 
 
+def _kms_key(settings: StageSettings, value: str) -> StageSettings:
+    if not _KMS_KEY.fullmatch(value):
+        raise ValueError(
+            f"kms_key={value!r:.300}: give the ARN of a key, arn:aws:kms:<region>:<account>:key/<id>; of an alias "
+            "`aws kms describe-key --key-id alias/NAME` tells it"
+        )
+    return replace(settings, kms_key=value)
+
+
 def _emr_release(settings: StageSettings, value: str) -> StageSettings:
     """Takes `off`, for jobs on Glue only, or a release such as `emr-spark-8.0.0`."""
     if value != "off" and not _EMR_RELEASE.fullmatch(value):
@@ -178,6 +188,7 @@ OVERRIDES: Mapping[str, Callable[[StageSettings, str], StageSettings]] = {
     "metrics": _metrics,
     "jwt": _jwt,
     "direct": _direct,
+    "kms_key": _kms_key,
     "python_version": _python_version,
     "traces": _traces,
     "emr_release": _emr_release,
@@ -185,7 +196,7 @@ OVERRIDES: Mapping[str, Callable[[StageSettings, str], StageSettings]] = {
     "super_principals": _super_principals,
 }
 _PLACES = ("stage", "base", "settings", "ask", "region", "profile")
-_CHECKED_AS_TEXT = ("alarm_topic_arn", "emr_release", "python_version")  # of a file, too
+_CHECKED_AS_TEXT = ("alarm_topic_arn", "emr_release", "kms_key", "python_version")  # of a file, too
 CONTEXT_NAMES = (*_PLACES, *OVERRIDES)
 
 # The CDK names its own context with a colon, a slash or an @, as in `@aws-cdk/core:…`, but for these two.

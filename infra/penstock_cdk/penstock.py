@@ -6,6 +6,7 @@ from typing import Any, Unpack
 
 from aws_cdk import Annotations, CfnOutput, RemovalPolicy, Stack, Tags
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
@@ -15,6 +16,7 @@ from penstock_cdk.alarms.dashboard import Dashboard
 from penstock_cdk.alarms.failures import Failures
 from penstock_cdk.alarms.job_run_alarms import JobRunAlarms
 from penstock_cdk.alarms.zone_alarms import ZoneAlarms
+from penstock_cdk.customer_key import encrypt
 from penstock_cdk.declared.access_rules import AccessRules
 from penstock_cdk.declared.consumer_metrics import ConsumerMetrics
 from penstock_cdk.declared.group import Group
@@ -85,8 +87,7 @@ class Penstock(Construct):
         self._output_prefix = "" if construct_id == _HIDDEN else _letters_of(self)
         settings = self.settings = settings_of_properties(self, settings, properties)
         shipment = shipment or built_shipment(self, settings)
-        for key, value in {"penstock:stage": settings.name, **settings.tags}.items():
-            Tags.of(self).add(key, value)
+        self._mark(properties.get("kms_key"))
         storage = StageStorage(
             tables=Tables(self, "Tables", settings=settings),
             zones=Zones(self, "Zones", settings=settings),
@@ -142,6 +143,12 @@ class Penstock(Construct):
         self._storage_outputs(settings, storage, queues)
         self._starting_outputs(timers, push, wake_ups)
         self._job_outputs(spark)
+
+    def _mark(self, key: kms.IKey | None) -> None:
+        """Gives each resource the tags and the key."""
+        for name, value in {"penstock:stage": self.settings.name, **self.settings.tags}.items():
+            Tags.of(self).add(name, value)
+        encrypt(self, self.settings, key)
 
     def _api_of_tokens(
         self, settings: StageSettings, functions: Mapping[str, lambda_.IFunction], api: Api

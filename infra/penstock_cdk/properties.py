@@ -8,6 +8,7 @@ from typing import Any, Literal, TypedDict
 
 from aws_cdk import Duration, RemovalPolicy, Stack, Token
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sns as sns
 from constructs import Construct
@@ -44,6 +45,7 @@ class Properties(TypedDict, total=False):
     `super_principals` are roles, users or ARNs that may do everything, such as make rules (docs/how-to/acls.md).
     `jwt` adds an API for callers with tokens (docs/how-to/jwt.md).
     `direct` lets clients invoke the functions by Lambda's API, too (docs/how-to/transports.md).
+    `kms_key` is a key of yours that encrypts tables, buckets, queues and logs (docs/how-to/encrypt.md).
     """
 
     name: str
@@ -64,6 +66,7 @@ class Properties(TypedDict, total=False):
     acl_default: AclDefault
     jwt: Jwt | None
     direct: bool
+    kms_key: kms.IKey
 
 
 def settings_of_properties(scope: Construct, settings: StageSettings | None, properties: Properties) -> StageSettings:
@@ -124,4 +127,5 @@ _CHANGES: Mapping[str, Callable[[StageSettings, Any], StageSettings]] = {
     "acl_default": lambda settings, default: replace(settings, acl_default=default),
     "jwt": lambda settings, jwt: replace(settings, jwt=jwt),
     "direct": lambda settings, is_on: replace(settings, direct=is_on),
+    "kms_key": lambda settings, key: replace(settings, kms_key=key.key_arn),
 }

@@ -49,6 +49,7 @@ _LEAST = {
 }
 LIVE = "live"  # the alias that callers reach, where a stage has versions
 _REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]")
+_KEY_REGION = re.compile(r"arn:[a-z-]+:kms:([a-z0-9-]+):")
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 NAME_LENGTH_MAX = 40  # a rule has 64 characters, and the longest is <name>-job-runs-failed-glue
 _PREFIX = "penstock-"  # of the names of stages that are not in STAGES
@@ -256,6 +257,8 @@ class StageSettings:
     With `jwt`, the stage has a second API, for callers with tokens (docs/how-to/jwt.md).
     With `direct`, clients may also invoke the functions by Lambda's API: each policy of clients has an alias of its
     own (docs/how-to/transports.md).
+    `kms_key` is the ARN of a KMS key of yours, by which tables, buckets, queues and logs are encrypted. A directory
+    bucket takes one key in its life: never change the key of a stage that has such zones (docs/how-to/encrypt.md).
 
     `emr_release` is the release of the EMR Serverless application, None for no application. All its runs together use
     `emr_vcpus_max` vCPU at most, each with 4 GB. With `has_catalog`, jobs archive topics into tables of Glue's catalog,
@@ -313,6 +316,7 @@ class StageSettings:
     super_principals: tuple[str, ...] = ()
     jwt: Jwt | None = None
     direct: bool = False
+    kms_key: str | None = None
 
     def __post_init__(self) -> None:
         """Raises ValueError if nothing could stop the canary, and for wrong reserves, sizes and super principals."""
@@ -342,8 +346,14 @@ class StageSettings:
                 raise ValueError(f"{setting} has {unknown!r:.100}: name some of {', '.join(sorted(known))}")
 
     def check_region(self) -> None:
-        """Raises ValueError, with the way out, for zones and a release of EMR that the region cannot have."""
+        """Raises ValueError, with the way out, for zones, a key and a release of EMR that the region cannot have."""
         _ = self.zones
+        key_region = _KEY_REGION.match(self.kms_key or "")
+        if key_region is not None and self.region is not None and key_region[1] != self.region:
+            raise ValueError(
+                f"kms_key={self.kms_key!r} is a key of {key_region[1]}, and the stage is in {self.region}: a service "
+                "takes keys of its own region, so give one of there, such as the replica of a multi-Region key"
+            )
         if self.emr_release is not None and self.region in _WITHOUT_EMR:
             raise ValueError(
                 f"region {self.region} has no {self.emr_release}, and CloudFormation would roll the whole stack back: "

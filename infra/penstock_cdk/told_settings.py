@@ -17,12 +17,17 @@ _WITH_VALUES_OF_YOURS = (
     "alarm_topic_arn",
     "restored_tables",
     "super_principals",
+    "kms_key",
 )  # names and ARNs of the account
 
 
 def settings_text(settings: StageSettings) -> str:
-    """The settings as one text: the CDK would leave out those that are null."""
-    return json.dumps(told_settings(settings))
+    """The settings as one text: the CDK would leave out those that are null.
+
+    A stage without a key does not tell so: its template is as it was before there was the setting.
+    """
+    told = told_settings(settings)
+    return json.dumps({name: value for name, value in told.items() if value or name != "kms_key"})
 
 
 def told_settings(settings: StageSettings) -> dict[str, Any]:

@@ -110,6 +110,7 @@ def with_wider_grants(stage: str, name: str, wider: dict[str, Any]) -> list[Perm
     scope = Construct(stack, f"Role{len(stack.node.children)}")
     role = function_role(
         scope,
+        settings=STAGES[stage],
         grants=replace(GRANTS[name], **wider),
         storage=storage,
         queues=queues,

@@ -14,7 +14,7 @@ from rich.console import Console
 from bench.bill.budgets import IDLE_STAGE_USD, IDLE_STAGE_WITHOUT_ALARMS_USD
 from bench.bill.deployment import ACCESS_LOG_BYTES
 from bench.bill.idle_stage import bill_idle_stage, schedule_period_s
-from bench.bill.priced_settings import request_extras
+from bench.bill.priced_settings import key_usd_max, request_extras
 from bench.report.result import load_results
 from bench.report.tables import to_console
 from penstock import prices
@@ -80,6 +80,19 @@ def test_each_switch_that_costs_has_a_price(full_template: Callable[..., dict[st
     assert request_extras(full_template(*row)["Resources"]) == {"traces": prices.TRACES.of(1)}
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("row", "usd"), [(EVERY_SWITCH[0], 7.57), (EVERY_SWITCH[3], 4.63)], ids=["prod", "dev"])
+def test_key_of_a_stage_that_all_its_roles_use_without_a_pause_has_a_price(
+    full_template: Callable[..., dict[str, Any]], row: tuple[str, ...], usd: float
+) -> None:
+    """18 roles with 16 stores, and 16 with 11, ask once in five minutes."""
+    assert key_usd_max(full_template(*row)["Resources"]) == pytest.approx(usd, abs=0.01)
+
+
+def test_stage_without_a_key_pays_for_none(template: Callable[[str], dict[str, Any]]) -> None:
+    assert key_usd_max(template("prod")["Resources"]) == 0
+
+
 @pytest.mark.parametrize(
     ("kind", "properties"),
     [
@@ -87,7 +100,7 @@ def test_each_switch_that_costs_has_a_price(full_template: Callable[..., dict[st
         ("AWS::DynamoDB::Table", {"ContributorInsightsSpecification": {"Enabled": True}}),
         ("AWS::ApiGatewayV2::Stage", {"DefaultRouteSettings": {"DetailedMetricsEnabled": True}}),
         ("AWS::S3::Bucket", {"MetricsConfigurations": [{"Id": "all"}]}),
-        ("AWS::SQS::Queue", {"KmsMasterKeyId": "alias/own"}),
+        ("AWS::Lambda::Function", {"KmsKeyArn": "arn:aws:kms:us-east-1:123456789012:key/1"}),
         ("AWS::Logs::MetricFilter", {"MetricTransformations": [{"DefaultValue": 0}]}),
         ("AWS::Lambda::EventSourceMapping", {"ProvisionedPollerConfig": {"MinimumPollers": 1}}),
     ],

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from aws_cdk import App, Duration, Environment, NestedStack, RemovalPolicy, Stack
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sns as sns
 from aws_cdk.assertions import Template
@@ -52,6 +53,7 @@ def test_every_property_changes_its_setting(stack: Stack) -> None:
             "super_principals": ["arn:aws:iam::111122223333:role/admin"],
             "jwt": Jwt(issuer="https://login.example", audiences=["penstock"]),
             "direct": True,
+            "kms_key": kms.Key.from_key_arn(stack, "Key", "arn:aws:kms:eu-west-1:123456789012:key/1"),
         },
     )
     assert (settings.name, settings.profile, settings.region) == ("shop", "standard1", "eu-west-1")
@@ -68,12 +70,13 @@ def test_every_property_changes_its_setting(stack: Stack) -> None:
     assert settings.acl_default == "deny"
     assert settings.jwt == Jwt(issuer="https://login.example", audiences=["penstock"])
     assert settings.direct
+    assert settings.kms_key == "arn:aws:kms:eu-west-1:123456789012:key/1"
     assert settings.super_principals == ("arn:aws:iam::111122223333:role/admin",)
     assert set(Properties.__annotations__) == {
         *("name", "storage_profile", "log_retention", "audit_log_retention", "topic_retention"),
         *("removal_policy", "alarms", "inline_bytes_max"),
         *("alarm_topic", "canary", "account_concurrency", "emr_release", "tags"),
-        *("metrics", "acl_default", "super_principals", "jwt", "direct"),
+        *("metrics", "acl_default", "super_principals", "jwt", "direct", "kms_key"),
     }, "a new property is asserted above"
 
 

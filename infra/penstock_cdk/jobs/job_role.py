@@ -11,6 +11,7 @@ from aws_cdk import aws_s3_assets as s3_assets
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from penstock_cdk.customer_key import use_statements
 from penstock_cdk.service.function_role import INLINE
 from penstock_cdk.service.wake_ups import WakeUps
 from penstock_cdk.settings import StageSettings
@@ -95,6 +96,7 @@ class JobRole(Construct):
         scope: Construct,
         construct_id: str,
         *,
+        settings: StageSettings,
         grants: JobGrants,
         storage: StageStorage,
         repairs: sqs.Queue | None,
@@ -128,7 +130,8 @@ class JobRole(Construct):
             statements += results.statements(grants.results)
         if catalog is not None and grants.catalog is not None:
             statements += catalog.statements(writes=grants.catalog == "writes")
-        policy = iam.PolicyDocument(statements=statements)
+        of_key = use_statements(self, settings, statements)
+        policy = iam.PolicyDocument(statements=[*statements, *of_key])
         self.role = iam.Role(self, "Role", assumed_by=service, inline_policies={INLINE: policy})
         for statement in statements:
             for resource in statement.resources:

@@ -118,6 +118,7 @@ class SparkJobs(Construct):
         role = JobRole(
             scope,
             "May",
+            settings=self._settings,
             grants=job_grants_of(name, self._settings),
             storage=self._storage,
             repairs=self._repairs,

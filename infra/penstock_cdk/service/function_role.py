@@ -7,12 +7,14 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from penstock_cdk.customer_key import use_statements
 from penstock_cdk.service.grants import Grants
 from penstock_cdk.service.push import PushQueues
 from penstock_cdk.service.repair import RepairQueues
 from penstock_cdk.service.targets import TargetsRole
 from penstock_cdk.service.timers import TimerQueues
 from penstock_cdk.service.wake_ups import WakeUps
+from penstock_cdk.settings import StageSettings
 from penstock_cdk.storage.stage_storage import StageStorage
 from penstock_cdk.storage.tables import Tables
 from penstock_cdk.wildcards import acknowledge_wildcard
@@ -24,6 +26,7 @@ _TRACE_ACTIONS = ("xray:PutTraceSegments", "xray:PutTelemetryRecords")
 def function_role(
     scope: Construct,
     *,
+    settings: StageSettings,
     grants: Grants,
     storage: StageStorage,
     queues: RepairQueues | None,
@@ -54,11 +57,12 @@ def function_role(
         *([targets.assume_statement()] if grants.reaches_targets else []),
         *([iam.PolicyStatement(actions=[*_TRACE_ACTIONS], resources=["*"])] if traces else []),
     )
+    of_key = use_statements(scope, settings, statements)
     role = iam.Role(
         scope,
         "Role",
         assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
-        inline_policies={INLINE: iam.PolicyDocument(statements=[*statements])},
+        inline_policies={INLINE: iam.PolicyDocument(statements=[*statements, *of_key])},
     )
     _acknowledge_wildcards(role, statements, traces=traces)
     return role

@@ -82,6 +82,7 @@ class Functions(Construct):
         is_traced = settings.traces and name in _TRACED
         role = function_role(
             scope,
+            settings=settings,
             grants=grants,
             storage=self._storage,
             queues=self._queues,

@@ -13,6 +13,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
+from penstock_cdk.customer_key import use_statements
 from penstock_cdk.settings import StageSettings
 from penstock_cdk.storage.catalog import Catalog
 from penstock_cdk.storage.zones import Zone
@@ -52,7 +53,7 @@ class Emptying(Construct):
             *(statement for bucket in buckets for statement in bucket.sweep_statements()),
             *([] if catalog is None else [catalog.drop_statement()]),
         ]
-        for statement in statements:
+        for statement in (*statements, *use_statements(self, settings, statements)):
             role.add_to_policy(statement)
             for resource in statement.resources:
                 if resource.endswith("/*"):

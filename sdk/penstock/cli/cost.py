@@ -35,6 +35,7 @@ _LINES = 12  # of a bill that a table shows
 @click.option("--linger", type=float, default=5.0, show_default=True, help="linger_ms of the producers.")
 @click.option("--request", type=SIZE, help="Bytes of a produce request, instead of --linger and --producers.")
 @click.option("--keys", "has_keys", is_flag=True, help="Records have keys, so a request goes to many partitions.")
+@click.option("--kms-key", is_flag=True, help="The stage has a KMS key of yours.")
 @click.option(
     "--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw the month by rate into this .png or .svg."
 )
@@ -62,6 +63,7 @@ def cost(service: Service, **options: Any) -> None:
         linger_ms=options["linger"],
         request_bytes=options["request"],
         has_keys=options["has_keys"],
+        kms_key=options["kms_key"],
     )
     if options["from_usage"]:
         _show_day(service, options["profile"], workload, options["day"] // _DAY_MS * _DAY_MS, options["stage"])

@@ -14,6 +14,10 @@ COMMIT_S = 5.0  # between two commits of a consumer's offsets
 ZONE_HOURS = (TIERING_MS_MAX + TIERED_SWEEP_GRACE_MS) / 3_600_000 + 2.0
 """The hours that bytes lie in S3 Express: until `tier` moves them, and until `sweep` has removed the copies."""
 
+KEY_S = 300.0
+"""A caller asks KMS for a store's key once in this time: DynamoDB for each table, S3 for each bucket and session."""
+FUNCTIONS = 13
+
 _WHAT = {
     "API_REQUESTS": "API Gateway requests",
     "LAMBDA_REQUESTS": "Lambda requests",
@@ -83,6 +87,12 @@ def estimate(profile: str, workload: Workload, transport: TransportName = HTTP) 
             usd=counts.idle_stage_usd_per_month,
         )
     )
+    if workload.kms_key:
+        busy = sum(each.quantity for each in lines if each.what == "Lambda time") / SECONDS_PER_MONTH
+        stores = 3 + max(1, counts.zones) + 1  # tables, zones, the archive
+        lines.append(line("encrypt", "a key of yours", 1, prices.KMS_KEYS))
+        asked = key_requests(FUNCTIONS + busy, stores)
+        lines.append(line("encrypt", "KMS requests, at most", asked, prices.KMS_REQUESTS))
     by = "" if transport == HTTP else f" by {transport}"
     return Estimate(system=f"Penstock {profile}{by}", lines=by_price(lines))
 
@@ -90,6 +100,11 @@ def estimate(profile: str, workload: Workload, transport: TransportName = HTTP) 
 def priced(part: str, counts: Mapping[str, float]) -> list[CostLine]:
     """Counts by the names of the price table as lines."""
     return [line(part, what, counts[name], getattr(prices, name)) for name, what in _WHAT.items() if counts.get(name)]
+
+
+def key_requests(callers: float, stores: int) -> float:
+    """The requests to KMS in a month, at most: that of so many callers which use all stores without a pause."""
+    return SECONDS_PER_MONTH / KEY_S * callers * stores
 
 
 def fetches_per_s(workload: Workload) -> tuple[float, float]:

@@ -19,7 +19,8 @@ class Workload:
 
     Each of the `consumers` reads all records. `request_bytes` are those of the records in one produce request; None
     lets `linger_ms` and the number of producers decide. `partitions_per_request` is the number of partitions that a
-    request goes to: 1 without keys, up to all with keys. Raises PenstockError for a number that makes no sense.
+    request goes to: 1 without keys, up to all with keys. With `kms_key`, the stage has a key of yours. Raises
+    PenstockError for a number that makes no sense.
     """
 
     records_per_s: float
@@ -31,6 +32,7 @@ class Workload:
     linger_ms: float = 5.0
     request_bytes: int | None = None
     has_keys: bool = False
+    kms_key: bool = False
 
     def __post_init__(self) -> None:
         bounds = (

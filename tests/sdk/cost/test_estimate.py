@@ -36,6 +36,14 @@ def test_idle_month_has_the_floor_and_members_that_wait() -> None:
     assert month.usd == pytest.approx(1.90 + 0.0208 * HOURS_PER_MONTH / 24, rel=0.05)
 
 
+def test_key_of_yours_costs_its_month_and_a_request_in_five_minutes_for_each_function_and_store() -> None:
+    quiet = replace(TYPICAL, records_per_s=0, consumers=0)
+    added = estimate("express3", replace(quiet, kms_key=True)).usd - estimate("express3", quiet).usd
+    assert added == pytest.approx(1.00 + 13 * 7 * 8_760 * 0.03 / 10_000)
+    busy = estimate("express3", replace(TYPICAL, kms_key=True)).usd - estimate("express3", TYPICAL).usd
+    assert added < busy < 2 * added, "instances of a busy stage ask, too"
+
+
 def test_lines_are_sorted_and_sum_up() -> None:
     month = estimate("express3", TYPICAL)
     assert [line.usd for line in month.lines] == sorted((line.usd for line in month.lines), reverse=True)
