@@ -31,6 +31,7 @@ SUMMARIES = {
     "offsets": "Show the first and the last offset of each partition of TOPIC.",
     "produce": "Send each line of a file, or of standard input, to TOPIC as a record.",
     "producers": "Look after the ids of transactional producers.",
+    "prove": "Show on a deployed stage what no emulator can show, for a dollar and ten minutes at most.",
     "quotas": "Bound what principals and topics may send and read in a second, and what principals may create.",
     "restore": "Let the partitions of restored tables go on behind every offset that was ever given.",
     "scheduled": "List and cancel delayed records.",

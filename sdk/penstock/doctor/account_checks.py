@@ -127,7 +127,7 @@ def _alarm_names(cloudformation: Any, stack: str) -> Iterator[str]:
 
 
 def _receivers(account: Account, names: Sequence[str]) -> Finding:
-    alarms = list(_described(account.client("cloudwatch"), names))
+    alarms = list(described_alarms(account.client("cloudwatch"), names))
     if not alarms:
         fact = "the stack has none"
         return Finding(
@@ -161,7 +161,8 @@ def _receivers(account: Account, names: Sequence[str]) -> Finding:
     return Finding(check="alarms", verdict=Verdict.OK, fact=f"all {len(alarms)} have a receiver, and none rings")
 
 
-def _described(cloudwatch: Any, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+def described_alarms(cloudwatch: Any, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """The alarms of these names, as CloudWatch describes them. One DescribeAlarms for each hundred."""
     for start in range(0, len(names), _DESCRIBED_MAX):
         page = cloudwatch.describe_alarms(
             AlarmNames=list(names[start : start + _DESCRIBED_MAX]),

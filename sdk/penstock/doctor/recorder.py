@@ -9,10 +9,12 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any
 
 from penstock import prices
 from penstock.doctor.finding import Cost
+from penstock.http.abilities import event_signer
 from penstock.http.http_message import Response
 from penstock.http.transport import Transport
 from penstock.system import monotonic_ms, wall_clock_ms
@@ -45,21 +47,50 @@ class Exchange:
         """How long the answer took."""
         return self.ended_ms - self.began_ms
 
+    @property
+    def function_ms(self) -> float | None:
+        """How long the function took, as the answer tells; None if it tells nothing."""
+        took = _TOTAL_MS.search(self._header("server-timing"))
+        return float(took[1]) if took else None
+
+    @property
+    def storage_calls(self) -> dict[str, int]:
+        """The storage calls that the answer tells, by `service.Operation`."""
+        calls = (each.partition("=") for each in self._header("penstock-storage-calls").split(",") if each)
+        return {name: int(count) for name, _, count in calls}
+
+    def _header(self, wanted: str) -> str:
+        return next((value for name, value in self.response.headers.items() if name.lower() == wanted), "")
+
 
 class RecordingTransport:
-    """A Transport that keeps every exchange."""
+    """A Transport that keeps every exchange, and the sum of what they cost at most. Several threads may use one."""
 
     def __init__(self, inner: Transport) -> None:
         self._inner = inner
+        self._lock = Lock()
+        self._usd = 0.0
         self.exchanges: list[Exchange] = []
-        self._bytes: list[int] = []
 
     def call(
         self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
     ) -> Response:
         """Send one request, and keep what came back."""
+        return self.exchange(method, path, query, headers, body).response
+
+    def exchange(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        headers: Mapping[str, str],
+        body: bytes,
+        *,
+        by: Transport | None = None,
+    ) -> Exchange:
+        """As `call`, with the times of the answer. `by` is the transport of another caller."""
         began_at_ms, began_ms = wall_clock_ms(), monotonic_ms()
-        response = self._inner.call(method, path, query, headers, body)
+        response = (by or self._inner).call(method, path, query, headers, body)
         exchange = Exchange(
             method=method,
             path=path,
@@ -68,9 +99,14 @@ class RecordingTransport:
             began_at_ms=began_at_ms,
             response=response,
         )
-        self.exchanges.append(exchange)
-        self._bytes.append(max(len(body), len(response.body), 1))
-        return response
+        with self._lock:
+            self.exchanges.append(exchange)
+            self._usd += _usd_max(exchange, max(len(body), len(response.body), 1))
+        return exchange
+
+    def event_headers(self, host: str, body: bytes) -> Mapping[str, str]:
+        """Signed headers for wake-ups. Raises NotConfiguredError if the inner transport cannot sign them."""
+        return event_signer(self._inner).event_headers(host, body)
 
     def close(self) -> None:
         """Close the inner transport."""
@@ -78,36 +114,38 @@ class RecordingTransport:
 
     def cost(self, aws_calls: int) -> Cost:
         """The most that AWS charges for the exchanges, and for as many calls to AWS itself."""
-        usd = sum(map(_usd_max, self.exchanges, self._bytes))
+        usd = self._usd
         usd += prices.LAMBDA_GB_SECONDS.of(_FUNCTIONS * _COLD_START_MS / 1_000 * FUNCTION_GB_MAX)
         usd += prices.CLOUDWATCH_REQUESTS.of(aws_calls)  # the others are free, or cheaper
         return Cost(usd_max=usd, requests=len(self.exchanges), aws_calls=aws_calls)
 
 
 class AwsCalls:
-    """Counts the calls that clients of botocore send."""
+    """The calls that clients of botocore send, by name (`lambda.GetAlias`), in order."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self.names: list[str] = []
+
+    @property
+    def count(self) -> int:
+        """The number of calls."""
+        return len(self.names)
 
     def watch(self, client: Any) -> None:
-        """Count every call that `client` sends from now on."""
-        client.meta.events.register("before-send", self._count)
+        """Note every call that `client` sends from now on."""
+        client.meta.events.register("before-send", self._note)
 
-    def _count(self, **_: Any) -> None:
-        self.count += 1
+    def _note(self, event_name: str, **_: Any) -> None:
+        self.names.append(event_name.partition(".")[2])
 
 
 def _usd_max(exchange: Exchange, moved_bytes: int) -> float:
-    headers = {name.lower(): value for name, value in exchange.response.headers.items()}
-    took = _TOTAL_MS.search(headers.get("server-timing", ""))
-    function_ms = float(took[1]) if took else exchange.duration_ms
+    function_ms = exchange.duration_ms if exchange.function_ms is None else exchange.function_ms
     usd = prices.API_REQUESTS.of(math.ceil(moved_bytes / prices.API_REQUEST_BYTES))
     usd += prices.LAMBDA_REQUESTS.of(1) + prices.LAMBDA_GB_SECONDS.of(function_ms / 1_000 * FUNCTION_GB_MAX)
     usd += prices.LOGGED_BYTES.of(LOGGED_BYTES_MAX) + prices.INTERNET_BYTES_OUT.of(moved_bytes)
-    for call in filter(None, headers.get("penstock-storage-calls", "").split(",")):
-        name, _, count = call.partition("=")
-        usd += int(count) * _call_usd_max(name.partition(".")[2], moved_bytes)
+    for name, count in exchange.storage_calls.items():
+        usd += count * _call_usd_max(name.partition(".")[2], moved_bytes)
     return usd
 
 

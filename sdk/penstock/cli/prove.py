@@ -1,0 +1,330 @@
+"""`penstock prove`: show on a deployed stage what no emulator can show, and read the bill of that a day later."""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache, partial
+from pathlib import Path
+from time import sleep
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from penstock.cli.jobs import DEFAULT_STACK
+from penstock.cli.local import find_checkout
+from penstock.cli.options.times import DURATION
+from penstock.cli.service import CommandError, show_table
+from penstock.configuration import Configuration, find_configuration
+from penstock.doctor.account_checks import Account
+from penstock.doctor.finding import redacted
+from penstock.doctor.recorder import AwsCalls, RecordingTransport
+from penstock.http.transport import HttpTransport
+from penstock.local_files import JOBS_ENV_NAMES, find_local_file, is_loopback, read_local_file
+from penstock.prove.all_rows import all_rows
+from penstock.prove.bill import read_bill
+from penstock.prove.leftover_kinds import undoings
+from penstock.prove.leftovers import FILE_NAME, Leftovers
+from penstock.prove.own_stage import DEPLOYED_USD_MAX, DESTROY_SECONDS, deploy, destroy, stack_of
+from penstock.prove.proof import Ruling
+from penstock.prove.prove_report import JSON_NAME, MARKDOWN_NAME, ProveReport
+from penstock.prove.prove_run import ProofBudget, ProveRun
+from penstock.prove.proven_stage import ProvenStage, aws_client
+from penstock.system import monotonic_ms, new_nonce, wall_clock_ms
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.stack_outputs import outputs_of, parse_stack_place
+from penstock_core.text import escaped
+
+_STYLES = {
+    Ruling.HOLDS: "green",
+    Ruling.DOES_NOT_HOLD: "bold red",
+    Ruling.ONLY_ON_AWS: "cyan",
+    Ruling.LEFT_OUT: "dim",
+    Ruling.UNKNOWN: "yellow",
+}
+_COLUMNS = 80
+_LOCAL_STACK = "Penstock"
+_PROFILES = ("express3", "express2", "standard1")
+
+
+@click.group(invoke_without_command=True)
+@click.option(
+    "--url", metavar="URL", help="The API's URL; by default that of --stack, PENSTOCK_URL, or the local stack."
+)
+@click.option("--region", metavar="REGION", help="The AWS region of the stage.")
+@click.option("--stack", metavar="STACK", help="The deployed stack; by default PENSTOCK_STACK, else Penstock.")
+@click.option("--deploy", "is_own", is_flag=True, help="Deploy a stage for the run, and remove it after.")
+@click.option(
+    "--profile", type=click.Choice(_PROFILES), default="express3", help="Zones of --deploy.  [default: express3]"
+)
+@click.option("--may-disturb", is_flag=True, help="Load the stage, shut a zone off, and change functions for a moment.")
+@click.option("--assume-role", "role_arn", metavar="ARN", help="A role for calls with fewer rights, if you are a role.")
+@click.option("--dollars-max", type=click.FloatRange(0.01), default=1.0, show_default=True, help="Spend no more.")
+@click.option("--minutes-max", type=click.FloatRange(0.1), default=10.0, show_default=True, help="Take no longer.")
+@click.option("--idle", "idle_ms", type=DURATION, default="2m", show_default=True, help="The idle time to try.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path(),
+    help="The folder of prove.json and prove.md.  [default: .]",
+)
+@click.option("--with-ids", is_flag=True, help="Leave account ids, keys, ARNs and hosts in the report.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON, for programs.")
+@click.pass_context
+def prove(context: click.Context, /, **options: Any) -> None:
+    """Show on a deployed stage what no emulator can show, for a dollar and ten minutes at most.
+
+    It makes topics of its own, asks one row after the other, and removes what it made. Rows that load or change the
+    stage need --may-disturb or --deploy. The exit code is 1 if something does not hold.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    if options["is_own"] and (options["url"] or options["stack"]):
+        raise click.UsageError("--deploy makes a stage of its own: leave --url and --stack out")
+    try:
+        options["out"].mkdir(parents=True, exist_ok=True)
+        report = _proven(context.obj, options)
+    except PenstockError as error:
+        raise CommandError(error, as_json=options["as_json"]) from error
+    clean = (lambda text: text) if options["with_ids"] else redacted
+    (options["out"] / JSON_NAME).write_text(clean(json.dumps(report.to_json(), indent=2)) + "\n")
+    (options["out"] / MARKDOWN_NAME).write_text(clean("\n".join(report.markdown())) + "\n")
+    if options["as_json"]:
+        click.echo(clean(json.dumps(report.to_json())))
+    else:
+        _show(report, clean)
+    if not report.is_proven:
+        sys.exit(1)
+
+
+@prove.command()
+@click.argument("report", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="PROVE_JSON")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+def bill(report: Path, as_json: bool) -> None:
+    """Ask Cost Explorer, a day later, what the run of PROVE_JSON cost. It costs $0.01 or $0.02."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    from penstock.jobs.deployed import client
+
+    try:
+        found = read_bill(client("ce", "us-east-1"), _document(report), wall_clock_ms())
+    except (BotoCoreError, ClientError) as error:
+        refused = PenstockError(
+            ErrorCode.ACCESS_DENIED, f"Cost Explorer could not be asked: {error}; it needs ce:GetCostAndUsage"
+        )
+        raise CommandError(refused, as_json=as_json) from error
+    except PenstockError as error:
+        raise CommandError(error, as_json=as_json) from error
+    if as_json:
+        click.echo(json.dumps(found.to_json()))
+    else:
+        show_table(
+            f"{found.days}, {'the stage' if found.is_of_stage else 'the whole account'}: ${found.usd:.4f}"
+            + (", which AWS may still change" if found.is_estimated else ""),
+            ("what", "$"),
+            ((each.usage_type, f"{each.usd:.6f}") for each in found.lines),
+        )
+        click.echo(escaped(f"{found.proof.ruling.value}: {found.proof.fact}"))
+    if found.proof.ruling is Ruling.DOES_NOT_HOLD:
+        sys.exit(1)
+
+
+def _document(path: Path) -> Mapping[str, Any]:
+    try:
+        found = json.loads(path.read_text())
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise PenstockError(ErrorCode.INVALID_CONFIG, f"{path} is no prove.json: it is no JSON object")
+    return found
+
+
+def _proven(given: Any, options: Mapping[str, Any]) -> ProveReport:
+    """The report of one run. `given` is a test's transport."""
+    began_ms, began_at_ms = monotonic_ms(), wall_clock_ms()
+    own = f"prove-{new_nonce()[:6]}" if options["is_own"] else None
+    kinds: dict[str, Any] = {"stack": partial(_destroy, find_checkout)}
+    path = options["out"] / FILE_NAME
+    if own is not None:
+        leftovers = Leftovers(path, "", kinds)
+        _undo_earlier(leftovers)
+        with leftovers.making("stack", own, profile=options["profile"]):
+            try:
+                deploy(find_checkout(), own, options["profile"], _tell)
+                stage = _stage(None, {**options, "stack": stack_of(own)}, lambda _: leftovers, began_at_ms)
+            except BaseException:
+                _tell_failures(leftovers.undo_all())
+                raise
+        kinds |= undoings(stage.admin, stage.client, kinds["stack"])
+    else:
+        stage = _stage(given, options, lambda url: Leftovers(path, url, kinds), began_at_ms)
+        kinds |= undoings(stage.admin, None if stage.account is None else stage.client, kinds["stack"])
+        _undo_earlier(stage.leftovers)
+    return _run(stage, options, began_ms)
+
+
+def _run(stage: ProvenStage, options: Mapping[str, Any], began_ms: int) -> ProveReport:
+    seconds = options["minutes_max"] * 60 - (DESTROY_SECONDS if stage.is_own else 0)
+    budget = ProofBudget(
+        usd_max=options["dollars_max"], seconds_max=seconds, usd_before=DEPLOYED_USD_MAX if stage.is_own else 0.0
+    )
+    name = _name_of(stage)
+    run = ProveRun(stage, all_rows(options["idle_ms"]), budget, tell=_tell, began_ms=began_ms)
+    is_interrupted = False
+    try:
+        with _interrupted_by_term():
+            run.run()
+    except KeyboardInterrupt:
+        is_interrupted = True
+        _tell("interrupted: what was changed is put back")
+    finally:
+        stage.transport.close()
+    _tell_failures(run.failures)
+    return ProveReport(
+        stage=name,
+        region="" if stage.configuration is None else stage.configuration.region,
+        is_local=stage.is_local,
+        is_own=stage.is_own,
+        began_at_ms=stage.began_at_ms,
+        ended_at_ms=wall_clock_ms(),
+        usd_max=run.usd_max,
+        rows=run.answered,
+        failures=run.failures,
+        is_interrupted=is_interrupted,
+    )
+
+
+def _stage(
+    given: Any, options: Mapping[str, Any], leftovers: Callable[[str], Leftovers], began_at_ms: int
+) -> ProvenStage:
+    """The stage that the options name. `leftovers` makes those of a URL."""
+    calls = AwsCalls()
+    configuration = None if given is not None else _configuration(options)
+    is_local = configuration is None or is_loopback(configuration.url)
+    return ProvenStage(
+        transport=RecordingTransport(given if configuration is None else HttpTransport(configuration)),
+        account=None if configuration is None else _account(configuration, options, calls, is_local=is_local),
+        leftovers=leftovers("" if configuration is None else configuration.url),
+        aws_calls=calls,
+        configuration=configuration,
+        is_local=is_local,
+        is_own=bool(options["is_own"]),
+        may_disturb=options["may_disturb"],
+        role_arn=options["role_arn"],
+        idle_ms=options["idle_ms"],
+        began_at_ms=began_at_ms,
+        wait=sleep,
+    )
+
+
+def _configuration(options: Mapping[str, Any]) -> Configuration:
+    """The service and the caller. A stack that was named tells its URL, if no other one was given."""
+    url, region, stack = options["url"], options["region"], options["stack"]
+    if url is None and stack is not None:
+        url = _url_of(stack, region)
+    found = find_configuration(url, region)
+    if found.tokens is not None:
+        raise PenstockError(ErrorCode.INVALID_CONFIG, "this needs AWS keys, and you have a token: unset PENSTOCK_TOKEN")
+    return found
+
+
+def _url_of(stack: str, region: str | None) -> str:
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    from penstock.jobs.deployed import client
+
+    place = parse_stack_place(stack)
+    try:
+        [found] = client("cloudformation", region).describe_stacks(StackName=place.stack)["Stacks"]
+        return outputs_of(found, place)["ApiUrl"].rstrip("/")
+    except (BotoCoreError, ClientError, KeyError) as error:
+        raise PenstockError(
+            ErrorCode.INVALID_CONFIG, f"the URL of stack {stack!r} could not be read: {error}; give --url"
+        ) from error
+
+
+def _account(
+    configuration: Configuration, options: Mapping[str, Any], calls: AwsCalls, *, is_local: bool
+) -> Account | None:
+    """The account of the stage; that of the emulator for a local stack, None for `penstock dev`."""
+    local: dict[str, str] = {}
+    if is_local:
+        path = find_local_file("jobs.env")
+        local = {} if path is None else read_local_file(path, JOBS_ENV_NAMES)
+        if "AWS_ENDPOINT_URL" not in local:
+            return None
+    stack = _LOCAL_STACK if is_local else options["stack"] or os.environ.get("PENSTOCK_STACK") or DEFAULT_STACK
+    return Account(client=_clients(configuration.region, local, calls), stack=stack, api_url=configuration.url)
+
+
+def _clients(region: str, local: Mapping[str, str], calls: AwsCalls) -> Callable[[str], Any]:
+    @cache
+    def make(service: str) -> Any:
+        made = aws_client(service, region, local)
+        calls.watch(made)
+        return made
+
+    return make
+
+
+def _name_of(stage: ProvenStage) -> str:
+    """The stage's name, by which its bill is found; "" if it is not known."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        return "" if stage.account is None else stage.name
+    except (BotoCoreError, ClientError, KeyError, IndexError) as error:
+        _tell(f"the stack {stage.account and stage.account.stack} could not be read: {error}")
+        return ""
+
+
+def _undo_earlier(leftovers: Leftovers) -> None:
+    """Put back what an earlier run left. Raises INVALID_CONFIG for what cannot be put back."""
+    if not leftovers.entries:
+        return
+    _tell(f"an earlier run was ended: putting {len(leftovers.entries)} things back …")
+    failures = leftovers.undo_all()
+    if failures:
+        raise PenstockError(ErrorCode.INVALID_CONFIG, f"could not be put back: {'; '.join(failures)}")
+
+
+def _destroy(checkout: Callable[[], Path], entry: Mapping[str, Any]) -> None:
+    destroy(checkout(), entry, _tell)
+
+
+@contextmanager
+def _interrupted_by_term() -> Iterator[None]:
+    """SIGTERM ends the block as Ctrl-C does."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _tell(text: str) -> None:
+    click.echo(escaped(text), err=True)
+
+
+def _tell_failures(failures: Sequence[str]) -> None:
+    for each in failures:
+        _tell(f"not put back: {each}; run the same command again")
+
+
+def _show(report: ProveReport, clean: Callable[[str], str]) -> None:
+    table = Table("row", "verdict")
+    table.add_column("measured", overflow="fold")
+    for each in report.rows:
+        verdict = Text(each.proof.ruling.value, style=_STYLES[each.proof.ruling])
+        table.add_row(each.row.name, verdict, Text(escaped(clean(each.proof.fact))))
+    Console(width=_COLUMNS).print(table)
+    click.echo(escaped(report.summary))

@@ -1,0 +1,1 @@
+"""The rows of `penstock prove`: what only a deployed stage can show, each as one check with what it may cost."""

@@ -1,0 +1,36 @@
+"""The undoing of each kind of leftover."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from penstock.admin.admin import Admin
+from penstock.errors import UnknownTopicError
+from penstock.prove.leftovers import Undoing
+
+ZONE_REASON = "penstock prove"
+_TAKEN_OUT = "taken_out"
+
+
+def undoings(
+    admin: Admin, client: Callable[[str], Any] | None, destroy: Callable[[Mapping[str, Any]], None]
+) -> Mapping[str, Undoing]:
+    """A function for each kind. `client` makes clients of AWS, None where there is no AWS."""
+
+    def delete_topic(entry: Mapping[str, Any]) -> None:
+        try:
+            admin.delete_topic(entry["name"])
+        except UnknownTopicError:
+            return
+
+    def let_zone_in(entry: Mapping[str, Any]) -> None:
+        zones = {each.zone: each for each in admin.list_zones()}
+        zone = zones.get(entry["name"])
+        if zone is not None and zone.state == _TAKEN_OUT and zone.reason == ZONE_REASON:
+            admin.let_zone_in(zone.zone, ZONE_REASON)
+
+    def set_logging(entry: Mapping[str, Any]) -> None:
+        if client is None:
+            raise RuntimeError("no AWS to call: run it with the credentials of the earlier run")
+        client("lambda").update_function_configuration(FunctionName=entry["name"], LoggingConfig=entry["before"])
+
+    return {"topic": delete_topic, "zone": let_zone_in, "logging": set_logging, "stack": destroy}

@@ -1,0 +1,94 @@
+"""The changes that a run has not put back yet, in a file, so that the next run can do it after a kill.
+
+```
+prove.undo.json   {"url": "https://…", "entries": [{"kind": "topic", "name": "penstock-prove-1f…"}, …]}
+```
+An entry is written before the change that it undoes, and goes after it is undone. Each undoing may run twice: what is
+gone already counts as undone. A stage of the run's own is one entry, which takes all others with it.
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from penstock_core.errors import ErrorCode, PenstockError
+
+FILE_NAME = "prove.undo.json"
+STACK = "stack"
+Undoing = Callable[[Mapping[str, Any]], None]
+
+
+class Leftovers:
+    """The entries of a stage, by its URL. `undoings` has a function for each kind of entry."""
+
+    def __init__(self, path: Path, url: str, undoings: Mapping[str, Undoing]) -> None:
+        self._path, self._url = path, url
+        self._undoings = undoings
+        self._entries: list[dict[str, Any]] = _read(path, url)
+
+    @property
+    def entries(self) -> list[dict[str, Any]]:
+        """The changes that are not undone yet, the oldest first."""
+        return list(self._entries)
+
+    @contextmanager
+    def making(self, kind: str, name: str, **facts: Any) -> Iterator[None]:
+        """Note the change that the block makes, before it. `undo_all` undoes it, even if the block fails."""
+        self._entries.append({"kind": kind, "name": name, **facts})
+        self._write()
+        yield
+
+    def undo(self, kind: str, name: str) -> None:
+        """Undo this one entry now."""
+        for entry in [each for each in self._entries if (each["kind"], each["name"]) == (kind, name)]:
+            self._undo(entry)
+
+    def undo_all(self) -> list[str]:
+        """Undo all, the newest first. Returns what could not be undone, with the reason: it stays in the file."""
+        failures = []
+        for entry in reversed(self.entries):
+            try:
+                self._undo(entry)
+            except Exception as error:  # the runner's edge: one failure must not keep the others from being undone
+                failures.append(f"{entry['kind']} {entry['name']}: {error}")
+        return failures
+
+    def _undo(self, entry: dict[str, Any]) -> None:
+        self._undoings[entry["kind"]](entry)
+        self._entries.remove(entry)
+        self._write()
+
+    def _write(self) -> None:
+        if not self._entries:
+            self._path.unlink(missing_ok=True)
+            return
+        new = self._path.with_suffix(".new")
+        with new.open("w") as file:
+            json.dump({"url": self._url, "entries": self._entries}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(self._path)
+
+
+def _read(path: Path, url: str) -> list[dict[str, Any]]:
+    """The entries of an earlier run. Raises INVALID_CONFIG for a file of another stage, and for one that is none."""
+    if not path.exists():
+        return []
+    try:
+        found = json.loads(path.read_text())
+        entries, of_url = [dict(each) for each in found["entries"]], str(found["url"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise PenstockError(ErrorCode.INVALID_CONFIG, f"{path} is no file of `penstock prove`: move it away") from error
+    stacks = [each for each in entries if each["kind"] == STACK]
+    if stacks:
+        return stacks
+    if of_url != url:
+        raise PenstockError(
+            ErrorCode.INVALID_CONFIG,
+            f"{path} has what a run left behind at {of_url}: run `penstock prove --url {of_url}` in this folder first, "
+            "which removes it, or give --out another folder",
+        )
+    return entries

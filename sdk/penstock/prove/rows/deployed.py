@@ -1,0 +1,349 @@
+"""Rows about the deployed resources: pollers, versions, quotas, throttles, metrics, alarms, and the functions' logs."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from penstock.doctor.account_checks import account_checks, described_alarms
+from penstock.doctor.finding import Verdict
+from penstock.prove.proof import Emulator, Proof, ProofRow, left_out, ruled, unknown
+from penstock.prove.proven_stage import ProvenStage
+from penstock.tuning.stage import settings_in
+from penstock_core.stack_outputs import parse_stack_place
+
+_ON = "Enabled"
+_SWITCHED = ("promote", "deliver")  # off until a stage has delayed records, and subscriptions
+_DAY_S = 86_400
+_QUOTAS = ("Lambda concurrency", "API rate", "table units")
+_METRICS = ("requests_served", "request_duration", "storage_calls_sent")
+_LIVE = "live"
+_LINES_SHOWN = 3
+
+
+def pollers(stage: ProvenStage) -> Proof:
+    """The event source mappings of the stage: their states, and how often `dispatch` tries again."""
+    found = [stage.client("lambda").get_event_source_mapping(UUID=each) for each in stage.mappings]
+    wrong, states = [], []
+    for each in found:
+        function = _function_of(stage, each["FunctionArn"])
+        states.append(f"{function} {each['State']}")
+        may_be_off = function in _SWITCHED and ":sqs:" in each["EventSourceArn"]
+        if each["State"] != _ON and not may_be_off:
+            wrong.append(f"{function} is {each['State']}")
+        if function == "dispatch":
+            tries = each.get("MaximumRetryAttempts"), each.get("MaximumRecordAgeInSeconds")
+            if tries != (-1, _DAY_S) or not each.get("FilterCriteria", {}).get("Filters"):
+                wrong.append(f"dispatch has attempts and age {tries}, and {each.get('FilterCriteria')}")
+    fact = f"{len(found)} mappings: {', '.join(sorted(states))}" + (f"; wrong: {'; '.join(wrong)}" if wrong else "")
+    return ruled(bool(found) and not wrong, fact, mappings=len(found), wrong=len(wrong))
+
+
+def _function_of(stage: ProvenStage, arn: str) -> str:
+    return arn.partition(":function:")[2].partition(":")[0].removeprefix(f"{stage.name}-")
+
+
+def releases(stage: ProvenStage) -> Proof:
+    """The alias `live` of each function, and the newest version behind it."""
+    from botocore.exceptions import ClientError
+
+    lambda_ = stage.client("lambda")
+    wrong, without = [], []
+    for name in stage.functions:
+        try:
+            alias = lambda_.get_alias(FunctionName=name, Name=_LIVE)
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "ResourceNotFoundException":
+                raise
+            without.append(name)
+            continue
+        versions = [
+            each["Version"]
+            for page in lambda_.get_paginator("list_versions_by_function").paginate(FunctionName=name)
+            for each in page["Versions"]
+            if each["Version"].isdigit()
+        ]
+        newest = max(versions, key=int)
+        weights = (alias.get("RoutingConfig") or {}).get("AdditionalVersionWeights")
+        if alias["FunctionVersion"] != newest or weights:
+            wrong.append(
+                f"{name} is at {alias['FunctionVersion']}, the newest is {newest}, weights {weights or 'none'}"
+            )
+    if len(without) == len(stage.functions):
+        return left_out("this stage has no versions: a deployment replaces its functions")
+    wrong += [f"{each} has no alias" for each in without if not each.endswith("-provision")]
+    fact = f"{len(stage.functions) - len(without)} of {len(stage.functions)} functions have an alias"
+    return ruled(not wrong, fact + (f"; {'; '.join(wrong)}" if wrong else ", each at its newest version"))
+
+
+def scheduled_runs(stage: ProvenStage) -> Proof:
+    """Lambda's tries of a scheduled run that fails, and its patience with functions that start themselves."""
+    lambda_ = stage.client("lambda")
+    wrong, asked = [], 0
+    for task in ("upkeep", "hourly", "sweep", "promote"):
+        if (name := f"{stage.name}-{task}") in stage.functions:
+            asked += 1
+            attempts = _attempts(stage, name)
+            wrong += [f"{name} is tried {attempts} times more"] if attempts else []
+    for task in _SWITCHED:
+        asked += 1
+        loop = lambda_.get_function_recursion_config(FunctionName=f"{stage.name}-{task}")["RecursiveLoop"]
+        wrong += [f"{task}: RecursiveLoop is {loop}"] if loop != "Allow" else []
+    return ruled(not wrong, "; ".join(wrong) or f"{asked} functions are set as they should be", functions=asked)
+
+
+def _attempts(stage: ProvenStage, name: str) -> int:
+    """Lambda's further tries of an event: two, unless a function says otherwise."""
+    from botocore.exceptions import ClientError
+
+    qualifier = {"Qualifier": _LIVE} if stage.has_versions else {}
+    try:
+        found = stage.client("lambda").get_function_event_invoke_config(FunctionName=name, **qualifier)
+    except ClientError as error:
+        if stage.is_local or error.response["Error"]["Code"] != "ResourceNotFoundException":
+            raise
+        return 2
+    return int(found.get("MaximumRetryAttempts", 2))
+
+
+def quotas(stage: ProvenStage) -> Proof:
+    """The doctor's checks of quotas, and what the stage was told of its account."""
+    assert stage.account is not None
+    findings = [each for each in account_checks(stage.account) if each.check in _QUOTAS]
+    denied = [each for each in findings if each.verdict is Verdict.UNKNOWN]
+    if denied:
+        return unknown("; ".join(f"{each.check}: {each.fact}, {each.remedy}" for each in denied))
+    wrong = [f"{each.check}: {each.fact}" for each in findings if each.verdict is Verdict.MEND]
+    limits = stage.client("lambda").get_account_settings()["AccountLimit"]
+    rate = int(stage.client("apigateway").get_account()["throttleSettings"]["rateLimit"])
+    template = stage.client("cloudformation").get_template(StackName=parse_stack_place(stage.account.stack).stack)
+    told = settings_in(template["TemplateBody"], stage.account.stack)
+    instances = limits["ConcurrentExecutions"]
+    if (told["account_concurrency"] or 0) > instances:
+        wrong.append(
+            f"the stage was told account_concurrency={told['account_concurrency']}: the account has {instances}"
+        )
+    if (told["api_requests_per_s"] or 0) > rate:
+        wrong.append(f"the stage was told api_requests_per_s={told['api_requests_per_s']}: the account has {rate}")
+    fact = "; ".join(wrong) or f"{instances:,} instances and {rate:,} requests a second; the stage was told no more"
+    return ruled(not wrong, fact, instances=instances, api_requests_per_s=rate)
+
+
+def throttles(stage: ProvenStage) -> Proof:
+    """The rates that API Gateway has for the stage and its routes, against the account's."""
+    found = stage.client("apigatewayv2").get_stage(ApiId=stage.outputs["ApiId"], StageName="$default")
+    account = stage.client("apigateway").get_account()["throttleSettings"]["rateLimit"]
+    rates = {route: each["ThrottlingRateLimit"] for route, each in found.get("RouteSettings", {}).items()}
+    default = found.get("DefaultRouteSettings", {}).get("ThrottlingRateLimit")
+    fact = (
+        f"POST /v1/fetch has {rates.get('POST /v1/fetch')}, others {default}, and the account {account:,.0f} a second"
+    )
+    is_so = "POST /v1/fetch" in rates and default is not None and max([default, *rates.values()]) <= account
+    return ruled(is_so, fact, routes=len(rates))
+
+
+def stream(stage: ProvenStage) -> Proof:
+    """The view type of the log table's stream, which `dispatch` and `replicate` filter."""
+    found = stage.client("dynamodb").describe_table(TableName=stage.outputs["LogTable"])["Table"]
+    view = found.get("StreamSpecification", {}).get("StreamViewType")
+    return ruled(view == "NEW_AND_OLD_IMAGES", f"the stream has {view}")
+
+
+def share_words(stage: ProvenStage) -> Proof:
+    """An update of a missing item that names the words of share items: its condition fails, and no word is reserved."""
+    from botocore.exceptions import ClientError
+
+    try:
+        stage.client("dynamodb").update_item(
+            TableName=stage.outputs["GroupsTable"],
+            Key={"pk": {"S": "none"}, "sk": {"S": "none"}},
+            UpdateExpression="SET #l.#a = :a REMOVE waiter",
+            ConditionExpression="generation = :a AND size(#l) <= :a AND attribute_not_exists(#l.#a)",
+            ExpressionAttributeNames={"#l": "locks", "#a": "nonce-01.0"},
+            ExpressionAttributeValues={":a": {"N": "0"}},
+            ReturnValuesOnConditionCheckFailure="ALL_OLD",
+        )
+    except ClientError as error:
+        code = error.response["Error"]["Code"]
+        if code not in ("ConditionalCheckFailedException", "ValidationException"):
+            raise
+        return ruled(code == "ConditionalCheckFailedException", f"DynamoDB answered {code}")
+    return ruled(False, "DynamoDB made the update, though its condition is false")
+
+
+def directory_lists(stage: ProvenStage) -> Proof:
+    """Two lists of a directory bucket: its folders, and a prefix without a slash."""
+    from botocore.exceptions import ClientError
+
+    buckets = [each.partition("=")[2] for each in stage.outputs["ZoneBuckets"].split(",")]
+    bucket = next((each for each in buckets if each.endswith("--x-s3")), None)
+    if bucket is None:
+        return left_out("the stage has no directory bucket")
+    s3 = stage.client("s3")
+    folders = [each["Prefix"] for each in s3.list_objects_v2(Bucket=bucket, Delimiter="/").get("CommonPrefixes", ())]
+    is_by_hour = bool(folders) and all(each.count("-") == 3 and each.endswith("/") for each in folders)
+    try:
+        s3.list_objects_v2(Bucket=bucket, Prefix="2")
+    except ClientError as error:
+        code = error.response["Error"]["Code"]
+        if code.startswith("AccessDenied"):
+            raise
+        fact = f"{len(folders)} folders such as {folders[:1]}; a prefix without a slash gets {code}"
+        return ruled(is_by_hour and code == "InvalidRequest", fact, folders=len(folders))
+    return ruled(False, f"{len(folders)} folders; a prefix without a slash gets a list")
+
+
+def access_log(stage: ProvenStage) -> Proof:
+    """The resource policies of the account's logs that name the stage's access log."""
+    policies = stage.client("logs").describe_resource_policies().get("resourcePolicies", [])
+    named = [each["policyName"] for each in policies if f"/aws/vendedlogs/{stage.name}/" in each["policyDocument"]]
+    return ruled(not named, f"{len(policies)} policies, {len(named)} name the access log", policies=len(policies))
+
+
+def metrics(stage: ProvenStage) -> Proof:
+    """The metrics of the stage that had values in the last three hours."""
+    pages = stage.client("cloudwatch").get_paginator("list_metrics")
+    wanted = {"Namespace": "Penstock", "Dimensions": [{"Name": "service", "Value": stage.name}]}
+    found = {each["MetricName"] for page in pages.paginate(**wanted, RecentlyActive="PT3H") for each in page["Metrics"]}
+    missing = [each for each in _METRICS if each not in found]
+    fact = f"{len(found)} metrics" + (f", without {', '.join(missing)}" if missing else f", {', '.join(_METRICS)} too")
+    return ruled(not missing, fact, metrics=len(found))
+
+
+def alarms(stage: ProvenStage) -> Proof:
+    """The states of the stack's alarms."""
+    found = list(described_alarms(stage.client("cloudwatch"), stage.alarms))
+    if not found:
+        return left_out("the stack has no alarms")
+    states = Counter(each["StateValue"] for each in found)
+    ringing = sorted(each["AlarmName"] for each in found if each["StateValue"] == "ALARM")
+    fact = ", ".join(f"{count} {state}" for state, count in states.items())
+    return ruled(not ringing, fact + (f"; ringing: {', '.join(ringing)}" if ringing else ""), alarms=len(found))
+
+
+def denied_lines(stage: ProvenStage) -> Proof:
+    """Lines of the functions' logs, since the run began, that tell of a call that AWS denied."""
+    return _no_lines(stage, "AccessDenied", "tell of a denied call")
+
+
+def failed_invocations(stage: ProvenStage) -> Proof:
+    """Lines of Lambda itself since the run began, which it writes of failed invocations only."""
+    return _no_lines(stage, '{ $.type = "platform.report" }', "are Lambda's own of failed invocations")
+
+
+def _no_lines(stage: ProvenStage, pattern: str, what: str) -> Proof:
+    found = [f"{name}: {line}" for name in stage.functions for line in _lines(stage, name, pattern)]
+    fact = f"{len(found)} lines of {len(stage.functions)} functions {what}"
+    shown: Sequence[str] = [each[:200] for each in found[:_LINES_SHOWN]]
+    return ruled(not found, fact + (f": {'; '.join(shown)}" if shown else ""), lines=len(found))
+
+
+def _lines(stage: ProvenStage, name: str, pattern: str) -> Iterator[str]:
+    pages = stage.client("logs").get_paginator("filter_log_events")
+    group = f"/aws/lambda/{name}"
+    for page in pages.paginate(logGroupName=group, startTime=stage.began_at_ms, filterPattern=pattern):
+        yield from (each["message"].strip() for each in page["events"])
+
+
+def deployed_rows() -> list[ProofRow]:
+    """The rows about what the deployment has made. None of them appends or reads records."""
+    stack = "cloudformation:DescribeStacks and ListStackResources"
+    return [
+        ProofRow(
+            name="pollers",
+            expects="each mapping is enabled, but those of promote and deliver where the stage never used them",
+            ask=pollers,
+            action=f"lambda:GetEventSourceMapping, {stack}",
+        ),
+        ProofRow(
+            name="stream of the log table",
+            expects="NEW_AND_OLD_IMAGES",
+            ask=stream,
+            action=f"dynamodb:DescribeTable, {stack}",
+        ),
+        ProofRow(
+            name="words of share items",
+            expects="ConditionalCheckFailedException, not ValidationException",
+            ask=share_words,
+            action=f"dynamodb:UpdateItem on the groups table, {stack}",
+            emulator=Emulator.RUNS,
+        ),
+        ProofRow(
+            name="releases",
+            expects="each alias `live` is at the newest version, and no canary is on its way",
+            ask=releases,
+            seconds_max=20,
+            action=f"lambda:GetAlias and ListVersionsByFunction, {stack}",
+            emulator=Emulator.RUNS,
+        ),
+        ProofRow(
+            name="scheduled runs and loops",
+            expects="Lambda repeats no failed run, and stops no function that starts itself",
+            ask=scheduled_runs,
+            action=f"lambda:GetFunctionEventInvokeConfig and GetFunctionRecursionConfig, {stack}",
+            emulator=Emulator.RUNS,
+        ),
+        ProofRow(
+            name="quotas of the account",
+            expects="the doctor finds them large enough, and the stage was told no more than there is",
+            ask=quotas,
+            seconds_max=20,
+            action="lambda:GetAccountSettings, apigateway:GET, dynamodb:DescribeLimits, cloudformation:GetTemplate",
+            emulator=Emulator.LACKS,
+        ),
+        ProofRow(
+            name="throttles of routes",
+            expects="POST /v1/fetch has its own, and none is above the account's",
+            ask=throttles,
+            action=f"apigateway:GET, {stack}",
+            emulator=Emulator.LACKS,
+        ),
+        ProofRow(
+            name="lists of directory buckets",
+            expects="folders by hour; InvalidRequest for a prefix without a slash",
+            ask=directory_lists,
+            action=f"s3express:CreateSession on the zones, {stack}",
+            emulator=Emulator.LACKS,
+        ),
+        ProofRow(
+            name="policy of the access log",
+            expects="no resource policy names it",
+            ask=access_log,
+            action=f"logs:DescribeResourcePolicies, {stack}",
+            emulator=Emulator.RUNS,
+        ),
+    ]
+
+
+def last_rows() -> list[ProofRow]:
+    """The rows that look back on the run."""
+    stack = "cloudformation:DescribeStacks and ListStackResources"
+    return [
+        ProofRow(
+            name="metrics",
+            expects=f"{', '.join(_METRICS)} have values",
+            ask=metrics,
+            action=f"cloudwatch:ListMetrics, {stack}",
+            emulator=Emulator.LACKS,
+        ),
+        ProofRow(
+            name="alarms",
+            expects="none rings",
+            ask=alarms,
+            action=f"cloudwatch:DescribeAlarms, {stack}",
+        ),
+        ProofRow(
+            name="denied calls in the logs",
+            expects="no line since the run began",
+            ask=denied_lines,
+            seconds_max=30,
+            action=f"logs:FilterLogEvents, {stack}",
+            emulator=Emulator.RUNS,
+        ),
+        ProofRow(
+            name="failed invocations in the logs",
+            expects="no line since the run began",
+            ask=failed_invocations,
+            seconds_max=30,
+            action=f"logs:FilterLogEvents, {stack}",
+            emulator=Emulator.LACKS,
+        ),
+    ]
