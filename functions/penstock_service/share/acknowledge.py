@@ -107,7 +107,8 @@ def acknowledge_entries(instance: Instance, group: ShareGroup, entries: Sequence
     for key, result in found.items():
         outcomes += answered(entries, places[key], result.answers, LocksNow(key, result.state))
     outcomes.sort(key=lambda each: each[0])
-    _bury_some(instance, group, {key: (entries[places[key][0]].topic, result) for key, result in found.items()})
+    with errors_maybe_applied(has_begun=bool(found)):
+        _bury_some(instance, group, {key: (entries[places[key][0]].topic, result) for key, result in found.items()})
     count_outcomes(instance, [outcome for _, outcome in outcomes])
     return [outcome for _, outcome in outcomes]
 

@@ -28,7 +28,7 @@ from tests.service.share.sharing import (
     take,
 )
 from tests.support.refusals import refused
-from tests.support.service import Intercepted, SteppedClock, another_instance, counted_instance, filled_topic
+from tests.support.service import Intercepted, SteppedClock, another_instance, counted_instance, filled_topic, new_topic
 
 OK, DONE, LOST = AckResult.OK, AckResult.DONE, AckResult.LOST
 STAYS = "nonce-01"
@@ -228,3 +228,33 @@ def test_error_behind_acknowledgements_that_are_made_says_so(instance: Instance,
         acknowledge(busy, GROUP, entries) if nonce is None else take(busy, nonce=nonce, acknowledge=entries)
     assert (caught.value.code, caught.value.maybe_applied) == (ErrorCode.THROTTLED, True)
     assert not error.maybe_applied
+
+
+@pytest.mark.parametrize("nonce", [None, LockNonce("nonce-01")])
+def test_error_of_a_burial_behind_acknowledgements_says_that_they_are_made(
+    instance: Instance, nonce: LockNonce | None
+) -> None:
+    filled_topic(instance, records=2)
+    new_topic(instance, "dead")
+    new_group(instance, dead_letter_topic="dead")
+    [lock] = locks_in(take(instance, 2))
+    moved: list[object] = []
+
+    def move(original: Callable[..., Any], move: object) -> Any:
+        moved.append(move)
+        return original(move)
+
+    def find_states(original: Callable[..., Any], keys: object) -> Any:
+        if moved:
+            raise PenstockError(ErrorCode.THROTTLED, "nothing was changed")
+        return original(keys)
+
+    busy = another_instance(
+        instance,
+        share=Intercepted(instance.stores.share, find_states=find_states),
+        transactions=Intercepted(instance.stores.transactions, move=move),
+    )
+    entries = [entry_of(lock, AckType.REJECT)]
+    with pytest.raises(PenstockError) as caught:
+        acknowledge(busy, GROUP, entries) if nonce is None else take(busy, nonce=nonce, acknowledge=entries)
+    assert (caught.value.code, caught.value.maybe_applied) == (ErrorCode.THROTTLED, True)

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from penstock_core.errors import PenstockError
 from penstock_core.ids import SubscriptionId
+from penstock_core.maybe_applied import errors_maybe_applied
 from penstock_core.push.subscription import Subscription
 from penstock_service.instance.instance import Instance
 from penstock_service.push.parallel.parallel_group import parallel_group_name
@@ -32,7 +33,8 @@ def resume_subscription(instance: Instance, name: str) -> Subscription:
     Costs and raises as `pause_subscription`, and what `start_deliveries` does. A repeat starts the deliveries again.
     """
     resumed = _switched(instance, name, is_paused=False)
-    start_deliveries(instance, resumed)
+    with errors_maybe_applied():
+        start_deliveries(instance, resumed)
     return resumed
 
 

@@ -220,7 +220,8 @@ class _Call:
         self.passed_bytes += look.passed_bytes
         count_outcomes(self._instance, [outcome for _, outcome in look.outcomes])
         wake_workers(self._instance, look.woken)
-        self._bury_some(look)
+        with errors_maybe_applied(has_begun=bool(look.outcomes or look.taken)):
+            self._bury_some(look)
         return look
 
     def _bury_some(self, look: Look) -> None:

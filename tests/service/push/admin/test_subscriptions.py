@@ -62,6 +62,20 @@ def test_pause_sends_nothing_and_resume_starts_the_deliveries_again(instance: In
     assert [each.version for each in take_messages(instance)] == [resumed.version], "a repeat sends again"
 
 
+def test_error_of_a_resumption_behind_its_change_says_so(instance: Instance) -> None:
+    new_topic(instance)
+    create(instance)
+    pause_subscription(instance, NAME)
+
+    def refuse(_: object) -> None:
+        raise PenstockError(ErrorCode.THROTTLED, "it is too fast")
+
+    dying = with_stores(instance, deliveries=Intercepted(instance.stores.deliveries, switch_on=refuse))
+    with pytest.raises(PenstockError) as caught:
+        resume_subscription(dying, NAME)
+    assert caught.value.maybe_applied
+
+
 @pytest.mark.parametrize("call", [pause_subscription, resume_subscription, delete_subscription])
 def test_unknown_subscription_is_refused(instance: Instance, call: Any) -> None:
     refused(ErrorCode.UNKNOWN_SUBSCRIPTION, lambda: call(instance, NAME))
