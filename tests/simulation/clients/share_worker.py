@@ -14,6 +14,7 @@ from penstock_service.instance.instance import Instance
 from penstock_service.share.acknowledge import AckEntry, AckOutcome, acknowledge
 from penstock_service.share.acquire.acquire import Acquired, AcquireWish, acquire
 from penstock_service.share.share_partitions import parse_marked_lock_id
+from tests.history.recorder import OpenOperation
 from tests.simulation.clients.share_history import ShareRecord
 from tests.simulation.oracle.shares import ShareOracle
 from tests.simulation.oracle.violation import expect
@@ -21,12 +22,14 @@ from tests.simulation.service.simulation import Simulation
 
 _TRIES_MAX = 4
 _BYTES_MAX = 100_000
+_FORGETS_RATE = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerHabits:
     """How workers of a run behave.
 
+    - It acquires `acquires` times before it handles what it has got: from several partitions, as a rule.
     - `records_max`, `work_ms` and `lock_ms` are drawn for each acquire.
     - `death_rate` is the share of acquires that it dies with.
     - `doubled_rate` is the share of calls that come a second time, up to a minute late.
@@ -42,6 +45,7 @@ class WorkerHabits:
     bad: str | None
     acknowledges_at_once: float = 0.3
     lock_ms: Sequence[int | None] = (None, 1_000, 4_000)
+    acquires: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,10 +78,7 @@ class ShareWorker:
     def run(self, rounds: int) -> None:
         """Acquire so many times, or until the worker dies."""
         for _ in range(rounds):
-            acquired = self.acquire()
-            if acquired is None:
-                continue
-            held = self.told(acquired)
+            held = [each for _ in range(self._habits.acquires) for each in self._taken()]
             if not held:
                 self._scheduler.pause(self._random.choice([5.0, 200.0, 1_500.0]))
                 continue
@@ -86,6 +87,10 @@ class ShareWorker:
                 return
             self.handle(held)
         self._acknowledge()
+
+    def _taken(self) -> list[Holding]:
+        acquired = self.acquire()
+        return [] if acquired is None else self.told(acquired)
 
     def handle(self, held: Sequence[Holding]) -> None:
         """Work on the records, and decide. The next acquire carries the acknowledgements, if they do not go at once."""
@@ -108,14 +113,14 @@ class ShareWorker:
         generations = self.sends(entries)
         for tries in range(_TRIES_MAX):
             run = partial(acquire, group_name=self.group, wish=replace(wish, is_repeat=tries > 0))
-            self._double(run, wish.nonce)
+            self._double(run, entries, wish.nonce)
             operation = self._record.asks(self.name, entries, wish.nonce)
             try:
-                acquired = self._simulation.call(run, is_read=False)
+                acquired = self._simulation.call(run, is_read=False, is_judged=bool(entries))
             except PenstockError as error:
-                self._simulation.recorder.maybe(operation)
                 self._scheduler.note("not acquired", error)
-                self._scheduler.pause(self._random.choice([10.0, 500.0]))
+                if self._gives_up(operation, error):
+                    return None
                 continue
             self._record.is_told(operation, acquired.acknowledged, acquired)
             self._check(generations, acquired.acknowledged)
@@ -123,14 +128,21 @@ class ShareWorker:
             return acquired
         return None
 
-    def _double(self, run: Callable[[Instance], object], nonce: LockNonce | None = None) -> None:
+    def _gives_up(self, operation: OpenOperation, error: PenstockError) -> bool:
+        """After a pause. A worker that is told that nothing was changed may forget what it has asked for."""
+        (self._simulation.recorder.maybe if error.maybe_applied else self._simulation.recorder.fail)(operation)
+        self._scheduler.pause(self._random.choice([10.0, 500.0]))
+        return not error.maybe_applied and self._random.random() < _FORGETS_RATE
+
+    def _double(
+        self, run: Callable[[Instance], object], entries: Sequence[AckEntry], nonce: LockNonce | None = None
+    ) -> None:
         """Perhaps let the network bring the call once more, for nobody."""
         if self._random.random() < self._habits.doubled_rate:
 
             def again() -> None:
-                if nonce is not None:
-                    self._simulation.recorder.maybe(self._record.asks(self.name, (), nonce))
-                self._simulation.attempt("not done again", run)
+                self._simulation.recorder.maybe(self._record.asks(self.name, entries, nonce))
+                self._simulation.attempt("not done again", run, is_judged=bool(entries))
 
             delay_ms = self._random.choice([0.0, 50.0, 500.0, 3_000.0, 60_000.0])
             self._scheduler.spawn(f"{self.name} again", again, delay_ms=delay_ms)
@@ -231,16 +243,16 @@ class ShareWorker:
             return
         generations = self.sends(entries)
         for _ in range(_TRIES_MAX):
-            self._double(lambda instance: acknowledge(instance, self.group, entries))
+            self._double(lambda instance: acknowledge(instance, self.group, entries), entries)
             operation = self._record.asks(self.name, entries)
             try:
                 outcomes = self._simulation.call(
                     lambda instance: acknowledge(instance, self.group, entries), is_read=False
                 )
             except PenstockError as error:
-                self._simulation.recorder.maybe(operation)
                 self._scheduler.note("not acknowledged", error)
-                self._scheduler.pause(self._random.choice([10.0, 500.0]))
+                if self._gives_up(operation, error):
+                    return
                 continue
             self._record.is_told(operation, outcomes)
             self._check(generations, outcomes)

@@ -19,10 +19,14 @@ TraceEntry = tuple[float, str, str, tuple[Any, ...]]
 
 
 class Task(greenlet):  # type: ignore[misc]  # greenlet has no types
-    """Code that runs on its own stack. Tasks of one `owner`, such as a function instance, end together."""
+    """Code that runs on its own stack. Tasks of one `owner`, such as a function instance, end together.
+
+    `request` is the call of a client that it works for. The tasks that it starts work for that, too.
+    """
 
     name: str
     owner: object
+    request: Any
     ticket: int  # the wake-up that counts: queue entries with an older ticket are void
     is_blocked: bool
 
@@ -49,6 +53,7 @@ class Scheduler:
         """Start `run` as a task after `delay_ms`. If it raises, the whole run ends."""
         task = Task(run, parent=self._hub)
         task.name, task.owner, task.ticket, task.is_blocked = name, owner, 0, False
+        task.request = getattr(getcurrent(), "request", None)
         self._wake_at(task, self.now_ms + delay_ms)
         return task
 

@@ -26,7 +26,7 @@ from tests.mutants.driver import installed, parse_mutant
 from tests.simulation.clients import share_worker
 from tests.simulation.mutants.patches import PATCHES
 from tests.simulation.mutants.spoiled import Edit, spoiled
-from tests.simulation.oracle import push_attempts, push_records, pushes, share_handouts, shares
+from tests.simulation.oracle import push_attempts, push_records, pushes, share_handouts, shares, sure_errors
 from tests.simulation.oracle import transactions as transaction_checks
 from tests.simulation.run import run
 from tests.simulation.service import push_service
@@ -36,7 +36,7 @@ from tests.simulation.workloads.sharing import worked_group
 _EDIT = re.compile(r"^ {4}([\w.]+): (.*?) =>(?: (.*))?\n((?: {4}(?!.* =>).*\n)*)", re.MULTILINE)
 _WITH_CHECKS = (
     *(groups, transactions, transaction_checks, shares, share_handouts, share_worker, worked_group, pushes),
-    *(push_attempts, push_records, push_service),
+    *(push_attempts, push_records, push_service, sure_errors),
 )
 SEEDS_MAX = 400  # of the first so many, at least one shows each mutant
 

@@ -29,6 +29,7 @@ from tests.simulation.engine.reduction import NOTHING, Reduction
 from tests.simulation.engine.run_state import RunHistory, RunState
 from tests.simulation.engine.scheduler import STEPS_MAX, Scheduler, Task
 from tests.simulation.engine.time_and_chance import FUNCTION_TIMEOUT_MS, SchedulerClock, SimulatedEntropy
+from tests.simulation.oracle.sure_errors import Request
 from tests.simulation.oracle.violation import expect
 from tests.simulation.service.instance import Naps, SimulatedInstance
 from tests.simulation.service.storage import ObservedPort, SimulatedStorage
@@ -154,8 +155,12 @@ class Simulation:
         task = self.scheduler.spawn(name, until_done, delay_ms=delay_ms)
         self._working.add(task)
 
-    def call(self, run: Callable[[Instance], T], *, is_read: bool, timeout_ms: float | None = None) -> T:
+    def call(
+        self, run: Callable[[Instance], T], *, is_read: bool, timeout_ms: float | None = None, is_judged: bool = True
+    ) -> T:
         """Call the service as a client does: a free function instance runs the use case, and the answer may be lost.
+
+        If `is_judged`, an error of a write that does not say `maybe_applied` must be true (oracle/sure_errors.py).
 
         A function that the API does not call has `timeout_ms`, and its caller waits as long. With naps, any other call
         is that of a program that embeds the service: both sleep together, and the call has no deadline.
@@ -164,19 +169,24 @@ class Simulation:
         scheduler.pause(self.faults.latency())
         self._calling.add(scheduler.current)
         try:
-            return self._call(run, is_read=is_read, timeout_ms=timeout_ms)
+            asked = None if is_read or timeout_ms is not None or not is_judged else Request()
+            return self._call(run, asked, is_read=is_read, timeout_ms=timeout_ms)
         finally:
             self._calling.remove(scheduler.current)
 
-    def attempt(self, what: str, run: Callable[[Instance], T], *, timeout_ms: float | None = None) -> T | None:
+    def attempt(
+        self, what: str, run: Callable[[Instance], T], *, timeout_ms: float | None = None, is_judged: bool = True
+    ) -> T | None:
         """Call the service as a client that goes on after an error. The trace names `what` did not happen."""
         try:
-            return self.call(run, is_read=False, timeout_ms=timeout_ms)
+            return self.call(run, is_read=False, timeout_ms=timeout_ms, is_judged=is_judged)
         except PenstockError as error:
             self.scheduler.note(what, error)
             return None
 
-    def _call(self, run: Callable[[Instance], T], *, is_read: bool, timeout_ms: float | None) -> T:
+    def _call(
+        self, run: Callable[[Instance], T], asked: Request | None, *, is_read: bool, timeout_ms: float | None
+    ) -> T:
         scheduler = self.scheduler
         instance = self._free_instance()
         instance.thaw()
@@ -197,6 +207,8 @@ class Simulation:
                 answer.append(run(instance.instance))
             except PenstockError as error:
                 answer.append(error)
+                if asked is not None:
+                    asked.failed(error)
             except Killed:
                 pass
             instance.is_busy = False
@@ -207,7 +219,7 @@ class Simulation:
 
         instance.on_death = partial(scheduler.wake, caller)
         deadline_ms = scheduler.now_ms + (timeout_ms or (_API_TIMEOUT_MS if instance.naps is None else inf))
-        scheduler.spawn(f"{instance.name}:{caller.name}", request, owner=instance)
+        scheduler.spawn(f"{instance.name}:{caller.name}", request, owner=instance).request = asked
         while not answer and not instance.is_dead and scheduler.now_ms < deadline_ms:
             scheduler.block(None if deadline_ms == inf else deadline_ms - scheduler.now_ms)
         instance.on_death = _ignore_death

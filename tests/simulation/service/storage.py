@@ -35,6 +35,7 @@ class SimulatedStorage:
         self.stream: list[StreamedImage] = []
         self.push_events: list[PushEvent] = []
         self.inline_segments: set[SegmentId] = set()
+        self.changes = 0  # of items, so far
         self._stream_number = 0
 
     def apply(self, label: str, method: str, effect: Callable[[], Any], arguments: tuple[Any, ...]) -> Any:
@@ -66,6 +67,7 @@ class SimulatedStorage:
 
     def changed(self, change: Change) -> None:
         """Take a change of an item, in the order of all changes, as the table's stream has it."""
+        self.changes += change.old != change.new
         if change.table != "log":
             return
         if change.key["pk"]["S"].startswith(INLINE_PREFIX):

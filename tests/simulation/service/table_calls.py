@@ -147,10 +147,14 @@ class TableCalls:
 
         A write that is applied tells of each of its attempts, a read or a refusal only of a call that was not told.
         """
+        changes = self._storage.changes
         answer = self._tables.apply(apply)
         is_write = operation not in _READS
         call.has_written |= is_write
         is_applied = is_write and not isinstance(answer, DriverError)
+        request = self._scheduler.current.request
+        if is_applied and request is not None and self._storage.changes > changes:
+            request.wrote(call.label, call.method, call.arguments)
         if is_applied or (call.has_written and not call.is_told):
             outcome = self._tables.replay(call.label, call.method, call.arguments, call.named, [*before, answer])
             if outcome is not Outcome.UNKNOWN:

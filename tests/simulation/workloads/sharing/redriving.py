@@ -77,7 +77,7 @@ def _redrive_now_and_then(simulation: Simulation, to: str | None) -> None:
             return redrive(instance, _DEAD, wish)
 
         try:
-            done = simulation.call(run, is_read=False)
+            done = simulation.call(run, is_read=False, is_judged=False)  # its hidden group is no effect
         except PenstockError as error:
             simulation.scheduler.note("not redriven", error)
             continue

@@ -1,6 +1,7 @@
 """Workers of share groups: slow ones, dying ones, poison records, transactions, and calls that come twice."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from penstock_core.errors import Category, PenstockError
@@ -28,9 +29,10 @@ from tests.simulation.workloads.sharing.worked_group import (
 )
 
 _GROUP, _TOPIC, _DEAD = "workers", "work", "work.dead"
-_PARTITIONS_MAX = 3
+_PARTITIONS_MAX = 4
 _OPERATIONS_SHARE = 0.25  # of the runs have a certain kind of operator
 _REPEATING_SHARE = 0.15  # of the runs have a network and a driver that repeat much, and quick workers
+_THROTTLED_SHARE = 0.15  # have a table that refuses much, and workers that acknowledge several partitions in a request
 _REPEATERS, _REPEATED = "repeaters", "repeated"
 _REPEATED_RATE = 0.3
 _ACCEPTERS, _ACCEPTED, _OUTPUTS, _ACCEPTED_DEAD = "accepters", "accepted", "accepted.outputs", "accepted.dead"
@@ -38,7 +40,7 @@ _ACCEPTERS, _ACCEPTED, _OUTPUTS, _ACCEPTED_DEAD = "accepters", "accepted", "acce
 
 def install(simulation: Simulation) -> None:
     random = simulation.scheduler.random
-    partitions = random.choice([1, 1, 2])
+    partitions = random.choice([1, 2, 3])
     is_filtered = random.random() < 0.3
     has_tags = {"index_tags": True} if is_filtered and random.random() < 0.5 else {}
     topic = simulation.topic(_TOPIC, partitions=partitions, **has_tags)
@@ -60,10 +62,15 @@ def install(simulation: Simulation) -> None:
             key_of=by_last_digit if is_by_key else None,
         )
         producer.start()
-    is_repeating = random.random() < _REPEATING_SHARE
-    if is_repeating:
+    chance = random.random()
+    if chance < _REPEATING_SHARE:
         simulation.faults.set_rates({**simulation.faults.rates, Fault.REPEATED: 0.15})
-    habits = repeating_habits(random) if is_repeating else draw_habits(random)
+        habits = repeating_habits(random)
+    else:
+        habits = draw_habits(random)
+    if chance > 1.0 - _THROTTLED_SHARE:
+        simulation.faults.set_rates({**simulation.faults.rates, Fault.REFUSED: 0.08})
+        habits = replace(habits, records_max=(2, 5), acknowledges_at_once=1.0, acquires=3)
     group.start_workers([f"sw{number}" for number in range(random.choice([2, 4, 8]))], habits)
     _start_operators(simulation, group, partitions, is_filtered=is_filtered)
     simulation.final_checks.append(group.drain)
