@@ -91,8 +91,8 @@ def check_reserved(reserved: Mapping[str, int], functions: Mapping[str, object],
     for name, instances in reserved.items():
         if name not in functions:
             raise ValueError(f"reserved_concurrency has {name!r}, which is no function: name {', '.join(functions)}")
-        if instances < 1:
-            raise ValueError(f"reserved_concurrency has {name}={instances}: give 1 instance or more")
+        if instances < 0:
+            raise ValueError(f"reserved_concurrency has {name}={instances}: give 1 instance or more, or 0 to stop it")
     total = sum(reserved.values())
     if total and account is not None and account - total < _UNRESERVED_MIN:
         raise ValueError(

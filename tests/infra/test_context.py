@@ -43,7 +43,6 @@ WRONG = (
     ("inline_bytes_max", "-1", "0 to 4096 bytes"),
     ("inline_bytes_max", "1k", "0 to 4096 bytes"),
     ("inline_bytes_max", "4097", "0 to 4096 bytes"),
-    ("reserved_concurrency", "produce=0", "1 instance or more"),
     ("reserved_concurrency", "producer=10", FUNCTION_NAMES),
     ("metrics", "on", "topics or all"),
     ("jwt", "https://login.example", "ISSUER,AUDIENCE"),
@@ -162,6 +161,11 @@ def test_app_in_which_nobody_could_make_rules_is_refused_with_the_ways_out(stage
 def test_profile_that_the_region_cannot_have_is_refused(name: str, profile: str, region: str | None, told: str) -> None:
     with pytest.raises(ValueError, match=re.escape(told)):
         settings_of_app({"stage": name, "profile": profile, "region": region}, None)
+
+
+def test_reserve_of_zero_stops_a_function_for_a_restore() -> None:
+    context = {"account_concurrency": "10", "reserved_concurrency": "produce=0"}
+    assert overridden(STAGES["prod"], context.get).reserved_concurrency == {"produce": 0}
 
 
 def test_more_reserved_instances_than_lambda_gives_are_refused() -> None:

@@ -33,7 +33,7 @@ SUMMARIES = {
     "producers": "Look after the ids of transactional producers.",
     "prove": "Show on a deployed stage what no emulator can show, for a dollar and ten minutes at most.",
     "quotas": "Bound what principals and topics may send and read in a second, and what principals may create.",
-    "restore": "Let the partitions of restored tables go on behind every offset that was ever given.",
+    "restore": "Bring a stage back to an earlier second, by tables that DynamoDB restores.",
     "scheduled": "List and cancel delayed records.",
     "share-groups": "Create, look at, change and delete share groups: consumers that share the records of a topic.",
     "subscriptions": "Create, look at, change and delete subscriptions: deliveries of topics to targets.",

@@ -65,6 +65,13 @@ def find_embedded_stage(region: str | None = None, *, environ: Mapping[str, str]
     return EmbeddedStage(storage=storage, acls=_acls(environ, local))
 
 
+def storage_of_outputs(outputs: Mapping[str, str], region: str | None) -> Storage:
+    """The storage of a stack with these outputs. Raises NotConfiguredError, which says what is missing."""
+    storage = _storage(storage_variables(outputs), "the stack")
+    region = region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    return replace(storage, region=region, endpoint_url=os.environ.get("AWS_ENDPOINT_URL"))
+
+
 def _acls(environ: Mapping[str, str], found: Mapping[str, str]) -> AclSettings:
     names = (DEFAULT_VARIABLE, SUPER_VARIABLE)
     try:

@@ -12,11 +12,16 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from penstock.errors import NotConfiguredError
 from penstock.transports.embedded_storage import find_embedded_stage
+from penstock_core.errors import PenstockError
+from penstock_core.ids import PartitionKey
+from penstock_core.limits import BATCH_GET_KEYS_MAX
+from penstock_core.log.index import Head
 from penstock_core.log.topic import Topic
 from penstock_core.outcomes import Outcome, outcome_of
 from penstock_service.adapters.aws import Storage, aws_instance
 from penstock_service.adapters.storage_calls import StorageCalls
 from penstock_service.instance.instance import Instance
+from penstock_service.records.fetch import FetchEntry, fetch
 from penstock_service.records.jump_heads import PartitionJump as PartitionJump
 from penstock_service.records.jump_heads import Restore, jump_heads
 
@@ -43,13 +48,28 @@ class TopicJump:
     outcome: Outcome[Sequence[PartitionJump]]
 
 
-def open_restore(tables: RestoredTables, region: str | None, *, is_dry_run: bool) -> tuple[Instance, Restore]:
-    """The service on the restored tables, and the restore. One DescribeTable, and the stage's own look-up.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicLook:
+    """The newest record of a restored topic: `offset` is None if it has none, `error` tells why it was not read."""
+
+    topic: str
+    partitions: int
+    offset: int | None
+    error: PenstockError | None = None
+
+
+OpenRestore = tuple[Instance, Restore]
+
+
+def open_restore(
+    tables: RestoredTables, region: str | None, *, is_dry_run: bool, stage: Storage | None = None
+) -> OpenRestore:
+    """The service on the restored tables, and the restore. One DescribeTable, and the stage's look-up without `stage`.
 
     Raises NotConfiguredError if the stage or the restored table cannot be found, or the harmed table is the restored
     one.
     """
-    stage = find_embedded_stage(region).storage
+    stage = stage or find_embedded_stage(region).storage
     storage = replace(
         stage,
         topics_table=tables.topics_table or stage.topics_table,
@@ -76,6 +96,32 @@ def jump_topics(instance: Instance, restore: Restore, tell: Callable[[str], None
     for number, topic in enumerate(topics, 1):
         tell(f"{number} of {len(topics)}: {topic.name}")
         yield TopicJump(topic=topic.name, outcome=outcome_of(lambda each: _jump(instance, each, restore), topic))
+
+
+def look_at_topics(instance: Instance) -> Iterator[TopicLook]:
+    """Reads the newest record below the jump of each topic. One read of heads and one fetch of a batch for each."""
+    for topic in instance.stores.topics.list():
+        keys = [PartitionKey(topic.topic_id, number) for number in topic.all_heads()][:BATCH_GET_KEYS_MAX]
+        heads = instance.stores.log.heads(keys)
+        newest = [
+            (key, start - 1) for key, head in heads.items() if (start := _jump_start(head)) > head.log_start_offset
+        ]
+        if not newest:
+            yield TopicLook(topic=topic.name, partitions=topic.partitions, offset=None)
+            continue
+        key, offset = newest[0]
+        entry = FetchEntry(topic=topic.name, partition=key.partition, offset=offset, max_bytes=1)
+        [found] = fetch(instance, [entry], max_bytes=1, min_bytes=1, wait_ms=0)
+        error = found if isinstance(found, PenstockError) else None
+        yield TopicLook(topic=topic.name, partitions=topic.partitions, offset=offset, error=error)
+
+
+def _jump_start(head: Head) -> int:
+    """The offset behind the last record before the last jump, which may consist of several pieces."""
+    start = head.jumps[-1].start if head.jumps else head.next_offset
+    for piece in reversed(head.jumps[:-1]):
+        start = piece.start if piece.end == start else start
+    return start
 
 
 def _jump(instance: Instance, topic: Topic, restore: Restore) -> Sequence[PartitionJump]:

@@ -1,0 +1,98 @@
+"""The note of a restore that is under way: one object in the archive bucket, which outlives process and machine.
+
+What a step has done is read off AWS each time. The note holds what AWS forgets: the second, the tables' names, and what
+each function, rule, mapping and schedule was before it was stopped. Its first put is conditional, so two operators
+cannot begin two restores of one stage.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from penstock.deployed.aws import Aws, aws_code
+from penstock.restore.switches import Switch, SwitchKind
+from penstock_core.errors import ErrorCode, PenstockError
+
+NOTE_KEY = "restore/under-way.json"  # the sweep lists folders of segments only
+_VERSION = 1
+_EXISTS = frozenset({"PreconditionFailed", "ConditionalRequestConflict"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableRestore:
+    """A table of the stage, and the name under which its restored copy comes back."""
+
+    harmed: str
+    restored: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreNote:
+    """A restore to the second `to_s`. `stopped_ms` is None until everything that writes has been stopped."""
+
+    to_s: int
+    tables: Mapping[str, TableRestore]
+    switches: tuple[Switch, ...]
+    stopped_ms: int | None = None
+
+
+class NoteStore:
+    """The note in the archive bucket of a stage."""
+
+    def __init__(self, aws: Aws, bucket: str) -> None:
+        self._aws = aws
+        self._place = {"Bucket": bucket, "Key": NOTE_KEY}
+        self._name = f"{bucket}/{NOTE_KEY}"
+
+    def read(self) -> RestoreNote | None:
+        """The note, None if no restore is under way. One GetObject."""
+        found = self._aws.find("NoSuchKey", "s3", "get_object", self._name, **self._place)
+        return None if found is None else _parse(found["Body"].read(), self._name)
+
+    def begin(self, note: RestoreNote) -> None:
+        """Raises INVALID_CONFIG if another restore has begun meanwhile. One conditional PutObject."""
+        try:
+            self._aws.call("s3", "put_object", self._name, **self._place, Body=_text(note), IfNoneMatch="*")
+        except PenstockError as error:
+            if aws_code(error) not in _EXISTS:
+                raise
+            message = "another restore of this stage has begun meanwhile: run the same command again to see it"
+            raise PenstockError(ErrorCode.INVALID_CONFIG, message) from error
+
+    def change(self, note: RestoreNote) -> None:
+        """One PutObject."""
+        self._aws.call("s3", "put_object", self._name, **self._place, Body=_text(note))
+
+    def end(self) -> None:
+        """The restore is over. One DeleteObject."""
+        self._aws.call("s3", "delete_object", self._name, **self._place)
+
+
+def second_text(to_s: int) -> str:
+    """The second as `--to` takes it: 2026-11-22T20:15:00Z."""
+    return datetime.fromtimestamp(to_s, UTC).isoformat().replace("+00:00", "Z")
+
+
+def _text(note: RestoreNote) -> bytes:
+    document = {"version": _VERSION, "to": second_text(note.to_s), **asdict(note)}
+    return json.dumps(document, indent=1).encode()
+
+
+def _parse(text: bytes, name: str) -> RestoreNote:
+    try:
+        document: dict[str, Any] = json.loads(text)
+        if document["version"] != _VERSION:
+            raise ValueError(f"version {document['version']}")
+        return RestoreNote(
+            to_s=document["to_s"],
+            tables={table: TableRestore(**each) for table, each in document["tables"].items()},
+            switches=tuple(Switch(**{**each, "kind": SwitchKind(each["kind"])}) for each in document["switches"]),
+            stopped_ms=document["stopped_ms"],
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise PenstockError(
+            ErrorCode.INVALID_CONFIG,
+            f"the note of the restore in s3://{name} cannot be read ({error!s:.200}): use the release that wrote it",
+        ) from error

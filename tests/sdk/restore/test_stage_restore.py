@@ -1,0 +1,313 @@
+"""`penstock restore --to TIME`: its steps on a deployed stage, processes that die between two calls, and the undo."""
+
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from localstack.places import CHECKOUT
+from penstock.deployed.aws import aws_of
+from penstock.deployed.stack import read_stack
+from penstock.restore.note import NOTE_KEY
+from penstock.restore.stage_restore import STEPS
+from penstock.transports.embedded_storage import storage_of_outputs
+from penstock_core.errors import ErrorCode
+from penstock_service.adapters.aws import aws_instance
+from penstock_service.adapters.storage_calls import StorageCalls
+from tests.sdk.cli.command import run
+from tests.support.deployed_stage import REGION, DeployedStage, is_missing
+from tests.support.refusals import refused
+from tests.support.service import Killed, SteppedClock, ask, send, values_of
+
+pytestmark = [pytest.mark.slow, pytest.mark.synth]
+
+TO = "2027-01-15T07:00:00Z"
+RESTORED = {name: f"penstock-{name}-restored-20270115t070000z" for name in ("topics", "log", "groups")}
+READERS = {"penstock-fetch", "penstock-dispatch"}
+
+
+def go_on(*arguments: str) -> Result:
+    """The command, which goes on until it has to be deployed, or to its end."""
+    return run(None, "restore", "--to", TO, "--yes", *arguments)
+
+
+def restored_tables(result: Result) -> str:
+    """The tables that the command says to deploy."""
+    assert result.exit_code == 0, result.output
+    return [word.split("=", 1)[1] for word in result.stdout.split() if word.startswith("restored_tables=")][-1]
+
+
+def steps(*arguments: str) -> dict[str, str]:
+    """The state of each step, by a dry run."""
+    result = run(None, "restore", "--to", TO, "--dry-run", "--json", *arguments)
+    assert result.exit_code == 0, result.output
+    return {each["step"]: each["state"] for each in json.loads(result.stdout)["steps"]}
+
+
+def restore_all(deployed: DeployedStage) -> None:
+    """A whole restore."""
+    deployed.deploy(restored_tables(go_on()))
+    result = go_on("--sweep")
+    assert result.exit_code == 0, result.output
+
+
+def has_note(deployed: DeployedStage) -> bool:
+    return not is_missing(lambda: deployed.stage.s3.get_object(Bucket="archive", Key=NOTE_KEY))
+
+
+def check_restored(deployed: DeployedStage, before: dict[str, Any]) -> None:
+    """Everything is as it was, the tables have all settings, and the log goes on behind what was given."""
+    assert deployed.states() == before
+    assert not has_note(deployed)
+    log, topics = deployed.table(RESTORED["log"]), deployed.table(RESTORED["topics"])
+    assert log.stream_specification == {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}
+    assert log.ttl["AttributeName"] == deployed.table(RESTORED["groups"]).ttl["AttributeName"] == "expires_at_s"
+    for table in (log, topics):
+        recovery = table.continuous_backups["PointInTimeRecoveryDescription"]
+        assert (recovery["PointInTimeRecoveryStatus"], recovery["RecoveryPeriodInDays"]) == ("ENABLED", 20)
+        assert table.deletion_protection_enabled
+        assert {"Key": "penstock:stage", "Value": "penstock"} in table.tags
+    restored = aws_instance(storage_of_outputs(deployed.outputs, REGION), StorageCalls())
+    assert values_of(ask(restored, "orders"), 0) == [(0, "0"), (1, "1"), (2, "2")]
+    error = refused(ErrorCode.OFFSET_OUT_OF_RANGE, lambda: ask(restored, "orders", 5))
+    assert error.facts["to"] == 1_008, "behind offset 7, which was given before the restore"
+    assert send(restored, "orders", "new").base_offset == 1_008
+
+
+def test_writers_are_the_functions_whose_roles_may_write(deployed: DeployedStage) -> None:
+    stack = read_stack(aws_of(REGION), "Penstock")
+    assert {each.name for each in stack.functions() if not each.writes} == READERS
+    assert {each.handler for each in stack.functions()} >= {"produce", "fetch", "admin", "upkeep", "sweep", "groups"}
+
+
+def test_dry_run_shows_what_each_step_would_change_and_changes_nothing(deployed: DeployedStage) -> None:
+    before = deployed.states()
+    result = run(None, "restore", "--to", TO, "--dry-run")
+    assert result.exit_code == 0, result.output
+    assert "function penstock-produce: reserved concurrency 225 -> 0" in result.stdout, result.stdout
+    assert all(len(line) <= 80 for line in result.stdout.splitlines() if "npx" not in line)
+    assert steps() == dict.fromkeys(STEPS, "to do")
+    assert (deployed.states(), has_note(deployed)) == (before, False)
+    assert {call for call in deployed.calls if "Put" in call or "Update" in call} == set()
+
+
+def test_restore_stops_deploys_and_puts_everything_back(deployed: DeployedStage) -> None:
+    before = deployed.states()
+    result = go_on()
+    stopped = {name for name, state in deployed.states().items() if state == 0}
+    assert stopped == {name for name in before if name.startswith("penstock-")} - READERS
+    on = {name for name, state in deployed.states().items() if state in ("ENABLED", "Enabled")}
+    assert on == {"rule penstock-job-runs-failed", "mapping PushSourceStream0470EBAD"}, "they start no writer"
+    assert "-c canary=off" in result.stdout
+    assert "reserved_concurrency=admin=0,deliver=0" in result.stdout
+    assert steps()["deploy"] == "to do"
+    deployed.deploy(restored_tables(result))
+    assert go_on().exit_code == 0
+    changed = {name for name, state in deployed.states().items() if state != before[name]}
+    assert changed == {"penstock-sweep", "rule penstock-sweep"}, "the sweep waits until you are sure"
+    assert steps() == {step: "to do" if step == "sweep" else "done" for step in STEPS}
+    assert go_on("--sweep").exit_code == 0
+    check_restored(deployed, before)
+
+
+def test_restore_that_dies_after_any_call_goes_on(deployed: DeployedStage) -> None:
+    """Each process makes one change, and dies."""
+    before, deaths = deployed.states(), 0
+    deployed.kill_after = lambda _: True
+
+    def until_it_lives(*arguments: str) -> Result:
+        nonlocal deaths
+        while True:
+            try:
+                return go_on(*arguments)
+            except Killed:
+                deaths += 1
+
+    deployed.deploy(restored_tables(until_it_lives()))
+    done = until_it_lives("--sweep")
+    assert "it is done" in done.stderr, "the last call that a process died behind has removed the note"
+    check_restored(deployed, before)
+    assert deaths > 2 * len([name for name, state in before.items() if state != "DISABLED"]), deaths
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        "cloudformation:GetTemplate",
+        "s3:PutObject",
+        "events:DisableRule",
+        "scheduler:UpdateSchedule",
+        "lambda:PutFunctionConcurrency",
+        "dynamodb:RestoreTableToPointInTime",
+        "dynamodb:UpdateTable",
+        "dynamodb:UpdateTimeToLive",
+        "dynamodb:UpdateContinuousBackups",
+        "dynamodb:TagResource",
+    ],
+)
+def test_denied_call_is_named_and_the_restore_goes_on_once_it_is_allowed(deployed: DeployedStage, action: str) -> None:
+    before = deployed.states()
+    deployed.denied = {action}
+    result = go_on()
+    assert (result.exit_code, action in result.stderr) == (1, True), result.stderr
+    deployed.denied = set()
+    restore_all(deployed)
+    check_restored(deployed, before)
+
+
+def test_denied_call_of_the_way_back_is_named(deployed: DeployedStage) -> None:
+    before = deployed.states()
+    deployed.deploy(restored_tables(go_on()))
+    for action in ("lambda:DeleteFunctionConcurrency", "lambda:UpdateEventSourceMapping", "events:EnableRule"):
+        deployed.denied = {action}
+        result = go_on("--sweep")
+        assert (result.exit_code, action in result.stderr) == (1, True), result.stderr
+    deployed.denied = set()
+    assert go_on("--sweep").exit_code == 0
+    check_restored(deployed, before)
+
+
+def test_another_time_is_refused_while_one_is_under_way(deployed: DeployedStage) -> None:
+    go_on()
+    result = run(None, "restore", "--to", "2027-01-15T06:00:00Z", "--yes")
+    assert result.exit_code == 1
+    assert f"penstock restore --to {TO}" in result.stderr
+    assert "penstock restore --undo" in result.stderr
+    assert deployed.states()["penstock-produce"] == 0
+
+
+def test_time_out_of_the_window_is_refused_and_nothing_stops(deployed: DeployedStage) -> None:
+    before = deployed.states()
+    result = run(None, "restore", "--to", "2027-01-16T00:00:00Z", "--yes")
+    assert (result.exit_code, "give a time from 1970-01-01T00:00:00Z to 2027-01-15T08:00:00Z" in result.stderr) == (
+        1,
+        True,
+    )
+    assert (deployed.states(), has_note(deployed)) == (before, False)
+
+
+@pytest.mark.parametrize(
+    "last", ["PutObject", "PutFunctionConcurrency", "RestoreTableToPointInTime", "TagResource", ""]
+)
+def test_undo_puts_everything_back_from_any_step(deployed: DeployedStage, last: str) -> None:
+    before = deployed.states()
+    deployed.kill_after = lambda action: bool(last) and action.endswith(last)
+    with suppress(Killed):
+        go_on()
+    deployed.kill_after = lambda _: False
+    assert has_note(deployed)
+    result = run(None, "restore", "--undo", "--yes", "--json")
+    assert result.exit_code == 0, result.output
+    left = json.loads(result.stdout)["tables_left"]
+    assert (deployed.states(), has_note(deployed)) == (before, False)
+    assert left == (
+        [] if last.startswith("Put") else [RESTORED["topics"]] if last.startswith("Restore") else [*RESTORED.values()]
+    )
+    again = go_on()
+    assert again.exit_code == (1 if left else 0), "a left table has jumped already, behind fewer offsets"
+    assert all(table in again.stderr for table in left[:1])
+
+
+def test_undo_is_refused_once_the_stack_uses_the_tables_and_without_a_restore(deployed: DeployedStage) -> None:
+    none = run(None, "restore", "--undo", "--yes")
+    assert (none.exit_code, "no restore of stack Penstock is under way" in none.stderr) == (1, True)
+    deployed.deploy(restored_tables(go_on()))
+    late = run(None, "restore", "--undo", "--yes")
+    assert (late.exit_code, "uses the restored tables already" in late.stderr) == (1, True)
+
+
+def test_jump_waits_for_functions_that_ran_and_refuses_while_a_job_runs(
+    deployed: DeployedStage, clock: SteppedClock
+) -> None:
+    deployed.running = [{"Id": "jr_1", "JobRunState": "RUNNING"}]
+    result = go_on()
+    assert (result.exit_code, "penstock-compact (jr_1) on Glue" in result.stderr) == (1, True)
+    assert steps()["jump"] == "to do"
+    deployed.running = []
+    before_ms = clock.now_ms()
+    assert go_on().exit_code == 0
+    assert clock.now_ms() - before_ms >= 900_000, "the longest timeout of a function that writes"
+
+
+def test_table_that_is_busy_is_asked_again(deployed: DeployedStage) -> None:
+    before = deployed.states()
+    deployed.busy = {
+        "dynamodb:UpdateContinuousBackups": ["ContinuousBackupsUnavailableException"] * 3,
+        "dynamodb:UpdateTable": ["ResourceInUseException"],
+        "lambda:UpdateEventSourceMapping": ["ResourceInUseException"],
+    }
+    restore_all(deployed)
+    check_restored(deployed, before)
+
+
+def test_topic_that_cannot_be_read_keeps_the_writers_stopped(deployed: DeployedStage) -> None:
+    s3 = deployed.stage.s3
+    deployed.deploy(restored_tables(go_on()))
+    for each in s3.list_objects_v2(Bucket="zone-a")["Contents"]:
+        s3.delete_object(Bucket="zone-a", Key=each["Key"])
+    result = go_on()
+    assert (result.exit_code, "cannot be read, orders first" in result.stderr) == (1, True)
+    assert deployed.states()["penstock-produce"] == 0
+    answers = run(None, "restore", "--to", TO, stdin=b"y\ny\n")
+    assert (answers.exit_code, has_note(deployed)) == (0, False), answers.output
+
+
+def test_deployment_without_a_cdk_app_here_is_refused(
+    deployed: DeployedStage, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = go_on("--deploy")
+    assert (result.exit_code, "has no cdk.json" in result.stderr) == (1, True)
+
+
+def test_deployment_runs_the_command_of_the_plan_with_your_contexts(
+    deployed: DeployedStage, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    ran: list[Sequence[str]] = []
+
+    def cdk(command: Sequence[str], **_: Any) -> Any:
+        ran.append(command)
+        deployed.deploy(next(each for each in command if each.startswith("restored_tables=")).split("=", 1)[1])
+        return type("Done", (), {"returncode": 0})
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cdk.json").touch()
+    monkeypatch.setattr("penstock.cli.restore.subprocess.run", cdk)
+    before = deployed.states()
+    result = go_on("--deploy", "--sweep", "-c", "account_concurrency=1000")
+    assert result.exit_code == 0, result.output
+    [command] = ran
+    assert command[:7] == ["npx", "cdk", "deploy", "-c", "stage=prod", "-c", "account_concurrency=1000"]
+    check_restored(deployed, before)
+
+
+def test_policy_of_the_page_has_the_actions_of_a_whole_restore(deployed: DeployedStage) -> None:
+    page = (CHECKOUT / "docs" / "how-to" / "restore.md").read_text()
+    policy = json.loads(page.split("```json\n")[1].split("```")[0])
+    allowed = {action for each in policy["Statement"] for action in each["Action"]}
+    deployed.deploy(restored_tables(go_on()))
+    run(None, "restore", "--to", TO, "--dry-run")
+    go_on("--sweep")
+    assert set(deployed.calls) <= allowed
+    of_dynamodb = ("GetItem", "BatchGetItem", "Query", "Scan", "PutItem", "UpdateItem", "DeleteItem", "BatchWriteItem")
+    more = {"iam:PassRole", "s3:ListBucket", *(f"dynamodb:{each}" for each in of_dynamodb)}
+    assert allowed - set(deployed.calls) == more, (
+        "what AWS asks for behind a call, and the reads and writes of the jump"
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--to", TO, "--undo"),
+        ("--to", TO, "--log-table", "log"),
+        ("--undo", "--deploy"),
+        ("--sweep",),
+        ("--to", "soon"),
+    ],
+)
+def test_options_that_do_not_go_together_are_wrong_usage(arguments: Sequence[str]) -> None:
+    assert run(None, "restore", *arguments).exit_code == 2
