@@ -33,7 +33,7 @@ from penstock.prove.leftovers import FILE_NAME, Leftovers
 from penstock.prove.own_stage import DEPLOYED_USD_MAX, DESTROY_SECONDS, deploy, destroy, stack_of
 from penstock.prove.proof import Ruling
 from penstock.prove.prove_report import JSON_NAME, MARKDOWN_NAME, ProveReport
-from penstock.prove.prove_run import ProofBudget, ProveRun
+from penstock.prove.prove_run import STAGE_USD_MAX, ProofBudget, ProveRun
 from penstock.prove.proven_stage import ProvenStage, aws_client
 from penstock.system import monotonic_ms, new_nonce, wall_clock_ms
 from penstock_core.errors import ErrorCode, PenstockError
@@ -153,9 +153,10 @@ def _proven(given: Any, options: Mapping[str, Any]) -> ProveReport:
     if own is not None:
         leftovers = Leftovers(path, "", kinds)
         _undo_earlier(leftovers)
-        with leftovers.making("stack", own, profile=options["profile"]):
+        place = {"profile": options["profile"], "region": options["region"]}
+        with leftovers.making("stack", own, **place):
             try:
-                deploy(find_checkout(), own, options["profile"], _tell)
+                deploy(find_checkout(), {"name": own, **place}, _tell)
                 stage = _stage(None, {**options, "stack": stack_of(own)}, lambda _: leftovers, began_at_ms)
             except BaseException:
                 _tell_failures(leftovers.undo_all())
@@ -171,7 +172,9 @@ def _proven(given: Any, options: Mapping[str, Any]) -> ProveReport:
 def _run(stage: ProvenStage, options: Mapping[str, Any], began_ms: int) -> ProveReport:
     seconds = options["minutes_max"] * 60 - (DESTROY_SECONDS if stage.is_own else 0)
     budget = ProofBudget(
-        usd_max=options["dollars_max"], seconds_max=seconds, usd_before=DEPLOYED_USD_MAX if stage.is_own else 0.0
+        usd_max=options["dollars_max"],
+        seconds_max=seconds,
+        usd_before=STAGE_USD_MAX + (DEPLOYED_USD_MAX if stage.is_own else 0.0),
     )
     name = _name_of(stage)
     run = ProveRun(stage, all_rows(options["idle_ms"]), budget, tell=_tell, began_ms=began_ms)

@@ -24,8 +24,8 @@ LOGGED_BYTES_MAX = 4_000  # of one request, in all logs
 _COLD_START_MS = 3_000  # of each function at most, once
 _FUNCTIONS = 5  # that the doctor calls
 _TOTAL_MS = re.compile(r"total;dur=([\d.]+)")
-# Units that one call may take. Items of the doctor's topic are below 2 KB.
-_WRITE_UNITS_MAX = {"UpdateItem": 2, "PutItem": 2, "DeleteItem": 2, "BatchWriteItem": 50, "TransactWriteItems": 40}
+# Units that one call may take. The head of a partition that is written fast is below 4 KB, other items below 2 KB.
+_WRITE_UNITS_MAX = {"UpdateItem": 4, "PutItem": 2, "DeleteItem": 2, "BatchWriteItem": 50, "TransactWriteItems": 40}
 _READ_UNITS_MAX = {"GetItem": 1, "Query": 8, "Scan": 8, "BatchGetItem": 100, "TransactGetItems": 50}
 _S3_FREE = {"DeleteObject", "DeleteObjects"}
 _UNKNOWN_CALL_USD = prices.S3_PUTS.of(1)  # dearer than any other call

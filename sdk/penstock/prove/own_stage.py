@@ -22,20 +22,22 @@ def stack_of(stage: str) -> str:
     return STACK_PREFIX + stage
 
 
-def deploy(checkout: Path, stage: str, profile: str, tell: Callable[[str], None]) -> None:
-    """Deploy the stage. Raises INVALID_CONFIG with the end of what the CDK said."""
-    tell(f"deploying the stage {stage} ({profile}), which takes minutes …")
-    _cdk(checkout, "deploy", stage, profile, "--require-approval", "never")
+def deploy(checkout: Path, entry: Mapping[str, Any], tell: Callable[[str], None]) -> None:
+    """Deploy the stage that the entry names. Raises INVALID_CONFIG with the end of what the CDK said."""
+    tell(f"deploying the stage {entry['name']} ({entry['profile']}), which takes minutes …")
+    _cdk(checkout, "deploy", entry, "--require-approval", "never")
 
 
 def destroy(checkout: Path, entry: Mapping[str, Any], tell: Callable[[str], None]) -> None:
     """Remove the stage that the entry names. Raises as `deploy`."""
     tell(f"removing the stage {entry['name']} …")
-    _cdk(checkout, "destroy", entry["name"], entry["profile"], "--force")
+    _cdk(checkout, "destroy", entry, "--force")
 
 
-def _cdk(checkout: Path, command: str, stage: str, profile: str, *options: str) -> None:
-    context = ("-c", f"stage={stage}", "-c", "base=dev", "-c", f"profile={profile}")
+def _cdk(checkout: Path, command: str, entry: Mapping[str, Any], *options: str) -> None:
+    stage, region = entry["name"], entry.get("region")
+    context = ["-c", f"stage={stage}", "-c", "base=dev", "-c", f"profile={entry['profile']}"]
+    context += ["-c", f"region={region}"] if region else []
     try:
         done = subprocess.run(  # noqa: S603  # names of ours
             ["npx", "cdk", command, *context, *options],  # noqa: S607  # the user's own npx

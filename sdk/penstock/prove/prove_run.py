@@ -15,6 +15,7 @@ from penstock.system import monotonic_ms
 from penstock_core.errors import PenstockError
 
 CLEANING_SECONDS = 15  # kept for the end of each run
+STAGE_USD_MAX = 0.01  # of what the stage does by itself meanwhile: repairs, wake-ups, tasks
 _DENIED = ("AccessDenied", "AccessDeniedException", "AuthorizationError", "UnauthorizedOperation", "Forbidden")
 _INTERRUPTED = "the run was interrupted"
 

@@ -10,9 +10,11 @@ from penstock.admin.admin import Admin
 from penstock.configuration import Configuration
 from penstock.doctor.account_checks import Account
 from penstock.doctor.recorder import AwsCalls, Exchange, RecordingTransport
+from penstock.errors import error_from_response
 from penstock.http.http_message import BATCHES_TYPE, JSON_TYPE
 from penstock.prove.leftovers import Leftovers
 from penstock.system import new_nonce, random_bytes, wall_clock_ms
+from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import KIB
 from penstock_core.records import frame
 from penstock_core.records.codec import NewRecord, Record, decode, encode
@@ -20,6 +22,7 @@ from penstock_core.stack_outputs import outputs_of, parse_stack_place
 
 TOPIC_PREFIX = "penstock-prove-"
 PAST_INLINE_BYTES = 5 * KIB  # a record of this size never becomes an item (INLINE_BYTES_MAX): it goes into the zones
+_OK, _TRIES, _RETRY_S = 200, 5, 0.5
 _RETENTION_MS = 3_600_000  # if a run is killed, its records go by themselves
 
 
@@ -101,6 +104,13 @@ class ProvenStage:
         """True if callers reach published versions of the functions, by an alias."""
         return any(each.endswith(":live") for each in self._resources.get("AWS::Lambda::Alias", ()))
 
+    @cached_property
+    def zone_buckets(self) -> Mapping[str, str]:
+        """The bucket of each zone. A fallback, which takes a segment only where another zone fails, is left out."""
+        zones = (each.partition("=") for each in self.outputs["ZoneBuckets"].split(","))
+        buckets = {name: place.split(":") for name, _, place in zones}
+        return {name: bucket for name, (bucket, *marks) in buckets.items() if "fallback" not in marks}
+
     def in_time(self, took_ms: float, most_ms: float) -> bool:
         """True if it took so long at most, and on an emulator, whose times prove nothing."""
         return self.is_local or took_ms <= most_ms
@@ -122,19 +132,30 @@ class ProvenStage:
         """The records of partition 0 from the offset to its end, by as many fetches as it takes."""
         found: list[Record] = []
         while True:
-            wanted = {"partitions": [{"topic": topic, "partition": 0, "offset": offset}], "wait_ms": 0}
-            headers = {"Content-Type": JSON_TYPE, "Accept": BATCHES_TYPE}
-            answer = self.call("POST", "/v1/fetch", json.dumps(wanted).encode(), headers).response
-            if answer.status != 200:
-                raise UnexpectedAnswerError(f"a fetch of {topic} answered {answer.status}: {answer.body[:200]!r}")
-            header, batches = frame.decode(answer.body)
-            [result] = _entries(header, "partitions")
-            if "error" in result:
-                raise UnexpectedAnswerError(f"a fetch of {topic} answered {result['error']}")
+            wanted = {"topic": topic, "partition": 0, "offset": offset}
+            result, batches = self._fetched({"partitions": [wanted], "wait_ms": 0})
             found += [each for each in decode(batches) if each.offset >= offset]
             if result["next_offset"] >= result["high_watermark"]:
                 return found
             offset = result["next_offset"]
+
+    def _fetched(self, wanted: Mapping[str, object]) -> tuple[dict[str, Any], memoryview]:
+        """The result of the one partition, and its batches. It tries again while the service says that this helps."""
+        headers = {"Content-Type": JSON_TYPE, "Accept": BATCHES_TYPE}
+        for tries_left in reversed(range(_TRIES)):
+            exchange = self.call("POST", "/v1/fetch", json.dumps(wanted).encode(), headers)
+            if exchange.response.status == _OK:
+                header, batches = frame.decode(exchange.response.body)
+                [result] = _entries(header, "partitions")
+                if "error" not in result:
+                    return result, batches
+                error = PenstockError(ErrorCode[result["error"]["code"]], result["error"]["message"])
+            else:
+                error = failure(exchange)
+            if not (tries_left and error.code.is_retriable):
+                raise error
+            self.wait(_RETRY_S)
+        raise AssertionError("unreachable")
 
     def call(self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None) -> Exchange:
         """Send one request, and no second try. The answer may have any status."""
@@ -164,11 +185,17 @@ class UnexpectedAnswerError(Exception):
 
 def appended_offset(exchange: Exchange) -> int | None:
     """The offset that an append got, None if it was refused or failed."""
-    if exchange.response.status != 200:
+    if exchange.response.status != _OK:
         return None
     [result] = _entries(json.loads(exchange.response.body), "results")
     offset = result.get("base_offset")
     return None if "error" in result or offset is None else int(offset)
+
+
+def failure(exchange: Exchange) -> PenstockError:
+    """The error that an answer outside 2xx is."""
+    answer = exchange.response
+    return error_from_response(answer.status, answer.headers, answer.body, is_read=False)
 
 
 def error_in(exchange: Exchange) -> Mapping[str, Any] | None:

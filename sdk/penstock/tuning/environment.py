@@ -22,7 +22,7 @@ CONNECTION = Section(
         Setting(
             name="PENSTOCK_STACK",
             default=DEFAULT_STACK,
-            effect="The stack of jobs, `doctor`, `console`, `lambda` and `embedded`.",
+            effect="The stack of jobs, `doctor`, `prove`, `console`, `lambda` and `embedded`.",
         ),
         Setting(
             name="PENSTOCK_FUNCTIONS",

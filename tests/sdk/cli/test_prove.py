@@ -12,11 +12,13 @@ import pytest
 
 from penstock.cli import prove as command
 from penstock.prove.leftovers import FILE_NAME, Leftovers
+from penstock.prove.own_stage import stack_of
 from penstock.prove.rows import loads, records
 from penstock.testing import MemoryPenstock
+from penstock_cdk.settings import settings_of, stack_name
 from penstock_core.errors import ErrorCode, PenstockError
 from tests.sdk.cli.command import run
-from tests.sdk.prove.stubbed_stage import DeployedTransport
+from tests.sdk.prove.stubbed_stage import DeployedTransport, refusal
 
 FAST = ("--idle", "1s")
 
@@ -68,11 +70,13 @@ def test_prove_shows_a_table_of_80_columns_and_its_progress_on_stderr(deployed: 
 
 
 def test_prove_exits_with_1_if_something_does_not_hold(deployed: DeployedTransport) -> None:
-    deployed.calls["/v1/produce"] = "dynamodb.UpdateItem=1"
+    deployed.instead = lambda _, path, body: (
+        refusal(413, None) if path == "/v1/produce" and len(body) > 3_000_000 else None
+    )
     result = run(deployed, "prove", *FAST, "--json")
     assert result.exit_code == 1
     [found] = [each for each in json.loads(result.stdout)["rows"] if each["verdict"] == "does not hold"]
-    assert found["name"] == "puts into the zones"
+    assert found["name"] == "limits of a body"
 
 
 def test_prove_stops_before_its_dollars_and_minutes_end(deployed: DeployedTransport) -> None:
@@ -80,7 +84,7 @@ def test_prove_stops_before_its_dollars_and_minutes_end(deployed: DeployedTransp
     rows = {each["name"]: each for each in json.loads(result.stdout)["rows"]}
     assert rows["wake-ups"]["verdict"] == "left out"
     assert rows["wake-ups"]["fact"].startswith("it may take 90 s, and ")
-    result = run(deployed, "prove", *FAST, "--dollars-max", "0.01", "--json")
+    result = run(deployed, "prove", *FAST, "--dollars-max", "0.02", "--json")
     assert (
         "and $0.00"
         in next(each for each in json.loads(result.stdout)["rows"] if each["name"] == "limits of a body")["fact"]
@@ -170,8 +174,15 @@ def npx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeNpx:
     return FakeNpx(folder)
 
 
-CONTEXT = "-c stage=prove-1f2e3d -c base=dev -c profile=standard1"
+CONTEXT = "-c stage=prove-1f2e3d -c base=dev -c profile=standard1 -c region=eu-west-1"
 DEPLOYED, DESTROYED = f"cdk deploy {CONTEXT} --require-approval never", f"cdk destroy {CONTEXT} --force"
+
+
+def test_stack_and_tag_of_a_stage_of_its_own_are_those_of_the_app() -> None:
+    settings = settings_of("prove-1f2e3d", "dev")
+    assert stack_of("prove-1f2e3d") == stack_name(settings) == settings.name
+    assert not settings.keeps_data_on_delete
+    assert settings.log_level == "DEBUG"
 
 
 def test_deploy_makes_a_stage_takes_its_stack_and_removes_it(
@@ -186,7 +197,7 @@ def test_deploy_makes_a_stage_takes_its_stack_and_removes_it(
         return made(deployed, options, leftovers, began_at_ms)
 
     monkeypatch.setattr(command, "_stage", stage)
-    result = run(None, "prove", "--deploy", "--profile", "standard1", *FAST, "--json")
+    result = run(None, "prove", "--deploy", "--profile", "standard1", "--region", "eu-west-1", *FAST, "--json")
     assert asked == ["penstock-prove-1f2e3d"], result.output
     assert npx.called() == [DEPLOYED, DESTROYED]
     report = json.loads(result.stdout)
@@ -197,7 +208,7 @@ def test_deploy_makes_a_stage_takes_its_stack_and_removes_it(
 
 def test_deployment_that_fails_is_removed_and_told(service: MemoryPenstock, npx: FakeNpx, tmp_path: Path) -> None:
     npx.fails("deploy")
-    result = run(None, "prove", "--deploy", "--profile", "standard1")
+    result = run(None, "prove", "--deploy", "--profile", "standard1", "--region", "eu-west-1")
     assert result.exit_code == 1
     assert "`npx cdk deploy` of prove-1f2e3d failed" in result.stderr
     assert npx.called() == [DEPLOYED, DESTROYED]
@@ -208,7 +219,9 @@ def test_stage_that_cannot_be_removed_is_told_and_removed_by_the_next_run(
     service: MemoryPenstock, deployed: DeployedTransport, npx: FakeNpx, tmp_path: Path
 ) -> None:
     npx.fails("destroy")
-    with Leftovers(tmp_path / FILE_NAME, "", {}).making("stack", "prove-1f2e3d", profile="standard1"):
+    with Leftovers(tmp_path / FILE_NAME, "", {}).making(
+        "stack", "prove-1f2e3d", profile="standard1", region="eu-west-1"
+    ):
         pass
     result = run(deployed, "prove", *FAST)
     assert result.exit_code == 1

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
@@ -177,7 +178,23 @@ def session(stage: ProvenStage) -> Proof:
             "your credentials are a role's, which has no users of less right: name a role that you may assume, and "
             "that has the stage's policy Admin, by --assume-role ARN"
         )
-    producer, consumer = (_session_of(stage, stage.outputs[_POLICIES[policy]]) for policy in (PRODUCE, CONSUME))
+    with ExitStack() as transports:
+        producer, consumer = (
+            transports.enter_context(closing(_session_of(stage, stage.outputs[_POLICIES[policy]])))
+            for policy in (PRODUCE, CONSUME)
+        )
+        found = _calls_of_principals(stage, producer, consumer)
+    wrong = [
+        f"{name}: {'yes' if is_so else 'no'}" for name, (is_so, expected) in found.items() if is_so is not expected
+    ]
+    fact = f"{len(found) - len(wrong)} of {len(found)} calls were let through or refused as they should be"
+    return ruled(not wrong, fact + (f"; {'; '.join(wrong)}" if wrong else ""), calls=len(found), wrong=len(wrong))
+
+
+def _calls_of_principals(
+    stage: ProvenStage, producer: HttpTransport, consumer: HttpTransport
+) -> dict[str, tuple[bool, bool]]:
+    """Each call, with whether it was let through, and whether it should be."""
     found = {
         "a producer produces": (_reached(_asked(stage, producer, "POST", "/v1/produce")), True),
         "a producer fetches": (_reached(_asked(stage, producer, "POST", "/v1/fetch")), False),
@@ -189,11 +206,7 @@ def session(stage: ProvenStage) -> Proof:
     place = json.loads(_asked(stage, consumer, "GET", "/v1/wake-ups").body)
     if place.get("realtime"):
         found["a consumer publishes a wake-up"] = (_published(consumer, place) not in _DENIED, False)
-    wrong = [
-        f"{name}: {'yes' if is_so else 'no'}" for name, (is_so, expected) in found.items() if is_so is not expected
-    ]
-    fact = f"{len(found) - len(wrong)} of {len(found)} calls were let through or refused as they should be"
-    return ruled(not wrong, fact + (f"; {'; '.join(wrong)}" if wrong else ""), calls=len(found), wrong=len(wrong))
+    return found
 
 
 def _session_of(stage: ProvenStage, policy_arn: str) -> HttpTransport:

@@ -2,11 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 
 from penstock.doctor.account_checks import account_checks, described_alarms
 from penstock.doctor.finding import Verdict
-from penstock.prove.proof import Emulator, Proof, ProofRow, left_out, ruled, unknown
+from penstock.prove.proof import Emulator, Proof, ProofRow, Steps, left_out, ruled, unknown
 from penstock.prove.proven_stage import ProvenStage
+from penstock.system import wall_clock_ms
 from penstock.tuning.stage import settings_in
 from penstock_core.stack_outputs import parse_stack_place
 
@@ -17,6 +19,7 @@ _QUOTAS = ("Lambda concurrency", "API rate", "table units")
 _METRICS = ("requests_served", "request_duration", "storage_calls_sent")
 _LIVE = "live"
 _LINES_SHOWN = 3
+_METRIC_LOOKS, _METRIC_LOOK_MS = 5, 30_000
 
 
 def pollers(stage: ProvenStage) -> Proof:
@@ -173,8 +176,7 @@ def directory_lists(stage: ProvenStage) -> Proof:
     """Two lists of a directory bucket: its folders, and a prefix without a slash."""
     from botocore.exceptions import ClientError
 
-    buckets = [each.partition("=")[2] for each in stage.outputs["ZoneBuckets"].split(",")]
-    bucket = next((each for each in buckets if each.endswith("--x-s3")), None)
+    bucket = next((each for each in stage.zone_buckets.values() if each.endswith("--x-s3")), None)
     if bucket is None:
         return left_out("the stage has no directory bucket")
     s3 = stage.client("s3")
@@ -198,14 +200,29 @@ def access_log(stage: ProvenStage) -> Proof:
     return ruled(not named, f"{len(policies)} policies, {len(named)} name the access log", policies=len(policies))
 
 
-def metrics(stage: ProvenStage) -> Proof:
-    """The metrics of the stage that had values in the last three hours."""
-    pages = stage.client("cloudwatch").get_paginator("list_metrics")
-    wanted = {"Namespace": "Penstock", "Dimensions": [{"Name": "service", "Value": stage.name}]}
-    found = {each["MetricName"] for page in pages.paginate(**wanted, RecentlyActive="PT3H") for each in page["Metrics"]}
-    missing = [each for each in _METRICS if each not in found]
-    fact = f"{len(found)} metrics" + (f", without {', '.join(missing)}" if missing else f", {', '.join(_METRICS)} too")
-    return ruled(not missing, fact, metrics=len(found))
+def metrics(stage: ProvenStage) -> Steps:
+    """The metrics of the stage that have had values since the run began. CloudWatch is two minutes late."""
+    counts: dict[str, float] = {}
+    for left in reversed(range(_METRIC_LOOKS)):
+        counts = {name: _values(stage, name) for name in _METRICS}
+        if all(counts.values()) or not left:
+            break
+        yield _METRIC_LOOK_MS
+    told = ", ".join(f"{name} {count:.0f}" for name, count in counts.items())
+    return ruled(all(counts.values()), f"values since the run began: {told}", **counts)
+
+
+def _values(stage: ProvenStage, name: str) -> float:
+    answer = stage.client("cloudwatch").get_metric_statistics(
+        Namespace="Penstock",
+        MetricName=name,
+        Dimensions=[{"Name": "service", "Value": stage.name}],
+        StartTime=datetime.fromtimestamp(stage.began_at_ms // 60_000 * 60, UTC),
+        EndTime=datetime.fromtimestamp(wall_clock_ms() / 1_000, UTC),
+        Period=60,
+        Statistics=["SampleCount"],
+    )
+    return float(sum(each["SampleCount"] for each in answer["Datapoints"]))
 
 
 def alarms(stage: ProvenStage) -> Proof:
@@ -225,8 +242,9 @@ def denied_lines(stage: ProvenStage) -> Proof:
 
 
 def failed_invocations(stage: ProvenStage) -> Proof:
-    """Lines of Lambda itself since the run began, which it writes of failed invocations only."""
-    return _no_lines(stage, '{ $.type = "platform.report" }', "are Lambda's own of failed invocations")
+    """Lines of Lambda itself since the run began about invocations that raised, ran out of time or died."""
+    pattern = '{ $.type = "platform.report" && $.record.status != "success" }'
+    return _no_lines(stage, pattern, "are Lambda's own of failed invocations")
 
 
 def _no_lines(stage: ProvenStage, pattern: str, what: str) -> Proof:
@@ -321,7 +339,8 @@ def last_rows() -> list[ProofRow]:
             name="metrics",
             expects=f"{', '.join(_METRICS)} have values",
             ask=metrics,
-            action=f"cloudwatch:ListMetrics, {stack}",
+            seconds_max=150,
+            action=f"cloudwatch:GetMetricStatistics, {stack}",
             emulator=Emulator.LACKS,
         ),
         ProofRow(

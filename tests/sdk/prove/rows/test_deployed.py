@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.prove.proof import Proof
+from penstock.prove.proof import Proof, Steps
 from penstock.prove.proven_stage import ProvenStage
 from penstock.prove.rows import deployed
 from tests.sdk.prove.stubbed_stage import FUNCTIONS, MAPPINGS, URL, AwsAnswer, StubbedStage
@@ -93,7 +93,11 @@ def _policies(document: str) -> dict[str, AwsAnswer]:
 
 
 def _metrics(*names: str) -> dict[str, AwsAnswer]:
-    return {"cloudwatch.ListMetrics": {"Metrics": [{"MetricName": each} for each in names]}}
+    def values(asked: Mapping[str, Any]) -> Mapping[str, Any]:
+        assert asked["Dimensions"] == [{"Name": "service", "Value": "penstock"}]
+        return {"Datapoints": [{"SampleCount": 2.0}] if asked["MetricName"] in names else []}
+
+    return {"cloudwatch.GetMetricStatistics": values}
 
 
 def _alarm(state: str) -> dict[str, AwsAnswer]:
@@ -109,7 +113,7 @@ def _lines(*messages: str) -> dict[str, AwsAnswer]:
 
 
 ALL_METRICS = ("requests_served", "request_duration", "storage_calls_sent")
-HOLDS: list[tuple[Callable[[ProvenStage], Proof], dict[str, AwsAnswer]]] = [
+HOLDS: list[tuple[Callable[[ProvenStage], Proof | Steps], dict[str, AwsAnswer]]] = [
     (deployed.pollers, _pollers(DISPATCH)),
     (deployed.stream, _view("NEW_AND_OLD_IMAGES")),
     (deployed.share_words, {"dynamodb.UpdateItem": "ConditionalCheckFailedException"}),
@@ -123,7 +127,7 @@ HOLDS: list[tuple[Callable[[ProvenStage], Proof], dict[str, AwsAnswer]]] = [
     (deployed.denied_lines, _lines()),
     (deployed.failed_invocations, _lines()),
 ]
-DOES_NOT: list[tuple[Callable[[ProvenStage], Proof], dict[str, AwsAnswer], str]] = [
+DOES_NOT: list[tuple[Callable[[ProvenStage], Proof | Steps], dict[str, AwsAnswer], str]] = [
     (deployed.pollers, _pollers({**DISPATCH, "State": "Disabled"}), "dispatch is Disabled"),
     (deployed.pollers, _pollers({**DISPATCH, "MaximumRetryAttempts": 3}), "attempts and age (3, 86400)"),
     (deployed.pollers, _pollers({**DISPATCH, "FilterCriteria": {}}), "dispatch has"),
@@ -140,7 +144,7 @@ DOES_NOT: list[tuple[Callable[[ProvenStage], Proof], dict[str, AwsAnswer], str]]
     (deployed.directory_lists, _lists({"Contents": []}), "gets a list"),
     (deployed.directory_lists, _lists("InvalidRequest", folder="aa/"), "aa/"),
     (deployed.access_log, _policies("log-group:/aws/vendedlogs/penstock/access/1:*"), "1 name the access log"),
-    (deployed.metrics, _metrics("requests_served"), "without request_duration"),
+    (deployed.metrics, _metrics("requests_served"), "requests_served 2, request_duration 0"),
     (deployed.alarms, _alarm("ALARM"), "ringing: penstock-api-5xx"),
     (deployed.denied_lines, _lines("AccessDenied"), "penstock-produce: AccessDenied"),
     (deployed.failed_invocations, _lines("platform.report"), "1 lines of"),
@@ -148,7 +152,9 @@ DOES_NOT: list[tuple[Callable[[ProvenStage], Proof], dict[str, AwsAnswer], str]]
 
 
 @pytest.mark.parametrize(("row", "answers"), HOLDS, ids=lambda each: getattr(each, "__name__", ""))
-def test_row_holds(stubbed: StubbedStage, row: Callable[[ProvenStage], Proof], answers: dict[str, AwsAnswer]) -> None:
+def test_row_holds(
+    stubbed: StubbedStage, row: Callable[[ProvenStage], Proof | Steps], answers: dict[str, AwsAnswer]
+) -> None:
     stubbed.aws.answers |= answers
     found = stubbed.ask(row)
     assert found.ruling.value == "holds", found.fact
@@ -156,7 +162,7 @@ def test_row_holds(stubbed: StubbedStage, row: Callable[[ProvenStage], Proof], a
 
 @pytest.mark.parametrize(("row", "answers", "told"), DOES_NOT, ids=lambda each: getattr(each, "__name__", ""))
 def test_row_does_not_hold(
-    stubbed: StubbedStage, row: Callable[[ProvenStage], Proof], answers: dict[str, AwsAnswer], told: str
+    stubbed: StubbedStage, row: Callable[[ProvenStage], Proof | Steps], answers: dict[str, AwsAnswer], told: str
 ) -> None:
     stubbed.aws.answers |= answers
     found = stubbed.ask(row)
@@ -206,3 +212,12 @@ def test_logs_are_read_from_the_begin_of_the_run(stubbed: StubbedStage) -> None:
     asked = [params for name, params in stubbed.aws.asked if name == "logs.FilterLogEvents"]
     assert len(asked) == len(FUNCTIONS)
     assert {each["startTime"] for each in asked} == {stubbed.stage.began_at_ms}
+
+
+def test_metrics_that_come_late_are_waited_for(stubbed: StubbedStage) -> None:
+    looks = iter([False] * 3 + [True] * 3)
+    stubbed.aws.answers["cloudwatch.GetMetricStatistics"] = lambda _: {
+        "Datapoints": [{"SampleCount": 1.0}] if next(looks) else []
+    }
+    assert stubbed.ask(deployed.metrics).ruling.value == "holds"
+    assert stubbed.waits == [30.0]

@@ -195,9 +195,7 @@ def test_cold_starts_are_measured_and_the_configuration_is_as_before(
 def test_configuration_is_put_back_if_the_row_fails_behind_the_change(stubbed: StubbedStage) -> None:
     functions = Lambda(stubbed, 300.0)
     stubbed.aws.answers["logs.FilterLogEvents"] = "AccessDeniedException"
-    [found] = stubbed.run(
-        next(each for each in loads.load_rows(1_000) if each.ask is loads.cold_starts), seconds_max=900
-    )
+    [found] = stubbed.run(*loads.cold_rows(), seconds_max=900)
     assert found.proof.ruling.value == "unknown"
     assert "logs:FilterLogEvents" in found.proof.fact
     assert functions.configurations["penstock-produce"] == LOGGING

@@ -150,9 +150,18 @@ def test_delayed_records_that_come_in_time_hold(stubbed: StubbedStage) -> None:
     found = stubbed.ask(records.delayed)
     assert found.ruling.value == "holds", found.fact
     assert (found.figures["late_count"], found.figures["s3_puts"]) == (2, 2)
-    assert [params for name, params in stubbed.aws.asked if name == "events.DescribeRule"] == [
-        {"Name": "penstock-promote"}
-    ]
+    assert {str(params) for name, params in stubbed.aws.asked if name == "events.DescribeRule"} == {
+        "{'Name': 'penstock-promote'}"
+    }
+
+
+@pytest.mark.usefixtures("quick")
+def test_rule_that_the_first_delayed_record_leaves_off_is_found(tmp_path: Path) -> None:
+    stubbed = StubbedStage(tmp_path, is_own=True)
+    stubbed.aws.answers["events.DescribeRule"] = {"State": "DISABLED"}
+    found = stubbed.ask(records.delayed)
+    assert found.ruling.value == "does not hold"
+    assert "still off" in found.fact
 
 
 @pytest.mark.usefixtures("quick")
