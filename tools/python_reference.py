@@ -15,7 +15,7 @@ from pathlib import Path
 import click
 
 import penstock
-from penstock import errors, testing
+from penstock import encryption, errors, testing
 from penstock_core.errors import PenstockError
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
@@ -33,6 +33,11 @@ PAGES: Mapping[str, tuple[str, tuple[type, ...], str]] = {
     "transformer": ("read, transform and write, each record exactly once", (penstock.Transformer,), ""),
     "admin": ("make and change topics, groups, rules and the rest", (penstock.Admin,), ""),
     "dead-letters": ("bury records that your own code cannot handle", (penstock.DeadLetters,), ""),
+    "encryption": (
+        "encrypt values before they are sent",
+        (encryption.Encryption, encryption.KmsKeys, encryption.LocalKeys),
+        "",
+    ),
     "testing": ("run the service inside your tests", (testing.MemoryPenstock, testing.MemoryTransport), ""),
 }
 _FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef

@@ -39,6 +39,7 @@ ERRORS = """
 ADMIN_VALUES = f"{QUOTA_VALUES} {ACL_VALUES} {HEAT_VALUES}"
 PUBLIC = {
     "penstock": f"{CLIENTS} {PORTS} {GROUP_VALUES} {SHARE_VALUES} {PUSH_VALUES} {ADMIN_VALUES} {VALUES} {ERRORS}",
+    "penstock.encryption": "HEADER DataKey Encryption Keys KmsKeys LocalKeys",
     "penstock.errors": f"{ERRORS} Category ClientError ErrorCode",
     "penstock.model": f"{VALUES} GroupOffset Headers",
     "penstock.testing": "MemoryPenstock MemoryTransport ThreadedTransport",

@@ -61,6 +61,7 @@ class AsyncConsumer:
             process_name=process_name(),
             now_ms=monotonic_ms,
             notes=open_notes(carrier, settings.group_id),
+            learn=self._learn,
         )
         if topics:
             self._core.subscribe(topics)
@@ -231,6 +232,11 @@ class AsyncConsumer:
         self._fetcher.interrupt()
 
     @property
+    def is_decrypting(self) -> bool:
+        """True with the option `encryption`."""
+        return self._settings.encryption is not None
+
+    @property
     def is_stopped(self) -> bool:
         """`stop` was called: no more records come."""
         return self._core.is_stopped
@@ -256,6 +262,10 @@ class AsyncConsumer:
                 await self._fetcher.stop()
             finally:
                 await self._client.close()
+
+    async def _learn(self, header: bytes) -> None:
+        assert self._settings.encryption is not None
+        await asyncio.to_thread(self._settings.encryption.learn, header)
 
     async def __aenter__(self) -> Self:
         """The consumer."""

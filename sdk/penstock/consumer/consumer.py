@@ -59,6 +59,7 @@ class Consumer:
             process_name=process_name(),
             now_ms=monotonic_ms,
             notes=open_notes(carrier, settings.group_id),
+            learn=self._learn,
         )
         if topics:
             self._core.subscribe(topics)
@@ -227,6 +228,11 @@ class Consumer:
         self._fetcher.interrupt()
 
     @property
+    def is_decrypting(self) -> bool:
+        """True with the option `encryption`."""
+        return self._settings.encryption is not None
+
+    @property
     def is_stopped(self) -> bool:
         """`stop` was called: no more records come."""
         return self._core.is_stopped
@@ -247,6 +253,10 @@ class Consumer:
                 self._fetcher.stop()
             finally:
                 self._client.close()
+
+    def _learn(self, header: bytes) -> None:
+        assert self._settings.encryption is not None
+        self._settings.encryption.learn(header)
 
     def __enter__(self) -> Self:
         """The consumer."""

@@ -36,6 +36,8 @@ from penstock.telemetry.operations import Notes
 class ConsumerCore:
     """A fetch buffer, the partitions that it is to hold, and the offsets. `now_ms` reads a monotonic clock.
 
+    `learn` asks for the data key of an encrypted value, by its header. The driver awaits the result if it can be.
+
     With a group there is a `membership`, which heartbeats drive: the group says which partitions are read. Without a
     group the consumer reads all partitions of its topics.
     """
@@ -48,6 +50,7 @@ class ConsumerCore:
         process_name: str,
         now_ms: Callable[[], int],
         notes: Notes | None = None,
+        learn: Callable[[bytes], object] | None = None,
     ) -> None:
         self._settings = settings
         self._now_ms = now_ms
@@ -56,7 +59,7 @@ class ConsumerCore:
         self.is_stopped = False  # the application wants no more records
         self._is_over = False  # closed, and the application has heard of it
         self.buffer = FetchBuffer(settings.fetch())
-        self.poison = Poison(settings.on_undecodable, self.buffer)
+        self.poison = Poison(settings.on_undecodable, self.buffer, learn)
         self.notes = notes
         self._run = RecordRun(self.buffer, notes)
         self._commits = Commits(

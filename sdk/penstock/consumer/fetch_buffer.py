@@ -23,6 +23,7 @@ from typing import Any, Literal, NamedTuple
 
 from penstock.consumer.partition_cursor import Budget, PartitionCursor
 from penstock.consumer.waiting import Waiting
+from penstock.encryption.values import Encryption
 from penstock.errors import InvalidError, error_from_json
 from penstock.group.heartbeat import Look
 from penstock.model import ConsumerRecord, TopicPartition
@@ -54,6 +55,7 @@ class FetchSettings:
     max_poll_bytes: int = SDK_POLL_BYTES_DEFAULT_MAX
     is_woken: bool = False
     filter: str | None = None
+    encryption: Encryption | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +95,8 @@ class FetchBuffer:
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these; partitions that were read before keep their place."""
-        self._cursors = {each: self._cursors.get(each) or PartitionCursor(each) for each in partitions}
+        encryption = self._settings.encryption
+        self._cursors = {each: self._cursors.get(each) or PartitionCursor(each, encryption) for each in partitions}
         self._changed()
 
     def assignment(self) -> list[TopicPartition]:

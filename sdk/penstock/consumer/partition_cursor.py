@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import dropwhile, islice
 
+from penstock.encryption.values import DataKeyMissing, Encryption
 from penstock.errors import as_sdk_error
 from penstock.model import ConsumerRecord, Headers, TopicPartition, UndecodableBatch
 from penstock.retry import NEVER_MS
 from penstock_core.errors import PenstockError
 from penstock_core.records.codec import Record, decode
-from penstock_core.records.record_batch import parse_header, walk
+from penstock_core.records.record_batch import walk
 from penstock_core.records.undecodable import in_partition, is_undecodable
 
 _HEADER_OBJECT_BYTES = 100  # what a record's header takes as an object, without its value
@@ -61,6 +62,7 @@ class PartitionCursor:
 
     __slots__ = (
         "_answers",
+        "_encryption",
         "_records",
         "armed_under",
         "asked_under",
@@ -92,8 +94,9 @@ class PartitionCursor:
         "woken_to",
     )
 
-    def __init__(self, partition: TopicPartition) -> None:
+    def __init__(self, partition: TopicPartition, encryption: Encryption | None = None) -> None:
         self.partition = partition
+        self._encryption = encryption
         self.position: int | None = None
         self.has_returned = False  # a record, or the application has sought
         self.returned_end = 0  # the offset behind the last record returned, or where the cursor began
@@ -189,7 +192,8 @@ class PartitionCursor:
 
         Raises CorruptError or InvalidError when the records before the bad batch have been returned. An undecodable
         batch stays: it raises again until `pass_over` or a seek. If the bytes were changed on their way, it drops the
-        answer, so that the batch is read again, perhaps from another copy.
+        answer, so that the batch is read again, perhaps from another copy. Raises DataKeyMissing for a value whose data
+        key is to be asked for first, and for a value that does not decrypt as for a batch of its offset alone.
         """
         taken: list[ConsumerRecord] = []
         while self._answers and not taken:
@@ -198,6 +202,12 @@ class PartitionCursor:
                 self._records = _from_offset(self.position or 0, decode(answer.batches))
             try:
                 self._decode(budget, taken)
+            except DataKeyMissing:
+                self._records = None  # it is decoded again from the position on, when the key is there
+                self.position = taken[-1].offset + 1 if taken else self.position
+                if not taken:
+                    raise
+                return taken
             except PenstockError as error:
                 self._stop_at(answer, error, taken)
                 if not taken:
@@ -212,25 +222,27 @@ class PartitionCursor:
 
     def undecodable_batch(self, error: PenstockError) -> UndecodableBatch:
         """The batch that `take` has raised this error for."""
-        batches = self._answers[0].batches
-        header = parse_header(batches)
+        batches, first = self._answers[0].batches, error.facts["base_offset"]
+        at, header = next((at, header) for at, header in walk(batches) if header.next_offset > first)
         return UndecodableBatch(
             topic=self.partition.topic,
             partition=self.partition.partition,
-            offset=max(header.base_offset, self.position or 0),
+            offset=max(first, self.position or 0),
             base_offset=header.base_offset,
-            next_offset=header.next_offset,
-            data=bytes(batches[: header.length]),
+            next_offset=error.facts["next_offset"],
+            data=bytes(batches[at : at + header.length]),
             error=error,
         )
 
     def pass_over(self, batch: UndecodableBatch) -> None:
         """Go on behind the batch that `take` has raised an error for."""
         answer = self._answers[0]
-        answer.batches = answer.batches[len(batch.data) :]
+        left = next((at for at, header in walk(answer.batches) if header.next_offset > batch.next_offset), None)
         self.position = batch.next_offset
-        if not answer.batches:
+        if left is None:
             self._drop(answer)
+        else:
+            answer.batches = answer.batches[left:]
 
     def _drop(self, answer: _Answer) -> None:
         self._answers.popleft()
@@ -242,13 +254,15 @@ class PartitionCursor:
         if not is_undecodable(error):
             self.seek(position)
             return
-        answer.seek(error.facts["base_offset"])
+        if "offset" not in error.facts:  # of a value, whose batch has others
+            answer.seek(error.facts["base_offset"])
         self.position = position
         self._records = None
 
     def _decode(self, budget: Budget, taken: list[ConsumerRecord]) -> None:
         assert self._records is not None
         topic, partition = self.partition
+        is_encrypted = self._encryption is not None
         bytes_left = budget.bytes_left
         make, append = tuple.__new__, taken.append  # tuple's own: ConsumerRecord(...) costs twice as much
         try:
@@ -257,6 +271,8 @@ class PartitionCursor:
                 headers: Headers = ()
                 if record.headers:
                     headers = tuple(record.headers)
+                    if is_encrypted:
+                        value, headers = self._decrypted(record, headers)
                     bytes_left -= _headers_bytes(headers)
                 append(make(ConsumerRecord, (topic, partition, record.offset, record.timestamp, key, value, headers)))
                 if value is not None:
@@ -270,6 +286,21 @@ class PartitionCursor:
                 self.has_returned, self.returned_end = True, taken[-1].offset + 1
             budget.bytes_left = bytes_left
             budget.records_left -= len(taken)
+
+    def _decrypted(self, record: Record, headers: Headers) -> tuple[bytes | None, Headers]:
+        assert self._encryption is not None
+        try:
+            value, left = self._encryption.decrypt_now(record.value, record.key, headers)
+        except DataKeyMissing:
+            raise
+        except PenstockError as error:
+            offset = record.offset
+            raise PenstockError(
+                error.code,
+                f"offset {offset}: {error.message}",
+                **{**error.facts, "offset": offset, "base_offset": offset, "next_offset": offset + 1},
+            ) from error
+        return value, tuple(left)
 
 
 def _headers_bytes(headers: Headers) -> int:

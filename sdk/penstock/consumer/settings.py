@@ -7,6 +7,7 @@ from typing import Any, Literal, TypedDict
 from penstock.arguments import check, check_callable, check_number, checked_name
 from penstock.consumer.fetch_buffer import FetchSettings, OffsetReset
 from penstock.consumer.listener import RebalanceCallback, RebalanceCallbacks
+from penstock.encryption.values import Encryption, check_encryption
 from penstock.errors import as_sdk_error
 from penstock.group.heartbeat import MemberSettings
 from penstock.model import UndecodableBatch
@@ -81,6 +82,7 @@ class ConsumerOptions(TypedDict, total=False):
     retry_backoff_ms: int
     retry_backoff_max_ms: int
     metadata_max_age_ms: int
+    encryption: Encryption | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +154,10 @@ class ConsumerSettings:
         retry_backoff_max_ms: The longest wait before any retry. A Retry-After of the service comes on top.
         metadata_max_age_ms: How often a consumer of topics without a group looks for new partitions; by default
             every 5 minutes. While it waits for wake-ups, its fetches tell it without a further call.
+        encryption: Decrypt values that a producer has encrypted, and take the header away that says so. Records that
+            are not encrypted pass. A value that this consumer cannot decrypt, for want of the right or because it was
+            changed, is treated as `on_undecodable` says: it is a batch of one offset then. Without the option,
+            encrypted values come as they are stored.
     """
 
     group_id: str | None = None
@@ -181,6 +187,7 @@ class ConsumerSettings:
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 5_000
     metadata_max_age_ms: int = 300_000
+    encryption: Encryption | None = None
 
     def __post_init__(self) -> None:
         self._check_choices()
@@ -214,6 +221,7 @@ class ConsumerSettings:
         check(self.group_instance_id != "", "group_instance_id='': use 1 character or more")
         for name in ("on_assigned", "on_revoked", "on_lost"):
             check_callable(name, getattr(self, name))
+        check_encryption(self.encryption)
 
     def _check_numbers(self) -> None:
         for name in ("fetch_max_bytes", "buffer_bytes", "max_poll_records", "max_poll_bytes", "max_in_flight"):
@@ -272,6 +280,7 @@ class ConsumerSettings:
             retry=self.retry,
             is_woken=self.wait == "wake",
             filter=None if self.filter is None else parse_filter(self.filter).text,
+            encryption=self.encryption,
         )
 
     def member(self, member_id: str, process_name: str) -> MemberSettings | None:

@@ -1,7 +1,7 @@
 # Generated from async_dead_letters.py by `python -m tools.unasync`: change that file.
 """A dead-letter topic for a plain group: the record moves and the offset is committed in one transaction."""
 
-from penstock.arguments import check_text, check_whole, checked_topic
+from penstock.arguments import check, check_text, check_whole, checked_topic
 from penstock.consumer.consumer import Consumer
 from penstock.dead_letters.headers import check_no_circle, death, with_death
 from penstock.model import ConsumerRecord, RecordMetadata, TopicPartition
@@ -27,7 +27,12 @@ class DeadLetters:
     """
 
     def __init__(self, consumer: Consumer, producer: Producer, topic: str) -> None:
-        """The producer needs a `transactional_id`, and `topic` must exist. Makes no call."""
+        """The producer needs a `transactional_id`, and `topic` must exist. Makes no call.
+
+        Raises InvalidError if the consumer decrypts values that the producer would not encrypt again.
+        """
+        is_open = consumer.is_decrypting and not producer.is_encrypting
+        check(not is_open, "the consumer decrypts, and dead letters would lie open: give the producer its encryption")
         self._consumer = consumer
         self._producer = producer
         self._topic = checked_topic(topic)

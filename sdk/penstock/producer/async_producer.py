@@ -79,7 +79,10 @@ class AsyncProducer:
             acks=settings.wire_acks,
             max_in_flight=settings.max_in_flight,
             tracing=self._tracing,
+            encryption=settings.encryption,
         )
+        self.is_encrypting = settings.encryption is not None
+        self._turns = asyncio.Lock()  # sync:
         self._lock = self._sender.lock
         # sync: # Weak, so that an abandoned producer can go. One callable each, so that close() can take it back.
         # sync: self._at_exit = partial(_close_at_exit, weakref.ref(self))
@@ -131,6 +134,14 @@ class AsyncProducer:
             check_callable("on_delivery", on_delivery)
         if self._sender.is_due:  # sync:
             await asyncio.sleep(0)  # a program that never waits would keep the loop from sending
+        if self.is_encrypting:
+            # In turns: no record overtakes one that waits for a data key.
+            async with self._turns:  # sync: value, headers = self._sender.encrypted(topic, value, key, headers)
+                value, headers = await self._sender.encrypted(topic, value, key, headers)
+                with self._tracing.creating(topic, headers) as (told, origin):
+                    return await self._append(
+                        topic, value, key, told, partition, timestamp_ms, timer, on_delivery, origin
+                    )
         if not self._tracing.is_on:
             batch = self._core.append_now(topic, value, key, headers, partition, timestamp_ms, timer)  # sync:
             if batch is not None:  # sync:

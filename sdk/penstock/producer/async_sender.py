@@ -6,6 +6,8 @@ Up to `max_in_flight` tasks share one lock. Everything slow (compression, calls,
 import asyncio
 from contextlib import suppress
 
+from penstock.arguments import checked_topic
+from penstock.encryption.values import Encryption
 from penstock.errors import ClosedError, as_maybe_applied
 from penstock.http.async_client import AsyncClient
 from penstock.http.http_message import Document, HttpRequest
@@ -17,13 +19,21 @@ from penstock.producer.producer_core import ProducerCore
 from penstock.producer.tracing import ProducerTracing
 from penstock.system import monotonic_ms, random_fraction, wall_clock_ns
 from penstock.workers.async_workers import AsyncLock, AsyncSignal, AsyncSleep, AsyncWorkers, async_released
+from penstock_core.records.codec import Headers
 
 
 class AsyncSender:
     """Drives a producer's core. `lock` guards it. Compression runs in the threads of the event loop."""
 
     def __init__(
-        self, core: ProducerCore, client: AsyncClient, *, acks: str, max_in_flight: int, tracing: ProducerTracing
+        self,
+        core: ProducerCore,
+        client: AsyncClient,
+        *,
+        acks: str,
+        max_in_flight: int,
+        tracing: ProducerTracing,
+        encryption: Encryption | None,
     ) -> None:
         self.lock = AsyncLock()
         self._progress = AsyncSignal()  # sync: self._progress = Signal(self.lock)
@@ -33,8 +43,21 @@ class AsyncSender:
         self._client = client
         self._acks = acks
         self._tracing = tracing
+        self._encryption = encryption
         self._workers = AsyncWorkers("penstock-sender", max_in_flight, self._next_request, self._carry)
         self._is_stopping = False
+
+    async def encrypted(
+        self, topic: str, value: bytes | str | None, key: bytes | str | None, headers: Headers
+    ) -> tuple[bytes | str | None, Headers]:
+        """Value and headers as they are sent: as they are, without `encryption`. May ask for a data key first."""
+        encryption = self._encryption
+        if encryption is None:
+            return value, headers
+        checked_topic(topic)
+        if value is not None and not encryption.has_data_key(topic):  # sync:
+            await asyncio.to_thread(encryption.prepare, topic)
+        return encryption.encrypt(topic, value, key=key, headers=headers)
 
     def wake(self) -> None:
         """Under the lock, after an append: wake the sender, if it would sleep past the next request."""

@@ -57,6 +57,7 @@ class AsyncTransaction:
         if timestamp_ms is None:
             timestamp_ms = wall_clock_ms()
         timer = self._core.timers.timer(deliver_at_ms, delay_ms, cancellable=cancellable)
+        value, headers = await self._sender.encrypted(topic, value, key, headers)
         with self._tracing.creating(topic, headers) as (told, origin), self._sender.lock:
             batch = await self._sender.drive(
                 self._core.append_to(self._transaction, topic, value, key, told, partition, timestamp_ms, timer)

@@ -75,7 +75,9 @@ class Producer:
             acks=settings.wire_acks,
             max_in_flight=settings.max_in_flight,
             tracing=self._tracing,
+            encryption=settings.encryption,
         )
+        self.is_encrypting = settings.encryption is not None
         self._lock = self._sender.lock
         # Weak, so that an abandoned producer can go. One callable each, so that close() can take it back.
         self._at_exit = partial(_close_at_exit, weakref.ref(self))
@@ -124,6 +126,9 @@ class Producer:
             on_delivery = self._on_delivery
         else:
             check_callable("on_delivery", on_delivery)
+        if self.is_encrypting:
+            # In turns: no record overtakes one that waits for a data key.
+            value, headers = self._sender.encrypted(topic, value, key, headers)
         if not self._tracing.is_on:
             return self._append(topic, value, key, headers, partition, timestamp_ms, timer, on_delivery)
         with self._tracing.creating(topic, headers) as (told, origin):

@@ -4,6 +4,8 @@
 Up to `max_in_flight` threads share one lock. Everything slow (compression, calls, callbacks) happens outside it.
 """
 
+from penstock.arguments import checked_topic
+from penstock.encryption.values import Encryption
 from penstock.http.client import Client
 from penstock.http.http_message import Document, HttpRequest
 from penstock.http.steps import Result, Steps, Wait, drive
@@ -14,13 +16,21 @@ from penstock.producer.producer_core import ProducerCore
 from penstock.producer.tracing import ProducerTracing
 from penstock.system import monotonic_ms, random_fraction, wall_clock_ns
 from penstock.workers.workers import Lock, Signal, Sleep, Workers, released
+from penstock_core.records.codec import Headers
 
 
 class Sender:
     """Drives a producer's core. `lock` guards it."""
 
     def __init__(
-        self, core: ProducerCore, client: Client, *, acks: str, max_in_flight: int, tracing: ProducerTracing
+        self,
+        core: ProducerCore,
+        client: Client,
+        *,
+        acks: str,
+        max_in_flight: int,
+        tracing: ProducerTracing,
+        encryption: Encryption | None,
     ) -> None:
         self.lock = Lock()
         self._progress = Signal(self.lock)
@@ -30,8 +40,19 @@ class Sender:
         self._client = client
         self._acks = acks
         self._tracing = tracing
+        self._encryption = encryption
         self._workers = Workers("penstock-sender", max_in_flight, self._next_request, self._carry)
         self._is_stopping = False
+
+    def encrypted(
+        self, topic: str, value: bytes | str | None, key: bytes | str | None, headers: Headers
+    ) -> tuple[bytes | str | None, Headers]:
+        """Value and headers as they are sent: as they are, without `encryption`. May ask for a data key first."""
+        encryption = self._encryption
+        if encryption is None:
+            return value, headers
+        checked_topic(topic)
+        return encryption.encrypt(topic, value, key=key, headers=headers)
 
     def wake(self) -> None:
         """Under the lock, after an append: wake the sender, if it would sleep past the next request."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from penstock.arguments import check, check_callable, check_number, check_text, checked_name
+from penstock.encryption.values import Encryption, check_encryption
 from penstock.errors import as_sdk_error
 from penstock.producer.batching.pacing import AccumulatorSettings, pacing_within
 from penstock.producer.delivery import DeliveryCallback
@@ -41,6 +42,7 @@ class ProducerOptions(TypedDict, total=False):
     adaptive_partitioning: bool
     salted_keys: SaltedKeys | None
     on_delivery: DeliveryCallback | None
+    encryption: Encryption | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +82,8 @@ class ProducerSettings:
             compacted topics.
         on_delivery: Called for every record as `on_delivery(error, metadata)`, by a sender thread or in the event
             loop. It must be quick: it holds up the requests that follow.
+        encryption: Encrypt the values of records by keys of yours. Keys and headers stay plain. The first record of a
+            topic waits until there is a data key, and then one record an hour does.
     """
 
     acks: str = "quorum"
@@ -100,6 +104,7 @@ class ProducerSettings:
     adaptive_partitioning: bool = True
     salted_keys: SaltedKeys | None = None
     on_delivery: DeliveryCallback | None = None
+    encryption: Encryption | None = None
 
     def __post_init__(self) -> None:
         for name in ("batch_bytes", "max_request_bytes", "buffer_bytes", "max_in_flight", "retry_backoff_ms"):
@@ -108,6 +113,7 @@ class ProducerSettings:
             check_number(name, getattr(self, name), 0)
         check_number("retry_backoff_max_ms", self.retry_backoff_max_ms, int(self.retry_backoff_ms))
         check_callable("on_delivery", self.on_delivery)
+        check_encryption(self.encryption)
         if self.salted_keys is not None:
             Salting(self.salted_keys)
         check_text("compression_type", self.compression_type)

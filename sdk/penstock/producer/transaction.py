@@ -55,6 +55,7 @@ class Transaction:
         if timestamp_ms is None:
             timestamp_ms = wall_clock_ms()
         timer = self._core.timers.timer(deliver_at_ms, delay_ms, cancellable=cancellable)
+        value, headers = self._sender.encrypted(topic, value, key, headers)
         with self._tracing.creating(topic, headers) as (told, origin), self._sender.lock:
             batch = self._sender.drive(
                 self._core.append_to(self._transaction, topic, value, key, told, partition, timestamp_ms, timer)

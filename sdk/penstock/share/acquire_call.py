@@ -8,10 +8,11 @@ the consumer accepts these offsets, because only a reader that decodes sees that
 import json
 import logging
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from penstock.errors import UnavailableError
+from penstock.encryption.values import Encryption
+from penstock.errors import UnavailableError, as_sdk_error
 from penstock.http.http_message import (
     BATCHES_TYPE,
     JSON_TYPE,
@@ -24,7 +25,7 @@ from penstock.model.share import ShareRecord
 from penstock.share.acknowledgements import Acknowledgement, LockKey
 from penstock.share.held_locks import AcquiredLock
 from penstock.share.moment import Moment
-from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.errors import Category, ErrorCode, PenstockError
 from penstock_core.limits import READ_DECODED_BYTES_MAX
 from penstock_core.records.codec import Record
 from penstock_core.records.decode_budget import DecodeBudget
@@ -48,10 +49,11 @@ class ShareCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareAnswer:
-    """The answer's document, and the locks of an acquire."""
+    """The answer's document, and the locks of an acquire. `error` says why some of their records were not decrypted."""
 
     document: Mapping[str, Any]
     locks: Sequence[AcquiredLock] = ()
+    error: PenstockError | None = None
 
 
 def send(call: ShareCall) -> Generator[HttpRequest, Response, ShareAnswer | PenstockError]:
@@ -69,6 +71,30 @@ def send(call: ShareCall) -> Generator[HttpRequest, Response, ShareAnswer | Pens
     except Exception as error:  # the driver's edge: a defect must not leave the consumer waiting for ever
         _log.exception("%s failed in an unexpected way", call.path)
         return UnavailableError(ErrorCode.INTERNAL, f"{call.path} failed: {error!r}", maybe_applied=True)
+
+
+def decrypted(answer: ShareAnswer, encryption: Encryption) -> ShareAnswer:
+    """The answer with the values that its producers sent. It may ask for data keys, so call it without the lock."""
+    locks: list[AcquiredLock] = []
+    error: PenstockError | None = None
+    for lock in answer.locks:
+        records: list[ShareRecord] = []
+        unreadable, locked_up, why = [*lock.unreadable], [*lock.locked_up], lock.why_unreadable
+        for record in lock.records:
+            try:
+                value, headers = encryption.decrypt(record.value, key=record.key, headers=record.headers)
+                records.append(record._replace(value=value, headers=tuple(headers)))
+            except PenstockError as failure:
+                told = f"offset {record.offset} of {record.topic}[{record.partition}]: {failure.message}"
+                if failure.code.category is Category.CORRUPT:
+                    unreadable.append(record.offset)
+                    why = told
+                else:
+                    locked_up.append(record.offset)
+                    facts = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
+                    error = error or as_sdk_error(PenstockError(failure.code, told, **{**failure.facts, **facts}))
+        locks.append(replace(lock, records=records, unreadable=unreadable, why_unreadable=why, locked_up=locked_up))
+    return replace(answer, locks=locks, error=error)
 
 
 def _request(call: ShareCall) -> HttpRequest:

@@ -63,7 +63,13 @@ class AsyncShareConsumer:
         carrier = open_async_transport(url, region, transport)
         self._core = share_core(settings, topics, open_notes(carrier, settings.group_id))
         self._client = AsyncClient(carrier, retry=settings.retry)
-        self._driver = AsyncShareDriver(self._core, self._client, fork=self._fork, on_lock_lost=settings.on_lock_lost)
+        self._driver = AsyncShareDriver(
+            self._core,
+            self._client,
+            fork=self._fork,
+            on_lock_lost=settings.on_lock_lost,
+            encryption=settings.encryption,
+        )
 
     # Records.
 

@@ -1,12 +1,14 @@
 """The tasks of a share consumer: one may acquire while the other acknowledges, and one hears wake-ups."""
 
+import asyncio
 import inspect
 import logging
 
+from penstock.encryption.values import Encryption
 from penstock.http.async_client import AsyncClient
 from penstock.http.http_message import Document, HttpRequest
 from penstock.http.steps import Result, Steps, Wait, drive_async
-from penstock.share.acquire_call import ShareCall, send
+from penstock.share.acquire_call import ShareAnswer, ShareCall, decrypted, send
 from penstock.share.settings import LockLostCallback
 from penstock.share.share_core import ShareCore
 from penstock.system import random_fraction
@@ -24,13 +26,20 @@ class AsyncShareDriver:
     """Drives a share consumer's core. `lock` guards the core."""
 
     def __init__(
-        self, core: ShareCore, client: AsyncClient, *, fork: ForkGuard, on_lock_lost: LockLostCallback | None
+        self,
+        core: ShareCore,
+        client: AsyncClient,
+        *,
+        fork: ForkGuard,
+        on_lock_lost: LockLostCallback | None,
+        encryption: Encryption | None,
     ) -> None:
         self.lock = AsyncLock()
         self._core = core
         self._client = client
         self._fork = fork
         self._on_lock_lost = on_lock_lost
+        self._encryption = encryption
         # `_arrived` is for calls that `stop` ends, `_answered` for the other ones.
         self._arrived = AsyncSignal(is_final=True)  # sync: self._arrived = Signal(self.lock, is_final=True)
         self._answered = AsyncSignal()  # sync: self._answered = Signal(self.lock)
@@ -117,6 +126,8 @@ class AsyncShareDriver:
 
     async def _carry(self, call: ShareCall) -> None:
         answer = await drive_async(send(call), self._client.try_once)
+        if self._encryption is not None and isinstance(answer, ShareAnswer):
+            answer = await asyncio.to_thread(decrypted, answer, self._encryption)
         with self.lock:
             self._core.complete(call, answer, random_fraction())
             await self._tell()

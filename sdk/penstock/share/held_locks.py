@@ -29,7 +29,8 @@ class AcquiredLock:
     """A lock as an acquire's answer tells it: its records in offset order, and how long it lasts from `sent` on.
 
     `unreadable` are offsets under it whose records the consumer cannot decode, `missing` those without a record. The
-    consumer has no memory for those of `left_out` on top of the others: they go back.
+    consumer has no memory for those of `left_out` on top of the others: they go back. It may not decrypt those of
+    `locked_up`.
     """
 
     key: LockKey
@@ -38,6 +39,7 @@ class AcquiredLock:
     unreadable: Sequence[int] = ()
     why_unreadable: str = ""
     left_out: Sequence[int] = ()
+    locked_up: Sequence[int] = ()
     sent: Moment
     lasts_ms: int
 
@@ -70,7 +72,8 @@ class HeldLock:
         self.at_hand = {record.offset: record for record in lock.records}
         self.in_hand: dict[int, ShareRecord] = {}
         self.unsent: dict[int, ShareRecord] = {}  # acknowledged, but the service has not answered
-        self.count = len(lock.records) + len(lock.missing) + len(lock.unreadable) + len(lock.left_out)
+        self.count = len(lock.records) + len(lock.missing) + len(lock.unreadable)
+        self.count += len(lock.left_out) + len(lock.locked_up)
         self.has_ended = False  # by a clock of this machine
         self.told: set[int] = set()
         self.is_renewing = False

@@ -168,6 +168,8 @@ class Keeper:
             self._queue(held, ACCEPT, lock.missing, now)
         if lock.left_out:
             self._queue(held, GIVE_BACK, lock.left_out, now)
+        if lock.locked_up:
+            self._queue(held, RELEASE, lock.locked_up, now)
         if lock.unreadable:
             self.skipped_batches += 1
             _log.warning("rejected %d offsets of %s[%d]: %s", len(lock.unreadable), *lock.key[:2], lock.why_unreadable)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, TypedDict
 
 from penstock.arguments import check, check_callable, check_number, check_whole, checked_name
+from penstock.encryption.values import Encryption, check_encryption
 from penstock.model.share import ShareRecord
 from penstock.retry import RetryPolicy
 from penstock_core.ids import parse_group_name
@@ -36,6 +37,7 @@ class ShareOptions(TypedDict, total=False):
     drain_ms: int
     retry_backoff_ms: int
     retry_backoff_max_ms: int
+    encryption: Encryption | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +68,9 @@ class ShareSettings:
         drain_ms: How long `run` waits for its handlers after `stop` or a signal. It then releases their records.
         retry_backoff_ms: The longest wait before the first retry. Waits have full jitter, and grow by a factor of two.
         retry_backoff_max_ms: The longest wait before any retry. A Retry-After of the service comes on top.
+        encryption: Decrypt values that a producer has encrypted. Without the right to, or while KMS does not answer,
+            the consumer releases the record, and the call that waits for records raises the error. It rejects a value
+            that was changed. Without the option, encrypted values come as they are stored.
     """
 
     group_id: str
@@ -82,6 +87,7 @@ class ShareSettings:
     drain_ms: int = 20_000
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 5_000
+    encryption: Encryption | None = None
 
     def __post_init__(self) -> None:
         checked_name(parse_group_name, self.group_id)
@@ -90,6 +96,7 @@ class ShareSettings:
         )
         check(self.wait in ("wake", "poll"), f"wait={self.wait!r:.100}: use 'wake' or 'poll'")
         check_callable("on_lock_lost", self.on_lock_lost)
+        check_encryption(self.encryption)
         text = self.client_id
         check(text is None or isinstance(text, str), f"client_id={text!r:.100}: give a string")
         self._check_range("max_records", 1, RECORDS_MAX)

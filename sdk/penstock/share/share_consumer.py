@@ -62,7 +62,13 @@ class ShareConsumer:
         carrier = open_transport(url, region, transport)
         self._core = share_core(settings, topics, open_notes(carrier, settings.group_id))
         self._client = Client(carrier, retry=settings.retry)
-        self._driver = ShareDriver(self._core, self._client, fork=self._fork, on_lock_lost=settings.on_lock_lost)
+        self._driver = ShareDriver(
+            self._core,
+            self._client,
+            fork=self._fork,
+            on_lock_lost=settings.on_lock_lost,
+            encryption=settings.encryption,
+        )
 
     # Records.
 

@@ -259,6 +259,8 @@ class ShareCore:
             return
         self._attempt, self._failures, self._acquire_at_ms = None, 0, 0
         self.keeper.acquired(answer, now)
+        if answer.error is not None:
+            self._error = answer.error
         has_records = bool(answer.locks)
         if not call.body["wait_ms"]:
             self.appetite.answered(now.monotonic_ms - call.sent_last.monotonic_ms)

@@ -17,6 +17,8 @@ from penstock.cli.records.json_lines import json_line
 from penstock.cli.service import Service, service_command
 from penstock.consumer.consumer import Consumer
 from penstock.consumer.settings import WaitMode
+from penstock.encryption.keys import keys_of
+from penstock.encryption.values import Encryption
 from penstock.errors import AccessDeniedError, UnknownPartitionError
 from penstock.model import ConsumerRecord, TopicPartition
 from penstock.model.times import TIME_FORMS
@@ -98,6 +100,14 @@ _FIELDS: dict[str, Callable[[ConsumerRecord], bytes]] = {
     metavar="JSON",
     help="Only the records whose headers match this SNS filter policy, or the one in a file: @policy.json.",
 )
+@click.option(
+    "--decrypt-key",
+    "decrypt_keys",
+    metavar="KEY",
+    multiple=True,
+    help="Decrypt values that this key has encrypted: the ARN of a KMS key, which you may repeat, or file:PATH with "
+    "keys of your own.",
+)
 @service_command
 def consume(
     service: Service,
@@ -112,6 +122,7 @@ def consume(
     on_undecodable: Literal["raise", "skip"],
     wait: WaitMode,
     policy: str | None,
+    decrypt_keys: tuple[str, ...],
 ) -> None:
     """Write the records of TOPIC to standard output, as they come, until you interrupt it (INT or TERM).
 
@@ -141,6 +152,7 @@ def consume(
         on_undecodable=on_undecodable,
         wait=wait,
         filter=None if policy is None else filter_text(policy),
+        encryption=Encryption(keys_of(decrypt_keys)) if decrypt_keys else None,
     )
     try:
         with consumer, stopped_by_signals(consumer.stop):

@@ -17,6 +17,8 @@ from penstock.cli.options.times import TIME, Duration
 from penstock.cli.records.json_lines import parse_json_line
 from penstock.cli.records.line_record import LineRecord, text_line_parser
 from penstock.cli.service import CommandError, Service, parse_pairs, service_command
+from penstock.encryption.keys import keys_of
+from penstock.encryption.values import Encryption
 from penstock.errors import InvalidError
 from penstock.model import RecordMetadata
 from penstock.model.times import TIME_FORMS
@@ -145,6 +147,11 @@ class _AcksChoice(click.Choice[str]):
     show_default=True,
     help="Compress the batches so.",
 )
+@click.option(
+    "--encrypt-key",
+    metavar="KEY",
+    help="Encrypt the values by this key: the ARN of a KMS key, or file:PATH with keys of your own.",
+)
 @service_command
 def produce(
     service: Service,
@@ -162,6 +169,7 @@ def produce(
     deliver_at: int | None,
     acks: str,
     compression: str,
+    encrypt_key: str | None,
 ) -> None:
     """Send each line of a file, or of standard input, to TOPIC as a record.
 
@@ -175,12 +183,19 @@ def produce(
     if delay is not None and deliver_at is not None:
         raise click.UsageError("give --delay or --deliver-at, not both")
     Admin(transport=service.transport).partitions([topic])  # says so if there is no such topic, or no service
+    encryption = None if encrypt_key is None else Encryption(keys_of((encrypt_key,)))
     outcome = _Outcome()
     started = time.monotonic()
     records = 0
     with (
         click.open_file(str(file or "-"), "rb") as opened,
-        Producer(transport=service.transport, acks=acks, compression_type=compression, on_delivery=outcome) as producer,
+        Producer(
+            transport=service.transport,
+            acks=acks,
+            compression_type=compression,
+            on_delivery=outcome,
+            encryption=encryption,
+        ) as producer,
     ):
         source = _Source(_lines(opened, file, is_shown=not service.as_json), parse, is_skipping=skip_bad)
         with stopped_by_signals(source.stop):

@@ -1,0 +1,293 @@
+"""Values as a sender encrypts them, and a reader decrypts them.
+
+    header  penstock.encryption = {"v":1,"key":ID,"data_key":BASE64,"context":{"penstock:topic":TOPIC}}
+    value   12 bytes of nonce | AES-256-GCM of (1 byte of form | content), with a tag of 16 bytes
+    form    0: content is the value; 1: it is 4 bytes of length, and the value by zstd
+
+What the tag covers besides the value is the header and the record's key. So a value cannot be moved to another key, nor
+a header be changed. Topic, partition and offset of the place are not covered: a dead letter, a redriven, mirrored or
+replayed record is a copy elsewhere, with the header and the key that it had. The context names the topic that the
+record was sent to, and its right to decrypt goes with that topic.
+
+All records of one data key have the same bytes in the header, so batches compress it away, and readers look the data
+key up by it. A nonce is random: one data key encrypts 2^32 values at most, and much fewer by default.
+"""
+
+import base64
+import json
+import struct
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from penstock.arguments import check, check_number, check_whole
+from penstock.encryption.keys import NONCE_BYTES, Keys, aes_gcm
+from penstock.errors import AccessDeniedError, CorruptError, InvalidError
+from penstock.system import monotonic_ms, random_bytes
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.limits import BATCH_DECODED_BYTES_MAX
+from penstock_core.records.codec import Headers
+from penstock_core.records.compression import compress, decompress_into
+from penstock_core.records.record_batch import Compression
+
+HEADER = "penstock.encryption"
+TOPIC = "penstock:topic"
+_VERSION = 1
+_PLAIN, _ZSTD = b"\x00", b"\x01"
+_LENGTH = struct.Struct(">I")
+_SMALL = 64  # bytes of a value that zstd would only lengthen
+_RECORDS_MAX = 2**32
+_KNOWN_MAX = 10_000  # data keys that a reader remembers
+_REFUSED_MS = 10_000  # a reader asks no more often for a data key that it may not have
+
+
+class DataKeyMissing(PenstockError):  # noqa: N818 - a reader's cue to call `learn`, which no caller sees
+    """A value needs a data key that the reader has not asked for yet."""
+
+    def __init__(self, header: bytes) -> None:
+        super().__init__(ErrorCode.INTERNAL, "the data key of a value was not asked for yet")
+        self.header = header
+
+
+class _Sealing:
+    """The data key under which one topic's records are encrypted, and how much it has encrypted."""
+
+    __slots__ = ("bytes_left", "cipher", "header", "records_left", "until_ms")
+
+    def __init__(self, header: bytes, cipher: Any, *, until_ms: int, records: int, size: int) -> None:
+        self.header, self.cipher = header, cipher
+        self.until_ms, self.records_left, self.bytes_left = until_ms, records, size
+
+    def is_usable(self, now_ms: int) -> bool:
+        return now_ms < self.until_ms and self.records_left > 0 and self.bytes_left > 0
+
+
+class Encryption:
+    """Encrypts values before they are sent, and decrypts them after they were read. Several clients may share one.
+
+        encryption = Encryption(KmsKeys("arn:aws:kms:eu-west-1:111122223333:key/…"))
+        Producer(encryption=encryption), Consumer("orders", encryption=encryption)
+
+    A data key serves one topic for `max_age_s` seconds, `max_records` records and `max_bytes` bytes of values, and then
+    the next one is asked for: one call to KMS. A reader asks once for each data key that it meets. `context` is bound
+    to each data key, on top of the topic; KMS's policies and logs see it. Values are compressed one by one before they
+    are encrypted, because batches of them no longer shrink; `compress=False` leaves that out where the length of a
+    value could tell a stranger something. `now_ms` is a clock that never goes back.
+
+    Keys and headers of records stay plain, so that filters, tags, compaction and orders by key work as before. A value
+    of None is a tombstone, and stays one. Raises InvalidError for an option, and NotConfiguredError without the
+    package.
+    """
+
+    def __init__(
+        self,
+        keys: Keys,
+        *,
+        context: Mapping[str, str] | None = None,
+        max_age_s: float = 3_600,
+        max_records: int = 10_000_000,
+        max_bytes: int = 10 * 2**30,
+        compress: bool = True,
+        now_ms: Callable[[], int] = monotonic_ms,
+    ) -> None:
+        check(
+            hasattr(keys, "new_data_key") and hasattr(keys, "unwrap"),
+            f"keys={keys!r:.100}: give KmsKeys(ARN), LocalKeys({{name: bytes}}), or an object with their methods",
+        )
+        check_number("max_age_s", max_age_s, 1)
+        check_whole("max_records", max_records, 1)
+        check(max_records <= _RECORDS_MAX, f"max_records={max_records}: use 1 to {_RECORDS_MAX}")
+        check_whole("max_bytes", max_bytes, 1)
+        added = dict(context or {})
+        is_text = all(isinstance(each, str) for pair in added.items() for each in pair)
+        check(is_text and TOPIC not in added, f"context={context!r:.200}: give texts, and no {TOPIC!r}")
+        aes_gcm(bytes(32))  # raises where the package is missing
+        self._keys = keys
+        self._context = added
+        self._max_age_ms = int(max_age_s * 1_000)
+        self._max_records = max_records
+        self._max_bytes = max_bytes
+        self._compresses = compress
+        self._now_ms = now_ms
+        self._asking = threading.Lock()  # one caller asks for a topic's next data key
+        self._sealings: dict[str, _Sealing] = {}
+        self._changing = threading.Lock()
+        self._ciphers: dict[bytes, Any] = {}  # by header
+        self._refusals: dict[bytes, tuple[PenstockError, int]] = {}
+
+    def encrypt(
+        self, topic: str, value: bytes | str | None, *, key: bytes | str | None = None, headers: Headers = ()
+    ) -> tuple[bytes | None, Headers]:
+        """The value and the headers to send, for a record with this key. It may ask for a data key.
+
+        Raises InvalidError for a record that is encrypted already, AccessDeniedError without the right to use the key,
+        and UnavailableError. If it raises, nothing was sent.
+        """
+        if value is None:
+            return None, headers
+        plain, key_bytes = _bytes("value", value), None if key is None else _bytes("key", key)
+        try:
+            is_sealed = any(name == HEADER for name, _ in headers)
+        except (TypeError, ValueError) as error:
+            why = f"headers={headers!r:.100}: give (str, bytes or None) pairs"
+            raise InvalidError(ErrorCode.INVALID_REQUEST, why) from error
+        if is_sealed:
+            raise InvalidError(
+                ErrorCode.INVALID_RECORD,
+                f"a record for topic {topic!r:.100} is encrypted already, by its header {HEADER}: send it without "
+                "encryption, or read it with",
+            )
+        if not self.has_data_key(topic):
+            self.prepare(topic)
+        sealing = self._sealings[topic]
+        sealing.records_left -= 1
+        sealing.bytes_left -= len(plain)
+        nonce = random_bytes(NONCE_BYTES)
+        sealed: bytes = sealing.cipher.encrypt(nonce, self._formed(plain), _covered(sealing.header, key_bytes))
+        return nonce + sealed, (*headers, (HEADER, sealing.header))
+
+    def decrypt(
+        self, value: bytes | None, *, key: bytes | None = None, headers: Headers = ()
+    ) -> tuple[bytes | None, Headers]:
+        """The value and the headers of a record as its sender had them. It may ask KMS to unwrap a data key.
+
+        For records that come by another way than this SDK's consumers: a webhook, a queue, Spark, a Kafka client. A
+        record without the header is returned as it is. Raises AccessDeniedError without the right to use the key,
+        CorruptError if value, key or header were changed, and UnavailableError.
+        """
+        try:
+            return self.decrypt_now(value, key, headers)
+        except DataKeyMissing as missing:
+            self.learn(missing.header)
+            return self.decrypt_now(value, key, headers)
+
+    def decrypt_now(self, value: bytes | None, key: bytes | None, headers: Headers) -> tuple[bytes | None, Headers]:
+        """As `decrypt`, but it asks nobody: raises DataKeyMissing first."""
+        header = next((told for name, told in headers if name == HEADER), None)
+        if header is None or value is None:
+            return value, headers
+        cipher = self._ciphers.get(header)
+        if cipher is None:
+            refusal = self._refusals.get(header)
+            if refusal is None or self._now_ms() >= refusal[1]:
+                raise DataKeyMissing(bytes(header))
+            raise refusal[0]
+        from cryptography.exceptions import InvalidTag
+
+        try:
+            formed = cipher.decrypt(value[:NONCE_BYTES], value[NONCE_BYTES:], _covered(header, key))
+        except (InvalidTag, ValueError) as error:
+            raise CorruptError(
+                ErrorCode.CORRUPT_BATCH, "the value does not decrypt: it, the record's key or its header was changed"
+            ) from error
+        return _value_of(formed), tuple(pair for pair in headers if pair[0] != HEADER)
+
+    def has_data_key(self, topic: str) -> bool:
+        """True if the next record of the topic needs no call to KMS."""
+        sealing = self._sealings.get(topic)
+        return sealing is not None and sealing.is_usable(self._now_ms())
+
+    def prepare(self, topic: str) -> None:
+        """Ask for the topic's next data key, unless it has one. Raises as `encrypt`."""
+        with self._asking:
+            if self.has_data_key(topic):
+                return
+            context = {TOPIC: topic, **self._context}
+            made = self._keys.new_data_key(context)
+            header = _header_of(made.key_id, made.wrapped, context)
+            cipher = aes_gcm(made.plaintext)
+            self._remember(header, cipher)  # this process may read what it writes
+            _bound_to(self._sealings, _KNOWN_MAX)
+            self._sealings[topic] = _Sealing(
+                header,
+                cipher,
+                until_ms=self._now_ms() + self._max_age_ms,
+                records=self._max_records,
+                size=self._max_bytes,
+            )
+
+    def learn(self, header: bytes) -> None:
+        """Unwrap the data key of a header. A refusal is remembered, and raised for each value that needs the key.
+
+        Raises UnavailableError if KMS could not be asked.
+        """
+        try:
+            key_id, wrapped, context = _parse_header(header)
+            cipher = aes_gcm(self._keys.unwrap(key_id, wrapped, context))
+        except (AccessDeniedError, CorruptError) as error:
+            with self._changing:
+                _bound_to(self._refusals, _KNOWN_MAX)
+                self._refusals[header] = error, self._now_ms() + _REFUSED_MS
+            return
+        self._remember(header, cipher)
+
+    def _remember(self, header: bytes, cipher: Any) -> None:
+        with self._changing:
+            _bound_to(self._ciphers, _KNOWN_MAX)
+            self._ciphers[header] = cipher
+            self._refusals.pop(header, None)
+
+    def _formed(self, value: bytes) -> bytes:
+        if self._compresses and len(value) > _SMALL:
+            small = compress(value, Compression.ZSTD)
+            if len(small) + _LENGTH.size < len(value):
+                return _ZSTD + _LENGTH.pack(len(value)) + small
+        return _PLAIN + value
+
+
+def check_encryption(given: object) -> None:
+    """Raises InvalidError for an option of a client that is no Encryption."""
+    is_one = given is None or isinstance(given, Encryption)
+    check(is_one, f"encryption={given!r:.100}: give an Encryption(KmsKeys(ARN)), of penstock.encryption")
+
+
+def _value_of(formed: bytes) -> bytes:
+    if formed[:1] == _PLAIN:
+        return formed[1:]
+    try:
+        if formed[:1] != _ZSTD:
+            raise ValueError(f"its form {formed[:1]!r} is one of a newer release")
+        [length] = _LENGTH.unpack_from(formed, 1)
+        if length > BATCH_DECODED_BYTES_MAX:
+            raise ValueError(f"it has {length} bytes, and {BATCH_DECODED_BYTES_MAX} are the most")
+        value = bytearray(length)
+        decompress_into(memoryview(formed)[1 + _LENGTH.size :], Compression.ZSTD, memoryview(value))
+        return bytes(value)
+    except (ValueError, struct.error, PenstockError) as error:
+        raise CorruptError(ErrorCode.CORRUPT_BATCH, f"a decrypted value cannot be read: {error}") from error
+
+
+def _header_of(key_id: str, wrapped: bytes, context: Mapping[str, str]) -> bytes:
+    document = {"v": _VERSION, "key": key_id, "data_key": base64.b64encode(wrapped).decode(), "context": context}
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def _parse_header(header: bytes) -> tuple[str, bytes, dict[str, str]]:
+    try:
+        document = json.loads(header)
+        if document["v"] != _VERSION:
+            raise ValueError(f"its version is {document['v']!r:.20}, and this release reads {_VERSION}")
+        context = {str(name): str(each) for name, each in document["context"].items()}
+        return str(document["key"]), base64.b64decode(document["data_key"], validate=True), context
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        why = f"header {HEADER}={header!r:.100} cannot be read: {error!r:.100}"
+        raise CorruptError(ErrorCode.CORRUPT_BATCH, why) from error
+
+
+def _covered(header: bytes, key: bytes | None) -> bytes:
+    """What the tag covers besides the value. The length keeps header and key apart."""
+    return _LENGTH.pack(len(header)) + header + (b"\x00" if key is None else b"\x01" + key)
+
+
+def _bytes(name: str, given: object) -> bytes:
+    if isinstance(given, str):
+        return given.encode()
+    is_bytes = isinstance(given, bytes | bytearray | memoryview)
+    check(is_bytes, f"{name}={given!r:.100}: give bytes, str or None")
+    return bytes(given)  # type: ignore[call-overload,no-any-return]  # it is bytes
+
+
+def _bound_to(memory: dict[Any, Any], most: int) -> None:
+    """Forget the oldest, if the memory is full."""
+    while len(memory) >= most:
+        del memory[next(iter(memory))]

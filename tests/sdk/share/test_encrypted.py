@@ -1,0 +1,89 @@
+"""Share consumers that decrypt: what they release, what they reject, and what a dead letter becomes."""
+
+import os
+from typing import Any
+
+from penstock.encryption import Encryption, LocalKeys
+from penstock.errors import AccessDeniedError
+from penstock.testing import MemoryPenstock
+from tests.sdk.share.share_kinds import ShareKind
+from tests.sdk.share.work_group import WorkGroup
+from tests.support.deadlines import until
+
+KEYS, OTHER_KEYS = {"2026": os.urandom(32)}, {"other": os.urandom(32)}
+
+
+def put(
+    service: MemoryPenstock, *values: bytes, keys: dict[str, bytes] = KEYS, key: bytes = b"k", **options: Any
+) -> None:
+    sealing = Encryption(LocalKeys(keys))
+    with service.producer() as producer:
+        for each in values:
+            value, headers = sealing.encrypt("orders", each, key=key)
+            producer.send("orders", value, headers=headers, partition=0, **{"key": key, **options})
+
+
+def test_worker_gets_what_was_sent(consumers: ShareKind, workers: WorkGroup, service: MemoryPenstock) -> None:
+    put(service, b"1", b"2")
+    with consumers.consumer("orders", consumer_timeout_ms=100, encryption=Encryption(LocalKeys(KEYS))) as consumer:
+        assert [(record.value, record.headers) for record in consumer] == [(b"1", ()), (b"2", ())]
+    assert workers.unfinished() == 0
+
+
+def test_worker_without_the_key_releases_the_record_says_why_and_works_on_the_others(
+    consumers: ShareKind, workers: WorkGroup, service: MemoryPenstock
+) -> None:
+    put(service, b"1", keys=OTHER_KEYS)
+    put(service, b"2")
+    seen: list[bytes | None] = []
+    told: list[AccessDeniedError] = []
+
+    def poll() -> None:
+        try:
+            seen.extend(record.value for record in consumer.poll(timeout_ms=20))
+        except AccessDeniedError as error:
+            told.append(error)
+
+    with consumers.consumer("orders", encryption=Encryption(LocalKeys(KEYS))) as consumer:
+        until(lambda: bool(seen and told), step=poll)
+        poll()
+    assert seen == [b"2"]
+    assert "offset 0 of orders[0]" in str(told[0])
+    assert "by the key 'other'" in str(told[0])
+    assert (told[0].facts["topic"], told[0].facts["partition"], told[0].facts["offset"]) == ("orders", 0, 0)
+    assert workers.sent("release") >= 1
+    assert workers.sent("reject") == 0
+    assert workers.unfinished() == 1, "the record waits for a worker that has the key"
+
+
+def test_worker_rejects_a_value_that_was_changed(
+    consumers: ShareKind, workers: WorkGroup, service: MemoryPenstock
+) -> None:
+    put(service, b"1", key=b"ada")
+    [stored] = service.records("orders")
+    with service.producer() as producer:
+        producer.send("orders", stored.value, key=b"bob", headers=stored.headers, partition=0)
+    with consumers.consumer("orders", consumer_timeout_ms=100, encryption=Encryption(LocalKeys(KEYS))) as consumer:
+        assert [record.value for record in consumer] == [b"1"]
+    [rejected] = [each for each in workers.acknowledgements() if each["type"] == "reject"]
+    assert rejected["reason"].startswith("undecodable: offset 1 of orders[0]: the value does not decrypt")
+    assert workers.unfinished() == 0
+
+
+def test_dead_letter_and_redriven_record_decrypt_as_before(service: MemoryPenstock) -> None:
+    admin = service.admin()
+    for topic in ("orders", "orders.dead"):
+        service.create_topic(topic)
+    admin.create_share_group("workers", "orders", {"dead_letter_topic": "orders.dead", "deliveries_max": 1})
+    put(service, b"secret")
+    sealed = Encryption(LocalKeys(KEYS))
+    with service.share_consumer("orders", group_id="workers", encryption=sealed) as consumer:
+        consumer.reject(next(consumer), "no such customer")
+    with service.consumer("orders.dead", encryption=sealed, consumer_timeout_ms=2_000) as consumer:
+        dead = next(consumer)
+    assert (dead.value, dead.key) == (b"secret", b"k")
+    [stored] = service.records("orders.dead")
+    assert stored.value != b"secret"
+    admin.redrive("orders.dead")
+    with service.consumer("orders", encryption=sealed, consumer_timeout_ms=2_000) as consumer:
+        assert [next(consumer).value, next(consumer).value] == [b"secret", b"secret"]
