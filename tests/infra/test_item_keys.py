@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from botocore.client import BaseClient
 
+from penstock.prove.rows.access import REACH_OF_ROLES
 from penstock_cdk.service.functions import construct_name
 from penstock_core.routes import ROUTE_BY_KEY
 from penstock_handlers.tasks.retention import run as retention
@@ -195,3 +196,22 @@ def test_call_beyond_its_role_is_found(template: Callable[[str], dict[str, Any]]
             beyond.add(Call("Query", "groups", frozenset(["#subscriptions"])))
             beyond.add(Call("GetItem", "groups", frozenset(["#subscriptions"])))
         assert set(refused(resources, function, beyond)) == {each for each in beyond if each.keys != {"orders"}}
+
+
+@pytest.mark.parametrize(("function", "action", "key", "is_allowed"), REACH_OF_ROLES)
+def test_prove_expects_of_roles_what_the_template_allows(
+    template: Callable[[str], dict[str, Any]], function: str, action: str, key: str, is_allowed: bool
+) -> None:
+    """IAM's simulator is told the key and nothing else, so no other condition may decide."""
+    call = Call(action.removeprefix("dynamodb:"), "groups", frozenset([key]))
+    resources = resources_of(template("prod"))
+    assert (refused(resources, function, {call}) == []) is is_allowed
+    statements = policies_of_roles(resources)[f"<Functions{construct_name(function)}Role>"]
+    told = {
+        name
+        for each in statements
+        if allows(each, call)
+        for keys in each.get("Condition", {}).values()
+        for name in keys
+    }
+    assert told <= {"dynamodb:LeadingKeys"}

@@ -24,6 +24,7 @@ from penstock.configuration import Configuration, find_configuration
 from penstock.doctor.account_checks import Account
 from penstock.doctor.finding import redacted
 from penstock.doctor.recorder import AwsCalls, RecordingTransport
+from penstock.errors import ConnectionFailedError
 from penstock.http.transport import HttpTransport
 from penstock.local_files import JOBS_ENV_NAMES, find_local_file, is_loopback, read_local_file
 from penstock.prove.all_rows import all_rows
@@ -49,6 +50,7 @@ _STYLES = {
 }
 _COLUMNS = 80
 _LOCAL_STACK = "Penstock"
+_OK, _ANSWER_TRIES, _ANSWER_WAIT_S = 200, 20, 3.0  # of a new stage
 _PROFILES = ("express3", "express2", "standard1")
 
 
@@ -158,6 +160,7 @@ def _proven(given: Any, options: Mapping[str, Any]) -> ProveReport:
             try:
                 deploy(find_checkout(), {"name": own, **place}, _tell)
                 stage = _stage(None, {**options, "stack": stack_of(own)}, lambda _: leftovers, began_at_ms)
+                _wait_for_answer(stage)
             except BaseException:
                 _tell_failures(leftovers.undo_all())
                 raise
@@ -167,6 +170,17 @@ def _proven(given: Any, options: Mapping[str, Any]) -> ProveReport:
         kinds |= undoings(stage.admin, None if stage.account is None else stage.client, kinds["stack"])
         _undo_earlier(stage.leftovers)
     return _run(stage, options, began_ms)
+
+
+def _wait_for_answer(stage: ProvenStage) -> None:
+    """Wait until a new API has a name and rights, a minute at most. Its rows tell what is missing then."""
+    for _ in range(_ANSWER_TRIES):
+        try:
+            if stage.call("GET", "/v1/zones").response.status == _OK:
+                return
+        except ConnectionFailedError as error:
+            _tell(f"no answer yet: {error.message}")
+        stage.wait(_ANSWER_WAIT_S)
 
 
 def _run(stage: ProvenStage, options: Mapping[str, Any], began_ms: int) -> ProveReport:

@@ -197,6 +197,9 @@ def test_deploy_makes_a_stage_takes_its_stack_and_removes_it(
         return made(deployed, options, leftovers, began_at_ms)
 
     monkeypatch.setattr(command, "_stage", stage)
+    monkeypatch.setattr(command, "sleep", lambda _: None)
+    refusals = iter([refusal(403, None), refusal(404, None)])
+    deployed.instead = lambda *_: next(refusals, None)  # a new API has no rights at first
     result = run(None, "prove", "--deploy", "--profile", "standard1", "--region", "eu-west-1", *FAST, "--json")
     assert asked == ["penstock-prove-1f2e3d"], result.output
     assert npx.called() == [DEPLOYED, DESTROYED]

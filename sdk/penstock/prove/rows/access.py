@@ -23,7 +23,14 @@ _TIMEOUT_S = 10.0
 _SESSION = "penstock-prove"
 _SESSION_S = 900  # AWS takes no shorter one
 _INVOKE = "execute-api:Invoke"
-_GROUP = "billing"  # of no row: IAM decides by the key
+# A function, an action on an item of the groups table, the item's partition key, and whether its role allows it.
+REACH_OF_ROLES = (
+    ("share", "dynamodb:GetItem", "share#one#0", True),
+    ("share", "dynamodb:GetItem", "billing", False),
+    ("groups", "dynamodb:PutItem", "billing", True),
+    ("groups", "dynamodb:PutItem", "#quotas", False),
+    ("groups", "dynamodb:PutItem", "#subscriptions", False),
+)
 _STORAGE_CALLS = "penstock-storage-calls"  # each answer of a function has this header
 
 
@@ -245,13 +252,7 @@ def roles(stage: ProvenStage) -> Proof:
     lambda_, iam = stage.client("lambda"), stage.client("iam")
     table = stage.client("dynamodb").describe_table(TableName=stage.outputs["GroupsTable"])["Table"]["TableArn"]
     wrong, asked = [], 0
-    for function, action, key, is_allowed in (
-        ("share", "dynamodb:GetItem", "share#one#0", True),
-        ("share", "dynamodb:GetItem", _GROUP, False),
-        ("groups", "dynamodb:PutItem", _GROUP, True),
-        ("groups", "dynamodb:PutItem", "#quotas", False),
-        ("groups", "dynamodb:PutItem", "#subscriptions", False),
-    ):
+    for function, action, key, is_allowed in REACH_OF_ROLES:
         role = lambda_.get_function_configuration(FunctionName=f"{stage.name}-{function}")["Role"]
         context = {"ContextKeyName": "dynamodb:LeadingKeys", "ContextKeyType": "stringList", "ContextKeyValues": [key]}
         [result] = iam.simulate_principal_policy(

@@ -18,7 +18,7 @@ _DAY_S = 86_400
 _QUOTAS = ("Lambda concurrency", "API rate", "table units")
 _METRICS = ("requests_served", "request_duration", "storage_calls_sent")
 _LIVE = "live"
-_LINES_SHOWN = 3
+_LINES_MAX, _LINES_SHOWN = 100, 3  # of one function, and of all
 _METRIC_LOOKS, _METRIC_LOOK_MS = 5, 30_000
 
 
@@ -257,7 +257,8 @@ def _no_lines(stage: ProvenStage, pattern: str, what: str) -> Proof:
 def _lines(stage: ProvenStage, name: str, pattern: str) -> Iterator[str]:
     pages = stage.client("logs").get_paginator("filter_log_events")
     group = f"/aws/lambda/{name}"
-    for page in pages.paginate(logGroupName=group, startTime=stage.began_at_ms, filterPattern=pattern):
+    wanted = {"logGroupName": group, "startTime": stage.began_at_ms, "filterPattern": pattern}
+    for page in pages.paginate(**wanted, PaginationConfig={"MaxItems": _LINES_MAX}):
         yield from (each["message"].strip() for each in page["events"])
 
 
@@ -305,7 +306,7 @@ def deployed_rows() -> list[ProofRow]:
             ask=quotas,
             seconds_max=20,
             action="lambda:GetAccountSettings, apigateway:GET, dynamodb:DescribeLimits, cloudformation:GetTemplate",
-            emulator=Emulator.LACKS,
+            emulator=Emulator.RUNS,
         ),
         ProofRow(
             name="throttles of routes",
