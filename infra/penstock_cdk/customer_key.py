@@ -147,7 +147,7 @@ class _TakesKey:
 
 
 def _properties(key_arn: str) -> Mapping[str, Mapping[str, Any]]:
-    """What each type of resource gets, by the path of the property."""
+    """The properties that each type of resource gets, by their paths."""
     by_default = {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": key_arn}
     # With a key of the bucket, S3 asks KMS once for many objects. A directory bucket always has one.
     rules = [{"BucketKeyEnabled": True, "ServerSideEncryptionByDefault": by_default}]

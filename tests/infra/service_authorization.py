@@ -59,9 +59,11 @@ def _unknown_keys(action: str, details: Mapping[str, Any], condition: Mapping[st
     known = {*details["conditionKeys"], *(key for each in details["resourceTypes"] for key in each["conditionKeys"])}
     for each in details["resourceTypes"]:
         known |= set(_DATA.resources.get_resource_type_details(service, each["name"]).get("conditionKeys", ()))
+    # A key may have a part of the caller's own, as in kms:EncryptionContext:${EncryptionContextKey}.
+    open_keys = tuple(key.partition("${")[0] for key in known if "${" in key)
     for keys in condition.values():
         for key in keys:
-            if key not in known and not key.startswith(_GLOBAL_KEYS):
+            if key not in known and not key.startswith((*_GLOBAL_KEYS, *open_keys)):
                 yield f"{action} knows no condition key {key}"
 
 

@@ -58,7 +58,7 @@ def encrypted(make_stack_of: Callable[[StageSettings], Stack]) -> Callable[[str]
 
 
 def takes_keys(resource_type: str) -> bool:
-    """Whether CloudFormation's schema of the type has a property that names a key."""
+    """True if CloudFormation's schema of the type has a property that names a key."""
     schema = PROVIDER_SCHEMA_MANAGER.get_resource_schema(REGION, resource_type).schema
     return re.search(r'"[A-Za-z]*(kms|encryptionkey)[A-Za-z]*":', json.dumps(schema), re.IGNORECASE) is not None
 

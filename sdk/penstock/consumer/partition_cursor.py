@@ -199,11 +199,11 @@ class PartitionCursor:
         while self._answers and not taken:
             answer = self._answers[0]
             if self._records is None:
-                self._records = _from_offset(self.position or 0, decode(answer.batches))
+                found = _from_offset(self.position or 0, decode(answer.batches))
+                self._records = found if self._encryption is None else _Records(found)
             try:
                 self._decode(budget, taken)
             except DataKeyMissing:
-                self._records = None  # it is decoded again from the position on, when the key is there
                 self.position = taken[-1].offset + 1 if taken else self.position
                 if not taken:
                     raise
@@ -237,12 +237,13 @@ class PartitionCursor:
     def pass_over(self, batch: UndecodableBatch) -> None:
         """Go on behind the batch that `take` has raised an error for."""
         answer = self._answers[0]
-        left = next((at for at, header in walk(answer.batches) if header.next_offset > batch.next_offset), None)
         self.position = batch.next_offset
-        if left is None:
+        if isinstance(self._records, _Records):  # a value of the batch, whose other records come
+            self._records.put_back(None)
+            return
+        answer.batches = answer.batches[len(batch.data) :]
+        if not answer.batches:
             self._drop(answer)
-        else:
-            answer.batches = answer.batches[left:]
 
     def _drop(self, answer: _Answer) -> None:
         self._answers.popleft()
@@ -254,10 +255,10 @@ class PartitionCursor:
         if not is_undecodable(error):
             self.seek(position)
             return
-        if "offset" not in error.facts:  # of a value, whose batch has others
-            answer.seek(error.facts["base_offset"])
         self.position = position
-        self._records = None
+        if "offset" not in error.facts:  # else it is a value, which was put back
+            answer.seek(error.facts["base_offset"])
+            self._records = None
 
     def _decode(self, budget: Budget, taken: list[ConsumerRecord]) -> None:
         assert self._records is not None
@@ -291,9 +292,11 @@ class PartitionCursor:
         assert self._encryption is not None
         try:
             value, left = self._encryption.decrypt_now(record.value, record.key, headers)
-        except DataKeyMissing:
-            raise
         except PenstockError as error:
+            assert isinstance(self._records, _Records)
+            self._records.put_back(record)
+            if isinstance(error, DataKeyMissing):
+                raise
             offset = record.offset
             raise PenstockError(
                 error.code,
@@ -301,6 +304,26 @@ class PartitionCursor:
                 **{**error.facts, "offset": offset, "base_offset": offset, "next_offset": offset + 1},
             ) from error
         return value, tuple(left)
+
+
+class _Records:
+    """Records, of which the last one may be put back: it comes again, unless None takes its place."""
+
+    __slots__ = ("_last", "_rest")
+
+    def __init__(self, rest: Iterator[Record]) -> None:
+        self._rest = rest
+        self._last: Record | None = None
+
+    def put_back(self, record: Record | None) -> None:
+        self._last = record
+
+    def __iter__(self) -> Iterator[Record]:
+        return self
+
+    def __next__(self) -> Record:
+        record, self._last = self._last, None
+        return next(self._rest) if record is None else record
 
 
 def _headers_bytes(headers: Headers) -> int:

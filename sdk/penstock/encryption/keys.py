@@ -1,7 +1,7 @@
 """The keys that data keys are wrapped by: KMS keys, or bytes of your own.
 
 A data key encrypts values. It travels next to them, wrapped by one of these keys, and bound to a context: the topic
-that the record was sent to, and what you add. Whoever unwraps it has to name the same context, which KMS checks and
+that the record was sent to, and what you add. To unwrap it, a reader has to name the same context, which KMS checks and
 logs.
 """
 
@@ -35,7 +35,7 @@ class DataKey:
 
 
 class Keys(Protocol):
-    """What `Encryption` asks of a key service. Both methods may take the time of a network call."""
+    """A key service, as `Encryption` asks it. Both methods may take the time of a network call."""
 
     def new_data_key(self, context: Mapping[str, str]) -> DataKey:
         """A new data key, bound to the context. Raises AccessDeniedError and UnavailableError."""
@@ -107,7 +107,7 @@ class KmsKeys:
 class LocalKeys:
     """Keys of your own by name, each of 32 random bytes. The first one wraps new data keys, all unwrap old ones.
 
-    For tests, for `penstock dev`, and where there is no KMS. Whoever has the bytes reads the values.
+    For tests, for `penstock dev`, and where there is no KMS. A program that has the bytes reads the values.
     """
 
     def __init__(self, keys: Mapping[str, bytes]) -> None:

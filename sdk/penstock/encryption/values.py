@@ -4,7 +4,7 @@
     value   12 bytes of nonce | AES-256-GCM of (1 byte of form | content), with a tag of 16 bytes
     form    0: content is the value; 1: it is 4 bytes of length, and the value by zstd
 
-What the tag covers besides the value is the header and the record's key. So a value cannot be moved to another key, nor
+Besides the value, the tag covers the header and the record's key. So a value cannot be moved to another key, nor
 a header be changed. Topic, partition and offset of the place are not covered: a dead letter, a redriven, mirrored or
 replayed record is a copy elsewhere, with the header and the key that it had. The context names the topic that the
 record was sent to, and its right to decrypt goes with that topic.
@@ -171,7 +171,7 @@ class Encryption:
             refusal = self._refusals.get(header)
             if refusal is None or self._now_ms() >= refusal[1]:
                 raise DataKeyMissing(bytes(header))
-            raise refusal[0]
+            raise refusal[0].with_traceback(None)  # it is raised again and again
         from cryptography.exceptions import InvalidTag
 
         try:
@@ -275,7 +275,7 @@ def _parse_header(header: bytes) -> tuple[str, bytes, dict[str, str]]:
 
 
 def _covered(header: bytes, key: bytes | None) -> bytes:
-    """What the tag covers besides the value. The length keeps header and key apart."""
+    """The bytes that the tag covers besides the value. The length keeps header and key apart."""
     return _LENGTH.pack(len(header)) + header + (b"\x00" if key is None else b"\x01" + key)
 
 

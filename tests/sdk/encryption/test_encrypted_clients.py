@@ -5,18 +5,20 @@ import base64
 import json
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock import AsyncProducer, DeadLetters, TopicPartition
+from penstock.consumer import partition_cursor
 from penstock.encryption import HEADER, DataKey, Encryption, LocalKeys
 from penstock.errors import AccessDeniedError, CorruptError, InvalidError, UnavailableError
 from penstock.model import ConsumerRecord, UndecodableBatch
 from penstock.testing import MemoryPenstock, ThreadedTransport
 from penstock_core.errors import ErrorCode
+from penstock_core.records.codec import Record, decode
 from tests.sdk.cli.command import run
 from tests.sdk.client_kinds import ClientKind
 from tests.support.deadlines import DEADLINE_S, until
@@ -152,6 +154,28 @@ def test_skipping_passes_over_the_records_that_do_not_decrypt_and_over_no_other(
     with clients.consumer("orders", encryption=encryption(), on_undecodable="skip", **FAST) as consumer:
         assert values(take(consumer, 4)) == [(0, b"0"), (2, b"2"), (3, b"3"), (5, b"last")]
         assert consumer.skipped_batches() == {P0: 2}
+
+
+def test_many_values_in_one_batch_are_skipped_without_decoding_it_again_for_each(
+    clients: ClientKind, service: MemoryPenstock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = encryption(OTHER_KEYS, compress=False)
+    with service.producer(linger_ms=1_000) as producer:
+        for _ in range(500):
+            value, headers = theirs.encrypt("orders", b"1")
+            producer.send("orders", value, headers=headers)
+    put(service, b"last")
+    decoded: list[object] = []
+
+    def counted(batches: memoryview) -> Iterator[Record]:
+        decoded.append(batches)
+        return decode(batches)
+
+    monkeypatch.setattr(partition_cursor, "decode", counted)
+    with clients.consumer("orders", encryption=encryption(), on_undecodable="skip", **FAST) as consumer:
+        assert values(take(consumer, 1)) == [(500, b"last")]
+        assert consumer.skipped_batches() == {P0: 500}
+    assert len(decoded) <= 3, "once for each answer"
 
 
 def test_function_gets_the_offset_and_the_batch_that_holds_it(clients: ClientKind, service: MemoryPenstock) -> None:
