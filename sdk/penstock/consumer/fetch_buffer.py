@@ -53,6 +53,7 @@ class FetchSettings:
     offset_reset: OffsetReset
     retry: RetryPolicy
     max_poll_bytes: int = SDK_POLL_BYTES_DEFAULT_MAX
+    fetch_interval_ms: int = 0
     is_woken: bool = False
     filter: str | None = None
     encryption: Encryption | None = None
@@ -83,7 +84,7 @@ class FetchBuffer:
 
     def __init__(self, settings: FetchSettings) -> None:
         self._settings = settings
-        self.waiting = Waiting(settings.fetch_wait_ms, is_woken=settings.is_woken)
+        self.waiting = Waiting(settings.fetch_wait_ms, settings.fetch_interval_ms, is_woken=settings.is_woken)
         # In order of turn: the partition that was served last is last.
         self._cursors: dict[TopicPartition, PartitionCursor] = {}
         self._told_partitions: dict[str, tuple[int, int]] = {}  # by topic: how many, and when a fetch told it
@@ -239,6 +240,9 @@ class FetchBuffer:
                         chance=chance,
                     )
             at += length
+        self.waiting.answered_all(
+            was_arming="arm" in request.body, has_records=len(body) > 0, now_ms=now_ms, chance=chance
+        )
 
     def fail(self, request: FetchRequest, error: PenstockError, now_ms: int, chance: float) -> None:
         """Take the failure of a whole request: try again later, or let `take` raise it."""

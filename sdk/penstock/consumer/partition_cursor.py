@@ -68,6 +68,7 @@ class PartitionCursor:
         "asked_under",
         "asleep_until_ms",
         "buffered_bytes",
+        "empty_fetches",
         "error",
         "failures",
         "fetch_offset",
@@ -125,6 +126,7 @@ class PartitionCursor:
         self.woken_to = 0  # the offset that wake-ups have told since the last fetch was sent
         self.was_woken = False  # a wake-up was the reason for the last fetch
         self.fruitless = 0  # such fetches in a row that found nothing
+        self.empty_fetches = 0  # fetches in a row that found nothing, and armed nothing
         self.records_at_ms = 0  # when records came last, and the time between them and those before
         self.records_gap_ms = NEVER_MS
 

@@ -1,4 +1,8 @@
-"""A consumer waits at the end of its partitions: asleep until a wake-up, or by long polls (docs/protocol/wake-ups).
+"""A consumer waits at the end of its partitions: in a rhythm, asleep until a wake-up, or by long polls.
+
+While the consumer is awake (rhythm.py), one fetch an interval asks for all partitions that do not sleep. It does not
+wait in the service. A partition that was empty for long is armed alone, and left out. Once the consumer may sleep, or
+if it has no interval (docs/protocol/wake-ups):
 
 | a quiet partition is                        | and is fetched                                                |
 |---------------------------------------------|---------------------------------------------------------------|
@@ -25,10 +29,12 @@ from typing import Any
 from penstock.consumer.partition_cursor import PartitionCursor
 from penstock.group.heartbeat import Look
 from penstock.wake_ups.events import WakeUp
+from penstock.wake_ups.rhythm import Rhythm
 from penstock.wake_ups.watch import Watch
 from penstock_core.limits import (
     OFFSET_MAX,
     REQUEST_PARTITIONS_MAX,
+    SDK_EMPTY_FETCHES_MAX,
     SDK_SAFETY_NET_MS,
     SDK_WAIT_FIRST_MS,
     SDK_WAKE_UP_FRUITLESS_MS,
@@ -44,14 +50,17 @@ _LIVELY_MS = 2 * SDK_WAIT_FIRST_MS
 class Waiting:
     """Decides when quiet partitions are fetched, and how. `watch` is None if the consumer only polls."""
 
-    def __init__(self, fetch_wait_ms: int, *, is_woken: bool) -> None:
+    def __init__(self, fetch_wait_ms: int, fetch_interval_ms: int, *, is_woken: bool) -> None:
         self.watch = Watch() if is_woken else None
+        self._rhythm = Rhythm(fetch_interval_ms if is_woken else 0)
+        self._awake_partitions = 0
         self.is_stale = True  # partitions came, went, or changed since `look`
         self._fetch_wait_ms = fetch_wait_ms
         self._watched: dict[tuple[str, int], PartitionCursor] = {}
 
     def look(self, cursors: Collection[PartitionCursor], now_ms: int) -> None:
         """Watch the partitions that are read, from the time on when one of them is quiet."""
+        self._awake_partitions = sum(not self._is_asleep(each) for each in cursors)
         watch = self.watch
         if watch is None or not self.is_stale or not (watch.is_active or any(each.is_quiet for each in cursors)):
             return
@@ -73,7 +82,11 @@ class Waiting:
     def due_ms(self, cursor: PartitionCursor) -> int:
         """When the partition may be fetched."""
         watch = self.watch
-        if watch is None or not cursor.is_quiet or cursor.is_woken:
+        if watch is None or cursor.is_woken:
+            return cursor.retry_at_ms
+        if self._is_paced(cursor):
+            return max(cursor.retry_at_ms, self._rhythm.next_ms)
+        if not cursor.is_quiet:
             return cursor.retry_at_ms
         coverage = self._coverage(cursor)
         if not coverage:
@@ -103,7 +116,8 @@ class Waiting:
 
     def is_brief(self, cursor: PartitionCursor) -> bool:
         """Its next fetch finds nothing, by what the consumer knows, and arms it without a wait."""
-        return cursor.is_quiet and not cursor.is_woken and self._coverage(cursor) != 0
+        is_ripe = not self._is_awake or cursor.empty_fetches >= SDK_EMPTY_FETCHES_MAX
+        return is_ripe and cursor.is_quiet and not cursor.is_woken and self._coverage(cursor) != 0
 
     def ask(self, cursors: Iterable[PartitionCursor], now_ms: int) -> Mapping[str, Any]:
         """The fields of a fetch of these that say how the service is to wait."""
@@ -111,6 +125,10 @@ class Waiting:
         if watch is None:
             return {"wait_ms": self._fetch_wait_ms}
         is_covered = is_exposed = is_lively = False
+        cursors = [*cursors]
+        is_brief, is_awake = all(map(self.is_brief, cursors)), self._is_awake
+        if not is_brief:
+            self._rhythm.asked(now_ms)
         for cursor in cursors:
             cursor.asked_under = self._coverage(cursor)
             cursor.armed_under = 0
@@ -118,7 +136,12 @@ class Waiting:
             cursor.woken_to = 0
             is_covered |= bool(cursor.asked_under)
             is_exposed |= not cursor.asked_under
-            is_lively |= not cursor.is_quiet and max(cursor.records_gap_ms, now_ms - cursor.records_at_ms) <= _LIVELY_MS
+            if not (cursor.is_quiet or self._rhythm.interval_ms):
+                is_lively |= max(cursor.records_gap_ms, now_ms - cursor.records_at_ms) <= _LIVELY_MS
+        if is_awake and not is_brief:
+            for cursor in cursors:
+                cursor.asked_under = 0
+            return {"wait_ms": 0}
         wait_ms = min(self._fetch_wait_ms, SDK_WAIT_FIRST_MS) if is_lively else 0
         if is_exposed and watch.is_polling(now_ms):
             wait_ms = self._fetch_wait_ms
@@ -142,6 +165,7 @@ class Waiting:
         """
         if self.watch is None:
             return
+        cursor.empty_fetches = 0 if has_records or cursor.asked_under else cursor.empty_fetches + 1
         if has_records:
             cursor.fruitless = 0
             cursor.records_gap_ms = now_ms - cursor.records_at_ms
@@ -156,6 +180,11 @@ class Waiting:
                 cursor.fruitless += 1
                 wait_ms = SDK_WAKE_UP_FRUITLESS_MS * 2 ** min(cursor.fruitless - 1, 30)
                 cursor.retry_at_ms = now_ms + min(wait_ms, SDK_WAKE_UP_FRUITLESS_MS_MAX)
+
+    def answered_all(self, *, was_arming: bool, has_records: bool, now_ms: int, chance: float) -> None:
+        """Take the answer to a whole fetch."""
+        if has_records or not was_arming:
+            self._rhythm.answered(self._awake_partitions, has_records=has_records, now_ms=now_ms, chance=chance)
 
     def cut_short(self, cursors: Iterable[PartitionCursor], again_ms: int, now_ms: int, chance: float) -> None:
         """Take an answer before the end of a wait: quiet partitions without wake-ups are fetched after `again_ms`."""
@@ -188,6 +217,19 @@ class Waiting:
                 cursor.asleep_until_ms = _net_end_ms(now_ms, chance)
             else:
                 cursor.armed_under = 0
+
+    @property
+    def _is_awake(self) -> bool:
+        """The consumer asks in a rhythm. It does not where no connection could wake it: long polls are as cheap."""
+        watch = self.watch
+        if watch is None or not self._rhythm.is_awake(self._awake_partitions):
+            return False
+        return not watch.is_active or watch.is_covering or self._rhythm.next_ms < watch.hold_until_ms
+
+    def _is_paced(self, cursor: PartitionCursor) -> bool:
+        """The consumer has read to the end of the partition, and asks for more with the next beat of its rhythm."""
+        is_at_end = cursor.high_watermark is not None and not cursor.is_behind
+        return is_at_end and self._is_awake and not self._is_asleep(cursor) and not self.is_brief(cursor)
 
     def _is_asleep(self, cursor: PartitionCursor) -> bool:
         is_quiet = cursor.is_quiet and not cursor.is_woken

@@ -9,7 +9,7 @@ from penstock.encryption.values import Encryption, check_encryption
 from penstock.model.share import ShareRecord
 from penstock.retry import RetryPolicy
 from penstock_core.ids import parse_group_name
-from penstock_core.limits import FETCH_BYTES_MAX, FETCH_WAIT_MS_MAX, MIB
+from penstock_core.limits import FETCH_BYTES_MAX, FETCH_WAIT_MS_MAX, MIB, SDK_FETCH_INTERVAL_MS_MAX
 
 AcknowledgeMode = Literal["auto", "explicit"]
 WaitMode = Literal["wake", "poll"]
@@ -34,6 +34,7 @@ class ShareOptions(TypedDict, total=False):
     consumer_timeout_ms: int | None
     wait: WaitMode
     poll_wait_ms: int
+    fetch_interval_ms: int
     drain_ms: int
     retry_backoff_ms: int
     retry_backoff_max_ms: int
@@ -65,6 +66,10 @@ class ShareSettings:
         wait: How the consumer waits while there is nothing for it. With "wake" the service wakes it over a WebSocket,
             and an idle consumer sends one request a minute. "poll" is always long polls (docs/performance/requests.md).
         poll_wait_ms: How long the service may wait for records before it answers a long poll, 10 to 20,000.
+        fetch_interval_ms: The pause after an acquire that found nothing, while records come often: a record comes half
+            of it later in the mean. After some of these the consumer sleeps until a wake-up. With 0 it waits in the
+            service by long polls instead, which costs a function that hardly ever stops. 60,000 at most; it has no
+            effect with `wait="poll"`.
         drain_ms: How long `run` waits for its handlers after `stop` or a signal. It then releases their records.
         retry_backoff_ms: The longest wait before the first retry. Waits have full jitter, and grow by a factor of two.
         retry_backoff_max_ms: The longest wait before any retry. A Retry-After of the service comes on top.
@@ -84,6 +89,7 @@ class ShareSettings:
     consumer_timeout_ms: int | None = None
     wait: WaitMode = "wake"
     poll_wait_ms: int = 500
+    fetch_interval_ms: int = 200
     drain_ms: int = 20_000
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 5_000
@@ -102,6 +108,7 @@ class ShareSettings:
         self._check_range("max_records", 1, RECORDS_MAX)
         self._check_range("max_bytes", 1, FETCH_BYTES_MAX)
         self._check_range("poll_wait_ms", 10, FETCH_WAIT_MS_MAX)
+        self._check_range("fetch_interval_ms", 0, SDK_FETCH_INTERVAL_MS_MAX)
         if self.lock_ms is not None:
             self._check_range("lock_ms", LOCK_MS_MIN, LOCK_MS_MAX)
         check_whole("hold_ms_max", self.hold_ms_max, 0)

@@ -51,7 +51,7 @@ class ShareCore:
         notes: Notes | None = None,
     ) -> None:
         self.notes = notes
-        self.waiting = ShareWaiting(settings.poll_wait_ms, is_woken=settings.wait == "wake")
+        self.waiting = ShareWaiting(settings.poll_wait_ms, settings.fetch_interval_ms, is_woken=settings.wait == "wake")
         self.keeper = Keeper(lock_ms=settings.lock_ms, hold_ms_max=settings.hold_ms_max)
         self.appetite = Appetite(settings.max_records)
         self.is_stopped = False

@@ -1,7 +1,8 @@
-"""A share consumer waits while its group has nothing for it: asleep until a wake-up, or by long polls.
+"""A share consumer waits while its group has nothing for it: in a rhythm, asleep until a wake-up, or by long polls.
 
 | the last acquire found nothing, and                 | the next one goes                                           |
 |-----------------------------------------------------|-------------------------------------------------------------|
+| records come often (wake_ups/rhythm.py)             | with the next beat, or at `next_available_ms`               |
 | all channels are covered, and nothing is armed yet  | at once, with `arm`                                         |
 | all is armed under the subscriptions that cover it  | when a wake-up comes, at `next_available_ms`, or by the net |
 | the connection is being opened                      | when it is there, at the latest at the end of the hold      |
@@ -16,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock.wake_ups.events import WakeUp
+from penstock.wake_ups.rhythm import Rhythm
 from penstock.wake_ups.watch import Watch
 from penstock_core.limits import (
     SDK_SAFETY_NET_MS,
@@ -34,8 +36,9 @@ _LIVELY_MS = 2 * SDK_WAIT_FIRST_MS  # records that came closer together than thi
 class ShareWaiting:
     """Decides when an acquire goes out, and how it waits. `watch` is None if the consumer only polls."""
 
-    def __init__(self, poll_wait_ms: int, *, is_woken: bool) -> None:
+    def __init__(self, poll_wait_ms: int, fetch_interval_ms: int = 0, *, is_woken: bool) -> None:
         self.watch = Watch() if is_woken else None
+        self._rhythm = Rhythm(fetch_interval_ms if is_woken else 0)
         self._poll_wait_ms = poll_wait_ms
         self._partitions: frozenset[tuple[str, int]] = frozenset()
         self._channel: str | None = None  # the share group's id
@@ -64,6 +67,8 @@ class ShareWaiting:
             return self._cut_ms
         if self._is_woken:
             return self._again_ms
+        if self._is_awake:
+            return max(self._again_ms, self._cut_ms, min(self._rhythm.next_ms, self._asleep_until_ms))
         coverage = self._coverage()
         if not coverage:
             return max(self._again_ms, self._cut_ms, min(watch.hold_until_ms, self._asleep_until_ms))
@@ -76,7 +81,9 @@ class ShareWaiting:
         watch = self.watch
         if watch is None:
             return {"wait_ms": self._poll_wait_ms, "arm": False}
-        self._asked_under = self._coverage()
+        is_awake = self._is_awake
+        self._asked_under = 0 if is_awake else self._coverage()
+        self._rhythm.asked(now_ms)
         self._was_woken = self._is_quiet and self._is_woken
         self._is_woken = False
         self._armed_under = 0
@@ -84,7 +91,7 @@ class ShareWaiting:
         if self._asked_under:
             if self._is_lively and not self._is_quiet and now_ms - self._records_ms <= _LIVELY_MS:
                 wait_ms = min(self._poll_wait_ms, SDK_WAIT_FIRST_MS)
-        elif watch.is_polling(now_ms):
+        elif not is_awake and watch.is_polling(now_ms):
             wait_ms = self._poll_wait_ms
         return {"wait_ms": wait_ms, "arm": self._asked_under != 0}
 
@@ -96,9 +103,12 @@ class ShareWaiting:
             return
         watched: Sequence[Mapping[str, Any]] = answer.get("watch") or ()
         self._look(watched, answer.get("share_group_id"), now_ms, has_records=has_records)
+        if has_records or not self._asked_under:
+            partitions = max(1, len(self._partitions))
+            self._rhythm.answered(partitions, has_records=has_records, now_ms=now_ms, chance=chance)
         if has_records:
             self._is_quiet, self._fruitless, self._again_ms = False, 0, 0
-            self._is_lively = now_ms - self._records_ms <= _LIVELY_MS
+            self._is_lively = not self._rhythm.interval_ms and now_ms - self._records_ms <= _LIVELY_MS
             self._records_ms = now_ms
             return
         self._is_quiet = True
@@ -134,6 +144,14 @@ class ShareWaiting:
         self._partitions = partitions or self._partitions
         channels = [] if self._channel is None else [(self._channel, "share")]
         self.watch.want(self._partitions, now_ms + SDK_WAKE_UP_HOLD_MS, channels)
+
+    @property
+    def _is_awake(self) -> bool:
+        """The group has had records lately: it is asked for more in a rhythm, unless there is no connection."""
+        watch = self.watch
+        if watch is None or not self._rhythm.is_awake(max(1, len(self._partitions))):
+            return False
+        return not watch.is_active or watch.is_covering or self._rhythm.next_ms < watch.hold_until_ms
 
     def _coverage(self) -> int:
         """A number that changes with each subscription that covers what is watched; 0 if some of it is not covered."""

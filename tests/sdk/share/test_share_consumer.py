@@ -14,7 +14,7 @@ from tests.support.deadlines import until
 
 def test_iteration_accepts_each_record_when_the_next_is_asked_for(consumers: ShareKind, workers: WorkGroup) -> None:
     workers.append(b"1", b"2", b"3")
-    with consumers.consumer("orders", consumer_timeout_ms=100) as consumer:
+    with consumers.consumer("orders", consumer_timeout_ms=1_000) as consumer:
         assert [record.value for record in consumer] == [b"1", b"2", b"3"]
     assert workers.unfinished() == 0
     assert workers.sent("accept") == len(workers.acknowledgements())

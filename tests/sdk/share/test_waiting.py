@@ -26,10 +26,14 @@ def covered() -> ShareWaiting:
     """A consumer that has found nothing, and whose channels are all subscribed to."""
     waiting = ShareWaiting(500, is_woken=True)
     empty(waiting, NOW_MS)
+    cover(waiting)
+    return waiting
+
+
+def cover(waiting: ShareWaiting) -> None:
     assert waiting.watch is not None
     for leaf in waiting.watch.leaves:
         waiting.watch.subscribed(leaf)
-    return waiting
 
 
 def test_channels_are_those_of_the_partitions_and_of_the_group() -> None:
@@ -130,3 +134,31 @@ def test_poll_without_a_connection_respects_a_cut_too_and_an_armed_group_sleeps(
     sleeping = covered()
     empty(sleeping, NOW_MS, is_armed=True, retry_after_ms=400)
     assert sleeping.due_ms() == NOW_MS + SDK_SAFETY_NET_MS
+
+
+def test_group_with_records_lately_is_asked_in_a_rhythm_and_then_armed() -> None:
+    waiting = ShareWaiting(500, 200, is_woken=True)
+    now_ms, asked = NOW_MS, []
+    for number in range(8):
+        fields = dict(waiting.ask(now_ms))
+        asked.append((now_ms - NOW_MS, fields["wait_ms"], fields["arm"]))
+        has_records = number == 1
+        waiting.answered(answer(is_armed=fields["arm"]), has_records=has_records, now_ms=now_ms, chance=0.0)
+        if number == 0:
+            cover(waiting)
+        now_ms = max(now_ms, waiting.due_ms())
+    paced = [(0, 0, False), (200, 0, False), (200, 0, False), (400, 0, False), (600, 0, False), (800, 0, False)]
+    assert asked == [*paced, (800, 0, True), (800 + SDK_SAFETY_NET_MS, 0, True)]
+
+
+def test_record_that_becomes_available_before_the_beat_is_asked_for_then() -> None:
+    waiting = ShareWaiting(500, 200, is_woken=True)
+    empty(waiting, NOW_MS, next_available_ms=70)
+    assert waiting.due_ms() == NOW_MS + 70
+
+
+def test_wake_up_during_the_rhythm_is_not_waited_for() -> None:
+    waiting = ShareWaiting(500, 200, is_woken=True)
+    empty(waiting, NOW_MS)
+    waiting.woken(WakeUp(TOPIC, 1, None))
+    assert waiting.due_ms() == 0

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from penstock.system import monotonic_ms
+from penstock.wake_ups.rhythm import wake_up_price
 from penstock_core.limits import SDK_SAFETY_NET_MS
 from tests.sdk.share.share_kinds import ShareKind
 from tests.sdk.share.work_group import WorkGroup
@@ -38,7 +39,7 @@ def test_waiting_share_consumer_is_woken_by_an_append(
         until(lambda: len(handled) == number + 1)  # noqa: B023 - called at once
         until(lambda: waking.armed() == 2)
     assert monotonic_ms() - began_ms < SDK_SAFETY_NET_MS / 2  # by wake-ups, then
-    assert len(waking.fetches) - asked <= 2 * 5
+    assert len(waking.fetches) - asked <= 2 * (3 + wake_up_price(2) + 1)
     consumer.stop()
     run.result(DEADLINE_S)
     assert workers.unfinished() == 0

@@ -12,6 +12,7 @@ from penstock.http.sigv4 import Keys
 from penstock.model import TopicPartition
 from penstock.system import monotonic_ms
 from penstock.testing import MemoryPenstock
+from penstock.wake_ups.rhythm import wake_up_price
 from penstock_core.limits import SDK_SAFETY_NET_MS
 from tests.sdk.client_kinds import ClientKind
 from tests.sdk.polling import poll_count
@@ -44,7 +45,7 @@ def test_waiting_consumer_is_woken(clients: ClientKind, transport: WakingTranspo
             assert [each.value for each in poll_count(1, consumer)] == [b"%d" % number]
             _asleep(transport, consumer)
         assert monotonic_ms() - began_ms < SDK_SAFETY_NET_MS / 2  # by wake-ups, then
-        assert len(transport.fetches) - asked <= 3 * 4
+        assert len(transport.fetches) - asked <= 3 * (2 + wake_up_price(3) + 1)
         assert all(not each["wait_ms"] or len(each["partitions"]) == 1 for each in transport.fetches)
 
 
