@@ -156,14 +156,14 @@ def _proven(given: Any, options: Mapping[str, Any]) -> ProveReport:
         leftovers = Leftovers(path, "", kinds)
         _undo_earlier(leftovers)
         place = {"profile": options["profile"], "region": options["region"]}
-        with leftovers.making("stack", own, **place):
-            try:
-                deploy(find_checkout(), {"name": own, **place}, _tell)
-                stage = _stage(None, {**options, "stack": stack_of(own)}, lambda _: leftovers, began_at_ms)
-                _wait_for_answer(stage)
-            except BaseException:
-                _tell_failures(leftovers.undo_all())
-                raise
+        leftovers.note("stack", own, **place)
+        try:
+            deploy(find_checkout(), {"name": own, **place}, _tell)
+            stage = _stage(None, {**options, "stack": stack_of(own)}, lambda _: leftovers, began_at_ms)
+            _wait_for_answer(stage)
+        except BaseException:
+            _tell_failures(leftovers.undo_all())
+            raise
         kinds |= undoings(stage.admin, stage.client, kinds["stack"])
     else:
         stage = _stage(given, options, lambda url: Leftovers(path, url, kinds), began_at_ms)

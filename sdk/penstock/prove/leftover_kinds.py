@@ -31,6 +31,17 @@ def undoings(
     def set_logging(entry: Mapping[str, Any]) -> None:
         if client is None:
             raise RuntimeError("no AWS to call: run it with the credentials of the earlier run")
-        client("lambda").update_function_configuration(FunctionName=entry["name"], LoggingConfig=entry["before"])
+        set_logging_config(client("lambda"), entry["name"], entry["before"])
 
     return {"topic": delete_topic, "zone": let_zone_in, "logging": set_logging, "stack": destroy}
+
+
+def set_logging_config(lambda_: Any, name: str, config: Mapping[str, Any]) -> None:
+    """Change the function's log configuration, after an earlier change has come to its end. Wait until it is made.
+
+    One UpdateFunctionConfiguration, and a GetFunctionConfiguration each five seconds.
+    """
+    is_updated = lambda_.get_waiter("function_updated")
+    is_updated.wait(FunctionName=name)
+    lambda_.update_function_configuration(FunctionName=name, LoggingConfig=config)
+    is_updated.wait(FunctionName=name)

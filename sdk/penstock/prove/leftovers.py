@@ -9,8 +9,7 @@ gone already counts as undone. A stage of the run's own is one entry, which take
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +33,10 @@ class Leftovers:
         """The changes that are not undone yet, the oldest first."""
         return list(self._entries)
 
-    @contextmanager
-    def making(self, kind: str, name: str, **facts: Any) -> Iterator[None]:
-        """Note the change that the block makes, before it. `undo_all` undoes it, even if the block fails."""
+    def note(self, kind: str, name: str, **facts: Any) -> None:
+        """Note a change before it is made. `undo_all` undoes it, even if the change fails."""
         self._entries.append({"kind": kind, "name": name, **facts})
         self._write()
-        yield
 
     def undo(self, kind: str, name: str) -> None:
         """Undo this one entry now."""
@@ -47,9 +44,12 @@ class Leftovers:
             self._undo(entry)
 
     def undo_all(self) -> list[str]:
-        """Undo all, the newest first. Returns what could not be undone, with the reason: it stays in the file."""
+        """Undo all, the newest first. Returns what could not be undone, with the reason: it stays in the file.
+
+        Where a stage of the run's own is among it, only that is undone.
+        """
         failures = []
-        for entry in reversed(self.entries):
+        for entry in [each for each in self.entries if each["kind"] == STACK] or reversed(self.entries):
             try:
                 self._undo(entry)
             except Exception as error:  # the runner's edge: one failure must not keep the others from being undone
@@ -58,7 +58,10 @@ class Leftovers:
 
     def _undo(self, entry: dict[str, Any]) -> None:
         self._undoings[entry["kind"]](entry)
-        self._entries.remove(entry)
+        if entry["kind"] == STACK:
+            self._entries.clear()
+        else:
+            self._entries.remove(entry)
         self._write()
 
     def _write(self) -> None:

@@ -139,8 +139,7 @@ def test_run_puts_back_what_a_killed_one_left_before_it_begins(
     service: MemoryPenstock, deployed: DeployedTransport, tmp_path: Path
 ) -> None:
     service.create_topic("penstock-prove-killed")
-    with Leftovers(tmp_path / FILE_NAME, "", {}).making("topic", "penstock-prove-killed"):
-        pass
+    Leftovers(tmp_path / FILE_NAME, "", {}).note("topic", "penstock-prove-killed")
     result = run(deployed, "prove", *FAST)
     assert "putting 1 things back" in result.stderr
     assert service.admin().list_topics() == []
@@ -222,10 +221,7 @@ def test_stage_that_cannot_be_removed_is_told_and_removed_by_the_next_run(
     service: MemoryPenstock, deployed: DeployedTransport, npx: FakeNpx, tmp_path: Path
 ) -> None:
     npx.fails("destroy")
-    with Leftovers(tmp_path / FILE_NAME, "", {}).making(
-        "stack", "prove-1f2e3d", profile="standard1", region="eu-west-1"
-    ):
-        pass
+    Leftovers(tmp_path / FILE_NAME, "", {}).note("stack", "prove-1f2e3d", profile="standard1", region="eu-west-1")
     result = run(deployed, "prove", *FAST)
     assert result.exit_code == 1
     assert "could not be put back: stack prove-1f2e3d" in result.stderr

@@ -28,6 +28,7 @@ URL = "https://abcdefghij.execute-api.us-east-1.amazonaws.com"
 CONFIGURATION = Configuration(url=URL, region="us-east-1", credentials=StaticCredentials("AKIA", "secret"))
 ACCOUNT = "123456789012"
 FUNCTIONS = ("produce", "fetch", "admin", "upkeep", "hourly", "sweep", "promote", "deliver", "dispatch", "replicate")
+LIVE = ("AWS::Lambda::Alias", f"arn:aws:lambda:us-east-1:{ACCOUNT}:function:penstock-produce:live")
 OUTPUTS = {
     "ApiId": "abcdefghij",
     "TimerPlaces": f"https://sqs/timers,penstock-promote,arn:aws:sqs:us-east-1:{ACCOUNT}:timers,penstock-promote",
@@ -51,7 +52,7 @@ class CannedAws:
     def __init__(self) -> None:
         self.answers: dict[str, AwsAnswer] = {
             "cloudformation.DescribeStacks": {"Stacks": [_stack()]},
-            "cloudformation.ListStackResources": {"StackResourceSummaries": _resources()},
+            "cloudformation.ListStackResources": {"StackResourceSummaries": resources()},
         }
         self.asked: list[tuple[str, Mapping[str, Any]]] = []
         self.calls = AwsCalls()
@@ -92,8 +93,10 @@ def _stack() -> dict[str, Any]:
     }
 
 
-def _resources() -> list[dict[str, Any]]:
+def resources(*more: tuple[str, str]) -> list[dict[str, Any]]:
+    """The resources of the stack, and some more by their type and id."""
     named = [
+        *more,
         *(("AWS::Lambda::Function", f"penstock-{each}") for each in FUNCTIONS),
         ("AWS::Lambda::Function", "Penstock-Emptying-1f"),
         *(("AWS::Lambda::EventSourceMapping", each) for each in MAPPINGS),

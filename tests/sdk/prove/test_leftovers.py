@@ -14,33 +14,31 @@ from tests.support.refusals import refused
 def test_second_run_removes_what_a_killed_one_left(tmp_path: Path) -> None:
     first = StubbedStage(tmp_path)
     topic = first.stage.new_topic()
-    with first.stage.leftovers.making("zone", "c"):
-        first.stage.admin.take_zone_out("c", "penstock prove")
-    with first.stage.leftovers.making("logging", "penstock-fetch", before={"LogFormat": "JSON", "LogGroup": "g"}):
-        pass
+    first.stage.leftovers.note("zone", "c")
+    first.stage.admin.take_zone_out("c", "penstock prove")
+    first.stage.leftovers.note("logging", "penstock-fetch", before={"LogFormat": "JSON", "LogGroup": "g"})
     # The process is killed here. The next one finds the file.
     second = StubbedStage(tmp_path)
     second.service.create_topic(topic)
     second.service.create_topic("orders")
     second.service.admin().take_zone_out("c", "penstock prove")
-    second.aws.answers["lambda.UpdateFunctionConfiguration"] = {}
+    second.aws.answers |= {
+        "lambda.UpdateFunctionConfiguration": {},
+        "lambda.GetFunctionConfiguration": {"LastUpdateStatus": "Successful"},
+    }
     assert [each["kind"] for each in second.stage.leftovers.entries] == ["topic", "zone", "logging"]
     assert second.stage.leftovers.undo_all() == []
     assert second.topics() == ["orders"]
     assert [each.state for each in second.service.admin().list_zones()] == ["in_sync", "in_sync", "catching_up"]
-    assert second.aws.asked == [
-        (
-            "lambda.UpdateFunctionConfiguration",
-            {"FunctionName": "penstock-fetch", "LoggingConfig": {"LogFormat": "JSON", "LogGroup": "g"}},
-        )
+    assert [params for name, params in second.aws.asked if name == "lambda.UpdateFunctionConfiguration"] == [
+        {"FunctionName": "penstock-fetch", "LoggingConfig": {"LogFormat": "JSON", "LogGroup": "g"}}
     ]
     assert not (tmp_path / FILE_NAME).exists()
 
 
 def test_zone_that_an_operator_took_out_stays_out(tmp_path: Path) -> None:
     stubbed = StubbedStage(tmp_path)
-    with stubbed.stage.leftovers.making("zone", "c"):
-        pass
+    stubbed.stage.leftovers.note("zone", "c")
     stubbed.service.admin().take_zone_out("c", "bucket policy changes")
     assert stubbed.stage.leftovers.undo_all() == []
     assert [each.state for each in stubbed.service.admin().list_zones()][-1] == "taken_out"
@@ -48,24 +46,22 @@ def test_zone_that_an_operator_took_out_stays_out(tmp_path: Path) -> None:
 
 def test_topic_that_was_never_made_counts_as_undone(tmp_path: Path) -> None:
     stubbed = StubbedStage(tmp_path)
-    with stubbed.stage.leftovers.making("topic", "penstock-prove-none"):
-        pass
+    stubbed.stage.leftovers.note("topic", "penstock-prove-none")
     assert stubbed.stage.leftovers.undo_all() == []
 
 
 def test_entry_is_written_before_the_change(tmp_path: Path) -> None:
     leftovers = Leftovers(tmp_path / FILE_NAME, "https://one", {})
-    with leftovers.making("topic", "penstock-prove-1"):
-        assert json.loads((tmp_path / FILE_NAME).read_text()) == {
-            "url": "https://one",
-            "entries": [{"kind": "topic", "name": "penstock-prove-1"}],
-        }
+    leftovers.note("topic", "penstock-prove-1")
+    assert json.loads((tmp_path / FILE_NAME).read_text()) == {
+        "url": "https://one",
+        "entries": [{"kind": "topic", "name": "penstock-prove-1"}],
+    }
 
 
 def test_file_of_another_stage_is_refused_with_the_way_out(tmp_path: Path) -> None:
     path = tmp_path / FILE_NAME
-    with Leftovers(path, "https://one", {}).making("topic", "penstock-prove-1"):
-        pass
+    Leftovers(path, "https://one", {}).note("topic", "penstock-prove-1")
     error = refused(ErrorCode.INVALID_CONFIG, lambda: Leftovers(path, "https://two", {}))
     assert "penstock prove --url https://one" in error.message
     assert [each["name"] for each in Leftovers(path, "https://one", {}).entries] == ["penstock-prove-1"]
@@ -74,13 +70,23 @@ def test_file_of_another_stage_is_refused_with_the_way_out(tmp_path: Path) -> No
 def test_stage_of_a_killed_run_is_removed_whatever_the_next_run_is_of(tmp_path: Path) -> None:
     path = tmp_path / FILE_NAME
     own = Leftovers(path, "", {})
-    with own.making("stack", "prove-1f", profile="express3"), own.making("topic", "penstock-prove-1"):
-        pass
+    own.note("stack", "prove-1f", profile="express3")
+    own.note("topic", "penstock-prove-1")
     removed: list[str] = []
     later = Leftovers(path, "https://two", {"stack": lambda entry: removed.append(entry["name"])})
     assert later.undo_all() == []
     assert removed == ["prove-1f"]
     assert not path.exists()
+
+
+def test_stage_of_its_own_takes_all_others_with_it(tmp_path: Path) -> None:
+    removed: list[str] = []
+    own = Leftovers(tmp_path / FILE_NAME, "", {"stack": lambda entry: removed.append(entry["name"])})
+    own.note("stack", "prove-1f", profile="express3")
+    own.note("topic", "penstock-prove-1")
+    assert own.undo_all() == []
+    assert removed == ["prove-1f"]
+    assert not (tmp_path / FILE_NAME).exists()
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"url": "u", "entries": 3}'])

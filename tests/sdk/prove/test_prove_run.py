@@ -159,8 +159,8 @@ def test_topics_and_zones_are_put_back_after_a_failure_in_the_middle(
 
     def ask(stage: ProvenStage) -> Proof:
         stage.new_topic()
-        with stage.leftovers.making("zone", "c"):
-            stage.admin.take_zone_out("c", "penstock prove")
+        stage.leftovers.note("zone", "c")
+        stage.admin.take_zone_out("c", "penstock prove")
         assert len(stubbed.topics()) == 2
         raise error
 
@@ -179,10 +179,13 @@ def test_topics_and_zones_are_put_back_after_a_failure_in_the_middle(
 
 def test_what_cannot_be_put_back_is_told_and_stays_in_the_file(stubbed: StubbedStage) -> None:
     def ask(stage: ProvenStage) -> Proof:
-        with stage.leftovers.making("logging", "penstock-produce", before={"LogFormat": "JSON"}):
-            return ruled(True, "changed")
+        stage.leftovers.note("logging", "penstock-produce", before={"LogFormat": "JSON"})
+        return ruled(True, "changed")
 
-    stubbed.aws.answers["lambda.UpdateFunctionConfiguration"] = "AccessDeniedException"
+    stubbed.aws.answers |= {
+        "lambda.UpdateFunctionConfiguration": "AccessDeniedException",
+        "lambda.GetFunctionConfiguration": {"LastUpdateStatus": "Successful"},
+    }
     run = stubbed.made_run(_row("changes", ask))
     run.run()
     assert len(run.failures) == 1

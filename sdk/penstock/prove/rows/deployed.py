@@ -46,34 +46,20 @@ def _function_of(stage: ProvenStage, arn: str) -> str:
 
 def releases(stage: ProvenStage) -> Proof:
     """The alias `live` of each function, and the newest version behind it."""
-    from botocore.exceptions import ClientError
-
-    lambda_ = stage.client("lambda")
-    wrong, without = [], []
-    for name in stage.functions:
-        try:
-            alias = lambda_.get_alias(FunctionName=name, Name=_LIVE)
-        except ClientError as error:
-            if error.response["Error"]["Code"] != "ResourceNotFoundException":
-                raise
-            without.append(name)
-            continue
-        versions = [
-            each["Version"]
-            for page in lambda_.get_paginator("list_versions_by_function").paginate(FunctionName=name)
-            for each in page["Versions"]
-            if each["Version"].isdigit()
-        ]
-        newest = max(versions, key=int)
-        weights = (alias.get("RoutingConfig") or {}).get("AdditionalVersionWeights")
-        if alias["FunctionVersion"] != newest or weights:
-            wrong.append(
-                f"{name} is at {alias['FunctionVersion']}, the newest is {newest}, weights {weights or 'none'}"
-            )
-    if len(without) == len(stage.functions):
+    if not stage.has_versions:
         return left_out("this stage has no versions: a deployment replaces its functions")
-    wrong += [f"{each} has no alias" for each in without if not each.endswith("-provision")]
-    fact = f"{len(stage.functions) - len(without)} of {len(stage.functions)} functions have an alias"
+    lambda_ = stage.client("lambda")
+    wrong = []
+    aliases = [each for each in stage.functions if not each.endswith("-provision")]
+    for name in aliases:
+        alias = lambda_.get_alias(FunctionName=name, Name=_LIVE)
+        pages = lambda_.get_paginator("list_versions_by_function").paginate(FunctionName=name)
+        versions = [int(each["Version"]) for page in pages for each in page["Versions"] if each["Version"].isdigit()]
+        weights = (alias.get("RoutingConfig") or {}).get("AdditionalVersionWeights")
+        if int(alias["FunctionVersion"]) != max(versions) or weights:
+            at = f"{name} is at {alias['FunctionVersion']}, the newest is {max(versions)}"
+            wrong.append(f"{at}, weights {weights or 'none'}")
+    fact = f"{len(aliases)} functions have an alias"
     return ruled(not wrong, fact + (f"; {'; '.join(wrong)}" if wrong else ", each at its newest version"))
 
 

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -10,7 +10,7 @@ from enum import Enum
 
 from penstock.doctor.recorder import Exchange
 from penstock.errors import ConnectionFailedError
-from penstock.prove.leftover_kinds import ZONE_REASON
+from penstock.prove.leftover_kinds import ZONE_REASON, set_logging_config
 from penstock.prove.proof import Emulator, Latencies, Proof, ProofRow, Steps, left_out, ruled
 from penstock.prove.proven_stage import ProvenStage, UnexpectedAnswerError, appended_offset, error_in, error_of
 from penstock.system import monotonic_ms, wall_clock_ms
@@ -18,10 +18,10 @@ from penstock.system import monotonic_ms, wall_clock_ms
 HOT_APPENDS_MAX = 6_000
 HOT_MS = 12_000
 COLD_START_MS_MAX = 900
-_HOT_THREADS, _HOT_THREADS_LOCAL = 32, 4
+_HOT_THREADS, _HOT_LOCALLY = 32, (4, 4_000)  # threads; threads and milliseconds where one machine runs all
 _METRIC_MS = 75_000  # CloudWatch has a minute's metrics about a minute after it
 _SYNC_MS, _LOOK_MS, _ZONE_APPENDS = 170_000, 3_000, 10
-_COLD_FUNCTIONS, _LOG_MS, _UPDATE_MS = ("produce", "fetch"), 60_000, 60_000
+_COLD_FUNCTIONS, _LOG_MS = ("produce", "fetch"), 60_000
 _IN_SYNC = "in_sync"
 
 
@@ -44,12 +44,13 @@ class _HotAppend:
 def hot_partition(stage: ProvenStage) -> Steps:
     """Appends to one partition from many threads without a second try, then all of it is read and compared."""
     topic = stage.new_topic()
+    threads_max, load_ms = _HOT_LOCALLY if stage.is_local else (_HOT_THREADS, HOT_MS)
     began_ms, began_at_ms = monotonic_ms(), wall_clock_ms()
 
     def send(number: int) -> _HotAppend | None:
-        return None if monotonic_ms() - began_ms > HOT_MS else _sent(stage, topic, f"{number}".encode())
+        return None if monotonic_ms() - began_ms > load_ms else _sent(stage, topic, f"{number}".encode())
 
-    with ThreadPoolExecutor(_HOT_THREADS_LOCAL if stage.is_local else _HOT_THREADS) as threads:
+    with ThreadPoolExecutor(threads_max) as threads:
         appends = [each for each in threads.map(send, range(HOT_APPENDS_MAX)) if each is not None]
     seconds = (monotonic_ms() - began_ms) / 1_000
     found = {each.offset: each.value or b"" for each in stage.read(topic)}
@@ -135,8 +136,8 @@ def zone_out(stage: ProvenStage) -> Proof | Steps:
 
 def _zone_out(stage: ProvenStage, zone: str) -> Steps:
     topic = stage.new_topic()
-    with stage.leftovers.making("zone", zone):
-        stage.admin.take_zone_out(zone, ZONE_REASON)
+    stage.leftovers.note("zone", zone)
+    stage.admin.take_zone_out(zone, ZONE_REASON)
     out = [stage.append(topic) for _ in range(_ZONE_APPENDS)]
     stage.leftovers.undo("zone", zone)
     began_ms = monotonic_ms()
@@ -155,15 +156,9 @@ def _zone_out(stage: ProvenStage, zone: str) -> Steps:
 
 def cold_starts(stage: ProvenStage) -> Proof | Steps:
     """The time that Lambda takes to load a function, by a change of its log level, which ends its instances."""
-    from botocore.exceptions import ClientError
-
-    try:
-        stage.client("lambda").get_alias(FunctionName=f"{stage.name}-produce", Name="live")
-    except ClientError as error:
-        if error.response["Error"]["Code"] == "ResourceNotFoundException":
-            return _cold_starts(stage)
-        raise
-    return left_out("callers reach published versions, which a change of a function leaves as they are: --deploy")
+    if stage.has_versions:
+        return left_out("callers reach published versions, which a change of a function leaves as they are: --deploy")
+    return _cold_starts(stage)
 
 
 def _cold_starts(stage: ProvenStage) -> Steps:
@@ -173,11 +168,8 @@ def _cold_starts(stage: ProvenStage) -> Steps:
     for function in _COLD_FUNCTIONS:
         name, began_at_ms = f"{stage.name}-{function}", wall_clock_ms()
         before = lambda_.get_function_configuration(FunctionName=name)["LoggingConfig"]
-        wanted = {key: value for key, value in before.items() if key != "LogGroup"}
-        with stage.leftovers.making("logging", name, before=before):
-            change = {**wanted, "LogFormat": "JSON", "SystemLogLevel": "DEBUG", "LogGroup": before["LogGroup"]}
-            lambda_.update_function_configuration(FunctionName=name, LoggingConfig=change)
-        yield from _until_updated(stage, name)
+        stage.leftovers.note("logging", name, before=before)
+        set_logging_config(lambda_, name, {**before, "LogFormat": "JSON", "SystemLogLevel": "DEBUG"})
         first[function] = (stage.append(topic) if function == "produce" else _read_at(stage, topic, 0)).duration_ms
         end_ms = monotonic_ms() + _LOG_MS
         while function not in found and monotonic_ms() < end_ms:
@@ -185,7 +177,6 @@ def _cold_starts(stage: ProvenStage) -> Steps:
             durations = _load_times(stage, before["LogGroup"], began_at_ms)
             found |= {function: max(durations)} if durations else {}
         stage.leftovers.undo("logging", name)
-        yield from _until_updated(stage, name)
     missing = [each for each in _COLD_FUNCTIONS if each not in found]
     fact = "; ".join(
         f"{each}: loaded in {ms:.0f} ms, first answer after {first[each]} ms" for each, ms in found.items()
@@ -201,16 +192,6 @@ def _cold_starts(stage: ProvenStage) -> Steps:
 def _read_at(stage: ProvenStage, topic: str, offset: int) -> Exchange:
     stage.read(topic, offset)
     return stage.transport.exchanges[-1]
-
-
-def _until_updated(stage: ProvenStage, name: str) -> Generator[int, None, None]:
-    end_ms = monotonic_ms() + _UPDATE_MS
-    while monotonic_ms() < end_ms:
-        found = stage.client("lambda").get_function_configuration(FunctionName=name)
-        if found.get("LastUpdateStatus", "Successful") == "Successful":
-            return
-        yield _LOOK_MS
-    raise UnexpectedAnswerError(f"{name} was not updated within {_UPDATE_MS // 1_000} s")
 
 
 def _load_times(stage: ProvenStage, group: str, since_ms: int) -> list[float]:
@@ -283,7 +264,7 @@ def cold_rows() -> list[ProofRow]:
             ask=cold_starts,
             usd_max=0.01,
             seconds_max=200,
-            action="lambda:GetAlias, GetFunctionConfiguration and UpdateFunctionConfiguration, logs:FilterLogEvents",
+            action="lambda:GetFunctionConfiguration and UpdateFunctionConfiguration, logs:FilterLogEvents",
             emulator=Emulator.LACKS,
             disturbs=True,
         )

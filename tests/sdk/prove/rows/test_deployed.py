@@ -9,7 +9,7 @@ import pytest
 from penstock.prove.proof import Proof, Steps
 from penstock.prove.proven_stage import ProvenStage
 from penstock.prove.rows import deployed
-from tests.sdk.prove.stubbed_stage import FUNCTIONS, MAPPINGS, URL, AwsAnswer, StubbedStage
+from tests.sdk.prove.stubbed_stage import FUNCTIONS, LIVE, MAPPINGS, URL, AwsAnswer, StubbedStage, resources
 
 DISPATCH = {
     "FunctionArn": "arn:aws:lambda:us-east-1:123456789012:function:penstock-dispatch:live",
@@ -33,6 +33,7 @@ def _pollers(dispatch: Mapping[str, Any], promote: Mapping[str, Any] = PROMOTE) 
 
 def _alias(version: str, **more: Any) -> dict[str, AwsAnswer]:
     return {
+        "cloudformation.ListStackResources": {"StackResourceSummaries": resources(LIVE)},
         "lambda.GetAlias": {"FunctionVersion": version, **more},
         "lambda.ListVersionsByFunction": {
             "Versions": [{"Version": each} for each in ("$LATEST", "9", "10")],
@@ -198,7 +199,6 @@ def test_quotas_are_the_doctors_and_what_the_stage_was_told(
 
 
 def test_stage_without_versions_has_no_releases(stubbed: StubbedStage) -> None:
-    stubbed.aws.answers["lambda.GetAlias"] = "ResourceNotFoundException"
     assert stubbed.ask(deployed.releases).ruling.value == "left out"
 
 

@@ -12,7 +12,7 @@ from penstock.errors import ConnectionFailedError
 from penstock.http.http_message import Response
 from penstock.prove.proof import Proof
 from penstock.prove.rows import loads
-from tests.sdk.prove.stubbed_stage import StubbedStage, refusal
+from tests.sdk.prove.stubbed_stage import LIVE, StubbedStage, refusal, resources
 
 LOGGING = {"LogFormat": "JSON", "ApplicationLogLevel": "INFO", "SystemLogLevel": "WARN", "LogGroup": "/aws/lambda/f"}
 
@@ -155,7 +155,6 @@ class Lambda:
         self.changes: list[Mapping[str, Any]] = []
         self.load_ms = load_ms
         stubbed.aws.answers |= {
-            "lambda.GetAlias": "ResourceNotFoundException",
             "lambda.GetFunctionConfiguration": lambda asked: {
                 "LoggingConfig": self.configurations[asked["FunctionName"]],
                 "LastUpdateStatus": "Successful",
@@ -203,7 +202,7 @@ def test_configuration_is_put_back_if_the_row_fails_behind_the_change(stubbed: S
 
 def test_stage_with_versions_has_its_functions_left_alone(stubbed: StubbedStage) -> None:
     functions = Lambda(stubbed, 300.0)
-    stubbed.aws.answers["lambda.GetAlias"] = {"FunctionVersion": "3"}
+    stubbed.aws.answers["cloudformation.ListStackResources"] = {"StackResourceSummaries": resources(LIVE)}
     assert stubbed.ask(loads.cold_starts).ruling.value == "left out"
     assert functions.changes == []
 
