@@ -23,11 +23,11 @@ _MORE_INSTANCES = (
 
 
 def check_account(settings: StageSettings, account_id: str, clients: Clients) -> list[str]:
-    """Returns what whoever deploys should know. Makes five reads at most.
+    """Returns what whoever deploys should know. Makes six reads at most.
 
     A question without an answer is a warning, and so are credentials of another account than `account_id`. Raises
-    ValueError, with the way out, for more instances than the account has, and for zones and an EMR Serverless that it
-    lacks.
+    ValueError, with the way out, for more instances than the account has, for zones and an EMR Serverless that it
+    lacks, and for a key that encrypts nothing.
     """
     account = _Account(clients)
     caller = account.ask("sts", "get_caller_identity", "sts:GetCallerIdentity")
@@ -37,7 +37,7 @@ def check_account(settings: StageSettings, account_id: str, clients: Clients) ->
             f"account {account_id} was not asked whether this stage fits ({why}). Give its credentials by AWS_PROFILE: "
             "the app does not learn of `cdk --profile`"
         ]
-    checks = (_instances, _rate, _zones, _emr)
+    checks = (_instances, _rate, _zones, _emr, _key)
     return [warning for check in checks for warning in check(settings, account)]
 
 
@@ -117,3 +117,20 @@ def _emr(settings: StageSettings, account: _Account) -> Iterator[str]:
                 f"region {settings.region} has no EMR Serverless: pass -c emr_release=off, and jobs run on Glue only"
             )
         yield f"the account did not say whether it has EMR Serverless ({found.why})"
+
+
+def _key(settings: StageSettings, account: _Account) -> Iterator[str]:
+    if settings.kms_key is None:
+        return
+    found = account.ask("kms", "describe_key", "kms:DescribeKey", KeyId=settings.kms_key)
+    if isinstance(found, _Unanswered):
+        if found.why.endswith("NotFoundException"):
+            raise ValueError(f"kms_key={settings.kms_key!r}: there is no such key, see `aws kms list-keys`")
+        yield f"the account did not say whether it may use the key {settings.kms_key} ({found.why})"
+        return
+    key = found["KeyMetadata"]
+    if key["KeyState"] != "Enabled" or key["KeySpec"] != "SYMMETRIC_DEFAULT":
+        raise ValueError(
+            f"kms_key={settings.kms_key!r} is a key {key['KeySpec']} in the state {key['KeyState']}: give one that is "
+            "SYMMETRIC_DEFAULT and Enabled"
+        )

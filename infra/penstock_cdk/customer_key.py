@@ -6,10 +6,11 @@ docs/how-to/encrypt.md is for users. A test lists the types that could take a ke
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import jsii
-from aws_cdk import Annotations, Aspects, CfnResource, IAspect, Stack
+from aws_cdk import Annotations, Aspects, CfnResource, IAspect, Stack, Token
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct, IConstruct
@@ -86,7 +87,7 @@ def key_policy(scope: Construct, settings: StageSettings) -> list[iam.PolicyStat
     A key's policy cannot name what is encrypted by it without a circle, so patterns of names take the place of ARNs.
     Logs: "Encrypt log data in CloudWatch Logs using AWS KMS". SQS and SNS tell KMS the ARN of the queue and the topic.
     """
-    stack = Stack.of(scope)
+    stack, place = Stack.of(scope), _place(scope, settings.kms_key or "")
     names = [
         f"/aws/lambda/{settings.name}-*",
         f"/aws/vendedlogs/{settings.name}/access/*",
@@ -97,17 +98,17 @@ def key_policy(scope: Construct, settings: StageSettings) -> list[iam.PolicyStat
     found = [
         _service_statement(
             "Logs",
-            f"logs.{stack.region}.amazonaws.com",
+            f"logs.{place.region}.amazonaws.com",
             ["kms:Encrypt", "kms:Decrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*", "kms:Describe*"],
-            {"kms:EncryptionContext:aws:logs:arn": [_arn(stack, "logs", f"log-group:{name}") for name in names]},
+            {"kms:EncryptionContext:aws:logs:arn": [place.arn("logs", f"log-group:{name}") for name in names]},
         )
     ]
     uses = ["kms:Decrypt", "kms:GenerateDataKey*"]
     if settings.has_alarms:
-        queues = {"kms:EncryptionContext:aws:sqs:arn": _arn(stack, "sqs", "*")}
+        queues = {"kms:EncryptionContext:aws:sqs:arn": place.arn("sqs", "*")}
         found.append(_service_statement("FailedRuns", "events.amazonaws.com", uses, queues))
         if settings.alarm_topic_arn is not None:
-            topics = {"kms:EncryptionContext:aws:sns:topicArn": _arn(stack, "sns", "*")}
+            topics = {"kms:EncryptionContext:aws:sns:topicArn": place.arn("sns", "*")}
             found.append(_service_statement("AlarmTopic", "cloudwatch.amazonaws.com", uses, topics))
     return found
 
@@ -128,8 +129,27 @@ def _service_statement(name: str, service: str, actions: list[str], like: Mappin
     )
 
 
-def _arn(stack: Stack, service: str, rest: str) -> str:
-    return f"arn:{stack.partition}:{service}:{stack.region}:{stack.account}:{rest}"
+@dataclass(frozen=True, slots=True)
+class _Place:
+    partition: str
+    region: str
+    account: str
+
+    def arn(self, service: str, rest: str) -> str:
+        return f"arn:{self.partition}:{service}:{self.region}:{self.account}:{rest}"
+
+
+def _place(scope: Construct, key_arn: str) -> _Place:
+    """Where the stage is: by the key's ARN what the stack does not know, so that statements are plain text."""
+    stack = Stack.of(scope)
+    if Token.is_unresolved(key_arn):
+        return _Place(stack.partition, stack.region, stack.account)
+    _, partition, _, region, account, _ = key_arn.split(":", 5)
+    return _Place(
+        partition,
+        region if Token.is_unresolved(stack.region) else stack.region,
+        account if Token.is_unresolved(stack.account) else stack.account,
+    )
 
 
 @jsii.implements(IAspect)

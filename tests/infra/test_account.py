@@ -12,9 +12,14 @@ from penstock_cdk.account import check_account
 from penstock_cdk.overrides import asks_account
 from penstock_cdk.settings import STAGES, StageSettings, settings_of
 
-EXPRESS = replace(STAGES["prod"], account_concurrency=400, api_requests_per_s=2_500)
+KEY = "arn:aws:kms:us-east-1:123456789012:key/1"
+EXPRESS = replace(STAGES["prod"], account_concurrency=400, api_requests_per_s=2_500, kms_key=KEY)
 ONE_BUCKET = replace(settings_of("orders", "dev"), region="eu-central-1", account_concurrency=400)
 ID = "123456789012"
+
+
+def key_of(state: str, spec: str = "SYMMETRIC_DEFAULT") -> dict[str, Any]:
+    return {"KeyMetadata": {"KeyState": state, "KeySpec": spec, "KeyId": "1"}}
 
 
 class Account:
@@ -28,6 +33,7 @@ class Account:
             "get_account": {"throttleSettings": {"rateLimit": 2500.0}},
             "describe_availability_zones": {"AvailabilityZones": zones},
             "list_applications": {"applications": []},
+            "describe_key": key_of("Enabled"),
             **answers,
         }
 
@@ -116,6 +122,20 @@ def test_region_without_emr_serverless_is_refused_with_the_way_out() -> None:
     assert ask(replace(EXPRESS, emr_release=None), list_applications=gone) == []
 
 
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (error_of("NotFoundException"), "there is no such key, see `aws kms list-keys`"),
+        (key_of("PendingDeletion"), "in the state PendingDeletion: give one that is SYMMETRIC_DEFAULT and Enabled"),
+        (key_of("Enabled", "RSA_2048"), "is a key RSA_2048 in the state Enabled"),
+    ],
+)
+def test_key_that_encrypts_nothing_is_refused_with_the_way_out(answer: Any, told: str) -> None:
+    with pytest.raises(ValueError, match=f"kms_key='{KEY}'.*{told}"):
+        ask(EXPRESS, describe_key=answer)
+    assert ask(replace(EXPRESS, kms_key=None), describe_key=AssertionError()) == []
+
+
 def test_ask_is_on_but_for_the_local_stage() -> None:
     assert asks_account({})
     assert not asks_account({"stage": "local"})
@@ -126,7 +146,7 @@ def test_calls_are_those_of_aws() -> None:
     """botocore holds each call and its answer against AWS's description."""
     session, account = botocore.session.Session(), Account()
     operations = {"sts": "get_caller_identity", "lambda": "get_account_settings", "apigateway": "get_account"}
-    operations |= {"ec2": "describe_availability_zones", "emr-serverless": "list_applications"}
+    operations |= {"ec2": "describe_availability_zones", "emr-serverless": "list_applications", "kms": "describe_key"}
     keys = {"aws_access_key_id": "a", "aws_secret_access_key": "b"}
 
     def client(service: str) -> Any:

@@ -20,6 +20,7 @@ from penstock_cdk.settings import STAGES, StageSettings
 from tests.infra.conftest import Resources, resources_of, settings_named
 from tests.infra.powers import permissions_of_roles
 from tests.infra.templates import functions_in
+from tests.infra.test_cfn_lint import mistakes_in
 
 pytestmark = pytest.mark.synth
 
@@ -76,6 +77,12 @@ def test_each_resource_that_can_take_the_key_has_it(encrypted: Callable[[str], R
         for name, each in resources.items()
         if each["Type"] in able - TAKE_NONE.keys() and key not in json.dumps(each["Properties"])
     } == set()
+
+
+@pytest.mark.slow
+@pytest.mark.minutes
+def test_template_with_a_key_is_one_that_cloudformation_takes(make_stack_of: Callable[[StageSettings], Stack]) -> None:
+    assert mistakes_in(dict(Template.from_stack(make_stack_of(with_key("prod"))).to_json()), REGION) == []
 
 
 @pytest.mark.parametrize("stage", STAGES_WITH_PLACES)
@@ -203,7 +210,11 @@ def test_log_group_of_each_stage_is_in_the_policy_of_the_key(tmp_path: Path) -> 
 
 def test_app_says_what_the_policy_of_another_key_needs(tmp_path: Path) -> None:
     stack = app_with(lambda stack: kms.Key.from_key_arn(stack, "Key", key_in(REGION)), tmp_path)
-    Annotations.from_stack(stack).has_info("*", Match.string_like_regexp(f"policy of {key_in(REGION)}.*PenstockLogs"))
+    [told] = Annotations.from_stack(stack).find_info("*", Match.string_like_regexp(f"policy of {key_in(REGION)}"))
+    statements = json.loads(re.search(r"\[\{.*\}\]", str(told.entry.data))[0])  # type: ignore[index]  # it is there
+    assert [each["Sid"] for each in statements] == ["PenstockLogs", "PenstockFailedRuns", "PenstockAlarmTopic"]
+    assert "Fn::" not in str(statements), "they are put into the policy as they are"
+    assert f"arn:aws:logs:{REGION}:123456789012:log-group:/aws/lambda/penstock-*" in str(statements)
 
 
 def test_app_says_it_of_a_key_in_the_settings_too(make_stack_of: Callable[[StageSettings], Stack]) -> None:
