@@ -1,5 +1,6 @@
 """The construct of a whole Penstock. It composes constructs, and each construct defines one concern."""
 
+import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Unpack
@@ -52,6 +53,8 @@ from penstock_cdk.storage.tables import Tables
 from penstock_cdk.storage.zones import Zones
 from penstock_cdk.told_settings import METADATA_KEY, settings_text
 from penstock_core.metrics.lag_memory import Consumer, ConsumerKind
+from penstock_core.release import METADATA_KEY as RELEASE_KEY
+from penstock_core.release import own_facts
 from penstock_core.stack_outputs import FUNCTIONS_OUTPUT, FUNCTIONS_VARIABLE, STORAGE_OUTPUTS
 
 _ACCESS: Mapping[AclDefault, str] = {
@@ -386,6 +389,7 @@ class Penstock(Construct):
 
     def _api_outputs(self, api: Api, policies: ClientPolicies) -> None:
         Stack.of(self).add_metadata(f"{METADATA_KEY}{self._output_prefix}", settings_text(self.settings))
+        Stack.of(self).add_metadata(f"{RELEASE_KEY}{self._output_prefix}", json.dumps(own_facts().to_json()))
         self._output("ApiUrl", api.url)
         self._output("ApiId", api.api_id)
         self._output("AccessLogGroup", api.access_log_name)

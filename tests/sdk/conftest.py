@@ -1,4 +1,5 @@
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -26,3 +27,11 @@ def clients(request: pytest.FixtureRequest, service: MemoryPenstock) -> Iterator
     else:
         with running_loop() as loop:
             yield EventLoop(service.transport, loop)
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The template of a stage of production, made once."""
+    from tests.support.deployed_stage import production_template  # which loads the CDK
+
+    return production_template(tmp_path_factory.mktemp("prod"))

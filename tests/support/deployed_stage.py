@@ -11,15 +11,20 @@ import json
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import boto3
 import botocore.session
+from aws_cdk.assertions import Template as AppTemplate
 from botocore.exceptions import ClientError
 from moto.dynamodb.models import dynamodb_backends
 
+from bench.bill.synthesized import stack_of  # before aws_cdk, which it silences
+from penstock_cdk.settings import STAGES
+from penstock_cdk.walls import reserved_concurrency
 from tests.golden.stage import TABLES, Stage, empty_stage
 from tests.support.service import Killed
 
@@ -44,6 +49,9 @@ class DeployedStage:
     kill_after: Callable[[str], bool] = lambda _: False
     running: list[dict[str, str]] = field(default_factory=list)
     snapshots: dict[str, Any] = field(default_factory=dict)
+    create_only: list[str] = field(default_factory=list)
+    ringing: list[str] = field(default_factory=list)
+    code_bytes_max: int = 80_000_000_000
     busy: dict[str, list[str]] = field(default_factory=dict)
 
     def client(self, service: str, region: str | None = None) -> Any:
@@ -91,7 +99,7 @@ class DeployedStage:
         return found
 
     def _answer(self, model: Any, params: Any, **_: Any) -> Any:
-        action = f"{model.service_model.signing_name}:{model.name}"
+        action = f"{model.service_model.service_name}:{model.name}"
         self.calls.append(action)
         if action in self.denied:
             refusal = {"Code": "AccessDeniedException", "Message": "User ann is not authorized"}
@@ -120,19 +128,41 @@ class DeployedStage:
             "cloudformation:ListStackResources": {"StackResourceSummaries": resources},
             "glue:GetJobRuns": {"JobRuns": self.running},
             "emr-serverless:ListJobRuns": {"jobRuns": []},
+            "cloudformation:DescribeType": {"Schema": json.dumps({"createOnlyProperties": self.create_only})},
+            "cloudwatch:DescribeAlarms": {"MetricAlarms": [{"AlarmName": each} for each in self.ringing]},
+            "lambda:GetAccountSettings": {
+                "AccountLimit": {"TotalCodeSize": self.code_bytes_max},
+                "AccountUsage": {"TotalCodeSize": 10_000_000_000},
+            },
+            "lambda:ListProvisionedConcurrencyConfigs": {"ProvisionedConcurrencyConfigs": []},
             "dynamodb:DescribeContributorInsights": {"ContributorInsightsStatus": "DISABLED"},
             "dynamodb:DescribeKinesisStreamingDestination": {"KinesisDataStreamDestinations": []},
         }
         return answers.get(action)
 
     def _done(self, model: Any, parsed: Mapping[str, Any], **_: Any) -> None:
-        action = f"{model.service_model.signing_name}:{model.name}"
+        action = f"{model.service_model.service_name}:{model.name}"
         if model.name == "RestoreTableToPointInTime" and "TableDescription" in parsed:
             described = parsed["TableDescription"]
             source = described["RestoreSummary"]["SourceTableArn"].split("/")[-1]
             self.table(described["TableName"]).items = copy.deepcopy(self.snapshots[source])
         if not model.name.startswith(_READS) and self.kill_after(action):
             raise Killed(action)
+
+
+def production_template(folder: Path) -> dict[str, Any]:
+    """The template of `prod` with walls, and one schedule of a job that is on. Assets lie in `folder`."""
+    settings = replace(
+        STAGES["prod"],
+        region=REGION,
+        storage_profile="standard1",
+        account_concurrency=1_000,
+        reserved_concurrency=reserved_concurrency(1_000),
+        scheduled_jobs=frozenset({"compact"}),
+        timers_always_on=True,
+        super_principals=("arn:aws:iam::123456789012:role/operators",),
+    )
+    return dict(AppTemplate.from_stack(stack_of(settings, folder)).to_json())
 
 
 @contextmanager

@@ -173,7 +173,7 @@ def _look(found: "StageRestore", heads: "RestoredHeads", how: _How) -> None:
 
 
 def _deploy(found: "StageRestore", *, yes: bool) -> None:
-    if found.is_of_your_app:
+    if found.stack.is_of_your_app:
         raise PenstockError(ErrorCode.INVALID_REQUEST, f"--deploy cannot change your app: {found.deploy_text()}")
     if not Path("cdk.json").exists():
         raise PenstockError(

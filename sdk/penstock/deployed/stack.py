@@ -4,6 +4,7 @@ All of it is read off the stack itself: a function belongs to the stage if its e
 and it writes if its role may. So no list here goes stale with a release.
 """
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,8 @@ from penstock.deployed.aws import Aws
 from penstock.tuning.stage import settings_in
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.log.index import Waiter
+from penstock_core.release import METADATA_KEY as RELEASE_KEY
+from penstock_core.release import ReleaseFacts, parse_facts
 from penstock_core.stack_outputs import StackPlace, outputs_of, parse_stack_place
 from penstock_core.storage import keys
 
@@ -19,6 +22,7 @@ _LOG_TABLE = "PENSTOCK_LOG_TABLE"
 _WRITES = frozenset(f"dynamodb:{each}" for each in ("PutItem", "UpdateItem", "DeleteItem", "BatchWriteItem", "*"))
 _BUCKETS = f"{keys.BUCKET}#"  # of quotas: no record and no offset hangs on them
 _HANDLERS = "penstock_handlers."
+_APP = "penstock"  # with which the names of all stages of app.py begin
 _SCHEDULE = "AWS::Scheduler::Schedule"
 
 
@@ -51,6 +55,21 @@ class DeployedStack:
     def name(self) -> str:
         """The name of the stage, with which the names of its resources begin."""
         return str(self.settings["name"])
+
+    @property
+    def is_of_your_app(self) -> bool:
+        """The stack is made by an app of yours, so its settings do not come from the context of `cdk`."""
+        return bool(self.place.prefix) or not self.name.startswith(_APP)
+
+    @property
+    def stage(self) -> str:
+        """The stage as `-c stage=` of app.py names it."""
+        return "prod" if self.name == _APP else self.name.removeprefix(f"{_APP}-")
+
+    @property
+    def release(self) -> ReleaseFacts | None:
+        """The release that the stack was deployed from. None if it is from before releases were told."""
+        return release_in(self.template, self.place)
 
     def functions(self) -> list[StageFunction]:
         """The functions that know the stage's log table, in the order of their names."""
@@ -144,6 +163,18 @@ def read_stack(aws: Aws, stack: str) -> DeployedStack:
         template=template,
         physical={each["LogicalResourceId"]: each["PhysicalResourceId"] for each in resources},
     )
+
+
+def release_in(template: Mapping[str, Any], place: StackPlace) -> ReleaseFacts | None:
+    """The release that a template tells, None if it tells none. Raises UNSUPPORTED_FORMAT for one told otherwise."""
+    told = template.get("Metadata", {}).get(f"{RELEASE_KEY}{place.prefix}")
+    try:
+        return None if told is None else parse_facts(json.loads(told))
+    except (KeyError, TypeError, ValueError) as error:
+        message = (
+            f"stack {place.stack} tells its release in another form ({error!s:.100}): use that release, or a later one"
+        )
+        raise PenstockError(ErrorCode.UNSUPPORTED_FORMAT, message) from error
 
 
 def references_in(value: Any) -> Iterator[str]:

@@ -44,7 +44,6 @@ _BUSY = frozenset(
     }
 )
 _ALL = 100  # percent: a first step below it is a canary
-_APP = "penstock"  # with which the names of all stages of app.py begin
 
 
 class Jumps(Protocol):
@@ -173,11 +172,6 @@ class StageRestore:
         for line in self._jumps.make(self.stack, self.note):
             self._pace.tell(line)
 
-    @property
-    def is_of_your_app(self) -> bool:
-        """The stack is made by an app of yours, so its settings do not come from the context of `cdk`."""
-        return bool(self.stack.place.prefix) or not self.stack.name.startswith(_APP)
-
     def deploy_command(self) -> list[str]:
         """The command that points the stack at the restored tables, with all writers still stopped.
 
@@ -185,11 +179,11 @@ class StageRestore:
         environment. A canary would leave most requests at the harmed tables, and the refusals of stopped functions
         would stop it.
         """
-        if self.is_of_your_app:
+        if self.stack.is_of_your_app:
             return ["npx", "cdk", "deploy", self.stack.place.stack]
         canary = self.stack.settings.get("canary") or {}
         contexts = [
-            f"stage={'prod' if self.stack.name == _APP else self.stack.name.removeprefix(f'{_APP}-')}",
+            f"stage={self.stack.stage}",
             *self.contexts,
             "restored_tables=" + ",".join(f"{name}={value}" for name, value in self._restored_tables().items()),
             *(["canary=off"] if canary.get("percent", _ALL) < _ALL else []),
@@ -200,7 +194,7 @@ class StageRestore:
     def deploy_text(self) -> str:
         """What to deploy, for people."""
         command = shlex.join(self.deploy_command())
-        if not self.is_of_your_app:
+        if not self.stack.is_of_your_app:
             return command
         tables = ", ".join(f'{name}="{value}"' for name, value in self._restored_tables().items())
         stopped = ", ".join(f'"{handler}": 0' for handler in self._handlers())

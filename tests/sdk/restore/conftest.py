@@ -1,33 +1,12 @@
 """A stage of production with every kind of thing that a restore stops, deployed on moto."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
-from aws_cdk.assertions import Template
 
-from bench.bill.synthesized import stack_of
-from penstock_cdk.settings import STAGES
-from penstock_cdk.walls import reserved_concurrency
 from tests.support.deployed_stage import REGION, DeployedStage, deployed_stage
 from tests.support.service import SteppedClock, batch
-
-
-@pytest.fixture(scope="session")
-def template(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The template of `prod` with walls, and one schedule of a job that is on."""
-    settings = replace(
-        STAGES["prod"],
-        region=REGION,
-        storage_profile="standard1",
-        account_concurrency=1_000,
-        reserved_concurrency=reserved_concurrency(1_000),
-        scheduled_jobs=frozenset({"compact"}),
-        timers_always_on=True,
-        super_principals=("arn:aws:iam::123456789012:role/operators",),
-    )
-    return dict(Template.from_stack(stack_of(settings, tmp_path_factory.mktemp("prod"))).to_json())
 
 
 @pytest.fixture

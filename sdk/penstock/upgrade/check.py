@@ -1,0 +1,205 @@
+"""Whether this release may be deployed over a stage, and what that would change. It reads, and changes nothing."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.deployed.aws import Aws
+from penstock.deployed.stack import DeployedStack, references_in, release_in
+from penstock.doctor.finding import Finding, Verdict
+from penstock.tuning.stage import STAGE, settings_in
+from penstock.upgrade.resources import resource_changes
+from penstock.upgrade.versions import find_versions
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.release import ReleaseFacts, conflicts, format_changes, moved_routes, own_facts
+from penstock_core.version import RELEASES, refusal_of_step
+
+KEEP = 3  # versions of each function that `--clean` keeps by default
+_SHOWN = 10
+_UNTOLD = ("kms_key",)  # a stage without one does not tell so
+_ALARM = "AWS::CloudWatch::Alarm"
+_MB, _GB = 1_000_000, 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upgrade:
+    """A stage, and what is to be deployed over it. `template` is None where no app was there to synthesize it."""
+
+    aws: Aws
+    stack: DeployedStack
+    template: Mapping[str, Any] | None
+    why_no_template: str = ""
+
+    @property
+    def new(self) -> ReleaseFacts:
+        """The release that is to be deployed: that of the template, else that of this package."""
+        return own_facts() if self.template is None else release_in(self.template, self.stack.place) or own_facts()
+
+
+def check_upgrade(upgrade: Upgrade) -> list[Finding]:
+    """All findings. Some twenty reads of AWS, and three lists of each function."""
+    return [finding for check in _CHECKS for finding in check(upgrade)]
+
+
+def _status(upgrade: Upgrade) -> Iterator[Finding]:
+    stack = upgrade.stack
+    if stack.status.endswith("_COMPLETE"):
+        yield _ok("stack", f"{stack.place.stack} is {stack.status}")
+        return
+    remedy = "wait for its deployment, or mend it (docs/how-to/upgrade.md)"
+    yield Finding(check="stack", verdict=Verdict.MEND, fact=f"{stack.place.stack} is {stack.status}", remedy=remedy)
+
+
+def _release(upgrade: Upgrade) -> Iterator[Finding]:
+    old, new = upgrade.stack.release, upgrade.new
+    if old is None:
+        fact = "the stack does not tell its release: it is from before 0.1.0"
+        if new.release == RELEASES[0]:
+            yield Finding(check="release", verdict=Verdict.UNKNOWN, fact=fact, remedy="its formats cannot be compared")
+        else:
+            yield _mend("release", fact, f"deploy {RELEASES[0]} first")
+        return
+    known = RELEASES if new.release in RELEASES else (*RELEASES, new.release)
+    refusal = refusal_of_step(old.release, new.release, known)
+    if refusal:
+        yield _mend("release", f"{old.release} -> {new.release}", refusal)
+        return
+    yield _ok("release", f"{old.release} -> {new.release}: no release between them")
+    found = [*conflicts(old, new)]
+    if found:
+        yield _mend("formats", "; ".join(found), "deploy a release between them that reads both")
+    else:
+        changes = [*format_changes(old, new)]
+        yield _ok("formats", "; ".join(changes) or f"all {len(new.writes)} kinds as before")
+
+
+def _functions(upgrade: Upgrade) -> Iterator[Finding]:
+    old = upgrade.stack.release
+    moved = [] if old is None else [*moved_routes(old, upgrade.new)]
+    if not moved:
+        yield _ok("functions", "each route stays at its function" if old else "the stack does not tell its routes")
+        return
+    remedy = ""
+    if upgrade.stack.settings.get("direct"):
+        remedy = "set transport='http' in clients of the transport lambda until stage and clients have the release"
+    yield Finding(check="functions", verdict=Verdict.OK, fact="; ".join(moved), remedy=remedy)
+
+
+def _settings(upgrade: Upgrade) -> Iterator[Finding]:
+    old = upgrade.stack.settings
+    if upgrade.template is None:
+        known = {setting.name: setting.default for setting in STAGE.settings}
+        new: Mapping[str, Any] = {name: known[name] for name in known if name in old or name not in _UNTOLD}
+    else:
+        place = upgrade.stack.place
+        new = settings_in(upgrade.template, "/".join(part for part in place if part))
+        changed = [f"{name}: {old[name]} -> {new[name]}" for name in new if name in old and old[name] != new[name]]
+        yield _ok("changed settings", "; ".join(changed) or "none")
+        if old.get("restored_tables") and not new.get("restored_tables"):
+            fact = "the stage uses restored tables, and this deployment would make new, empty ones"
+            yield _mend("restored tables", fact, "give the same -c restored_tables=… (docs/how-to/restore.md)")
+    added, gone = sorted(new.keys() - old.keys()), sorted(old.keys() - new.keys())
+    facts = [f"new: {', '.join(added)}"] * bool(added) + [f"gone: {', '.join(gone)}"] * bool(gone)
+    remedy = "leave those that are gone out of your deployments (docs/reference/settings.md)" if gone else ""
+    yield Finding(check="settings", verdict=Verdict.OK, fact="; ".join(facts) or "none new, none gone", remedy=remedy)
+
+
+def _resources(upgrade: Upgrade) -> Iterator[Finding]:
+    if upgrade.template is None:
+        yield Finding(
+            check="resources",
+            verdict=Verdict.UNKNOWN,
+            fact=f"which resources change is not known: {upgrade.why_no_template}",
+            remedy="run this where you deploy, or look at `npx cdk diff`",
+        )
+        return
+    changes = [*resource_changes(upgrade.aws, upgrade.stack.template, upgrade.template)]
+    lost = [each for each in changes if each.has_records]
+    if lost:
+        yield _mend(
+            "records",
+            "; ".join(each.text() for each in lost),
+            "the stage would no longer see what is in them: keep the settings (storage_profile, restored_tables, name)",
+        )
+    others = [each.text() for each in changes if not each.has_records]
+    shown = "; ".join(others[:_SHOWN]) + (f"; and {len(others) - _SHOWN} more" if len(others) > _SHOWN else "")
+    has_logs = any(each.type == "AWS::Logs::LogGroup" for each in changes)
+    remedy = "export the logs that you must keep" if has_logs else ""
+    yield Finding(check="resources", verdict=Verdict.OK, fact=shown or "none is removed or made anew", remedy=remedy)
+
+
+def _alarms(upgrade: Upgrade) -> Iterator[Finding]:
+    stack = upgrade.stack
+    names = stack.resources_of(_ALARM)
+    ringing: set[str] = set()
+    for start in range(0, len(names), 100):
+        some = names[start : start + 100]
+        told = upgrade.aws.call("cloudwatch", "describe_alarms", AlarmNames=some, StateValue="ALARM")
+        ringing |= {each["AlarmName"] for each in told.get("MetricAlarms", ())}
+    stopping = {
+        stack.physical[logical_id]
+        for each in stack.template["Resources"].values()
+        if each["Type"] == "AWS::CodeDeploy::DeploymentGroup"
+        for logical_id in references_in(each["Properties"].get("AlarmConfiguration", {}))
+        if logical_id in stack.physical
+    }
+    if stops := sorted(ringing & stopping):
+        remedy = "the canary would stop at once: mend it, or deploy with -c canary=off"
+        yield _mend("alarms", f"{', '.join(stops)} rings", remedy)
+    elif ringing:
+        yield _ok("alarms", f"{', '.join(sorted(ringing)[:_SHOWN])} rings, and stops no deployment")
+    else:
+        yield _ok("alarms", f"none of {len(names)} rings")
+
+
+def _storage(upgrade: Upgrade) -> Iterator[Finding]:
+    account = upgrade.aws.call("lambda", "get_account_settings")
+    used, limit = account["AccountUsage"]["TotalCodeSize"], account["AccountLimit"]["TotalCodeSize"]
+    found = find_versions(upgrade.aws, upgrade.stack, KEEP)
+    newest = {each.function: each.code_bytes for each in found.all}
+    release = sum(newest.values())
+    fact = (
+        f"{len(found.all)} versions take {sum(each.code_bytes for each in found.all) / _MB:,.0f} MB, the account uses "
+        f"{used / _GB:.1f} of {limit / _GB:.1f} GB, and a release takes {release / _MB:,.0f} MB"
+    )
+    remedy = ""
+    if found.removable:
+        freed = sum(each.code_bytes for each in found.removable) / _MB
+        remedy = f"penstock upgrade --clean removes {len(found.removable)} of them, {freed:,.0f} MB"
+    if limit - used >= release:
+        yield Finding(check="code storage", verdict=Verdict.OK, fact=fact, remedy=remedy)
+    else:
+        yield _mend("code storage", fact, remedy or "remove versions of other functions, or ask AWS for more")
+
+
+def _guarded(name: str, check: Callable[[Upgrade], Iterator[Finding]]) -> Callable[[Upgrade], Sequence[Finding]]:
+    """The check, which is unknown where the caller may not make it."""
+
+    def guarded(upgrade: Upgrade) -> Sequence[Finding]:
+        try:
+            return [*check(upgrade)]
+        except PenstockError as error:
+            if error.code is not ErrorCode.ACCESS_DENIED:
+                raise
+            return [Finding(check=name, verdict=Verdict.UNKNOWN, fact="could not be checked", remedy=error.message)]
+
+    return guarded
+
+
+def _ok(check: str, fact: str) -> Finding:
+    return Finding(check=check, verdict=Verdict.OK, fact=fact)
+
+
+def _mend(check: str, fact: str, remedy: str) -> Finding:
+    return Finding(check=check, verdict=Verdict.MEND, fact=fact, remedy=remedy)
+
+
+_CHECKS = (
+    _status,
+    _release,
+    _functions,
+    _settings,
+    _guarded("resources", _resources),
+    _guarded("alarms", _alarms),
+    _guarded("code storage", _storage),
+)
