@@ -96,6 +96,7 @@ CASES = [
         events={"late effect": 0, "repeated": 0, "lost answer": 0},
         few_events=("killed before", "killed after", "lost reply"),
     ),
+    Case(seeds={"filtering,outage": 50}, few=0.1, events={"zone refuses": 50}, few_events=("zone refuses",)),
     _sleeping("timers", 60, few=6),
     _sleeping("claiming", 60, few=6),
     _sleeping("traffic", 20, few=3),

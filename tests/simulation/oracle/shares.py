@@ -224,6 +224,8 @@ class ShareOracle:
             key, update = arguments
             met = outcome.before.generation
             expect(update.generation == met, f"a plan of generation {update.generation} has changed {key} in {met}")
+            stored = self._simulation.stores.share.find_states([key])[key]
+            expect(stored == outcome.after, f"{key} is {stored}, and its writer believes {outcome.after}")
             self._changed(key, outcome.before, outcome.after, None)
         elif method == "reset" and outcome:
             key, seen, position = arguments

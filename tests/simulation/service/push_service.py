@@ -85,7 +85,10 @@ class PushService:
                 self._deliver(instance, received[0])
             elif self.queue.next_visible_ms is not None:
                 if number % 10 == 0:
+                    known = {*self.queue._messages}
                     self._look(instance)
+                    for each in () if self.needs_look else {*self.queue._messages} - known:
+                        del self.queue._messages[each]  # all must come without it
                 self._simulation.jump(max(1.0, self.queue.next_visible_ms - instance.clock.now_ms()))
             else:
                 self._simulation.jump(_LOOK_EACH_MS)

@@ -43,6 +43,7 @@ WORKLOADS: dict[str, Install] = {
     "tiering": jobs.tiering,
     "cleaning": jobs.cleaning,
     "zone_loss": zones.zone_loss,
+    "outage": zones.outage,
     "zone_moves": zones.zone_moves,
     "repair": zones.repairs,
     "replicate": zones.replicate,
@@ -69,8 +70,8 @@ OF_ZONES = {"zone_loss", "zone_moves", "recover_zones", "repair", "replicate", "
 # The seed does not combine these with others. `pushing` would make a run a quarter longer, which is little. But the
 # seeds that draw it have not all been run yet. `inline` puts the appends of all others into the log table.
 ALONE = {
-    *("auditing", "claiming", "forgetting", "generations", "inline", "pushing", "redriving", "repeating", "sleeping"),
-    "waking",
+    *("auditing", "claiming", "forgetting", "generations", "inline", "outage", "pushing", "redriving", "repeating"),
+    *("sleeping", "waking"),
 }
 _TAKE_LONG = {"crowding", "recover_zones", "retention", "sweep"}
 

@@ -68,8 +68,9 @@ def install(simulation: Simulation) -> None:
 
     simulation.storage.observers.append(observe)
     for principal in _PRINCIPALS:
+        deleting: set[str] = set()
         for number in range(random.choice([2, 3])):
-            client = _Client(simulation, principal, number)
+            client = _Client(simulation, principal, number, deleting)
             simulation.work(f"{principal}{number}", client.run)
     racers = _Racers(simulation)
     for number in range(4):
@@ -116,12 +117,13 @@ class _Racers:
 
 
 class _Client:
-    """One client of a principal. The first one widens topics."""
+    """One client of a principal. The first one widens topics. `deleting` are the topics that its clients delete now."""
 
-    def __init__(self, simulation: Simulation, principal: str, number: int) -> None:
+    def __init__(self, simulation: Simulation, principal: str, number: int, deleting: set[str]) -> None:
         self._simulation = simulation
         self._random = simulation.scheduler.random
         self._number = number
+        self._deleting = deleting
         self._prefix = principal
         self._name = f"jwt:i#{principal}"
         self._access = Access(
@@ -132,21 +134,25 @@ class _Client:
         acts = [self._create, self._create, self._delete, self._share, self._unshare, self._subscribe]
         acts += [self._unsubscribe, self._join, self._leave, self._wait]
         if self._number == 0:
-            acts.append(self._widen)
+            acts += [self._widen, self._widen]
         for _ in range(self._random.choice([8, 16])):
             self._simulation.scheduler.pause(self._random.uniform(0.0, 200.0))
             self._random.choice(acts)()
 
     def _create(self) -> None:
-        name, partitions = self._topic(), self._random.choice([1, 1, 2])
+        partitions = self._random.choice([1, 1, 2])
+        is_anew = self._deleting and self._random.random() < 0.7
+        name = self._random.choice(sorted(self._deleting)) if is_anew else self._topic()
         self._try(lambda to: create_topic(to, name, partitions, {}, self._name))
 
     def _delete(self) -> None:
         name = self._topic()
+        self._deleting.add(name)
         self._try(lambda to: forget_claim(to, self._name, ClaimKind.TOPIC, name, delete_topic(to, name)))
+        self._deleting.discard(name)
 
     def _widen(self) -> None:
-        name, partitions = self._topic(), self._random.choice([2, 3])
+        name, partitions = self._topic(), self._random.choice([2, 3, 6])
         self._simulation.scheduler.pause(_QUIET_MS)
         self._try(lambda to: alter_topic(to, name, partitions, {}, self._name))
         self._simulation.scheduler.pause(_QUIET_MS)

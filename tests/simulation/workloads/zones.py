@@ -60,6 +60,22 @@ def zone_loss(simulation: Simulation) -> None:
     simulation.work("zone trouble", run)
 
 
+def outage(simulation: Simulation) -> None:
+    """Now and then all zones refuse at once for a moment: nothing can be stored or read."""
+    random, trouble = simulation.scheduler.random, simulation.storage.zone_trouble
+
+    def run() -> None:
+        for _ in range(random.choice([3, 10])):
+            simulation.scheduler.pause(random.uniform(10.0, 500.0))
+            labels = [label for name in simulation.stores.zone_names if (label := f"zone {name}") not in trouble]
+            trouble.update(dict.fromkeys(labels, "refuses"))
+            simulation.scheduler.pause(random.choice([20.0, 200.0]))
+            for label in labels:
+                del trouble[label]
+
+    simulation.work("outage", run)
+
+
 def _spoilt(body: bytes, random: Random) -> bytes:
     """Flip one bit that a checksum covers. The 12 bytes of a batch outside its CRC mean nothing here."""
     for _ in range(_FLIPS_MAX):
