@@ -64,6 +64,10 @@ class KmsKeys:
         self._client = client
         self._clients: dict[str, Any] = {}
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Connections do not travel to another process."""
+        return {**self.__dict__, "_clients": {}}
+
     def new_data_key(self, context: Mapping[str, str]) -> DataKey:
         """One GenerateDataKey."""
         found = self._call("generate_data_key", self._arns[0], context, KeySpec="AES_256")
