@@ -228,7 +228,7 @@ class Encryption:
             self._refusals.pop(header, None)
 
     def _formed(self, value: bytes) -> bytes:
-        if self._compresses and len(value) > _SMALL:
+        if self._compresses and _SMALL < len(value) <= BATCH_DECODED_BYTES_MAX:  # what a reader takes
             small = compress(value, Compression.ZSTD)
             if len(small) + _LENGTH.size < len(value):
                 return _ZSTD + _LENGTH.pack(len(value)) + small

@@ -74,16 +74,25 @@ def send(call: ShareCall) -> Generator[HttpRequest, Response, ShareAnswer | Pens
 
 
 def decrypted(answer: ShareAnswer, encryption: Encryption) -> ShareAnswer:
-    """The answer with the values that its producers sent. It may ask for data keys, so call it without the lock."""
+    """The answer with the values that its producers sent, while memory lasts: a small value may hide a large one.
+
+    It may ask for data keys, so call it without the lock.
+    """
     locks: list[AcquiredLock] = []
     error: PenstockError | None = None
+    bytes_left = READ_DECODED_BYTES_MAX
     for lock in answer.locks:
         records: list[ShareRecord] = []
         unreadable, locked_up, why = [*lock.unreadable], [*lock.locked_up], lock.why_unreadable
+        left_out = [*lock.left_out]
         for record in lock.records:
+            if bytes_left <= 0:
+                left_out.append(record.offset)
+                continue
             try:
                 value, headers = encryption.decrypt(record.value, key=record.key, headers=record.headers)
                 records.append(record._replace(value=value, headers=tuple(headers)))
+                bytes_left -= len(value or b"")
             except PenstockError as failure:
                 told = f"offset {record.offset} of {record.topic}[{record.partition}]: {failure.message}"
                 if failure.code.category is Category.CORRUPT:
@@ -93,7 +102,16 @@ def decrypted(answer: ShareAnswer, encryption: Encryption) -> ShareAnswer:
                     locked_up.append(record.offset)
                     facts = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
                     error = error or as_sdk_error(PenstockError(failure.code, told, **{**failure.facts, **facts}))
-        locks.append(replace(lock, records=records, unreadable=unreadable, why_unreadable=why, locked_up=locked_up))
+        locks.append(
+            replace(
+                lock,
+                records=records,
+                unreadable=unreadable,
+                why_unreadable=why,
+                locked_up=locked_up,
+                left_out=left_out,
+            )
+        )
     return replace(answer, locks=locks, error=error)
 
 

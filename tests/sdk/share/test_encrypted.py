@@ -3,9 +3,13 @@
 import os
 from typing import Any
 
+import pytest
+
 from penstock.encryption import Encryption, LocalKeys
 from penstock.errors import AccessDeniedError
+from penstock.share import acquire_call
 from penstock.testing import MemoryPenstock
+from penstock_core.limits import MIB
 from tests.sdk.share.share_kinds import ShareKind
 from tests.sdk.share.work_group import WorkGroup
 from tests.support.deadlines import until
@@ -68,6 +72,20 @@ def test_worker_rejects_a_value_that_was_changed(
     [rejected] = [each for each in workers.acknowledgements() if each["type"] == "reject"]
     assert rejected["reason"].startswith("undecodable: offset 1 of orders[0]: the value does not decrypt")
     assert workers.unfinished() == 0
+
+
+def test_small_values_that_hide_large_ones_do_not_fill_the_memory_of_a_worker(
+    consumers: ShareKind, workers: WorkGroup, service: MemoryPenstock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(acquire_call, "READ_DECODED_BYTES_MAX", 3 * MIB)
+    put(service, *[bytes([number]) * MIB for number in range(8)])
+    seen: list[int] = []
+    with consumers.consumer("orders", encryption=Encryption(LocalKeys(KEYS))) as consumer:
+        first = consumer.poll(timeout_ms=1_000)
+        assert 1 <= len(first) <= 3
+        seen += [record.value[0] for record in first]
+        until(lambda: len(seen) == 8, step=lambda: seen.extend(each.value[0] for each in consumer.poll(timeout_ms=20)))
+    assert seen == [*range(8)]
 
 
 def test_dead_letter_and_redriven_record_decrypt_as_before(service: MemoryPenstock) -> None:
