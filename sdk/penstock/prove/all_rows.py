@@ -11,9 +11,11 @@ from penstock.prove.proof import ProofRow
 from penstock.prove.rows.access import access_rows
 from penstock.prove.rows.deployed import deployed_rows, last_rows
 from penstock.prove.rows.loads import cold_rows, load_rows
+from penstock.prove.rows.nouns import noun_rows
 from penstock.prove.rows.records import record_rows
 
 
 def all_rows(idle_ms: int) -> list[Sequence[ProofRow]]:
     """The rows of each phase, with so many idle milliseconds."""
-    return [[*record_rows(), *access_rows(), *load_rows(idle_ms), *deployed_rows()], [*cold_rows(), *last_rows()]]
+    first = [*record_rows(), *noun_rows(), *access_rows(), *load_rows(idle_ms), *deployed_rows()]
+    return [first, [*cold_rows(), *last_rows()]]

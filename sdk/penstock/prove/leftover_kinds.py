@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.admin.admin import Admin
-from penstock.errors import UnknownTopicError
+from penstock.errors import NotFoundError
 from penstock.prove.leftovers import Undoing
 
 ZONE_REASON = "penstock prove"
@@ -15,12 +15,6 @@ def undoings(
     admin: Admin, client: Callable[[str], Any] | None, destroy: Callable[[Mapping[str, Any]], None]
 ) -> Mapping[str, Undoing]:
     """A function for each kind. `client` makes clients of AWS, None where there is no AWS."""
-
-    def delete_topic(entry: Mapping[str, Any]) -> None:
-        try:
-            admin.delete_topic(entry["name"])
-        except UnknownTopicError:
-            return
 
     def let_zone_in(entry: Mapping[str, Any]) -> None:
         zones = {each.zone: each for each in admin.list_zones()}
@@ -33,7 +27,26 @@ def undoings(
             raise RuntimeError("no AWS to call: run it with the credentials of the earlier run")
         set_logging_config(client("lambda"), entry["name"], entry["before"])
 
-    return {"topic": delete_topic, "zone": let_zone_in, "logging": set_logging, "stack": destroy}
+    return {
+        "topic": _deleting(admin.delete_topic),
+        "group": _deleting(admin.delete_group),
+        "share_group": _deleting(admin.delete_share_group),
+        "zone": let_zone_in,
+        "logging": set_logging,
+        "stack": destroy,
+    }
+
+
+def _deleting(delete: Callable[[str], None]) -> Undoing:
+    """Deletes what the entry names. What is not there counts as deleted."""
+
+    def undo(entry: Mapping[str, Any]) -> None:
+        try:
+            delete(entry["name"])
+        except NotFoundError:
+            return
+
+    return undo
 
 
 def set_logging_config(lambda_: Any, name: str, config: Mapping[str, Any]) -> None:
