@@ -140,6 +140,7 @@ def _go_on(found: "StageRestore", heads: "RestoredHeads", how: _How) -> str:
             return f"Deploy now, then run the same command again:\n{found.deploy_text()}"
         _deploy(found, yes=how.yes)
     if found.left("release"):
+        found.check_quiet()
         _look(found, heads, how)
         found.release()
     if found.left("sweep"):

@@ -30,12 +30,16 @@ class TableRestore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreNote:
-    """A restore to the second `to_s`. `stopped_ms` is None until everything that writes has been stopped."""
+    """A restore to the second `to_s`. `stopped_ms` is None until everything that writes has been stopped.
+
+    `done` names the steps that are not done twice: what came after them, such as a new topic, is none of theirs.
+    """
 
     to_s: int
     tables: Mapping[str, TableRestore]
     switches: tuple[Switch, ...]
     stopped_ms: int | None = None
+    done: tuple[str, ...] = ()
 
 
 class NoteStore:
@@ -90,6 +94,7 @@ def _parse(text: bytes, name: str) -> RestoreNote:
             tables={table: TableRestore(**each) for table, each in document["tables"].items()},
             switches=tuple(Switch(**{**each, "kind": SwitchKind(each["kind"])}) for each in document["switches"]),
             stopped_ms=document["stopped_ms"],
+            done=tuple(document["done"]),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise PenstockError(

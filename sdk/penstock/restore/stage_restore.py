@@ -125,28 +125,37 @@ class StageRestore:
     def begin(self) -> None:
         """Notes the restore. Raises INVALID_CONFIG for a second that the tables cannot come back to."""
         check_window(self._aws, self.note.tables, self.note.to_s)
-        _check_quiet(self.stack)
+        self.check_quiet()
         self._notes.begin(self.note)
         self.has_begun = True
 
     def stop(self) -> None:
-        """Stops what writes, and notes when: whatever runs then may still write until it times out."""
+        """Stops what writes, and notes when: whatever runs then may still write until it times out.
+
+        Raises INVALID_CONFIG if something runs again since the jump: it may have given offsets that the jump covers.
+        """
+        again = [each.label for each in self.note.switches if each.handler and not is_at(self._aws, each, 0)]
+        if "jump" in self.note.done and again:
+            raise PenstockError(
+                ErrorCode.INVALID_CONFIG,
+                f"{', '.join(again)} may run again since the log has jumped, and so may have given offsets anew: give "
+                "up with `penstock restore --undo`, then restore to another second",
+            )
         self._set(self.note.switches, lambda _: 0)
         self.note = replace(self.note, stopped_ms=self._pace.now_ms())
         self._notes.change(self.note)
 
     def restore(self) -> None:
         """Orders the tables, and waits until they are there: minutes for a small table, hours for a very large one."""
-        for table in self.note.tables.values():
-            if describe(self._aws, table.restored) is None:
-                self._patiently(table.restored, partial(order, self._aws, table, self.note.to_s))
         started_ms = self._pace.now_ms()
+        self._order_missing()
         while waiting := [name for name, each in self.note.tables.items() if not self._is_there(each)]:
             minutes = (self._pace.now_ms() - started_ms) // 60_000
             self._pace.tell(
                 f"DynamoDB restores {', '.join(waiting)}: {minutes} minutes so far; you may go and come back"
             )
             self._pace.sleep_ms(POLL_MS)
+            self._order_missing()
 
     def settle(self) -> None:
         """Gives the tables what a restore leaves out, one setting after the other."""
@@ -171,6 +180,7 @@ class StageRestore:
             self._pace.sleep_ms(min(left_ms, POLL_MS))
         for line in self._jumps.make(self.stack, self.note):
             self._pace.tell(line)
+        self._note_done("jump")
 
     def deploy_command(self) -> list[str]:
         """The command that points the stack at the restored tables, with all writers still stopped.
@@ -203,11 +213,20 @@ class StageRestore:
             f"{{{stopped}}} in the settings of {self.stack.name}, then: {command}"
         )
 
+    def check_quiet(self) -> None:
+        """Raises INVALID_CONFIG while the stack is being deployed, or if its deployment has failed."""
+        if not self.stack.status.endswith("_COMPLETE"):
+            raise PenstockError(
+                ErrorCode.INVALID_CONFIG,
+                f"stack {self.stack.place.stack} is {self.stack.status}: wait until its deployment has ended, or mend "
+                "it, and run this again",
+            )
+
     def after_deployment(self) -> None:
         """Reads the stack again. Raises INVALID_CONFIG if it does not use the restored tables, or still changes."""
         place = self.stack.place
         self.stack = read_stack(self._aws, "/".join(each for each in place if each))
-        _check_quiet(self.stack)
+        self.check_quiet()
         if not self.is_deployed:
             raise PenstockError(
                 ErrorCode.INVALID_CONFIG,
@@ -218,6 +237,7 @@ class StageRestore:
     def release(self) -> None:
         """Puts everything back as it was but the sweep: functions first, what starts them last."""
         self._set(self._released(), lambda each: each.before)
+        self._note_done("release")
 
     def start_sweep(self) -> None:
         """Puts the sweep back as it was. It removes the objects of what was appended after the restored second."""
@@ -238,14 +258,16 @@ class StageRestore:
                 f"stack {self.stack.place.stack} uses the restored tables already, so there is nothing to undo: go on "
                 f"with `penstock restore --to {second_text(self.note.to_s)}`",
             )
-        self.release()
-        self.start_sweep()
+        self._set([*self._released(), *self._swept()], lambda each: each.before)
         self._notes.end()
         tables = [each.restored for each in self.note.tables.values()]
         return [table for table in tables if describe(self._aws, table) is not None]
 
     def _restored_tables(self) -> dict[str, str]:
-        label = (describe(self._aws, self.note.tables["log"].restored) or {}).get("LatestStreamLabel", "LABEL")
+        log = self.note.tables["log"].restored
+        label = (describe(self._aws, log) or {}).get("LatestStreamLabel")
+        if label is None:
+            raise PenstockError(ErrorCode.INVALID_CONFIG, f"table {log} has no stream any more: run the command again")
         return {**{name: each.restored for name, each in self.note.tables.items()}, "log_stream": label}
 
     def _handlers(self) -> list[str]:
@@ -266,6 +288,15 @@ class StageRestore:
         if found is not None:
             check_source(found, table)
         return found is not None and found["TableStatus"] == "ACTIVE"
+
+    def _order_missing(self) -> None:
+        for table in self.note.tables.values():
+            if describe(self._aws, table.restored) is None:
+                self._patiently(table.restored, partial(order, self._aws, table, self.note.to_s))
+
+    def _note_done(self, step: str) -> None:
+        self.note = replace(self.note, done=(*self.note.done, step))
+        self._notes.change(self.note)
 
     def _set(self, switches: Sequence[Switch], wanted: Callable[[Switch], int | None]) -> None:
         for each in switches:
@@ -327,7 +358,9 @@ class StageRestore:
     def _left_of_jump(self, is_reached: bool) -> list[str]:
         if not is_reached:
             return ["each partition goes on 1,000 offsets behind all that were given"]
-        return self._jumps.left(self.stack, self.note)
+        return (
+            [] if "jump" in self.note.done else self._jumps.left(self.stack, self.note) or ["note that all have jumped"]
+        )
 
     def _left_of_deploy(self, is_reached: bool) -> list[str]:
         if not is_reached:
@@ -339,7 +372,7 @@ class StageRestore:
 
     def _left_of_release(self, _: bool) -> list[str]:
         """What is still stopped. Before the stack is deployed, that is all."""
-        return self._left_of(self._released())
+        return [] if "release" in self.note.done else self._left_of(self._released()) or ["note that all is back"]
 
     def _left_of_sweep(self, _: bool) -> list[str]:
         return self._left_of(self._swept())
@@ -384,11 +417,3 @@ def _new_note(aws: Aws, stack: DeployedStack, to_s: int) -> RestoreNote:
             f"stack {stack.place.stack} uses tables of {second_text(to_s)} already: it is done",
         )
     return RestoreNote(to_s=to_s, tables=tables, switches=find_switches(aws, stack))
-
-
-def _check_quiet(stack: DeployedStack) -> None:
-    if not stack.status.endswith("_COMPLETE"):
-        raise PenstockError(
-            ErrorCode.INVALID_CONFIG,
-            f"stack {stack.place.stack} is {stack.status}: wait until its deployment has ended, and run this again",
-        )

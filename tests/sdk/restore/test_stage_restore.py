@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+import boto3
 import pytest
 from click.testing import Result
 
@@ -20,7 +21,7 @@ from penstock_service.adapters.storage_calls import StorageCalls
 from tests.sdk.cli.command import run
 from tests.support.deployed_stage import REGION, DeployedStage, is_missing
 from tests.support.refusals import refused
-from tests.support.service import Killed, SteppedClock, ask, send, values_of
+from tests.support.service import Killed, SteppedClock, ask, new_topic, send, values_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.synth]
 
@@ -109,7 +110,10 @@ def test_restore_stops_deploys_and_puts_everything_back(deployed: DeployedStage)
     changed = {name for name, state in deployed.states().items() if state != before[name]}
     assert changed == {"penstock-sweep", "rule penstock-sweep"}, "the sweep waits until you are sure"
     assert steps() == {step: "to do" if step == "sweep" else "done" for step in STEPS}
+    restored = aws_instance(storage_of_outputs(deployed.outputs, REGION), StorageCalls())
+    new_topic(restored, "made-since")
     assert go_on("--sweep").exit_code == 0
+    assert send(restored, "made-since", "first").base_offset == 0, "a topic of later days does not jump"
     check_restored(deployed, before)
 
 
@@ -253,6 +257,25 @@ def test_topic_that_cannot_be_read_keeps_the_writers_stopped(deployed: DeployedS
     assert deployed.states()["penstock-produce"] == 0
     answers = run(None, "restore", "--to", TO, stdin=b"y\ny\n")
     assert (answers.exit_code, has_note(deployed)) == (0, False), answers.output
+
+
+def test_function_that_runs_again_behind_the_jump_ends_the_restore(deployed: DeployedStage) -> None:
+    """As after an undo that died: what was appended meanwhile lies behind no jump."""
+    go_on()
+    boto3.client("lambda", region_name=REGION).delete_function_concurrency(FunctionName="penstock-produce")
+    result = go_on()
+    assert (result.exit_code, "penstock restore --undo" in result.stderr) == (1, True)
+    assert deployed.states()["penstock-produce"] is None
+    assert run(None, "restore", "--undo", "--yes").exit_code == 0
+    assert deployed.states()["penstock-produce"] == 225
+
+
+def test_deployment_that_still_runs_keeps_the_writers_stopped(deployed: DeployedStage) -> None:
+    deployed.deploy(restored_tables(go_on()))
+    deployed.status = "UPDATE_ROLLBACK_IN_PROGRESS"
+    result = go_on()
+    assert (result.exit_code, deployed.status in result.stderr) == (1, True)
+    assert deployed.states()["penstock-produce"] == 0
 
 
 def test_deployment_without_a_cdk_app_here_is_refused(
