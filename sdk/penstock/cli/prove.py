@@ -30,7 +30,7 @@ from penstock.local_files import JOBS_ENV_NAMES, find_local_file, is_loopback, r
 from penstock.prove.all_rows import all_rows
 from penstock.prove.bill import read_bill
 from penstock.prove.leftover_kinds import undoings
-from penstock.prove.leftovers import FILE_NAME, Leftovers
+from penstock.prove.leftovers import FILE_NAME, STAGE_PREFIX, Leftovers
 from penstock.prove.own_stage import DEPLOYED_USD_MAX, DESTROY_SECONDS, deploy, destroy, stack_of
 from penstock.prove.proof import Ruling
 from penstock.prove.prove_report import JSON_NAME, MARKDOWN_NAME, ProveReport
@@ -149,7 +149,7 @@ def _document(path: Path) -> Mapping[str, Any]:
 def _proven(given: Any, options: Mapping[str, Any]) -> ProveReport:
     """The report of one run. `given` is a test's transport."""
     began_ms, began_at_ms = monotonic_ms(), wall_clock_ms()
-    own = f"prove-{new_nonce()[:6]}" if options["is_own"] else None
+    own = f"{STAGE_PREFIX}{new_nonce()[:6]}" if options["is_own"] else None
     kinds: dict[str, Any] = {"stack": partial(_destroy, find_checkout)}
     path = options["out"] / FILE_NAME
     if own is not None:

@@ -17,6 +17,17 @@ from penstock_core.errors import ErrorCode, PenstockError
 
 FILE_NAME = "prove.undo.json"
 STACK = "stack"
+TOPIC_PREFIX = "penstock-prove-"
+STAGE_PREFIX = "prove-"
+# The begin of the names that a run gives. A file that names anything else is not believed: undoing deletes.
+_PREFIXES = {
+    "topic": TOPIC_PREFIX,
+    "group": TOPIC_PREFIX,
+    "share_group": TOPIC_PREFIX,
+    STACK: STAGE_PREFIX,
+    "zone": "",  # let in only if a run has taken it out
+    "logging": "",
+}
 Undoing = Callable[[Mapping[str, Any]], None]
 
 
@@ -83,8 +94,12 @@ def _read(path: Path, url: str) -> list[dict[str, Any]]:
     try:
         found = json.loads(path.read_text())
         entries, of_url = [dict(each) for each in found["entries"]], str(found["url"])
-    except (ValueError, TypeError, KeyError) as error:
-        raise PenstockError(ErrorCode.INVALID_CONFIG, f"{path} is no file of `penstock prove`: move it away") from error
+        if wrong := [each for each in entries if not each["name"].startswith(_PREFIXES[each["kind"]])]:
+            raise ValueError(f"it names {wrong[0]['kind']} {wrong[0]['name']!r:.100}, which no run has made")
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise PenstockError(
+            ErrorCode.INVALID_CONFIG, f"{path} is no file of `penstock prove`, move it away: {error}"
+        ) from error
     stacks = [each for each in entries if each["kind"] == STACK]
     if stacks:
         return stacks

@@ -12,7 +12,7 @@ from penstock.doctor.account_checks import Account
 from penstock.doctor.recorder import AwsCalls, Exchange, RecordingTransport
 from penstock.errors import error_from_response
 from penstock.http.http_message import BATCHES_TYPE, JSON_TYPE
-from penstock.prove.leftovers import Leftovers
+from penstock.prove.leftovers import TOPIC_PREFIX, Leftovers
 from penstock.system import new_nonce, random_bytes, wall_clock_ms
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import KIB
@@ -20,7 +20,6 @@ from penstock_core.records import frame
 from penstock_core.records.codec import NewRecord, Record, decode, encode
 from penstock_core.stack_outputs import outputs_of, parse_stack_place
 
-TOPIC_PREFIX = "penstock-prove-"
 PAST_INLINE_BYTES = 5 * KIB  # a record of this size never becomes an item (INLINE_BYTES_MAX): it goes into the zones
 _OK, _TRIES, _RETRY_S = 200, 5, 0.5
 _RETENTION_MS = 3_600_000  # if a run is killed, its records go by themselves

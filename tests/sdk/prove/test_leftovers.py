@@ -95,3 +95,13 @@ def test_file_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     error = refused(ErrorCode.INVALID_CONFIG, lambda: Leftovers(path, "https://one", {}))
     assert "move it away" in error.message
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [("topic", "orders"), ("group", "billing"), ("share_group", "packers"), ("stack", "prod"), ("bucket", "b")],
+)
+def test_file_that_names_what_no_run_has_made_is_refused(tmp_path: Path, kind: str, name: str) -> None:
+    path = tmp_path / FILE_NAME
+    path.write_text(json.dumps({"url": "https://one", "entries": [{"kind": kind, "name": name}]}))
+    refused(ErrorCode.INVALID_CONFIG, lambda: Leftovers(path, "https://one", {}))
