@@ -33,6 +33,9 @@ _LINES = 12  # of a bill that a table shows
 @click.option("--partitions", type=int, default=6, show_default=True, help="Partitions of the topic.")
 @click.option("--producers", type=int, default=1, show_default=True, help="Producers that share the rate.")
 @click.option("--linger", type=float, default=5.0, show_default=True, help="linger_ms of the producers.")
+@click.option(
+    "--fetch-interval", type=float, default=200.0, show_default=True, help="fetch_interval_ms of the consumers."
+)
 @click.option("--request", type=SIZE, help="Bytes of a produce request, instead of --linger and --producers.")
 @click.option("--keys", "has_keys", is_flag=True, help="Records have keys, so a request goes to many partitions.")
 @click.option("--kms-key", is_flag=True, help="The stage has a KMS key of yours.")
@@ -61,6 +64,7 @@ def cost(service: Service, **options: Any) -> None:
         partitions=options["partitions"],
         producers=options["producers"],
         linger_ms=options["linger"],
+        fetch_interval_ms=options["fetch_interval"],
         request_bytes=options["request"],
         has_keys=options["has_keys"],
         kms_key=options["kms_key"],

@@ -57,6 +57,11 @@ class Counted:
         )
         return self._carried(counts | {"API_REQUESTS": _api_requests(answer_bytes)})
 
+    def empty_fetch(self, partitions: float) -> Counts:
+        """One fetch at the end of so many partitions: what arms them, without the writes and the wake-up."""
+        without = ("WRITE_UNITS", "WAKE_UPS")
+        return {name: count for name, count in self.arming_fetch(partitions, 1).items() if name not in without}
+
     def arming_fetch(self, partitions: float, armed: float) -> Counts:
         """One fetch at the end of so many partitions, and the messages of the append that wakes its reader.
 

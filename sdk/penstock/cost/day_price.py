@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from penstock.cost.counted import Counts, counted
-from penstock.cost.estimate import CostLine, by_price, fetches_per_s, priced
+from penstock.cost.estimate import CostLine, by_price, priced
+from penstock.cost.reading import reads_per_s
 from penstock.cost.usage import DAY_S, DayUsage, TopicDay
 from penstock.cost.workload import Workload
 
@@ -35,7 +36,7 @@ def price_day(profile: str, usage: DayUsage, assumed: Workload) -> list[TopicPri
         shape = _workload(day, assumed)
         if usage.produce_requests is None or usage.fetch_requests is None:
             produced = shape.requests_per_s * DAY_S
-            fetched = sum(fetches_per_s(shape)) * shape.consumers * DAY_S
+            fetched = reads_per_s(shape).fetches * shape.consumers * DAY_S
         else:
             produced = usage.produce_requests * day.records_received / received
             fetched = usage.fetch_requests * (day.records_sent or 0.0) / sent

@@ -1,14 +1,14 @@
 """The month of a workload on Penstock: counts of all its requests, times the price table."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock import prices
 from penstock.cost.counted import Counted, Counts, counted
-from penstock.cost.workload import ANSWER_MS, HOURS_PER_MONTH, SECONDS_PER_MONTH, Workload
+from penstock.cost.reading import reads_per_s
+from penstock.cost.workload import HOURS_PER_MONTH, SECONDS_PER_MONTH, Workload
 from penstock.http.named_transport import HTTP, TransportName
-from penstock_core.limits import BATCH_BYTES_MAX, TIERED_SWEEP_GRACE_MS, TIERING_MS_MAX
+from penstock_core.limits import TIERED_SWEEP_GRACE_MS, TIERING_MS_MAX
 
 COMMIT_S = 5.0  # between two commits of a consumer's offsets
 ZONE_HOURS = (TIERING_MS_MAX + TIERED_SWEEP_GRACE_MS) / 3_600_000 + 2.0
@@ -107,34 +107,24 @@ def key_requests(callers: float, stores: int) -> float:
     return SECONDS_PER_MONTH / KEY_S * callers * stores
 
 
-def fetches_per_s(workload: Workload) -> tuple[float, float]:
-    """The fetches of one consumer a second that find records, and those that find none and wait for a wake-up.
-
-    A busy consumer asks again as soon as it has an answer. A consumer at the end of the topic waits to be woken: the
-    chance of that is that no request comes for the time of an answer.
-    """
-    requests = workload.requests_per_s
-    answers = 1_000 / ANSWER_MS
-    waits = requests * math.exp(-requests / answers)
-    return max(min(requests, answers), workload.bytes_per_s / BATCH_BYTES_MAX), waits
-
-
 def _monthly(counts: Counted, workload: Workload) -> dict[str, Counts]:
     """The counts of a month by part of the work."""
     requests = workload.requests_per_s
-    found, waits = fetches_per_s(workload)
+    reads = reads_per_s(workload)
     consumers = workload.consumers
     produce = _scaled(counts.append(workload.bytes_per_request, workload.partitions_per_request), requests)
     produce.pop("INDEX_BYTES")
     parts = {"produce": produce}
-    if found and consumers:
-        fetch = counts.fetch(workload.bytes_per_s / found, max(1.0, requests / found), min(workload.partitions, 100))
-        parts["consume"] = _scaled(fetch, found * consumers)
+    if reads.found and consumers:
+        asked = min(workload.partitions, 100)
+        fetch = counts.fetch(workload.bytes_per_s / reads.found, max(1.0, requests / reads.found), asked)
+        parts["consume"] = _scaled(fetch, reads.found * consumers)
+        parts["look for records"] = _scaled(counts.empty_fetch(asked), reads.empty * consumers)
         armed = min(workload.partitions_per_request, 100)
-        woken = counts.arming_fetch(min(workload.partitions, 100), armed)
+        woken = counts.arming_fetch(asked, armed)
         messages = min(woken.pop("WAKE_UPS"), armed)
-        parts["wait"] = _scaled(woken, waits * consumers)
-        parts["wait"]["APPSYNC_OPERATIONS"] = _monthly_of(waits * messages * (1 + consumers))
+        parts["wait"] = _scaled(woken, reads.sleeps * consumers)
+        parts["wait"]["APPSYNC_OPERATIONS"] = _monthly_of(reads.sleeps * messages * (1 + consumers))
         touched = min(workload.partitions, requests * COMMIT_S * workload.partitions_per_request)
         commits = min(1 / COMMIT_S, requests)
         parts["commit"] = _scaled(counts.commit(max(1.0, touched)), commits * consumers)

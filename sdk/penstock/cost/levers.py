@@ -13,6 +13,7 @@ from penstock_core.limits import BATCH_BYTES_MAX
 LEAST_SHARE = 0.005
 """A lever that saves a smaller share of the month is not worth a line."""
 LINGER_MS_MAX = 10_000.0
+FETCH_INTERVAL_MS = 1_000.0
 _LARGER = 10
 _PROMISES = {
     "express3": "three zones, a few ms",
@@ -52,6 +53,12 @@ def _changes(profile: str, workload: Workload, transport: TransportName) -> Iter
         yield (
             f"{max(1, workload.partitions // 2)} partitions instead of {workload.partitions}",
             estimate(profile, replace(workload, partitions=max(1, workload.partitions // 2)), transport),
+        )
+    if workload.records_per_s and workload.fetch_interval_ms < FETCH_INTERVAL_MS:
+        slower = replace(workload, fetch_interval_ms=FETCH_INTERVAL_MS)
+        yield (
+            f"fetch_interval_ms={FETCH_INTERVAL_MS:g}: records come half a second later",
+            estimate(profile, slower, transport),
         )
     if workload.retention_days > 1:
         yield "retention of 1 day", estimate(profile, replace(workload, retention_days=1.0), transport)

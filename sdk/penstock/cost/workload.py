@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.limits import BATCH_BYTES_MAX, KIB
+from penstock_core.limits import BATCH_BYTES_MAX, KIB, SDK_FETCH_INTERVAL_MS_MAX
 
 HOURS_PER_MONTH = 730
 SECONDS_PER_MONTH = HOURS_PER_MONTH * 3_600
@@ -30,6 +30,7 @@ class Workload:
     partitions: int = 6
     producers: int = 1
     linger_ms: float = 5.0
+    fetch_interval_ms: float = 200.0
     request_bytes: int | None = None
     has_keys: bool = False
     kms_key: bool = False
@@ -43,6 +44,7 @@ class Workload:
             ("partitions", self.partitions, 1, 10_000),
             ("producers", self.producers, 1, 1_000_000),
             ("linger", self.linger_ms, 0, 600_000),
+            ("fetch interval", self.fetch_interval_ms, 0, SDK_FETCH_INTERVAL_MS_MAX),
             ("request", self.record_bytes if self.request_bytes is None else self.request_bytes, 1, BATCH_BYTES_MAX),
         )
         for name, value, least, most in bounds:
