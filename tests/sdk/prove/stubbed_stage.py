@@ -138,12 +138,16 @@ class DeployedTransport:
         answer = self.instead(method, path, body) or self.inner.call(method, path, query, headers, body)
         told = {
             "Server-Timing": f"total;dur={self.took_ms}, cpu;dur=1.00",
-            "Penstock-Storage-Calls": self.calls.get(path, "s3.PutObject=1" if path.endswith("/records") else ""),
+            "Penstock-Storage-Calls": self.calls.get(path, "s3.PutObject=1" if _is_json_produce(path) else ""),
         }
         return Response(answer.status, {**answer.headers, **told}, answer.body)
 
     def close(self) -> None:
         self.inner.close()
+
+
+def _is_json_produce(path: str) -> bool:
+    return path.startswith("/v1/topics/") and path.endswith("/records")
 
 
 def refusal(status: int, code: str | None, *, maybe_applied: bool = False) -> Response:
