@@ -122,9 +122,13 @@ def _clean(name: str, region: str | None, keep: int, *, dry_run: bool, yes: bool
     rows: dict[str, list[int]] = {}
     for each in found.removable:
         rows.setdefault(each.function, []).append(each.version)
+    done = "to remove" if dry_run else "removed"
+    title = f"{done}: {len(found.removable)} of {len(found.all)} versions, {freed / _MB:,.0f} MB"
+    if not rows:
+        click.echo(title)
+        return
     show_table(
-        f"{'to remove' if dry_run else 'removed'}: {len(found.removable)} of {len(found.all)} versions, "
-        f"{freed / _MB:,.0f} MB",
+        title,
         ("function", "versions", "from", "to"),
         [(function, len(versions), versions[0], versions[-1]) for function, versions in rows.items()],
     )

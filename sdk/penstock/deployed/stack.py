@@ -5,7 +5,7 @@ and it writes if its role may. So no list here goes stale with a release.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,10 +61,12 @@ class DeployedStack:
         """The stack is made by an app of yours, so its settings do not come from the context of `cdk`."""
         return bool(self.place.prefix) or not self.name.startswith(_APP)
 
-    @property
-    def stage(self) -> str:
-        """The stage as `-c stage=` of app.py names it."""
-        return "prod" if self.name == _APP else self.name.removeprefix(f"{_APP}-")
+    def contexts(self, given: Sequence[str]) -> list[str]:
+        """The `-c` of a deployment: those that were given, behind the stage unless they name it."""
+        if self.is_of_your_app or any(each.startswith("stage=") for each in given):
+            return [*given]
+        stage = "local" if self.settings.get("storage_profile") == "local" else "prod"
+        return [f"stage={stage if self.name == _APP else self.name.removeprefix(f'{_APP}-')}", *given]
 
     @property
     def release(self) -> ReleaseFacts | None:

@@ -193,8 +193,7 @@ class StageRestore:
             return ["npx", "cdk", "deploy", self.stack.place.stack]
         canary = self.stack.settings.get("canary") or {}
         contexts = [
-            f"stage={self.stack.stage}",
-            *self.contexts,
+            *self.stack.contexts(self.contexts),
             "restored_tables=" + ",".join(f"{name}={value}" for name, value in self._restored_tables().items()),
             *(["canary=off"] if canary.get("percent", _ALL) < _ALL else []),
             "reserved_concurrency=" + ",".join(f"{handler}=0" for handler in self._handlers()),

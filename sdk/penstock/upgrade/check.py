@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.deployed.aws import Aws
+from penstock.deployed.aws import Aws, aws_code
 from penstock.deployed.stack import DeployedStack, references_in, release_in
 from penstock.doctor.finding import Finding, Verdict
 from penstock.tuning.stage import STAGE, settings_in
-from penstock.upgrade.resources import resource_changes
+from penstock.upgrade.resources import ResourceFate, resource_changes
 from penstock.upgrade.versions import find_versions
-from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.errors import PenstockError
 from penstock_core.release import ReleaseFacts, conflicts, format_changes, moved_routes, own_facts
 from penstock_core.version import RELEASES, refusal_of_step
 
@@ -114,6 +114,12 @@ def _resources(upgrade: Upgrade) -> Iterator[Finding]:
         )
         return
     changes = [*resource_changes(upgrade.aws, upgrade.stack.template, upgrade.template)]
+    unknown = sorted({each.type for each in changes if each.fate is ResourceFate.UNKNOWN})
+    changes = [each for each in changes if each.fate is not ResourceFate.UNKNOWN]
+    if unknown:
+        fact = f"AWS does not tell whether changed resources are made anew: {', '.join(unknown)}"
+        remedy = "allow cloudformation:DescribeType, or look at `npx cdk diff`"
+        yield Finding(check="made anew", verdict=Verdict.UNKNOWN, fact=fact, remedy=remedy)
     lost = [each for each in changes if each.has_records]
     if lost:
         yield _mend(
@@ -156,6 +162,10 @@ def _storage(upgrade: Upgrade) -> Iterator[Finding]:
     account = upgrade.aws.call("lambda", "get_account_settings")
     used, limit = account["AccountUsage"]["TotalCodeSize"], account["AccountLimit"]["TotalCodeSize"]
     found = find_versions(upgrade.aws, upgrade.stack, KEEP)
+    if not found.all:
+        fact = f"the stage has no versions: a deployment replaces its functions. The account uses {used / _GB:.1f} GB"
+        yield _ok("code storage", fact)
+        return
     newest = {each.function: each.code_bytes for each in found.all}
     release = sum(newest.values())
     fact = (
@@ -173,13 +183,13 @@ def _storage(upgrade: Upgrade) -> Iterator[Finding]:
 
 
 def _guarded(name: str, check: Callable[[Upgrade], Iterator[Finding]]) -> Callable[[Upgrade], Sequence[Finding]]:
-    """The check, which is unknown where the caller may not make it."""
+    """The check, which is unknown where AWS refuses a read of it, most often for a missing right."""
 
     def guarded(upgrade: Upgrade) -> Sequence[Finding]:
         try:
             return [*check(upgrade)]
         except PenstockError as error:
-            if error.code is not ErrorCode.ACCESS_DENIED:
+            if not aws_code(error):
                 raise
             return [Finding(check=name, verdict=Verdict.UNKNOWN, fact="could not be checked", remedy=error.message)]
 

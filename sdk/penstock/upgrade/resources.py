@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 from penstock.deployed.aws import Aws
+from penstock_core.errors import PenstockError
 
 # A release has new versions of functions each time, and old ones stay.
 _LEFT_OUT = ("AWS::Lambda::Version", "AWS::CDK::Metadata")
@@ -29,6 +30,7 @@ class ResourceFate(StrEnum):
 
     REMOVED = "removed"
     REPLACED = "made anew"
+    UNKNOWN = "changed, and CloudFormation does not tell whether it is made anew"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,17 +69,26 @@ def resource_changes(aws: Aws, old: Mapping[str, Any], new: Mapping[str, Any]) -
             yield ResourceChange(logical_id=logical_id, type=kind, fate=ResourceFate.REPLACED, why="another type")
         elif after[logical_id].get("Properties") != resource.get("Properties"):
             ours, theirs = resource.get("Properties", {}), after[logical_id].get("Properties", {})
-            changed = [path for path in create_only(kind) if _value(ours, path) != _value(theirs, path)]
-            if changed:
+            once = create_only(kind)
+            changed = [path for path in once or () if _value(ours, path) != _value(theirs, path)]
+            if once is None:
+                yield ResourceChange(logical_id=logical_id, type=kind, fate=ResourceFate.UNKNOWN)
+            elif changed:
                 why = ", ".join(changed)
                 yield ResourceChange(logical_id=logical_id, type=kind, fate=ResourceFate.REPLACED, why=why)
 
 
-def _create_only(aws: Aws, kind: str) -> tuple[str, ...]:
-    """The paths of the properties that are set once. A type of the app itself (Custom::…) has a service token."""
+def _create_only(aws: Aws, kind: str) -> tuple[str, ...] | None:
+    """The paths of the properties that are set once, None if AWS does not tell.
+
+    A type of the app itself (Custom::…) has a service token.
+    """
     if kind.startswith("Custom::") or kind == "AWS::CloudFormation::CustomResource":
         return ("ServiceToken",)
-    told = aws.call("cloudformation", "describe_type", kind, Type="RESOURCE", TypeName=kind)
+    try:
+        told = aws.call("cloudformation", "describe_type", kind, Type="RESOURCE", TypeName=kind)
+    except PenstockError:
+        return None
     schema: dict[str, Any] = json.loads(told["Schema"])
     return tuple(path.removeprefix(_POINTER) for path in schema.get("createOnlyProperties", ()))
 

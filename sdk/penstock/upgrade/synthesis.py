@@ -19,12 +19,9 @@ def synthesized(stack: DeployedStack, contexts: Sequence[str]) -> Mapping[str, A
 
     Raises INVALID_CONFIG if the app does not synthesize, or has no stack of that name.
     """
-    given = list(contexts)
-    if not stack.is_of_your_app and not any(each.startswith("stage=") for each in given):
-        given.insert(0, f"stage={stack.stage}")
     with TemporaryDirectory() as folder:
         command = ["npx", "cdk", "synth", "--quiet", "--output", folder]
-        command += [word for each in given for word in ("-c", each)]
+        command += [word for each in stack.contexts(contexts) for word in ("-c", each)]
         try:
             done = subprocess.run(command, stdout=_STDERR, check=False)  # noqa: S603 - the user's own app
         except OSError as error:

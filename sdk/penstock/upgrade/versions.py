@@ -7,8 +7,9 @@ and those with provisioned concurrency. Lambda itself refuses to remove what an 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from penstock.deployed.aws import Aws
+from penstock.deployed.aws import Aws, aws_code
 from penstock.deployed.stack import DeployedStack
+from penstock_core.errors import PenstockError
 
 _LATEST = "$LATEST"
 
@@ -78,7 +79,9 @@ def _named(aws: Aws, function: str) -> Iterator[int]:
         cursor="NextMarker",
         **on,
     )
-    told += [each["FunctionArn"].rpartition(":")[2] for each in configs]
-    yield from (
-        int(each) for each in told if each.isdigit()
-    )  # $LATEST, and aliases of a configuration, are named above
+    try:
+        told += [each["FunctionArn"].rpartition(":")[2] for each in configs]
+    except PenstockError as error:
+        if aws_code(error) != "ProvisionedConcurrencyConfigNotFoundException":  # the emulator's way to say: none
+            raise
+    yield from (int(each) for each in told if each.isdigit())  # not $LATEST, and not an alias, which was named above

@@ -1,6 +1,7 @@
 """`penstock restore --to TIME`: its steps on a deployed stage, processes that die between two calls, and the undo."""
 
 import json
+import shlex
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -15,6 +16,7 @@ from penstock.deployed.stack import read_stack
 from penstock.restore.note import NOTE_KEY
 from penstock.restore.stage_restore import STEPS
 from penstock.transports.embedded_storage import storage_of_outputs
+from penstock_cdk import settings_of_app
 from penstock_core.errors import ErrorCode
 from penstock_service.adapters.aws import aws_instance
 from penstock_service.adapters.storage_calls import StorageCalls
@@ -276,6 +278,19 @@ def test_deployment_that_still_runs_keeps_the_writers_stopped(deployed: Deployed
     result = go_on()
     assert (result.exit_code, deployed.status in result.stderr) == (1, True)
     assert deployed.states()["penstock-produce"] == 0
+
+
+def test_deployment_of_the_plan_is_one_that_the_app_takes(deployed: DeployedStage) -> None:
+    words = shlex.split(go_on("-c", "account_concurrency=1000", "-c", "super_principals=*").stdout.splitlines()[-1])
+    contexts = dict(each.split("=", 1) for each in words[words.index("-c") :] if each != "-c")
+    settings = settings_of_app(contexts, REGION)
+    assert settings.restored_tables is not None
+    assert (settings.name, settings.restored_tables.log) == ("penstock", RESTORED["log"])
+    assert settings.canary is not None
+    assert not settings.canary.is_gradual
+    stopped = {name for name, instances in settings.reserved_concurrency.items() if instances == 0}
+    assert {f"penstock-{name}" for name in stopped} == {name for name, state in deployed.states().items() if state == 0}
+    assert settings.reserved_concurrency["fetch"] > 0, "readers keep theirs"
 
 
 def test_deployment_without_a_cdk_app_here_is_refused(

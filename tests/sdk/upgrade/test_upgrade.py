@@ -182,6 +182,22 @@ def test_app_of_the_folder_tells_removed_and_replaced_resources(
     assert f"{function} is made anew (FunctionName)" in check()["resources"]["fact"]
 
 
+def test_type_that_aws_does_not_tell_is_unknown_and_a_lost_table_is_refused_all_the_same(
+    deployed: DeployedStage, synthesizes: Callable[[dict[str, Any]], list[list[str]]]
+) -> None:
+    new = copy.deepcopy(deployed.template)
+    deployed.denied = {"cloudformation:DescribeType"}
+    resources = deployed.template["Resources"]
+    function = next(name for name, each in resources.items() if each["Type"] == "AWS::Lambda::Function")
+    table = next(name for name, each in resources.items() if each["Type"] == "AWS::DynamoDB::Table")
+    new["Resources"][function]["Properties"]["MemorySize"] = 2_048
+    synthesizes(new)
+    assert "AWS::Lambda::Function" in check()["made anew"]["fact"]
+    del new["Resources"][table]
+    synthesizes(new)
+    assert f"{table} is removed" in check(may_deploy=False)["records"]["fact"]
+
+
 @pytest.mark.parametrize("how", ["removed", "made anew"])
 def test_deployment_that_loses_a_table_is_refused(
     deployed: DeployedStage, synthesizes: Callable[[dict[str, Any]], list[list[str]]], how: str
@@ -231,6 +247,11 @@ def test_storage_tells_what_clean_would_free_and_refuses_a_release_without_room(
     assert "--clean removes 2 of them" in check()["code storage"]["remedy"]
     deployed.code_bytes_max = 10_000_000_001
     assert check(may_deploy=False)["code storage"]["verdict"] == "mend"
+
+
+def test_stage_without_versions_says_so(deployed: DeployedStage) -> None:
+    assert "has no versions" in check()["code storage"]["fact"]
+    assert clean().stdout == "removed: 0 of 0 versions, 0 MB\n"
 
 
 def test_check_that_is_denied_names_the_action_and_is_unknown(deployed: DeployedStage) -> None:
