@@ -59,6 +59,7 @@ CASES = [
             "pushing,zone_loss": 10,
             "pushing,timers": 15,
             "pushing,transactions": 10,
+            "pushing,lagging": 10,
         },
         events={
             **{f"push {event}": 0 for event in ("drained", "delete", "keep", "look", "frozen", "died", "outage")},

@@ -6,7 +6,7 @@ from penstock_core.errors import PenstockError
 from penstock_core.ids import TransactionalId
 from penstock_core.limits import TRANSACTIONAL_ID_KEPT_MS
 from penstock_core.storage.transaction_items import state_key
-from penstock_core.transaction import Transaction, TransactionState
+from penstock_core.transaction import Transaction
 from penstock_service.adapters.dynamodb.driver_errors import AnsweredError
 from penstock_service.groups.commit_offsets import committed_offsets
 from tests.simulation.engine.time_and_chance import CLOCK_SKEW_MS, EPOCH_MS
@@ -46,17 +46,18 @@ class TransactionChecks:
                 self._begin_first(arguments[0], outcome.number + 1)
             self._epochs[arguments[0]] = outcome.epoch
             self._begin(arguments[0], outcome.begins[0])
-            self._use(arguments[0], outcome)
+            self._use(arguments[0])
         elif method == "put_stage" and arguments[0].transactional_id in self._epochs:
             self._used_ms[arguments[0].transactional_id] = self._simulation.scheduler.now_ms
         elif method == "commit" and outcome and arguments[0].producer.transactional_id in self._epochs:
             self._commit(arguments[0])
-            self._use(arguments[0].producer.transactional_id, arguments[0])
+            self._use(arguments[0].producer.transactional_id)
 
-    def _use(self, transactional_id: TransactionalId, what: TransactionState | Transaction) -> None:
+    def _use(self, transactional_id: TransactionalId) -> None:
         """Each begin and commit puts the id's end off."""
         self._used_ms[transactional_id] = now_ms = self._simulation.scheduler.now_ms
-        kept_ms = (what.expires_at_s or 0) * 1_000 - EPOCH_MS - now_ms
+        stored = self._simulation.stores.transactions.get(transactional_id)
+        kept_ms = ((stored and stored.expires_at_s) or 0) * 1_000 - EPOCH_MS - now_ms
         late_ms = TRANSACTIONAL_ID_KEPT_MS - kept_ms  # the write may be late, and the instance's clock wrong
         expect(-CLOCK_SKEW_MS <= late_ms < FORGOTTEN_MS, f"{transactional_id} ends {late_ms} ms too early")
 

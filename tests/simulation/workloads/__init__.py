@@ -52,6 +52,7 @@ WORKLOADS: dict[str, Install] = {
     "retention": jobs.retention,
     "sweep": jobs.sweeps,
     "freezing": machines.freezing,
+    "lagging": machines.lagging,
     "sharing": sharing.install,
     "accepting": sharing.accepting,
     "redriving": redriving.install,
@@ -70,8 +71,8 @@ OF_ZONES = {"zone_loss", "zone_moves", "recover_zones", "repair", "replicate", "
 # The seed does not combine these with others. `pushing` would make a run a quarter longer, which is little. But the
 # seeds that draw it have not all been run yet. `inline` puts the appends of all others into the log table.
 ALONE = {
-    *("auditing", "claiming", "forgetting", "generations", "inline", "outage", "pushing", "redriving", "repeating"),
-    *("sleeping", "waking"),
+    *("auditing", "claiming", "forgetting", "generations", "inline", "lagging", "outage", "pushing", "redriving"),
+    *("repeating", "sleeping", "waking"),
 }
 _TAKE_LONG = {"crowding", "recover_zones", "retention", "sweep"}
 

@@ -26,6 +26,11 @@ def freezing(simulation: Simulation) -> None:
     )
 
 
+def lagging(simulation: Simulation) -> None:
+    """The writes of lanes take up to 4 s: messages come while their lane is about to be freed."""
+    simulation.faults.sluggish, simulation.faults.latency_ms = "put_lane", (1.0, 100.0)
+
+
 def sleeping(simulation: Simulation) -> None:
     """Programs that embed the service sleep for 20 minutes to 6 hours, as laptops do, between any two storage calls.
 
