@@ -105,8 +105,10 @@ class ProveRun:
             return Proof(ruling=Ruling.ONLY_ON_AWS, fact="an emulator cannot answer this")
         if row.disturbs and not (stage.may_disturb or stage.is_own):
             return left_out("it changes the stage or loads it for a moment: allow it by --may-disturb")
-        if self.usd_max + row.usd_max > budget.usd_max:
-            return left_out(f"it may cost ${row.usd_max:g}, and ${budget.usd_max - self.usd_max:.4f} are left")
+        owed = sum(max(0.0, each.row.usd_max - each.usd) for each in self._parked)
+        usd_left = budget.usd_max - self.usd_max - owed
+        if row.usd_max > usd_left:
+            return left_out(f"it may cost ${row.usd_max:g}, and ${max(0.0, usd_left):.4f} are left")
         left = budget.seconds_max - CLEANING_SECONDS - self.seconds
         if row.seconds_max > left:
             return left_out(f"it may take {row.seconds_max} s, and {max(0, left):.0f} s are left")

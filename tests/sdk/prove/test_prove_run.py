@@ -50,6 +50,15 @@ def test_calls_of_earlier_rows_count_against_the_budget(stubbed: StubbedStage) -
     assert found[0].usd_max > 0.0005
 
 
+def test_money_that_a_waiting_row_may_still_spend_is_not_given_to_another(stubbed: StubbedStage) -> None:
+    def wait(_: ProvenStage) -> Steps:
+        yield 1
+        return ruled(True, "it is so")
+
+    found = stubbed.run(_row("waits", wait, usd_max=0.4), _row("other", usd_max=0.2), usd_max=0.5)
+    assert _told(found) == [("waits", "holds"), ("other", "left out")]
+
+
 def test_row_that_may_take_longer_than_is_left_is_left_out(stubbed: StubbedStage) -> None:
     found = stubbed.run(_row("long", seconds_max=50), _row("short", seconds_max=5), seconds_max=CLEANING_SECONDS + 20)
     assert _told(found) == [("long", "left out"), ("short", "holds")]
