@@ -110,6 +110,8 @@ def _restore_stage(name: str, region: str | None, to_s: int | None, how: _How) -
     if to_s is None:
         _undo(found, how)
         return
+    if not found.has_begun:
+        found.check()
     if not how.as_json or how.dry_run:
         _show_plan(found, how)
     if how.dry_run:
@@ -121,7 +123,7 @@ def _restore_stage(name: str, region: str | None, to_s: int | None, how: _How) -
     if how.as_json:
         click.echo(json.dumps(_document(found, end)))
     else:
-        click.echo(escaped(end))
+        click.echo("\n".join(map(escaped, end.splitlines())))
 
 
 def _go_on(found: "StageRestore", heads: "RestoredHeads", how: _How) -> str:

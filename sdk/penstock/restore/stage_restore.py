@@ -16,7 +16,7 @@ from typing import Protocol
 from penstock.deployed.aws import Aws, aws_code
 from penstock.deployed.stack import DeployedStack, read_stack
 from penstock.restore.note import NoteStore, RestoreNote, TableRestore, second_text
-from penstock.restore.switches import Switch, find_switches, is_at, running_jobs, set_state
+from penstock.restore.switches import Switch, SwitchKind, find_switches, is_at, running_jobs, set_state
 from penstock.restore.tables import (
     check_source,
     check_window,
@@ -43,6 +43,7 @@ _BUSY = frozenset(
         "LimitExceededException",
     }
 )
+_JUMPING = "jumping"  # noted before the first head jumps
 _ALL = 100  # percent: a first step below it is a canary
 
 
@@ -122,10 +123,13 @@ class StageRestore:
         """A function that runs when it is stopped may write for so long."""
         return max((each.timeout_s for each in self.note.switches), default=0)
 
-    def begin(self) -> None:
-        """Notes the restore. Raises INVALID_CONFIG for a second that the tables cannot come back to."""
+    def check(self) -> None:
+        """Raises INVALID_CONFIG for a second that the tables cannot come back to, and while the stack changes."""
         check_window(self._aws, self.note.tables, self.note.to_s)
         self.check_quiet()
+
+    def begin(self) -> None:
+        """Notes the restore. Raises INVALID_CONFIG if another one has begun meanwhile."""
         self._notes.begin(self.note)
         self.has_begun = True
 
@@ -134,8 +138,9 @@ class StageRestore:
 
         Raises INVALID_CONFIG if something runs again since the jump: it may have given offsets that the jump covers.
         """
-        again = [each.label for each in self.note.switches if each.handler and not is_at(self._aws, each, 0)]
-        if "jump" in self.note.done and again:
+        functions = [each for each in self.note.switches if each.kind is SwitchKind.FUNCTION]
+        again = [each.label for each in functions if not is_at(self._aws, each, 0)]
+        if _JUMPING in self.note.done and again:
             raise PenstockError(
                 ErrorCode.INVALID_CONFIG,
                 f"{', '.join(again)} may run again since the log has jumped, and so may have given offsets anew: give "
@@ -178,6 +183,8 @@ class StageRestore:
         while (left_ms := self._quiet_at_ms - self._pace.now_ms()) > 0:
             self._pace.tell(f"functions that ran when they were stopped may write for {left_ms // 1_000} s more")
             self._pace.sleep_ms(min(left_ms, POLL_MS))
+        if _JUMPING not in self.note.done:
+            self._note_done(_JUMPING)
         for line in self._jumps.make(self.stack, self.note):
             self._pace.tell(line)
         self._note_done("jump")

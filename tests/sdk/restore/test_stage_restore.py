@@ -13,8 +13,9 @@ from click.testing import Result
 from localstack.places import CHECKOUT
 from penstock.deployed.aws import aws_of
 from penstock.deployed.stack import read_stack
+from penstock.restore.heads import RestoredHeads
 from penstock.restore.note import NOTE_KEY
-from penstock.restore.stage_restore import STEPS
+from penstock.restore.stage_restore import STEPS, Pace, open_restore
 from penstock.transports.embedded_storage import storage_of_outputs
 from penstock_cdk import settings_of_app
 from penstock_core.errors import ErrorCode
@@ -104,6 +105,7 @@ def test_restore_stops_deploys_and_puts_everything_back(deployed: DeployedStage)
     assert stopped == {name for name in before if name.startswith("penstock-")} - READERS
     on = {name for name, state in deployed.states().items() if state in ("ENABLED", "Enabled")}
     assert on == {"rule penstock-job-runs-failed", "mapping PushSourceStream0470EBAD"}, "they start no writer"
+    assert result.stdout.splitlines()[-1].startswith("npx cdk deploy -c stage=prod -c restored_tables=topics=")
     assert "-c canary=off" in result.stdout
     assert "reserved_concurrency=admin=0,deliver=0" in result.stdout
     assert steps()["deploy"] == "to do"
@@ -187,6 +189,7 @@ def test_another_time_is_refused_while_one_is_under_way(deployed: DeployedStage)
 
 def test_time_out_of_the_window_is_refused_and_nothing_stops(deployed: DeployedStage) -> None:
     before = deployed.states()
+    assert run(None, "restore", "--to", "2027-01-16T00:00:00Z", "--dry-run").exit_code == 1
     result = run(None, "restore", "--to", "2027-01-16T00:00:00Z", "--yes")
     assert (result.exit_code, "give a time from 1970-01-01T00:00:00Z to 2027-01-15T08:00:00Z" in result.stderr) == (
         1,
@@ -270,6 +273,26 @@ def test_function_that_runs_again_behind_the_jump_ends_the_restore(deployed: Dep
     assert deployed.states()["penstock-produce"] is None
     assert run(None, "restore", "--undo", "--yes").exit_code == 0
     assert deployed.states()["penstock-produce"] == 225
+
+
+def test_second_operator_begins_no_second_restore(deployed: DeployedStage) -> None:
+    aws = aws_of(REGION)
+    stack, pace = read_stack(aws, "Penstock"), Pace(now_ms=lambda: 0, sleep_ms=lambda _: None, tell=lambda _: None)
+    first, second = (open_restore(aws, stack, to_s, pace, RestoredHeads(REGION)) for to_s in (1_000, 2_000))
+    first.begin()
+    error = refused(ErrorCode.INVALID_CONFIG, second.begin)
+    assert "another restore" in error.message
+    assert open_restore(aws, stack, None, pace, RestoredHeads(REGION)).note.to_s == 1_000
+    assert deployed.states()["penstock-produce"] == 225
+
+
+def test_what_hangs_on_a_table_from_outside_is_left_to_you(deployed: DeployedStage) -> None:
+    policy = json.dumps({"Version": "2012-10-17", "Statement": []})
+    deployed.stage.dynamodb.put_resource_policy(ResourceArn=deployed.table("groups").table_arn, Policy=policy)
+    result = go_on()
+    assert result.exit_code == 0, result.output
+    assert "left to you: groups has a resource policy" in result.stderr
+    assert result.stderr.count("left to you") == 1
 
 
 def test_deployment_that_still_runs_keeps_the_writers_stopped(deployed: DeployedStage) -> None:
