@@ -52,11 +52,12 @@ class ShareOutcome:
     """What happened to an update.
 
     `before` is the item as the update met it, None if there is none. `after` is the item then: None if the update was
-    refused, or if there is no item.
+    refused, or if there is no item. `maybe_applied`: it was refused, and an attempt without an answer came before that.
     """
 
     before: ShareState | None
     after: ShareState | None
+    maybe_applied: bool = False
 
     @property
     def is_applied(self) -> bool:

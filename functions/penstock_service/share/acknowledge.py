@@ -126,7 +126,7 @@ def acknowledge_partition(
     """
     share, now_ms = instance.stores.share, instance.clock.now_ms()
     answers: list[AckAnswer] = []
-    must_wake, done, refused = False, 0, 0
+    must_wake, has_begun, done, refused = False, False, 0, 0
     plan = _sure_blind_plan(config, acknowledgements, now_ms) if state is None else None
     while True:
         if plan is None:
@@ -136,12 +136,13 @@ def acknowledge_partition(
                 return PartitionAcks(answers=answers, state=None, must_wake=must_wake)
             plan = plan_acknowledge(state, config, acknowledgements[done:], now_ms)
         if plan.update is not None:
-            with errors_maybe_applied(has_begun=bool(done)):  # the first ones are
+            with errors_maybe_applied(has_begun=has_begun):
                 outcome = share.update(key, plan.update)
+            has_begun |= outcome.is_applied or outcome.maybe_applied
             if not outcome.is_applied:
                 refused += 1
                 if refused == SHARE_ATTEMPTS_MAX:
-                    raise as_maybe_applied(busy(key)) if done else busy(key)
+                    raise as_maybe_applied(busy(key)) if has_begun else busy(key)
                 plan, state = None, outcome.before
                 continue
             state = outcome.after

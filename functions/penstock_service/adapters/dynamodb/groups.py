@@ -7,6 +7,7 @@ from penstock_core.groups.group import GroupState, Member, SessionTouch
 from penstock_core.groups.lease import CommittedOffset, Lease, LeaseToken, MayGoBack, refusal
 from penstock_core.groups.sessions import concurrent_update, touched
 from penstock_core.ids import GroupName, MemberName, PartitionKey, TopicId
+from penstock_core.maybe_applied import errors_of_a_late_attempt
 from penstock_core.quotas.claim import GroupClaim
 from penstock_core.storage.groups.group_item import (
     OPTIONAL,
@@ -172,8 +173,12 @@ class DynamoDbMembershipStore:
             self._rewrite(what, update)
 
     def delete_group(self, seen: GroupState) -> None:
-        if not self._deleted(group_key(seen.name), **_version_is(seen)):
-            raise concurrent_update(f"group {seen.name}")
+        done = self._client.conditional(
+            "delete_item", is_repeatable=True, TableName=self._table, Key=group_key(seen.name), **_version_is(seen)
+        )
+        if isinstance(done, Refused):
+            with errors_of_a_late_attempt(maybe_applied=done.maybe_applied):
+                raise concurrent_update(f"group {seen.name}")
 
     def register(self, group: GroupName, claim: GroupClaim | None = None) -> GroupClaim | None:
         done = self._client.call(

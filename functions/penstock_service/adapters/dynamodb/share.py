@@ -168,7 +168,8 @@ class DynamoDbShareStore:
         if isinstance(done, Applied):
             before = parse_share(done.attributes)
             return ShareOutcome(before=before, after=apply(before, update))
-        return ShareOutcome(before=None if done.item is None else parse_share(done.item), after=None)
+        found = None if done.item is None else parse_share(done.item)
+        return ShareOutcome(before=found, after=None, maybe_applied=done.maybe_applied)
 
     def reset(self, key: ShareKey, seen: ShareState, position: Offset) -> bool:
         done = self._client.conditional(

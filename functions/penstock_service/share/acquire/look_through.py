@@ -240,6 +240,7 @@ class _Search:
         """Plan and update, again after a refusal, which shows the state. None: the group was deleted."""
         key = partition.key
         window: FreshWindow | None = None
+        maybe_applied = False
         for _ in range(SHARE_KEY_ATTEMPTS_MAX if self._config.is_by_key else SHARE_ACQUIRE_ATTEMPTS_MAX):
             if state is not None and self._config.is_by_key:
                 window, state = self._window(partition, state, window)
@@ -255,12 +256,13 @@ class _Search:
             if plan.update is None:
                 self._applied(partition, state, plan, batches)
                 return
-            outcome = self._instance.stores.share.update(key, plan.update)
+            with errors_maybe_applied(has_begun=maybe_applied):
+                outcome = self._instance.stores.share.update(key, plan.update)
             if outcome.after is not None:
                 self.look.woken += [key] * outcome.took_waiter
                 self._applied(partition, outcome.after, plan, batches)
                 return
-            state = outcome.before
+            state, maybe_applied = outcome.before, maybe_applied or outcome.maybe_applied
         self._acknowledge_only(key, state)
         self.look.note_available(0)
 
@@ -313,7 +315,8 @@ class _Search:
         if plan.is_blocked:
             self.look.blocked.add(key.partition_key)
         if plan.planned < len(self._acknowledgements(key)):
-            state = self._acknowledge_only(key, state, plan.planned) or state
+            with errors_maybe_applied():
+                state = self._acknowledge_only(key, state, plan.planned) or state
         found = grants(state, self._request.nonce)
         if not found:
             has_moved = partition.state is None or state.position > partition.state.position
