@@ -140,15 +140,14 @@ class PushOracle:
 
     def handle(self, records: Sequence[PushRecord]) -> None:
         """The target handles these records, in this order."""
+        handled: dict[PartitionKey, list[tuple[int, str]]] = {}
         for each in records:
             key, offset = each.place
             self.records.handle(key, offset, is_ordered=self.is_ordered)
-            if self.is_in_history:
-                value = (each.record.value or b"").decode()
-                where = (self.records.topic, int(key.partition))
-                self._record(
-                    self.subscription.name, history.Function.HANDLE, history.Handling(where, ((int(offset), value),))
-                )
+            handled.setdefault(key, []).append((int(offset), (each.record.value or b"").decode()))
+        for key, values in handled.items() if self.is_in_history else ():
+            op = history.Handling((self.records.topic, int(key.partition)), tuple(values))
+            self._record(self.subscription.name, history.Function.HANDLE, op)
 
     def fail(self, attempt: Attempt, records: Iterable[PushRecord], failure: Failure | None, error: str) -> None:
         """The target has failed for these records; `failure` is None if the delivery died of them."""
