@@ -62,6 +62,8 @@ QUESTIONS = (
              "bench.money", ("money",), "costs"),
     Question("How do Penstock and Kinesis compare on one emulator?",
              "bench.rivals", ("rivals",), "rivals", needs=STACK, quick=True),
+    Question("What does a surge of appends meet, and which availability do AWS's agreements add up to?",
+             "bench.scale.surge", ("surge",), "scale"),
     Question("What limits Penstock on AWS from 1 MB/s to 1 GB/s, by simulation?",
              "bench.scale", ("scale",), "scale"),
     Question("What is lost or doubled when consumers are killed?",

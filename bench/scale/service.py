@@ -35,17 +35,17 @@ class Tokens:
     def __init__(self, per_s: float, burst: float) -> None:
         self._per_ms = per_s / 1_000
         self._burst = burst
-        self._left = burst
+        self.left = burst
         self._at_ms = 0.0
         self.taken = 0.0
 
     def take(self, count: float, now_ms: float) -> bool:
         """True if there were so many."""
-        self._left = min(self._burst, self._left + (now_ms - self._at_ms) * self._per_ms)
+        self.left = min(self._burst, self.left + (now_ms - self._at_ms) * self._per_ms)
         self._at_ms = now_ms
-        if self._left < count:
+        if self.left < count:
             return False
-        self._left -= count
+        self.left -= count
         self.taken += count
         return True
 

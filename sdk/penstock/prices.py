@@ -64,6 +64,7 @@ APPSYNC_MINUTES = Price(usd=0.08, per=MILLION, unit="minute of a connection", so
 # Lambda on arm64. The initialisation of an instance is billed as its time is.
 LAMBDA_REQUESTS = Price(usd=0.20, per=MILLION, unit="request", source=_LAMBDA)
 LAMBDA_GB_SECONDS = Price(usd=13.3334, per=MILLION, unit="GB-second", source=_LAMBDA)
+PROVISIONED_GB_SECONDS = Price(usd=3.3334, per=MILLION, unit="GB-second kept", source=_LAMBDA, is_verified=False)
 SNAPSTART_CACHE_GB_SECONDS = Price(usd=1.5046, per=MILLION, unit="GB-second", source=_LAMBDA)
 SNAPSTART_RESTORE_GB = Price(usd=140.0, per=MILLION, unit="GB restored", source=_LAMBDA)
 
