@@ -47,7 +47,7 @@ class Surge:
 
 @dataclass(slots=True)
 class Course:
-    """What became of the surge: the seconds in which each limit refused some, and the most that waited at once."""
+    """The course of a surge: the seconds in which each limit refused some, and the most that waited at once."""
 
     refused_s: Counter[str] = field(default_factory=Counter)
     last_refused_s: float = 0.0
@@ -140,7 +140,7 @@ def play(surge: Surge, seconds: float = 5_400.0) -> Course:
 
 
 def row(surge: Surge) -> Row:
-    """What was refused, for how long, and what the reserve costs an hour."""
+    """A row of the table: the refusals, their seconds, and the price of the reserve."""
     course = play(surge)
     reserve = prices.PROVISIONED_GB_SECONDS.of(surge.ready * MEMORY_GB * 3_600) if surge.ready > 1 else 0.0
     refused = ", ".join(f"{limit} {seconds:,.1f}" for limit, seconds in course.refused_s.most_common())
@@ -176,7 +176,7 @@ def _zones(profile: str, needed: int) -> float:
 
 
 def availability_rows() -> Iterator[Row]:
-    """What each promise needs, and the product of the agreements: a floor without any retry."""
+    """The services that each promise needs, and the product of their agreements: a floor without any retry."""
     front = {"http": ("API Gateway", "Lambda"), "lambda": ("Lambda",), "embedded": ()}
     for promise, zones, more in (
         ("append, acks=quorum", 2, ()),

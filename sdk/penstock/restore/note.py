@@ -1,6 +1,6 @@
 """The note of a restore that is under way: one object in the archive bucket, which outlives process and machine.
 
-What a step has done is read off AWS each time. The note holds what AWS forgets: the second, the tables' names, and what
+A run reads off AWS what each step has done. The note holds what AWS forgets: the second, the tables' names, and what
 each function, rule, mapping and schedule was before it was stopped. Its first put is conditional, so two operators
 cannot begin two restores of one stage.
 """

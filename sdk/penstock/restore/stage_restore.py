@@ -51,7 +51,7 @@ class Jumps(Protocol):
     """The jump of the restored heads."""
 
     def left(self, stack: DeployedStack, note: RestoreNote) -> list[str]:
-        """What is to do."""
+        """The plan."""
 
     def make(self, stack: DeployedStack, note: RestoreNote) -> Iterator[str]:
         """Does it, and yields a line for each topic."""
@@ -110,7 +110,7 @@ class StageRestore:
         return found
 
     def left(self, step: str) -> tuple[str, ...]:
-        """What is left of a step whose predecessors are done."""
+        """The rest of a step whose predecessors are done."""
         return tuple(_LEFT[step](self, True))
 
     @property
@@ -208,7 +208,7 @@ class StageRestore:
         return ["npx", "cdk", "deploy", *(word for each in contexts for word in ("-c", each))]
 
     def deploy_text(self) -> str:
-        """What to deploy, for people."""
+        """The deployment, for people."""
         command = shlex.join(self.deploy_command())
         if not self.stack.is_of_your_app:
             return command
@@ -377,7 +377,7 @@ class StageRestore:
         return ["read the newest record of each topic"] if self._left_of_release(is_reached) else []
 
     def _left_of_release(self, _: bool) -> list[str]:
-        """What is still stopped. Before the stack is deployed, that is all."""
+        """The switches that are still off. Before the stack is deployed, that is all."""
         return [] if "release" in self.note.done else self._left_of(self._released()) or ["note that all is back"]
 
     def _left_of_sweep(self, _: bool) -> list[str]:

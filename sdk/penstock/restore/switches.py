@@ -1,6 +1,6 @@
-"""What a restore stops, and puts back as it was: functions, pollers of queues and streams, rules, schedules of jobs.
+"""The switches that a restore turns off, and puts back as they were: functions, pollers of queues and streams, rules, schedules of jobs.
 
-A function is stopped by a reserved concurrency of 0. What would only start it is switched off, too: else Lambda keeps
+A function is stopped by a reserved concurrency of 0. It switches off too what would only start a function: else Lambda keeps
 events for hours, and SQS counts receipts until a message is dead.
 """
 
@@ -67,7 +67,7 @@ class Switch:
 
 
 def find_switches(aws: Aws, stack: DeployedStack) -> tuple[Switch, ...]:
-    """All that a restore of the stage stops, as it is now: what writes, and what starts what writes.
+    """The switches of a stage as they are now: of functions that write, and of what starts these.
 
     They are in the order in which to stop them: first what starts functions. What is off already is left out, except
     functions. One read of each, and two of a function.
