@@ -5,7 +5,7 @@ takes twice the peak of the last half hour. Refused requests come again after th
 AWS.
 """
 
-from collections import Counter, deque
+from collections import defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from math import comb
@@ -49,7 +49,7 @@ class Surge:
 class Course:
     """The course of a surge: the seconds in which each limit refused some, and the most that waited at once."""
 
-    refused_s: Counter[str] = field(default_factory=Counter)
+    refused_s: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     last_refused_s: float = 0.0
     most_waiting: float = 0.0
     instances: float = 0.0
@@ -143,7 +143,9 @@ def row(surge: Surge) -> Row:
     """A row of the table: the refusals, their seconds, and the price of the reserve."""
     course = play(surge)
     reserve = prices.PROVISIONED_GB_SECONDS.of(surge.ready * MEMORY_GB * 3_600) if surge.ready > 1 else 0.0
-    refused = ", ".join(f"{limit} {seconds:,.1f}" for limit, seconds in course.refused_s.most_common())
+    refused = ", ".join(
+        f"{limit} {seconds:,.1f}" for limit, seconds in sorted(course.refused_s.items(), key=lambda each: -each[1])
+    )
     return {
         "case": surge.name,
         "seconds_with_refusals": refused or "none",

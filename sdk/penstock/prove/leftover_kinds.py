@@ -38,7 +38,7 @@ def undoings(
 
 
 def _deleting(delete: Callable[[str], None]) -> Undoing:
-    """Deletes what the entry names. What is not there counts as deleted."""
+    """Deletes what the entry names. A resource that is not there counts as deleted."""
 
     def undo(entry: Mapping[str, Any]) -> None:
         try:

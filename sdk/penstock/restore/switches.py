@@ -1,7 +1,8 @@
-"""The switches that a restore turns off, and puts back as they were: functions, pollers of queues and streams, rules, schedules of jobs.
+"""The switches that a restore turns off, and puts back as they were.
 
-A function is stopped by a reserved concurrency of 0. It switches off too what would only start a function: else Lambda keeps
-events for hours, and SQS counts receipts until a message is dead.
+They are functions, pollers of queues and streams, rules, and schedules of jobs. A function is stopped by a reserved
+concurrency of 0. What would only start one is switched off, too: else Lambda keeps events for hours, and SQS counts
+receipts until a message is dead.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -127,7 +128,7 @@ def state_of(aws: Aws, kind: SwitchKind, name: str) -> int | None:
 
 
 def is_at(aws: Aws, switch: Switch, state: int | None) -> bool:
-    """Whether a switch has that state. What a deployment has removed or made anew needs no switching."""
+    """Whether a switch has that state. A switch that a deployment has removed or made anew needs no switching."""
     found = state_of(aws, switch.kind, switch.name)
     return found == state or (found is None and switch.kind is not SwitchKind.FUNCTION)
 

@@ -1,4 +1,4 @@
-"""Whether this release may be deployed over a stage, and what that would change. It reads, and changes nothing."""
+"""The check of an upgrade: may this release be deployed, and what would change? It reads, and changes nothing."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

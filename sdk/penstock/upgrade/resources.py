@@ -26,7 +26,7 @@ _POINTER = "/properties/"
 
 
 class ResourceFate(StrEnum):
-    """What a deployment does to a resource."""
+    """The effect of a deployment on a resource."""
 
     REMOVED = "removed"
     REPLACED = "made anew"
