@@ -26,6 +26,11 @@ class Merges:
         self.cleanings = Cleanings(state, log)
         self._epochs: dict[PartitionKey, int] = {}
 
+    def leased(self, key: PartitionKey, epoch: int) -> None:
+        """Note a lease. DynamoDB removes an item that nobody used for 90 days: the epochs begin anew then."""
+        if epoch == 1:
+            self._epochs.pop(key, None)
+
     def swapped(self, key: PartitionKey, swap: Swap) -> None:
         """Check that the new pages cover the old ones, with the same records, under the newest lease."""
         self._state.count("pages exchanged")

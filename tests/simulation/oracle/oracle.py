@@ -67,6 +67,8 @@ class Oracle:
             self._observe_zone(label, method, arguments)
         elif label == "compaction" and method == "swap" and outcome:
             self.merges.swapped(*arguments)
+        elif label == "compaction" and method == "acquire" and outcome is not None:
+            self.merges.leased(arguments[0], outcome.epoch)
         elif label == "compaction" and method == "move_tail" and outcome:
             self.merges.tail_moved(*arguments)
         elif label == "log":

@@ -8,7 +8,7 @@ from penstock_core.ids import PartitionKey, ZoneName
 from penstock_core.log.ref import LocatedRef
 from penstock_core.log.repair import Look, Repair
 from penstock_core.log.segment import check_segment
-from penstock_core.zones.zone_state import Acks, ZoneStatus
+from penstock_core.zones.zone_state import ZoneStatus
 from penstock_service.instance.instance import Instance
 from penstock_service.repair.ensure_copies import ensure_copies
 from penstock_service.repair.recover_zones import recover_zones
@@ -29,8 +29,6 @@ _LASTS_MS = 200_000.0
 def zone_loss(simulation: Simulation) -> None:
     """One zone refuses, hangs, comes back, loses objects or has its bytes spoilt; the other two carry on."""
     random = simulation.scheduler.random
-    # A record with one copy only may be lost when the simulation destroys that copy.
-    simulation.acks_allowed = (Acks.QUORUM, Acks.ALL)
     victim = random.choice(["a", "b", "c"])
     store = simulation.zone(victim)
     label = f"zone {victim}"
