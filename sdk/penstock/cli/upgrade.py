@@ -103,7 +103,7 @@ def _clean(name: str, region: str | None, keep: int, *, dry_run: bool, yes: bool
 
     aws = aws_of(region)
     stack = read_stack(aws, name)
-    if not stack.status.endswith("_COMPLETE"):
+    if not stack.is_deployable:
         message = f"stack {name} is {stack.status}: wait until its deployment has ended, or it may lose its way back"
         raise PenstockError(ErrorCode.INVALID_CONFIG, message)
     found = find_versions(aws, stack, keep)

@@ -24,6 +24,16 @@ _BUCKETS = f"{keys.BUCKET}#"  # of quotas: no record and no offset hangs on them
 _HANDLERS = "penstock_handlers."
 _APP = "penstock"  # with which the names of all stages of app.py begin
 _SCHEDULE = "AWS::Scheduler::Schedule"
+# A stack whose creation failed (ROLLBACK_COMPLETE) can only be deleted.
+_DEPLOYABLE = frozenset(
+    {
+        "CREATE_COMPLETE",
+        "UPDATE_COMPLETE",
+        "UPDATE_ROLLBACK_COMPLETE",
+        "IMPORT_COMPLETE",
+        "IMPORT_ROLLBACK_COMPLETE",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +65,11 @@ class DeployedStack:
     def name(self) -> str:
         """The name of the stage, with which the names of its resources begin."""
         return str(self.settings["name"])
+
+    @property
+    def is_deployable(self) -> bool:
+        """The last deployment has ended, and CloudFormation takes another one."""
+        return self.status in _DEPLOYABLE
 
     @property
     def is_of_your_app(self) -> bool:

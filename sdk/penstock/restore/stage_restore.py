@@ -221,7 +221,7 @@ class StageRestore:
 
     def check_quiet(self) -> None:
         """Raises INVALID_CONFIG while the stack is being deployed, or if its deployment has failed."""
-        if not self.stack.status.endswith("_COMPLETE"):
+        if not self.stack.is_deployable:
             raise PenstockError(
                 ErrorCode.INVALID_CONFIG,
                 f"stack {self.stack.place.stack} is {self.stack.status}: wait until its deployment has ended, or mend "

@@ -1,5 +1,6 @@
 """The check of an upgrade: may this release be deployed, and what would change? It reads, and changes nothing."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,10 @@ from penstock_core.version import RELEASES, refusal_of_step
 
 KEEP = 3  # versions of each function that `--clean` keeps by default
 _SHOWN = 10
-_UNTOLD = ("kms_key",)  # a stage without one does not tell so
+_UNTOLD = ("kms_key",)  # a stage without one does not tell so: `_key` compares the keys themselves
+_TABLES = ("TopicsTable", "LogTable", "GroupsTable")
+_DIRECTORY_BUCKET = "AWS::S3Express::DirectoryBucket"
+_KEY_NAMES = frozenset({"KMSMasterKeyId", "KMSMasterKeyID", "KmsMasterKeyId", "KmsKeyId"})
 _ALARM = "AWS::CloudWatch::Alarm"
 _MB, _GB = 1_000_000, 1_000_000_000
 
@@ -31,9 +35,9 @@ class Upgrade:
     why_no_template: str = ""
 
     @property
-    def new(self) -> ReleaseFacts:
-        """The release that is to be deployed: that of the template, else that of this package."""
-        return own_facts() if self.template is None else release_in(self.template, self.stack.place) or own_facts()
+    def new(self) -> ReleaseFacts | None:
+        """The release that is to be deployed, None if the template tells none. Without a template: this package's."""
+        return own_facts() if self.template is None else release_in(self.template, self.stack.place)
 
 
 def check_upgrade(upgrade: Upgrade) -> list[Finding]:
@@ -43,7 +47,7 @@ def check_upgrade(upgrade: Upgrade) -> list[Finding]:
 
 def _status(upgrade: Upgrade) -> Iterator[Finding]:
     stack = upgrade.stack
-    if stack.status.endswith("_COMPLETE"):
+    if stack.is_deployable:
         yield _ok("stack", f"{stack.place.stack} is {stack.status}")
         return
     remedy = "wait for its deployment, or mend it (docs/how-to/upgrade.md)"
@@ -52,6 +56,13 @@ def _status(upgrade: Upgrade) -> Iterator[Finding]:
 
 def _release(upgrade: Upgrade) -> Iterator[Finding]:
     old, new = upgrade.stack.release, upgrade.new
+    if new is None:
+        fact = "the app of this folder does not tell its release: it is from before 0.1.0"
+        remedy = "run this in the checkout of the release that you want to deploy"
+        yield Finding(
+            check="release", verdict=Verdict.UNKNOWN if old is None else Verdict.MEND, fact=fact, remedy=remedy
+        )
+        return
     if old is None:
         fact = "the stack does not tell its release: it is from before 0.1.0"
         if new.release == RELEASES[0]:
@@ -74,10 +85,13 @@ def _release(upgrade: Upgrade) -> Iterator[Finding]:
 
 
 def _functions(upgrade: Upgrade) -> Iterator[Finding]:
-    old = upgrade.stack.release
-    moved = [] if old is None else [*moved_routes(old, upgrade.new)]
+    old, new = upgrade.stack.release, upgrade.new
+    if old is None or new is None:
+        yield _ok("functions", f"{'the stack' if old is None else 'the app'} does not tell its routes")
+        return
+    moved = [*moved_routes(old, new)]
     if not moved:
-        yield _ok("functions", "each route stays at its function" if old else "the stack does not tell its routes")
+        yield _ok("functions", "each route stays at its function")
         return
     remedy = ""
     if upgrade.stack.settings.get("direct"):
@@ -89,7 +103,7 @@ def _settings(upgrade: Upgrade) -> Iterator[Finding]:
     old = upgrade.stack.settings
     if upgrade.template is None:
         known = {setting.name: setting.default for setting in STAGE.settings}
-        new: Mapping[str, Any] = {name: known[name] for name in known if name in old or name not in _UNTOLD}
+        new: Mapping[str, Any] = known
     else:
         place = upgrade.stack.place
         new = settings_in(upgrade.template, "/".join(part for part in place if part))
@@ -98,10 +112,66 @@ def _settings(upgrade: Upgrade) -> Iterator[Finding]:
         if old.get("restored_tables") and not new.get("restored_tables"):
             fact = "the stage uses restored tables, and this deployment would make new, empty ones"
             yield _mend("restored tables", fact, "give the same -c restored_tables=… (docs/how-to/restore.md)")
-    added, gone = sorted(new.keys() - old.keys()), sorted(old.keys() - new.keys())
+    added, gone = (sorted(here.keys() - there.keys() - {*_UNTOLD}) for here, there in ((new, old), (old, new)))
     facts = [f"new: {', '.join(added)}"] * bool(added) + [f"gone: {', '.join(gone)}"] * bool(gone)
     remedy = "leave those that are gone out of your deployments (docs/reference/settings.md)" if gone else ""
     yield Finding(check="settings", verdict=Verdict.OK, fact="; ".join(facts) or "none new, none gone", remedy=remedy)
+
+
+def _tables(upgrade: Upgrade) -> Iterator[Finding]:
+    """The tables that the stage would use, by the outputs that name them: restored ones are no resources of it."""
+    if upgrade.template is None:
+        return
+    old, new = upgrade.stack.template.get("Outputs", {}), upgrade.template.get("Outputs", {})
+    moved = []
+    for name in _TABLES:
+        before, after = (each.get(f"{upgrade.stack.place.prefix}{name}", {}).get("Value") for each in (old, new))
+        if before is not None and before != after:
+            moved.append(f"{name}: {_told(before)} -> {_told(after)}")
+    if moved:
+        remedy = "give the -c restored_tables=… of the last deployment (docs/how-to/restore.md)"
+        yield _mend("tables", f"the stage would use other tables: {'; '.join(moved)}", remedy)
+
+
+def _key(upgrade: Upgrade) -> Iterator[Finding]:
+    """The key of each resource that both templates have. `kms_key` itself is told without its ARN."""
+    if upgrade.template is None:
+        return
+    before, after = _keys_in(upgrade.stack, upgrade.stack.template), _keys_in(upgrade.stack, upgrade.template)
+    both = upgrade.stack.template["Resources"].keys() & upgrade.template["Resources"].keys()
+    changed = sorted(each for each in both if before.get(each) != after.get(each))
+    pairs = sorted({f"{before.get(each, 'none')} -> {after.get(each, 'none')}" for each in changed})
+    fact = f"{len(changed)} resources: {'; '.join(pairs)}"
+    types = {each: upgrade.stack.template["Resources"][each]["Type"] for each in changed}
+    if any(each in before and each not in after for each in changed):
+        yield _mend("key", fact, "the stage would lose its key: give the same -c kms_key=… (docs/how-to/encrypt.md)")
+    elif any(each in before and types[each] == _DIRECTORY_BUCKET for each in changed):
+        yield _mend("key", fact, "a directory bucket takes one key for its life: give the same -c kms_key=…")
+    elif changed:
+        remedy = "keep the key of before enabled: it decrypts what it has encrypted" if before else ""
+        yield Finding(check="key", verdict=Verdict.OK, fact=fact, remedy=remedy)
+
+
+def _keys_in(stack: DeployedStack, template: Mapping[str, Any]) -> dict[str, str]:
+    """The key of each resource of the stage that has one, by its logical id."""
+    return {
+        logical_id: ", ".join(sorted(found))
+        for logical_id, each in template["Resources"].items()
+        if logical_id.startswith(stack.place.prefix) and (found := {*_keys_of(each.get("Properties", {}))})
+    }
+
+
+def _keys_of(value: Any) -> Iterator[str]:
+    for name, each in value.items() if isinstance(value, Mapping) else enumerate(value):
+        if name in _KEY_NAMES:
+            yield _told(each)
+        elif isinstance(each, Mapping | list):
+            yield from _keys_of(each)
+
+
+def _told(value: Any) -> str:
+    """A value of a template: a text as it is, a reference by the id of its resource."""
+    return value if isinstance(value, str) else ", ".join(references_in(value)) or json.dumps(value)
 
 
 def _resources(upgrade: Upgrade) -> Iterator[Finding]:
@@ -114,12 +184,15 @@ def _resources(upgrade: Upgrade) -> Iterator[Finding]:
         )
         return
     changes = [*resource_changes(upgrade.aws, upgrade.stack.template, upgrade.template)]
-    unknown = sorted({each.type for each in changes if each.fate is ResourceFate.UNKNOWN})
+    unknown = [each for each in changes if each.fate is ResourceFate.UNKNOWN]
     changes = [each for each in changes if each.fate is not ResourceFate.UNKNOWN]
     if unknown:
-        fact = f"AWS does not tell whether changed resources are made anew: {', '.join(unknown)}"
+        fact = (
+            f"AWS does not tell whether changed resources are made anew: {', '.join(sorted({e.type for e in unknown}))}"
+        )
         remedy = "allow cloudformation:DescribeType, or look at `npx cdk diff`"
-        yield Finding(check="made anew", verdict=Verdict.UNKNOWN, fact=fact, remedy=remedy)
+        verdict = Verdict.MEND if any(each.has_records for each in unknown) else Verdict.UNKNOWN
+        yield Finding(check="made anew", verdict=verdict, fact=fact, remedy=remedy)
     lost = [each for each in changes if each.has_records]
     if lost:
         yield _mend(
@@ -209,7 +282,9 @@ _CHECKS = (
     _release,
     _functions,
     _settings,
-    _guarded("resources", _resources),
+    _tables,
+    _key,
+    _resources,
     _guarded("alarms", _alarms),
     _guarded("code storage", _storage),
 )

@@ -11,8 +11,8 @@ from enum import StrEnum
 from functools import cache
 from typing import Any
 
-from penstock.deployed.aws import Aws
-from penstock_core.errors import PenstockError
+from penstock.deployed.aws import Aws, aws_code
+from penstock_core.errors import ErrorCode, PenstockError
 
 # A release has new versions of functions each time, and old ones stay.
 _LEFT_OUT = ("AWS::Lambda::Version", "AWS::CDK::Metadata")
@@ -79,16 +79,19 @@ def resource_changes(aws: Aws, old: Mapping[str, Any], new: Mapping[str, Any]) -
 
 
 def _create_only(aws: Aws, kind: str) -> tuple[str, ...] | None:
-    """The paths of the properties that are set once, None if AWS does not tell.
+    """The paths of the properties that are set once, None if the caller may not ask or AWS does not know the type.
 
-    A type of the app itself (Custom::…) has a service token.
+    A type of the app itself (Custom::…) has a service token. Raises what else AWS refuses: botocore has tried a
+    throttled call again by then.
     """
     if kind.startswith("Custom::") or kind == "AWS::CloudFormation::CustomResource":
         return ("ServiceToken",)
     try:
         told = aws.call("cloudformation", "describe_type", kind, Type="RESOURCE", TypeName=kind)
-    except PenstockError:
-        return None
+    except PenstockError as error:
+        if error.code is ErrorCode.ACCESS_DENIED or aws_code(error) == "TypeNotFoundException":
+            return None
+        raise
     schema: dict[str, Any] = json.loads(told["Schema"])
     return tuple(path.removeprefix(_POINTER) for path in schema.get("createOnlyProperties", ()))
 

@@ -193,6 +193,9 @@ def test_type_that_aws_does_not_tell_is_unknown_and_a_lost_table_is_refused_all_
     new["Resources"][function]["Properties"]["MemorySize"] = 2_048
     synthesizes(new)
     assert "AWS::Lambda::Function" in check()["made anew"]["fact"]
+    new["Resources"][table]["Properties"]["TableName"] = "other"
+    synthesizes(new)
+    assert "AWS::DynamoDB::Table" in check(may_deploy=False)["made anew"]["fact"]
     del new["Resources"][table]
     synthesizes(new)
     assert f"{table} is removed" in check(may_deploy=False)["records"]["fact"]
@@ -222,6 +225,95 @@ def test_deployment_that_forgets_the_restored_tables_is_refused(
     assert "empty" in check(may_deploy=False)["restored tables"]["fact"]
 
 
+def test_check_that_aws_throttles_ends_with_an_error_and_not_with_a_yes(
+    deployed: DeployedStage, synthesizes: Callable[[dict[str, Any]], list[list[str]]]
+) -> None:
+    new = copy.deepcopy(deployed.template)
+    table = next(name for name, each in new["Resources"].items() if each["Type"] == "AWS::DynamoDB::Table")
+    new["Resources"][table]["Properties"]["TableName"] = "other"
+    synthesizes(new)
+    deployed.busy = {"cloudformation:DescribeType": ["Throttling"] * 9}
+    result = run(None, "upgrade", "--check")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "Throttling" in result.stderr
+
+
+def test_deployment_onto_other_restored_tables_is_refused(
+    deployed: DeployedStage, synthesizes: Callable[[dict[str, Any]], list[list[str]]]
+) -> None:
+    tell_settings(deployed.template, restored_tables=True)
+    resources = deployed.template["Resources"]
+    deployed.template["Resources"] = {k: v for k, v in resources.items() if v["Type"] != "AWS::DynamoDB::Table"}
+    deployed.template["Outputs"]["LogTable"] = {"Value": "log-restored-2"}
+    new = copy.deepcopy(deployed.template)
+    synthesizes(new)
+    assert "tables" not in check()
+    new["Outputs"]["LogTable"] = {"Value": "log-restored-1"}
+    synthesizes(new)
+    found = check(may_deploy=False)["tables"]
+    assert found["fact"] == "the stage would use other tables: LogTable: log-restored-2 -> log-restored-1"
+
+
+def tell_settings(template: dict[str, Any], **changes: Any) -> None:
+    """Changes the settings that a template tells."""
+    template["Metadata"]["Penstock"] = json.dumps(json.loads(template["Metadata"]["Penstock"]) | changes)
+
+
+def encrypt(template: dict[str, Any], kind: str, path: tuple[str, ...], key: str) -> None:
+    """Gives each resource of a type a key."""
+    for each in template["Resources"].values():
+        if each["Type"] == kind:
+            place = each["Properties"]
+            for name in path[:-1]:
+                place = place.setdefault(name, {})
+            place[path[-1]] = key
+
+
+KEY = "arn:aws:kms:us-east-1:123456789012:key/one"
+OF_TABLES = ("AWS::DynamoDB::Table", ("SSESpecification", "KMSMasterKeyId"))
+OF_ZONES = ("AWS::S3Express::DirectoryBucket", ("BucketEncryption", "KMSMasterKeyID"))
+
+
+def test_deployment_that_forgets_the_key_is_refused(
+    deployed: DeployedStage, synthesizes: Callable[[dict[str, Any]], list[list[str]]]
+) -> None:
+    synthesizes(copy.deepcopy(deployed.template))
+    encrypt(deployed.template, *OF_TABLES, KEY)
+    tell_settings(deployed.template, kms_key=True)
+    found = check(may_deploy=False)
+    assert found["key"]["fact"] == f"3 resources: {KEY} -> none"
+    assert "-c kms_key=" in found["key"]["remedy"]
+    assert (found["settings"]["fact"], found["settings"]["remedy"]) == ("none new, none gone", "")
+
+
+def test_other_key_is_told_and_refused_where_a_directory_bucket_has_one(
+    deployed: DeployedStage, synthesizes: Callable[[dict[str, Any]], list[list[str]]]
+) -> None:
+    deployed.template["Resources"]["ZoneA"] = {"Type": OF_ZONES[0], "Properties": {}}
+    new = copy.deepcopy(deployed.template)
+    encrypt(new, *OF_TABLES, KEY)
+    encrypt(new, *OF_ZONES, KEY)
+    synthesizes(new)
+    assert check()["key"]["fact"] == f"4 resources: none -> {KEY}", "a stage without a key may take one"
+    encrypt(deployed.template, *OF_TABLES, "arn:other")
+    synthesizes(new)
+    found = check()["key"]
+    assert (f"arn:other -> {KEY}" in found["fact"], "keep the key of before" in found["remedy"]) == (True, True)
+    encrypt(deployed.template, *OF_ZONES, "arn:other")
+    assert "one key for its life" in check(may_deploy=False)["key"]["remedy"]
+
+
+def test_app_that_tells_no_release_is_not_taken_for_this_package(
+    deployed: DeployedStage, synthesizes: Callable[[dict[str, Any]], list[list[str]]]
+) -> None:
+    new = copy.deepcopy(deployed.template)
+    del new["Metadata"][METADATA_KEY]
+    synthesizes(new)
+    assert "before 0.1.0" in check(may_deploy=False)["release"]["fact"]
+    del deployed.template["Metadata"][METADATA_KEY]
+    assert check()["release"]["verdict"] == "unknown"
+
+
 def test_alarm_that_would_stop_the_canary_is_refused_and_another_is_told(deployed: DeployedStage) -> None:
     alarms = [name for name, each in deployed.template["Resources"].items() if each["Type"] == "AWS::CloudWatch::Alarm"]
     deployed.physical |= {name: name for name in alarms}
@@ -235,11 +327,14 @@ def test_alarm_that_would_stop_the_canary_is_refused_and_another_is_told(deploye
     assert "-c canary=off" in check(may_deploy=False)["alarms"]["remedy"]
 
 
-def test_stack_that_is_being_deployed_is_refused(deployed: DeployedStage) -> None:
-    deployed.status = "UPDATE_ROLLBACK_FAILED"
+@pytest.mark.parametrize(
+    "status", ["UPDATE_ROLLBACK_FAILED", "ROLLBACK_COMPLETE", "UPDATE_COMPLETE_CLEANUP_IN_PROGRESS"]
+)
+def test_stack_that_takes_no_deployment_is_refused(deployed: DeployedStage, status: str) -> None:
+    deployed.status = status
     assert check(may_deploy=False)["stack"]["verdict"] == "mend"
     result = run(None, "upgrade", "--clean", "--yes")
-    assert (result.exit_code, "UPDATE_ROLLBACK_FAILED" in result.stderr) == (1, True)
+    assert (result.exit_code, status in result.stderr) == (1, True)
 
 
 def test_storage_tells_what_clean_would_free_and_refuses_a_release_without_room(deployed: DeployedStage) -> None:
