@@ -197,7 +197,10 @@ class FetchBuffer:
         later = [due_ms for due_ms in map(waiting.due_ms, wanted) if due_ms > now_ms]
         self.wake_at_ms = min(later, default=NEVER_MS)
         behind = [cursor for cursor in cursors if cursor.is_behind]
-        if len(behind) > 1 and slots > 1:
+        paced = [cursor for cursor in cursors if waiting.is_paced(cursor)]
+        if len(behind) > 1 and slots > 1 and paced:
+            cursors = paced  # a catch-up does not keep records of others waiting
+        elif len(behind) > 1 and slots > 1:
             cursors = behind[: -(-len(behind) // slots)]  # the next slot takes its share of the rest
         elif self._in_flight and all(each.is_quiet and not each.is_woken for each in cursors):
             cursors = [each for each in cursors if waiting.is_brief(each)]
@@ -218,7 +221,7 @@ class FetchBuffer:
         self._in_flight -= 1
         self._failures = 0
         self.wake_at_ms = now_ms
-        at = 0
+        at = found = 0
         for cursor, generation, answer in zip(request.cursors, request.generations, answers, strict=True):
             length = int(answer.get("length", 0))
             if cursor.generation == generation:
@@ -228,6 +231,7 @@ class FetchBuffer:
                     self._refused(cursor, error_from_json(answer["error"]), now_ms, chance)
                 else:
                     self._answered(cursor, answer, body[at : at + length])
+                    found += cursor.fetch_offset > fetched_from
                     if "topic_partitions" in answer:
                         self._told_partitions[cursor.partition.topic] = (answer["topic_partitions"], now_ms)
                     self.waiting.answered(
@@ -240,9 +244,7 @@ class FetchBuffer:
                         chance=chance,
                     )
             at += length
-        self.waiting.answered_all(
-            was_arming="arm" in request.body, has_records=len(body) > 0, now_ms=now_ms, chance=chance
-        )
+        self.waiting.answered_all(found, was_arming="arm" in request.body, now_ms=now_ms, chance=chance)
 
     def fail(self, request: FetchRequest, error: PenstockError, now_ms: int, chance: float) -> None:
         """Take the failure of a whole request: try again later, or let `take` raise it."""

@@ -82,18 +82,18 @@ class Waiting:
     def due_ms(self, cursor: PartitionCursor) -> int:
         """When the partition may be fetched."""
         watch = self.watch
-        if watch is None or cursor.is_woken:
+        if watch is None:
             return cursor.retry_at_ms
-        if self._is_paced(cursor):
+        if self.is_paced(cursor):
             return max(cursor.retry_at_ms, self._rhythm.next_ms)
-        if not cursor.is_quiet:
+        if not cursor.is_quiet or cursor.is_woken:
             return cursor.retry_at_ms
         coverage = self._coverage(cursor)
         if not coverage:
             return max(cursor.retry_at_ms, watch.hold_until_ms)
         if cursor.armed_under == coverage:
             return max(cursor.retry_at_ms, cursor.asleep_until_ms)
-        return cursor.retry_at_ms
+        return max(cursor.retry_at_ms, self._rhythm.arms_ms(self._awake_partitions))
 
     def due(self, wanted: Sequence[PartitionCursor], now_ms: int) -> list[PartitionCursor]:
         """The partitions to fetch now.
@@ -127,7 +127,8 @@ class Waiting:
         is_covered = is_exposed = is_lively = False
         cursors = [*cursors]
         is_brief, is_awake = all(map(self.is_brief, cursors)), self._is_awake
-        if not is_brief:
+        is_beat = self._rhythm.next_ms <= now_ms or any(map(self.is_paced, cursors))
+        if is_beat and not is_brief:  # those that are behind, or woken, do not delay the others
             self._rhythm.asked(now_ms)
         for cursor in cursors:
             cursor.asked_under = self._coverage(cursor)
@@ -181,10 +182,10 @@ class Waiting:
                 wait_ms = SDK_WAKE_UP_FRUITLESS_MS * 2 ** min(cursor.fruitless - 1, 30)
                 cursor.retry_at_ms = now_ms + min(wait_ms, SDK_WAKE_UP_FRUITLESS_MS_MAX)
 
-    def answered_all(self, *, was_arming: bool, has_records: bool, now_ms: int, chance: float) -> None:
-        """Take the answer to a whole fetch."""
-        if has_records or not was_arming:
-            self._rhythm.answered(self._awake_partitions, has_records=has_records, now_ms=now_ms, chance=chance)
+    def answered_all(self, found: int, *, was_arming: bool, now_ms: int, chance: float) -> None:
+        """Take the answer to a whole fetch, with something in `found` partitions, be it what no filter takes."""
+        if found or not was_arming:
+            self._rhythm.answered(self._awake_partitions, found, now_ms=now_ms, chance=chance)
 
     def cut_short(self, cursors: Iterable[PartitionCursor], again_ms: int, now_ms: int, chance: float) -> None:
         """Take an answer before the end of a wait: quiet partitions without wake-ups are fetched after `again_ms`."""
@@ -226,10 +227,14 @@ class Waiting:
             return False
         return not watch.is_active or watch.is_covering or self._rhythm.next_ms < watch.hold_until_ms
 
-    def _is_paced(self, cursor: PartitionCursor) -> bool:
-        """The consumer has read to the end of the partition, and asks for more with the next beat of its rhythm."""
-        is_at_end = cursor.high_watermark is not None and not cursor.is_behind
-        return is_at_end and self._is_awake and not self._is_asleep(cursor) and not self.is_brief(cursor)
+    def is_paced(self, cursor: PartitionCursor) -> bool:
+        """The consumer has read to the end of the partition, and asks for more with the next beat of its rhythm.
+
+        A partition that sleeps is fetched at once when it is woken. One that is awake waits for the beat all the same:
+        another reader has armed it.
+        """
+        is_at_end = cursor.high_watermark is not None and not cursor.is_behind and not cursor.armed_under
+        return is_at_end and self._is_awake and not self.is_brief(cursor)
 
     def _is_asleep(self, cursor: PartitionCursor) -> bool:
         is_quiet = cursor.is_quiet and not cursor.is_woken

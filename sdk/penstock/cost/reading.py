@@ -1,8 +1,8 @@
 """The requests of a consumer with the SDK's settings: its own rhythm, played against records that come by chance."""
 
+import hashlib
 import itertools
 import math
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -35,7 +35,7 @@ def reads_per_s(workload: Workload) -> Reads:
     if not requests:
         return Reads(found=0.0, empty=0.0, sleeps=0.0)
     cut = workload.bytes_per_s / BATCH_BYTES_MAX  # a fetch that was cut is followed at once
-    if not workload.fetch_interval_ms:
+    if workload.fetch_interval_ms < 1:
         return _by_long_polls(requests, cut)
     found, empty, sleeps = _played(requests, partitions, int(workload.fetch_interval_ms))
     return Reads(found=max(found, cut), empty=empty, sleeps=sleeps)
@@ -54,7 +54,7 @@ def _by_long_polls(requests: float, cut: float) -> Reads:
 def _played(requests_per_s: float, partitions: int, interval_ms: int) -> tuple[float, float, float]:
     """Fetches that find something, that find nothing, and sleeps, a second. Requests of producers come by chance."""
     if requests_per_s * interval_ms / 1_000 >= _STEADY:
-        return 1_000 / interval_ms, 0.0, 0.0
+        return 1_000 / max(ANSWER_MS, 1.05 * interval_ms), 0.0, 0.0
     rhythm, gaps_ms = Rhythm(interval_ms), _gaps_ms(requests_per_s)
     found = empty = sleeps = 0
     now_ms, comes_ms, arrivals = 0.0, next(gaps_ms), 0
@@ -68,7 +68,7 @@ def _played(requests_per_s: float, partitions: int, interval_ms: int) -> tuple[f
         while comes_ms <= now_ms:
             arrivals += 1
             comes_ms += next(gaps_ms)
-        rhythm.answered(partitions, has_records=has_records, now_ms=int(now_ms), chance=0.5)
+        rhythm.answered(partitions, int(has_records), now_ms=int(now_ms), chance=0.5)
         if rhythm.is_awake(partitions):
             now_ms = max(now_ms + ANSWER_MS, rhythm.next_ms)
         else:
@@ -80,5 +80,6 @@ def _played(requests_per_s: float, partitions: int, interval_ms: int) -> tuple[f
 def _gaps_ms(requests_per_s: float) -> Iterator[float]:
     """Exponential gaps, always the same ones: an estimate does not change from call to call."""
     for number in itertools.count():
-        share = (zlib.crc32(b"%d" % number) + 0.5) / 2**32
+        mixed = hashlib.blake2b(b"%d" % number, digest_size=4).digest()
+        share = (int.from_bytes(mixed, "big") + 0.5) / 2**32
         yield -math.log(share) / requests_per_s * 1_000

@@ -74,7 +74,7 @@ class ShareWaiting:
             return max(self._again_ms, self._cut_ms, min(watch.hold_until_ms, self._asleep_until_ms))
         if coverage == self._armed_under:
             return max(self._again_ms, self._asleep_until_ms)
-        return max(self._again_ms, self._unarmed_ms)
+        return max(self._again_ms, self._unarmed_ms, self._rhythm.arms_ms(max(1, len(self._partitions))))
 
     def ask(self, now_ms: int) -> Mapping[str, Any]:
         """The fields of an acquire that say how the service is to wait."""
@@ -105,7 +105,7 @@ class ShareWaiting:
         self._look(watched, answer.get("share_group_id"), now_ms, has_records=has_records)
         if has_records or not self._asked_under:
             partitions = max(1, len(self._partitions))
-            self._rhythm.answered(partitions, has_records=has_records, now_ms=now_ms, chance=chance)
+            self._rhythm.answered(partitions, int(has_records), now_ms=now_ms, chance=chance)
         if has_records:
             self._is_quiet, self._fruitless, self._again_ms = False, 0, 0
             self._is_lively = not self._rhythm.interval_ms and now_ms - self._records_ms <= _LIVELY_MS

@@ -30,42 +30,53 @@ class Rhythm:
         self._records_ms: int | None = None
         self._empty = 0  # answers without records, since records came
         self._surplus = 0.0
+        self._woken = 1  # partitions with records in the last answer that had some: a wake-up wakes so many
 
     def is_awake(self, partitions: int) -> bool:
-        """Whether a reader of so many partitions asks on, each interval. If not, its next request may arm them."""
-        price = wake_up_price(partitions)
+        """True if a reader of so many partitions asks on, each interval. Else its next request may arm them."""
+        price = wake_up_price(partitions, self._woken)
         return self.interval_ms > 0 and self._surplus < price and self._empty + 1 < price
 
+    def arms_ms(self, partitions: int) -> int:
+        """The time of the request that arms, once the reader may sleep: the next beat, unless it sleeps at once."""
+        price = wake_up_price(partitions, self._woken)
+        return self.next_ms if self.interval_ms and self._surplus < price else 0
+
     def asked(self, now_ms: int) -> None:
-        """A request goes out."""
+        """A request of the rhythm goes out."""
         self._asked_ms = now_ms
         self.next_ms = now_ms + self.interval_ms
 
-    def answered(self, partitions: int, *, has_records: bool, now_ms: int, chance: float) -> None:
-        """The answer to the last request for so many partitions. `chance` is uniform in [0, 1)."""
+    def answered(self, partitions: int, found: int, *, now_ms: int, chance: float) -> None:
+        """Take an answer with records of `found` partitions, of the awake ones. `chance` is uniform in [0, 1)."""
         self.next_ms = self._asked_ms + int(self.interval_ms * (1 + _SPREAD * chance))
-        if not has_records:
+        if not found:
             self._empty += 1
             return
+        self._woken = found
         if self._records_ms is not None and self.interval_ms:
-            price = wake_up_price(partitions)
+            price = wake_up_price(partitions, found)
             asking = max(1.0, (now_ms - self._records_ms) / self.interval_ms)
             self._surplus = min(max(0.0, self._surplus + asking - price), 2 * price)
         self._records_ms, self._empty = now_ms, 0
 
 
 @lru_cache
-def wake_up_price(partitions: int) -> float:
-    """The price of sleep and wake-up for a reader of so many partitions, in requests that find nothing.
+def wake_up_price(partitions: int, woken: int = 1) -> float:
+    """The price of sleep and wake-up, in requests that find nothing in so many partitions.
 
-    Sleep takes the request that arms, and a write for each partition. The wake-up is published and delivered, and a
-    request follows it.
+    Sleep takes a request that arms, and a write for each partition: the `woken` ones, because the others are armed
+    still. The wake-up is published and delivered, and a request follows it.
     """
-    request = (
+    armed = prices.WRITE_UNITS.of(woken) + prices.APPSYNC_OPERATIONS.of(2)
+    return (2 * _request(woken) + armed) / _request(max(partitions, woken))
+
+
+def _request(partitions: int) -> float:
+    """The dollars of a request that finds nothing."""
+    return (
         prices.API_REQUESTS.of(1)
         + prices.LAMBDA_REQUESTS.of(1)
         + prices.LAMBDA_GB_SECONDS.of(_GB_SECONDS)
         + prices.READ_UNITS.of(partitions)
     )
-    armed = prices.WRITE_UNITS.of(partitions) + prices.APPSYNC_OPERATIONS.of(2)
-    return (2 * request + armed) / request

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Mapping
 
+import pytest
+
 from penstock.consumer.fetch_buffer import FetchRequest
 from penstock.model import TopicPartition
 from penstock.wake_ups.rhythm import wake_up_price
@@ -134,3 +136,44 @@ def test_consumer_without_a_connection_uses_long_polls() -> None:
     request = paced.send()
     assert request is not None
     assert (request.body["wait_ms"], "arm" in request.body) == (500, False)
+
+
+@pytest.mark.parametrize("behind", [1, 2])
+def test_partitions_that_are_behind_do_not_keep_those_at_their_end_waiting(behind: int) -> None:
+    paced = Paced(T0, T1, T2).covered()
+    for partition in (T0, T1)[:behind]:
+        for _ in range(400):
+            paced.service.append(partition)
+    came_ms, sent = 0, 0
+    while sent < 200:
+        request = paced.send()
+        if request is None:
+            paced.now_ms = max(paced.now_ms + 1, paced.buffer.wake_at_ms)
+            continue
+        sent += 1
+        paced.now_ms += 50  # an answer takes so long
+        paced.take(request, *paced.service.answer(request, batches_max=1))
+        found = [record.partition for record in paced.buffer.take(1_000)]
+        if sent == 5:
+            paced.service.append(T2)
+            came_ms = paced.now_ms
+        if sent > 5 and 2 in found:
+            assert paced.now_ms - came_ms <= INTERVAL_MS + 2 * 50
+            return
+    raise AssertionError("the record did not come")
+
+
+def test_filter_that_takes_little_does_not_make_a_consumer_hurry() -> None:
+    paced = Paced(T0).covered()
+    asked = 0
+    while paced.now_ms < START_MS + 10_000:
+        request = paced.send()
+        if request is None:
+            paced.now_ms = max(paced.now_ms + 1, min(paced.buffer.wake_at_ms, START_MS + 10_000))
+            continue
+        asked += 1
+        end = (paced.now_ms - START_MS) // 10  # a record each 10 ms, and the filter takes none
+        answer = {"log_start_offset": 0, "high_watermark": end, "next_offset": end, "length": 0}
+        paced.take(request, [answer], memoryview(b""))
+        paced.wake(0, end + 1)
+    assert asked <= 10_000 / INTERVAL_MS + 3

@@ -49,16 +49,15 @@ def play(gaps_ms: Sequence[int], chance: float = 0.0) -> Played:
         if has_records:
             played.latest_ms = max(played.latest_ms, now_ms - comes_ms[at])
             at = next((number for number in range(at, len(comes_ms)) if comes_ms[number] > now_ms), len(comes_ms))
-        rhythm.answered(1, has_records=has_records, now_ms=now_ms, chance=chance)
-        now_ms = max(now_ms, rhythm.next_ms) if rhythm.is_awake(1) else now_ms
+        rhythm.answered(1, int(has_records), now_ms=now_ms, chance=chance)
+        now_ms = max(now_ms, rhythm.next_ms if rhythm.is_awake(1) else rhythm.arms_ms(1))
     return played
 
 
-@pytest.mark.parametrize("gap_ms", [1, 7, 50, 150, 200, 300, 500, 799, 801, 1_000, 2_000, 10_000, 60_000, HOUR_MS])
+@pytest.mark.parametrize("gap_ms", [1, 50, 200, 300, 500, 601, 650, 690, 799, 801, 1_000, 2_000, 60_000, HOUR_MS])
 def test_steady_gaps_cost_hardly_more_than_the_better_way(gap_ms: int) -> None:
     played = play([gap_ms] * 300)
-    assert played.own <= 1.25 * min(played.asking, played.sleeping) + ONCE or 500 <= gap_ms <= 1_000
-    assert played.is_cheap
+    assert played.own <= 1.25 * min(played.asking, played.sleeping) + ONCE
 
 
 @pytest.mark.parametrize("seed", range(200))
@@ -70,14 +69,14 @@ def test_gaps_from_a_millisecond_to_an_hour_cost_at_most_twice_the_better_way(se
 
 
 def test_no_short_pattern_costs_more_than_twice_the_better_way() -> None:
-    kinds = (150, 250, 700, 900, 1_100, 3_000, HOUR_MS)
+    kinds = (150, 250, 601, 650, 700, 900, 1_100, HOUR_MS)
     worst = 0.0
     for length in range(1, 5):
         for pattern in itertools.product(kinds, repeat=length):
             played = play(pattern * 60)
             assert played.is_cheap, (pattern, played)
             worst = max(worst, played.own / min(played.asking, played.sleeping))
-    assert worst > 1.5  # the patterns are hard ones
+    assert worst > 1.4  # the patterns are hard ones
 
 
 def test_record_waits_an_interval_at_most() -> None:
@@ -102,5 +101,6 @@ def test_reader_without_an_interval_never_waits() -> None:
     assert (rhythm.is_awake(6), rhythm.next_ms) == (False, 1_000)
 
 
-def test_more_partitions_make_sleep_dearer() -> None:
-    assert 3 < wake_up_price(1) < wake_up_price(6) < wake_up_price(100) < 9
+def test_asking_for_many_partitions_makes_sleep_worth_it_sooner() -> None:
+    assert 4 > wake_up_price(1) > wake_up_price(6) > 1 > wake_up_price(100)
+    assert wake_up_price(6, woken=6) > wake_up_price(6, woken=1)
