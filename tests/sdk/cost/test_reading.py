@@ -10,7 +10,8 @@ from penstock_core.limits import BATCH_BYTES_MAX
 
 def test_lively_consumer_fetches_five_times_a_second_and_never_sleeps() -> None:
     reads = reads_per_s(Workload(records_per_s=1_000, request_bytes=1_024))
-    assert (reads.found, reads.empty, reads.sleeps) == (pytest.approx(4.76, rel=0.01), 0.0, 0.0)
+    assert reads.found == pytest.approx(4.76, rel=0.01)
+    assert (reads.empty, reads.sleeps) == (0.0, 0.0)
 
 
 def test_consumer_of_rare_records_sleeps_before_each() -> None:
