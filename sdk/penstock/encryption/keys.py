@@ -82,13 +82,16 @@ class KmsKeys:
         return plaintext
 
     def _call(self, name: str, arn: str, context: Mapping[str, str], **options: Any) -> Any:
-        from botocore.exceptions import BotoCoreError, ClientError  # slow to import, and other keys need none of it
+        # slow to import, and other keys need none of it
+        from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 
         try:
             return getattr(self._client_of(arn), name)(KeyId=arn, EncryptionContext=dict(context), **options)
         except ClientError as error:
             raise _refused(name, arn, context, error.response["Error"]) from error
         except BotoCoreError as error:
+            if name == "decrypt" and isinstance(error, ParamValidationError):  # what a record's header says
+                raise _changed(arn) from error
             raise UnavailableError(
                 ErrorCode.STORAGE_UNAVAILABLE, f"KMS could not be asked for {arn}: {error}"
             ) from error
@@ -116,9 +119,11 @@ class LocalKeys:
 
     def __init__(self, keys: Mapping[str, bytes]) -> None:
         check(isinstance(keys, Mapping) and bool(keys), "LocalKeys: give a mapping of names to keys of 32 bytes")
-        for name, key in keys.items():
+        for number, (name, key) in enumerate(keys.items(), 1):
             is_key = isinstance(name, str) and isinstance(key, bytes) and len(key) == KEY_BYTES
-            check(is_key, f"key {name!r:.100}: give {KEY_BYTES} bytes, such as os.urandom({KEY_BYTES})")
+            kinds = f"{type(name).__name__} to {type(key).__name__}"  # names and keys may be swapped, so tell neither
+            how = f"give a str to {KEY_BYTES} bytes, such as os.urandom({KEY_BYTES})"
+            check(is_key, f"pair {number} of LocalKeys maps {kinds}: {how}")
         self._keys = dict(keys)
 
     @classmethod
@@ -181,6 +186,8 @@ def _refused(call: str, arn: str, context: Mapping[str, str], said: Mapping[str,
     action = "kms:GenerateDataKey" if call == "generate_data_key" else "kms:Decrypt"
     if code in ("InvalidCiphertextException", "IncorrectKeyException"):
         return _changed(arn)
+    if code == "ValidationException" and call == "decrypt":  # of what a record's header says: the ARN was checked
+        return _changed(arn)
     if code == "AccessDeniedException":
         return AccessDeniedError(
             ErrorCode.ACCESS_DENIED,
@@ -202,7 +209,7 @@ def _unknown_key(key_id: str, known: Any) -> PenstockError:
         ErrorCode.ACCESS_DENIED,
         f"the value is encrypted by the key {key_id!r:.200}, and this client has {', '.join(known):.300}: add the key "
         "if you trust it",
-        key_id=key_id,
+        key_id=key_id[:200],
     )
 
 

@@ -14,6 +14,8 @@ key up by it. A nonce is random: one data key encrypts 2^32 values at most, and 
 """
 
 import base64
+import copy
+import hashlib
 import json
 import struct
 import threading
@@ -21,7 +23,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.arguments import check, check_number, check_whole
-from penstock.encryption.keys import NONCE_BYTES, Keys, aes_gcm
+from penstock.encryption.keys import KEY_BYTES, NONCE_BYTES, Keys, aes_gcm
 from penstock.errors import AccessDeniedError, CorruptError, InvalidError
 from penstock.system import monotonic_ms, random_bytes
 from penstock_core.errors import ErrorCode, PenstockError
@@ -38,6 +40,7 @@ _LENGTH = struct.Struct(">I")
 _SMALL = 64  # bytes of a value that zstd would only lengthen
 _RECORDS_MAX = 2**32
 _KNOWN_MAX = 10_000  # data keys that a reader remembers
+_HEADER_BYTES_MAX = 16_384
 _REFUSED_MS = 10_000  # a reader asks no more often for a data key that it may not have
 
 
@@ -92,7 +95,8 @@ class Encryption:
     ) -> None:
         check(
             hasattr(keys, "new_data_key") and hasattr(keys, "unwrap"),
-            f"keys={keys!r:.100}: give KmsKeys(ARN), LocalKeys({{name: bytes}}), or an object with their methods",
+            f"keys is of type {type(keys).__name__}: give KmsKeys(ARN), LocalKeys({{name: bytes}}), or an object "
+            "with their methods",
         )
         check_number("max_age_s", max_age_s, 1)
         check_whole("max_records", max_records, 1)
@@ -113,7 +117,7 @@ class Encryption:
         self._sealings: dict[str, _Sealing] = {}
         self._changing = threading.Lock()
         self._ciphers: dict[bytes, Any] = {}  # by header
-        self._refusals: dict[bytes, tuple[PenstockError, int]] = {}
+        self._refusals: dict[bytes, tuple[PenstockError, int]] = {}  # by the header's digest
 
     def encrypt(
         self, topic: str, value: bytes | str | None, *, key: bytes | str | None = None, headers: Headers = ()
@@ -163,15 +167,17 @@ class Encryption:
 
     def decrypt_now(self, value: bytes | None, key: bytes | None, headers: Headers) -> tuple[bytes | None, Headers]:
         """As `decrypt`, but it asks nobody: raises DataKeyMissing first."""
-        header = next((told for name, told in headers if name == HEADER), None)
-        if header is None or value is None:
+        found = [told for name, told in headers if name == HEADER]
+        if not found or value is None:
             return value, headers
+        header = found[0] or b""
         cipher = self._ciphers.get(header)
         if cipher is None:
-            refusal = self._refusals.get(header)
+            _check_size(header)
+            refusal = self._refusals.get(_digest(header))
             if refusal is None or self._now_ms() >= refusal[1]:
                 raise DataKeyMissing(bytes(header))
-            raise refusal[0].with_traceback(None)  # it is raised again and again
+            raise copy.copy(refusal[0])  # an error that was raised keeps its stack alive
         from cryptography.exceptions import InvalidTag
 
         try:
@@ -195,6 +201,10 @@ class Encryption:
             context = {TOPIC: topic, **self._context}
             made = self._keys.new_data_key(context)
             header = _header_of(made.key_id, made.wrapped, context)
+            check(
+                len(header) <= _HEADER_BYTES_MAX,
+                f"header {HEADER} takes {len(header)} bytes, and {_HEADER_BYTES_MAX} are the most: give less context",
+            )
             cipher = aes_gcm(made.plaintext)
             self._remember(header, cipher)  # this process may read what it writes
             _bound_to(self._sealings, _KNOWN_MAX)
@@ -213,11 +223,11 @@ class Encryption:
         """
         try:
             key_id, wrapped, context = _parse_header(header)
-            cipher = aes_gcm(self._keys.unwrap(key_id, wrapped, context))
+            cipher = _cipher_of(self._keys.unwrap(key_id, wrapped, context), key_id)
         except (AccessDeniedError, CorruptError) as error:
             with self._changing:
                 _bound_to(self._refusals, _KNOWN_MAX)
-                self._refusals[header] = error, self._now_ms() + _REFUSED_MS
+                self._refusals[_digest(header)] = copy.copy(error), self._now_ms() + _REFUSED_MS
             return
         self._remember(header, cipher)
 
@@ -225,7 +235,7 @@ class Encryption:
         with self._changing:
             _bound_to(self._ciphers, _KNOWN_MAX)
             self._ciphers[header] = cipher
-            self._refusals.pop(header, None)
+            self._refusals.pop(_digest(header), None)
 
     def _formed(self, value: bytes) -> bytes:
         if self._compresses and _SMALL < len(value) <= BATCH_DECODED_BYTES_MAX:  # what a reader takes
@@ -238,7 +248,10 @@ class Encryption:
 def check_encryption(given: object) -> None:
     """Raises InvalidError for an option of a client that is no Encryption."""
     is_one = given is None or isinstance(given, Encryption)
-    check(is_one, f"encryption={given!r:.100}: give an Encryption(KmsKeys(ARN)), of penstock.encryption")
+    check(
+        is_one,
+        f"encryption is of type {type(given).__name__}: give an Encryption(KmsKeys(ARN)), of penstock.encryption",
+    )
 
 
 def _value_of(formed: bytes) -> bytes:
@@ -262,14 +275,37 @@ def _header_of(key_id: str, wrapped: bytes, context: Mapping[str, str]) -> bytes
     return json.dumps(document, separators=(",", ":")).encode()
 
 
+def _check_size(header: bytes) -> None:
+    if len(header) > _HEADER_BYTES_MAX:
+        raise CorruptError(
+            ErrorCode.CORRUPT_BATCH, f"header {HEADER} has {len(header)} bytes, and {_HEADER_BYTES_MAX} are the most"
+        )
+
+
+def _digest(header: bytes) -> bytes:
+    """What stands for a header that a stranger may have written, and so may be large."""
+    return hashlib.sha256(header).digest()
+
+
+def _cipher_of(plaintext: bytes, key_id: str) -> Any:
+    if len(plaintext) != KEY_BYTES:
+        why = f"the data key of the value, wrapped by {key_id!r:.200}, has {len(plaintext)} bytes and not {KEY_BYTES}"
+        raise CorruptError(ErrorCode.CORRUPT_BATCH, why)
+    return aes_gcm(plaintext)
+
+
 def _parse_header(header: bytes) -> tuple[str, bytes, dict[str, str]]:
+    """Raises CorruptError for whatever a stranger may have written there."""
     try:
+        _check_size(header)
         document = json.loads(header)
         if document["v"] != _VERSION:
             raise ValueError(f"its version is {document['v']!r:.20}, and this release reads {_VERSION}")
         context = {str(name): str(each) for name, each in document["context"].items()}
-        return str(document["key"]), base64.b64decode(document["data_key"], validate=True), context
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        key_id = str(document["key"])
+        json.dumps([key_id, context], ensure_ascii=False).encode()  # JSON may name half a character, and UTF-8 not
+        return key_id, base64.b64decode(document["data_key"], validate=True), context
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         why = f"header {HEADER}={header!r:.100} cannot be read: {error!r:.100}"
         raise CorruptError(ErrorCode.CORRUPT_BATCH, why) from error
 
@@ -283,7 +319,7 @@ def _bytes(name: str, given: object) -> bytes:
     if isinstance(given, str):
         return given.encode()
     is_bytes = isinstance(given, bytes | bytearray | memoryview)
-    check(is_bytes, f"{name}={given!r:.100}: give bytes, str or None")
+    check(is_bytes, f"{name} is of type {type(given).__name__}: give bytes, str or None")
     return bytes(given)  # type: ignore[call-overload,no-any-return]  # it is bytes
 
 

@@ -42,6 +42,7 @@ class Wish(NamedTuple):
 
 ACCEPT = Wish(Verb.ACCEPT)
 RELEASE = Wish(Verb.RELEASE)
+LOCKED_UP = Wish(Verb.RELEASE, delay_ms=10_000, is_uncounted=True)  # another worker may decrypt it, or this one later
 GIVE_BACK = Wish(Verb.RELEASE, delay_ms=0, is_uncounted=True)
 
 _REASON_BYTES_MAX = 200
@@ -49,7 +50,7 @@ _REASON_BYTES_MAX = 200
 
 def reject(reason: str) -> Wish:
     """A rejection. The service keeps 200 bytes of the reason."""
-    return Wish(Verb.REJECT, reason=reason.encode()[:_REASON_BYTES_MAX].decode(errors="ignore"))
+    return Wish(Verb.REJECT, reason=reason.encode(errors="replace")[:_REASON_BYTES_MAX].decode(errors="ignore"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

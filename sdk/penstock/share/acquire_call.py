@@ -93,7 +93,8 @@ def decrypted(answer: ShareAnswer, encryption: Encryption) -> ShareAnswer:
                 value, headers = encryption.decrypt(record.value, key=record.key, headers=record.headers)
                 records.append(record._replace(value=value, headers=tuple(headers)))
                 bytes_left -= len(value or b"")
-            except PenstockError as failure:
+            except Exception as caught:  # an edge: the keys may be an object of the application's
+                failure = caught if isinstance(caught, PenstockError) else _unexpected(caught)
                 told = f"offset {record.offset} of {record.topic}[{record.partition}]: {failure.message}"
                 if failure.code.category is Category.CORRUPT:
                     unreadable.append(record.offset)
@@ -113,6 +114,11 @@ def decrypted(answer: ShareAnswer, encryption: Encryption) -> ShareAnswer:
             )
         )
     return replace(answer, locks=locks, error=error)
+
+
+def _unexpected(caught: Exception) -> PenstockError:
+    _log.error("a value was not decrypted", exc_info=caught)
+    return UnavailableError(ErrorCode.INTERNAL, f"its data key could not be asked for: {caught!r:.200}")
 
 
 def _request(call: ShareCall) -> HttpRequest:

@@ -11,6 +11,7 @@ from penstock.retry import NEVER_MS
 from penstock.share.acknowledgements import (
     ACCEPT,
     GIVE_BACK,
+    LOCKED_UP,
     RELEASE,
     Acknowledgement,
     AcknowledgementQueue,
@@ -169,7 +170,7 @@ class Keeper:
         if lock.left_out:
             self._queue(held, GIVE_BACK, lock.left_out, now)
         if lock.locked_up:
-            self._queue(held, RELEASE, lock.locked_up, now)
+            self._queue(held, LOCKED_UP, lock.locked_up, now)
         if lock.unreadable:
             self.skipped_batches += 1
             _log.warning("rejected %d offsets of %s[%d]: %s", len(lock.unreadable), *lock.key[:2], lock.why_unreadable)

@@ -74,8 +74,9 @@ class ShareSettings:
         retry_backoff_ms: The longest wait before the first retry. Waits have full jitter, and grow by a factor of two.
         retry_backoff_max_ms: The longest wait before any retry. A Retry-After of the service comes on top.
         encryption: Decrypt values that a producer has encrypted. Without the right to, or while KMS does not answer,
-            the consumer releases the record, and the call that waits for records raises the error. It rejects a value
-            that was changed. Without the option, encrypted values come as they are stored.
+            the consumer gives the record back for 10 s, uncounted, and the call that waits for records
+            raises the error. It rejects a value that was changed. Without the option, encrypted values come as they
+            are stored.
     """
 
     group_id: str

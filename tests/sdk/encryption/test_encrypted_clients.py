@@ -27,6 +27,12 @@ FAST: dict[str, Any] = {"fetch_wait_ms": 10, "retry_backoff_ms": 1}
 KEYS = {"2026": os.urandom(32)}
 OTHER_KEYS = {"other": os.urandom(32)}
 P0 = TopicPartition("orders", 0)
+CRAFTED = [
+    pytest.param(b"[" * 16_000, id="deep"),
+    pytest.param(b"[" * 100_000, id="long"),
+    pytest.param(b'{"v":1,"key":"\\ud800","data_key":"","context":{}}', id="half a character"),
+    pytest.param(None, id="none"),
+]
 
 
 def encryption(keys: Mapping[str, bytes] = KEYS, **options: Any) -> Encryption:
@@ -189,6 +195,18 @@ def test_function_gets_the_offset_and_the_batch_that_holds_it(clients: ClientKin
     assert {each.error.code for each in seen} == {ErrorCode.ACCESS_DENIED}
 
 
+@pytest.mark.parametrize("header", CRAFTED)
+def test_crafted_header_stops_no_consumer_that_skips(
+    clients: ClientKind, service: MemoryPenstock, header: bytes | None
+) -> None:
+    with service.producer() as producer:
+        producer.send("orders", b"1" * 40, headers=[(HEADER, header)]).result()
+    put(service, b"last")
+    with clients.consumer("orders", encryption=encryption(), on_undecodable="skip", **FAST) as consumer:
+        assert values(take(consumer, 1)) == [(1, b"last")]
+        assert consumer.skipped_batches() == {P0: 1}
+
+
 def test_changed_value_is_told_as_corrupt(clients: ClientKind, service: MemoryPenstock) -> None:
     value, headers = encryption().encrypt("orders", b"1", key=b"ada")
     with service.producer() as producer:
@@ -303,7 +321,7 @@ def test_dead_letters_never_lie_open(service: MemoryPenstock) -> None:
 
 @pytest.mark.parametrize("kind", ["producer", "consumer"])
 def test_option_of_another_kind_is_refused_with_what_to_give(clients: ClientKind, kind: str) -> None:
-    with pytest.raises(InvalidError, match="encryption='alias/orders': give an Encryption"):
+    with pytest.raises(InvalidError, match="encryption is of type str: give an Encryption"):
         getattr(clients, kind)(encryption="alias/orders")
 
 

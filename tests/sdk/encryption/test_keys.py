@@ -8,7 +8,7 @@ from typing import Any
 
 import boto3
 import pytest
-from botocore.exceptions import ClientError, EndpointConnectionError
+from botocore.exceptions import ClientError, EndpointConnectionError, ParamValidationError
 from moto import mock_aws
 
 from penstock.encryption import KmsKeys, LocalKeys
@@ -92,6 +92,8 @@ def refusal(code: str) -> ClientError:
         (refusal("DisabledException"), AccessDeniedError, "enable the key"),
         (refusal("KMSInvalidStateException"), AccessDeniedError, "cancel its deletion"),
         (refusal("InvalidCiphertextException"), CorruptError, "is not one that"),
+        (refusal("ValidationException"), CorruptError, "is not one that"),
+        (ParamValidationError(report="Invalid length for parameter CiphertextBlob"), CorruptError, "is not one that"),
         (refusal("ThrottlingException"), UnavailableError, "ThrottlingException said by KMS"),
         (EndpointConnectionError(endpoint_url="https://kms"), UnavailableError, "could not be asked"),
     ],
@@ -139,10 +141,11 @@ def test_local_keys_refuse_changed_bytes_and_contexts(wrapped: bytes | None, con
         LocalKeys(OLD).unwrap("old", wrapped or made.wrapped, context)
 
 
-@pytest.mark.parametrize("keys", [{}, {"short": b"1"}, {"text": "1" * 32}, {1: b"1" * 32}])
-def test_local_keys_have_names_and_32_bytes(keys: Any) -> None:
-    with pytest.raises(InvalidError):
+@pytest.mark.parametrize("keys", [{}, {"short": b"1"}, {"text": "1" * 32}, {b"1" * 32: "swapped"}])
+def test_local_keys_have_names_and_32_bytes_and_errors_tell_none_of_them(keys: Any) -> None:
+    with pytest.raises(InvalidError) as caught:
         LocalKeys(keys)
+    assert "11" not in str(caught.value)
 
 
 def test_keys_come_from_a_file(tmp_path: Path) -> None:

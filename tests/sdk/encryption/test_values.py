@@ -118,7 +118,7 @@ def test_headers_of_another_form_are_refused(headers: Any) -> None:
 
 
 def test_value_of_another_type_is_refused_and_never_sent_plain() -> None:
-    with pytest.raises(InvalidError, match="value=5: give bytes"):
+    with pytest.raises(InvalidError, match="value is of type int: give bytes"):
         reader().encrypt("orders", 5)  # type: ignore[arg-type]  # on purpose
 
 
@@ -182,6 +182,43 @@ def test_reader_that_may_not_ask_says_which_data_key_it_lacks() -> None:
 def test_header_that_is_no_header_is_corrupt(header: bytes) -> None:
     with pytest.raises(CorruptError, match=r"header penstock\.encryption"):
         reader().decrypt(b"1" * 40, headers=[(HEADER, header)])
+
+
+class ShortKeys(LocalKeys):
+    """Keys that unwrap a data key of another length, as KMS does for what a stranger has wrapped by `Encrypt`."""
+
+    def unwrap(self, key_id: str, wrapped: bytes, context: Mapping[str, str]) -> bytes:
+        return super().unwrap(key_id, wrapped, context)[: int(context["length"])]
+
+
+@pytest.mark.parametrize("length", ["5", "16"])
+def test_data_key_of_another_length_is_corrupt(length: str) -> None:
+    sealed, told = reader(context={"length": length}).encrypt("orders", b"1")
+    with pytest.raises(CorruptError, match=f"has {length} bytes and not 32"):
+        Encryption(ShortKeys(KEYS)).decrypt(sealed, headers=told)
+
+
+def test_context_that_makes_the_header_too_long_for_readers_is_refused() -> None:
+    with pytest.raises(InvalidError, match="give less context"):
+        reader(context={"a": "x" * 16_384}).encrypt("orders", b"1")
+
+
+def test_refusal_that_is_remembered_keeps_neither_stack_nor_header() -> None:
+    encryption = reader({"other": os.urandom(32)})
+    sealed, told = reader().encrypt("orders", b"1")
+    for headers in (told, [(HEADER, b"[" * 16_000)]):
+        for _ in range(2):
+            with pytest.raises((AccessDeniedError, CorruptError)):
+                encryption.decrypt(sealed, headers=headers)
+    assert len(encryption._refusals) == 2
+    for digest, (error, _) in encryption._refusals.items():
+        assert len(digest) == 32
+        assert (error.__traceback__, error.__cause__, error.__context__) == (None, None, None)
+
+
+def test_options_of_another_type_are_refused_and_their_bytes_not_told() -> None:
+    with pytest.raises(InvalidError, match="keys is of type dict: give KmsKeys"):
+        Encryption(KEYS)  # type: ignore[arg-type]  # on purpose
 
 
 def forged(content: bytes) -> tuple[bytes, list[tuple[str, bytes]]]:

@@ -1,15 +1,19 @@
 """Share consumers that decrypt: what they release, what they reject, and what a dead letter becomes."""
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from penstock.encryption import Encryption, LocalKeys
-from penstock.errors import AccessDeniedError
-from penstock.share import acquire_call
+from penstock.encryption import HEADER, Encryption, LocalKeys
+from penstock.errors import AccessDeniedError, UnavailableError
+from penstock.share import acquire_call, keeper
+from penstock.share.acknowledgements import LOCKED_UP
 from penstock.testing import MemoryPenstock
+from penstock_core.errors import ErrorCode
 from penstock_core.limits import MIB
+from tests.sdk.encryption.test_encrypted_clients import CRAFTED
 from tests.sdk.share.share_kinds import ShareKind
 from tests.sdk.share.work_group import WorkGroup
 from tests.support.deadlines import until
@@ -72,6 +76,65 @@ def test_worker_rejects_a_value_that_was_changed(
     [rejected] = [each for each in workers.acknowledgements() if each["type"] == "reject"]
     assert rejected["reason"].startswith("undecodable: offset 1 of orders[0]: the value does not decrypt")
     assert workers.unfinished() == 0
+
+
+@pytest.mark.parametrize("header", CRAFTED)
+def test_worker_rejects_a_crafted_header_and_goes_on(
+    consumers: ShareKind, workers: WorkGroup, service: MemoryPenstock, header: bytes | None
+) -> None:
+    with service.producer() as producer:
+        producer.send("orders", b"1" * 40, headers=[(HEADER, header)], partition=0).result()
+    put(service, b"last")
+    with consumers.consumer("orders", consumer_timeout_ms=500, encryption=Encryption(LocalKeys(KEYS))) as consumer:
+        assert [record.value for record in consumer] == [b"last"]
+    assert workers.unfinished() == 0
+
+
+class AbsentKeys(LocalKeys):
+    """Keys that fail with `error` as long as there is one."""
+
+    error: Exception | None = None
+    asked = 0
+
+    def unwrap(self, key_id: str, wrapped: bytes, context: Mapping[str, str]) -> bytes:
+        self.asked += 1
+        if self.error is not None:
+            raise self.error
+        return super().unwrap(key_id, wrapped, context)
+
+
+OUTAGE = UnavailableError(ErrorCode.STORAGE_UNAVAILABLE, "KMS could not be asked")
+
+
+@pytest.mark.parametrize("error", [OUTAGE, RuntimeError("a defect")])
+def test_keys_that_fail_stop_no_worker_and_dead_letter_nothing(
+    consumers: ShareKind, service: MemoryPenstock, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    monkeypatch.setattr(keeper, "LOCKED_UP", LOCKED_UP._replace(delay_ms=10))
+    service.create_topic("orders.dead")
+    config = {"dead_letter_topic": "orders.dead", "deliveries_max": 1}
+    service.admin().create_share_group("strict", "orders", config)
+    put(service, b"1", b"2")
+    keys = AbsentKeys(KEYS)
+    keys.error = error
+    seen: list[bytes | None] = []
+    told = 0
+
+    def poll() -> None:
+        nonlocal told
+        try:
+            seen.extend(record.value for record in consumer.poll(timeout_ms=20))
+        except UnavailableError:
+            told += 1
+
+    now_ms = [0]
+    sealed = Encryption(keys, now_ms=lambda: now_ms[0])
+    with consumers.consumer("orders", group_id="strict", encryption=sealed) as consumer:
+        until(lambda: told >= 3, step=poll)
+        keys.error, now_ms[0] = None, 60_000
+        until(lambda: len(seen) == 2, step=poll)
+    assert sorted(str(each) for each in seen) == ["b'1'", "b'2'"]
+    assert service.records("orders.dead") == []
 
 
 def test_small_values_that_hide_large_ones_do_not_fill_the_memory_of_a_worker(
