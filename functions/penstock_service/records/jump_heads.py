@@ -3,8 +3,9 @@
 ```
  topic: was_restored ▶ a segment with an empty batch for each head ▶ each head: its jump, if it still ends where it did
 ```
-The step may end anywhere, and you may make it again: a head tells which restore it has jumped for. Writers begin after
-it. They would not lose anything if they ran, but a jump is refused where an append has come between.
+The step may end anywhere, and you may make it again: a head tells which restore it has jumped for. It jumps once more
+if the harmed head has given offsets since. Writers begin after it. They would not lose anything if they ran, but a jump
+is refused where an append has come between.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, Partition, PartitionKey
-from penstock_core.limits import BATCH_GET_KEYS_MAX
+from penstock_core.limits import BATCH_GET_KEYS_MAX, JUMP_MARGIN_OFFSETS
 from penstock_core.log.index import Head, HeadJump
 from penstock_core.log.jump import Jump, jumps_over
 from penstock_core.log.ref import Ref
@@ -61,7 +62,7 @@ class _Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restore:
-    """A restore of the tables. A head jumps once for each `restore_id`.
+    """A restore of the tables. A head jumps for each `restore_id`, and again if its harmed head has grown since.
 
     `harmed` has the heads as they were harmed, None if they are lost. A dry run only reads.
     """
@@ -105,7 +106,7 @@ def _jump_some(instance: Instance, keys: Sequence[PartitionKey], restore: Restor
             )
             window.check()
             _, head = instance.stores.log.jump(plan.key, move, unconfirmed_zones)
-            if head is None or head.restore != restore.restore_id:
+            if head is None or plan.jumps[-1] not in head.jumps:
                 raise PenstockError(
                     ErrorCode.CONCURRENT_UPDATE,
                     f"partition {plan.key} has got records meanwhile: stop all writers, and run the restore again",
@@ -117,8 +118,9 @@ def _jump_some(instance: Instance, keys: Sequence[PartitionKey], restore: Restor
 
 
 def _plan(key: PartitionKey, head: Head, harmed: Head | None, restore_id: str) -> _Plan:
-    was_done = head.restore == restore_id
     harmed_next_offset = None if harmed is None else harmed.next_offset
+    # A writer that ran on since the jump has used up some of its margin, or has given offsets behind it.
+    was_done = head.restore == restore_id and (harmed_next_offset or 0) <= head.jumps[-1].end - JUMP_MARGIN_OFFSETS
     jumps = head.jumps[-1:] if was_done else jumps_over(head.next_offset, harmed_next_offset)
     return _Plan(key=key, next_offset=head.next_offset, jumps=jumps, is_lost=harmed is None, was_done=was_done)
 

@@ -34,7 +34,9 @@ _STDERR = 2
 @click.option("--deploy", is_flag=True, help="With --to: run the deployment, too, in the folder of cdk.json.")
 @click.option("-c", "--context", "contexts", multiple=True, metavar="NAME=VALUE", help="A `-c` of your deployments.")
 @click.option("--sweep", is_flag=True, help="With --to: start the sweep in the end. You are sure of the restore.")
-@click.option("--stack", metavar="STACK", help="With --to: the stack; by default PENSTOCK_STACK, else Penstock.")
+@click.option(
+    "--stack", metavar="STACK", help="With --to or --undo: the stack; by default PENSTOCK_STACK, else Penstock."
+)
 @click.option("--topics-table", metavar="TABLE", help="The restored topics table; by default the stage's.")
 @click.option("--log-table", metavar="TABLE", help="The restored log table; by default the stage's.")
 @click.option("--harmed-log-table", metavar="TABLE", help="The log table that was harmed; by default the stage's.")
@@ -72,6 +74,8 @@ def restore(
         raise click.UsageError("--to and --undo know the tables by themselves: give none")
     if to_ms is not None and undo:
         raise click.UsageError("give --to or --undo, not both")
+    if stack and not of_stage:
+        raise click.UsageError("--stack goes with --to and --undo: without them set PENSTOCK_STACK")
     if (deploy or sweep or contexts) and to_ms is None:
         raise click.UsageError("--deploy, --sweep and --context go with --to")
     if harmed_lost and tables["harmed_log_table"]:
@@ -106,12 +110,12 @@ def _restore_stage(name: str, region: str | None, to_s: int | None, how: _How) -
     aws, heads = aws_of(region), RestoredHeads(region)
     pace = Pace(now_ms=wall_clock_ms, sleep_ms=_sleep_ms, tell=_tell)
     found = open_restore(aws, read_stack(aws, name), to_s, pace, heads)
-    found.contexts = how.contexts
     if to_s is None:
         _undo(found, how)
         return
     if not found.has_begun:
         found.check()
+    found.use_contexts(how.contexts, is_dry_run=how.dry_run)
     if not how.as_json or how.dry_run:
         _show_plan(found, how)
     if how.dry_run:
@@ -190,7 +194,11 @@ def _deploy(found: "StageRestore", *, yes: bool) -> None:
     except OSError as error:
         raise PenstockError(ErrorCode.INVALID_CONFIG, f"npx did not start ({error}): install Node.js") from error
     if done.returncode:
-        message = f"the deployment failed with exit code {done.returncode}: mend it, and run the same command again"
+        message = (
+            f"the deployment failed with exit code {done.returncode}. Its rollback starts the writers, and what they "
+            "append to the harmed tables is lost. Once it has ended, run the same command at once: it stops them and "
+            "lets the log jump anew"
+        )
         raise PenstockError(ErrorCode.INVALID_CONFIG, message)
     found.after_deployment()
 

@@ -4,7 +4,8 @@
  stop ▶ restore ▶ settings ▶ jump ▶ deploy ▶ look ▶ release ▶ sweep
                                       └ from here on the stage uses the restored tables, and there is no way back
 ```
-A step may be done twice. Nothing here deletes anything but the note of the restore.
+A step may be done twice: a deployment that fails starts the writers again, and then all is stopped and jumps once more.
+Nothing here deletes anything but the note of the restore.
 """
 
 import shlex
@@ -15,7 +16,7 @@ from typing import Protocol
 
 from penstock.deployed.aws import Aws, aws_code
 from penstock.deployed.stack import DeployedStack, read_stack
-from penstock.restore.note import NoteStore, RestoreNote, TableRestore, second_text
+from penstock.restore.note import NOTE_KEY, NoteStore, RestoreNote, TableRestore, second_text
 from penstock.restore.switches import Switch, SwitchKind, find_switches, is_at, running_jobs, set_state
 from penstock.restore.tables import (
     check_source,
@@ -43,7 +44,9 @@ _BUSY = frozenset(
         "LimitExceededException",
     }
 )
-_JUMPING = "jumping"  # noted before the first head jumps
+_JUMP = "jump"
+_RELEASING = "releasing"  # noted before the first writer comes back: from then on the log grows, and jumps no more
+_UNDOING = "undo"
 _ALL = 100  # percent: a first step below it is a canary
 
 
@@ -78,26 +81,28 @@ class Pace:
 class StageRestore:
     """A restore of the stage of a stack to one second, begun or not.
 
-    `note` is the note of the one that is under way, or the one that `begin` would write. `contexts` are the `-c` of
-    your deployments.
+    `note` is the note of the one that is under way, or the one that `begin` would write.
     """
 
     def __init__(
-        self, aws: Aws, stack: DeployedStack, note: RestoreNote, *, has_begun: bool, pace: Pace, jumps: Jumps
+        self, aws: Aws, stack: DeployedStack, note: RestoreNote, *, notes: NoteStore, pace: Pace, jumps: Jumps
     ) -> None:
         self.note = note
-        self.has_begun = has_begun
-        self.contexts: Sequence[str] = ()
         self._aws = aws
         self.stack = stack
         self._pace = pace
         self._jumps = jumps
-        self._notes = NoteStore(aws, stack.outputs["ArchiveBucket"])
+        self._notes = notes
+
+    @property
+    def has_begun(self) -> bool:
+        """The restore is noted."""
+        return self._notes.has_begun
 
     @property
     def is_deployed(self) -> bool:
         """The stack uses the restored tables."""
-        return all(self.stack.outputs[TABLE_OUTPUTS[name]] == each.restored for name, each in self.note.tables.items())
+        return self._uses({name: each.restored for name, each in self.note.tables.items()})
 
     def plan(self) -> list[StepState]:
         """All steps in order. A step is done only if those before it are."""
@@ -131,23 +136,21 @@ class StageRestore:
     def begin(self) -> None:
         """Notes the restore. Raises INVALID_CONFIG if another one has begun meanwhile."""
         self._notes.begin(self.note)
-        self.has_begun = True
+
+    def use_contexts(self, given: Sequence[str], *, is_dry_run: bool) -> None:
+        """Takes the `-c` of your deployments, and notes them. Without any it goes by those that are noted."""
+        if given and tuple(given) != self.note.contexts:
+            self.note = replace(self.note, contexts=tuple(given))
+            if self.has_begun and not is_dry_run:
+                self._notes.change(self.note)
 
     def stop(self) -> None:
         """Stops what writes, and notes when: whatever runs then may still write until it times out.
 
-        Raises INVALID_CONFIG if something runs again since the jump: it may have given offsets that the jump covers.
+        A jump that was made before is checked anew, because what ran since may have given offsets behind it.
         """
-        functions = [each for each in self.note.switches if each.kind is SwitchKind.FUNCTION]
-        again = [each.label for each in functions if not is_at(self._aws, each, 0)]
-        if _JUMPING in self.note.done and again:
-            raise PenstockError(
-                ErrorCode.INVALID_CONFIG,
-                f"{', '.join(again)} may run again since the log has jumped, and so may have given offsets anew: give "
-                "up with `penstock restore --undo`, then restore to another second",
-            )
         self._set(self.note.switches, lambda _: 0)
-        self.note = replace(self.note, stopped_ms=self._pace.now_ms())
+        self.note = replace(self.note, stopped_ms=self._pace.now_ms(), done=())
         self._notes.change(self.note)
 
     def restore(self) -> None:
@@ -173,21 +176,22 @@ class StageRestore:
                 self._pace.tell(f"left to you: {line}")
 
     def jump(self) -> None:
-        """Lets the restored log go on behind all offsets, once no function that ran can write to the harmed one."""
-        if runs := [*running_jobs(self._aws, self.stack)]:
-            raise PenstockError(
-                ErrorCode.INVALID_CONFIG,
-                f"jobs still run, and may write: {', '.join(runs[:5])}. Wait for them or cancel them, and run the same "
-                "command again",
-            )
+        """Lets the restored log go on behind all offsets, once no function that ran can write to the harmed one.
+
+        Raises INVALID_CONFIG if something may write, before the jump or behind it, or another machine has gone on.
+        """
+        if _JUMP in self.note.done:
+            self._pace.tell("the harmed table has got records since the jump, which are lost: the log jumps once more")
+            self.stop()
+        self._check_stopped()
         while (left_ms := self._quiet_at_ms - self._pace.now_ms()) > 0:
             self._pace.tell(f"functions that ran when they were stopped may write for {left_ms // 1_000} s more")
             self._pace.sleep_ms(min(left_ms, POLL_MS))
-        if _JUMPING not in self.note.done:
-            self._note_done(_JUMPING)
+        self._check_stopped()
         for line in self._jumps.make(self.stack, self.note):
             self._pace.tell(line)
-        self._note_done("jump")
+        self._check_stopped()
+        self._note_done(_JUMP)
 
     def deploy_command(self) -> list[str]:
         """The command that points the stack at the restored tables, with all writers still stopped.
@@ -200,7 +204,7 @@ class StageRestore:
             return ["npx", "cdk", "deploy", self.stack.place.stack]
         canary = self.stack.settings.get("canary") or {}
         contexts = [
-            *self.stack.contexts(self.contexts),
+            *self.stack.contexts(self.note.contexts),
             "restored_tables=" + ",".join(f"{name}={value}" for name, value in self._restored_tables().items()),
             *(["canary=off"] if canary.get("percent", _ALL) < _ALL else []),
             "reserved_concurrency=" + ",".join(f"{handler}=0" for handler in self._handlers()),
@@ -231,8 +235,7 @@ class StageRestore:
     def after_deployment(self) -> None:
         """Reads the stack again. Raises INVALID_CONFIG if it does not use the restored tables, or still changes."""
         place = self.stack.place
-        self.stack = read_stack(self._aws, "/".join(each for each in place if each))
-        self.check_quiet()
+        self._read_stack_again()
         if not self.is_deployed:
             raise PenstockError(
                 ErrorCode.INVALID_CONFIG,
@@ -241,7 +244,18 @@ class StageRestore:
             )
 
     def release(self) -> None:
-        """Puts everything back as it was but the sweep: functions first, what starts them last."""
+        """Puts everything back as it was but the sweep: functions first, what starts them last.
+
+        Raises INVALID_CONFIG if another machine has gone on, or the log must jump once more.
+        """
+        self.after_deployment()
+        self._notes.check()
+        if self._left_of_jump(True):
+            raise PenstockError(
+                ErrorCode.INVALID_CONFIG,
+                "the harmed table has got records since the jump: run the same command again, and the log jumps anew",
+            )
+        self._note_done(_RELEASING)
         self._set(self._released(), lambda each: each.before)
         self._note_done("release")
 
@@ -256,18 +270,43 @@ class StageRestore:
     def undo(self) -> list[str]:
         """Puts everything back as it was, and ends the restore. Returns the restored tables, which are yours to delete.
 
-        Raises INVALID_CONFIG if the stack uses them already.
+        Raises INVALID_CONFIG if the stack uses them already, or changes: it may be about to use them.
         """
-        if self.is_deployed:
+        self._read_stack_again()
+        if not self._uses({name: each.harmed for name, each in self.note.tables.items()}):
             raise PenstockError(
                 ErrorCode.INVALID_CONFIG,
                 f"stack {self.stack.place.stack} uses the restored tables already, so there is nothing to undo: go on "
                 f"with `penstock restore --to {second_text(self.note.to_s)}`",
             )
+        self._note_done(_UNDOING)  # a machine that goes on with the restore finds the note changed
         self._set([*self._released(), *self._swept()], lambda each: each.before)
         self._notes.end()
         tables = [each.restored for each in self.note.tables.values()]
         return [table for table in tables if describe(self._aws, table) is not None]
+
+    def _uses(self, tables: Mapping[str, str]) -> bool:
+        return all(self.stack.outputs[TABLE_OUTPUTS[name]] == table for name, table in tables.items())
+
+    def _read_stack_again(self) -> None:
+        self.stack = read_stack(self._aws, "/".join(each for each in self.stack.place if each))
+        self.check_quiet()
+        _check_tables(self.note, self.stack)
+
+    def _check_stopped(self) -> None:
+        """Raises INVALID_CONFIG if anything may write: hours may have passed since it was stopped."""
+        self._notes.check()
+        self._read_stack_again()
+        functions = [each for each in self.note.switches if each.kind is SwitchKind.FUNCTION]
+        if again := [each.label for each in functions if not is_at(self._aws, each, 0)]:
+            message = f"{', '.join(again)} may run again: run the same command again, which stops it"
+            raise PenstockError(ErrorCode.INVALID_CONFIG, message)
+        if runs := [*running_jobs(self._aws, self.stack)]:
+            raise PenstockError(
+                ErrorCode.INVALID_CONFIG,
+                f"jobs still run, and may write: {', '.join(runs[:5])}. Wait for them or cancel them, and run the same "
+                "command again",
+            )
 
     def _restored_tables(self) -> dict[str, str]:
         log = self.note.tables["log"].restored
@@ -301,13 +340,15 @@ class StageRestore:
                 self._patiently(table.restored, partial(order, self._aws, table, self.note.to_s))
 
     def _note_done(self, step: str) -> None:
-        self.note = replace(self.note, done=(*self.note.done, step))
-        self._notes.change(self.note)
+        if step not in self.note.done:
+            self.note = replace(self.note, done=(*self.note.done, step))
+            self._notes.change(self.note)
 
     def _set(self, switches: Sequence[Switch], wanted: Callable[[Switch], int | None]) -> None:
         for each in switches:
             state = wanted(each)
             if not is_at(self._aws, each, state):
+                self._notes.check()
                 self._pace.tell(each.text(each.before if state == 0 else 0, state))
                 self._patiently(each.label, partial(set_state, self._aws, each, state))
 
@@ -331,7 +372,7 @@ class StageRestore:
             self._pace.sleep_ms(POLL_MS)
 
     def _left_of_stop(self, _: bool) -> list[str]:
-        if self.is_deployed:
+        if self.is_deployed and _JUMP in self.note.done:
             return []
         left = [each for each in self.note.switches if not self.has_begun or not is_at(self._aws, each, 0)]
         when = [] if self.note.stopped_ms is not None and not left else ["note when all was stopped"]
@@ -364,9 +405,10 @@ class StageRestore:
     def _left_of_jump(self, is_reached: bool) -> list[str]:
         if not is_reached:
             return ["each partition goes on 1,000 offsets behind all that were given"]
-        return (
-            [] if "jump" in self.note.done else self._jumps.left(self.stack, self.note) or ["note that all have jumped"]
-        )
+        is_noted = _JUMP in self.note.done
+        if _RELEASING in self.note.done or (is_noted and describe(self._aws, self.note.tables["log"].harmed) is None):
+            return []  # outside of `prod` the deployment deletes the harmed table
+        return self._jumps.left(self.stack, self.note) or ([] if is_noted else ["note that all have jumped"])
 
     def _left_of_deploy(self, is_reached: bool) -> list[str]:
         if not is_reached:
@@ -398,7 +440,8 @@ def open_restore(aws: Aws, stack: DeployedStack, to_s: int | None, pace: Pace, j
 
     Raises INVALID_CONFIG if one to another second is under way, and for None if none is.
     """
-    found = NoteStore(aws, stack.outputs["ArchiveBucket"]).read()
+    notes = NoteStore(aws, stack.outputs["ArchiveBucket"])
+    found = notes.read()
     if found is None and to_s is None:
         raise PenstockError(ErrorCode.INVALID_CONFIG, f"no restore of stack {stack.place.stack} is under way")
     if found is not None and to_s not in (None, found.to_s):
@@ -407,15 +450,52 @@ def open_restore(aws: Aws, stack: DeployedStack, to_s: int | None, pace: Pace, j
             f"a restore to {second_text(found.to_s)} is under way: go on with `penstock restore --to "
             f"{second_text(found.to_s)}`, or give it up with `penstock restore --undo`",
         )
-    note = found or _new_note(aws, stack, to_s or 0)
-    return StageRestore(aws, stack, note, has_begun=found is not None, pace=pace, jumps=jumps)
+    note = _new_note(aws, stack, to_s or 0) if found is None else _of_stack(found, stack)
+    return StageRestore(aws, stack, note, notes=notes, pace=pace, jumps=jumps)
+
+
+def _check_tables(note: RestoreNote, stack: DeployedStack) -> None:
+    """Raises INVALID_CONFIG if the tables of the note are not those of a restore of this stack."""
+    outputs = {name: stack.outputs[output] for name, output in TABLE_OUTPUTS.items()}
+    wanted = _restored_names(stack, note.to_s)
+    tables = {name: each.restored for name, each in note.tables.items()}
+    if tables != wanted or any(outputs[name] not in (each.harmed, each.restored) for name, each in note.tables.items()):
+        raise PenstockError(
+            ErrorCode.INVALID_CONFIG,
+            f"the note of the restore names tables that are not of stack {stack.place.stack}: "
+            f"{', '.join(f'{each.harmed} as {each.restored}' for each in note.tables.values()):.300}. Find out who "
+            f"wrote s3://{stack.outputs['ArchiveBucket']}/{NOTE_KEY}, and delete it",
+        )
+
+
+def _of_stack(note: RestoreNote, stack: DeployedStack) -> RestoreNote:
+    """The note without switches that the stack does not have: a deployment has removed them, or somebody forged them.
+
+    Raises as `_check_tables`.
+    """
+    _check_tables(note, stack)
+    handlers = {each.name: each.handler for each in stack.functions()}
+    known = {
+        SwitchKind.FUNCTION: handlers.keys(),
+        SwitchKind.RULE: {*stack.resources_of("AWS::Events::Rule")},
+        SwitchKind.MAPPING: {*stack.resources_of("AWS::Lambda::EventSourceMapping")},
+        SwitchKind.SCHEDULE: {*stack.schedules()},
+    }
+    switches = [
+        replace(each, handler=handlers.get(each.name, "")) for each in note.switches if each.name in known[each.kind]
+    ]
+    return replace(note, switches=tuple(switches))
+
+
+def _restored_names(stack: DeployedStack, to_s: int) -> dict[str, str]:
+    when = second_text(to_s).replace("-", "").replace(":", "").lower()
+    return {name: f"{stack.name}-{name}-restored-{when}" for name in TABLE_OUTPUTS}
 
 
 def _new_note(aws: Aws, stack: DeployedStack, to_s: int) -> RestoreNote:
-    when = second_text(to_s).replace("-", "").replace(":", "").lower()
     tables = {
-        name: TableRestore(harmed=stack.outputs[output], restored=f"{stack.name}-{name}-restored-{when}")
-        for name, output in TABLE_OUTPUTS.items()
+        name: TableRestore(harmed=stack.outputs[TABLE_OUTPUTS[name]], restored=restored)
+        for name, restored in _restored_names(stack, to_s).items()
     }
     if all(each.harmed == each.restored for each in tables.values()):
         raise PenstockError(

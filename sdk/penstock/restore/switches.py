@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from penstock.deployed.aws import Aws
+from penstock.deployed.aws import Aws, aws_code
 from penstock.deployed.stack import DeployedStack, StageFunction
+from penstock_core.errors import PenstockError
 
 # The function that CloudFormation calls. It runs in a deployment only, and the deployment of a restore needs it.
 PROVISION = "provision"
@@ -19,6 +20,7 @@ _RUNNING_ON_EMR = ("SUBMITTED", "PENDING", "SCHEDULED", "QUEUED", "RUNNING", "CA
 _RUNNING_ON_GLUE = ("STARTING", "WAITING", "RUNNING", "STOPPING")
 _RUNS_MAX = 200  # the newest: Glue runs one of a job at a time, unless told otherwise
 SWEEP = "sweep"
+_GONE = "ResourceNotFoundException"
 _UPDATED_BY = (  # of GetSchedule: what UpdateSchedule takes
     "Description",
     "EndDate",
@@ -123,13 +125,21 @@ def _function(aws: Aws, function: StageFunction) -> Switch:
 
 
 def state_of(aws: Aws, kind: SwitchKind, name: str) -> int | None:
-    """The state of a switch now, as `Switch.before` has it: 0 for what is off, None for what a deployment removed."""
+    """The state of a switch now, as `Switch.before` has it: 0 for what is off, None for what a deployment removed.
+
+    Raises INVALID_CONFIG with AWS's ResourceNotFoundException for a function that has gone: its None is no reserve.
+    """
     return _READS[kind](aws, name)
 
 
 def is_at(aws: Aws, switch: Switch, state: int | None) -> bool:
     """Whether a switch has that state. A switch that a deployment has removed or made anew needs no switching."""
-    found = state_of(aws, switch.kind, switch.name)
+    try:
+        found = state_of(aws, switch.kind, switch.name)
+    except PenstockError as error:
+        if aws_code(error) == _GONE:
+            return True
+        raise
     return found == state or (found is None and switch.kind is not SwitchKind.FUNCTION)
 
 
@@ -144,37 +154,38 @@ def _concurrency(aws: Aws, name: str) -> int | None:
 
 def _set_concurrency(aws: Aws, name: str, state: int | None) -> None:
     if state is None:
-        aws.call("lambda", "delete_function_concurrency", name, FunctionName=name)
+        aws.find(_GONE, "lambda", "delete_function_concurrency", name, FunctionName=name)
         return
-    aws.call("lambda", "put_function_concurrency", name, FunctionName=name, ReservedConcurrentExecutions=state)
+    on = {"FunctionName": name, "ReservedConcurrentExecutions": state}
+    aws.find(_GONE, "lambda", "put_function_concurrency", name, **on)
 
 
 def _mapping(aws: Aws, uuid: str) -> int | None:
-    found = aws.find("ResourceNotFoundException", "lambda", "get_event_source_mapping", uuid, UUID=uuid)
+    found = aws.find(_GONE, "lambda", "get_event_source_mapping", uuid, UUID=uuid)
     return None if found is None else int(found["State"] in ("Enabled", "Enabling", "Creating", "Updating"))
 
 
 def _set_mapping(aws: Aws, uuid: str, state: int | None) -> None:
     on = {"UUID": uuid, "Enabled": bool(state)}
-    aws.find("ResourceNotFoundException", "lambda", "update_event_source_mapping", uuid, **on)
+    aws.find(_GONE, "lambda", "update_event_source_mapping", uuid, **on)
 
 
 def _rule(aws: Aws, name: str) -> int | None:
-    found = aws.find("ResourceNotFoundException", "events", "describe_rule", name, Name=name)
+    found = aws.find(_GONE, "events", "describe_rule", name, Name=name)
     return None if found is None else int(found["State"] != "DISABLED")
 
 
 def _set_rule(aws: Aws, name: str, state: int | None) -> None:
-    aws.find("ResourceNotFoundException", "events", "enable_rule" if state else "disable_rule", name, Name=name)
+    aws.find(_GONE, "events", "enable_rule" if state else "disable_rule", name, Name=name)
 
 
 def _schedule(aws: Aws, name: str) -> int | None:
-    found = aws.find("ResourceNotFoundException", "scheduler", "get_schedule", name, Name=name)
+    found = aws.find(_GONE, "scheduler", "get_schedule", name, Name=name)
     return None if found is None else int(found["State"] != "DISABLED")
 
 
 def _set_schedule(aws: Aws, name: str, state: int | None) -> None:
-    found = aws.find("ResourceNotFoundException", "scheduler", "get_schedule", name, Name=name)
+    found = aws.find(_GONE, "scheduler", "get_schedule", name, Name=name)
     if found is not None:
         kept = {field: found[field] for field in _UPDATED_BY if field in found}
         aws.call("scheduler", "update_schedule", name, **kept, State="ENABLED" if state else "DISABLED")

@@ -4,6 +4,7 @@ import json
 import shlex
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import boto3
@@ -15,7 +16,7 @@ from penstock.deployed.aws import aws_of
 from penstock.deployed.stack import read_stack
 from penstock.restore.heads import RestoredHeads
 from penstock.restore.note import NOTE_KEY
-from penstock.restore.stage_restore import STEPS, Pace, open_restore
+from penstock.restore.stage_restore import STEPS, Pace, StageRestore, open_restore
 from penstock.transports.embedded_storage import storage_of_outputs
 from penstock_cdk import settings_of_app
 from penstock_core.errors import ErrorCode
@@ -24,7 +25,7 @@ from penstock_service.adapters.storage_calls import StorageCalls
 from tests.sdk.cli.command import run
 from tests.support.deployed_stage import REGION, DeployedStage, is_missing
 from tests.support.refusals import refused
-from tests.support.service import Killed, SteppedClock, ask, new_topic, send, values_of
+from tests.support.service import Killed, SteppedClock, ask, batch, head_of, new_topic, send, values_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.synth]
 
@@ -264,15 +265,174 @@ def test_topic_that_cannot_be_read_keeps_the_writers_stopped(deployed: DeployedS
     assert (answers.exit_code, has_note(deployed)) == (0, False), answers.output
 
 
-def test_function_that_runs_again_behind_the_jump_ends_the_restore(deployed: DeployedStage) -> None:
-    """As after an undo that died: what was appended meanwhile lies behind no jump."""
+def writers(reserved: int | None) -> None:
+    """Lets produce run again, as a rollback of CloudFormation does, or stops it."""
+    client = boto3.client("lambda", region_name=REGION)
+    if reserved is None:
+        client.delete_function_concurrency(FunctionName="penstock-produce")
+    else:
+        client.put_function_concurrency(FunctionName="penstock-produce", ReservedConcurrentExecutions=reserved)
+
+
+def append_many(deployed: DeployedStage) -> None:
+    """1,600 records on the harmed tables: more than the margin of a jump."""
+    for _ in range(16):
+        assert deployed.stage.service.produce(("orders", 0, batch(*map(str, range(100))))).status == 200
+
+
+def next_offset(deployed: DeployedStage) -> int:
+    restored = aws_instance(storage_of_outputs(deployed.outputs, REGION), StorageCalls())
+    return send(restored, "orders", "new").base_offset
+
+
+def test_function_that_runs_again_behind_the_jump_is_stopped_and_the_log_jumps_anew(deployed: DeployedStage) -> None:
     go_on()
-    boto3.client("lambda", region_name=REGION).delete_function_concurrency(FunctionName="penstock-produce")
+    writers(225)
+    append_many(deployed)
     result = go_on()
-    assert (result.exit_code, "penstock restore --undo" in result.stderr) == (1, True)
-    assert deployed.states()["penstock-produce"] is None
-    assert run(None, "restore", "--undo", "--yes").exit_code == 0
-    assert deployed.states()["penstock-produce"] == 225
+    assert result.exit_code == 0, result.output
+    assert deployed.states()["penstock-produce"] == 0
+    deployed.deploy(restored_tables(result))
+    assert go_on("--sweep").exit_code == 0
+    assert next_offset(deployed) == 2_608, "behind offset 1607, which was given after the first jump"
+
+
+def test_rollback_and_a_second_deployment_give_no_offset_twice(deployed: DeployedStage, clock: SteppedClock) -> None:
+    """The rollback starts the writers on the harmed tables; the second deployment stops them again."""
+    result = go_on()
+    append_many(deployed)
+    deployed.deploy(restored_tables(result))
+    before_ms = clock.now_ms()
+    end = go_on("--sweep")
+    assert (end.exit_code, "jumps once more" in end.stderr) == (0, True), end.output
+    assert clock.now_ms() - before_ms >= 900_000, "functions that ran may still write"
+    assert next_offset(deployed) == 2_608
+
+
+def test_undo_is_refused_while_the_stack_changes(deployed: DeployedStage) -> None:
+    go_on()
+    deployed.status = "UPDATE_IN_PROGRESS"
+    result = run(None, "restore", "--undo", "--yes")
+    assert (result.exit_code, "UPDATE_IN_PROGRESS" in result.stderr) == (1, True)
+    assert (deployed.states()["penstock-produce"], has_note(deployed)) == (0, True)
+
+
+@pytest.mark.parametrize("what", ["writers", "undone", "deploying", "job"])
+def test_what_happens_while_the_tables_come_back_keeps_the_log_from_jumping(
+    deployed: DeployedStage, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Hours pass between the stop and the jump."""
+    settle = StageRestore.settle
+
+    def slow(self: StageRestore) -> None:
+        settle(self)
+        monkeypatch.setattr(StageRestore, "settle", settle)
+        match what:
+            case "writers":
+                writers(225)
+            case "undone":
+                assert run(None, "restore", "--undo", "--yes").exit_code == 0
+            case "deploying":
+                deployed.status = "UPDATE_IN_PROGRESS"
+            case "job":
+                deployed.running = [{"Id": "jr_1", "JobRunState": "RUNNING"}]
+
+    monkeypatch.setattr(StageRestore, "settle", slow)
+    told = {
+        "writers": "penstock-produce may run again",
+        "undone": "another machine has gone on",
+        "deploying": "UPDATE_IN_PROGRESS",
+        "job": "jr_1",
+    }[what]
+    result = go_on()
+    assert (result.exit_code, told in result.stderr) == (1, True), result.output
+    assert has_note(deployed) == (what != "undone")
+    restored = replace(storage_of_outputs(deployed.outputs, REGION), log_table=RESTORED["log"])
+    assert head_of(aws_instance(restored, StorageCalls()), "orders").jumps == ()
+    if what == "writers":
+        assert go_on().exit_code == 0
+        assert deployed.states()["penstock-produce"] == 0
+
+
+def test_writer_that_comes_back_during_the_jump_leaves_it_unnoted(
+    deployed: DeployedStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = RestoredHeads.make
+
+    def slow(self: RestoredHeads, *arguments: Any) -> Any:
+        yield from make(self, *arguments)
+        monkeypatch.setattr(RestoredHeads, "make", make)
+        writers(225)
+        append_many(deployed)
+
+    monkeypatch.setattr(RestoredHeads, "make", slow)
+    result = go_on()
+    assert (result.exit_code, "penstock-produce may run again" in result.stderr) == (1, True)
+    deployed.deploy(restored_tables(go_on()))
+    assert go_on("--sweep").exit_code == 0
+    assert next_offset(deployed) == 2_608
+
+
+def test_machine_that_slept_until_the_restore_was_over_changes_nothing(deployed: DeployedStage) -> None:
+    aws = aws_of(REGION)
+    pace = Pace(now_ms=lambda: 10**15, sleep_ms=lambda _: None, tell=lambda _: None)
+    result = go_on()
+    asleep = open_restore(aws, read_stack(aws, "Penstock"), None, pace, RestoredHeads(REGION))
+    deployed.deploy(restored_tables(result))
+    assert go_on("--sweep").exit_code == 0
+    live = aws_instance(storage_of_outputs(deployed.outputs, REGION), StorageCalls())
+    new_topic(live, "made-since")
+    before = deployed.states()
+    for act in (asleep.jump, asleep.stop, asleep.release, asleep.undo):
+        refused(ErrorCode.INVALID_CONFIG, act)
+        assert (deployed.states(), has_note(deployed)) == (before, False)
+    assert send(live, "made-since", "first").base_offset == 0
+
+
+def test_later_run_deploys_with_the_contexts_of_the_first(deployed: DeployedStage) -> None:
+    go_on("-c", "profile=standard1", "-c", "account_concurrency=1000")
+    assert "-c profile=standard1 -c account_concurrency=1000 -c restored_tables=" in go_on().stdout
+    again = go_on("-c", "profile=standard1").stdout
+    assert "account_concurrency" not in again, "those of a later run take their place"
+    assert go_on().stdout == again
+
+
+def test_function_that_has_gone_needs_nothing(deployed: DeployedStage) -> None:
+    before = deployed.states()
+    deployed.deploy(restored_tables(go_on()))
+    boto3.client("lambda", region_name=REGION).delete_function(FunctionName="penstock-share")
+    result = go_on("--sweep")
+    assert result.exit_code == 0, result.output
+    produce = boto3.client("lambda", region_name=REGION).get_function_concurrency(FunctionName="penstock-produce")
+    assert produce["ReservedConcurrentExecutions"] == before["penstock-produce"]
+
+
+def forge(deployed: DeployedStage, **fields: Any) -> None:
+    """Changes the note, as anybody may who writes the archive bucket."""
+    place = {"Bucket": "archive", "Key": NOTE_KEY}
+    note = json.loads(deployed.stage.s3.get_object(**place)["Body"].read())
+    deployed.stage.s3.put_object(**place, Body=json.dumps(note | fields))
+
+
+def test_note_that_names_other_tables_is_refused(deployed: DeployedStage) -> None:
+    go_on()
+    forge(deployed, tables={name: {"harmed": name, "restored": f"evil-{name}"} for name in RESTORED})
+    for arguments in (("--undo",), ("--to", TO)):
+        result = run(None, "restore", *arguments, "--yes")
+        assert (result.exit_code, "evil-log" in result.stderr) == (1, True)
+    assert deployed.states()["penstock-produce"] == 0
+
+
+def test_note_switches_only_what_the_stack_has(deployed: DeployedStage) -> None:
+    go_on()
+    client = boto3.client("lambda", region_name=REGION)
+    switch = {"kind": "function", "label": "penstock-produce", "before": 7, "handler": "produce"}
+    forge(deployed, switches=[switch | {"name": "somebody-elses"}, switch | {"name": "penstock-produce"}])
+    deployed.calls.clear()
+    result = run(None, "restore", "--undo", "--yes")
+    assert result.exit_code == 0, result.output
+    assert deployed.calls.count("lambda:PutFunctionConcurrency") == 1
+    assert client.get_function_concurrency(FunctionName="penstock-produce")["ReservedConcurrentExecutions"] == 7
 
 
 def test_second_operator_begins_no_second_restore(deployed: DeployedStage) -> None:
@@ -367,6 +527,7 @@ def test_policy_of_the_page_has_the_actions_of_a_whole_restore(deployed: Deploye
         ("--to", TO, "--log-table", "log"),
         ("--undo", "--deploy"),
         ("--sweep",),
+        ("--stack", "Penstock"),
         ("--to", "soon"),
     ],
 )

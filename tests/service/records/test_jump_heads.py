@@ -56,6 +56,15 @@ def test_repeat_changes_nothing_and_another_restore_jumps_again(restored: Instan
     assert [(each.start, each.end) for each in head_of(restored, "orders").jumps] == [(10, 1_020), (1_020, 2_500)]
 
 
+def test_repeat_jumps_again_once_the_harmed_log_has_grown(restored: Instance) -> None:
+    jump(restored, 20)
+    assert jump(restored, 21) == [made(1_020, 2_020)], "its margin is whole again"
+    assert jump(restored, 5_000) == [made(2_020, 6_000)]
+    assert jump(restored, 5_000) == [made(2_020, 6_000, was_done=True)]
+    error = refused(ErrorCode.OFFSET_OUT_OF_RANGE, lambda: ask(restored, "orders", 15))
+    assert error.facts["to"] == 6_000
+
+
 def test_dry_run_tells_the_jumps_and_changes_nothing(restored: Instance) -> None:
     before = head_of(restored, "orders"), restored.topic_cache.read_through("orders")
     assert jump(restored, 20, is_dry_run=True) == [made(10, 1_020)]
