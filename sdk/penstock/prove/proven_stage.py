@@ -13,7 +13,7 @@ from penstock.doctor.recorder import AwsCalls, Exchange, RecordingTransport
 from penstock.errors import error_from_response
 from penstock.http.http_message import BATCHES_TYPE, JSON_TYPE
 from penstock.prove.leftovers import TOPIC_PREFIX, Leftovers
-from penstock.system import new_nonce, random_bytes, wall_clock_ms
+from penstock.system import monotonic_ms, new_nonce, random_bytes, wall_clock_ms
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import KIB
 from penstock_core.records import frame
@@ -22,6 +22,7 @@ from penstock_core.stack_outputs import outputs_of, parse_stack_place
 
 PAST_INLINE_BYTES = 5 * KIB  # a record of this size never becomes an item (INLINE_BYTES_MAX): it goes into the zones
 _OK, _TRIES, _RETRY_S = 200, 5, 0.5
+_LINES_MAX = 100  # of one log group
 _RETENTION_MS = 3_600_000  # if a run is killed, its records go by themselves
 
 
@@ -159,6 +160,23 @@ class ProvenStage:
     def call(self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None) -> Exchange:
         """Send one request, and no second try. The answer may have any status."""
         return self.transport.exchange(method, path, {}, headers or {}, body)
+
+
+def log_lines(stage: ProvenStage, group: str, since_ms: int, pattern: str, end_ms: int) -> tuple[list[str], bool]:
+    """The lines of a log group since then that match, and whether they are all. Begins no page after `end_ms`.
+
+    CloudWatch answers with pages without a line, too, as long as it has not searched all.
+    """
+    found: list[str] = []
+    pages = stage.client("logs").get_paginator("filter_log_events")
+    wanted = {"logGroupName": group, "startTime": since_ms, "filterPattern": pattern}
+    for page in pages.paginate(**wanted):
+        found += [each["message"].strip() for each in page["events"]]
+        if not page.get("nextToken"):
+            return found, True
+        if len(found) >= _LINES_MAX or monotonic_ms() > end_ms:
+            break
+    return found, False
 
 
 def aws_client(service: str, region: str, local: Mapping[str, str]) -> Any:

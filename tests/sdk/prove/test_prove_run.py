@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
-from penstock.errors import AccessDeniedError
+from penstock import prices
+from penstock.errors import AccessDeniedError, ConnectionFailedError
 from penstock.prove.proof import Emulator, Proof, ProofRow, ProvenRow, Ruling, Steps, ruled
 from penstock.prove.prove_run import CLEANING_SECONDS
 from penstock.prove.proven_stage import ProvenStage, UnexpectedAnswerError
@@ -48,6 +49,21 @@ def test_calls_of_earlier_rows_count_against_the_budget(stubbed: StubbedStage) -
     found = stubbed.run(_row("first", spend), _row("second", usd_max=0.0005), usd_max=before + 0.0010001)
     assert _told(found) == [("first", "holds"), ("second", "left out")]
     assert found[0].usd_max > 0.0005
+
+
+def test_request_that_gets_no_answer_counts_against_the_budget(stubbed: StubbedStage) -> None:
+    def cut(*_: object) -> None:
+        raise ConnectionFailedError("reset", maybe_applied=True)
+
+    answered = stubbed.stage.new_topic()
+    stubbed.stage.append(answered)
+    before = stubbed.stage.transport.cost(0)
+    stubbed.transport.instead = cut
+    with pytest.raises(ConnectionFailedError):
+        stubbed.stage.append(answered)
+    after = stubbed.stage.transport.cost(0)
+    assert (after.requests - before.requests, len(stubbed.stage.transport.exchanges)) == (1, before.requests)
+    assert after.usd_max - before.usd_max > 4 * prices.S3_PUTS.of(1), "it may have been served"
 
 
 def test_money_that_a_waiting_row_may_still_spend_is_not_given_to_another(stubbed: StubbedStage) -> None:

@@ -13,12 +13,13 @@ import urllib3
 from penstock.configuration import StaticCredentials
 from penstock.http.http_message import Response
 from penstock.http.transport import HttpTransport, Transport
-from penstock.prove.proof import Emulator, Proof, ProofRow, left_out, ruled
+from penstock.prove.proof import Emulator, Proof, ProofRow, left_out, ruled, unknown
 from penstock.prove.proven_stage import ProvenStage
 from penstock_core.routes import CONSUME, PRODUCE, ROUTES, TRANSACT, Route
 
 _POLICIES = {PRODUCE: "ProducePolicyArn", CONSUME: "ConsumePolicyArn", TRANSACT: "TransactPolicyArn"}
-_DENIED = (401, 403)
+_DENIED, _TAKEN = (401, 403), 200
+_LET_THROUGH, _REFUSED = "let through", "refused"
 _TIMEOUT_S = 10.0
 _SESSION = "penstock-prove"
 _SESSION_S = 900  # AWS takes no shorter one
@@ -191,28 +192,30 @@ def session(stage: ProvenStage) -> Proof:
             for policy in (PRODUCE, CONSUME)
         )
         found = _calls_of_principals(stage, producer, consumer)
-    wrong = [
-        f"{name}: {'yes' if is_so else 'no'}" for name, (is_so, expected) in found.items() if is_so is not expected
-    ]
+    outcomes = {outcome for outcome, expected in found.values() if outcome != expected}
+    wrong = [f"{name}: {outcome}" for name, (outcome, expected) in found.items() if outcome != expected]
     fact = f"{len(found) - len(wrong)} of {len(found)} calls were let through or refused as they should be"
-    return ruled(not wrong, fact + (f"; {'; '.join(wrong)}" if wrong else ""), calls=len(found), wrong=len(wrong))
+    fact += f"; {'; '.join(wrong)}" if wrong else ""
+    if wrong and not outcomes & {_LET_THROUGH, _REFUSED}:
+        return unknown(f"{fact}: neither a function nor IAM has answered, so ask again")
+    return ruled(not wrong, fact, calls=len(found), wrong=len(wrong))
 
 
 def _calls_of_principals(
     stage: ProvenStage, producer: HttpTransport, consumer: HttpTransport
-) -> dict[str, tuple[bool, bool]]:
-    """Each call, with whether it was let through, and whether it should be."""
+) -> dict[str, tuple[str, str]]:
+    """Each call, with its outcome and the outcome that it should have."""
     found = {
-        "a producer produces": (_reached(_asked(stage, producer, "POST", "/v1/produce")), True),
-        "a producer fetches": (_reached(_asked(stage, producer, "POST", "/v1/fetch")), False),
-        "a producer lists topics": (_reached(_asked(stage, producer, "GET", "/v1/topics")), False),
-        "a producer takes a zone out": (_reached(_asked(stage, producer, "POST", "/v1/zones/none")), False),
-        "a consumer fetches": (_reached(_asked(stage, consumer, "POST", "/v1/fetch")), True),
-        "a consumer produces": (_reached(_asked(stage, consumer, "POST", "/v1/produce")), False),
+        "a producer produces": (_outcome(_asked(stage, producer, "POST", "/v1/produce")), _LET_THROUGH),
+        "a producer fetches": (_outcome(_asked(stage, producer, "POST", "/v1/fetch")), _REFUSED),
+        "a producer lists topics": (_outcome(_asked(stage, producer, "GET", "/v1/topics")), _REFUSED),
+        "a producer takes a zone out": (_outcome(_asked(stage, producer, "POST", "/v1/zones/none")), _REFUSED),
+        "a consumer fetches": (_outcome(_asked(stage, consumer, "POST", "/v1/fetch")), _LET_THROUGH),
+        "a consumer produces": (_outcome(_asked(stage, consumer, "POST", "/v1/produce")), _REFUSED),
     }
     place = json.loads(_asked(stage, consumer, "GET", "/v1/wake-ups").body)
     if place.get("realtime"):
-        found["a consumer publishes a wake-up"] = (_published(consumer, place) not in _DENIED, False)
+        found["a consumer publishes a wake-up"] = (_outcome(_published(consumer, place)), _REFUSED)
     return found
 
 
@@ -233,18 +236,26 @@ def _asked(stage: ProvenStage, transport: Transport, method: str, path: str) -> 
     return stage.transport.exchange(method, path, {}, {}, b"", by=transport).response
 
 
+def _outcome(answer: Response) -> str:
+    """Any other status than a refusal's tells nothing about the right: a throttle, a route that is not there."""
+    if _reached(answer):
+        return _LET_THROUGH
+    return _REFUSED if answer.status in _DENIED else f"status {answer.status}"
+
+
 def _reached(answer: Response) -> bool:
     """True if a function has answered, with whatever status: IAM let the call through."""
     return _STORAGE_CALLS in {name.lower() for name in answer.headers}
 
 
-def _published(transport: HttpTransport, place: Mapping[str, str]) -> int:
-    """The status of a publication to a channel that nobody hears."""
+def _published(transport: HttpTransport, place: Mapping[str, str]) -> Response:
+    """The answer to a publication to a channel that nobody hears. One that was taken is marked as let through."""
     body = json.dumps({"channel": f"/{place['namespace']}/{_SESSION}/0", "events": ["{}"]}).encode()
     headers = dict(transport.event_headers(place["host"], body))
     realtime = urlsplit(place["realtime"])
     url = f"https://{place['host']}/event" if realtime.scheme == "wss" else f"http://{realtime.netloc}/event"
-    return urllib3.request("POST", url, body=body, headers=headers, timeout=_TIMEOUT_S, retries=False).status
+    status = urllib3.request("POST", url, body=body, headers=headers, timeout=_TIMEOUT_S, retries=False).status
+    return Response(status, {_STORAGE_CALLS: ""} if status == _TAKEN else {}, b"")
 
 
 def roles(stage: ProvenStage) -> Proof:

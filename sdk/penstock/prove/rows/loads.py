@@ -12,7 +12,14 @@ from penstock.doctor.recorder import Exchange
 from penstock.errors import ConnectionFailedError
 from penstock.prove.leftover_kinds import ZONE_REASON, set_logging_config
 from penstock.prove.proof import Emulator, Latencies, Proof, ProofRow, Steps, left_out, ruled
-from penstock.prove.proven_stage import ProvenStage, UnexpectedAnswerError, appended_offset, error_in, error_of
+from penstock.prove.proven_stage import (
+    ProvenStage,
+    UnexpectedAnswerError,
+    appended_offset,
+    error_in,
+    error_of,
+    log_lines,
+)
 from penstock.system import monotonic_ms, wall_clock_ms
 
 HOT_APPENDS_MAX = 6_000
@@ -174,7 +181,7 @@ def _cold_starts(stage: ProvenStage) -> Steps:
         end_ms = monotonic_ms() + _LOG_MS
         while function not in found and monotonic_ms() < end_ms:
             yield _LOOK_MS
-            durations = _load_times(stage, before["LogGroup"], began_at_ms)
+            durations = _load_times(stage, before["LogGroup"], began_at_ms, end_ms)
             found |= {function: max(durations)} if durations else {}
         stage.leftovers.undo("logging", name)
     missing = [each for each in _COLD_FUNCTIONS if each not in found]
@@ -194,11 +201,9 @@ def _read_at(stage: ProvenStage, topic: str, offset: int) -> Exchange:
     return stage.transport.exchanges[-1]
 
 
-def _load_times(stage: ProvenStage, group: str, since_ms: int) -> list[float]:
-    answer = stage.client("logs").filter_log_events(
-        logGroupName=group, startTime=since_ms, filterPattern='{ $.type = "platform.initReport" }'
-    )
-    return [float(json.loads(each["message"])["record"]["metrics"]["durationMs"]) for each in answer["events"]]
+def _load_times(stage: ProvenStage, group: str, since_ms: int, end_ms: int) -> list[float]:
+    lines, _ = log_lines(stage, group, since_ms, '{ $.type = "platform.initReport" }', end_ms)
+    return [float(json.loads(each)["record"]["metrics"]["durationMs"]) for each in lines]
 
 
 def idle(stage: ProvenStage) -> Steps:

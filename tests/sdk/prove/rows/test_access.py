@@ -201,10 +201,10 @@ def test_principals_of_one_policy_hold(stubbed: StubbedStage, gateway: Gateway) 
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        ({"produces": "POST /v1/fetch"}, "a producer fetches: yes"),
-        ({"produces": "GET /v1/topics"}, "a producer lists topics: yes"),
-        ({"produces": "POST /v1/zones/none"}, "a producer takes a zone out: yes"),
-        ({"consumes": "POST /v1/produce"}, "a consumer produces: yes"),
+        ({"produces": "POST /v1/fetch"}, "a producer fetches: let through"),
+        ({"produces": "GET /v1/topics"}, "a producer lists topics: let through"),
+        ({"produces": "POST /v1/zones/none"}, "a producer takes a zone out: let through"),
+        ({"consumes": "POST /v1/produce"}, "a consumer produces: let through"),
     ],
 )
 def test_principal_that_may_do_more_is_found(
@@ -219,7 +219,15 @@ def test_principal_that_may_do_more_is_found(
 def test_consumer_whose_publication_is_taken_is_found(stubbed: StubbedStage, gateway: Gateway) -> None:
     stubbed.aws.answers["sts.GetCallerIdentity"] = {"Arn": f"arn:aws:iam::{ACCOUNT}:user/ann"}
     gateway.published = 200
-    assert "a consumer publishes a wake-up: yes" in _session(stubbed, gateway).fact
+    assert "a consumer publishes a wake-up: let through" in _session(stubbed, gateway).fact
+
+
+@pytest.mark.parametrize("status", [404, 429, 503])
+def test_answer_that_is_no_refusal_shows_nothing(stubbed: StubbedStage, gateway: Gateway, status: int) -> None:
+    stubbed.aws.answers["sts.GetCallerIdentity"] = {"Arn": f"arn:aws:iam::{ACCOUNT}:user/ann"}
+    gateway.denied = Response(status, {}, b"{}")
+    found = _session(stubbed, gateway)
+    assert (found.ruling.value, f"a producer fetches: status {status}" in found.fact) == ("unknown", True)
 
 
 def test_callers_role_names_another_role_or_the_row_is_left_out(tmp_path: Path, gateway: Gateway) -> None:

@@ -1,11 +1,13 @@
 """The rows about the deployed resources, each with answers of AWS by which it holds, and does not."""
 
+import itertools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from penstock.prove import proven_stage
 from penstock.prove.proof import Proof, Steps
 from penstock.prove.proven_stage import ProvenStage
 from penstock.prove.rows import deployed
@@ -147,7 +149,7 @@ DOES_NOT: list[tuple[Callable[[ProvenStage], Proof | Steps], dict[str, AwsAnswer
     (deployed.access_log, _policies("log-group:/aws/vendedlogs/penstock/access/1:*"), "1 name the access log"),
     (deployed.metrics, _metrics("requests_served"), "requests_served 2, request_duration 0"),
     (deployed.alarms, _alarm("ALARM"), "ringing: penstock-api-5xx"),
-    (deployed.denied_lines, _lines("AccessDenied"), "penstock-produce: AccessDenied"),
+    (deployed.denied_lines, _lines("AccessDeniedException"), "penstock-produce: AccessDeniedException"),
     (deployed.failed_invocations, _lines("platform.report"), "1 lines of"),
 ]
 
@@ -212,6 +214,19 @@ def test_logs_are_read_from_the_begin_of_the_run(stubbed: StubbedStage) -> None:
     asked = [params for name, params in stubbed.aws.asked if name == "logs.FilterLogEvents"]
     assert len(asked) == len(FUNCTIONS)
     assert {each["startTime"] for each in asked} == {stubbed.stage.began_at_ms}
+    assert {each["filterPattern"] for each in asked} == {"%AccessDenied%"}, "DynamoDB says AccessDeniedException"
+
+
+def test_logs_that_never_end_are_unknown_within_the_time_of_the_row(
+    stubbed: StubbedStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = itertools.count(0, 1_000)
+    for module in (deployed, proven_stage):
+        monkeypatch.setattr(module, "monotonic_ms", lambda: next(clock))
+    stubbed.aws.answers["logs.FilterLogEvents"] = lambda _: {"events": [], "nextToken": f"more-{next(clock)}"}
+    found = stubbed.ask(deployed.denied_lines)
+    assert (found.ruling.value, "penstock-produce" in found.fact) == ("unknown", True)
+    assert len([name for name, _ in stubbed.aws.asked if name == "logs.FilterLogEvents"]) < 30
 
 
 def test_metrics_that_come_late_are_waited_for(stubbed: StubbedStage) -> None:
