@@ -2,11 +2,12 @@
 
 import json
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from time import sleep
 from typing import Any
@@ -18,6 +19,7 @@ from rich.text import Text
 
 from penstock.cli.jobs import DEFAULT_STACK
 from penstock.cli.local import find_checkout
+from penstock.cli.options.settings import YES, confirm
 from penstock.cli.options.times import DURATION
 from penstock.cli.service import CommandError, show_table
 from penstock.configuration import Configuration, find_configuration
@@ -30,7 +32,7 @@ from penstock.local_files import JOBS_ENV_NAMES, find_local_file, is_loopback, r
 from penstock.prove.all_rows import all_rows
 from penstock.prove.bill import read_bill
 from penstock.prove.leftover_kinds import undoings
-from penstock.prove.leftovers import FILE_NAME, STAGE_PREFIX, Leftovers
+from penstock.prove.leftovers import FILE_NAME, STACK, STAGE_PREFIX, Leftovers
 from penstock.prove.own_stage import DEPLOYED_USD_MAX, DESTROY_SECONDS, deploy, destroy, stack_of
 from penstock.prove.proof import Ruling
 from penstock.prove.prove_report import JSON_NAME, MARKDOWN_NAME, ProveReport
@@ -49,6 +51,7 @@ _STYLES = {
     Ruling.UNKNOWN: "yellow",
 }
 _COLUMNS = 80
+_OWN_USD_MAX = STAGE_USD_MAX + DEPLOYED_USD_MAX
 _LOCAL_STACK = "Penstock"
 _OK, _ANSWER_TRIES, _ANSWER_WAIT_S = 200, 20, 3.0  # of a new stage
 _PROFILES = ("express3", "express2", "standard1")
@@ -61,9 +64,7 @@ _PROFILES = ("express3", "express2", "standard1")
 @click.option("--region", metavar="REGION", help="The AWS region of the stage.")
 @click.option("--stack", metavar="STACK", help="The deployed stack; by default PENSTOCK_STACK, else Penstock.")
 @click.option("--deploy", "is_own", is_flag=True, help="Deploy a stage for the run, and remove it after.")
-@click.option(
-    "--profile", type=click.Choice(_PROFILES), default="express3", help="Zones of --deploy.  [default: express3]"
-)
+@click.option("--profile", type=click.Choice(_PROFILES), help=f"Zones of --deploy.  [default: {_PROFILES[0]}]")
 @click.option("--may-disturb", is_flag=True, help="Load the stage, shut a zone off, and change functions for a moment.")
 @click.option("--assume-role", "role_arn", metavar="ARN", help="A role for calls with fewer rights, if you are a role.")
 @click.option("--dollars-max", type=click.FloatRange(0.01), default=1.0, show_default=True, help="Spend no more.")
@@ -75,6 +76,7 @@ _PROFILES = ("express3", "express2", "standard1")
     default=Path(),
     help="The folder of prove.json and prove.md.  [default: .]",
 )
+@YES
 @click.option("--with-ids", is_flag=True, help="Leave account ids, keys, ARNs and hosts in the report.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON, for programs.")
 @click.pass_context
@@ -82,15 +84,24 @@ def prove(context: click.Context, /, **options: Any) -> None:
     """Show on a deployed stage what no emulator can show, for a dollar and ten minutes at most.
 
     It makes topics of its own, asks one row after the other, and removes what it made. Rows that load or change the
-    stage need --may-disturb or --deploy. The exit code is 1 if something does not hold.
+    stage need --may-disturb or --deploy. The exit code is 1 if something does not hold, and 3 if nothing was shown or
+    AWS did not answer all.
     """
     if context.invoked_subcommand is not None:
         return
     if options["is_own"] and (options["url"] or options["stack"]):
         raise click.UsageError("--deploy makes a stage of its own: leave --url and --stack out")
+    if options["profile"] and not options["is_own"]:
+        raise click.UsageError("--profile goes with --deploy: a stage that is there has its zones")
+    if options["is_own"] and options["dollars_max"] <= _OWN_USD_MAX:
+        raise click.UsageError(
+            f"--dollars-max {options['dollars_max']:g} is too little for --deploy: a stage of its own costs "
+            f"${_OWN_USD_MAX:g} before the first row"
+        )
     try:
         options["out"].mkdir(parents=True, exist_ok=True)
-        report = _proven(context.obj, options)
+        with _interrupted_by_term():
+            report = _proven(context.obj, options)
     except PenstockError as error:
         raise CommandError(error, as_json=options["as_json"]) from error
     clean = (lambda text: text) if options["with_ids"] else redacted
@@ -100,8 +111,8 @@ def prove(context: click.Context, /, **options: Any) -> None:
         click.echo(clean(json.dumps(report.to_json())))
     else:
         _show(report, clean)
-    if not report.is_proven:
-        sys.exit(1)
+    if report.exit_code:
+        sys.exit(report.exit_code)
 
 
 @prove.command()
@@ -149,27 +160,71 @@ def _document(path: Path) -> Mapping[str, Any]:
 def _proven(given: Any, options: Mapping[str, Any]) -> ProveReport:
     """The report of one run. `given` is a test's transport."""
     began_ms, began_at_ms = monotonic_ms(), wall_clock_ms()
-    own = f"{STAGE_PREFIX}{new_nonce()[:6]}" if options["is_own"] else None
-    kinds: dict[str, Any] = {"stack": partial(_destroy, find_checkout)}
+    kinds: dict[str, Any] = {"stack": _destroy}
     path = options["out"] / FILE_NAME
-    if own is not None:
+    if options["is_own"]:
+        checkout = _checkout_with_npx()
         leftovers = Leftovers(path, "", kinds)
-        _undo_earlier(leftovers)
-        place = {"profile": options["profile"], "region": options["region"]}
+        _undo_earlier(leftovers, options)
+        own, place = f"{STAGE_PREFIX}{new_nonce()[:6]}", _place(options)
         leftovers.note("stack", own, **place)
         try:
-            deploy(find_checkout(), {"name": own, **place}, _tell)
-            stage = _stage(None, {**options, "stack": stack_of(own)}, lambda _: leftovers, began_at_ms)
+            deploy(checkout, {"name": own, **place}, _tell)
+            taken = {**options, "stack": stack_of(own), "region": place["region"]}
+            stage = _stage(None, taken, lambda _: leftovers, began_at_ms)
             _wait_for_answer(stage)
         except BaseException:
             _tell_failures(leftovers.undo_all())
             raise
-        kinds |= undoings(stage.admin, stage.client, kinds["stack"])
+        kinds |= undoings(stage.admin, stage.client, lambda: stage.functions, _destroy)
     else:
         stage = _stage(given, options, lambda url: Leftovers(path, url, kinds), began_at_ms)
-        kinds |= undoings(stage.admin, None if stage.account is None else stage.client, kinds["stack"])
-        _undo_earlier(stage.leftovers)
+        client = None if stage.account is None else stage.client
+        kinds |= undoings(stage.admin, client, lambda: stage.functions, _destroy)
+        _check_url(stage)
+        _undo_earlier(stage.leftovers, options)
     return _run(stage, options, began_ms)
+
+
+def _checkout_with_npx() -> Path:
+    """The checkout to deploy from, before anything is noted: without one, nothing can be deployed or removed."""
+    checkout = find_checkout()
+    if shutil.which("npx") is None:
+        raise PenstockError(ErrorCode.INVALID_CONFIG, "--deploy needs npx: install Node.js")
+    return checkout
+
+
+def _place(options: Mapping[str, Any]) -> dict[str, str]:
+    """The place of a stage of the run's own, by which it is found again."""
+    from penstock.prove.own_stage import account_of
+
+    aws = _aws(options["region"])
+    region = aws.client("cloudformation").meta.region_name
+    return {"profile": options["profile"] or _PROFILES[0], "region": region, "account": account_of(aws)}
+
+
+def _aws(region: str | None) -> Any:
+    from penstock.deployed.aws import aws_of  # which loads botocore
+
+    return aws_of(region)
+
+
+def _check_url(stage: ProvenStage) -> None:
+    """Raises INVALID_CONFIG if the stack is of another URL: rows would ask two stages. Passes if it cannot be read."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    if stage.account is None or stage.is_local:
+        return
+    try:
+        told = stage.outputs.get("ApiUrl")
+    except (BotoCoreError, ClientError, PenstockError):
+        return  # each row that needs the stack says why
+    if told is not None and told.rstrip("/") != stage.account.api_url.rstrip("/"):
+        raise PenstockError(
+            ErrorCode.INVALID_CONFIG,
+            f"the stack {stage.account.stack} has the URL {told}, and you gave {stage.account.api_url}: name the stack "
+            "of that URL by --stack, and leave --url and PENSTOCK_URL out",
+        )
 
 
 def _wait_for_answer(stage: ProvenStage) -> None:
@@ -188,14 +243,13 @@ def _run(stage: ProvenStage, options: Mapping[str, Any], began_ms: int) -> Prove
     budget = ProofBudget(
         usd_max=options["dollars_max"],
         seconds_max=seconds,
-        usd_before=STAGE_USD_MAX + (DEPLOYED_USD_MAX if stage.is_own else 0.0),
+        usd_before=_OWN_USD_MAX if stage.is_own else STAGE_USD_MAX,
     )
     name = _name_of(stage)
     run = ProveRun(stage, all_rows(options["idle_ms"]), budget, tell=_tell, began_ms=began_ms)
     is_interrupted = False
     try:
-        with _interrupted_by_term():
-            run.run()
+        run.run()
     except KeyboardInterrupt:
         is_interrupted = True
         _tell("interrupted: what was changed is put back")
@@ -300,18 +354,25 @@ def _name_of(stage: ProvenStage) -> str:
         return ""
 
 
-def _undo_earlier(leftovers: Leftovers) -> None:
-    """Put back what an earlier run left. Raises INVALID_CONFIG for what cannot be put back."""
+def _undo_earlier(leftovers: Leftovers, options: Mapping[str, Any]) -> None:
+    """Put back what an earlier run left. It asks before it removes a stage, which only the file names.
+
+    Raises INVALID_CONFIG for what cannot be put back, and Abort for a no.
+    """
     if not leftovers.entries:
         return
+    for each in leftovers.entries:
+        if each["kind"] == STACK:
+            question = f"Remove the stage {each['name']} of account {each['account']}, {each['region']}?"
+            confirm(f"{FILE_NAME} says that an earlier run has deployed it. {question}", yes=options["yes"])
     _tell(f"an earlier run was ended: putting {len(leftovers.entries)} things back …")
     failures = leftovers.undo_all()
     if failures:
         raise PenstockError(ErrorCode.INVALID_CONFIG, f"could not be put back: {'; '.join(failures)}")
 
 
-def _destroy(checkout: Callable[[], Path], entry: Mapping[str, Any]) -> None:
-    destroy(checkout(), entry, _tell)
+def _destroy(entry: Mapping[str, Any]) -> None:
+    destroy(find_checkout, entry, _aws(entry["region"]), _tell)
 
 
 @contextmanager

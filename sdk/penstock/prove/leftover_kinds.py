@@ -1,6 +1,6 @@
 """The undoing of each kind of leftover."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from penstock.admin.admin import Admin
@@ -12,9 +12,15 @@ _TAKEN_OUT = "taken_out"
 
 
 def undoings(
-    admin: Admin, client: Callable[[str], Any] | None, destroy: Callable[[Mapping[str, Any]], None]
+    admin: Admin,
+    client: Callable[[str], Any] | None,
+    functions: Callable[[], Sequence[str]],
+    destroy: Callable[[Mapping[str, Any]], None],
 ) -> Mapping[str, Undoing]:
-    """A function for each kind. `client` makes clients of AWS, None where there is no AWS."""
+    """A function for each kind. `client` makes clients of AWS, None where there is no AWS.
+
+    `functions` tells those of the stage: no other one is changed, whatever a file says.
+    """
 
     def let_zone_in(entry: Mapping[str, Any]) -> None:
         zones = {each.zone: each for each in admin.list_zones()}
@@ -25,6 +31,8 @@ def undoings(
     def set_logging(entry: Mapping[str, Any]) -> None:
         if client is None:
             raise RuntimeError("no AWS to call: run it with the credentials of the earlier run")
+        if entry["name"] not in functions():
+            raise RuntimeError("the stage has no such function, so no run has changed it: take it out of the file")
         set_logging_config(client("lambda"), entry["name"], entry["before"])
 
     return {

@@ -4,7 +4,8 @@
 prove.undo.json   {"url": "https://…", "entries": [{"kind": "topic", "name": "penstock-prove-1f…"}, …]}
 ```
 An entry is written before the change that it undoes, and goes after it is undone. Each undoing may run twice: what is
-gone already counts as undone. A stage of the run's own is one entry, which takes all others with it.
+gone already counts as undone. A stage of the run's own is one entry, which takes all others with it. It tells its
+account and region, and is removed there only.
 """
 
 import json
@@ -96,11 +97,13 @@ def _read(path: Path, url: str) -> list[dict[str, Any]]:
         entries, of_url = [dict(each) for each in found["entries"]], str(found["url"])
         if wrong := [each for each in entries if not each["name"].startswith(_PREFIXES[each["kind"]])]:
             raise ValueError(f"it names {wrong[0]['kind']} {wrong[0]['name']!r:.100}, which no run has made")
+        stacks = [each for each in entries if each["kind"] == STACK]
+        if [each for each in stacks if not {"account", "region", "profile"} <= each.keys()]:
+            raise ValueError("it does not tell the account and region of its stack")
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise PenstockError(
             ErrorCode.INVALID_CONFIG, f"{path} is no file of `penstock prove`, move it away: {error}"
         ) from error
-    stacks = [each for each in entries if each["kind"] == STACK]
     if stacks:
         return stacks
     if of_url != url:

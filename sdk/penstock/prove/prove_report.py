@@ -10,6 +10,7 @@ from penstock_core.text import escaped
 from penstock_core.version import VERSION
 
 JSON_NAME, MARKDOWN_NAME = "prove.json", "prove.md"
+UNPROVEN = 3  # the exit code where nothing is wrong, and not all is shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,9 +34,16 @@ class ProveReport:
 
     @property
     def is_proven(self) -> bool:
-        """True if all rows were asked, nothing was found that does not hold, and all was put back."""
-        is_whole = not (self.failures or self.is_interrupted)
-        return is_whole and all(each.proof.ruling is not Ruling.DOES_NOT_HOLD for each in self.rows)
+        """True if something holds, all that was asked has an answer, none does not hold, and all was put back."""
+        return self.exit_code == 0
+
+    @property
+    def exit_code(self) -> int:
+        """0 if it is proven, 1 for what does not hold and for an unfinished run, 3 if AWS did not answer enough."""
+        found = {each.proof.ruling for each in self.rows}
+        if self.failures or self.is_interrupted or Ruling.DOES_NOT_HOLD in found:
+            return 1
+        return UNPROVEN if Ruling.UNKNOWN in found or Ruling.HOLDS not in found else 0
 
     @property
     def summary(self) -> str:

@@ -51,7 +51,7 @@ class CannedAws:
 
     def __init__(self) -> None:
         self.answers: dict[str, AwsAnswer] = {
-            "cloudformation.DescribeStacks": {"Stacks": [_stack()]},
+            "cloudformation.DescribeStacks": {"Stacks": [stack()]},
             "cloudformation.ListStackResources": {"StackResourceSummaries": resources()},
         }
         self.asked: list[tuple[str, Mapping[str, Any]]] = []
@@ -83,7 +83,8 @@ class CannedAws:
         return SimpleNamespace(status_code=200), {**found, "ResponseMetadata": {"HTTPStatusCode": 200}}
 
 
-def _stack() -> dict[str, Any]:
+def stack() -> dict[str, Any]:
+    """The stack as DescribeStacks tells it."""
     outputs = [{"OutputKey": name, "OutputValue": value} for name, value in OUTPUTS.items()]
     return {
         "StackName": "Penstock",
@@ -172,12 +173,15 @@ class StubbedStage:
         self.stage = ProvenStage(
             transport=RecordingTransport(self.transport),
             account=account,
-            leftovers=Leftovers(self.path, URL, undoings(admin, self.aws.client, self.destroyed)),
+            leftovers=Leftovers(self.path, URL, undoings(admin, self.aws.client, self.functions, self.destroyed)),
             aws_calls=self.aws.calls,
             wait=self.waits.append,
             **options,
         )
         self.destroyed_names: list[str] = []
+
+    def functions(self) -> tuple[str, ...]:
+        return self.stage.functions
 
     def destroyed(self, entry: Mapping[str, Any]) -> None:
         self.destroyed_names.append(entry["name"])

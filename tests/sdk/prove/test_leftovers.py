@@ -10,6 +10,8 @@ from penstock_core.errors import ErrorCode
 from tests.sdk.prove.stubbed_stage import StubbedStage
 from tests.support.refusals import refused
 
+PLACE = {"profile": "express3", "region": "us-east-1", "account": "123456789012"}
+
 
 def test_second_run_removes_what_a_killed_one_left(tmp_path: Path) -> None:
     first = StubbedStage(tmp_path)
@@ -70,7 +72,7 @@ def test_file_of_another_stage_is_refused_with_the_way_out(tmp_path: Path) -> No
 def test_stage_of_a_killed_run_is_removed_whatever_the_next_run_is_of(tmp_path: Path) -> None:
     path = tmp_path / FILE_NAME
     own = Leftovers(path, "", {})
-    own.note("stack", "prove-1f", profile="express3")
+    own.note("stack", "prove-1f", **PLACE)
     own.note("topic", "penstock-prove-1")
     removed: list[str] = []
     later = Leftovers(path, "https://two", {"stack": lambda entry: removed.append(entry["name"])})
@@ -82,11 +84,28 @@ def test_stage_of_a_killed_run_is_removed_whatever_the_next_run_is_of(tmp_path: 
 def test_stage_of_its_own_takes_all_others_with_it(tmp_path: Path) -> None:
     removed: list[str] = []
     own = Leftovers(tmp_path / FILE_NAME, "", {"stack": lambda entry: removed.append(entry["name"])})
-    own.note("stack", "prove-1f", profile="express3")
+    own.note("stack", "prove-1f", **PLACE)
     own.note("topic", "penstock-prove-1")
     assert own.undo_all() == []
     assert removed == ["prove-1f"]
     assert not (tmp_path / FILE_NAME).exists()
+
+
+def test_function_of_another_stage_is_left_alone(tmp_path: Path) -> None:
+    stubbed = StubbedStage(tmp_path)
+    stubbed.stage.leftovers.note("logging", "payments-prod", before={"LogFormat": "JSON", "LogGroup": "/theirs"})
+    [failure] = stubbed.stage.leftovers.undo_all()
+    assert "no such function" in failure
+    assert "lambda.UpdateFunctionConfiguration" not in [name for name, _ in stubbed.aws.asked]
+
+
+@pytest.mark.parametrize("missing", sorted(PLACE))
+def test_stack_without_its_place_is_refused(tmp_path: Path, missing: str) -> None:
+    entry = {"kind": "stack", "name": "prove-1f", **PLACE}
+    del entry[missing]
+    (tmp_path / FILE_NAME).write_text(json.dumps({"url": "", "entries": [entry]}))
+    error = refused(ErrorCode.INVALID_CONFIG, lambda: Leftovers(tmp_path / FILE_NAME, "", {}))
+    assert "account and region" in error.message
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"url": "u", "entries": 3}'])
