@@ -129,6 +129,14 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MoveOutcome:
+    """What happened to a move. `maybe_applied`: it was refused, and an attempt without an answer came before that."""
+
+    is_applied: bool
+    maybe_applied: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction:
     """The refs, offsets and changes of share items that become visible at once, and the timers that begin to wait.
 

@@ -39,7 +39,7 @@ def commit(ports: Ports) -> None:
 
 
 def move(ports: Ports) -> None:
-    assert ports.transactions.move(Move(shares=[], refs={KEY: [ref(7), ref(8)]}))
+    assert ports.transactions.move(Move(shares=[], refs={KEY: [ref(7), ref(8)]})).is_applied
 
 
 def deliver(ports: Ports, *, is_rolling: bool) -> None:

@@ -59,7 +59,7 @@ def _update(ports: Ports, update: ShareUpdate) -> bool:
 
 
 def _move(ports: Ports, update: ShareUpdate) -> bool:
-    return ports.transactions.move(Move(shares=[ShareCommit(key=SHARE, update=update)], refs={}))
+    return ports.transactions.move(Move(shares=[ShareCommit(key=SHARE, update=update)], refs={})).is_applied
 
 
 def _commit(ports: Ports, update: ShareUpdate) -> bool:

@@ -234,11 +234,11 @@ def test_commit_leaves_nothing_when_a_lock_is_lost(shared: Ports) -> None:
 
 def test_move_appends_and_takes_the_records_out_of_the_share_item_once(shared: Ports) -> None:
     move = Move(shares=[accepting(shared, SHARE, (2, 3))], refs={KEY: [ref(7), ref(8)]}, unconfirmed={KEY: 4})
-    assert shared.transactions.move(move)
+    assert shared.transactions.move(move).is_applied
     expected = appended(appended(EMPTY_HEAD, ref(7)), ref(8))
     assert shared.log.heads([KEY])[KEY] == expected
     assert open_in(shared) == [9, 10]
-    assert not shared.transactions.move(move)
+    assert not shared.transactions.move(move).is_applied
     assert shared.log.heads([KEY])[KEY] == expected
     assert open_in(shared) == [9, 10]
 
@@ -265,11 +265,11 @@ def test_move_appends_and_stores_the_state_of_a_delivery_once(ready: Ports, vers
         assert ready.push.put_delivery(DELIVERY, before) == before
     state = DeliveryState(offset=Offset(7), version=version)
     move = Move(deliveries=[DeliveryCommit(key=DELIVERY, state=state)], refs={KEY: [ref(7)], OTHER: [ref(8)]})
-    assert ready.transactions.move(move)
+    assert ready.transactions.move(move).is_applied
     expected = {KEY: appended(EMPTY_HEAD, ref(7)), OTHER: appended(EMPTY_HEAD, ref(8))}
     assert ready.log.heads([KEY, OTHER]) == expected
     assert delivery_of(ready) == state
-    assert not ready.transactions.move(move), "as after a lost answer: the stored state tells that it is done"
+    assert not ready.transactions.move(move).is_applied, "the stored state tells that it is done"
     assert ready.log.heads([KEY, OTHER]) == expected
     assert delivery_of(ready) == state
 
@@ -281,7 +281,7 @@ def test_move_is_refused_whole_when_one_of_its_states_is_not_the_next(shared: Po
         fresh = DeliveryCommit(key=other, state=DeliveryState(offset=Offset(1)))
         refused = DeliveryCommit(key=DELIVERY, state=stale)
         move = Move(shares=[accepting(shared, SHARE)], deliveries=[fresh, refused], refs={KEY: [ref(7)]})
-        assert not shared.transactions.move(move)
+        assert not shared.transactions.move(move).is_applied
         expect_nothing(shared)
         assert open_in(shared) == [10, 10]
         assert shared.push.find_deliveries([DELIVERY, other]) == {DELIVERY: first}

@@ -1,4 +1,7 @@
-"""An error without `maybe_applied` tells that nothing was changed. Each storage call of each route is refused once."""
+"""An error without `maybe_applied` tells that nothing was changed.
+
+Each storage call of each route is refused once. Then each write's answer is lost, and each call after it is refused.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -7,7 +10,7 @@ from typing import Any
 import pytest
 
 from penstock_core.acls.right import Kind, Operation, Right
-from penstock_service.adapters.dynamodb.driver_errors import AnsweredError
+from penstock_service.adapters.dynamodb.driver_errors import AnsweredError, NoAnswerError
 from penstock_service.adapters.memory.service import memory_instance
 from penstock_service.adapters.system import SequentialExecutor
 from penstock_service.adapters.tables.tables import InterposedTables, Tables
@@ -17,6 +20,7 @@ from tests.support.service import SeededEntropy, SteppedClock, batch
 from tests.support.tables import Items, items_of
 
 _PARTITIONS = 3
+_WRITES = {"put_item", "update_item", "delete_item", "batch_write_item", "transact_write_items"}
 CHANGES = [
     each
     for each in SAMPLES
@@ -25,24 +29,44 @@ CHANGES = [
 
 
 class Refusing:
-    """Tables whose call number `index` since `begin` is throttled, as often as the client repeats it."""
+    """Tables whose call number `index` since `begin` is throttled, as often as the client repeats it.
+
+    With `lost`, the write of this number is applied, and its answer is lost once. `index` counts the calls after that.
+    """
 
     def __init__(self, clock: SteppedClock) -> None:
         self.tables = Tables(clock.now_ms)
         self.driver = InterposedTables(self.tables, self._interpose)
+        self.at_loss: Items = {}
         self._index: int | None = None
+        self._writes_left: int | None = None  # before the one whose answer is lost; None: it was
         self._count = 0
         self._last: tuple[str, Mapping[str, Any]] | None = None
+        self._lost: tuple[str, Mapping[str, Any]] | None = None
 
-    def begin(self, index: int) -> None:
-        self._index, self._count, self._last = index, 0, None
+    def begin(self, index: int, lost: int | None = None) -> None:
+        self._index, self._writes_left, self._count, self._last = index, lost, 0, None
 
     @property
     def was_reached(self) -> bool:
         return self._index is not None and self._count > self._index
 
+    @property
+    def has_lost(self) -> bool:
+        return self._lost is not None
+
     def _interpose(self, operation: str, arguments: Mapping[str, Any], apply: Callable[[], Any]) -> Any:
         call = (operation, arguments)
+        if self._writes_left is not None:
+            answer = apply()
+            if operation in _WRITES:
+                self._writes_left -= 1
+                if self._writes_left < 0:
+                    self._lost, self._writes_left, self.at_loss = call, None, effects_of(self.tables)
+                    raise NoAnswerError("lost")
+            return answer
+        if call == self._lost:  # the client's repeat
+            return apply()
         if call != self._last:  # which was refused: a client in one thread repeats it before all else
             self._count += 1
         if self._index is None or self._count != self._index + 1:
@@ -93,7 +117,7 @@ CHANGES += [
 ]
 CHANGES += [
     replace(each, path={"name": "side"}, note=f"{each.note} of a parallel one")
-    for each in SAMPLES
+    for each in CHANGES
     if "subscription" in each.route and each.path == {"name": "packing"}
 ]
 _PARALLEL_TOO = tuple(Right(operation=each, kind=Kind.SUBSCRIPTION, name="side") for each in Operation)
@@ -113,20 +137,48 @@ def effects_of(tables: Tables) -> Items:
     return {place: item for place, item in items_of(tables).items() if _is_effect(place)}
 
 
+def _changed(before: Items, after: Items) -> set[tuple[str, str, str]]:
+    """The items that differ, without heads and states that are made when they are first used."""
+    changed = {place for place in before.keys() | after.keys() if before.get(place) != after.get(place)}
+    return {place for place in changed if place in before or place[2] not in ("head", "state")}
+
+
+def _ready(sample: Sample) -> tuple[World, Refusing, Items]:
+    prepared, refusing = wide_world()
+    prepared.grant(*(each.right for each in sample.needed), *_PARALLEL_TOO)
+    return prepared, refusing, effects_of(refusing.tables)
+
+
 @pytest.mark.parametrize("sample", CHANGES, ids=lambda each: each.name)
 def test_error_that_is_sure_changed_nothing(sample: Sample) -> None:
     index = 0
     while True:
-        prepared, refusing = wide_world()
-        prepared.grant(*(each.right for each in sample.needed), *_PARALLEL_TOO)
-        before = effects_of(refusing.tables)
+        prepared, refusing, before = _ready(sample)
         refusing.begin(index)
         answer = prepared.call(sample)
         if not refusing.was_reached:
             break
         if answer.status >= 400 and not answer.error["maybe_applied"]:
-            after = effects_of(refusing.tables)
-            changed = {place for place in before.keys() | after.keys() if before.get(place) != after.get(place)}
-            assert {place for place in changed if place in before or place[2] not in ("head", "state")} == set(), index
+            assert _changed(before, effects_of(refusing.tables)) == set(), index
         index += 1
     assert index, "the route calls no storage"
+
+
+@pytest.mark.parametrize("sample", CHANGES, ids=lambda each: each.name)
+def test_error_that_is_sure_changed_nothing_when_the_answer_of_a_write_was_lost(sample: Sample) -> None:
+    """A repeat that finds its item deleted tells so (404): what is not there has taken all changes with it."""
+    lost, index = 0, 0
+    while True:
+        prepared, refusing, before = _ready(sample)
+        refusing.begin(index, lost)
+        answer = prepared.call(sample)
+        if not refusing.has_lost:
+            break
+        if answer.status >= 400 and answer.status != 404 and not answer.error["maybe_applied"]:
+            assert _changed(before, effects_of(refusing.tables)) == set(), (lost, index)
+        # A write that changes nothing a caller sees needs no refusals behind it: the test above has them.
+        if refusing.was_reached and _changed(before, refusing.at_loss):
+            index += 1
+        else:
+            lost, index = lost + 1, 0
+    assert lost, "the route writes nothing"

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from penstock_core.ids import Nonce, TransactionalId
 from penstock_core.storage.transaction_items import StagedRef
-from penstock_core.transaction import Move, Transaction, TransactionalProducer, TransactionState
+from penstock_core.transaction import Move, MoveOutcome, Transaction, TransactionalProducer, TransactionState
 
 
 class TransactionStore(Protocol):
@@ -53,12 +53,13 @@ class TransactionStore(Protocol):
         head is refused. It is repeated if it may have been applied, because its conditions refuse a second one.
         """
 
-    def move(self, move: Move) -> bool:
+    def move(self, move: Move) -> MoveOutcome:
         """Appends the refs, makes the share updates and stores the states of deliveries, all or nothing.
 
-        False, and nothing is changed, if a condition of a share update does not hold, or the stored version of a
-        delivery is not the one before its state's. That may be so because of this call's own first attempt: read the
-        share items again; a stored state that equals the move's means done. Raises UNKNOWN_PARTITION if a partition has
-        no head, and PARTITION_CLOSED if it is closed. One transaction, and one read then. It is repeated if it may have
-        been applied, because the share updates and the states refuse a second one.
+        Not applied, and nothing is changed, if a condition of a share update does not hold, or the stored version of a
+        delivery is not the one before its state's. With `maybe_applied`, that may be so because of this call's own
+        first attempt: read the share items again; a stored state that equals the move's means done. Raises
+        UNKNOWN_PARTITION if a partition has no head, and PARTITION_CLOSED if it is closed. One transaction, and one
+        read then. It is repeated if it may have been applied, because the share updates and the states refuse a second
+        one.
         """

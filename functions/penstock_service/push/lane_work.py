@@ -80,7 +80,7 @@ def move_with_state(
     Costs what `move_records` costs, and one read after a refusal: the own first attempt may have been applied. Raises
     CONCURRENT_UPDATE if another delivery has changed the state, and what `move_records` raises.
     """
-    is_done = move_records(instance, moved, DeliveryCommit(key=key, state=state), window)
-    if not is_done and instance.stores.push.find_deliveries([key]).get(key) != state:
+    done = move_records(instance, moved, DeliveryCommit(key=key, state=state), window)
+    if not done.is_applied and instance.stores.push.find_deliveries([key]).get(key) != state:
         raise overtaken(key)
     return state

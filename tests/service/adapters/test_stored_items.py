@@ -371,7 +371,7 @@ def test_share_item_is_written_whole(stage: Stage, how: str) -> None:
         if how == "update":
             assert share.update(SHARE, update).is_applied
         elif how == "move":
-            assert transactions.move(Move(shares=[commit], refs={}))
+            assert transactions.move(Move(shares=[commit], refs={})).is_applied
         else:
             assert transactions.commit(
                 Transaction(producer=producer, number=place, expires_at_s=9, refs={}, shares=[commit], offsets=[])

@@ -15,7 +15,7 @@ from penstock_core.log.timer import delivered
 from penstock_core.share.record_set import RecordSet
 from penstock_core.share.share_update import ShareUpdate
 from penstock_core.storage.timer_item import settling
-from penstock_core.transaction import Move, ShareCommit
+from penstock_core.transaction import Move, MoveOutcome, ShareCommit
 from penstock_service.adapters.dynamodb.timers import DynamoDbTimerStore
 from penstock_service.adapters.dynamodb.transactions import DynamoDbTransactionStore
 from penstock_service.instance.update_window import UpdateWindow
@@ -68,7 +68,7 @@ def _burial_without_condition() -> AbstractContextManager[Any]:
     """The transaction of a burial goes by no lock and no wait."""
     original = DynamoDbTransactionStore.move
 
-    def move(self: DynamoDbTransactionStore, moved: Move) -> bool:
+    def move(self: DynamoDbTransactionStore, moved: Move) -> MoveOutcome:
         blind = [
             replace(each, update=replace(each.update, expected_locks={}, expected_waits={})) for each in moved.shares
         ]

@@ -73,7 +73,7 @@ class Oracle:
             self.merges.tail_moved(*arguments)
         elif label == "log":
             self._observe_log(method, arguments, outcome)
-        elif label == "transactions" and method in ("commit", "move") and outcome:
+        elif label == "transactions" and (outcome.is_applied if method == "move" else method == "commit" and outcome):
             self._transacted(arguments[0])
         elif label == "timers":
             self._observe_timers(method, arguments, outcome)

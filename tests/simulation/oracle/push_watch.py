@@ -39,7 +39,7 @@ class PushWatch:
             oracle = self._living(arguments[0].share_group_id)
             if oracle is not None:
                 oracle.share_changed(arguments[0], outcome.before, outcome.after)
-        elif label == "transactions" and method == "move" and outcome:
+        elif label == "transactions" and method == "move" and outcome.is_applied:
             self._moved(arguments[0])
 
     def _observe_push(self, method: str, arguments: tuple[Any, ...], outcome: Any) -> None:

@@ -41,7 +41,7 @@ class RedriveOracle:
         if label == "share" and method == "update" and outcome.is_applied and arguments[0].topic_id == self._topic_id:
             finished = self._live(arguments[0], self._changed(arguments[0], outcome.after))
             expect(not finished, f"{arguments[0]} has finished {finished}, and they were not moved")
-        elif label == "transactions" and method == "move" and outcome:
+        elif label == "transactions" and method == "move" and outcome.is_applied:
             for share in arguments[0].shares:
                 if share.key.topic_id == self._topic_id:
                     after = self._simulation.stores.share.find_states([share.key])[share.key]

@@ -196,7 +196,7 @@ class ShareOracle:
             return
         if label == "share":
             self._observe_share(method, arguments, outcome)
-        elif label == "transactions" and method in ("move", "commit") and outcome:
+        elif label == "transactions" and (outcome.is_applied if method == "move" else method == "commit" and outcome):
             finished = {}
             for share in arguments[0].shares:
                 if share.key.share_group_id in self._ids:

@@ -7,7 +7,7 @@ from penstock_core.push.lane import LaneKey, LaneState, Turn, take
 from penstock_core.push.subscription import Subscription
 from penstock_core.share.share_state import ShareKey
 from penstock_core.share.share_update import ShareUpdate
-from penstock_core.transaction import Move, ShareCommit
+from penstock_core.transaction import Move, MoveOutcome, ShareCommit
 from penstock_service.push.admin.pause_subscription import delete_subscription
 from penstock_service.push.admin.put_subscription import SubscriptionWish, put_subscription
 from penstock_service.share.admin.reset_share_group import delete_share_group
@@ -61,7 +61,8 @@ def test_share_oracle_counts_the_late_burial_of_its_own_group_only(
     place = PartitionKey(simulation.stores.topics.list()[0].topic_id, Partition(0))
     monkeypatch.setattr(oracle, "_letters_of", lambda _: {(0, 7)})
     share = ShareCommit(key=ShareKey(gone, place.topic_id, place.partition), update=ShareUpdate(generation=0))
+    move = Move(shares=[share], refs={})
     for observe in simulation.storage.observers:
         if observe == oracle._observe:
-            observe("transactions", "move", (Move(shares=[share], refs={}),), True)
+            observe("transactions", "move", (move,), MoveOutcome(is_applied=True))
     assert oracle.buried.total() == buried

@@ -29,6 +29,7 @@ from penstock_core.storage.transaction_items import (
 from penstock_core.transaction import (
     DeliveryCommit,
     Move,
+    MoveOutcome,
     OffsetCommit,
     ShareCommit,
     Transaction,
@@ -143,7 +144,7 @@ class DynamoDbTransactionStore:
         with errors_of_a_late_attempt(maybe_applied=cancelled.maybe_applied):
             raise self._why(transaction, cancelled)
 
-    def move(self, move: Move) -> bool:
+    def move(self, move: Move) -> MoveOutcome:
         actions = [
             *({"Update": self._share_update(each)} for each in move.shares),
             *map(self._delivery_write, move.deliveries),
@@ -152,9 +153,9 @@ class DynamoDbTransactionStore:
         actions += ({"Update": each} for each in self._head_updates(move.refs, move.unconfirmed))
         cancelled = self._client.transact(actions)
         if cancelled is None:
-            return True
+            return MoveOutcome(is_applied=True)
         if any(cancelled.is_refused(action) for action in range(expecting)):
-            return False
+            return MoveOutcome(is_applied=False, maybe_applied=cancelled.maybe_applied)
         refused = next(key for action, key in enumerate(move.refs, expecting) if cancelled.is_refused(action))
         with errors_of_a_late_attempt(maybe_applied=cancelled.maybe_applied):
             raise self._why_no_append(refused)

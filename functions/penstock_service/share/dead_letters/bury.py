@@ -83,7 +83,7 @@ def _bury(instance: Instance, group: ShareGroup, partition: SharePartition) -> b
         if not portion.letters.moved:  # retention or compaction has removed them all, or the filter takes none
             return instance.stores.share.update(partition.key, portion.update).is_applied, portion
         share = ShareCommit(key=partition.key, update=portion.update)
-        is_done = move_records(instance, portion.letters.moved, share, window)
+        is_done = move_records(instance, portion.letters.moved, share, window).is_applied
         if group.config.is_by_key:
             wake_workers(instance, [partition.key])  # a transaction does not tell if somebody waits for the keys
         return is_done, portion

@@ -13,7 +13,7 @@ from penstock_core.log.topic import Topic
 from penstock_core.maybe_applied import errors_maybe_applied
 from penstock_core.records.codec import BatchBuilder, NewRecord
 from penstock_core.records.record_batch import Compression, validate
-from penstock_core.transaction import DeliveryCommit, Move, ShareCommit
+from penstock_core.transaction import DeliveryCommit, Move, MoveOutcome, ShareCommit
 from penstock_core.zones.zone_state import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.update_window import UpdateWindow
@@ -49,8 +49,8 @@ def encoded(records: Sequence[NewRecord]) -> bytes | None:
 
 def move_records(
     instance: Instance, moved: Sequence[MovedRecords], done: ShareCommit | DeliveryCommit, window: UpdateWindow
-) -> bool:
-    """Append the batches and update the item at once. False if the update was refused: nothing was appended.
+) -> MoveOutcome:
+    """Append the batches and update the item at once. Not applied if the update was refused: nothing was appended then.
 
     `window` was opened before the records were read. One put per zone, one transaction, one read of the heads,
     and what `shorten_heads` and `wake_beside` cost. Raises NOT_ENOUGH_ZONES, UNKNOWN_PARTITION if a topic is gone, and
@@ -77,9 +77,9 @@ def move_records(
     )
     window.check()
     try:
-        is_done = instance.stores.transactions.move(move)
+        outcome = instance.stores.transactions.move(move)
         after = UpdateWindow.open(instance.clock)
-        with errors_maybe_applied(has_begun=is_done):
+        with errors_maybe_applied(has_begun=outcome.is_applied or outcome.maybe_applied):
             heads = instance.stores.log.heads(keys)
     except PenstockError as error:
         if error.maybe_applied:
@@ -88,4 +88,4 @@ def move_records(
     grown = [GrownHead(key=key, head=head) for key, head in heads.items()]
     # Also after a refusal: the first attempt of the call may have been applied.
     wake_beside(instance, wake_ups_of_heads(heads), lambda: shorten_heads(instance, after, grown))
-    return is_done
+    return outcome

@@ -132,7 +132,7 @@ def redrive(instance: Instance, topic_name: str, wish: RedriveWish, access: Acce
         raise PenstockError(ErrorCode.INVALID_REQUEST, f"to={shown(wish.to)}: is the dead-letter topic itself")
     redriving = _Redrive(instance, topic, _hidden_group(instance, topic), wish, access)
     cursor = redriving.walk()
-    with errors_maybe_applied(has_begun=redriving.moved > 0):
+    with errors_maybe_applied(has_begun=redriving.may_have_moved):
         remaining = redriving.remaining()
     return Redriven(
         moved=redriving.moved,
@@ -178,6 +178,7 @@ class _Redrive:
         self._looks_left = REDRIVE_LOOKS_MAX
         self._end_ms = instance.clock.monotonic_ms() + REDRIVE_MS_MAX
         self.moved = 0
+        self.may_have_moved = False  # also by a transaction whose answer was lost, and whose repeat was refused
         self.skipped: Counter[SkipReason] = Counter()
 
     def walk(self) -> RedriveCursor | None:
@@ -191,7 +192,7 @@ class _Redrive:
                 if self._is_over():
                     return RedriveCursor(number, next_offset)
                 self._looks_left -= 1
-                with errors_maybe_applied(has_begun=self.moved > 0):
+                with errors_maybe_applied(has_begun=self.may_have_moved):
                     next_offset = self._portion(number, next_offset)
         return None
 
@@ -264,7 +265,13 @@ class _Redrive:
             for target, records in portion.by_target.items()
         ]
         if moved:
-            return move_records(self._instance, moved, share, window)
+            try:
+                outcome = move_records(self._instance, moved, share, window)
+            except PenstockError as error:
+                self.may_have_moved |= error.maybe_applied
+                raise
+            self.may_have_moved |= outcome.is_applied or outcome.maybe_applied
+            return outcome.is_applied
         window.check()
         return self._instance.stores.share.update(share.key, share.update).is_applied
 

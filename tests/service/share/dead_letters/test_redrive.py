@@ -1,12 +1,14 @@
 """Dead letters go back to where they came from, each once, whatever dies."""
 
+import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from penstock_core.errors import ErrorCode
+from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.filters.policy import parse_filter
 from penstock_core.ids import LockNonce, Offset, Partition, parse_own_topic_name
 from penstock_core.records.codec import NewRecord, decode, encode
@@ -15,7 +17,9 @@ from penstock_core.share.acknowledge import AckType
 from penstock_core.share.acquire import AcquireRequest, LogBounds, plan_acquire
 from penstock_core.share.dead_letter import HEADER_PREFIX
 from penstock_core.share.share_state import ShareKey
+from penstock_core.transaction import Move, MoveOutcome
 from penstock_core.zones.zone_state import Acks
+from penstock_service.adapters.memory.messages import MemoryWakeUps
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import ProduceEntry, produce
 from penstock_service.share.admin.describe_share_group import list_share_groups
@@ -25,7 +29,16 @@ from tests.service.share.sharing import finish, new_group, offsets_in, take
 from tests.support.interleaving import catch_kill, interrupted_before, killed_at
 from tests.support.refusals import refused
 from tests.support.restoring import jump
-from tests.support.service import SteppedClock, another_instance, ask, counted_instance, new_topic, send
+from tests.support.service import (
+    UNAVAILABLE,
+    Intercepted,
+    SteppedClock,
+    another_instance,
+    ask,
+    counted_instance,
+    new_topic,
+    send,
+)
 
 
 @pytest.fixture
@@ -266,3 +279,31 @@ def test_redrive_steps_over_the_jump_of_a_restore_at_once(dead: Instance, redriv
     jump(dead, topic="dead")
     put_letters(dead, [b"odd"] * 3, first=10)
     assert redrive(dead, "dead", wish()) == Redriven(moved=13 - redriven_before, remaining=0, skipped=0)
+
+
+def test_redrive_wakes_blindly_when_its_transaction_may_be_applied_and_the_heads_cannot_be_read(
+    dead: Instance,
+) -> None:
+    wake_ups = MemoryWakeUps()
+    lost: list[bool] = []
+
+    def move(original: Callable[[Move], MoveOutcome], wanted: Move) -> MoveOutcome:
+        assert original(wanted).is_applied
+        lost.append(True)
+        return replace(original(wanted), maybe_applied=True)  # as after a lost answer
+
+    def heads(original: Any, *arguments: Any) -> Any:
+        if lost:
+            raise UNAVAILABLE
+        return original(*arguments)
+
+    failing = another_instance(
+        dead,
+        transactions=Intercepted(dead.stores.transactions, move=move),
+        log=Intercepted(dead.stores.log, heads=heads),
+        wake_ups=wake_ups,
+    )
+    with pytest.raises(PenstockError) as caught:
+        redrive(failing, "dead", wish())
+    assert caught.value.maybe_applied
+    assert {json.loads(each.event)["next_offset"] for each in wake_ups.messages} == {None}
