@@ -29,10 +29,13 @@ class DeadLetters:
     def __init__(self, consumer: Consumer, producer: Producer, topic: str) -> None:
         """The producer needs a `transactional_id`, and `topic` must exist. Makes no call.
 
-        Raises InvalidError if the consumer decrypts values that the producer would not encrypt again.
+        Raises InvalidError if the consumer decrypts values that the producer would not encrypt again, and if the
+        producer would encrypt values that are encrypted already.
         """
         is_open = consumer.is_decrypting and not producer.is_encrypting
         check(not is_open, "the consumer decrypts, and dead letters would lie open: give the producer its encryption")
+        is_twice = producer.is_encrypting and not consumer.is_decrypting
+        check(not is_twice, "the producer encrypts, and no value twice: give the consumer its encryption, or neither")
         self._consumer = consumer
         self._producer = producer
         self._topic = checked_topic(topic)

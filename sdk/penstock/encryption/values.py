@@ -24,7 +24,7 @@ from typing import Any
 
 from penstock.arguments import check, check_number, check_whole
 from penstock.encryption.keys import KEY_BYTES, NONCE_BYTES, Keys, aes_gcm
-from penstock.errors import AccessDeniedError, CorruptError, InvalidError
+from penstock.errors import AccessDeniedError, CorruptError, InvalidError, UnavailableError
 from penstock.system import monotonic_ms, random_bytes
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import BATCH_DECODED_BYTES_MAX
@@ -42,6 +42,7 @@ _RECORDS_MAX = 2**32
 _KNOWN_MAX = 10_000  # data keys that a reader remembers
 _HEADER_BYTES_MAX = 16_384
 _REFUSED_MS = 10_000  # a reader asks no more often for a data key that it may not have
+_UNAVAILABLE_MS = 1_000  # nor for one of keys that do not answer
 
 
 class DataKeyMissing(PenstockError):  # noqa: N818 - a reader's cue to call `learn`, which no caller sees
@@ -174,10 +175,10 @@ class Encryption:
         cipher = self._ciphers.get(header)
         if cipher is None:
             _check_size(header)
-            refusal = self._refusals.get(_digest(header))
-            if refusal is None or self._now_ms() >= refusal[1]:
+            refusal = self._refusal_of(header)
+            if refusal is None or isinstance(refusal, UnavailableError):  # `learn` raises it, or asks again
                 raise DataKeyMissing(bytes(header))
-            raise copy.copy(refusal[0])  # an error that was raised keeps its stack alive
+            raise refusal
         from cryptography.exceptions import InvalidTag
 
         try:
@@ -219,17 +220,31 @@ class Encryption:
     def learn(self, header: bytes) -> None:
         """Unwrap the data key of a header. A refusal is remembered, and raised for each value that needs the key.
 
-        Raises UnavailableError if KMS could not be asked.
+        Raises UnavailableError if KMS could not be asked, and for a second after that without asking.
         """
+        refusal = self._refusal_of(header)
+        if isinstance(refusal, UnavailableError):
+            raise refusal
         try:
             key_id, wrapped, context = _parse_header(header)
             cipher = _cipher_of(self._keys.unwrap(key_id, wrapped, context), key_id)
         except (AccessDeniedError, CorruptError) as error:
-            with self._changing:
-                _bound_to(self._refusals, _KNOWN_MAX)
-                self._refusals[_digest(header)] = copy.copy(error), self._now_ms() + _REFUSED_MS
+            self._refuse(header, error, _REFUSED_MS)
             return
+        except UnavailableError as error:
+            self._refuse(header, error, _UNAVAILABLE_MS)
+            raise
         self._remember(header, cipher)
+
+    def _refusal_of(self, header: bytes) -> PenstockError | None:
+        """A copy to raise: an error that was raised keeps its stack alive."""
+        refusal = self._refusals.get(_digest(header))
+        return None if refusal is None or self._now_ms() >= refusal[1] else copy.copy(refusal[0])
+
+    def _refuse(self, header: bytes, error: PenstockError, lasts_ms: int) -> None:
+        with self._changing:
+            _bound_to(self._refusals, _KNOWN_MAX)
+            self._refusals[_digest(header)] = copy.copy(error), self._now_ms() + lasts_ms
 
     def _remember(self, header: bytes, cipher: Any) -> None:
         with self._changing:

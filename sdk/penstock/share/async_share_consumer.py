@@ -71,6 +71,11 @@ class AsyncShareConsumer:
             encryption=settings.encryption,
         )
 
+    @property
+    def is_decrypting(self) -> bool:
+        """True with the option `encryption`."""
+        return self._settings.encryption is not None
+
     # Records.
 
     async def poll(self, max_records: int | None = None, timeout_ms: int = 1_000) -> list[ShareRecord]:

@@ -70,6 +70,11 @@ class ShareConsumer:
             encryption=settings.encryption,
         )
 
+    @property
+    def is_decrypting(self) -> bool:
+        """True with the option `encryption`."""
+        return self._settings.encryption is not None
+
     # Records.
 
     def poll(self, max_records: int | None = None, timeout_ms: int = 1_000) -> list[ShareRecord]:

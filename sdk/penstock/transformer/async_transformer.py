@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, overload
 
+from penstock.arguments import check
 from penstock.consumer.async_consumer import AsyncConsumer
 from penstock.model import ConsumerRecord
 from penstock.model.share import ShareRecord
@@ -32,6 +33,8 @@ class AsyncTransformer:
     With an `AsyncShareConsumer` the transaction accepts its records. If it fails, the records are released, and come
     again after the group's backoff, to this consumer or another. `transform` may be a coroutine function. After a
     cancellation the records of the round come again: with the next round, or to the next owner of the partitions.
+
+    Raises InvalidError if the consumer decrypts values, and the producer would send them in the clear.
     """
 
     @overload
@@ -48,6 +51,9 @@ class AsyncTransformer:
         producer: AsyncProducer,
         transform: Callable[[Any, AsyncTransaction], object],
     ) -> None:
+        is_open = consumer.is_decrypting and not producer.is_encrypting
+        how = "give the producer an encryption; to write in the clear, let `transform` call Encryption.decrypt"
+        check(not is_open, f"the consumer decrypts, and the producer would send in the clear: {how}")
         self._consumer = consumer
         self._producer = producer
         self._transform = transform

@@ -4,6 +4,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, overload
 
+from penstock.arguments import check
 from penstock.consumer.consumer import Consumer
 from penstock.model import ConsumerRecord
 from penstock.model.share import ShareRecord
@@ -31,6 +32,8 @@ class Transformer:
 
     With a `ShareConsumer` the transaction accepts its records. If it fails, the records are released, and come
     again after the group's backoff, to this consumer or another.
+
+    Raises InvalidError if the consumer decrypts values, and the producer would send them in the clear.
     """
 
     @overload
@@ -45,6 +48,9 @@ class Transformer:
         producer: Producer,
         transform: Callable[[Any, Transaction], object],
     ) -> None:
+        is_open = consumer.is_decrypting and not producer.is_encrypting
+        how = "give the producer an encryption; to write in the clear, let `transform` call Encryption.decrypt"
+        check(not is_open, f"the consumer decrypts, and the producer would send in the clear: {how}")
         self._consumer = consumer
         self._producer = producer
         self._transform = transform

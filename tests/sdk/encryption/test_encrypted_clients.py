@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from penstock import AsyncProducer, DeadLetters, TopicPartition
+from penstock import AsyncProducer, DeadLetters, TopicPartition, Transformer
 from penstock.consumer import partition_cursor
 from penstock.encryption import HEADER, DataKey, Encryption, LocalKeys
 from penstock.errors import AccessDeniedError, CorruptError, InvalidError, UnavailableError
@@ -234,10 +234,15 @@ class AbsentKeys(LocalKeys):
 
 def test_keys_that_do_not_answer_raise_and_lose_no_record(clients: ClientKind, service: MemoryPenstock) -> None:
     put(service, b"1")
-    with clients.consumer("orders", encryption=Encryption(AbsentKeys(2)), on_undecodable="skip", **FAST) as consumer:
-        for _ in range(2):
+    now_ms, keys = [0], AbsentKeys(2)
+    given = Encryption(keys, now_ms=lambda: now_ms[0])
+    with clients.consumer("orders", encryption=given, on_undecodable="skip", **FAST) as consumer:
+        for left in (1, 1, 0):  # a second try within the second asks nobody
             with pytest.raises(UnavailableError, match="KMS could not be asked"):
                 take(consumer, 1)
+            assert keys.failures == left
+            now_ms[0] += 500
+        now_ms[0] += 500
         assert values(take(consumer, 1)) == [(0, b"1")]
         assert consumer.skipped_batches() == {}
 
@@ -312,10 +317,32 @@ def test_dead_letters_never_lie_open(service: MemoryPenstock) -> None:
     ):
         with pytest.raises(InvalidError, match="dead letters would lie open"):
             DeadLetters(consumer, open_one, "orders.dead")
+        with pytest.raises(InvalidError, match="the producer would send in the clear"):
+            Transformer(consumer, open_one, print)
         [record] = take(consumer, 1)
         DeadLetters(consumer, sealed, "orders.dead").move(record, "no such customer")
     [dead] = service.records("orders.dead")
     assert dead.value != b"secret"
+    assert encryption().decrypt(dead.value, key=dead.key, headers=dead.headers)[0] == b"secret"
+
+
+def test_dead_letters_and_transformers_refuse_pairs_that_stop_or_write_in_the_clear(service: MemoryPenstock) -> None:
+    service.create_topic("orders.dead")
+    put(service, b"secret")
+    with (
+        service.consumer("orders", group_id="g", enable_auto_commit=False) as blind,
+        service.share_consumer("orders", group_id="s", encryption=encryption()) as sharing,
+        service.producer(transactional_id="open") as open_one,
+        service.producer(transactional_id="sealed", encryption=encryption()) as sealed,
+    ):
+        with pytest.raises(InvalidError, match="the producer encrypts, and no value twice"):
+            DeadLetters(blind, sealed, "orders.dead")
+        with pytest.raises(InvalidError, match="the producer would send in the clear"):
+            Transformer(sharing, open_one, print)
+        Transformer(sharing, sealed, print)
+        Transformer(blind, sealed, print)
+        DeadLetters(blind, open_one, "orders.dead").move(take(blind, 1)[0], "as it is")
+    [dead] = service.records("orders.dead")
     assert encryption().decrypt(dead.value, key=dead.key, headers=dead.headers)[0] == b"secret"
 
 

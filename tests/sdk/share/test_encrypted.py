@@ -16,7 +16,7 @@ from penstock_core.limits import MIB
 from tests.sdk.encryption.test_encrypted_clients import CRAFTED
 from tests.sdk.share.share_kinds import ShareKind
 from tests.sdk.share.work_group import WorkGroup
-from tests.support.deadlines import until
+from tests.support.deadlines import DEADLINE_S, until
 
 KEYS, OTHER_KEYS = {"2026": os.urandom(32)}, {"other": os.urandom(32)}
 
@@ -135,6 +135,22 @@ def test_keys_that_fail_stop_no_worker_and_dead_letter_nothing(
         until(lambda: len(seen) == 2, step=poll)
     assert sorted(str(each) for each in seen) == ["b'1'", "b'2'"]
     assert service.records("orders.dead") == []
+
+
+def test_keys_that_do_not_answer_are_asked_once_for_all_records_of_a_data_key(
+    consumers: ShareKind, workers: WorkGroup, service: MemoryPenstock
+) -> None:
+    put(service, *[b"%d" % number for number in range(20)])
+    keys = AbsentKeys(KEYS)
+    keys.error = OUTAGE
+    sealed = Encryption(keys, now_ms=lambda: 0)
+    with consumers.consumer("orders", encryption=sealed) as consumer:
+        with pytest.raises(UnavailableError, match="KMS could not be asked"):
+            consumer.poll(timeout_ms=DEADLINE_S * 1_000)
+        until(lambda: workers.sent("release") > 0)
+    [released] = [each for each in workers.acknowledgements() if each["type"] == "release"]
+    assert (released["offsets"], released["uncounted"]) == (None, True), "the whole lock, and no delivery"
+    assert keys.asked == 1
 
 
 def test_small_values_that_hide_large_ones_do_not_fill_the_memory_of_a_worker(
