@@ -74,7 +74,7 @@ WRITE_UNITS = Price(usd=0.625, per=MILLION, unit="write unit", source=_DYNAMODB)
 READ_UNITS = Price(usd=0.125, per=MILLION, unit="read unit", source=_DYNAMODB)
 TABLE_GB_MONTHS = Price(usd=0.25, per=1, unit="GB-month", source=_DYNAMODB)
 BACKUP_GB_MONTHS = Price(usd=0.20, per=1, unit="GB-month of point-in-time recovery", source=_DYNAMODB)
-RESTORED_BYTES = Price(usd=0.15, per=GB, unit="byte of a restored table", source=_DYNAMODB)
+RESTORED_BYTES = Price(usd=0.15, per=GB, unit="byte of a restored table", source=_DYNAMODB, is_verified=False)
 
 # S3 Standard. LIST, COPY and POST cost what PUT costs. DELETE is free.
 S3_PUTS = Price(usd=0.005, per=1_000, unit="PUT, COPY, POST or LIST", source=_S3)

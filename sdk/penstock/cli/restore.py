@@ -162,18 +162,16 @@ def _go_on(found: "StageRestore", heads: "RestoredHeads", how: _How) -> str:
 
 
 def _look(found: "StageRestore", heads: "RestoredHeads", how: _How) -> None:
-    """Shows whether the newest record of each topic can be read, and asks before the writers come back."""
+    """Shows whether the newest record of each partition can be read, and asks before the writers come back."""
     looks = [*heads.look(found.stack, found.note)]
     for each in looks:
-        newest = (
-            "empty" if each.offset is None else f"offset {each.offset:,} " + ("reads" if not each.error else "FAILS")
-        )
-        _tell(f"topic {each.topic}: {each.partitions} partitions, {newest}")
+        failed_too = f", {each.failed} FAIL" if each.failed else ""
+        _tell(f"topic {each.topic}: the newest record of {each.readable} of {each.partitions} reads{failed_too}")
     failed = [each for each in looks if each.error]
     if failed and how.yes:
         raise PenstockError(
             ErrorCode.INVALID_REQUEST,
-            f"the newest record of {len(failed)} topics cannot be read, {failed[0].topic} first: {failed[0].error}. "
+            f"newest records in {len(failed)} topics cannot be read, {failed[0].topic} first: {failed[0].error}. "
             "The writers are still stopped: look at it, then run this without --yes and answer yes",
         )
     confirm("Let the writers go?" if not failed else "Let the writers go, though records are lost?", yes=how.yes)

@@ -285,6 +285,18 @@ def next_offset(deployed: DeployedStage) -> int:
     return send(restored, "orders", "new").base_offset
 
 
+def test_look_reads_the_newest_record_of_each_partition(deployed: DeployedStage) -> None:
+    s3 = deployed.stage.s3
+    before = {each["Key"] for each in s3.list_objects_v2(Bucket="zone-a")["Contents"]}
+    assert deployed.stage.service.produce(("orders", 1, batch("a"))).status == 200
+    [of_1] = {each["Key"] for each in s3.list_objects_v2(Bucket="zone-a")["Contents"]} - before
+    deployed.snapshot()
+    deployed.deploy(restored_tables(go_on()))
+    s3.delete_object(Bucket="zone-a", Key=of_1)
+    result = go_on()
+    assert (result.exit_code, "the newest record of 1 of 2 reads, 1 FAIL" in result.stderr) == (1, True), result.stderr
+
+
 def test_function_that_runs_again_behind_the_jump_is_stopped_and_the_log_jumps_anew(deployed: DeployedStage) -> None:
     go_on()
     writers(225)
