@@ -23,11 +23,11 @@ _MORE_INSTANCES = (
 
 
 def check_account(settings: StageSettings, account_id: str, clients: Clients) -> list[str]:
-    """Returns what whoever deploys should know. Makes six reads at most.
+    """Returns what whoever deploys should know. Makes nine reads at most.
 
     A question without an answer is a warning, and so are credentials of another account than `account_id`. Raises
     ValueError, with the way out, for more instances than the account has, for zones and an EMR Serverless that it
-    lacks, and for a key that encrypts nothing.
+    lacks, for a key that encrypts nothing, and for restored tables that another key encrypts.
     """
     account = _Account(clients)
     caller = account.ask("sts", "get_caller_identity", "sts:GetCallerIdentity")
@@ -37,7 +37,7 @@ def check_account(settings: StageSettings, account_id: str, clients: Clients) ->
             f"account {account_id} was not asked whether this stage fits ({why}). Give its credentials by AWS_PROFILE: "
             "the app does not learn of `cdk --profile`"
         ]
-    checks = (_instances, _rate, _zones, _emr, _key)
+    checks = (_instances, _rate, _zones, _emr, _key, _restored_key)
     return [warning for check in checks for warning in check(settings, account)]
 
 
@@ -134,3 +134,21 @@ def _key(settings: StageSettings, account: _Account) -> Iterator[str]:
             f"kms_key={settings.kms_key!r} is a key {key['KeySpec']} in the state {key['KeyState']}: give one that is "
             "SYMMETRIC_DEFAULT and Enabled"
         )
+
+
+def _restored_key(settings: StageSettings, account: _Account) -> Iterator[str]:
+    """Restored tables are no resources of the stack, so the key of the settings reaches them by a command alone."""
+    if settings.kms_key is None or settings.restored_tables is None:
+        return
+    commands = settings.restored_tables.key_commands(settings.kms_key)
+    for table, command in zip(settings.restored_tables.tables, commands, strict=True):
+        found = account.ask("dynamodb", "describe_table", "dynamodb:DescribeTable", TableName=table)
+        if isinstance(found, _Unanswered):
+            yield f"the account did not say by which key the table {table} is encrypted ({found.why}). Run: {command}"
+            continue
+        there = found["Table"].get("SSEDescription", {}).get("KMSMasterKeyArn")
+        if there != settings.kms_key:
+            raise ValueError(
+                f"the restored table {table} is encrypted by {there or 'a key that AWS owns'}, and not by "
+                f"kms_key={settings.kms_key!r}. The stack cannot change it: {command}"
+            )

@@ -45,6 +45,12 @@ def encrypt(scope: Construct, settings: StageSettings, key: kms.IKey | None) -> 
     if settings.kms_key is None:
         return
     Aspects.of(scope).add(_TakesKey(settings.kms_key))
+    if settings.restored_tables is not None:
+        commands = "; ".join(settings.restored_tables.key_commands(settings.kms_key))
+        Annotations.of(scope).add_warning_v2(
+            "penstock:key-of-restored-tables",
+            f"restored tables are outside the stack, and keep the key that they have. Give them kms_key: {commands}",
+        )
     statements = key_policy(scope, settings)
     if key is None or not all(key.add_to_resource_policy(each).statement_added for each in statements):
         told = Stack.of(scope).resolve([each.to_statement_json() for each in statements])

@@ -200,6 +200,16 @@ class RestoredTables:
         if not (self.topics and self.log and self.groups and self.log_stream):
             raise ValueError(f"{self}: give a name for each table, and the label of the stream")
 
+    @property
+    def tables(self) -> tuple[str, str, str]:
+        """The names of the tables."""
+        return self.topics, self.log, self.groups
+
+    def key_commands(self, key_arn: str) -> list[str]:
+        """The commands that give the tables a key: they are no resources of the stack, so it cannot."""
+        change = f"Enabled=true,SSEType=KMS,KMSMasterKeyId={key_arn}"
+        return [f"aws dynamodb update-table --table-name {name} --sse-specification {change}" for name in self.tables]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageSettings:

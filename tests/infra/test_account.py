@@ -1,6 +1,7 @@
 """What a deployment asks of its account, and what it does with the answers."""
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import botocore.session
@@ -10,7 +11,7 @@ from botocore.stub import Stubber
 
 from penstock_cdk.account import check_account
 from penstock_cdk.overrides import asks_account
-from penstock_cdk.settings import STAGES, StageSettings, settings_of
+from penstock_cdk.settings import STAGES, RestoredTables, StageSettings, settings_of
 
 KEY = "arn:aws:kms:us-east-1:123456789012:key/1"
 EXPRESS = replace(STAGES["prod"], account_concurrency=400, api_requests_per_s=2_500, kms_key=KEY)
@@ -136,6 +137,27 @@ def test_key_that_encrypts_nothing_is_refused_with_the_way_out(answer: Any, told
     assert ask(replace(EXPRESS, kms_key=None), describe_key=AssertionError()) == []
 
 
+OF_KEY = {"Table": {"SSEDescription": {"KMSMasterKeyArn": KEY}}}
+RESTORED = replace(
+    EXPRESS, restored_tables=RestoredTables(topics="t", log="l", groups="g", log_stream="2026-11-29T01:00:00.000")
+)
+
+
+@pytest.mark.parametrize("there", ["arn:aws:kms:us-east-1:123456789012:key/2", None])
+def test_restored_table_of_another_key_is_refused_with_the_command(there: str | None) -> None:
+    table = {"SSEDescription": {"KMSMasterKeyArn": there}} if there else {}
+    with pytest.raises(ValueError, match=rf"encrypted by {there or 'a key that AWS owns'}.*--table-name t .*{KEY}"):
+        ask(RESTORED, describe_table={"Table": table})
+    assert ask(RESTORED, describe_table=OF_KEY) == []
+    assert ask(replace(RESTORED, kms_key=None), describe_table=AssertionError()) == []
+
+
+def test_restored_tables_that_may_not_be_asked_are_a_warning_each() -> None:
+    told = ask(RESTORED, describe_table=error_of("AccessDeniedException"))
+    assert [each.rpartition("Run: ")[2].split()[4] for each in told] == ["t", "l", "g"]
+    assert "dynamodb:DescribeTable" in told[0]
+
+
 def test_ask_is_on_but_for_the_local_stage() -> None:
     assert asks_account({})
     assert not asks_account({"stage": "local"})
@@ -144,16 +166,18 @@ def test_ask_is_on_but_for_the_local_stage() -> None:
 
 def test_calls_are_those_of_aws() -> None:
     """botocore holds each call and its answer against AWS's description."""
-    session, account = botocore.session.Session(), Account()
+    session, account = botocore.session.Session(), Account(describe_table=OF_KEY)
     operations = {"sts": "get_caller_identity", "lambda": "get_account_settings", "apigateway": "get_account"}
     operations |= {"ec2": "describe_availability_zones", "emr-serverless": "list_applications", "kms": "describe_key"}
+    operations |= {"dynamodb": "describe_table"}
     keys = {"aws_access_key_id": "a", "aws_secret_access_key": "b"}
 
     def client(service: str) -> Any:
         found = session.create_client(service, region_name="us-east-1", **keys)
         stubber = Stubber(found)
-        stubber.add_response(operations[service], account.answers[operations[service]])
+        for _ in range(3 if service == "dynamodb" else 1):
+            stubber.add_response(operations[service], account.answers[operations[service]])
         stubber.activate()
         return found
 
-    assert check_account(EXPRESS, ID, client) == []
+    assert check_account(RESTORED, ID, cache(client)) == []

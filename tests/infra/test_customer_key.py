@@ -16,7 +16,7 @@ from cfnlint.schema import PROVIDER_SCHEMA_MANAGER  # type: ignore[import-untype
 from bench.bill.synthesized import empty_shipment
 from penstock.cost.estimate import FUNCTIONS
 from penstock_cdk import Penstock
-from penstock_cdk.settings import STAGES, StageSettings
+from penstock_cdk.settings import STAGES, RestoredTables, StageSettings
 from tests.infra.conftest import Resources, resources_of, settings_named
 from tests.infra.powers import permissions_of_roles
 from tests.infra.templates import functions_in
@@ -220,3 +220,10 @@ def test_app_says_what_the_policy_of_another_key_needs(tmp_path: Path) -> None:
 def test_app_says_it_of_a_key_in_the_settings_too(make_stack_of: Callable[[StageSettings], Stack]) -> None:
     stack = make_stack_of(with_key("prod"))
     Annotations.from_stack(stack).has_info("*", Match.string_like_regexp("kms:EncryptionContext:aws:logs:arn"))
+
+
+def test_app_says_that_restored_tables_do_not_take_the_key(make_stack_of: Callable[[StageSettings], Stack]) -> None:
+    restored = RestoredTables(topics="t", log="l", groups="g", log_stream="2026-11-29T01:00:00.000")
+    stack = make_stack_of(replace(with_key("prod"), restored_tables=restored))
+    command = f"--table-name l --sse-specification Enabled=true,SSEType=KMS,KMSMasterKeyId={key_in(REGION)}"
+    Annotations.from_stack(stack).has_warning("*", Match.string_like_regexp(command))
