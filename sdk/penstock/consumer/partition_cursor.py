@@ -274,8 +274,9 @@ class PartitionCursor:
                 headers: Headers = ()
                 if record.headers:
                     headers = tuple(record.headers)
-                    if is_encrypted:
-                        value, headers = self._decrypted(record, headers)
+                if is_encrypted:
+                    value, headers = self._decrypted(record, headers)
+                if headers:
                     bytes_left -= _headers_bytes(headers)
                 append(make(ConsumerRecord, (topic, partition, record.offset, record.timestamp, key, value, headers)))
                 if value is not None:

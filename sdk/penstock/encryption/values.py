@@ -17,6 +17,7 @@ import base64
 import copy
 import hashlib
 import json
+import logging
 import struct
 import threading
 from collections.abc import Callable, Mapping
@@ -32,6 +33,8 @@ from penstock_core.records.codec import Headers
 from penstock_core.records.compression import compress, decompress_into
 from penstock_core.records.record_batch import Compression
 
+_log = logging.getLogger("penstock.encryption")
+
 HEADER = "penstock.encryption"
 TOPIC = "penstock:topic"
 _VERSION = 1
@@ -42,7 +45,9 @@ _RECORDS_MAX = 2**32
 _KNOWN_MAX = 10_000  # data keys that a reader remembers
 _HEADER_BYTES_MAX = 16_384
 _REFUSED_MS = 10_000  # a reader asks no more often for a data key that it may not have
-_UNAVAILABLE_MS = 1_000  # nor for one of keys that do not answer
+_UNAVAILABLE_MS = 1_000  # nor for one of keys that do not answer, as does a sender
+_RENEW_AFTER = 0.9  # of the age of a data key. The rest is for keys that do not answer
+_RENEW_AGAIN = 0.01
 
 
 class DataKeyMissing(PenstockError):  # noqa: N818 - a reader's cue to call `learn`, which no caller sees
@@ -56,14 +61,19 @@ class DataKeyMissing(PenstockError):  # noqa: N818 - a reader's cue to call `lea
 class _Sealing:
     """The data key under which one topic's records are encrypted, and how much it has encrypted."""
 
-    __slots__ = ("bytes_left", "cipher", "header", "records_left", "until_ms")
+    __slots__ = ("bytes_left", "cipher", "header", "records_left", "renew_ms", "until_ms")
 
-    def __init__(self, header: bytes, cipher: Any, *, until_ms: int, records: int, size: int) -> None:
+    def __init__(self, header: bytes, cipher: Any, *, until_ms: int, renew_ms: int, records: int, size: int) -> None:
         self.header, self.cipher = header, cipher
-        self.until_ms, self.records_left, self.bytes_left = until_ms, records, size
+        self.until_ms, self.renew_ms = until_ms, renew_ms
+        self.records_left, self.bytes_left = records, size
 
     def is_usable(self, now_ms: int) -> bool:
         return now_ms < self.until_ms and self.records_left > 0 and self.bytes_left > 0
+
+    def is_young(self, now_ms: int) -> bool:
+        """It is usable, and the next one is not to be asked for yet."""
+        return now_ms < self.renew_ms and self.is_usable(now_ms)
 
 
 class Encryption:
@@ -72,11 +82,15 @@ class Encryption:
         encryption = Encryption(KmsKeys("arn:aws:kms:eu-west-1:111122223333:key/…"))
         Producer(encryption=encryption), Consumer("orders", encryption=encryption)
 
-    A data key serves one topic for `max_age_s` seconds, `max_records` records and `max_bytes` bytes of values, and then
-    the next one is asked for: one call to KMS. A reader asks once for each data key that it meets. `context` is bound
-    to each data key, on top of the topic; KMS's policies and logs see it. Values are compressed one by one before they
-    are encrypted, because batches of them no longer shrink; `compress=False` leaves that out where the length of a
-    value could tell a stranger something. `now_ms` is a clock that never goes back.
+    A data key serves one topic for `max_age_s` seconds, `max_records` records and `max_bytes` bytes of values. The next
+    one is asked for after 90 % of the time: one call to KMS. If that fails, the data key serves to its end. A reader
+    asks once for each data key that it meets. Values are compressed one by one before they are encrypted, because
+    batches of them no longer shrink; `compress=False` leaves that out where the length of a value could tell a stranger
+    something. `now_ms` is a clock that never goes back.
+
+    `context` is bound to each data key, on top of the topic; KMS's policies and logs see it. A reader with a context
+    takes a value whose data key lacks a part of it for corrupt. It passes plain values on; with `requires=True` it
+    takes them for corrupt, too. Tombstones always pass.
 
     Keys and headers of records stay plain, so that filters, tags, compaction and orders by key work as before. A value
     of None is a tombstone, and stays one. Raises InvalidError for an option, and NotConfiguredError without the
@@ -92,6 +106,7 @@ class Encryption:
         max_records: int = 10_000_000,
         max_bytes: int = 10 * 2**30,
         compress: bool = True,
+        requires: bool = False,
         now_ms: Callable[[], int] = monotonic_ms,
     ) -> None:
         check(
@@ -113,9 +128,11 @@ class Encryption:
         self._max_records = max_records
         self._max_bytes = max_bytes
         self._compresses = compress
+        self._requires = requires
         self._now_ms = now_ms
-        self._asking = threading.Lock()  # one caller asks for a topic's next data key
+        self._asking: dict[str, threading.Lock] = {}  # one caller asks for a topic's next data key
         self._sealings: dict[str, _Sealing] = {}
+        self._outages: dict[str, tuple[PenstockError, int]] = {}  # by topic
         self._changing = threading.Lock()
         self._ciphers: dict[bytes, Any] = {}  # by header
         self._refusals: dict[bytes, tuple[PenstockError, int]] = {}  # by the header's digest
@@ -142,9 +159,9 @@ class Encryption:
                 f"a record for topic {topic!r:.100} is encrypted already, by its header {HEADER}: send it without "
                 "encryption, or read it with",
             )
-        if not self.has_data_key(topic):
-            self.prepare(topic)
-        sealing = self._sealings[topic]
+        sealing = self._sealings.get(topic)
+        if sealing is None or not sealing.is_young(self._now_ms()):
+            sealing = self.prepare(topic)
         sealing.records_left -= 1
         sealing.bytes_left -= len(plain)
         nonce = random_bytes(NONCE_BYTES)
@@ -157,8 +174,8 @@ class Encryption:
         """The value and the headers of a record as its sender had them. It may ask KMS to unwrap a data key.
 
         For records that come by another way than this SDK's consumers: a webhook, a queue, Spark, a Kafka client. A
-        record without the header is returned as it is. Raises AccessDeniedError without the right to use the key,
-        CorruptError if value, key or header were changed, and UnavailableError.
+        record without the header is returned as it is, or is corrupt with `requires`. Raises AccessDeniedError without
+        the right to use the key, CorruptError if value, key or header were changed, and UnavailableError.
         """
         try:
             return self.decrypt_now(value, key, headers)
@@ -169,6 +186,8 @@ class Encryption:
     def decrypt_now(self, value: bytes | None, key: bytes | None, headers: Headers) -> tuple[bytes | None, Headers]:
         """As `decrypt`, but it asks nobody: raises DataKeyMissing first."""
         found = [told for name, told in headers if name == HEADER]
+        if not found and value is not None and self._requires:
+            raise CorruptError(ErrorCode.CORRUPT_BATCH, "the value is not encrypted, and the option requires= is set")
         if not found or value is None:
             return value, headers
         header = found[0] or b""
@@ -192,30 +211,74 @@ class Encryption:
     def has_data_key(self, topic: str) -> bool:
         """True if the next record of the topic needs no call to KMS."""
         sealing = self._sealings.get(topic)
-        return sealing is not None and sealing.is_usable(self._now_ms())
+        return sealing is not None and sealing.is_young(self._now_ms())
 
-    def prepare(self, topic: str) -> None:
-        """Ask for the topic's next data key, unless it has one. Raises as `encrypt`."""
-        with self._asking:
-            if self.has_data_key(topic):
-                return
-            context = {TOPIC: topic, **self._context}
-            made = self._keys.new_data_key(context)
-            header = _header_of(made.key_id, made.wrapped, context)
-            check(
-                len(header) <= _HEADER_BYTES_MAX,
-                f"header {HEADER} takes {len(header)} bytes, and {_HEADER_BYTES_MAX} are the most: give less context",
-            )
-            cipher = aes_gcm(made.plaintext)
-            self._remember(header, cipher)  # this process may read what it writes
+    def prepare(self, topic: str) -> _Sealing:
+        """The data key for the topic's next record. It asks for the next one, unless there is a young one.
+
+        While another caller asks, and if the keys fail, an old one serves. Raises as `encrypt`.
+        """
+        with self._changing:
+            if topic not in self._asking:
+                _bound_to(self._asking, _KNOWN_MAX)
+            asking = self._asking.setdefault(topic, threading.Lock())
+        spare = self._sealings.get(topic)
+        if spare is None or not spare.is_usable(self._now_ms()):
+            with asking:
+                return self._next(topic)
+        if not asking.acquire(blocking=False):
+            return spare
+        try:
+            return self._next(topic)
+        finally:
+            asking.release()
+
+    def _next(self, topic: str) -> _Sealing:
+        """Under the topic's lock: as `prepare`."""
+        now_ms, old = self._now_ms(), self._sealings.get(topic)
+        if old is not None and old.is_young(now_ms):
+            return old
+        try:
+            outage = self._outages.get(topic)
+            if outage is not None and now_ms < outage[1]:
+                raise copy.copy(outage[0])
+            made = self._new(topic)
+        except PenstockError as error:
+            now_ms = self._now_ms()
+            if old is not None and old.is_usable(now_ms):
+                old.renew_ms = now_ms + max(_UNAVAILABLE_MS, int(self._max_age_ms * _RENEW_AGAIN))
+                _log.warning("the data key of topic %r is not renewed yet, and serves on: %s", topic, error)
+                return old
+            if isinstance(error, UnavailableError) and (outage is None or now_ms >= outage[1]):
+                with self._changing:
+                    _bound_to(self._outages, _KNOWN_MAX)
+                    self._outages[topic] = copy.copy(error), now_ms + _UNAVAILABLE_MS
+            raise
+        with self._changing:
             _bound_to(self._sealings, _KNOWN_MAX)
-            self._sealings[topic] = _Sealing(
-                header,
-                cipher,
-                until_ms=self._now_ms() + self._max_age_ms,
-                records=self._max_records,
-                size=self._max_bytes,
-            )
+            self._sealings[topic] = made
+            self._outages.pop(topic, None)
+        return made
+
+    def _new(self, topic: str) -> _Sealing:
+        context = {TOPIC: topic, **self._context}
+        made = self._keys.new_data_key(context)
+        header = _header_of(made.key_id, made.wrapped, context)
+        check(
+            len(header) <= _HEADER_BYTES_MAX,
+            f"header {HEADER} takes {len(header)} bytes, and {_HEADER_BYTES_MAX} are the most: give less context",
+        )
+        cipher = aes_gcm(made.plaintext)
+        self._remember(header, cipher)  # this process may read what it writes
+        now_ms = self._now_ms()
+        return _Sealing(
+            header,
+            cipher,
+            until_ms=now_ms + self._max_age_ms,
+            renew_ms=now_ms + int(self._max_age_ms * _RENEW_AFTER),
+            records=self._max_records,
+            size=self._max_bytes,
+        )
 
     def learn(self, header: bytes) -> None:
         """Unwrap the data key of a header. A refusal is remembered, and raised for each value that needs the key.
@@ -227,6 +290,10 @@ class Encryption:
             raise refusal
         try:
             key_id, wrapped, context = _parse_header(header)
+            if not self._context.items() <= context.items():
+                told = f"the value has the context {context!r:.200}"
+                why = f"{told}, and this reader takes those with {self._context!r:.200}"
+                raise CorruptError(ErrorCode.CORRUPT_BATCH, why)
             cipher = _cipher_of(self._keys.unwrap(key_id, wrapped, context), key_id)
         except (AccessDeniedError, CorruptError) as error:
             self._refuse(header, error, _REFUSED_MS)

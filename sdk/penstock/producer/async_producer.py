@@ -8,6 +8,7 @@ import asyncio
 # sync: from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack
+from weakref import WeakValueDictionary
 
 from penstock.arguments import check_callable, check_timeout
 from penstock.http.abilities import request_bytes_max_of
@@ -82,7 +83,7 @@ class AsyncProducer:
             encryption=settings.encryption,
         )
         self.is_encrypting = settings.encryption is not None
-        self._turns = asyncio.Lock()  # sync:
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # sync:
         self._lock = self._sender.lock
         # sync: # Weak, so that an abandoned producer can go. One callable each, so that close() can take it back.
         # sync: self._at_exit = partial(_close_at_exit, weakref.ref(self))
@@ -135,8 +136,9 @@ class AsyncProducer:
         if self._sender.is_due:  # sync:
             await asyncio.sleep(0)  # a program that never waits would keep the loop from sending
         if self.is_encrypting:
-            # In turns: no record overtakes one that waits for a data key.
-            async with self._turns:  # sync: value, headers = self._sender.encrypted(topic, value, key, headers)
+            # In turns: no record overtakes one of its topic that waits for a data key.
+            turn = self._turns.setdefault(str(topic), asyncio.Lock())  # sync:
+            async with turn:  # sync: value, headers = self._sender.encrypted(topic, value, key, headers)
                 value, headers = await self._sender.encrypted(topic, value, key, headers)
                 with self._tracing.creating(topic, headers) as (told, origin):
                     return await self._append(

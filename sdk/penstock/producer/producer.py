@@ -127,7 +127,7 @@ class Producer:
         else:
             check_callable("on_delivery", on_delivery)
         if self.is_encrypting:
-            # In turns: no record overtakes one that waits for a data key.
+            # In turns: no record overtakes one of its topic that waits for a data key.
             value, headers = self._sender.encrypted(topic, value, key, headers)
         if not self._tracing.is_on:
             return self._append(topic, value, key, headers, partition, timestamp_ms, timer, on_delivery)

@@ -307,6 +307,42 @@ def test_records_that_wait_for_a_data_key_keep_their_order_and_hold_up_no_loop(s
     assert found == [b"%d" % number for number in range(20)]
 
 
+def test_topic_whose_keys_are_slow_holds_up_no_other_topic(service: MemoryPenstock) -> None:
+    service.create_topic("quick")
+    keys = SlowKeys()
+    sealed = Encryption(keys)
+    keys.may_answer.set()
+    sealed.prepare("quick")
+    keys.may_answer.clear()
+    keys.asked.clear()
+
+    async def send_both() -> None:
+        async with AsyncProducer(transport=ThreadedTransport(service.transport), encryption=sealed) as producer:
+            slow = asyncio.create_task(producer.send("orders", b"1"))
+            while not keys.asked.is_set():
+                await asyncio.sleep(0)
+            try:
+                async with asyncio.timeout(DEADLINE_S / 4):
+                    await (await producer.send("quick", b"2"))
+                assert not slow.done()
+            finally:
+                keys.may_answer.set()
+            await (await slow)
+            assert len(producer._turns) == 0, "no topic is remembered for its turn"
+
+    asyncio.run(send_both())
+    assert len(service.records("quick")) == len(service.records("orders")) == 1
+
+
+def test_reader_that_requires_encryption_takes_no_plain_value(clients: ClientKind, service: MemoryPenstock) -> None:
+    put(service, b"forged", None, keys=None)
+    put(service, b"1")
+    wary = encryption(requires=True)
+    with clients.consumer("orders", encryption=wary, on_undecodable="skip", **FAST) as consumer:
+        assert values(take(consumer, 2)) == [(1, None), (2, b"1")]
+        assert consumer.skipped_batches() == {P0: 1}
+
+
 def test_dead_letters_never_lie_open(service: MemoryPenstock) -> None:
     service.create_topic("orders.dead")
     put(service, b"secret")

@@ -2,7 +2,9 @@
 
 import json
 import os
+import threading
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -11,8 +13,10 @@ from hypothesis import strategies as st
 
 from penstock.encryption import HEADER, DataKey, Encryption, LocalKeys
 from penstock.encryption.values import DataKeyMissing
-from penstock.errors import AccessDeniedError, CorruptError, InvalidError
+from penstock.errors import AccessDeniedError, CorruptError, InvalidError, UnavailableError
+from penstock_core.errors import ErrorCode
 from penstock_core.limits import BATCH_DECODED_BYTES_MAX, MIB
+from tests.support.deadlines import DEADLINE_S
 
 KEYS = {"2026": os.urandom(32)}
 
@@ -182,6 +186,96 @@ def test_reader_that_may_not_ask_says_which_data_key_it_lacks() -> None:
 def test_header_that_is_no_header_is_corrupt(header: bytes) -> None:
     with pytest.raises(CorruptError, match=r"header penstock\.encryption"):
         reader().decrypt(b"1" * 40, headers=[(HEADER, header)])
+
+
+def test_reader_takes_only_values_with_its_own_context() -> None:
+    prod, test = reader(context={"stage": "prod", "team": "a"}), reader(context={"stage": "test"})
+    sealed, told = prod.encrypt("orders", b"1")
+    assert reader(context={"stage": "prod"}).decrypt(sealed, headers=told)[0] == b"1"
+    assert reader().decrypt(sealed, headers=told)[0] == b"1"
+    with pytest.raises(CorruptError, match=r"the context .*'prod'.*this reader takes those with \{'stage': 'test'\}"):
+        test.decrypt(sealed, headers=told)
+
+
+def test_plain_value_is_corrupt_where_encryption_is_required() -> None:
+    wary = reader(requires=True)
+    with pytest.raises(CorruptError, match="the value is not encrypted"):
+        wary.decrypt(b"plain", headers=[("a", b"1")])
+    assert wary.decrypt(None, headers=[("a", b"1")]) == (None, [("a", b"1")])
+
+
+class FailingKeys(CountedKeys):
+    """Keys that do not answer while `is_down`."""
+
+    is_down = False
+
+    def new_data_key(self, context: Mapping[str, str]) -> DataKey:
+        made = super().new_data_key(context)
+        if self.is_down:
+            raise UnavailableError(ErrorCode.STORAGE_UNAVAILABLE, "KMS could not be asked")
+        return made
+
+
+def test_sender_asks_ahead_for_the_next_data_key_and_outlives_a_short_outage() -> None:
+    now_ms, keys = [0], FailingKeys()
+    encryption = Encryption(keys, max_age_s=1_000, now_ms=lambda: now_ms[0])
+
+    def sent(at_s: int) -> tuple[int, Any]:
+        now_ms[0] = at_s * 1_000
+        [(_, header)] = encryption.encrypt("orders", b"1")[1]
+        return len(keys.made), header
+
+    _, first = sent(0)
+    assert sent(899) == (1, first)
+    keys.is_down = True
+    assert sent(900) == (2, first), "it asks, and the old one serves"
+    assert sent(909) == (2, first), "not for each record"
+    assert sent(910) == (3, first)
+    keys.is_down = False
+    assert sent(999)[1] != first
+    keys.is_down = True
+    with pytest.raises(UnavailableError):
+        sent(2_000)
+    asked = len(keys.made)
+    now_ms[0] += 999
+    with pytest.raises(UnavailableError):
+        encryption.encrypt("orders", b"1")
+    assert len(keys.made) == asked, "a second try within the second asks nobody"
+    keys.is_down = False
+    assert sent(2_001)[0] == asked + 1
+
+
+class BlockedKeys(CountedKeys):
+    """Keys that answer for `orders` when the test lets them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.may_answer = threading.Event(), threading.Event()
+
+    def new_data_key(self, context: Mapping[str, str]) -> DataKey:
+        if context["penstock:topic"] == "orders":
+            self.asked.set()
+            assert self.may_answer.wait(DEADLINE_S)
+        return super().new_data_key(context)
+
+
+def test_topic_that_waits_for_its_data_key_holds_up_no_other_nor_itself_while_the_old_one_serves() -> None:
+    now_ms, keys = [0], BlockedKeys()
+    encryption = Encryption(keys, max_age_s=1_000, now_ms=lambda: now_ms[0])
+    for at_ms in (0, 950_000):
+        now_ms[0] = at_ms
+        keys.asked.clear()
+        keys.may_answer.clear()
+        with ThreadPoolExecutor(2) as pool:
+            asking = pool.submit(encryption.encrypt, "orders", b"1")
+            try:
+                assert keys.asked.wait(DEADLINE_S)
+                pool.submit(encryption.encrypt, "payments", b"1").result(DEADLINE_S / 4)
+                if at_ms:
+                    pool.submit(encryption.encrypt, "orders", b"2").result(DEADLINE_S / 4)
+            finally:
+                keys.may_answer.set()
+            asking.result(DEADLINE_S)
 
 
 class ShortKeys(LocalKeys):
