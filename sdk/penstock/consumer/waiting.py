@@ -221,11 +221,9 @@ class Waiting:
 
     @property
     def _is_awake(self) -> bool:
-        """The consumer asks in a rhythm. It does not where no connection could wake it: long polls are as cheap."""
+        """The consumer asks in a rhythm. It does not on a stage without wake-ups, as in tests."""
         watch = self.watch
-        if watch is None or not self._rhythm.is_awake(self._awake_partitions):
-            return False
-        return not watch.is_active or watch.is_covering or self._rhythm.next_ms < watch.hold_until_ms
+        return watch is not None and not watch.is_absent and self._rhythm.is_awake(self._awake_partitions)
 
     def is_paced(self, cursor: PartitionCursor) -> bool:
         """The consumer has read to the end of the partition, and asks for more with the next beat of its rhythm.

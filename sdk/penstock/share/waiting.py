@@ -147,11 +147,10 @@ class ShareWaiting:
 
     @property
     def _is_awake(self) -> bool:
-        """The group has had records lately: it is asked for more in a rhythm, unless there is no connection."""
+        """The group has had records lately: it is asked for more in a rhythm, as in penstock.consumer.waiting."""
         watch = self.watch
-        if watch is None or not self._rhythm.is_awake(max(1, len(self._partitions))):
-            return False
-        return not watch.is_active or watch.is_covering or self._rhythm.next_ms < watch.hold_until_ms
+        is_awake = self._rhythm.is_awake(max(1, len(self._partitions)))
+        return watch is not None and not watch.is_absent and is_awake
 
     def _coverage(self) -> int:
         """A number that changes with each subscription that covers what is watched; 0 if some of it is not covered."""

@@ -115,6 +115,7 @@ class WakeUps:
         """One connection, from its beginning to its end."""
         if self._endpoint is None:
             self._endpoint = yield from _find_endpoint()
+            self._watch.is_absent = self._endpoint is None
         if self._endpoint is None:
             yield from self._do_without(logging.INFO, "this service has no wake-ups")
             return

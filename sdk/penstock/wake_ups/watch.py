@@ -26,11 +26,12 @@ class Watch:
     """The wanted partitions and the subscriptions. `version` grows with each change of what is wanted.
 
     `hold_until_ms`: until then a quiet partition that is not covered waits for its subscription. After that it is read
-    by long polls. `is_active` once anything was wanted.
+    by long polls. `is_active` once anything was wanted. `is_absent` if the stage has no wake-ups at all.
     """
 
     def __init__(self) -> None:
         self.is_active = False
+        self.is_absent = False
         self.is_closed = False
         self.version = 0
         self.hold_until_ms = 0

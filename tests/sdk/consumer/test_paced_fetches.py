@@ -129,13 +129,30 @@ def test_lively_consumer_reads_on_while_its_connection_is_opened() -> None:
     assert paced.latest_ms <= INTERVAL_MS
 
 
-def test_consumer_without_a_connection_uses_long_polls() -> None:
+def test_consumer_without_a_connection_uses_long_polls_once_it_may_sleep() -> None:
     paced = Paced(T0)
-    paced.run(START_MS + SDK_WAKE_UP_HOLD_MS - 1)
-    paced.now_ms += INTERVAL_MS
+    asked = paced.run(START_MS + 2 * SDK_WAKE_UP_HOLD_MS, every(100, 40, lambda _: T0))
+    assert {each.body["wait_ms"] for each in asked} == {0}
+    assert len(asked) <= 2 * SDK_WAKE_UP_HOLD_MS / INTERVAL_MS + 2
+    waits = []
+    for _ in range(6):
+        paced.now_ms += INTERVAL_MS
+        request = paced.send()
+        assert request is not None
+        paced.answer(request)
+        waits.append(request.body["wait_ms"])
+    assert waits[-1] == 500
+    assert set(waits) == {0, 500}
+
+
+def test_stage_without_wake_ups_is_read_by_long_polls() -> None:
+    paced = Paced(T0)
+    paced.fetch()
+    paced.watch.is_absent, paced.watch.hold_until_ms = True, 0
+    paced.service.append(T0)
     request = paced.send()
     assert request is not None
-    assert (request.body["wait_ms"], "arm" in request.body) == (500, False)
+    assert request.body["wait_ms"] == 500
 
 
 @pytest.mark.parametrize("behind", [1, 2])
