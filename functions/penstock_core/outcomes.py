@@ -45,6 +45,11 @@ class Outcomes(tuple[Outcome[T_co], ...]):
         """The errors of the entries that have one."""
         return [outcome for outcome in self if isinstance(outcome, PenstockError)]
 
+    @property
+    def may_have_begun(self) -> bool:
+        """True if an entry has a value, or an error that is `maybe_applied`: the call may have changed something."""
+        return bool(self.ok) or any(error.maybe_applied for error in self.errors)
+
     def all_ok(self) -> list[T_co]:
         """The values of all entries. Raises the first error if there is one."""
         for error in self.errors:

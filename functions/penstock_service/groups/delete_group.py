@@ -32,16 +32,22 @@ def delete_group(instance: Instance, group_name: str) -> None:
         unlist_group(instance, group)
         raise unknown_group(group)
     remove_group(instance.stores.memberships, instance.executor, group, state)
-    with errors_maybe_applied():
-        for _ in range(GROUP_DELETE_ROUNDS_MAX):
+    has_begun = state is not None
+    for _ in range(GROUP_DELETE_ROUNDS_MAX):
+        with errors_maybe_applied(has_begun=has_begun):
             leases = instance.stores.groups.leases(group)
             if not leases:
                 unlist_group(instance, group)
                 return
-            instance.executor.map(lambda lease: instance.stores.groups.delete_lease(group, lease), leases).all_ok()
-        raise PenstockError(
-            ErrorCode.CONCURRENT_UPDATE, f"group {group} is being used: stop its consumers, then delete it again"
-        )
+        deleted = instance.executor.map(lambda lease: instance.stores.groups.delete_lease(group, lease), leases)
+        has_begun |= deleted.may_have_begun
+        with errors_maybe_applied(has_begun=has_begun):
+            deleted.all_ok()
+    raise PenstockError(
+        ErrorCode.CONCURRENT_UPDATE,
+        f"group {group} is being used: stop its consumers, then delete it again",
+        maybe_applied=has_begun,
+    )
 
 
 def unlist_group(instance: Instance, group: GroupName) -> None:
@@ -77,6 +83,8 @@ def remove_group(memberships: MembershipStore, executor: Executor, group: GroupN
     """
     if state is not None:
         memberships.delete_group(state)
-    with errors_maybe_applied():
-        executor.map(lambda member: memberships.remove_member(group, member), memberships.members(group)).all_ok()
+    with errors_maybe_applied(has_begun=state is not None):
+        members = memberships.members(group)
+    with errors_maybe_applied(has_begun=state is not None or bool(members)):
+        executor.map(lambda member: memberships.remove_member(group, member), members).all_ok()
         memberships.remove_targets(group, _EVERY_EPOCH)

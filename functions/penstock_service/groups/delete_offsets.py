@@ -40,11 +40,11 @@ def delete_offsets(
     def delete_one(number: Partition) -> Offset | None:
         return _delete(instance, group, topic, number)
 
-    results = [*zip(numbers, instance.executor.map(delete_one, numbers), strict=True)]
-    with errors_maybe_applied():
+    results = instance.executor.map(delete_one, numbers)
+    with errors_maybe_applied(has_begun=results.may_have_begun):
         if state is None and not instance.stores.groups.lease_page(group, None, "", 1)[0]:
             unlist_group(instance, group)
-    return results
+    return [*zip(numbers, results, strict=True)]
 
 
 def _refuse_readers(instance: Instance, group: GroupName, topic: TopicName) -> None:

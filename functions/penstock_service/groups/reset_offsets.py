@@ -97,7 +97,7 @@ def reset_offsets(
         return ResetOffset(old_offset=seen.offset, new_offset=offset)
 
     results = instance.executor.map(reset_one, keys)
-    if not is_dry_run:
+    if not is_dry_run and results.may_have_begun:  # else no lease has changed: no member need join again
         with errors_maybe_applied():
             keep_listed(instance, principal, group)
             # A member that joins again under its name gets what the target gives it. So no target of before the reset

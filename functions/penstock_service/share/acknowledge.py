@@ -58,11 +58,15 @@ class AckOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionAcks:
-    """The answers of one partition's acknowledgements, by their places, and the state after them, None if unknown."""
+    """The answers of one partition's acknowledgements, by their places, and the state after them, None if unknown.
+
+    `has_begun`: an update was applied, or may have been.
+    """
 
     answers: Sequence[AckAnswer]
     state: ShareState | None
     must_wake: bool
+    has_begun: bool
 
 
 def acknowledge(instance: Instance, group_name: str, entries: Sequence[AckEntry]) -> list[AckOutcome]:
@@ -100,14 +104,14 @@ def acknowledge_entries(instance: Instance, group: ShareGroup, entries: Sequence
         keys,
     )
     wake_workers(instance, [key for key, result in zip(keys, results, strict=True) if _must_wake(result)])
-    may_be_done = bool(results.ok) or any(error.maybe_applied for error in results.errors)
-    with errors_maybe_applied(has_begun=may_be_done):  # in other partitions than that of the error
+    has_begun = any(each.maybe_applied if isinstance(each, PenstockError) else each.has_begun for each in results)
+    with errors_maybe_applied(has_begun=has_begun):  # in other partitions than that of the error
         found = dict(zip(keys, results.all_ok(), strict=True))
     outcomes = unknown_outcomes(entries, places)
     for key, result in found.items():
         outcomes += answered(entries, places[key], result.answers, LocksNow(key, result.state))
     outcomes.sort(key=lambda each: each[0])
-    with errors_maybe_applied(has_begun=bool(found)):
+    with errors_maybe_applied(has_begun=has_begun):
         _bury_some(instance, group, {key: (entries[places[key][0]].topic, result) for key, result in found.items()})
     count_outcomes(instance, [outcome for _, outcome in outcomes])
     return [outcome for _, outcome in outcomes]
@@ -133,7 +137,7 @@ def acknowledge_partition(
             state = share.find_states([key]).get(key) if state is None else state
             if state is None:
                 answers += [_lost(index) for index in range(done, len(acknowledgements))]
-                return PartitionAcks(answers=answers, state=None, must_wake=must_wake)
+                return PartitionAcks(answers=answers, state=None, must_wake=must_wake, has_begun=has_begun)
             plan = plan_acknowledge(state, config, acknowledgements[done:], now_ms)
         if plan.update is not None:
             with errors_maybe_applied(has_begun=has_begun):
@@ -152,7 +156,7 @@ def acknowledge_partition(
         must_wake |= any(_repeats_release(acknowledgements[each.index], each) for each in new)
         done += plan.planned
         if done == len(acknowledgements):
-            return PartitionAcks(answers=answers, state=state, must_wake=must_wake)
+            return PartitionAcks(answers=answers, state=state, must_wake=must_wake, has_begun=has_begun)
         plan = None
 
 

@@ -11,10 +11,12 @@ from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets, 
 from penstock_service.groups.delete_group import delete_group
 from penstock_service.groups.delete_offsets import delete_offsets
 from penstock_service.groups.describe_group import list_groups
+from penstock_service.groups.reset_offsets import ResetTo, reset_offsets
 from penstock_service.instance.instance import Instance
+from penstock_service.topics.list_offsets import OffsetSpec
 from tests.support.group_member import GroupMember
 from tests.support.refusals import refused
-from tests.support.service import Intercepted, SteppedClock, another_instance, filled_topic, with_stores
+from tests.support.service import UNAVAILABLE, Intercepted, SteppedClock, another_instance, filled_topic, with_stores
 
 GROUP = GroupName("billing")
 
@@ -143,3 +145,49 @@ def test_group_that_a_member_makes_while_its_deletion_ends_is_listed(instance: I
     reader.instance = joining
     reader.beat()
     assert listed(instance) == [GROUP]
+
+
+@pytest.mark.usefixtures("topics")
+@pytest.mark.parametrize(("port", "method"), [("memberships", "members"), ("groups", "leases")])
+def test_deletion_of_a_group_of_offsets_is_sure_before_its_first_delete(
+    instance: Instance, port: str, method: str
+) -> None:
+    commit(instance)
+    calls = 0
+
+    def fail(original: Any, *arguments: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 2:  # the first call looks whether there is a group without members
+            raise UNAVAILABLE
+        return original(*arguments)
+
+    failing = with_stores(instance, **{port: Intercepted(getattr(instance.stores, port), **{method: fail})})
+    refused(UNAVAILABLE.code, lambda: delete_group(failing, GROUP))
+    assert committed(instance) == [("orders", 0)]
+
+
+def _fail(_original: Any, *_arguments: Any) -> Any:
+    raise UNAVAILABLE
+
+
+@pytest.mark.usefixtures("topics")
+def test_error_behind_partitions_that_all_failed_is_sure(instance: Instance) -> None:
+    commit(instance)
+    failing = with_stores(instance, groups=Intercepted(instance.stores.groups, lease_page=_fail))
+    refused(UNAVAILABLE.code, lambda: delete_offsets(failing, GROUP, "orders", [7]))
+    with pytest.raises(PenstockError) as caught:
+        delete_offsets(failing, GROUP, "orders", [0])
+    assert caught.value.maybe_applied
+
+
+@pytest.mark.usefixtures("topics")
+def test_reset_whose_partitions_all_failed_expels_no_member(instance: Instance) -> None:
+    failing = with_stores(instance, memberships=Intercepted(instance.stores.memberships, members=_fail))
+    to = ResetTo(end=OffsetSpec.EARLIEST)
+    [(_, error)] = reset_offsets(failing, GROUP, "orders", to, [7], is_forced=True)
+    assert isinstance(error, PenstockError)
+    assert error.code is ErrorCode.UNKNOWN_PARTITION
+    with pytest.raises(PenstockError) as caught:
+        reset_offsets(failing, GROUP, "orders", to, [0, 7], is_forced=True)
+    assert caught.value.maybe_applied

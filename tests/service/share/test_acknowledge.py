@@ -28,7 +28,16 @@ from tests.service.share.sharing import (
     take,
 )
 from tests.support.refusals import refused
-from tests.support.service import Intercepted, SteppedClock, another_instance, counted_instance, filled_topic, new_topic
+from tests.support.service import (
+    UNAVAILABLE,
+    Intercepted,
+    SteppedClock,
+    another_instance,
+    counted_instance,
+    filled_topic,
+    new_topic,
+    send,
+)
 
 OK, DONE, LOST = AckResult.OK, AckResult.DONE, AckResult.LOST
 STAYS = "nonce-01"
@@ -258,3 +267,30 @@ def test_error_of_a_burial_behind_acknowledgements_says_that_they_are_made(
     with pytest.raises(PenstockError) as caught:
         acknowledge(busy, GROUP, entries) if nonce is None else take(busy, nonce=nonce, acknowledge=entries)
     assert (caught.value.code, caught.value.maybe_applied) == (ErrorCode.THROTTLED, True)
+
+
+def test_error_of_one_partition_is_sure_when_the_locks_of_the_other_are_lost(
+    instance: Instance, clock: SteppedClock
+) -> None:
+    new_topic(instance, partitions=2)
+    send(instance, "orders", "a", partition=0)
+    send(instance, "orders", "b", partition=1)
+    new_group(instance)
+    old = take(instance, lock_ms=1_000)
+    assert len(locks_in(old)) == 2
+    clock.sleep_ms(60_000)
+    retaken = [*offsets_in(take(instance)), *offsets_in(take(instance))]
+    assert sorted(retaken) == [(0, 0), (1, 0)]
+
+    def fail(original: Any, key: ShareKey, update: object) -> Any:
+        if key.partition == 1:
+            raise UNAVAILABLE
+        return original(key, update)
+
+    failing = another_instance(instance, share=Intercepted(instance.stores.share, update=fail))
+    refused(UNAVAILABLE.code, lambda: finish(failing, old))
+    clock.sleep_ms(60_000)
+    held = [entry_of(lock) for _ in range(2) for lock in locks_in(take(instance))]
+    with pytest.raises(PenstockError) as caught:
+        acknowledge(failing, GROUP, held)
+    assert caught.value.maybe_applied
