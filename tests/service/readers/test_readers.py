@@ -295,6 +295,7 @@ READERS: dict[str, Reader | Elsewhere] = {
     "sdk/penstock/consumer/partition_cursor.py": Reader(start=consuming),
     "sdk/penstock/doctor/round_trip.py": Elsewhere(why="it reads a record of its own"),
     "sdk/penstock/producer/batching/moved_batches.py": Elsewhere(why="it decodes batches of its own producer"),
+    "sdk/penstock/prove/proven_stage.py": Elsewhere(why="it reads records of its own, in a topic of its own"),
     "sdk/penstock_kafka/checked_batches.py": Elsewhere(
         why="it looks at times, and refuses wrong ones", test="tests/kafka/produce/test_produce.py"
     ),
