@@ -148,7 +148,7 @@ def test_keys_that_do_not_answer_are_asked_once_for_all_records_of_a_data_key(
         with pytest.raises(UnavailableError, match="KMS could not be asked"):
             consumer.poll(timeout_ms=DEADLINE_S * 1_000)
         until(lambda: workers.sent("release") > 0)
-    [released] = [each for each in workers.acknowledgements() if each["type"] == "release"]
+    released = next(each for each in workers.acknowledgements() if each["type"] == "release")
     assert (released["offsets"], released["uncounted"]) == (None, True), "the whole lock, and no delivery"
     assert keys.asked == 1
 
