@@ -35,7 +35,7 @@ def deploy(checkout: Path, entry: Mapping[str, Any], tell: Callable[[str], None]
 
 
 def destroy(checkout: Callable[[], Path], entry: Mapping[str, Any], aws: "Aws", tell: Callable[[str], None]) -> None:
-    """Remove the stage that the entry names, in the account that it tells. What is not there counts as removed.
+    """Remove the stage that the entry names, in the account that it tells. An absent one counts as removed.
 
     Raises INVALID_CONFIG for credentials of another account, for a stack that does not tell this stage, and if the
     stack is there afterwards. `aws` is of the entry's region.

@@ -72,7 +72,7 @@ class Switch:
 def find_switches(aws: Aws, stack: DeployedStack) -> tuple[Switch, ...]:
     """The switches of a stage as they are now: of functions that write, and of what starts these.
 
-    They are in the order in which to stop them: first what starts functions. What is off already is left out, except
+    They are in the order in which to stop them: first what starts functions. They leave out what is off already, except
     functions. One read of each, and two of a function.
     """
     functions = [each for each in stack.functions() if each.writes and each.handler != PROVISION]
