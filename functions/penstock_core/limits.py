@@ -325,6 +325,7 @@ FAILED_PUTS_MAX = 2  # in a row, of one function instance: then it takes the zon
 REPAIR_DELAY_MS = 12_000  # a zone that has not confirmed an append by then needs a copy
 LOOK_RANGES_MAX = 25  # ranges of partitions in one message
 LOOK_MS_MAX = 5_000  # of a run of `replicate`: what is left then waits for another one
+REPAIR_STREAM_LATE_MS = 600_000  # after a write, the look of `replicate` is late: the alarm functions-failing counts it
 REPORT_INTERVAL_MS = 60_000  # a function instance reports one bad copy once in this time
 SCRUB_BYTES = 1024 * MIB  # a run of the scrub reads about so many
 SCRUB_SAVE_REFS = 64  # refs between two saves of the scrub's cursor: a run that dies reads so many again

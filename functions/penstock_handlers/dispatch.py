@@ -15,7 +15,7 @@ from typing import Any
 from penstock_core.errors import PenstockError
 from penstock_core.limits import DISPATCH_LATE_MS
 from penstock_core.log.push_event import PushEvent
-from penstock_core.storage.head_item import parse_push_event
+from penstock_core.storage.head_item import parse_push_event, streamed_age_ms
 from penstock_handlers.edge.lambda_function import Stopwatch, logger, observed
 from penstock_service.instance.instance import Instance
 from penstock_service.push.dispatch import dispatch
@@ -33,12 +33,13 @@ def serve(event: Mapping[str, Any], instance: Instance) -> tuple[Answer, dict[st
     for topic_id, error in outcome.failures.items():
         instance.telemetry.log("dispatch_failed", topic_id=topic_id, error=str(error))
     failed = [record for record, event in events if event.key.topic_id in outcome.failures]
+    now_ms = instance.clock.now_ms()
     figures = {
         "records": len(records),
         "wake_ups": len(events),
         "messages": outcome.messages,
         "dispatches_failed": len(outcome.failures),
-        "dispatches_late": sum(_age_ms(record, instance) > DISPATCH_LATE_MS for record in records),
+        "dispatches_late": sum(streamed_age_ms(each, now_ms) > DISPATCH_LATE_MS for each in records),
     }
     # Lambda goes on from the first of them, whatever comes behind it.
     return {
@@ -56,12 +57,6 @@ def _events(records: Sequence[Record], instance: Instance) -> Iterator[tuple[Rec
             continue
         if event is not None:
             yield record, event
-
-
-def _age_ms(record: Record, instance: Instance) -> float:
-    """Milliseconds since the write, by whole seconds of DynamoDB's clock. 0 if the record does not tell."""
-    written_s = record.get("dynamodb", {}).get("ApproximateCreationDateTime")
-    return 0.0 if written_s is None else instance.clock.now_ms() - 1_000.0 * float(written_s)
 
 
 def _observed_serve(event: Mapping[str, Any], instance: Instance, stopwatch: Stopwatch) -> Answer:

@@ -15,9 +15,9 @@ from typing import Any
 from aws_lambda_powertools.metrics import MetricUnit
 
 from penstock_core.errors import PenstockError
-from penstock_core.limits import LOOK_MS_MAX
+from penstock_core.limits import LOOK_MS_MAX, REPAIR_STREAM_LATE_MS
 from penstock_core.log.repair import Look, NamedRef, decode_message, looks_due, owed_refs
-from penstock_core.storage.head_item import parse_streamed_head
+from penstock_core.storage.head_item import parse_streamed_head, streamed_age_ms
 from penstock_handlers.edge.lambda_function import Stopwatch, logger, meter, observed
 from penstock_service.instance.instance import Instance
 from penstock_service.repair.repair_owed import repair_owed
@@ -47,6 +47,9 @@ def _is_streamed(record: Mapping[str, Any]) -> bool:
 
 def _from_stream(records: Sequence[Mapping[str, Any]], instance: Instance) -> list[str]:
     """Sends one range for each partition of the batch. Lambda goes on from the first record that fails."""
+    age_ms = max(streamed_age_ms(record, instance.clock.now_ms()) for record in records)
+    if age_ms > REPAIR_STREAM_LATE_MS:
+        instance.telemetry.log("repair_stream_late", age_ms=round(age_ms))  # the alarm functions-failing counts it
     owed: list[NamedRef] = []
     failed: list[str] = []
     for record in records:

@@ -96,9 +96,9 @@ class Penstock(Construct):
             zones=Zones(self, "Zones", settings=settings),
             archive=Archive(self, "Archive", settings=settings),
         )
-        queues = RepairQueues(self, "RepairQueues", settings=settings) if settings.repairs_zones else None
         timers = TimerQueues(self, "Timers", settings=settings)
         push = PushQueues(self, "Push", settings=settings)
+        queues = self._repair_queues(settings, timers, push) if settings.repairs_zones else None
         wake_ups = WakeUps(self, "WakeUps", settings=settings)
         targets = self._targets = TargetsRole(self, "Targets", settings=settings)
         self._functions = Functions(
@@ -152,6 +152,9 @@ class Penstock(Construct):
         for name, value in {"penstock:stage": self.settings.name, **self.settings.tags}.items():
             Tags.of(self).add(name, value)
         encrypt(self, self.settings, key)
+
+    def _repair_queues(self, settings: StageSettings, timers: TimerQueues, push: PushQueues) -> RepairQueues:
+        return RepairQueues(self, "RepairQueues", settings=settings, dead=timers.dead, dead_stream=push.dead)
 
     def _api_of_tokens(
         self, settings: StageSettings, functions: Mapping[str, lambda_.IFunction], api: Api
@@ -407,8 +410,6 @@ class Penstock(Construct):
         self._output("ZoneBuckets", storage.zones.environment)
         if queues is not None:
             self._output("RepairQueueUrl", queues.repairs.queue_url)
-            self._output("DeadRepairsQueueUrl", queues.dead_repairs.queue_url)
-            self._output("DeadStreamQueueUrl", queues.dead_stream.queue_url)
         self._output("ArchiveBucket", storage.archive.bucket_name)
         for variable, value in rights_without_rules(self.settings).items():
             self._output(STORAGE_OUTPUTS[variable], value)
@@ -419,9 +420,9 @@ class Penstock(Construct):
     def _starting_outputs(self, timers: TimerQueues, push: PushQueues, wake_ups: WakeUps) -> None:
         self._output("TimersQueueUrl", timers.seconds.queue_url)
         self._output("TimerPlaces", timers.environment)
-        self._output("DeadTimersQueueUrl", timers.dead.queue_url)
+        self._output("DeadMessagesQueueUrl", timers.dead.queue_url)
         self._output("DeliveriesQueueUrl", push.deliveries.queue_url)
-        self._output("DeadPushQueueUrl", push.dead.queue_url)
+        self._output("DeadStreamQueueUrl", push.dead.queue_url)
         self._output("WakeUpHosts", wake_ups.hosts)
 
     def _job_outputs(self, spark: SparkJobs) -> None:

@@ -146,11 +146,10 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("send to", _REPAIRS): _CONSUMERS
     | {"Produce", "Topics", "GroupAdmin", "ShareAdmin", "Scrub", "Replicate", "SweepJob", "Tier"},
     ("take from", _REPAIRS): frozenset(("Replicate",)),
-    ("send to", "RepairQueuesDeadStream"): frozenset(("Replicate",)),
     ("take from", _STREAM): frozenset(("Replicate", "Dispatch")),
     ("send to", "PushDeliveries"): _PROVISION | {"Dispatch", "Subscriptions", "Deliver", _LOOK},
     ("take from", "PushDeliveries"): frozenset(("Deliver",)),
-    ("send to", "PushDead"): frozenset(("Dispatch",)),
+    ("send to", "PushDead"): frozenset(("Replicate", "Dispatch")),
     ("send to", _TIMERS): _SCHEDULERS | {"Promote"},
     ("take from", _TIMERS): frozenset(("Promote",)),
     ("switch on", "promote's rule"): _SCHEDULERS | {"Retention"},

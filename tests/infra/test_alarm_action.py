@@ -7,9 +7,7 @@ from typing import Any
 import aws_cdk as cdk
 import pytest
 from aws_cdk import Stack, assertions
-from aws_cdk import aws_logs as logs
 
-from penstock_cdk.alarms.compaction_metrics import CompactionMetrics
 from penstock_cdk.alarms.zone_alarms import ZoneAlarms
 from penstock_cdk.overrides import overridden
 from penstock_cdk.settings import STAGES, StageSettings
@@ -22,9 +20,8 @@ def test_every_alarm_publishes_to_the_topic_that_the_stage_names(topic_arn: str 
     settings = replace(next(iter(STAGES.values())), alarm_topic_arn=topic_arn)
     stack = cdk.Stack()
     ZoneAlarms(stack, "Zones", settings=settings)
-    CompactionMetrics(stack, "Compaction", settings=settings, log_group=logs.LogGroup(stack, "Logs"))
     alarms = assertions.Template.from_stack(stack).find_resources("AWS::CloudWatch::Alarm")
-    assert len(alarms) == 3
+    assert len(alarms) == 2
     assert all(each["Properties"].get("AlarmActions") == actions for each in alarms.values())
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from localstack.places import CHECKOUT
 from penstock_cdk.alarms.failures import FAILING, RARE_FAILING, UNDONE
 from penstock_cdk.service.functions import construct_name
 from penstock_cdk.settings import JOB_ENVIRONMENTS, STAGES
@@ -24,19 +25,15 @@ ALARMS = {
     "concurrency": ("AWS/Lambda", "Throttles"),
     "log-writes-throttled": ("AWS/DynamoDB", "WriteThrottleEvents"),
     "produce-slow": ("AWS/Lambda", "Duration"),
-    "stream-age": ("AWS/Lambda", "IteratorAge"),
     "functions-failing": ("Penstock/{stage}", FAILING),
     "runs-failed": ("Penstock/{stage}", RARE_FAILING),
     "segment-lost": ("Penstock", "segment_lost"),
     "zone-behind": ("Penstock", "zones_behind"),
-    "repairs-dead": ("AWS/SQS", "ApproximateNumberOfMessagesVisible"),
-    "repair-stream-dead": ("AWS/SQS", "ApproximateNumberOfMessagesVisible"),
-    "timers-dead": ("AWS/SQS", "ApproximateNumberOfMessagesVisible"),
-    "push-dead": ("AWS/SQS", "ApproximateNumberOfMessagesVisible"),
-    "batches-left-whole": ("Penstock/{stage}", "compaction_batches_left_whole"),
+    "messages-dead": ("AWS/SQS", "ApproximateNumberOfMessagesVisible"),
+    "stream-dead": ("AWS/SQS", "ApproximateNumberOfMessagesVisible"),
     "job-runs-failed": ("AWS/SQS", "NumberOfMessagesSent"),
 }
-OF_REPAIRS = ("stream-age", "segment-lost", "zone-behind", "repairs-dead", "repair-stream-dead")
+OF_REPAIRS = ("segment-lost", "zone-behind")
 AGAIN_AND_AGAIN = {"api-5xx": 15, "concurrency": 15, "log-writes-throttled": 15, "functions-failing": 12}
 
 
@@ -69,9 +66,7 @@ def test_alarms_of_aws_metrics_name_the_resources_of_their_stage(resources: Reso
         for name, alarm in alarms_of(resources, stage).items()
         if alarm["Namespace"].startswith("AWS/") and alarm["Namespace"] != "AWS/SQS"
     }
-    stream = {"stream-age": [("FunctionName", "<FunctionsReplicateFunction>")]}
     assert found == {
-        **(stream if STAGES[stage].repairs_zones else {}),
         "api-5xx": [("ApiId", "<ApiHttpApi>")],
         "concurrency": [],
         "log-writes-throttled": [("TableName", "<TablesLog>")],
@@ -176,15 +171,73 @@ def test_work_that_a_run_leaves_undone_is_a_field_of_its_log_line(
         ("Deliver", "push_dead_letters_stuck", RARE_FAILING),
         ("Deliver", "push_message_unreadable", FAILING),
         ("Dispatch", "push_event_unreadable", FAILING),
+        ("Replicate", "repair_stream_late", FAILING),
         ("Deliver", "push_delivery_failed", FAILING),
         ("Deliver", "push_unreadable", RARE_FAILING),
         ("Deliver", "push_undecodable", RARE_FAILING),
         ("Deliver", "push_too_large", RARE_FAILING),
     ],
 )
-def test_records_that_cannot_be_moved_or_read_ring(resources: Resources, function: str, line: str, metric: str) -> None:
-    assert counted(resources, function, {"message": line}) == [metric]
+def test_records_that_cannot_be_moved_or_read_in_time_ring(
+    resources: Resources, stage: str, function: str, line: str, metric: str
+) -> None:
+    is_there = function != "Replicate" or STAGES[stage].repairs_zones
+    assert counted(resources, function, {"message": line}) == ([metric] if is_there else [])
     assert counted(resources, function, {"message": f"{line}s"}) == []
+
+
+def alarm_of_metric(resources: Resources, stage: str, metric: str) -> list[str]:
+    return [name for name, alarm in alarms_of(resources, stage).items() if alarm["MetricName"] == metric]
+
+
+def alarms_of_last_queue(resources: Resources, stage: str, source: str) -> list[str]:
+    """The alarms on the queue that gets what fails for good: of a queue, or of the stream of a function."""
+    if source in (queues := of_type(resources, "AWS::SQS::Queue")):
+        last = name_of(queues[source]["RedrivePolicy"]["deadLetterTargetArn"])
+    else:
+        mapping = of_type(resources, "AWS::Lambda::EventSourceMapping")[source]
+        last = name_of(mapping["DestinationConfig"]["OnFailure"]["Destination"])
+    wanted = f"{last[:-1]}.QueueName>"
+    return [
+        name
+        for name, alarm in alarms_of(resources, stage).items()
+        if any(name_of(each["Value"]) == wanted for each in alarm.get("Dimensions", []))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "alarm"),
+    [
+        ("RepairQueuesRepairs", "messages-dead"),  # repairs-dead, until 0.1.0
+        ("TimersSeconds", "messages-dead"),  # timers-dead
+        ("RepairStream", "stream-dead"),  # repair-stream-dead
+        ("PushSourceStream", "stream-dead"),  # push-dead
+    ],
+)
+def test_what_fails_for_good_rings_at_once(
+    zoned_resources: Resources, zoned_stage: str, source: str, alarm: str
+) -> None:
+    found = alarms_of_last_queue(zoned_resources, zoned_stage, source)
+    assert found == ([alarm] if STAGES[zoned_stage].has_alarms else [])
+    for name in found:
+        rings = alarms_of(zoned_resources, zoned_stage)[name]
+        assert (rings["MetricName"], rings["Threshold"]) == ("ApproximateNumberOfMessagesVisible", 1)
+        assert (rings["EvaluationPeriods"], rings["Period"]) == (1, 60)
+
+
+@pytest.mark.parametrize("stage", ["dev", "prod"])
+def test_each_metric_that_filters_count_faults_in_has_one_alarm(resources: Resources, stage: str) -> None:
+    """So the log lines of the tests above ring: among them what rang stream-age and batches-left-whole until 0.1.0."""
+    assert alarm_of_metric(resources, stage, FAILING) == ["functions-failing"]
+    assert alarm_of_metric(resources, stage, RARE_FAILING) == ["runs-failed"]
+
+
+def test_page_of_operators_has_a_row_for_each_alarm() -> None:
+    page = (CHECKOUT / "docs/how-to/operate.md").read_text()
+    table = page.partition("## An alarm rang")[2].partition("## ")[0]
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    named = {name for row in rows for name in re.findall(r"`([a-z0-9-]+)`", row.partition(", from")[0])}
+    assert named == {*ALARMS, "token-api-5xx"}
 
 
 def test_every_resource_that_takes_tags_names_its_stage(template: Callable[[str], dict[str, Any]], stage: str) -> None:

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.synth
 
 OPENAPI = Path(__file__).parents[2] / "docs" / "openapi.json"
 METHODS = {"get", "post", "put", "patch", "delete", "head", "options"}
-ZONED_OUTPUTS = ("RepairQueueUrl", "DeadRepairsQueueUrl", "DeadStreamQueueUrl", "ZoneBBucket", "ZoneCBucket")
+ZONED_OUTPUTS = ("RepairQueueUrl", "ZoneBBucket", "ZoneCBucket")
 ARN = "arn:<AWS::Partition>:execute-api:<AWS::Region>:<AWS::AccountId>:<ApiHttpApi>/$default/"
 CHANNELS = "<WakeUpsNamespace.ChannelNamespaceArn>"
 
@@ -173,7 +173,7 @@ def test_outputs_name_what_clients_and_operators_need(template: Callable[[str], 
         "AclDefault", "Access",
         "TopicsTable", "LogTable", "GroupsTable", "AccessLogGroup",
         "WakeUpHosts", "ZoneBuckets", "ZoneABucket", "ArchiveBucket", "ResultsBucket",
-        "TimersQueueUrl", "TimerPlaces", "DeadTimersQueueUrl", "DeliveriesQueueUrl", "DeadPushQueueUrl",
+        "TimersQueueUrl", "TimerPlaces", "DeadMessagesQueueUrl", "DeliveriesQueueUrl", "DeadStreamQueueUrl",
         *(("FailedRunsQueueUrl",) if STAGES[stage].has_alarms else ()),
         *(ZONED_OUTPUTS if STAGES[stage].repairs_zones else ()),
     }  # fmt: skip

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from penstock_cdk.alarms.compaction_metrics import METRICS, CompactionMetrics
+from penstock_cdk.alarms.failures import RARE_FAILING
 from penstock_cdk.settings import STAGES
 from penstock_service.compaction.compact import CompactionResult
 from penstock_spark.scripts import compact
@@ -21,12 +22,18 @@ def filters(resources: Resources) -> dict[str, dict[str, Any]]:
     return {each["MetricTransformations"][0]["MetricName"]: each for each in ours}
 
 
+def of_a_run(condition: str = "") -> str:
+    """The pattern of a run's result line."""
+    return '{ ($.event = "result") && ($.job = "compact") && ($.is_dry_run IS FALSE)' + condition + " }"
+
+
 def test_every_metric_is_a_field_of_the_result_line_of_a_real_run(resources: Resources, stage: str) -> None:
     found = filters(resources)
     if not STAGES[stage].has_alarms:
         assert not found
         return
-    assert set(found) == set(METRICS)
+    assert set(found) == {*METRICS, RARE_FAILING}
+    del found[RARE_FAILING]
     for metric, each in found.items():
         [transformation] = each["MetricTransformations"]
         assert transformation["MetricNamespace"] == f"Penstock/{STAGES[stage].name}"
@@ -34,21 +41,15 @@ def test_every_metric_is_a_field_of_the_result_line_of_a_real_run(resources: Res
         assert METRICS[metric] in compact.COUNTED
         assert hasattr(CompactionResult(topic="", partition=0), METRICS[metric])
         assert name_of(each["LogGroupName"]) == "<JobsLogs>"
-        assert each["FilterPattern"] == ('{ ($.event = "result") && ($.job = "compact") && ($.is_dry_run IS FALSE) }')
+        assert each["FilterPattern"] == of_a_run()
 
 
-def test_batches_that_cannot_be_cleaned_ring(resources: Resources, stage: str) -> None:
-    found = of_type(resources, "AWS::CloudWatch::Alarm").items()
-    alarms = [alarm for name, alarm in found if name.startswith(CompactionMetrics.__name__)]
-    if not STAGES[stage].has_alarms:
-        assert not alarms
-        return
-    [alarm] = alarms
-    assert alarm["AlarmName"] == f"{STAGES[stage].name}-batches-left-whole"
-    assert (alarm["Namespace"], alarm["MetricName"]) == (
-        f"Penstock/{STAGES[stage].name}",
-        "compaction_batches_left_whole",
-    )
-    assert (alarm["Statistic"], alarm["Threshold"], alarm["Period"]) == ("Maximum", 1, 3600)
-    assert alarm["ComparisonOperator"] == "GreaterThanOrEqualToThreshold"
-    assert alarm["TreatMissingData"] == "notBreaching"
+@pytest.mark.parametrize("stage", ["dev", "prod"])
+def test_run_that_leaves_batches_whole_counts_as_one_that_failed(resources: Resources, stage: str) -> None:
+    """The alarm runs-failed watches that metric (test_alarms.py)."""
+    found = filters(resources)[RARE_FAILING]
+    [transformation] = found["MetricTransformations"]
+    assert (transformation["MetricNamespace"], transformation["MetricValue"]) == (f"Penstock/{STAGES[stage].name}", "1")
+    assert name_of(found["LogGroupName"]) == "<JobsLogs>"
+    assert found["FilterPattern"] == of_a_run(" && ($.batches_left_whole > 0)")
+    assert "batches_left_whole" in compact.COUNTED

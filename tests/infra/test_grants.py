@@ -94,11 +94,13 @@ def storage_of(stage: str) -> tuple[StageStorage, RepairQueues, TimerQueues, Pus
         zones=Zones(stack, "Zones", settings=settings),
         archive=Archive(stack, "Archive", settings=settings),
     )
+    timers = TimerQueues(stack, "Timers", settings=settings)
+    push = PushQueues(stack, "Push", settings=settings)
     return (
         storage,
-        RepairQueues(stack, "RepairQueues", settings=settings),
-        TimerQueues(stack, "Timers", settings=settings),
-        PushQueues(stack, "Push", settings=settings),
+        RepairQueues(stack, "RepairQueues", settings=settings, dead=timers.dead, dead_stream=push.dead),
+        timers,
+        push,
         WakeUps(stack, "WakeUps", settings=settings),
     )
 

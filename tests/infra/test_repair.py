@@ -50,7 +50,7 @@ def test_batch_of_the_stream_is_retried_in_halves_and_becomes_a_dead_letter_when
     assert stream["MaximumRecordAgeInSeconds"] == 3600
     assert stream["MaximumBatchingWindowInSeconds"] == 10
     assert stream["StartingPosition"] == "TRIM_HORIZON"
-    assert name_of(stream["DestinationConfig"]["OnFailure"]["Destination"]) == "<RepairQueuesDeadStream>"
+    assert name_of(stream["DestinationConfig"]["OnFailure"]["Destination"]) == "<PushDead>"
 
 
 def test_only_heads_with_an_unconfirmed_zone_pass_the_filter(mappings: dict[str, Any]) -> None:
@@ -71,12 +71,12 @@ def test_only_heads_with_an_unconfirmed_zone_pass_the_filter(mappings: dict[str,
 def test_queues_keep_what_fails_for_two_weeks_encrypted(zoned_resources: Resources) -> None:
     found = of_type(zoned_resources, "AWS::SQS::Queue")
     queues = {name: queue for name, queue in found.items() if name.startswith("RepairQueues")}
-    assert set(queues) == {"RepairQueuesRepairs", "RepairQueuesDeadRepairs", "RepairQueuesDeadStream"}
+    assert set(queues) == {"RepairQueuesRepairs"}
     for queue in queues.values():
         assert queue["MessageRetentionPeriod"] == 14 * 24 * 3600
         assert queue["SqsManagedSseEnabled"] is True
     redrive = queues["RepairQueuesRepairs"]["RedrivePolicy"]
-    assert (name_of(redrive["deadLetterTargetArn"]), redrive["maxReceiveCount"]) == ("<RepairQueuesDeadRepairs>", 50)
+    assert (name_of(redrive["deadLetterTargetArn"]), redrive["maxReceiveCount"]) == ("<TimersDead>", 50)
 
 
 def test_repair_is_retried_only_after_the_timeout_of_the_function(zoned_resources: Resources, zoned_stage: str) -> None:
@@ -84,15 +84,3 @@ def test_repair_is_retried_only_after_the_timeout_of_the_function(zoned_resource
     timeout_s = STAGES[zoned_stage].function_sizes["replicate"].timeout_s
     assert visible_s == STAGES[zoned_stage].repair_retry_s >= timeout_s
     assert zoned_stage == "local" or visible_s >= 6 * timeout_s
-
-
-def test_alarm_rings_when_a_dead_letter_arrives(zoned_resources: Resources, zoned_stage: str) -> None:
-    alarms = [
-        alarm for name, alarm in of_type(zoned_resources, "AWS::CloudWatch::Alarm").items() if name.startswith("Repair")
-    ]
-    watched = {name_of(dimension["Value"]) for alarm in alarms for dimension in alarm["Dimensions"]}
-    expected = {"<RepairQueuesDeadRepairs.QueueName>", "<RepairQueuesDeadStream.QueueName>"}
-    assert watched == (expected if STAGES[zoned_stage].has_alarms else set())
-    assert {(alarm["MetricName"], alarm["Threshold"]) for alarm in alarms} <= {
-        ("ApproximateNumberOfMessagesVisible", 1)
-    }

@@ -203,6 +203,15 @@ def parse_push_event(record: Mapping[str, Any]) -> PushEvent | None:
         raise PenstockError(ErrorCode.CORRUPT_SEGMENT, f"the stream told of no head: {record!r:.200}") from error
 
 
+def streamed_age_ms(record: Mapping[str, Any], now_ms: int) -> float:
+    """Milliseconds since the write of a record of the stream, by whole seconds of DynamoDB's clock.
+
+    0 if the record does not tell.
+    """
+    written_s = record.get("dynamodb", {}).get("ApproximateCreationDateTime")
+    return 0.0 if written_s is None else now_ms - 1_000.0 * float(written_s)
+
+
 def _has_push_waiter(item: Mapping[str, Any]) -> bool:
     return Waiter.PUSH.value in item and int(item[Waiter.PUSH.value]["N"]) != 0
 

@@ -1,4 +1,4 @@
-"""Alarms on what callers meet: errors of the API, refused calls, slow appends, throttled tables, late repairs.
+"""Alarms on what callers meet: errors of the API, refused calls, slow appends, throttled tables.
 
 Each alarm watches one metric of AWS's own, which costs nothing, for the stage as a whole. An alarm per function would
 cost $1.40 a month for each question that it asks. docs/how-to/operate.md says what to do when one rings.
@@ -17,13 +17,12 @@ from penstock_cdk.settings import StageSettings
 
 _MINUTE = Duration.minutes(1)
 _SLOW_PERCENT = 90  # of the function's timeout
-_STREAM_AGE_MS_MAX = 600_000
 
 
 class Alarms(Construct):
-    """`api-5xx`, `concurrency`, `log-writes-throttled`, `produce-slow` and `stream-age`, each behind the stage's name.
+    """`api-5xx`, `concurrency`, `log-writes-throttled` and `produce-slow`, each behind the stage's name.
 
-    A stage that repairs no zones has no `stream-age`, and one that takes tokens has `token-api-5xx` next to `api-5xx`.
+    A stage that takes tokens has `token-api-5xx` next to `api-5xx`.
     The first three ring when it happened in three of the last fifteen minutes. So neither one cold start that takes too
     long nor one burst rings them. `stop_a_release` has those that tell of a new version that fails its callers.
     """
@@ -69,8 +68,6 @@ class Alarms(Construct):
             bad_periods=3,
         )
         self.stop_a_release = (*failing, slow)
-        if "replicate" in functions:
-            self._watch_stream(functions["replicate"])
 
     def _watch_api(self, name: str, api_id: str) -> cloudwatch.Alarm:
         metric = cloudwatch.Metric(
@@ -81,17 +78,6 @@ class Alarms(Construct):
             statistic="Sum",
         )
         return self._watch_again_and_again(f"{name}-5xx", "API Gateway answers 5xx", metric)
-
-    def _watch_stream(self, replicate: lambda_.Function) -> None:
-        ring(
-            self,
-            "stream-age",
-            "replicate is ten minutes behind the log table's stream",
-            replicate.metric("IteratorAge", period=Duration.minutes(5), statistic="Maximum"),
-            settings=self._settings,
-            threshold=_STREAM_AGE_MS_MAX,
-            periods=3,
-        )
 
     def _watch_again_and_again(self, name: str, description: str, metric: cloudwatch.Metric) -> cloudwatch.Alarm:
         return ring(self, name, description, metric, settings=self._settings, periods=15, bad_periods=3)

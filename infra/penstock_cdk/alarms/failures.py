@@ -27,7 +27,7 @@ UNDONE: Mapping[str, Sequence[str]] = {
     "sweep": ("sweep_failed", "objects_foreign"),
     "dispatch": ("dispatches_failed", "dispatches_late"),
 }
-# log lines of records that a function could not move or read, by the metric that counts them
+# log lines of records that a function could not move or read in time, by the metric that counts them
 STUCK: Mapping[str, Mapping[str, Sequence[str]]] = {
     "share": {RARE_FAILING: ("dead_letters_stuck",)},
     "deliver": {
@@ -41,6 +41,7 @@ STUCK: Mapping[str, Mapping[str, Sequence[str]]] = {
         FAILING: ("push_delivery_failed", "push_message_unreadable"),  # storage failed it: its message comes again soon
     },
     "dispatch": {FAILING: ("push_event_unreadable",)},
+    "replicate": {FAILING: ("repair_stream_late",)},
 }
 # A function that runs this seldom rings with its first failure. The other functions may fail twice an hour, because
 # their next run is due.
@@ -75,7 +76,7 @@ class Failures(Construct):
         ring(
             self,
             "functions-failing",
-            "functions or targets of subscriptions fail again and again, or retention leaves partitions as they are",
+            "functions or targets of subscriptions fail or are late again and again, or retention leaves work undone",
             self._sum(FAILING, Duration.minutes(5)),
             settings=settings,
             periods=12,
@@ -84,7 +85,7 @@ class Failures(Construct):
         ring(
             self,
             "runs-failed",
-            "a sweep, a scrub or a tiering left work undone, or dead letters have no topic; the logs say what",
+            "a sweep, scrub, tiering or compaction left work undone, or dead letters have no topic; the logs say what",
             self._sum(RARE_FAILING, _RARE),
             settings=settings,
         )

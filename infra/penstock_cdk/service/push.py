@@ -129,5 +129,5 @@ class PushSource(Construct):
                 enabled=False,
             )
         if settings.has_alarms:
-            description = "batches that start deliveries of subscriptions failed on all attempts"
-            ring_for_messages(self, "push-dead", description, queues.dead, settings=settings)
+            description = "batches of the log table's stream, for repairs or subscriptions, failed on all attempts"
+            ring_for_messages(self, "stream-dead", description, queues.dead, settings=settings)

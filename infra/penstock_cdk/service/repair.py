@@ -3,17 +3,19 @@
 A filter on the stream passes only heads with a missing copy, so a healthy append invokes nothing. The heads of ten
 seconds come in one batch, and `replicate` asks the queue to bring them back `REPAIR_DELAY_MS` later.
 
-A repair that fails on all attempts goes to a dead-letter queue for 14 days, and an alarm rings. The index still says
-that the copy is missing, so the scrub finds it.
+A repair that fails on all attempts goes to a dead-letter queue for 14 days, and an alarm rings. It shares that queue,
+and so the alarm, with others of its kind: messages with those of timers.py, batches of the stream with those of
+push.py. The index still says that the copy is missing, so the scrub finds it.
 """
 
 from collections.abc import Mapping
 
 from aws_cdk import Duration
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from penstock_cdk.service.queues import last_queue, poll, ring_for_messages, work_queue
+from penstock_cdk.service.queues import poll, work_queue
 from penstock_cdk.service.streams import StreamSource, read_stream
 from penstock_cdk.settings import StageSettings
 from penstock_cdk.storage.tables import Tables
@@ -33,24 +35,31 @@ STREAM_FILTER = {
 
 
 class RepairQueues(Construct):
-    """The repair queue, its dead-letter queue, and the dead-letter queue of the stream."""
+    """The repair queue. Its messages that fail go to `dead`, and the batches of the stream to `dead_stream`."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, settings: StageSettings) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        settings: StageSettings,
+        dead: sqs.Queue,
+        dead_stream: sqs.Queue,
+    ) -> None:
         super().__init__(scope, construct_id)
-        self.dead_repairs = last_queue(self, "DeadRepairs", settings=settings)
-        self.dead_stream = last_queue(self, "DeadStream", settings=settings)
+        self.dead_stream = dead_stream
         self.repairs = work_queue(
             self,
             "Repairs",
             settings=settings,
             retry_s=settings.repair_retry_s,
             attempts_max=_QUEUE_ATTEMPTS_MAX,
-            dead=self.dead_repairs,
+            dead=dead,
         )
 
 
 class Repair(Construct):
-    """The two event sources of `replicate`, and the alarms on its dead-letter queues."""
+    """The two event sources of `replicate`."""
 
     def __init__(
         self,
@@ -75,6 +84,3 @@ class Repair(Construct):
         read_stream(self, "Stream", tables=tables, function=replicate, source=source)
         most = pollers_max(REPLICATE, settings)
         poll(self, "Queue", queue=queues.repairs, function=replicate, batch=_QUEUE_BATCH, instances_max=most)
-        if settings.has_alarms:
-            for name, queue in (("repairs-dead", queues.dead_repairs), ("repair-stream-dead", queues.dead_stream)):
-                ring_for_messages(self, name, "repairs of segments failed on all attempts", queue, settings=settings)

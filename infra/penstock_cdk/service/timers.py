@@ -5,8 +5,8 @@ Both are off until the first delayed record of a stage, because Lambda's pollers
 name. The function `promote`, once it runs, enables its own pollers. With `timers_always_on`, both are on from the
 beginning, and no first run is started.
 
-A message that fails on all attempts goes to a dead-letter queue for 14 days, and an alarm rings. No record is lost with
-it: the run each minute promotes what is overdue.
+A message that fails on all attempts goes to a dead-letter queue for 14 days, and an alarm rings. The repair queue of a
+stage with several zones shares it. No record is lost with a message: the run each minute promotes what is overdue.
 """
 
 from aws_cdk import ArnFormat, Stack
@@ -94,5 +94,5 @@ class TimerSource(Construct):
         most = pollers_max(PROMOTE, settings)
         poll(self, "Seconds", queue=queues.seconds, function=promote, batch=_BATCH, instances_max=most, enabled=is_on)
         if settings.has_alarms:
-            description = "messages that start deliveries of delayed records failed on all attempts"
-            ring_for_messages(self, "timers-dead", description, queues.dead, settings=settings)
+            description = "messages that start repairs or deliveries of delayed records failed on all attempts"
+            ring_for_messages(self, "messages-dead", description, queues.dead, settings=settings)

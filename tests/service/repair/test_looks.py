@@ -8,10 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from penstock_core.ids import Offset, PartitionKey
-from penstock_core.limits import (
-    LOOK_MS_MAX,
-    TAIL_ROLL_REFS,
-)
+from penstock_core.limits import LOOK_MS_MAX, REPAIR_STREAM_LATE_MS, TAIL_ROLL_REFS
 from penstock_core.log.repair import Look, OwedRange, encode_message
 from penstock_core.log.roll import is_roll_due
 from penstock_core.storage.head_item import head_item
@@ -82,6 +79,20 @@ def test_stream_record_repairs_every_debt_of_the_tail(instance: Instance, key: P
     _stream_and_look(another_instance(instance), _streamed(instance, key))
     assert zones(instance, key) == [0b111] * 4
     assert is_whole(instance)
+
+
+def test_stream_that_is_behind_is_told_once_for_each_batch(instance: Instance, key: PartitionKey) -> None:
+    miss(instance, "a")
+    record = _streamed(instance, key)
+    record["dynamodb"]["ApproximateCreationDateTime"] = instance.clock.now_ms() / 1_000
+    instance.clock.sleep_ms(REPAIR_STREAM_LATE_MS)
+    told = []
+    for _ in range(2):
+        assert serve({"Records": [record] * 3}, instance) == {"batchItemFailures": []}
+        _, entries = instance.telemetry.take()
+        told.append([facts["age_ms"] for name, facts in entries if name == "repair_stream_late"])
+        instance.clock.sleep_ms(1_000)
+    assert told == [[], [REPAIR_STREAM_LATE_MS + 1_000]]
 
 
 def test_stream_records_that_show_the_same_debt_cost_one_repair(instance: Instance, key: PartitionKey) -> None:
