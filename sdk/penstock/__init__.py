@@ -95,6 +95,7 @@ if TYPE_CHECKING:
     from penstock.model.share import (
         Redrive,
         Reject,
+        Release,
         ShareGroup,
         ShareGroupDescription,
         ShareGroupPartition,
@@ -167,6 +168,7 @@ __all__ = [
     "RecordTooLargeError",
     "Redrive",
     "Reject",
+    "Release",
     "ResetOffset",
     "Response",
     "ScheduledRecords",
@@ -236,7 +238,7 @@ _NAMES_OF = {
     "penstock.share.async_share_consumer": "AsyncShareConsumer",
     "penstock.share.share_consumer": "ShareConsumer",
     "penstock.model.share": (
-        "Redrive Reject ShareGroup ShareGroupDescription ShareGroupPartition ShareHolder ShareRecord "
+        "Redrive Reject Release ShareGroup ShareGroupDescription ShareGroupPartition ShareHolder ShareRecord "
     ),
     "penstock.model.push": "Subscription SubscriptionDescription SubscriptionLanes SubscriptionPartition",
     "penstock.transformer.async_transformer": "AsyncTransformer",

@@ -220,9 +220,11 @@ class MemoryPenstock:
         """An AsyncAdmin of this service."""
         return AsyncAdmin(transport=ThreadedTransport(self.transport))
 
-    def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, Any] | None = None) -> Topic:
+    def create_topic(
+        self, name: str, partitions: int = 1, config: Mapping[str, Any] | None = None, *, exist_ok: bool = False
+    ) -> Topic:
         """As Admin.create_topic."""
-        return self.admin().create_topic(name, partitions, config)
+        return self.admin().create_topic(name, partitions, config, exist_ok=exist_ok)
 
     def create_share_group(
         self, group: str, topics: str | Iterable[str], config: Mapping[str, Any] | None = None

@@ -21,6 +21,7 @@ from enum import Enum
 
 from penstock_core.ids import LockId, Offset
 from penstock_core.limits import SHARE_REASON_BYTES_MAX, SHARE_WAITS_BLIND_MAX
+from penstock_core.share.bury import BurialCause
 from penstock_core.share.draft import Draft
 from penstock_core.share.record_set import EMPTY, Ranges, RecordSet, normalized
 from penstock_core.share.share_group import ShareGroupConfig
@@ -55,7 +56,7 @@ class Acknowledgement:
     - `offsets` are the ranges that it is for; None: all that `handed_out` has, or else all that the lock still has.
     - `delay_ms` (release) is the pause; None: the backoff. `is_uncounted`: the records never reached a handler.
       `is_spared`: they come again even if this delivery was to be their last.
-    - `reason` (reject) goes with the record to the dead-letter topic.
+    - `reason` (reject, release) goes with the record to the dead-letter topic, from a release if it was the last one.
     - `lock_ms` (renew) is the time from now; None: the group's.
     - `generation` and `handed_out` are what the client's lock id tells (`share_codec.parse_client_lock_id`).
     """
@@ -200,7 +201,8 @@ def released(config: ShareGroupConfig, each: Acknowledgement, lock: Lock, mine: 
     if each.is_uncounted:
         return Wait(now_ms + (each.delay_ms or 0), max(lock.deliveries - 1, 0), mine)
     if is_last_delivery(config, lock.deliveries) and not each.is_spared:
-        return Wait(0, lock.deliveries, mine, is_dead=True)
+        reason = _short(f"{BurialCause.DELIVERIES.value}: {each.reason}") if each.reason else ""
+        return Wait(0, lock.deliveries, mine, reason=reason, is_dead=True)
     delay_ms = backoff_ms(config, lock.deliveries, each.lock_id) if each.delay_ms is None else each.delay_ms
     return Wait(now_ms + delay_ms, lock.deliveries, mine)
 

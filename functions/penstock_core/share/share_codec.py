@@ -7,13 +7,16 @@ All numbers are big-endian; a varint has 7 bits a byte, the lowest first, and th
 | version                    | u8: 1                                                                             |
 | until_ms, or available_ms  | 6 bytes                                                                           |
 | deliveries                 | u16; stays at 65,535                                                              |
-| flags                      | u8, of a wait only: 1 rejected, 2 dead, 4 suspect                                 |
+| flags                      | u8, of a wait only: 1 rejected, 2 dead, 3 dead with a reason, 4 suspect           |
 | ranges                     | a varint of their number; for each two: the gap before it, and its length         |
-| reason                     | of a rejected wait only: a varint of its length, and UTF-8                        |
+| reason                     | of a wait with flag 1 only: a varint of its length, and UTF-8                     |
 | hashes                     | 4 bytes for each record in order, or nothing                                      |
 
 The offsets of a lock are relative to its base, those of a wait to its first offset. Equal entries have equal bytes, so
 a condition compares entries whole.
+
+A release of before 0.2 reads a wait with the flags 1 and 2 as a rejected one, which has the same fate while the group
+has a dead-letter topic.
 """
 
 import base64
@@ -54,12 +57,13 @@ def encode_wait(wait: Wait) -> bytes:
     """The wait without its first offset."""
     records = wait.records.shifted(-wait.records.start)
     reason = wait.reason.encode()
+    has_reason = wait.is_rejected or (wait.is_dead and bool(reason))
     return b"".join(
         (
             _fixed(wait.available_ms, wait.deliveries),
-            bytes((_REJECTED * wait.is_rejected | _DEAD * wait.is_dead | _SUSPECT * wait.is_suspect,)),
+            bytes((_REJECTED * has_reason | _DEAD * wait.is_dead | _SUSPECT * wait.is_suspect,)),
             _ranges(records),
-            _varint(len(reason)) + reason if wait.is_rejected else b"",
+            _varint(len(reason)) + reason if has_reason else b"",
             _hashes(records),
         )
     )
@@ -70,18 +74,17 @@ def decode_wait(first: Offset, data: bytes) -> Wait:
     reader = _Reader("share_wait", data)
     available_ms, deliveries = reader.fixed()
     [flags] = reader.take(1)
-    is_rejected = bool(flags & _REJECTED)
     ranges = reader.ranges()
     try:
-        reason = reader.take(reader.varint()).decode() if is_rejected else ""
+        reason = reader.take(reader.varint()).decode() if flags & _REJECTED else ""
     except UnicodeDecodeError as error:
         raise reader.corrupt() from error
     return Wait(
         available_ms,
         deliveries,
         reader.with_hashes(ranges).shifted(first),
-        is_rejected,
-        reason,
+        is_rejected=bool(flags & _REJECTED) and not flags & _DEAD,
+        reason=reason,
         is_dead=bool(flags & _DEAD),
         is_suspect=bool(flags & _SUSPECT),
     )

@@ -69,8 +69,9 @@ class Wait:
 
     - `available_ms` is from when they may be handed out again, or moved to the dead-letter topic.
     - `deliveries` counts how often they were handed out.
-    - `is_rejected` says that a client rejected them, for `reason`.
+    - `is_rejected` says that a client rejected them.
     - `is_dead` says that their last delivery has ended. That stays so, whatever bound is set later.
+    - `reason` is what the client said that rejected them, or released them from their last delivery.
     - `is_suspect` says that their lock expired: one of them may have killed its worker.
     """
 

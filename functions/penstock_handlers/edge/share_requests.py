@@ -17,12 +17,12 @@ from penstock_service.share.dead_letters.redrive import RedriveWish, parse_redri
 from penstock_service.share.share_partitions import parse_marked_lock_id
 from penstock_service.transactions.share_commits import Acceptance
 
-# The fields of one type of acknowledgement, and how the other types leave them out.
-_OPTIONS: Mapping[str, tuple[AckType, object]] = {
-    "delay_ms": (AckType.RELEASE, None),
-    "uncounted": (AckType.RELEASE, False),
-    "reason": (AckType.REJECT, ""),
-    "lock_ms": (AckType.RENEW, None),
+# The fields of some types of acknowledgement, and how the other types leave them out.
+_OPTIONS: Mapping[str, tuple[Sequence[AckType], object]] = {
+    "delay_ms": ((AckType.RELEASE,), None),
+    "uncounted": ((AckType.RELEASE,), False),
+    "reason": ((AckType.REJECT, AckType.RELEASE), ""),
+    "lock_ms": ((AckType.RENEW,), None),
 }
 _ACQUIRE_FIELDS = (
     "consumer_id",
@@ -127,11 +127,12 @@ def _entries(fields: Mapping[str, Any]) -> tuple[AckEntry, ...]:
 def _entry(fields: Mapping[str, Any], where: str) -> AckEntry:
     kind = _type(take(fields, "type", str), where)
     refuse_unknown(fields, "topic", "partition", "lock_id", "offsets", "type", *_OPTIONS)
-    for name, (owner, absent) in _OPTIONS.items():
-        if kind is not owner and fields.get(name, absent) != absent:
+    for name, (owners, absent) in _OPTIONS.items():
+        if kind not in owners and fields.get(name, absent) != absent:
+            types = " or ".join(each.value for each in owners)
             raise PenstockError(
                 ErrorCode.INVALID_REQUEST,
-                f"{where}.{name}={shown(fields[name])}: goes with type {owner.value}, not with {kind.value}",
+                f"{where}.{name}={shown(fields[name])}: goes with type {types}, not with {kind.value}",
             )
     text = take(fields, "lock_id", str)
     if not 0 < len(text) <= _LOCK_ID_LENGTH_MAX:

@@ -46,12 +46,16 @@ class AsyncAdmin:
     ) -> None:
         self._client = AsyncClient(open_async_transport(url, region, transport))
 
-    async def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, Any] | None = None) -> Topic:
+    async def create_topic(
+        self, name: str, partitions: int = 1, config: Mapping[str, Any] | None = None, *, exist_ok: bool = False
+    ) -> Topic:
         """Create a topic. Raises TopicExistsError, and InvalidError for a bad name, number or setting.
 
+        With `exist_ok` a topic of this name stays as it is, whatever partitions and settings it has, and you get it.
         After a lost answer the topic may exist: the error says `maybe_applied` then.
         """
-        return await self._client.call(calls.create_topic(name, partitions, {} if config is None else config))
+        settings = {} if config is None else config
+        return await self._client.call(calls.create_topic(name, partitions, settings, exist_ok=exist_ok))
 
     async def list_topics(self) -> list[Topic]:
         """All topics, sorted by name; one request per thousand."""

@@ -21,7 +21,7 @@ from penstock.arguments import (
     checked_topic,
     is_whole,
 )
-from penstock.errors import UnavailableError, error_from_json
+from penstock.errors import TopicExistsError, UnavailableError, error_from_json
 from penstock.http.http_message import json_request
 from penstock.http.steps import Calls
 from penstock.model import (
@@ -44,12 +44,17 @@ _CONFIG_EXAMPLE = "{'retention_ms': 86_400_000}"
 # Topics.
 
 
-def create_topic(name: str, partitions: int, config: Mapping[str, Any]) -> Calls[Topic]:
-    """Create a topic. Not repeatable: after a lost answer it may exist."""
+def create_topic(name: str, partitions: int, config: Mapping[str, Any], *, exist_ok: bool = False) -> Calls[Topic]:
+    """Create a topic. Not repeatable: after a lost answer it may exist. With `exist_ok` the one that exists will do."""
     check_whole("partitions", partitions, 1)
     check_mapping("config", config, _CONFIG_EXAMPLE)
     body = {"name": checked_topic(name), "partitions": partitions, "config": dict(config)}
-    return value_of(Topic, (yield json_request("POST", "/v1/topics", body=body)))
+    try:
+        return value_of(Topic, (yield json_request("POST", "/v1/topics", body=body, is_repeatable=exist_ok)))
+    except TopicExistsError:
+        if not exist_ok:
+            raise
+    return (yield from topic_metadata(name))
 
 
 def list_topics() -> Calls[list[Topic]]:

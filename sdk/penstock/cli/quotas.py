@@ -5,6 +5,7 @@ from dataclasses import asdict
 import click
 
 from penstock.admin.admin import Admin
+from penstock.cli.options.settings import SIZE
 from penstock.cli.service import Service, service_command
 from penstock.model.access import Quota
 
@@ -33,9 +34,9 @@ def list_quotas(service: Service) -> None:
 @quotas.command("set")
 @_SUBJECT
 @click.argument("name")
-@click.option("--produce-bytes", type=int, metavar="N", help="Bytes that it may produce in a second.")
+@click.option("--produce-bytes", type=SIZE, metavar="SIZE", help="Bytes that it may produce in a second, such as 10MB.")
 @click.option("--produce-requests", type=int, metavar="N", help="Produce requests in a second.")
-@click.option("--fetch-bytes", type=int, metavar="N", help="Bytes that it may read in a second.")
+@click.option("--fetch-bytes", type=SIZE, metavar="SIZE", help="Bytes that it may read in a second.")
 @click.option("--fetch-requests", type=int, metavar="N", help="Fetches and acquires in a second.")
 @click.option("--topics-max", type=int, metavar="N", help="Topics that a principal may create.")
 @click.option("--partitions-max", type=int, metavar="N", help="Partitions of all topics that it creates.")
@@ -47,7 +48,7 @@ def set_quota(service: Service, subject: str, name: str, **given: int | None) ->
 
     Limits that you leave out are taken away.
 
-    For example: penstock quotas set principal arn:aws:iam::111122223333:role/ledger --produce-bytes 10000000
+    For example: penstock quotas set principal arn:aws:iam::111122223333:role/ledger --produce-bytes 10MB
     """
     limits = {
         option if option in _COUNTS else f"{option}_per_s": value
@@ -55,7 +56,7 @@ def set_quota(service: Service, subject: str, name: str, **given: int | None) ->
         if value is not None
     }
     if not limits:
-        raise click.UsageError("give at least one limit, such as --produce-bytes 10000000")
+        raise click.UsageError("give at least one limit, such as --produce-bytes 10MB")
     done = Admin(transport=service.transport).set_quota(subject, name, limits)
     _show(service, asdict(done), [done])
 

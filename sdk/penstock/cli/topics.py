@@ -21,6 +21,7 @@ from penstock.cli.options.settings import (
 )
 from penstock.cli.options.times import DURATION, DURATION_OR_FOREVER
 from penstock.cli.service import Service, parse_offsets, service_command, time_text
+from penstock.errors import TopicExistsError
 from penstock.model import Topic
 from penstock.model.heat import HotPartition
 from penstock.model.times import duration_text
@@ -40,13 +41,29 @@ def topics() -> None:
 @click.option(
     "--retention", type=DURATION_OR_FOREVER, help="How long to keep records, such as 90m, 12h, 14d, or forever."
 )
+@click.option("--if-not-exists", is_flag=True, help="If there is such a topic, leave it as it is, and exit with 0.")
 @CONFIG
 @service_command
-def create(service: Service, name: str, partitions: int, retention: int | None, settings: tuple[str, ...]) -> None:
+def create(
+    service: Service,
+    name: str,
+    partitions: int,
+    retention: int | None,
+    if_not_exists: bool,
+    settings: tuple[str, ...],
+) -> None:
     """Create the topic NAME."""
     config = parse_settings(settings) | ({} if retention is None else {"retention_ms": retention})
-    topic = Admin(transport=service.transport).create_topic(name, partitions, config)
-    service.say(asdict(topic), f"created {topic.name} with {topic.partitions} partitions")
+    admin = Admin(transport=service.transport)
+    try:
+        topic = admin.create_topic(name, partitions, config)
+    except TopicExistsError:
+        if not if_not_exists:
+            raise
+        topic = admin.describe_topic(name).topic
+        service.say(asdict(topic), f"{topic.name} exists, with {_counted(topic.partitions)}: nothing was changed")
+        return
+    service.say(asdict(topic), f"created {topic.name} with {_counted(topic.partitions)}")
 
 
 @topics.command("list")
@@ -218,3 +235,7 @@ def _row(number: int, count: int, since_ms: int, hot: HotPartition | None) -> tu
         return number, count, round(1_000 * count / max(1, since_ms), 1), None, None
     key = hot.key.decode(errors="replace")
     return number, count, round(1_000 * count / max(1, since_ms), 1), key, f"{hot.key_records / hot.sampled:.0%}"
+
+
+def _counted(partitions: int) -> str:
+    return f"{partitions} partition{'' if partitions == 1 else 's'}"

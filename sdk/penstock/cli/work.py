@@ -1,8 +1,10 @@
 """`penstock work`: one process per record of a share group; its exit code decides what happens to the record."""
 
 import base64
+import errno
 import json
 import os
+import shutil
 import subprocess
 import threading
 from collections import Counter
@@ -14,15 +16,24 @@ import click
 from penstock.cli.completion import complete_share_groups
 from penstock.cli.options.times import DURATION
 from penstock.cli.records.json_lines import header_value
-from penstock.cli.service import Service, service_command
-from penstock.model.share import Reject, ShareRecord
+from penstock.cli.service import CommandError, Service, service_command
+from penstock.errors import InvalidError
+from penstock.model.share import Reject, Release, ShareRecord
 from penstock.share.share_consumer import ShareConsumer
 from penstock.system import monotonic_ms
+from penstock_core.errors import ErrorCode
+from penstock_core.limits import SDK_SHARE_FAILURES_MAX
 from penstock_core.text import escaped
 
 REJECT_CODE = 65  # EX_DATAERR of sysexits.h: the data are wrong, and will be wrong the next time
 _LOOK_S = 0.5  # between two looks whether the time of a process is over
 _MARGIN_MS = 5_000  # for the end of a killed process and its acknowledgement
+_OF_THE_RECORD = (errno.E2BIG,)  # an environment that is too large: its headers are
+_PASSING = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+_PASSING_DELAY_MS = 1_000
+_ERRORS_BYTES = 4_096  # of standard error, read at once and kept
+_ERRORS_S = 1.0  # after the end of a process, for the rest of it
+_LAST_LINE_MAX = 200  # characters
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -58,11 +69,19 @@ def work(
     """Run COMMAND once for each record of the share group GROUP, with the value on its standard input.
 
     Exit code 0 accepts the record. 65 rejects it: it goes to the dead-letter topic. Any other code and any signal
-    releases it: it comes again after the group's backoff. The lock is renewed while the process works.
+    releases it: it comes again after the group's backoff. The lock is renewed while the process works. A dead letter
+    tells the exit code and the last line of standard error.
+
+    After 10 records in a row that failed, the command pauses: for 1 s first, then longer, up to a minute. If COMMAND
+    cannot be started, it gives the records back, and ends with exit code 1.
 
     The process gets PENSTOCK_RECORD_TOPIC, _PARTITION, _OFFSET, _TIMESTAMP_MS, _DELIVERY_COUNT, _HEADERS (JSON), and
     _KEY if the record has a key of plain text, else _KEY_BASE64. PENSTOCK_RECORD_IS_NULL=1 marks a null value.
     """
+    if shutil.which(command[0]) is None:
+        raise CommandError(
+            _cannot_start(command[0], "there is no such program, or you may not execute it"), as_json=service.as_json
+        )
     consumer = ShareConsumer(
         *topics,
         group_id=group,
@@ -79,39 +98,55 @@ def work(
         consumer.run(crew.handle, concurrency=concurrency)
     finally:
         over.set()
+    crew.check()
     counts = {name: crew.counts[name] for name in ("accepted", "rejected", "released")}
     service.say(counts, ", ".join(f"{count} {name}" for name, count in counts.items()))
+    if crew.failure is not None:
+        raise CommandError(crew.failure, as_json=service.as_json)
 
 
 class Crew:
-    """The processes of one command. `counts` has accepted, rejected and released records."""
+    """The processes of one command. `counts` has accepted, rejected and released records.
+
+    `failure` tells that the command cannot be started, or that the last records have all failed.
+    """
 
     def __init__(self, consumer: ShareConsumer, command: Sequence[str], *, drain_ms: int) -> None:
         self.counts: Counter[str] = Counter()
+        self.failure: InvalidError | None = None
         self._consumer = consumer
         self._command = command
         self._drain_ms = drain_ms
         self._lock = threading.Lock()
         self._working = 0
+        self._failing = 0  # runs in a row
         self._moved_ms = monotonic_ms()
 
     def handle(self, record: ShareRecord) -> None:
-        """Run the command for a record, and acknowledge it as the exit code says. Raises Reject."""
+        """Run the command for a record. Raises Reject or Release as the exit code says."""
         self._note(1)
         outcome = "released"
         try:
-            code = self._run(record)
+            code, last_line = self._run(record)
+            why = f"exit code {code}" if code >= 0 else f"signal {-code}"
+            reason = f"{why}: {last_line}" if last_line else why
             if code == REJECT_CODE:
                 outcome = "rejected"
-                raise Reject(f"exit code {code}")
+                raise Reject(reason)
             if code:
-                _tell_failure(record, self._command[0], f"exit code {code}" if code > 0 else f"signal {-code}")
-                self._consumer.release(record)
-                return
+                _tell_failure(record, self._command[0], why)
+                raise Release(reason)
             outcome = "accepted"
         except (OSError, ValueError) as error:  # the process did not start
             _tell_failure(record, self._command[0], str(error))
-            self._consumer.release(record)
+            if isinstance(error, ValueError) or error.errno in _OF_THE_RECORD:
+                raise Release(str(error)) from error
+            if error.errno in _PASSING:
+                self._consumer.release(record, _PASSING_DELAY_MS, is_counted=False)
+                return
+            self._consumer.release(record, is_counted=False)
+            self.failure = _cannot_start(self._command[0], str(error))
+            self._consumer.stop()
         finally:
             self._note(-1, outcome)
 
@@ -125,15 +160,24 @@ class Crew:
                 return
             over.wait(left_ms / 1_000)
 
-    def _run(self, record: ShareRecord) -> int:
-        process = subprocess.Popen(  # noqa: S603 - the user's own command
-            self._command,
-            stdin=subprocess.PIPE,
-            env={**os.environ, **facts(record)},
-            start_new_session=True,  # Ctrl-C is for this command, which lets its processes finish
-        )
+    def _run(self, record: ShareRecord) -> tuple[int, str]:
+        """The exit code, negative for a signal, and the last line that the process wrote to standard error."""
+        errors = _Errors()
+        try:
+            process = subprocess.Popen(  # noqa: S603 - the user's own command
+                self._command,
+                stdin=subprocess.PIPE,
+                stderr=errors.inlet,
+                env={**os.environ, **facts(record)},
+                start_new_session=True,  # Ctrl-C is for this command, which lets its processes finish
+            )
+        finally:
+            errors.start()
+        code = self._wait(process, record.value or b"")
+        return code, errors.last_line()
+
+    def _wait(self, process: subprocess.Popen[bytes], value: bytes | None) -> int:
         stopped_ms: int | None = None
-        value: bytes | None = record.value or b""
         while True:
             try:
                 process.communicate(value, timeout=_LOOK_S)
@@ -149,8 +193,43 @@ class Crew:
         with self._lock:
             self._working += more
             self._moved_ms = monotonic_ms()
-            if outcome is not None:
-                self.counts[outcome] += 1
+            if outcome is None:
+                return
+            self.counts[outcome] += 1
+            self._failing = self._failing + 1 if outcome == "released" else 0
+
+    def check(self) -> None:
+        """Note a failure if the last records have all failed, so that a script hears of it."""
+        if self.failure is None and self._failing >= SDK_SHARE_FAILURES_MAX:
+            self.failure = InvalidError(
+                ErrorCode.INVALID_REQUEST, f"the last {self._failing} runs of {self._command[0]} have failed: mend it"
+            )
+
+
+class _Errors:
+    """Standard error of one process: passed on as it comes, with its last line kept."""
+
+    def __init__(self) -> None:
+        self._outlet, self.inlet = os.pipe()
+        self._tail = b""
+        self._thread = threading.Thread(target=self._pass_on, daemon=True)
+
+    def start(self) -> None:
+        """The process has the inlet now, or did not start."""
+        os.close(self.inlet)
+        self._thread.start()
+
+    def last_line(self) -> str:
+        """The last line that is not empty. What a child of the process holds open is not waited for."""
+        self._thread.join(_ERRORS_S)
+        lines = self._tail.decode(errors="replace").split("\n")
+        return next((line.strip() for line in reversed(lines) if line.strip()), "")[:_LAST_LINE_MAX]
+
+    def _pass_on(self) -> None:
+        with open(self._outlet, "rb", buffering=0) as outlet:
+            while data := outlet.read(_ERRORS_BYTES):
+                self._tail = (self._tail + data)[-_ERRORS_BYTES:]
+                click.echo(data, nl=False, err=True)
 
 
 def facts(record: ShareRecord) -> Mapping[str, str]:
@@ -176,6 +255,10 @@ def _key(key: bytes) -> dict[str, str]:
     except UnicodeDecodeError:
         text = "\0"
     return {"KEY": text} if text.isprintable() else {"KEY_BASE64": base64.b64encode(key).decode()}
+
+
+def _cannot_start(command: str, why: str) -> InvalidError:
+    return InvalidError(ErrorCode.INVALID_REQUEST, f"{command} cannot be started: {why}; no record was lost")
 
 
 def _tell_failure(record: ShareRecord, command: str, why: str) -> None:

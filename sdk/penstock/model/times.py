@@ -6,6 +6,7 @@ sees what was meant.
 
 import re
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 
 TIME_FORMS = (
     "an ISO 8601 time (local time where it names no zone), 10m (so long ago; also s, h, d), now, today or yesterday "
@@ -13,8 +14,8 @@ TIME_FORMS = (
 )
 _AGO = re.compile(r"-?([0-9]{1,12}[smhd])( ago)?", re.ASCII)
 _DAYS_AGO = {"today": 0, "yesterday": 1}
-_UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_FORMAT = re.compile(r"([0-9]{1,12})(s|m|h|d)", re.ASCII)
+_UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_FORMAT = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)(ms|s|m|h|d)", re.ASCII)
 
 
 def parse_time_ms(text: str, now_ms: int) -> int:
@@ -65,11 +66,11 @@ def _local_ms(moment: datetime) -> int:
 
 
 def parse_duration_ms(text: str) -> int:
-    """The milliseconds of a number with its unit, such as 90m. Raises ValueError."""
+    """The milliseconds of a number with its unit, such as 90m, 1.5s or 250ms. Raises ValueError."""
     match = _FORMAT.fullmatch(text)
     if match is None:
         raise ValueError(text)
-    return int(match[1]) * _UNIT_MS[match[2]]
+    return round(Decimal(match[1]) * _UNIT_MS[match[2]])
 
 
 def duration_text(duration_ms: int) -> str:

@@ -31,7 +31,10 @@ class Verb(Enum):
 
 
 class Wish(NamedTuple):
-    """A decision about records. `delay_ms` None leaves the delay to the service; `is_uncounted` is for releases."""
+    """A decision about records. `delay_ms` None leaves the delay to the service; `is_uncounted` is for releases.
+
+    `reason` is for rejections and releases.
+    """
 
     verb: Verb
     delay_ms: int | None = None
@@ -50,7 +53,12 @@ _REASON_BYTES_MAX = 200
 
 def reject(reason: str) -> Wish:
     """A rejection. The service keeps 200 bytes of the reason."""
-    return Wish(Verb.REJECT, reason=reason.encode(errors="replace")[:_REASON_BYTES_MAX].decode(errors="ignore"))
+    return Wish(Verb.REJECT, reason=_short(reason))
+
+
+def release(reason: str, delay_ms: int | None = None) -> Wish:
+    """A release for a reason, of which the service takes 200 bytes."""
+    return Wish(Verb.RELEASE, delay_ms=delay_ms, reason=_short(reason))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +85,8 @@ class Acknowledgement:
         }
         if self.wish.verb is Verb.RELEASE:
             entry |= {"delay_ms": self.wish.delay_ms, "uncounted": self.wish.is_uncounted}
+            if self.wish.reason:  # a service of before 0.2 refuses it
+                entry["reason"] = self.wish.reason
         elif self.wish.verb is Verb.REJECT:
             entry["reason"] = self.wish.reason
         elif self.wish.lock_ms is not None:
@@ -231,3 +241,7 @@ def ranges_of(offsets: Sequence[int]) -> list[list[int]]:
         else:
             ranges.append([offset, offset + 1])
     return ranges
+
+
+def _short(reason: str) -> str:
+    return reason.encode(errors="replace")[:_REASON_BYTES_MAX].decode(errors="ignore")

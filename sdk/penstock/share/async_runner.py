@@ -5,7 +5,8 @@
 | returns                         | is accepted                                                   |
 | has acknowledged it by itself   | stays as it is                                                |
 | raises `Reject(reason)`         | is rejected                                                   |
-| raises another exception        | is released: it comes again after the group's backoff         |
+| raises `Release(reason)`        | is released: it comes again after the group's backoff         |
+| raises another exception        | the same, with the exception as the reason                    |
 | still works after the drain     | is released                                                   |
 """
 
@@ -18,7 +19,7 @@ from penstock.retry import NEVER_MS
 from penstock.share.acknowledgements import RELEASE
 from penstock.share.async_share_driver import AsyncShareDriver
 from penstock.share.opening import Handler, log_failure
-from penstock.share.share_core import ShareCore, wish_after
+from penstock.share.share_core import ShareCore
 
 # sync: import threading
 # sync: from penstock.system import monotonic_ms
@@ -85,7 +86,7 @@ class AsyncRunner:
             error = raised
         log_failure(record, error)
         with self._driver.lock:
-            self._core.finish(record, wish_after(error))
+            self._core.handled(record, error)
             self._driver.wake()
         if error is not None and not isinstance(error, Exception):
             raise error

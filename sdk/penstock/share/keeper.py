@@ -202,9 +202,10 @@ class Keeper:
         place in the partition, and with order by key an acceptance frees the next record of its key: these wait for a
         short time.
         """
-        if wish not in (ACCEPT, RELEASE):
+        is_release = wish._replace(reason="") == RELEASE
+        if wish != ACCEPT and not is_release:
             return 0
-        if wish == RELEASE or self.locks.is_by_key or not (lock.at_hand or lock.in_hand):
+        if is_release or self.locks.is_by_key or not (lock.at_hand or lock.in_hand):
             return SDK_SHARE_LINGER_MS
         return min(SDK_SHARE_LINGER_PART_MS, max(0, lock.renew_from.monotonic_ms - now.monotonic_ms))
 

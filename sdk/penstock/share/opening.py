@@ -4,10 +4,10 @@ import logging
 from collections.abc import Callable
 
 from penstock.arguments import check, check_callable, check_number, check_whole, checked_topic
-from penstock.model.share import Reject, ShareRecord
-from penstock.share.acknowledgements import Verb, Wish
+from penstock.model.share import Reject, Release, ShareRecord
+from penstock.share.acknowledgements import Wish, release
 from penstock.share.moment import Moment
-from penstock.share.settings import LOCK_MS_MAX, ShareOptions, ShareSettings
+from penstock.share.settings import ShareOptions, ShareSettings
 from penstock.share.share_core import ShareCore
 from penstock.system import monotonic_ms, process_name, random_bytes, wall_clock_ms
 from penstock.telemetry.operations import Notes
@@ -37,12 +37,10 @@ def checked_settings(options: ShareOptions) -> ShareSettings:
     return ShareSettings(**options)
 
 
-def release_wish(delay_ms: int | None) -> Wish:
-    """A release. Raises InvalidError for a bad delay."""
-    if delay_ms is not None:
-        check_whole("delay_ms", delay_ms, 0)
-        check(delay_ms <= LOCK_MS_MAX, f"delay_ms={delay_ms}: use 0 to {LOCK_MS_MAX:,}")
-    return Wish(Verb.RELEASE, delay_ms=delay_ms)
+def release_wish(delay_ms: int | None, reason: str, *, is_counted: bool) -> Wish:
+    """A release. Raises InvalidError for a bad delay or reason."""
+    asked = Release(reason, delay_ms)
+    return release(asked.reason, asked.delay_ms)._replace(is_uncounted=not is_counted)
 
 
 def check_poll(max_records: int | None, timeout_ms: int) -> None:
@@ -60,8 +58,8 @@ def check_run(handler: Handler, concurrency: int) -> None:
 
 
 def log_failure(record: ShareRecord, error: BaseException | None) -> None:
-    """A line for a handler that failed, with its traceback. A rejection is no failure."""
-    if isinstance(error, Exception) and not isinstance(error, Reject):
+    """A line for a handler that failed, with its traceback. A rejection is no failure, and a release tells its own."""
+    if isinstance(error, Exception) and not isinstance(error, Reject | Release):
         _log.error(
             "the handler of offset %d of %s[%d] has failed in delivery %d: the record is released",
             record.offset,

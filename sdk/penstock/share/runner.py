@@ -6,7 +6,8 @@
 | returns                         | is accepted                                                   |
 | has acknowledged it by itself   | stays as it is                                                |
 | raises `Reject(reason)`         | is rejected                                                   |
-| raises another exception        | is released: it comes again after the group's backoff         |
+| raises `Release(reason)`        | is released: it comes again after the group's backoff         |
+| raises another exception        | the same, with the exception as the reason                    |
 | still works after the drain     | is released                                                   |
 """
 
@@ -17,7 +18,7 @@ from penstock.model.share import ShareRecord
 from penstock.retry import NEVER_MS
 from penstock.share.acknowledgements import RELEASE
 from penstock.share.opening import Handler, log_failure
-from penstock.share.share_core import ShareCore, wish_after
+from penstock.share.share_core import ShareCore
 from penstock.share.share_driver import ShareDriver
 from penstock.system import monotonic_ms
 from penstock.workers.workers import join_until
@@ -70,7 +71,7 @@ class Runner:
             error = raised
         log_failure(record, error)
         with self._driver.lock:
-            self._core.finish(record, wish_after(error))
+            self._core.handled(record, error)
             self._driver.wake()
         if error is not None and not isinstance(error, Exception):
             raise error

@@ -102,9 +102,13 @@ class ShareConsumer:
     def run(self, handler: Handler, *, concurrency: int = 8) -> None:
         """Call `handler` with each record, in `concurrency` threads, until `stop` or a SIGTERM or SIGINT.
 
-        It accepts a record when the handler returns, rejects it when the handler raises `Reject`, and releases it
-        after any other exception, which it logs. A handler may acknowledge its record itself, as with
-        `consumer.release(record, delay_ms=60_000)`.
+        It accepts a record when the handler returns, and rejects it when the handler raises `Reject`. It releases it
+        when the handler raises `Release`, and after any other exception, which it logs. A handler may acknowledge its
+        record itself, as with `consumer.release(record, delay_ms=60_000)`.
+
+        After 10 records in a row whose handlers failed, it pauses, because the handler may be broken. It gives back
+        what it has, and tries one record after 1 s, then after pauses of up to a minute. A record that is done, or
+        rejected, ends that.
 
         At the end it gives back records that no handler has begun with, waits `drain_ms` for the handlers, releases
         the rest, and closes the consumer. It hears signals in the main thread only. Raises as `poll`.
@@ -134,9 +138,16 @@ class ShareConsumer:
         """
         self._acknowledge(record, ACCEPT)
 
-    def release(self, record: ShareRecord, delay_ms: int | None = None) -> None:
-        """Let the record come again after `delay_ms`, by default after the group's backoff. Raises as `accept`."""
-        self._acknowledge(record, release_wish(delay_ms))
+    def release(
+        self, record: ShareRecord, delay_ms: int | None = None, reason: str = "", *, is_counted: bool = True
+    ) -> None:
+        """Let the record come again after `delay_ms`, by default after the group's backoff. Raises as `accept`.
+
+        If this was its last delivery, the record goes to the dead-letter topic, with 200 bytes of the reason. With
+        `is_counted=False` the delivery does not count, because your handler has not begun with the record: it comes
+        again after `delay_ms`, by default at once.
+        """
+        self._acknowledge(record, release_wish(delay_ms, reason, is_counted=is_counted))
 
     def reject(self, record: ShareRecord, reason: str = "") -> None:
         """Send the record to the dead-letter topic, with 200 bytes of the reason. Raises as `accept`.

@@ -18,11 +18,22 @@ from typing import NoReturn
 from penstock.errors import ClosedError, InvalidError, LockLostError
 from penstock.http.steps import Steps, Wait
 from penstock.model import TopicPartition
-from penstock.model.share import Reject, ShareAcceptance, ShareRecord
+from penstock.model.share import Reject, Release, ShareAcceptance, ShareRecord
 from penstock.retry import NEVER_MS
-from penstock.share.acknowledgements import ACCEPT, RELEASE, Acknowledgement, LockKey, Verb, Wish, ranges_of, reject
+from penstock.share.acknowledgements import (
+    ACCEPT,
+    RELEASE,
+    Acknowledgement,
+    LockKey,
+    Verb,
+    Wish,
+    ranges_of,
+    reject,
+    release,
+)
 from penstock.share.acquire_call import ShareAnswer, ShareCall
 from penstock.share.appetite import Appetite
+from penstock.share.breaker import Breaker
 from penstock.share.held_locks import key_of
 from penstock.share.keeper import Keeper
 from penstock.share.moment import Clocks, Moment
@@ -30,7 +41,7 @@ from penstock.share.settings import ShareSettings
 from penstock.share.waiting import ShareWaiting
 from penstock.telemetry.operations import Notes
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.limits import SDK_LEAVE_MS_MAX
+from penstock_core.limits import SDK_LEAVE_MS_MAX, SDK_SHARE_FAILURES_MAX
 
 _REPEAT_MS_MAX = 10_000  # the service tells repeats of an acquire for so long
 
@@ -54,6 +65,7 @@ class ShareCore:
         self.waiting = ShareWaiting(settings.poll_wait_ms, settings.fetch_interval_ms, is_woken=settings.wait == "wake")
         self.keeper = Keeper(lock_ms=settings.lock_ms, hold_ms_max=settings.hold_ms_max)
         self.appetite = Appetite(settings.max_records)
+        self.breaker = Breaker()
         self.is_stopped = False
         self.is_closed = False
         self.wake_at_ms = 0  # when `next_call` may have one, if nothing happens before
@@ -93,9 +105,32 @@ class ShareCore:
         return records[0] if records else None
 
     def take(self, until_ms: int) -> Steps[ShareRecord | None]:
-        """A record for one of several handlers, which work side by side; None after `stop`. Raises as `poll`."""
-        records = yield from self._take(1, until_ms, is_one_per_key=True)
+        """A record for one of several handlers, which work side by side; None after `stop`. Raises as `poll`.
+
+        The handler tells by `handled` how it ended.
+        """
+        while self._now().monotonic_ms < min(until_ms, self.breaker.due_ms) and not self.is_stopped:
+            self.wake_at_ms = 0
+            yield Wait(until_ms=min(until_ms, self.breaker.due_ms))
+        self.breaker.tries()
+        records: list[ShareRecord] = []
+        try:
+            records = yield from self._take(1, until_ms, is_one_per_key=True)
+        finally:
+            if not records:
+                self.breaker.gives_up()
         return records[0] if records else None
+
+    def handled(self, record: ShareRecord, error: BaseException | None) -> None:
+        """A handler has ended so: acknowledge the record, unless the handler has done it."""
+        self.finish(record, wish_after(error))
+        if error is None or isinstance(error, Reject):
+            self.breaker.succeeded()
+        elif not isinstance(error, Exception):
+            self.breaker.gives_up()
+        elif pause_ms := self.breaker.failed(record, self._now().monotonic_ms):
+            _log.warning("%d records in a row have failed: pausing for %d s", SDK_SHARE_FAILURES_MAX, pause_ms // 1_000)
+            self.keeper.give_back(self._now())
 
     def _take(self, most: int, until_ms: int, *, is_one_per_key: bool) -> Steps[list[ShareRecord]]:
         """Raises the error that is in the way, once."""
@@ -368,4 +403,15 @@ def wish_after(error: BaseException | None) -> Wish:
     """The fate of a record whose handler ended so."""
     if error is None:
         return ACCEPT
-    return reject(error.reason) if isinstance(error, Reject) else RELEASE
+    if isinstance(error, Reject):
+        return reject(error.reason)
+    if isinstance(error, Release):
+        return release(error.reason, error.delay_ms)
+    return release(_text_of(error)) if isinstance(error, Exception) else RELEASE
+
+
+def _text_of(error: Exception) -> str:
+    try:
+        return f"{type(error).__name__}: {error}".removesuffix(": ")
+    except Exception:  # the application's own __str__
+        return type(error).__name__

@@ -32,7 +32,7 @@ LOCKS = st.builds(
 )
 WAITS = st.builds(
     lambda time, deliveries, records, reason, flags: Wait(
-        time, deliveries, records, reason is not None, reason or "", *flags
+        time, deliveries, records, reason is not None and not flags[0], reason or "", *flags
     ),
     st.integers(0, 2**48 - 1),
     st.integers(0, 65_535),

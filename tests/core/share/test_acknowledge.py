@@ -106,6 +106,21 @@ def test_release_after_the_last_delivery_waits_for_the_dead_letter_topic_only() 
     assert after.waits == {0: Wait(0, 3, RecordSet(((0, 4),)), is_dead=True)}
 
 
+def test_reason_of_a_release_goes_with_its_last_delivery_only() -> None:
+    lock = Lock(Offset(0), NOW_MS, 3, RecordSet(((0, 4),)))
+    last = ShareState(position=Offset(4), open=4, locks={FIRST_ID: lock})
+    boom = ack(AckType.RELEASE, (0, 3), reason="ValueError: " + "é" * 150)
+    after, _ = acknowledged(last, boom, ack(AckType.RELEASE, (3, 4), reason="other"), config=WITH_DEAD_LETTERS)
+    assert [(wait.is_dead, wait.is_rejected, wait.reason) for _, wait in sorted(after.waits.items())] == [
+        (True, False, ("deliveries: ValueError: " + "é" * 150)[: 24 + (SHARE_REASON_BYTES_MAX - 24) // 2]),
+        (True, False, "deliveries: other"),
+    ]
+    after, _ = acknowledged(HELD, ack(AckType.RELEASE, reason="boom"), config=WITH_DEAD_LETTERS)
+    assert [wait.reason for wait in after.waits.values()] == [""]
+    after, _ = acknowledged(last, ack(AckType.RELEASE, reason="boom", is_uncounted=True), config=WITH_DEAD_LETTERS)
+    assert [(wait.deliveries, wait.reason) for wait in after.waits.values()] == [(2, "")]
+
+
 def test_release_after_the_last_delivery_comes_again_and_counts_when_it_is_spared() -> None:
     last = ShareState(position=Offset(4), open=4, locks={FIRST_ID: Lock(Offset(0), NOW_MS, 3, RecordSet(((0, 4),)))})
     after, _ = acknowledged(last, ack(AckType.RELEASE, delay_ms=9, is_spared=True), config=WITH_DEAD_LETTERS)

@@ -63,6 +63,12 @@ def test_dead_and_suspect_waits_have_the_bytes_of_today() -> None:
     )
 
 
+def test_dead_wait_with_a_reason_has_the_bytes_of_a_rejected_one_and_both_flags() -> None:
+    wait = Wait(5, 2, RecordSet(((9, 10),)), reason="bad", is_dead=True)
+    assert encode_wait(wait).hex() == "01" + "000000000005" + "0002" + "03" + "01" + "0001" + "03626164"
+    assert decode_wait(Offset(9), encode_wait(wait)) == wait
+
+
 def test_deliveries_stay_at_the_largest_number() -> None:
     lock = Lock(Offset(0), 1, 70_000, RecordSet(((0, 1),)))
     assert decode_lock(Offset(0), encode_lock(lock)).deliveries == 65_535

@@ -156,3 +156,11 @@ def test_topic_that_wants_more_zones_than_are_in_sync_is_unavailable(service: Me
     refused = service.transport.call("POST", "/v1/topics/strict/records", {}, {}, body)
     assert (refused.status, refused.headers["Retry-After"]) == (503, "1")
     assert b"NOT_ENOUGH_ZONES" in refused.body
+
+
+def test_topic_that_exists_will_do_when_asked(service: MemoryPenstock) -> None:
+    made = service.create_topic("orders.again", partitions=2)
+    assert service.create_topic("orders.again", partitions=5, config={"retention_ms": 60_000}, exist_ok=True) == made
+    assert service.create_topic("orders.new", exist_ok=True).name == "orders.new"
+    with pytest.raises(TopicExistsError):
+        service.create_topic("orders.new")

@@ -56,6 +56,14 @@ def test_topics_from_creation_to_deletion(service: MemoryPenstock) -> None:
     assert _json(transport, "topics", "list") == []
 
 
+def test_topic_is_made_once_when_asked(service: MemoryPenstock) -> None:
+    assert _run(service.transport, "topics", "create", "a").stdout == "created a with 1 partition\n"
+    assert _run(service.transport, "topics", "create", "a").exit_code == 1
+    again = _run(service.transport, "topics", "create", "a", "--partitions", "3", "--if-not-exists")
+    assert (again.exit_code, again.stdout) == (0, "a exists, with 1 partition: nothing was changed\n")
+    assert _json(service.transport, "topics", "create", "a", "--if-not-exists")["partitions"] == 1
+
+
 def test_validate_records_is_set_and_shown(service: MemoryPenstock) -> None:
     transport = service.transport
     created = _json(transport, "topics", "create", "strict", "--config", "validate_records=true")
@@ -87,7 +95,7 @@ def test_describe_shows_how_much_is_kept(service: MemoryPenstock) -> None:
     assert "keeps records for 14d, 5000000 bytes a partition;" in shown_words
 
 
-@pytest.mark.parametrize("text", ["", "5", "5w", "-1d", "1.5h", "d", "ever"])
+@pytest.mark.parametrize("text", ["", "5w", "-1d", "1.5.h", "d", "ever"])
 def test_bad_duration_is_refused(service: MemoryPenstock, text: str) -> None:
     result = _run(service.transport, "topics", "create", "a", "--retention", text)
     assert result.exit_code == 2

@@ -31,9 +31,9 @@ def test_delayed_lines_are_listed_and_cancelled(service: MemoryPenstock) -> None
 @pytest.mark.parametrize(
     ("delay", "way_out"),
     [
-        ("soon", "write a number with s, m, h or d\n"),
-        ("-5m", "write a number with s, m, h or d\n"),
-        ("forever", "write a number with s, m, h or d\n"),
+        ("soon", "write a number with ms, s, m, h or d\n"),
+        ("-5m", "write a number with ms, s, m, h or d\n"),
+        ("forever", "write a number with ms, s, m, h or d\n"),
         ("366d", "give 365d at most\n"),
     ],
 )

@@ -108,13 +108,56 @@ sys.exit({{"good": 0, "bad": {REJECT_CODE}, "late": 0 if tries > 1 else 3}}[valu
     assert service.admin().describe_share_group("workers").partitions[0].lag == 0
 
 
-def test_command_that_cannot_start_releases_the_record(service: MemoryPenstock, tmp_path: Path) -> None:
+def test_command_that_does_not_exist_takes_no_record(service: MemoryPenstock, tmp_path: Path) -> None:
+    service.create_share_group("workers", "orders")
+    missing = str(tmp_path / "missing")
+    result = run(service.transport, "work", "workers", "--", missing)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert f"{missing} cannot be started: there is no such program, or you may not execute it" in result.stderr
+
+
+def test_command_that_cannot_start_gives_its_records_back_uncounted_and_ends(
+    service: MemoryPenstock, tmp_path: Path
+) -> None:
+    service.create_share_group("workers", "orders", {"deliveries_max": 1, "dead_letter_topic": "orders.dead"})
+    with service.producer() as producer:
+        for value in (b"1", b"2", b"3"):
+            producer.send("orders", value)
+    script = Path(_script(tmp_path / "worker", ""))
+    script.write_text("#!/there/is/no/such/interpreter\n")
+    result = run(service.transport, "work", "workers", "--json", "--concurrency", "3", "--", str(script))
+    assert result.exit_code == 1
+    assert f"{script} cannot be started" in json.loads(result.stderr.splitlines()[-1])["error"]["message"]
+    [orders] = service.admin().describe_share_group("workers").partitions
+    assert (orders.lag, orders.in_flight) == (3, 0)
+    with service.share_consumer("orders", group_id="workers", acknowledge="explicit") as consumer:
+        assert {record.delivery_count for record in consumer.poll(timeout_ms=10_000)} == {1}
+
+
+def test_failing_command_stops_at_ten_records_and_tells_it_at_the_end(service: MemoryPenstock, tmp_path: Path) -> None:
+    service.create_share_group("workers", "orders", {"deliveries_max": 1, "dead_letter_topic": "orders.dead"})
+    with service.producer() as producer:
+        for number in range(15):
+            producer.send("orders", b"%d" % number)
+    script = _script(tmp_path / "worker", "import sys; print('no disk', file=sys.stderr); sys.exit(3)")
+    result = run(service.transport, "work", "workers", "--idle", "500ms", "--", script)
+    assert result.exit_code == 1
+    assert f"the last 10 runs of {script} have failed" in result.stderr
+    assert service.admin().describe_share_group("workers").partitions[0].lag == 5
+    with service.consumer("orders.dead") as consumer:
+        dead = consumer.poll(timeout_ms=10_000)
+    assert {dict(record.headers)["penstock.dead-letter.reason"] for record in dead} == {
+        b"deliveries: exit code 3: no disk"
+    }
+
+
+def test_environment_that_is_too_large_is_the_record_s_fault(service: MemoryPenstock) -> None:
     service.create_share_group("workers", "orders", {"retry_backoff_ms_min": 60_000})
     with service.producer() as producer:
-        producer.send("orders", b"1")
-    result = run(service.transport, "work", "workers", "--json", "--idle", "1s", "--", str(tmp_path / "missing"))
-    assert json.loads(result.stdout) == {"accepted": 0, "rejected": 0, "released": 1}
-    assert "No such file" in result.stderr
+        producer.send("orders", b"1", headers=[("h", b"x" * 200_000)])
+        producer.send("orders", b"2")
+    result = run(service.transport, "work", "workers", "--json", "--idle", "1s", "--", "true")
+    assert json.loads(result.stdout) == {"accepted": 1, "rejected": 0, "released": 1}
     assert service.admin().describe_share_group("workers").partitions[0].waiting == 1
 
 

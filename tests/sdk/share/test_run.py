@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from penstock import NotFoundError, Reject, ShareRecord
+from penstock import NotFoundError, Reject, Release, ShareRecord
 from penstock.dead_letters.headers import death_of
 from penstock.testing import MemoryPenstock
 from tests.sdk.share.share_kinds import ShareKind
@@ -46,6 +46,51 @@ def test_outcome_of_the_handler_decides(consumers: ShareKind, workers: WorkGroup
     run.result(DEADLINE_S)
     assert (tries.count(b"good"), tries.count(b"bad"), tries.count(b"late"), tries.count(b"asks")) == (1, 1, 3, 2)
     assert [each["reason"] for each in workers.acknowledgements() if each["type"] == "reject"] == ["it is bad"]
+
+
+def test_reason_of_a_failure_goes_to_the_service(consumers: ShareKind, workers: WorkGroup) -> None:
+    workers.append(b"raises", b"asks", b"is odd")
+
+    class OddError(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    def handle(record: ShareRecord) -> None:
+        if record.delivery_count == 1:
+            raise {
+                b"raises": KeyError("id"),
+                b"asks": Release("busy" * 100, delay_ms=3),
+                b"is odd": OddError(),
+            }[record.value or b""]
+
+    consumer = consumers.consumer("orders")
+    run = consumers.run(consumer, handle, concurrency=2)
+    until(lambda: workers.unfinished() == 0)
+    consumer.stop()
+    run.result(DEADLINE_S)
+    told = {(each["reason"], each["delay_ms"]) for each in workers.acknowledgements() if each["type"] == "release"}
+    assert told == {("KeyError: 'id'", None), (("busy" * 100)[:200], 3), ("OddError", None)}
+
+
+def test_run_pauses_when_all_records_fail_and_goes_on_after_one_succeeds(
+    consumers: ShareKind, workers: WorkGroup
+) -> None:
+    workers.append(*(b"%d" % number for number in range(30)))
+    tried: set[int] = set()
+    is_mended = threading.Event()
+
+    def handle(record: ShareRecord) -> None:
+        tried.add(record.offset)
+        if not is_mended.is_set():
+            raise Release
+
+    consumer = consumers.consumer("orders")
+    run = consumers.run(consumer, handle, concurrency=1)
+    until(lambda: len(tried) == 10 and workers.in_flight() == 0)
+    is_mended.set()
+    until(lambda: workers.unfinished() == 0)
+    consumer.stop()
+    run.result(DEADLINE_S)
 
 
 def test_lock_is_renewed_while_a_handler_works(consumers: ShareKind, workers: WorkGroup) -> None:

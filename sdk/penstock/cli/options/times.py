@@ -46,15 +46,15 @@ def typed_time_ms(text: str) -> int:
 
 
 class Duration(click.ParamType[int]):
-    """A click type: a whole number with its unit becomes milliseconds, at most `ms_max` of them.
+    """A click type: a number with its unit becomes milliseconds, at most `ms_max` of them.
 
-    With `has_forever`, `forever` becomes -1.
+    A number without a unit is seconds. With `has_forever`, `forever` becomes -1.
     """
 
     name = "duration"
 
     def __init__(self, *, has_forever: bool, ms_max: int | None = None) -> None:
-        self._forms = f"write a number with s, m, h or d{f', or {_FOREVER}' if has_forever else ''}"
+        self._forms = f"write a number with ms, s, m, h or d{f', or {_FOREVER}' if has_forever else ''}"
         self._has_forever = has_forever
         self._ms_max = ms_max
 
@@ -63,12 +63,16 @@ class Duration(click.ParamType[int]):
         if self._has_forever and value == _FOREVER:
             return UNLIMITED
         try:
-            duration_ms = parse_duration_ms(str(value))
+            duration_ms = parse_duration_ms(_with_unit(str(value)))
         except ValueError:
             self.fail(f"{value!r:.100} is not a duration: {self._forms}", param, ctx)
         if self._ms_max is not None and duration_ms > self._ms_max:
             self.fail(f"{value!r:.100} is too long: give {duration_text(self._ms_max)} at most", param, ctx)
         return duration_ms
+
+
+def _with_unit(text: str) -> str:
+    return f"{text}s" if text.replace(".", "", 1).isdecimal() else text
 
 
 DURATION = Duration(has_forever=False)

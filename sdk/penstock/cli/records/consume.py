@@ -12,7 +12,7 @@ import click
 from penstock.admin.admin import Admin
 from penstock.cli.completion import complete_groups, complete_topics
 from penstock.cli.options.settings import filter_text
-from penstock.cli.options.times import START, Start
+from penstock.cli.options.times import DURATION, START, Start
 from penstock.cli.records.json_lines import json_line
 from penstock.cli.service import Service, service_command
 from penstock.consumer.consumer import Consumer
@@ -71,7 +71,11 @@ _FIELDS: dict[str, Callable[[ConsumerRecord], bytes]] = {
 )
 @click.option("--max-records", type=click.IntRange(min=1), metavar="N", help="Stop after so many records.")
 @click.option(
-    "--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Stop when no record comes for so long."
+    "--timeout",
+    "timeout_ms",
+    type=DURATION,
+    metavar="DURATION",
+    help="Stop when no record comes for so long, such as 500ms or 10s.",
 )
 @click.option(
     "--format",
@@ -117,7 +121,7 @@ def consume(
     partitions: tuple[int, ...],
     group: str | None,
     max_records: int | None,
-    timeout: float | None,
+    timeout_ms: int | None,
     template: str,
     on_undecodable: Literal["raise", "skip"],
     wait: WaitMode,
@@ -159,7 +163,7 @@ def consume(
             if not is_shared:
                 consumer.assign(chosen)
                 seek(chosen)
-            _copy(consumer, write_record, sys.stdout.buffer, max_records, timeout)
+            _copy(consumer, write_record, sys.stdout.buffer, max_records, timeout_ms)
             for each, count in consumer.skipped_batches().items():
                 click.echo(f"skipped {count} undecodable batches of {each.topic}[{each.partition}]", err=True)
     except BrokenPipeError:
@@ -193,19 +197,19 @@ def _copy(
     write_record: Callable[[ConsumerRecord], bytes],
     output: BinaryIO,
     max_records: int | None,
-    timeout: float | None,
+    timeout_ms: int | None,
 ) -> None:
     left = max_records
     last_ms = monotonic_ms()
     while not consumer.is_stopped and (left is None or left > 0):
-        wait_ms = POLL_MS if timeout is None else max(0, min(POLL_MS, last_ms + int(timeout * 1_000) - monotonic_ms()))
+        wait_ms = POLL_MS if timeout_ms is None else max(0, min(POLL_MS, last_ms + timeout_ms - monotonic_ms()))
         records = consumer.poll(POLL_RECORDS if left is None else min(left, POLL_RECORDS), wait_ms)
         if records:
             output.write(b"".join(map(write_record, records)))
             output.flush()
             last_ms = monotonic_ms()
             left = None if left is None else left - len(records)
-        elif timeout is not None and monotonic_ms() - last_ms >= timeout * 1_000:
+        elif timeout_ms is not None and monotonic_ms() - last_ms >= timeout_ms:
             return
 
 

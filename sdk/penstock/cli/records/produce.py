@@ -19,7 +19,7 @@ from penstock.cli.records.line_record import LineRecord, text_line_parser
 from penstock.cli.service import CommandError, Service, parse_pairs, service_command
 from penstock.encryption.keys import keys_of
 from penstock.encryption.values import Encryption
-from penstock.errors import InvalidError
+from penstock.errors import InvalidError, RecordTooLargeError, UnknownPartitionError
 from penstock.model import RecordMetadata
 from penstock.model.times import TIME_FORMS
 from penstock.producer.producer import Producer
@@ -40,6 +40,8 @@ class _Source:
 
     def __init__(self, lines: Iterator[bytes], parse: Callable[[bytes], LineRecord], *, is_skipping: bool) -> None:
         self.read_bytes = 0
+        self._line = b""  # the newest one
+        self._number = 0  # counted from 1
         self.skipped = 0
         self.bad_line: InvalidError | None = None  # the line that ended the input
         self.is_stopped = False
@@ -56,19 +58,24 @@ class _Source:
 
     def __iter__(self) -> Iterator[LineRecord]:
         for number in count(1):
-            line = self._next_line()
+            line = None if self.bad_line is not None else self._next_line()
             if line is None:
                 return
+            self._number, self._line = number, line
             try:
                 record = self._parse(line)
             except ValueError as error:
-                if not self._is_skipping:
-                    self.bad_line = _bad_line(number, line, error)
-                    return
-                self.skipped += 1
+                self.refuse(error)
                 continue
             self.read_bytes += len(line)
             yield record
+
+    def refuse(self, error: ValueError | PenstockError) -> None:
+        """The newest line is no record that the topic takes: it ends the input, or is skipped."""
+        if self._is_skipping:
+            self.skipped += 1
+        else:
+            self.bad_line = _bad_line(self._number, self._line, error)
 
     def _next_line(self) -> bytes | None:
         try:
@@ -121,7 +128,7 @@ class _AcksChoice(click.Choice[str]):
 @click.option("--key", metavar="TEXT", help="The key of every record. By default records have no key.")
 @click.option("--key-separator", metavar="TEXT", help="Each line is KEY, this text, VALUE.")
 @click.option("--null", metavar="TEXT", help="A key or a value that is this text becomes null; such a value deletes.")
-@click.option("--skip-bad", is_flag=True, help="Pass over lines that cannot be read, and count them.")
+@click.option("--skip-bad", is_flag=True, help="Pass over lines that cannot be read or sent, and count them.")
 @click.option(
     "--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header of every record; you may repeat this."
 )
@@ -174,7 +181,7 @@ def produce(
     """Send each line of a file, or of standard input, to TOPIC as a record.
 
     Line ends (LF, CR LF) are not part of the record. The exit code is 1 if any record was not delivered, and if a line
-    cannot be read: the records before it are delivered.
+    cannot be read or sent: the records before it are delivered, and the error tells from which line to go on.
     """
     parsed = [(name, value.encode()) for name, value in parse_pairs(headers, "NAME=VALUE").items()]
     parse = _parser(line_format, key, key_separator, null)
@@ -200,17 +207,21 @@ def produce(
         source = _Source(_lines(opened, file, is_shown=not service.as_json), parse, is_skipping=skip_bad)
         with stopped_by_signals(source.stop):
             for record in source:
-                producer.send(
-                    topic,
-                    record.value,
-                    key=record.key,
-                    headers=[*record.headers, *parsed],
-                    partition=partition if partition is not None or by_key else record.partition,
-                    timestamp_ms=time_of(record.timestamp_ms, wall_clock_ms()),
-                    delay_ms=delay,
-                    deliver_at_ms=deliver_at,
-                )
-                records += 1
+                try:
+                    producer.send(
+                        topic,
+                        record.value,
+                        key=record.key,
+                        headers=[*record.headers, *parsed],
+                        partition=partition if partition is not None or by_key else record.partition,
+                        timestamp_ms=time_of(record.timestamp_ms, wall_clock_ms()),
+                        delay_ms=delay,
+                        deliver_at_ms=deliver_at,
+                    )
+                except (InvalidError, RecordTooLargeError, UnknownPartitionError) as error:
+                    source.refuse(error)
+                else:
+                    records += 1
     _tell(service, topic, source, outcome, records, time.monotonic() - started)
 
 
@@ -249,13 +260,18 @@ def _tell(service: Service, topic: str, source: _Source, outcome: _Outcome, reco
     service.say(document | ({"skipped": source.skipped} if source.skipped else {}), text)
 
 
-def _bad_line(number: int, line: bytes, error: ValueError) -> InvalidError:
+def _bad_line(number: int, line: bytes, error: ValueError | PenstockError) -> InvalidError:
     shown = line[:60].decode(errors="replace")
     return InvalidError(
-        ErrorCode.INVALID_REQUEST,
-        f"line {number} ({shown!r}): {error!s:.200}; mend it and send the rest, or use --skip-bad",
+        error.code if isinstance(error, PenstockError) else ErrorCode.INVALID_REQUEST,
+        f"line {number} ({shown!r}): {_why(error):.300}; mend it, and send it and the rest (tail -n +{number}), "
+        "or use --skip-bad",
         line=number,
     )
+
+
+def _why(error: ValueError | PenstockError) -> str:
+    return error.message if isinstance(error, PenstockError) else str(error)
 
 
 def _lines(source: IO[bytes], file: Path | None, *, is_shown: bool) -> Iterator[bytes]:

@@ -93,7 +93,7 @@ def test_number_with_its_unit_is_milliseconds(text: str, duration_ms: int) -> No
     assert DURATION.convert(text, None, None) == duration_ms
 
 
-@pytest.mark.parametrize("text", ["", "5", "d", "5w", "1.5h", "-1d", "5 m", "5M", "٣d", "1234567890123s", "forever"])
+@pytest.mark.parametrize("text", ["", "5", "d", "5w", "1.5.h", "-1d", "5 m", "5M", "٣d", "1234567890123s", "forever"])
 def test_other_text_is_no_number_with_its_unit(text: str) -> None:
     with pytest.raises(ValueError, match=f"^{text}$"):
         parse_duration_ms(text)
@@ -103,7 +103,7 @@ def test_forever_is_unlimited_where_an_option_may_have_no_end() -> None:
     assert DURATION_OR_FOREVER.convert("forever", None, None) == UNLIMITED
     with pytest.raises(click.BadParameter, match=r"'ever' is not a duration: .* s, m, h or d, or forever"):
         DURATION_OR_FOREVER.convert("ever", None, None)
-    with pytest.raises(click.BadParameter, match=r"'forever' is not a duration: write a number with s, m, h or d$"):
+    with pytest.raises(click.BadParameter, match=r"'forever' is not a duration: write a number with ms, s, m, h or d$"):
         DURATION.convert("forever", None, None)
 
 
@@ -175,3 +175,26 @@ def test_text_is_an_end_an_offset_or_a_time(text: str, start: Start) -> None:
 def test_other_text_is_no_start(text: str) -> None:
     with pytest.raises(click.BadParameter, match="give earliest, latest, an offset, an ISO 8601 time"):
         START.convert(text, None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "duration_ms"),
+    [
+        ("5", 5_000),
+        ("10", 10_000),
+        ("0.05", 50),
+        ("10s", 10_000),
+        ("1.5s", 1_500),
+        ("250ms", 250),
+        ("1.5h", 5_400_000),
+        ("0", 0),
+    ],
+)
+def test_duration_takes_fractions_and_a_number_without_a_unit_is_seconds(text: str, duration_ms: int) -> None:
+    assert DURATION.convert(text, None, None) == duration_ms
+
+
+@pytest.mark.parametrize("text", ["", ".", "1.", ".5s", "1e3", "-1s", "1.2.3", "10 s", "١s", "٣"])
+def test_other_text_is_no_duration(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="is not a duration: write a number with ms, s, m, h or d"):
+        DURATION.convert(text, None, None)

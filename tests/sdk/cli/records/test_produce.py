@@ -37,6 +37,28 @@ def test_line_without_separator_ends_the_input_with_the_count_of_records_sent(se
     assert len(service.records("orders")) == 2
 
 
+@pytest.mark.parametrize(
+    ("options", "bad", "why"),
+    [
+        ((), b"x" * 2_000_000, "a record of about 2,000,036 bytes for topic 'orders'"),
+        (("--format", "json"), b'{"value": "b", "partition": 9}', "partition 9"),
+    ],
+)
+def test_line_that_cannot_be_sent_ends_the_input_as_one_that_cannot_be_read(
+    service: MemoryPenstock, options: tuple[str, ...], bad: bytes, why: str
+) -> None:
+    good = b'{"value": "a"}' if options else b"a"
+    lines = b"\n".join((good, bad, good, b""))
+    result = run(service.transport, "produce", "orders", *options, stdin=lines)
+    assert (result.exit_code, len(service.records("orders"))) == (1, 1)
+    assert "1 records were sent" in result.stderr
+    assert "line 2 (" in result.stderr
+    assert why in result.stderr
+    assert "send it and the rest (tail -n +2)" in result.stderr
+    said = run_json(service.transport, "produce", "orders", *options, "--skip-bad", stdin=lines)
+    assert (said["records"], said["skipped"], len(service.records("orders"))) == (2, 1, 3)
+
+
 def test_bad_lines_are_skipped_and_counted_when_asked(service: MemoryPenstock) -> None:
     arguments = ("produce", "orders", "--key-separator", ":", "--skip-bad")
     said = run_json(service.transport, *arguments, stdin=b"a:1\nbad\nb:2\nworse\n")
