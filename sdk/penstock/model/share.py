@@ -4,9 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from penstock.arguments import check, check_text, check_whole
 from penstock.model import Headers
-from penstock_core.limits import SHARE_DELAY_MS_MAX
 
 
 class ShareRecord(NamedTuple):
@@ -62,15 +60,11 @@ class Release(Exception):  # noqa: N818 - the word for what it asks
     """Raise it in a handler to release the record: it comes again after `delay_ms`, or after the group's backoff.
 
     `reason` is in the dead-letter record's headers, if this was the last delivery. Any other exception does the same
-    with its type and text as the reason, and is logged. Raises InvalidError for a delay that no release may have.
+    with its type and text as the reason, and is logged. A delay that no release may have ends the run.
     """
 
     def __init__(self, reason: str = "", delay_ms: int | None = None) -> None:
         super().__init__(reason, delay_ms)
-        check_text("reason", reason)
-        if delay_ms is not None:
-            check_whole("delay_ms", delay_ms, 0)
-            check(delay_ms <= SHARE_DELAY_MS_MAX, f"delay_ms={delay_ms}: use 0 to {SHARE_DELAY_MS_MAX:,}")
         self.reason = reason
         self.delay_ms = delay_ms
 

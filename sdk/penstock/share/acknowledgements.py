@@ -10,7 +10,9 @@ from enum import Enum
 from itertools import islice
 from typing import Any, NamedTuple
 
+from penstock.arguments import check, check_text, check_whole
 from penstock.retry import NEVER_MS
+from penstock.share.settings import LOCK_MS_MAX
 
 
 class LockKey(NamedTuple):
@@ -57,7 +59,11 @@ def reject(reason: str) -> Wish:
 
 
 def release(reason: str, delay_ms: int | None = None) -> Wish:
-    """A release for a reason, of which the service takes 200 bytes."""
+    """A release for a reason, of which the service takes 200 bytes. Raises InvalidError for a bad delay or reason."""
+    check_text("reason", reason)
+    if delay_ms is not None:
+        check_whole("delay_ms", delay_ms, 0)
+        check(delay_ms <= LOCK_MS_MAX, f"delay_ms={delay_ms}: use 0 to {LOCK_MS_MAX:,}")
     return Wish(Verb.RELEASE, delay_ms=delay_ms, reason=_short(reason))
 
 

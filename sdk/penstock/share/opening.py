@@ -39,8 +39,7 @@ def checked_settings(options: ShareOptions) -> ShareSettings:
 
 def release_wish(delay_ms: int | None, reason: str, *, is_counted: bool) -> Wish:
     """A release. Raises InvalidError for a bad delay or reason."""
-    asked = Release(reason, delay_ms)
-    return release(asked.reason, asked.delay_ms)._replace(is_uncounted=not is_counted)
+    return release(reason, delay_ms)._replace(is_uncounted=not is_counted)
 
 
 def check_poll(max_records: int | None, timeout_ms: int) -> None:
