@@ -8,7 +8,8 @@ import click
 
 from penstock.admin.admin import Admin
 from penstock.cli.connection import ServiceDownError
-from penstock.cli.service import Service, service_command, show_table
+from penstock.cli.service import Service, service_command
+from penstock.cli.tables import show_table
 from penstock.configuration import LOCAL_ENV
 from penstock.errors import NotConfiguredError
 from penstock.http.client import Client

@@ -9,7 +9,8 @@ import click
 
 from penstock.cli.options.settings import SIZE
 from penstock.cli.options.times import DURATION, TIME
-from penstock.cli.service import Service, service_command, show_table
+from penstock.cli.service import Service, service_command
+from penstock.cli.tables import show_table
 from penstock.http.named_transport import TRANSPORT_NAMES, chosen_name
 from penstock.prices import DATE, REGION
 

@@ -57,16 +57,14 @@ def list_dead_letters(service: Service, topic: str | None, last: int) -> None:
     service.show(
         [_row(record, death) for record, death in found],
         title=f"{topic}: {len(found)} records, the newest first",
-        columns=("partition", "offset", "from", "group", "subscription", "deliveries", "time", "reason"),
+        columns=("letter", "from", "by", "tries", "time", "reason"),
         rows=[
             (
-                record.partition,
-                record.offset,
+                f"{record.partition} {record.offset}",
                 f"{death.topic}[{death.partition}] {death.offset}" if death.topic else None,
-                death.group or None,
-                death.subscription or None,
+                death.group or death.subscription or None,
                 death.deliveries if death.deliveries >= 0 else None,
-                time_text(death.time_ms) if death.time_ms >= 0 else None,
+                f"{time_text(death.time_ms)[:19]}Z" if death.time_ms >= 0 else None,
                 death.reason or None,
             )
             for record, death in found

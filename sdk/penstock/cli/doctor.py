@@ -13,7 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.cli.jobs import DEFAULT_STACK
-from penstock.cli.service import FILE_COLUMNS, TOKEN_FILE, CommandError
+from penstock.cli.service import TOKEN_FILE, CommandError
+from penstock.cli.tables import FILE_COLUMNS
 from penstock.configuration import Configuration, caller_configuration
 from penstock.doctor.account_checks import Account
 from penstock.doctor.examination import examine

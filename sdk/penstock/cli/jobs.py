@@ -15,7 +15,8 @@ from rich.text import Text
 
 from penstock.cli.completion import complete_jobs
 from penstock.cli.local import find_checkout
-from penstock.cli.service import CommandError, show_table, time_text
+from penstock.cli.service import CommandError, time_text
+from penstock.cli.tables import show_table
 from penstock.jobs.local import LocalPlace
 from penstock.jobs.model import JobPlace, JobRun, RunState
 from penstock_core.errors import ErrorCode, PenstockError

@@ -21,7 +21,8 @@ from penstock.cli.jobs import DEFAULT_STACK
 from penstock.cli.local import find_checkout
 from penstock.cli.options.settings import YES, confirm
 from penstock.cli.options.times import DURATION
-from penstock.cli.service import CommandError, show_table
+from penstock.cli.service import CommandError
+from penstock.cli.tables import show_table
 from penstock.configuration import Configuration, find_configuration
 from penstock.doctor.account_checks import Account
 from penstock.doctor.finding import redacted

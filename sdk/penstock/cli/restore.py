@@ -15,7 +15,8 @@ import click
 from penstock.cli.jobs import DEFAULT_STACK
 from penstock.cli.options.settings import YES, confirm
 from penstock.cli.options.times import TIME
-from penstock.cli.service import CommandError, show_table
+from penstock.cli.service import CommandError
+from penstock.cli.tables import show_table
 from penstock.system import wall_clock_ms
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.text import escaped

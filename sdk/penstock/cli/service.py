@@ -1,7 +1,6 @@
 """The common parts of the commands: how they reach the service, print, and fail."""
 
 import json
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -9,62 +8,13 @@ from functools import update_wrapper
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from penstock.cli.connection import CommandTransport, ServiceDownError, without_logs_of_failed_calls
+from penstock.cli.tables import show_table
 from penstock.http.named_transport import TRANSPORT_NAMES, TransportName
 from penstock.http.transport import Transport, open_transport
 from penstock_core.errors import PenstockError
 from penstock_core.text import escaped
-
-TEXT_COLUMNS = frozenset(
-    [
-        "zone",
-        "state",
-        "since",
-        "reason",
-        "topic",
-        "group",
-        "subscription",
-        "owner",
-        "goes to",
-        "ordering",
-        "dead letters",
-        "from",
-        "time",
-        "changed settings",
-        "created",
-        "committed at",
-        "metadata",
-        "job",
-        "run",
-        "latest run",
-        "started",
-        "ended",
-        "detail",
-        "principal",
-        "address",
-        "action",
-        "resource",
-        "result",
-        "setting",
-        "value",
-        "default",
-        "source",
-        "effect",
-        "change",
-        "part",
-        "what",
-        "unit",
-        "system",
-        "note",
-        "dearest",
-    ]
-)
-FILE_COLUMNS = 10_000  # without a terminal: never wrap lines that a program may read
-
 
 TOKEN_FILE = click.option(
     "--token-file",
@@ -158,21 +108,6 @@ def _tell(text: str) -> None:
 
 def _ignore(_: str) -> None:
     pass
-
-
-def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table; None is shown as a dash. Without a terminal it is as wide as its content.
-
-    Text comes from others too: it is no markup of rich's, and characters that a terminal would obey are escaped.
-    """
-    click.echo(escaped(title))
-    table = Table()
-    for column in columns:
-        table.add_column(column, justify="left" if column in TEXT_COLUMNS else "right", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text("-" if cell is None else escaped(str(cell))) for cell in row))
-    console = Console(width=None if sys.stdout.isatty() else FILE_COLUMNS)
-    console.print(table)
 
 
 def time_text(timestamp_ms: int) -> str:

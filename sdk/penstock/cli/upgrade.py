@@ -11,7 +11,8 @@ import click
 
 from penstock.cli.jobs import DEFAULT_STACK
 from penstock.cli.options.settings import YES, confirm
-from penstock.cli.service import CommandError, show_table
+from penstock.cli.service import CommandError
+from penstock.cli.tables import show_table
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.text import escaped
 

@@ -83,8 +83,8 @@ def test_run_gets_its_arguments_the_storage_and_a_spark_of_this_machine(checkout
 
 def test_result_of_a_run_is_shown_for_people(checkout: Path) -> None:
     done = run_command("run", "count", "--local", "--wait")
-    rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in done.stdout.splitlines()]
-    for row in (["refs before", "4,096"], ["is dry run", "yes"], ["topics", '["a"]']):
+    rows = [" ".join(line.split()) for line in done.stdout.splitlines()]
+    for row in ("refs before 4,096", "is dry run yes", 'topics ["a"]'):
         assert row in rows
     assert "refs before 4,096, is dry run yes" in run_command("status", "count").stdout
 

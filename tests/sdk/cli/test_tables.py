@@ -1,5 +1,11 @@
-import pytest
+"""The tables of commands, on wide and narrow terminals and in pipes."""
 
+import io
+
+import pytest
+from rich.console import Console
+
+from penstock.cli.tables import print_fitting, print_plain
 from penstock.testing import MemoryPenstock
 from tests.sdk.cli.command import run, run_json
 
@@ -37,3 +43,53 @@ def test_setting_of_a_time_may_be_a_duration(service: MemoryPenstock) -> None:
 @pytest.mark.parametrize("setting", ["retention_ms=7w", "retention_ms=soon", "retention_ms"])
 def test_setting_that_is_no_duration_is_wrong_usage(service: MemoryPenstock, setting: str) -> None:
     assert run(service.transport, "topics", "create", "a", "--config", setting).exit_code == 2
+
+
+COLUMNS = ("letter", "from", "by", "tries", "time", "reason")
+ROW = [
+    "0 20",
+    "invoices[0] 16",
+    "workers",
+    "5",
+    "2026-11-29T23:29:06Z",
+    "deliveries: ValueError: the amount is no number",
+]
+
+
+def printed(width: int, *rows: list[str]) -> list[str]:
+    console = Console(file=io.StringIO(), width=width, force_terminal=False)
+    print_fitting(console, COLUMNS, rows)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue().splitlines()
+
+
+def test_wide_terminal_gets_frames() -> None:
+    lines = printed(140, ROW)
+    assert lines[0].startswith("┏")
+    assert "ValueError: the amount is no number" in lines[3]
+
+
+def test_narrow_terminal_gets_columns_and_folds_the_last_one_only() -> None:
+    lines = printed(100, ROW)
+    assert lines[0].split() == list(COLUMNS)
+    assert lines[1].startswith("0 20    invoices[0] 16  workers      5  2026-11-29T23:29:06Z  deliveries:")
+    assert "".join(line.strip() for line in lines[1:]).replace(" ", "").endswith("ValueError:theamountisnonumber")
+    assert max(map(len, lines)) <= 100
+
+
+def test_terminal_without_room_for_columns_gets_a_line_for_each_cell() -> None:
+    lines = printed(60, ROW, ROW)
+    assert lines[:3] == ["letter  0 20", "  from  invoices[0] 16", "    by  workers"]
+    assert lines.count("") == 2
+    assert max(map(len, lines)) <= 60
+
+
+def test_pipe_gets_plain_columns_without_blanks_at_the_ends() -> None:
+    console = Console(file=io.StringIO(), width=10_000)
+    print_plain(console, ("topic", "records"), [["orders", "7"], ["a", "1,000"]])
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue() == "topic   records\norders        7\na         1,000\n"
+
+
+def test_no_rows_are_a_header() -> None:
+    assert printed(45) == ["  ".join(COLUMNS)]
