@@ -97,7 +97,7 @@ def print_fitting(console: Console, columns: Sequence[str], rows: Sequence[Seque
         console.print(framed)
         return
     has_text_last = columns[-1] in TEXT_COLUMNS
-    widths = [max(len(name), *(len(row[at]) for row in rows)) for at, name in enumerate(columns)]
+    widths = [max((len(name), *(len(row[at]) for row in rows))) for at, name in enumerate(columns)]
     needed = (
         sum(widths[:-1]) + 2 * len(widths[:-1]) + (min(widths[-1], _LAST_COLUMN_MIN) if has_text_last else widths[-1])
     )
