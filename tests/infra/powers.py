@@ -205,7 +205,7 @@ _UNSCOPED = {
 }
 _PLACES = (
     (r"<ZonesZone[ABC]>(/\*)?", "zones"),
-    (r"<ArchiveBucket>(/\*)?", "archive"),
+    (r"<ArchiveBucket>(/\*|/\?\?/\*)?", "archive"),
     (r"<JobsResultsBucket>(/\*)?", "results"),
     (r"<(EmptyingLogs|AWS::StackId)>", r"\1"),
     (r"<JobsResultsBucket>/(lake|reports)/\*", r"\1"),

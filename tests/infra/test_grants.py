@@ -143,7 +143,7 @@ def with_wider_grants(stage: str, name: str, wider: dict[str, Any]) -> list[Perm
         ("topics", {"topics": ("DeleteTable",)}, "Topics may dynamodb:DeleteTable on <TablesTopics>"),
         ("groups", {"topics": ("*",)}, "Groups may dynamodb:* on <TablesTopics>"),
         ("groups", {"reads_archive": True}, "Groups may s3:GetObject on <ArchiveBucket>/*"),
-        ("replicate", {"sweeps_zones": True}, "Replicate may s3:DeleteObject on <ArchiveBucket>/*"),
+        ("replicate", {"sweeps_zones": True}, "Replicate may s3:DeleteObject on <ArchiveBucket>/??/*"),
         ("scrub", {"takes_repairs": True}, "Scrub may sqs:ReceiveMessage on <RepairQueuesRepairs>"),
         ("fetch", {"schedules_records": True}, "Fetch may sqs:SendMessage on <TimersSeconds>"),
         ("sweep", {"promotes": True}, "Sweep may sqs:ReceiveMessage on <TimersSeconds>"),

@@ -4,15 +4,18 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from typing import Any
 
 import pytest
 from aws_cdk import Stack
 from aws_cdk.assertions import Template
 
+from penstock.restore.note import NOTE_KEY
 from penstock_cdk.overrides import overridden
 from penstock_cdk.settings import STAGES, StageSettings
 from penstock_cdk.storage.tables import Tables
+from penstock_core.ids import SegmentId
 from penstock_core.storage import keys
 from tests.infra.conftest import Resources, resources_of, settings_named
 from tests.infra.powers import permissions_of_roles
@@ -136,6 +139,15 @@ def test_s3_may_carry_out_the_lifecycle_of_directory_buckets(resources: Resource
 
 
 @pytest.mark.parametrize("stage", ["dev", "prod"])
+def test_no_role_but_the_one_that_empties_may_change_the_note_of_a_restore(resources: Resources) -> None:
+    changes = [each for each in permissions_of_roles(resources) if re.match(r"s3:(Put|Delete|Abort)", each.action)]
+    of_note = {each.holder for each in changes if fnmatchcase(f"<ArchiveBucket>/{NOTE_KEY}", each.resource)}
+    assert of_note <= {"EmptyingRole"}
+    segment = keys.segment_key(SegmentId(bytes(16)))
+    of_segments = {each.holder for each in changes if fnmatchcase(f"<ArchiveBucket>/{segment}", each.resource)}
+    assert of_segments >= {"Produce", "CompactJob", "Sweep", "SweepJob"}
+
+
 def test_plain_http_is_denied_on_every_bucket(resources: Resources, stage: str) -> None:
     policies = of_type(resources, "AWS::S3::BucketPolicy") | of_type(resources, "AWS::S3Express::BucketPolicy")
     assert len(policies) == 2 + len(STAGES[stage].zones)

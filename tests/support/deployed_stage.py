@@ -9,7 +9,7 @@ import copy
 import io
 import json
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -163,6 +163,15 @@ def production_template(folder: Path) -> dict[str, Any]:
         super_principals=("arn:aws:iam::123456789012:role/operators",),
     )
     return dict(AppTemplate.from_stack(stack_of(settings, folder)).to_json())
+
+
+def write_assembly(command: Sequence[str], template: Template) -> None:
+    """What `cdk synth --output FOLDER` leaves in the folder."""
+    folder = Path(command[command.index("--output") + 1])
+    properties = {"templateFile": "t.json", "stackName": "Penstock"}
+    artifact = {"type": "aws:cloudformation:stack", "properties": properties}
+    (folder / "manifest.json").write_text(json.dumps({"artifacts": {"Penstock": artifact}}))
+    (folder / "t.json").write_text(json.dumps(template))
 
 
 @contextmanager

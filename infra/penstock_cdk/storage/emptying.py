@@ -50,7 +50,7 @@ class Emptying(Construct):
                 actions=["logs:CreateLogStream", "logs:PutLogEvents"], resources=[log_group.log_group_arn]
             ),
             iam.PolicyStatement(actions=["cloudformation:DescribeStacks"], resources=[Stack.of(self).stack_id]),
-            *(statement for bucket in buckets for statement in bucket.sweep_statements()),
+            *(statement for bucket in buckets for statement in bucket.emptying_statements()),
             *([] if catalog is None else [catalog.drop_statement()]),
         ]
         for statement in (*statements, *use_statements(self, settings, statements)):

@@ -42,28 +42,40 @@ class Zone(ABC):
     def sweep_statements(self) -> tuple[iam.PolicyStatement, ...]:
         """Allows to list the objects and to delete them."""
 
+    def emptying_statements(self) -> tuple[iam.PolicyStatement, ...]:
+        """Allows to list and delete whatever is in the bucket."""
+        return self.sweep_statements()
+
 
 class OrdinaryZone(Zone):
-    """A regional S3 bucket that stands for a zone."""
+    """A regional S3 bucket that stands for a zone. `keys` are the objects that may be put and deleted."""
+
+    def __init__(self, name: str, bucket_name: str, bucket_arn: str, *, keys: str = "*") -> None:
+        super().__init__(name, bucket_name, bucket_arn)
+        self.written_arn = f"{bucket_arn}/{keys}"
 
     def read_statement(self) -> iam.PolicyStatement:
         """Allows s3:GetObject on every key."""
         return iam.PolicyStatement(actions=["s3:GetObject"], resources=[f"{self.bucket_arn}/*"])
 
     def write_statement(self) -> iam.PolicyStatement:
-        """Allows s3:PutObject on every key."""
-        return iam.PolicyStatement(actions=["s3:PutObject"], resources=[f"{self.bucket_arn}/*"])
+        """Allows s3:PutObject on the keys."""
+        return iam.PolicyStatement(actions=["s3:PutObject"], resources=[self.written_arn])
 
     def missing_statements(self) -> list[iam.PolicyStatement]:
         """Allows s3:ListBucket. S3 then answers 404 for a missing object, and 403 without it."""
         return [iam.PolicyStatement(actions=["s3:ListBucket"], resources=[self.bucket_arn])]
 
     def sweep_statements(self) -> tuple[iam.PolicyStatement, ...]:
-        """Allows s3:ListBucket, and s3:DeleteObject on every key."""
+        """Allows s3:ListBucket, and s3:DeleteObject on the keys."""
         return (
             iam.PolicyStatement(actions=["s3:ListBucket"], resources=[self.bucket_arn]),
-            iam.PolicyStatement(actions=["s3:DeleteObject"], resources=[f"{self.bucket_arn}/*"]),
+            iam.PolicyStatement(actions=["s3:DeleteObject"], resources=[self.written_arn]),
         )
+
+    def emptying_statements(self) -> tuple[iam.PolicyStatement, ...]:
+        """Allows s3:ListBucket, and s3:DeleteObject on every key."""
+        return OrdinaryZone(self.name, self.bucket_name, self.bucket_arn).sweep_statements()
 
 
 class ExpressZone(Zone):

@@ -23,7 +23,8 @@ from penstock_core.text import escaped
 
 if TYPE_CHECKING:
     from penstock.restore.heads import RestoredHeads
-    from penstock.restore.stage_restore import StageRestore, StepState
+    from penstock.restore.progress import StepState
+    from penstock.restore.stage_restore import StageRestore
 
 _COLUMNS = 80
 _STDERR = 2
@@ -106,7 +107,8 @@ def _restore_stage(name: str, region: str | None, to_s: int | None, how: _How) -
     from penstock.deployed.aws import aws_of  # which load botocore and the service
     from penstock.deployed.stack import read_stack
     from penstock.restore.heads import RestoredHeads
-    from penstock.restore.stage_restore import Pace, open_restore
+    from penstock.restore.opening import open_restore
+    from penstock.restore.stage_restore import Pace
 
     aws, heads = aws_of(region), RestoredHeads(region)
     pace = Pace(now_ms=wall_clock_ms, sleep_ms=_sleep_ms, tell=_tell)
@@ -116,9 +118,10 @@ def _restore_stage(name: str, region: str | None, to_s: int | None, how: _How) -
         return
     if not found.has_begun:
         found.check()
-    found.use_contexts(how.contexts, is_dry_run=how.dry_run)
+    found.contexts = how.contexts
     if not how.as_json or how.dry_run:
         _show_plan(found, how)
+    _check_folder(found)
     if how.dry_run:
         return
     if not found.has_begun:
@@ -129,6 +132,29 @@ def _restore_stage(name: str, region: str | None, to_s: int | None, how: _How) -
         click.echo(json.dumps(_document(found, end)))
     else:
         click.echo("\n".join(map(escaped, end.splitlines())))
+
+
+def _check_folder(found: "StageRestore") -> None:
+    """Raises INVALID_CONFIG if the app of this folder would change more than the tables. It synthesizes the app."""
+    from penstock.deployed.synthesis import synthesized
+    from penstock.restore.deployment import check_alike
+
+    if _has_app(found) and not found.is_deployed:
+        check_alike(found.stack, synthesized(found.stack, found.contexts))
+
+
+def _has_app(found: "StageRestore") -> bool:
+    """This folder has an app.py whose template can be compared. An app of yours changes by hand between two runs."""
+    return Path("cdk.json").exists() and not found.stack.is_of_your_app
+
+
+def _compared(found: "StageRestore") -> str:
+    if _has_app(found):
+        return ""
+    return (
+        "Nothing here has compared this deployment with the stack. Look at `npx cdk diff` first: it may show tables, "
+        "what names them, a reserved concurrency of 0 and no canary, and nothing else.\n"
+    )
 
 
 def _go_on(found: "StageRestore", heads: "RestoredHeads", how: _How) -> str:
@@ -144,7 +170,7 @@ def _go_on(found: "StageRestore", heads: "RestoredHeads", how: _How) -> str:
             act()
     if found.left("deploy"):
         if not how.deploys:
-            return f"Deploy now, then run the same command again:\n{found.deploy_text()}"
+            return f"{_compared(found)}Deploy now, then run the same command again:\n{found.deployment().text()}"
         _deploy(found, yes=how.yes)
     if found.left("release"):
         found.check_quiet()
@@ -180,14 +206,15 @@ def _look(found: "StageRestore", heads: "RestoredHeads", how: _How) -> None:
 
 def _deploy(found: "StageRestore", *, yes: bool) -> None:
     if found.stack.is_of_your_app:
-        raise PenstockError(ErrorCode.INVALID_REQUEST, f"--deploy cannot change your app: {found.deploy_text()}")
+        raise PenstockError(ErrorCode.INVALID_REQUEST, f"--deploy cannot change your app: {found.deployment().text()}")
     if not Path("cdk.json").exists():
         raise PenstockError(
             ErrorCode.INVALID_CONFIG,
             f"{Path.cwd()} has no cdk.json: run this in the checkout of the release that is deployed, or there: "
-            f"{found.deploy_text()}",
+            f"{found.deployment().text()}",
         )
-    command = [*found.deploy_command(), *(["--require-approval", "never"] if yes else [])]
+    _check_folder(found)
+    command = [*found.deployment().command(), *(["--require-approval", "never"] if yes else [])]
     try:
         done = subprocess.run(command, stdout=_STDERR, check=False)  # noqa: S603 - the command of the plan
     except OSError as error:

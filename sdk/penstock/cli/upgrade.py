@@ -67,9 +67,9 @@ def upgrade(
 def _check(name: str, region: str | None, contexts: tuple[str, ...], *, as_json: bool) -> None:
     from penstock.deployed.aws import aws_of  # which load botocore
     from penstock.deployed.stack import read_stack
+    from penstock.deployed.synthesis import synthesized
     from penstock.doctor.finding import Verdict
     from penstock.upgrade.check import Upgrade, check_upgrade
-    from penstock.upgrade.synthesis import synthesized
 
     aws = aws_of(region)
     stack = read_stack(aws, name)

@@ -3,6 +3,10 @@
 A run reads off AWS what each step has done. The note holds what AWS forgets: the second, the tables' names, and what
 each function, rule, mapping and schedule was before it was stopped. Each put is conditional: two operators cannot begin
 two restores of one stage, and a machine that slept finds that another one has gone on.
+
+Whoever may write to `restore/` of the bucket can forge it. No role of the stage may. A note is believed only about what
+the stack has: a run refuses other tables, and leaves out other switches. It never takes the `-c` of a deployment from a
+note.
 """
 
 import json
@@ -12,10 +16,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from penstock.deployed.aws import Aws, aws_code
+from penstock.deployed.stack import DeployedStack
 from penstock.restore.switches import Switch, SwitchKind
 from penstock_core.errors import ErrorCode, PenstockError
 
 NOTE_KEY = "restore/under-way.json"  # the sweep lists folders of segments only
+TABLE_OUTPUTS: Mapping[str, str] = {"topics": "TopicsTable", "log": "LogTable", "groups": "GroupsTable"}
 _VERSION = 1
 _MOVED = frozenset({"PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey"})
 
@@ -33,7 +39,6 @@ class RestoreNote:
     """A restore to the second `to_s`. `stopped_ms` is None until everything that writes has been stopped.
 
     `done` names the steps that are not done twice: what came after them, such as a new topic, is none of theirs.
-    `contexts` are the `-c` of the stage's deployments.
     """
 
     to_s: int
@@ -41,7 +46,6 @@ class RestoreNote:
     switches: tuple[Switch, ...]
     stopped_ms: int | None = None
     done: tuple[str, ...] = ()
-    contexts: tuple[str, ...] = ()
 
 
 class NoteStore:
@@ -113,6 +117,26 @@ class NoteStore:
         self._etag = answer["ETag"]
 
 
+def check_tables(note: RestoreNote, stack: DeployedStack) -> None:
+    """Raises INVALID_CONFIG if the tables of the note are not those of a restore of this stack."""
+    outputs = {name: stack.outputs[output] for name, output in TABLE_OUTPUTS.items()}
+    wanted = restored_names(stack, note.to_s)
+    tables = {name: each.restored for name, each in note.tables.items()}
+    if tables != wanted or any(outputs[name] not in (each.harmed, each.restored) for name, each in note.tables.items()):
+        raise PenstockError(
+            ErrorCode.INVALID_CONFIG,
+            f"the note of the restore names tables that are not of stack {stack.place.stack}: "
+            f"{', '.join(f'{each.harmed} as {each.restored}' for each in note.tables.values()):.300}. Find out who "
+            f"wrote s3://{stack.outputs['ArchiveBucket']}/{NOTE_KEY}, and delete it",
+        )
+
+
+def restored_names(stack: DeployedStack, to_s: int) -> dict[str, str]:
+    """The names of the tables of a restore to that second."""
+    when = second_text(to_s).replace("-", "").replace(":", "").lower()
+    return {name: f"{stack.name}-{name}-restored-{when}" for name in TABLE_OUTPUTS}
+
+
 def second_text(to_s: int) -> str:
     """The second as `--to` takes it: 2026-11-22T20:15:00Z."""
     return datetime.fromtimestamp(to_s, UTC).isoformat().replace("+00:00", "Z")
@@ -139,7 +163,6 @@ def _parse(text: bytes, name: str) -> RestoreNote:
             switches=tuple(Switch(**{**each, "kind": SwitchKind(each["kind"])}) for each in document["switches"]),
             stopped_ms=document["stopped_ms"],
             done=tuple(document["done"]),
-            contexts=tuple(document.get("contexts", ())),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise PenstockError(

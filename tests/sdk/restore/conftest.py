@@ -1,6 +1,7 @@
 """A stage of production with every kind of thing that a restore stops, deployed on moto."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,8 +17,14 @@ def clock() -> SteppedClock:
 
 
 @pytest.fixture
-def deployed(template: dict[str, Any], clock: SteppedClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[DeployedStage]:
-    """The stage, with 3 records in orders-0 at the second to which it comes back, and 5 more since."""
+def deployed(
+    template: dict[str, Any], clock: SteppedClock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[DeployedStage]:
+    """The stage, with 3 records in orders-0 at the second to which it comes back, and 5 more since.
+
+    Commands run in a folder without an app.
+    """
+    monkeypatch.chdir(tmp_path)
     for name, value in {
         "AWS_REGION": REGION,
         "AWS_DEFAULT_REGION": REGION,

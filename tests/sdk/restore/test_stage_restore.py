@@ -1,10 +1,12 @@
 """`penstock restore --to TIME`: its steps on a deployed stage, processes that die between two calls, and the undo."""
 
+import copy
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import boto3
@@ -16,14 +18,17 @@ from penstock.deployed.aws import aws_of
 from penstock.deployed.stack import read_stack
 from penstock.restore.heads import RestoredHeads
 from penstock.restore.note import NOTE_KEY
-from penstock.restore.stage_restore import STEPS, Pace, StageRestore, open_restore
+from penstock.restore.opening import open_restore
+from penstock.restore.progress import STEPS
+from penstock.restore.stage_restore import Pace, StageRestore
 from penstock.transports.embedded_storage import storage_of_outputs
 from penstock_cdk import settings_of_app
+from penstock_cdk.service.tasks import TASKS
 from penstock_core.errors import ErrorCode
 from penstock_service.adapters.aws import aws_instance
 from penstock_service.adapters.storage_calls import StorageCalls
 from tests.sdk.cli.command import run
-from tests.support.deployed_stage import REGION, DeployedStage, is_missing
+from tests.support.deployed_stage import REGION, DeployedStage, is_missing, write_assembly
 from tests.support.refusals import refused
 from tests.support.service import Killed, SteppedClock, ask, batch, head_of, new_topic, send, values_of
 
@@ -32,6 +37,28 @@ pytestmark = [pytest.mark.slow, pytest.mark.synth]
 TO = "2027-01-15T07:00:00Z"
 RESTORED = {name: f"penstock-{name}-restored-20270115t070000z" for name in ("topics", "log", "groups")}
 READERS = {"penstock-fetch", "penstock-dispatch"}
+
+
+class App:
+    """The app of a folder, as `npx cdk` runs it."""
+
+    def __init__(self, deployed: DeployedStage) -> None:
+        self.template = copy.deepcopy(deployed.template)
+        self.ran: list[list[str]] = []
+        self.after_synth: Callable[[], object] = lambda: None
+        self._deployed = deployed
+
+    def run(self, command: list[str], **_: Any) -> Any:
+        """Takes `synth` and `deploy`."""
+        self.ran.append(command)
+        if command[2] == "synth":
+            write_assembly(command, self.template)
+            self.after_synth()
+        else:
+            self._deployed.deploy(
+                next(each for each in command if each.startswith("restored_tables=")).split("=", 1)[1]
+            )
+        return type("Done", (), {"returncode": 0})
 
 
 def go_on(*arguments: str) -> Result:
@@ -401,12 +428,11 @@ def test_machine_that_slept_until_the_restore_was_over_changes_nothing(deployed:
     assert send(live, "made-since", "first").base_offset == 0
 
 
-def test_later_run_deploys_with_the_contexts_of_the_first(deployed: DeployedStage) -> None:
-    go_on("-c", "profile=standard1", "-c", "account_concurrency=1000")
-    assert "-c profile=standard1 -c account_concurrency=1000 -c restored_tables=" in go_on().stdout
-    again = go_on("-c", "profile=standard1").stdout
-    assert "account_concurrency" not in again, "those of a later run take their place"
-    assert go_on().stdout == again
+def test_contexts_are_those_of_the_command_and_never_those_of_the_note(deployed: DeployedStage) -> None:
+    given = go_on("-c", "profile=standard1", "-c", "account_concurrency=1000").stdout
+    assert "-c profile=standard1 -c account_concurrency=1000 -c restored_tables=" in given
+    forge(deployed, contexts=["super_principals=*"])
+    assert "super_principals" not in go_on().stdout
 
 
 def test_function_that_has_gone_needs_nothing(deployed: DeployedStage) -> None:
@@ -496,32 +522,67 @@ def test_deployment_without_a_cdk_app_here_is_refused(
     assert (result.exit_code, "has no cdk.json" in result.stderr) == (1, True)
 
 
-def test_deployment_runs_the_command_of_the_plan_with_your_contexts(
-    deployed: DeployedStage, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
-) -> None:
-    ran: list[Sequence[str]] = []
-
-    def cdk(command: Sequence[str], **_: Any) -> Any:
-        ran.append(command)
-        deployed.deploy(next(each for each in command if each.startswith("restored_tables=")).split("=", 1)[1])
-        return type("Done", (), {"returncode": 0})
-
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture
+def app(deployed: DeployedStage, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> App:
+    """The app of the working directory. It synthesizes what the stack has, until a test changes that."""
+    made = App(deployed)
     (tmp_path / "cdk.json").touch()
-    monkeypatch.setattr("penstock.cli.restore.subprocess.run", cdk)
+    monkeypatch.setattr("penstock.cli.restore.subprocess.run", made.run)
+    return made
+
+
+def test_deployment_runs_the_command_of_the_plan_with_your_contexts(deployed: DeployedStage, app: App) -> None:
     before = deployed.states()
     result = go_on("--deploy", "--sweep", "-c", "account_concurrency=1000")
     assert result.exit_code == 0, result.output
-    [command] = ran
-    assert command[:7] == ["npx", "cdk", "deploy", "-c", "stage=prod", "-c", "account_concurrency=1000"]
+    contexts = ["-c", "stage=prod", "-c", "account_concurrency=1000"]
+    *synths, command = app.ran
+    assert command[:7] == ["npx", "cdk", "deploy", *contexts]
+    assert [each[2:4] + each[-4:] for each in synths] == [["synth", "--quiet", *contexts]] * 2
     check_restored(deployed, before)
+
+
+@pytest.mark.parametrize("arguments", [(), ("--dry-run",), ("--deploy",)])
+def test_app_that_would_change_more_than_the_tables_is_refused_before_anything_stops(
+    deployed: DeployedStage, app: App, arguments: Sequence[str]
+) -> None:
+    before = deployed.states()
+    [log] = [name for name in app.template["Resources"] if name.startswith("TablesLog")]
+    app.template["Resources"][log]["Properties"]["BillingMode"] = "PROVISIONED"
+    app.template["Metadata"]["Penstock"] = "{}"
+    result = go_on(*arguments)
+    assert result.exit_code == 1
+    assert f"Resources.{log}.Properties.BillingMode: PAY_PER_REQUEST -> PROVISIONED" in result.stderr
+    assert "Metadata.Penstock: " in result.stderr
+    assert (deployed.states(), has_note(deployed), len(app.ran)) == (before, False, 1)
+
+
+def test_app_is_compared_again_before_it_is_deployed(deployed: DeployedStage, app: App) -> None:
+    """The checkout has changed while the tables came back."""
+    app.after_synth = lambda: app.template["Outputs"].pop("ApiUrl", None)
+    result = go_on("--deploy")
+    assert (result.exit_code, "Outputs.ApiUrl would go" in result.stderr) == (1, True), result.output
+    assert [each[2] for each in app.ran] == ["synth", "synth"]
+    assert deployed.states()["penstock-produce"] == 0
+
+
+def test_folder_without_an_app_says_that_nothing_has_compared_the_deployment(deployed: DeployedStage) -> None:
+    assert "Nothing here has compared this deployment with the stack" in go_on().stdout
+
+
+def test_app_of_this_folder_needs_no_other_comparison(app: App) -> None:
+    assert app.ran == []
+    assert "Nothing here has compared" not in go_on().stdout
 
 
 def test_policy_of_the_page_has_the_actions_of_a_whole_restore(deployed: DeployedStage) -> None:
     page = (CHECKOUT / "docs" / "how-to" / "restore.md").read_text()
     policy = json.loads(page.split("```json\n")[1].split("```")[0])
     allowed = {action for each in policy["Statement"] for action in each["Action"]}
-    deployed.deploy(restored_tables(go_on()))
+    before = deployed.states()
+    result = go_on()
+    stopped = {name for name, state in deployed.states().items() if name.startswith("rule ") and state != before[name]}
+    deployed.deploy(restored_tables(result))
     run(None, "restore", "--to", TO, "--dry-run")
     go_on("--sweep")
     assert set(deployed.calls) <= allowed
@@ -530,6 +591,11 @@ def test_policy_of_the_page_has_the_actions_of_a_whole_restore(deployed: Deploye
     assert allowed - set(deployed.calls) == more, (
         "what AWS asks for behind a call, and the reads and writes of the jump"
     )
+    [rules] = [each["Resource"] for each in policy["Statement"] if each["Sid"] == "Rules"]
+    named = {f"rule {each.rpartition('/')[2]}" for each in rules}
+    assert named == {f"rule penstock-{task.replace('_', '-')}" for task in TASKS}
+    assert stopped
+    assert stopped <= named
 
 
 @pytest.mark.parametrize(

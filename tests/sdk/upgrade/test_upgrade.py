@@ -13,7 +13,7 @@ from click.testing import Result
 from penstock_core.release import METADATA_KEY, own_facts, parse_facts
 from penstock_core.version import VERSION
 from tests.sdk.cli.command import run
-from tests.support.deployed_stage import REGION, DeployedStage, deployed_stage
+from tests.support.deployed_stage import REGION, DeployedStage, deployed_stage, write_assembly
 
 pytestmark = [pytest.mark.slow, pytest.mark.synth]
 
@@ -44,17 +44,11 @@ def synthesizes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[di
 
         def synth(command: list[str], **_: Any) -> Any:
             ran.append(command)
-            folder = Path(command[command.index("--output") + 1])
-            artifact = {
-                "type": "aws:cloudformation:stack",
-                "properties": {"templateFile": "t.json", "stackName": "Penstock"},
-            }
-            (folder / "manifest.json").write_text(json.dumps({"artifacts": {"Penstock": artifact}}))
-            (folder / "t.json").write_text(json.dumps(template))
+            write_assembly(command, template)
             return type("Done", (), {"returncode": 0})
 
         (tmp_path / "cdk.json").touch()
-        monkeypatch.setattr("penstock.upgrade.synthesis.subprocess.run", synth)
+        monkeypatch.setattr("penstock.deployed.synthesis.subprocess.run", synth)
         return ran
 
     return give
