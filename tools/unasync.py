@@ -38,7 +38,7 @@ TWINS = {
             "producer": ("producer", "sender", "transaction"),
             "share": ("runner", "share_consumer", "share_driver"),
             "transformer": ("transformer",),
-            "transports": ("by_lambda",),
+            "transports": ("by_auto", "by_lambda"),
             "wake_ups": ("waker",),
         }.items()
         for name in names

@@ -19,7 +19,7 @@ from penstock.cost.counted import counted, counted_at, function_ms
 from penstock.cost.estimate import Estimate, estimate, priced
 from penstock.cost.others import NAMES, estimates
 from penstock.cost.workload import SECONDS_PER_MONTH, Workload
-from penstock.http.named_transport import TRANSPORT_NAMES
+from penstock.http.named_transport import CARRIER_NAMES
 from penstock_cdk.storage_profile import Profile
 from penstock_core.limits import BATCH_BYTES_MAX, KIB, MIB
 
@@ -123,7 +123,7 @@ def tables(report: Report) -> None:
 def _transport_rows() -> Iterator[Row]:
     """Nothing but the produce request itself, by the transport that carries it."""
     for profile in PROFILES:
-        for transport in TRANSPORT_NAMES:
+        for transport in CARRIER_NAMES:
             usd = {
                 name: sum(line.usd for line in priced("produce", counted(profile, transport).append(size))) * GIB / size
                 for name, size in REQUESTS.items()

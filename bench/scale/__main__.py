@@ -11,7 +11,7 @@ from bench.report.recording import Report, reported
 from bench.scale.latencies import Latencies
 from bench.scale.scenario import NEW_ACCOUNT, RAISED, Scenario, limit_rows
 from bench.scale.simulate import Outcome, simulate
-from penstock.http.named_transport import TRANSPORT_NAMES
+from penstock.http.named_transport import CARRIER_NAMES
 
 MB = 1_000_000
 BASE = Scenario(name="base", bytes_per_s=MB, partitions=10, producers=10, consumers=10)
@@ -66,7 +66,7 @@ CASES = {
     "By transport, records that travel alone": [  # 100 producers send 5 a second each
         replace(_ALONE, name=f"{transport}, {profile}", profile=profile, transport=transport)
         for profile in ("express3", "standard1")
-        for transport in TRANSPORT_NAMES
+        for transport in CARRIER_NAMES
     ],
 }
 

@@ -443,6 +443,7 @@ HOT_SAMPLED_PARTITIONS_MAX = 3  # hot partitions whose keys it looks at
 SDK_CALL_MS_MAX = 30_000  # one call with its retries, where no setting says otherwise
 SDK_CONNECTIONS_MAX = 16  # kept open by one client
 EMBEDDED_THREADS_MAX = 64  # of a process, for the requests of asynchronous clients: a fetch that waits holds one
+SDK_DETOUR_MS = 600_000  # a client of `auto` leaves a way that was refused for so long
 SDK_PROOF_RENEW_MS = 240_000  # of a direct client: then it signs anew, long before PROOF_AGE_MS_MAX
 SDK_TOKEN_LENGTH_MAX = 8 * KIB  # API Gateway takes 10 KB of headers
 SDK_TOKEN_RENEW_MS = 60_000  # before its end, a client asks for the next token

@@ -142,7 +142,7 @@ class Penstock(Construct):
             self._ring(settings, functions, releases, api, storage, spark)
         self._warn()
         self._api_outputs(api, policies)
-        self._api, self._rights = api, Rights(api=api, wake_ups=wake_ups, rules=self._access_rules())
+        self._api, self._rights = api, self._rights_of(api, wake_ups)
         self._storage_outputs(settings, storage, queues)
         self._starting_outputs(timers, push, wake_ups)
         self._job_outputs(spark)
@@ -178,6 +178,15 @@ class Penstock(Construct):
             self._output(FUNCTIONS_OUTPUT, self._direct.arn)
         return ClientPolicies(
             self, "ClientPolicies", settings=settings, api=api, wake_ups=wake_ups, direct=self._direct
+        )
+
+    def _rights_of(self, api: Api, wake_ups: WakeUps) -> Rights:
+        return Rights(
+            api=api,
+            wake_ups=wake_ups,
+            rules=self._access_rules(),
+            direct=self._direct,
+            denies=self.settings.acl_default == "deny",
         )
 
     def _measured(self, settings: StageSettings, functions: Mapping[str, lambda_.Function]) -> Pins:

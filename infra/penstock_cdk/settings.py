@@ -265,8 +265,8 @@ class StageSettings:
     grants of the construct write rules. `super_principals` may do everything, whatever the
     rules say: a stage that denies by default needs one, to make the first rules (docs/how-to/acls.md).
     With `jwt`, the stage has a second API, for callers with tokens (docs/how-to/jwt.md).
-    With `direct`, clients may also invoke the functions by Lambda's API: each policy of clients has an alias of its
-    own (docs/how-to/transports.md).
+    With `direct`, clients may also invoke the functions by Lambda's API, which costs less: each policy of clients has
+    an alias of its own (docs/how-to/transports.md).
     `kms_key` is the ARN of a KMS key of yours, by which tables, buckets, queues and logs are encrypted. A directory
     bucket takes one key in its life: never change the key of a stage that has such zones (docs/how-to/encrypt.md).
 
@@ -325,7 +325,7 @@ class StageSettings:
     acl_default: AclDefault = "deny"
     super_principals: tuple[str, ...] = ()
     jwt: Jwt | None = None
-    direct: bool = False
+    direct: bool = True
     kms_key: str | None = None
 
     def __post_init__(self) -> None:
@@ -439,7 +439,6 @@ STAGES: Mapping[str, StageSettings] = {
         emr_release=None,
         has_catalog=False,
         metrics=Metrics(of="all"),  # the emulator bills no series
-        direct=True,  # so that `--transport lambda` works on a laptop, too
         tells_item_keys=False,
         acl_default="allow",
         super_principals=("arn:aws:iam::000000000000:user/penstock-local",),  # the user of the clients

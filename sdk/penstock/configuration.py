@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 from penstock.errors import NotConfiguredError
 from penstock.local_files import FOLDER, LOCAL_ENV_NAMES, find_local_file, is_loopback, read_local_file
 from penstock.tokens import TOKEN, TOKEN_FILE, BearerTokens, TokenProvider, token_of_file, token_of_variable
+from penstock_core.stack_outputs import FUNCTIONS_VARIABLE
 
 LOCAL_ENV = FOLDER / "local.env"
 ALLOW_HTTP = "PENSTOCK_ALLOW_HTTP"  # an environment variable
@@ -203,6 +204,22 @@ def _botocore_session() -> Any:
     import botocore.session
 
     return botocore.session.Session()
+
+
+def may_have_functions(configuration: Configuration) -> bool:
+    """True if the caller may be able to invoke functions: with AWS credentials, of a service on AWS or its emulator."""
+    return configuration.tokens is None and (configuration.is_local or configuration.url.startswith("https://"))
+
+
+def has_functions_alone(url: str | None, environ: Mapping[str, str] | None = None) -> bool:
+    """True if the environment names functions and no URL, as where a private network has no way to the API."""
+    environ = os.environ if environ is None else environ
+    return not (url or environ.get("PENSTOCK_URL")) and bool(environ.get(FUNCTIONS_VARIABLE))
+
+
+def is_api_of_aws(url: str) -> bool:
+    """True for the address of an API itself, which never leads to another API, as a domain of yours may."""
+    return _API_HOST.match(url) is not None
 
 
 def _check_url(url: str, environ: Mapping[str, str]) -> None:

@@ -4,7 +4,9 @@ import os
 import random
 import secrets
 import socket
+import threading
 import time
+from typing import NamedTuple
 
 NS_PER_MS = 1_000_000
 
@@ -26,6 +28,37 @@ if hasattr(os, "register_at_fork"):
 def fork_count() -> int:
     """A number that a child by `os.fork()` has not in common with its parent."""
     return _forks
+
+
+class ProcessLock:
+    """A lock of this process: a child by `os.fork()` never finds it locked by a thread that it does not have."""
+
+    def __init__(self) -> None:
+        self._lock, self._forks = threading.Lock(), _forks
+
+    def __enter__(self) -> None:
+        if self._forks != _forks:
+            self._lock, self._forks = threading.Lock(), _forks
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+class Instant(NamedTuple):
+    """A moment by both clocks. A step moves the wall clock, and a freeze stops the monotonic one."""
+
+    wall_ms: int
+    monotonic_ms: int
+
+    def age_ms(self, now: "Instant") -> int:
+        """The milliseconds from here to `now`, by the clock that shows more."""
+        return max(now.wall_ms - self.wall_ms, now.monotonic_ms - self.monotonic_ms)
+
+
+def instant() -> Instant:
+    """This moment."""
+    return Instant(wall_clock_ms(), monotonic_ms())
 
 
 def monotonic_ms() -> int:

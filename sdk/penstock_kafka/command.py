@@ -85,7 +85,7 @@ class Places:
 @click.option(
     "--transport",
     type=click.Choice(TRANSPORT_NAMES),
-    help="What carries calls to the service; by default PENSTOCK_TRANSPORT, else http.",
+    help="What carries calls to the service; by default PENSTOCK_TRANSPORT, else auto.",
 )
 @click.option("--metrics", metavar="HOST:PORT", help="Answer Prometheus there, at /metrics.")
 @click.option("--verbose", is_flag=True, help="Log more on stderr.")

@@ -41,7 +41,7 @@ REFUSED: list[tuple[tuple[str, str, dict[str, str], object], int, str, str]] = [
     (("PATCH", "/v1/topics/orders", {}, {"config": {"max_batch_bytes": True}}), 400, "INVALID_CONFIG", "True"),
     (("PATCH", "/v1/topics/orders", {}, {"partitions": 0}), 400, "INVALID_REQUEST", "0 partitions"),
     (("POST", "/v1/topics", {}, {"name": "orders"}), 409, "TOPIC_EXISTS", "'orders'"),
-    (("GET", "/v1/metadata", {}, b""), 400, "INVALID_REQUEST", "topic"),
+    (("GET", "/v1/metadata", {"topics": "orders"}, b""), 400, "INVALID_REQUEST", "'topics'"),
     (("GET", "/v1/metadata", {"topic": "missing"}, b""), 404, "UNKNOWN_TOPIC", "'missing'"),
     (("GET", "/v1/topics/missing", {}, b""), 404, "UNKNOWN_TOPIC", "'missing'"),
     (("PATCH", "/v1/topics/missing", {}, {}), 404, "UNKNOWN_TOPIC", "'missing'"),

@@ -68,7 +68,8 @@ RULE = {"principal": "arn:aws:iam::1:user/ada", "operation": "read", "resource":
 CALLS: list[tuple[str, str, object, dict[str, str], int, Any]] = [
     ("POST /v1/topics", "/v1/topics", {"name": "orders", "partitions": 2}, {}, 201, answers.TopicAnswer),
     ("GET /v1/topics", "/v1/topics", b"", {"limit": "1"}, 200, answers.TopicList),
-    ("GET /v1/metadata", "/v1/metadata", b"", {"topic": "orders"}, 200, answers.TopicAnswer),
+    ("GET /v1/metadata", "/v1/metadata", b"", {"topic": "orders"}, 200, answers.TopicMetadata),
+    ("GET /v1/metadata", "/v1/metadata", b"", {}, 200, answers.StageMetadata),
     ("PATCH /v1/topics/{topic}", "/v1/topics/orders", {"partitions": 3}, {}, 200, answers.TopicAnswer),
     (
         "POST /v1/topics/{topic}/records",

@@ -111,13 +111,30 @@ def test_output_names_the_functions_by_account_region_and_stage(found: dict[str,
 
 
 @pytest.mark.parametrize("stage", ["dev", "prod"])
-def test_stage_has_nothing_of_it_when_it_is_off(template: Callable[[str], dict[str, Any]], stage: str) -> None:
-    resources = resources_of(template(stage))
+def test_stage_has_nothing_of_it_when_it_is_off(make_stack_of: Callable[[StageSettings], Stack], stage: str) -> None:
+    settings = replace(settings_named(stage), name=f"off-{stage}", direct=False)
+    template = Template.from_stack(make_stack_of(settings)).to_json()
+    resources = resources_of(template)
     assert _direct_aliases(resources) == {}
-    assert "FunctionsArn" not in template(stage)["Outputs"]
+    assert "FunctionsArn" not in template["Outputs"]
     assert "PENSTOCK_DIRECT" not in str(resources)
+    assert "PENSTOCK_FUNCTIONS" not in str(resources)
     for policy in of_type(resources, "AWS::IAM::ManagedPolicy").values():
         assert "lambda:" not in str(policy)
+
+
+@pytest.mark.parametrize("stage", ["local", "dev", "prod"])
+def test_every_stage_takes_direct_calls_by_default_and_one_function_tells_them(
+    template: Callable[[str], dict[str, Any]], stage: str
+) -> None:
+    resources = resources_of(template(stage))
+    assert _direct_aliases(resources)
+    telling = {
+        name: name_of(each["Environment"]["Variables"]["PENSTOCK_FUNCTIONS"])
+        for name, each in functions_in(resources).items()
+        if "PENSTOCK_FUNCTIONS" in each["Environment"]["Variables"]
+    }
+    assert telling == {"FunctionsAdminFunction": name_of(template(stage)["Outputs"]["FunctionsArn"]["Value"])}
 
 
 @pytest.mark.parametrize(("value", "is_on"), [("on", True), ("off", False)])

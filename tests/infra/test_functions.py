@@ -218,6 +218,12 @@ def triggers_of_deliveries(stage: str) -> str:
     return f"<PushDeliveries>,<PushDeliveries>,{STAGES[stage].name}-look-at-subscriptions"
 
 
+def functions_of_stage(stage: str) -> str:
+    """The ARN by which clients name the functions."""
+    region = settings_named(stage).region or "<AWS::Region>"
+    return f"arn:<AWS::Partition>:lambda:{region}:<AWS::AccountId>:function:{STAGES[stage].name}"
+
+
 def metrics_in_environment(stage: str, function: str) -> dict[str, str]:
     """The local stage has all metrics, and the others have none, because each series costs."""
     if stage != "local":
@@ -250,6 +256,7 @@ def test_environment_names_tables_and_zones(resources: Resources, stage: str) ->
             **metrics_in_environment(stage, own),
             **(rights_without_rules(STAGES[stage]) if own in OF_ROUTES else {}),
             **({"PENSTOCK_DIRECT": STAGES[stage].name} if STAGES[stage].direct and own in OF_ROUTES else {}),
+            **({"PENSTOCK_FUNCTIONS": functions_of_stage(stage)} if STAGES[stage].direct and own == "admin" else {}),
             **({"PENSTOCK_WAITS": waits} if own in ("fetch", "share") else {}),
             **JOB_ENVIRONMENTS.get(own, {}),
             **({"PENSTOCK_SWEEP_GRACE_MS": "43200000"} if own == "sweep" and STAGES[stage].tiers_zones else {}),

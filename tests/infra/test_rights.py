@@ -17,8 +17,9 @@ from cdk_nag import AwsSolutionsChecks
 from bench.bill.synthesized import empty_shipment
 from penstock_cdk import Penstock
 from penstock_cdk.principals import principal_name
+from penstock_cdk.service.functions import construct_name
 from penstock_cdk.settings import STAGES, StageSettings
-from penstock_core.routes import ROUTES
+from penstock_core.routes import ROUTES, functions_of
 from tests.infra.conftest import resources_of
 from tests.infra.templates import functions_in, name_of, of_type, permissions
 
@@ -53,6 +54,10 @@ def _route(resource: str) -> str:
     return f"{method} /{path}"
 
 
+def _alias(function: str, job: str) -> str:
+    return f"lambda:InvokeFunction on <DirectCalls{function}Direct{job}>"
+
+
 PRODUCE_JSON = {
     "GET /v1/metadata",
     "POST /v1/topics/orders/records",
@@ -81,7 +86,7 @@ GROUP = {
 
 def test_producer_may_produce_to_its_topic(queue: Penstock) -> None:
     topic = queue.topic("orders")
-    assert allowed(queue, topic.grant_produce) == PRODUCE_JSON | {"POST /v1/produce"}
+    assert allowed(queue, topic.grant_produce) == PRODUCE_JSON | {"POST /v1/produce", _alias("Produce", "Produce")}
 
 
 @pytest.mark.minutes
@@ -93,12 +98,14 @@ def test_producer_of_json_is_held_to_its_topic(queue: Penstock) -> None:
 def test_consumer_may_read_its_topic_and_work_in_its_group(queue: Penstock) -> None:
     topic = queue.topic("orders")
     found = allowed(queue, lambda role: topic.grant_consume(role, group="workers"))
-    assert found == READ_JSON | WOKEN | GROUP | {"POST /v1/fetch", "GET /v1/wake-ups"}
+    direct = {_alias("Fetch", "Consume"), _alias("Groups", "Consume")}
+    assert found == READ_JSON | WOKEN | GROUP | {"POST /v1/fetch", "GET /v1/wake-ups"} | direct
 
 
 def test_consumer_without_a_group_works_in_none(queue: Penstock) -> None:
     topic = queue.topic("orders")
-    assert allowed(queue, topic.grant_consume) == READ_JSON | WOKEN | {"POST /v1/fetch", "GET /v1/wake-ups"}
+    fetches = {"POST /v1/fetch", "GET /v1/wake-ups", _alias("Fetch", "Consume")}
+    assert allowed(queue, topic.grant_consume) == READ_JSON | WOKEN | fetches
 
 
 @pytest.mark.minutes
@@ -118,7 +125,34 @@ def test_share_consumer_is_held_to_its_group(queue: Penstock) -> None:
         "POST /v1/share-groups/workers/acknowledge",
         "appsync:EventConnect on <WakeUpsEventApi.ApiArn>",
         f"appsync:EventSubscribe on {CHANNELS}",
+        _alias("Share", "Consume"),
     }
+
+
+@pytest.mark.parametrize(
+    ("changes", "aliases"),
+    [
+        ({"acl_default": "allow"}, {("Produce", "Produce"), ("Fetch", "Consume")}),
+        ({"direct": False}, set()),
+    ],
+    ids=["allow", "off"],
+)
+def test_grant_invokes_no_function_that_would_widen_it(
+    tmp_path: Path, changes: dict[str, Any], aliases: set[tuple[str, str]]
+) -> None:
+    """Where no rule narrows a grantee, IAM must: it sees groups by HTTP only."""
+    stack = Stack(App(builtin_cloud_formation_validation=False), "Shop", env=Environment(region="eu-west-1"))
+    settings = replace(STAGES["prod"], **changes)
+    queue = Penstock(stack, "Default", settings=settings, shipment=empty_shipment(settings, tmp_path))
+    topic, group = queue.topic("orders"), queue.share_group("workers", ["orders"])
+
+    def grant(role: iam.IGrantable) -> None:
+        topic.grant_produce(role)
+        topic.grant_consume(role, group="workers")
+        group.grant_consume(role)
+
+    invoked = {each for each in allowed(queue, grant) if each.startswith("lambda:")}
+    assert invoked == {_alias(*each) for each in aliases}
 
 
 def test_admin_may_call_every_route_and_publish_nothing(queue: Penstock) -> None:
@@ -128,6 +162,10 @@ def test_admin_may_call_every_route_and_publish_nothing(queue: Penstock) -> None
     assert {each.partition(" on ")[0] for each in found if " /v1/" not in each} == {
         "appsync:EventConnect",
         "appsync:EventSubscribe",
+        "lambda:InvokeFunction",
+    }
+    assert {each for each in found if each.startswith("lambda:")} == {
+        _alias(construct_name(function), "Admin") for function in functions_of("direct-admin")
     }
 
 
@@ -140,10 +178,12 @@ def test_function_finds_the_service_in_its_environment(queue: Penstock) -> None:
         code=lambda_.Code.from_inline("handler = print"),
     )
     queue.add_environment(function)
-    resources = resources_of(dict(Template.from_stack(Stack.of(queue)).to_json()))
+    template = dict(Template.from_stack(Stack.of(queue)).to_json())
+    resources, outputs = resources_of(template), template["Outputs"]
     variables = resources["Sender"]["Properties"]["Environment"]["Variables"]
     assert {name: name_of(value) for name, value in variables.items()} == {
-        "PENSTOCK_URL": name_of(Template.from_stack(Stack.of(queue)).to_json()["Outputs"]["ApiUrl"]["Value"])
+        "PENSTOCK_URL": name_of(outputs["ApiUrl"]["Value"]),
+        "PENSTOCK_FUNCTIONS": name_of(outputs["FunctionsArn"]["Value"]),
     }
 
 

@@ -4,6 +4,7 @@
 |------------|------------------------------------------------------------------------------|
 | `memory`   | MemoryTransport, as the API does, without HTTP                                |
 | `embedded` | EmbeddedTransport on the instance in memory                                   |
+| `auto`     | AutoTransport: `memory` in place of HTTP, until it has learned the functions  |
 | `lambda`   | LambdaTransport, sockets, and a Lambda and an STS that are fakes (fake_aws.py) |
 """
 
@@ -14,8 +15,11 @@ from itertools import count
 from penstock.configuration import Configuration, StaticCredentials
 from penstock.http.transport import Transport
 from penstock.testing import MemoryTransport
+from penstock.transports.by_auto import AutoTransport
 from penstock.transports.by_lambda import LambdaTransport
 from penstock.transports.embedded import EmbeddedService, EmbeddedTransport
+from penstock.transports.ways import Ways
+from penstock_core.direct.function_arn import parse_functions_place
 from penstock_handlers.router import LOCAL_PRINCIPAL
 from penstock_service.instance.instance import Instance
 from tests.support.fake_aws import FakeAws
@@ -43,8 +47,17 @@ def lambda_transport(instance: Instance, principal_arn: str = "arn:aws:iam::1111
     return LambdaTransport(aws.access(aws.stage(instance, f"stage{next(_stages)}"), aws.key(principal_arn)))
 
 
+def auto_transport(instance: Instance, principal_arn: str = "arn:aws:iam::111122223333:user/ada") -> AutoTransport:
+    """An AutoTransport to a stage on `instance`, whose caller is `principal_arn`."""
+    aws = _aws()
+    place, key = aws.stage(instance, f"stage{next(_stages)}"), aws.key(principal_arn)
+    ways = Ways(None, lambda text: aws.access(parse_functions_place(text), key), lasts=True)
+    return AutoTransport(MemoryTransport(aws.instance_of(place), principal_arn), ways)
+
+
 CARRIERS: dict[str, Callable[[Instance], Transport]] = {
     "memory": MemoryTransport,
     "embedded": embedded_transport,
+    "auto": auto_transport,
     "lambda": lambda_transport,
 }

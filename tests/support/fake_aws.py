@@ -84,9 +84,13 @@ class FakeAws:
     def stage(self, instance: Instance, name: str = "penstock", account: str = ACCOUNT) -> FunctionsPlace:
         """A stage whose functions run on the instance, with a memory of callers of its own."""
         place = parse_functions_place(f"arn:aws:lambda:{REGION}:{account}:function:{name}")
-        callers = ProvenCallers(StsIdentities(self.url), instance.clock, name)
+        callers = ProvenCallers(StsIdentities(self.url), instance.clock, name, place.arn)
         self._instances[place.arn] = replace(instance, proven_callers=callers)
         return place
+
+    def instance_of(self, place: FunctionsPlace) -> Instance:
+        """The instance behind the stage, which also knows its functions."""
+        return self._instances[place.arn]
 
     def access(self, place: FunctionsPlace, key: FakeKey) -> FunctionsAccess:
         """The stage, as a client with that key knows it."""

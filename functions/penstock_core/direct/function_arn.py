@@ -9,6 +9,8 @@
 import re
 from dataclasses import dataclass
 
+LAMBDA = "lambda"  # the transport that invokes functions, as clients and `GET /v1/metadata` name it
+WAY_HEADER, WAY_REFUSED = "Penstock-Way", "refused"  # of an answer: the request was not begun, and HTTP may carry it
 _STAGE = re.compile(
     r"arn:(aws(?:-[a-z]+)*):lambda:([a-z]{2}(?:-[a-z]+)+-\d):(\d{12})"
     r":function:([a-z][a-z0-9]*(?:-[a-z0-9]+)*)",

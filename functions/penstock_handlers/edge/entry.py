@@ -11,6 +11,7 @@ from typing import Any
 
 from aws_lambda_powertools.metrics import MetricUnit
 
+from penstock_core.direct.function_arn import WAY_HEADER, WAY_REFUSED
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.routes import Route
 from penstock_handlers.edge.access.direct_call import DirectCall, direct_call, event_of
@@ -59,9 +60,9 @@ def answer_direct(serve: Serve, call: DirectCall, to: Instance) -> tuple[Event, 
     try:
         event = event_of(call, to)
     except PenstockError as error:
-        return {}, error_result(error)
+        return {}, _way_refused(error_result(error))
     except Exception:
-        return {}, _defect(maybe_applied=False)  # no request was begun
+        return {}, _way_refused(_defect(maybe_applied=False))  # no request was begun
     return event, answer(serve, event, to)
 
 
@@ -77,6 +78,12 @@ def answer(serve: Serve, event: Event, to: Instance) -> Result:
         return error_result(error)
     except Exception:
         return _defect(maybe_applied=True)
+
+
+def _way_refused(result: Result) -> Result:
+    """The answer, marked: the function has refused the way by which the call came, and the request was not begun."""
+    result["headers"] |= {WAY_HEADER: WAY_REFUSED}
+    return result
 
 
 def _defect(*, maybe_applied: bool) -> Result:

@@ -19,6 +19,7 @@ from penstock_core.acls.rule import ALLOW
 from penstock_core.acls.settings import DEFAULT_VARIABLE, acl_settings_of
 from penstock_core.quotas.wait_pool import VARIABLE as WAITS_VARIABLE
 from penstock_core.quotas.wait_pool import parse_wait_pool
+from penstock_core.stack_outputs import FUNCTIONS_VARIABLE
 from penstock_handlers.edge.meters.metering import Meter
 from penstock_handlers.edge.meters.traffic_meter import TrafficMeter
 from penstock_service.adapters.storage_calls import RequestCalls, StorageCalls
@@ -43,8 +44,8 @@ def instance() -> Instance:
     """The instance of this process, made from its environment and then kept.
 
     Reads the variables of `storage_of_environment`, those of `acl_settings_of`, `PENSTOCK_WAITS` (wait_pool.py),
-    `PENSTOCK_DIRECT`, which only functions that take direct calls have, and `PENSTOCK_METRICS`, which is `off` by
-    default. Sends no call.
+    `PENSTOCK_DIRECT`, which only functions that take direct calls have, `PENSTOCK_FUNCTIONS`, which the one has that
+    tells clients of them, and `PENSTOCK_METRICS`, which is `off` by default. Sends no call.
     """
     from penstock_service.adapters.aws import aws_instance, function_drivers, storage_of_environment
 
@@ -62,7 +63,8 @@ def _proven_callers(stage: str, made: Instance) -> ProvenCallers:
     """The callers of direct calls, by STS of the function's own region. The emulator sets AWS_ENDPOINT_URL."""
     from penstock_service.adapters.sts import StsIdentities, sts_url
 
-    return ProvenCallers(StsIdentities(sts_url(os.environ)), made.clock, stage)
+    functions = os.environ.get(FUNCTIONS_VARIABLE, "")
+    return ProvenCallers(StsIdentities(sts_url(os.environ)), made.clock, stage, functions)
 
 
 def cloud_formation() -> CloudFormation:

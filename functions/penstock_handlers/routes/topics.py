@@ -6,6 +6,7 @@ from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body, Path, Query
 
 from penstock_core.acls.right import Kind, Operation
+from penstock_core.direct.function_arn import LAMBDA
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import SCHEDULED_PAGE_MAX, TOPIC_LIST_MAX, TOPIC_PARTITIONS_MAX
 from penstock_core.log.index import Head
@@ -27,13 +28,16 @@ from penstock_handlers.edge.json_api import (
     serve_with,
 )
 from penstock_handlers.edge.models.answer_models import (
+    AddressAnswer,
     OffsetList,
     PartitionBounds,
     ScheduledList,
     ScheduledTimer,
+    StageMetadata,
     TopicAnswer,
     TopicDescription,
     TopicList,
+    TopicMetadata,
     TruncatedPartition,
     TruncatedPartitions,
     WakeUpPlaceAnswer,
@@ -64,11 +68,14 @@ def list_all(limit: Annotated[Digits, Query(ge=1, le=TOPIC_LIST_MAX)] = TOPIC_LI
 
 
 @app.operation("GET /v1/metadata", "topicMetadata", "A topic's partitions and settings", parameters=("topic",))
-def metadata(topic: Annotated[str, Query()]) -> TopicAnswer:
-    """Answer a topic without the bounds of its partitions: one read of one item."""
+def metadata(topic: Annotated[str | None, Query()] = None) -> TopicMetadata | StageMetadata:
+    """Answer a topic without the bounds of its partitions: one read of one item. Without a topic it reads nothing."""
+    addresses = _addresses()
+    if topic is None:
+        return {"addresses": addresses}
     # Not below /v1/topics/{topic}: IAM's * matches slashes, and a caller of this may not be allowed to read records.
     caller_of(app).require(Operation.DESCRIBE, Kind.TOPIC, topic)
-    return _topic(instance_of(app).topic_cache.read_through(topic))
+    return {**_topic(instance_of(app).topic_cache.read_through(topic)), "addresses": addresses}
 
 
 @app.operation("GET /v1/wake-ups", "wakeUps", "Where readers receive wake-ups", tag="wake-ups")
@@ -184,6 +191,14 @@ def _scheduled(timer: Timer) -> ScheduledTimer:
         "records": timer.ref.record_count,
         "bytes": timer.ref.length,
     }
+
+
+def _addresses() -> list[AddressAnswer]:
+    """The ways past API Gateway. They are for callers with AWS credentials, so the subject of a token is told none."""
+    callers = instance_of(app).proven_callers
+    if callers is None or not callers.functions or caller_of(app).principal.is_token:
+        return []
+    return [{"transport": LAMBDA, "address": callers.functions}]
 
 
 def _topic(topic: Topic) -> TopicAnswer:

@@ -20,14 +20,17 @@ class _Known:
 
 
 class ProvenCallers:
-    """The memory of one instance for the functions of `place`. A proof that was refused is not remembered.
+    """The memory of one instance for the functions of `place`.
 
-    An entry holds until its proof is too old by the wall clock, and never longer than a proof can be good by the
-    monotonic one. So neither a freeze nor a step of one clock makes a proof last.
+    `functions` is the ARN by which clients name the stage. Only the function that tells it to clients has it.
+
+    A proof that was refused is not remembered. An entry holds until its proof is too old by the wall clock, and never
+    longer than a proof can be good by the monotonic one. So neither a freeze nor a step of a clock makes a proof last.
     """
 
-    def __init__(self, identities: Identities, clock: Clock, stage: str) -> None:
+    def __init__(self, identities: Identities, clock: Clock, stage: str, functions: str = "") -> None:
         self.stage = stage
+        self.functions = functions
         self._identities = identities
         self._clock = clock
         self._known: OrderedDict[bytes, _Known] = OrderedDict()

@@ -13,11 +13,12 @@ from constructs import Construct
 
 from penstock_cdk.declared.access_rules import AccessRules
 from penstock_cdk.service.api import Api
+from penstock_cdk.service.direct import ALL_FUNCTIONS, DirectCalls
 from penstock_cdk.service.wake_ups import WakeUps
 from penstock_cdk.wildcards import acknowledge_wildcard
 from penstock_core.errors import PenstockError
 from penstock_core.ids import AUDIT_TOPIC, parse_group_name
-from penstock_core.routes import CONSUME, PRODUCE, ROUTES, Route
+from penstock_core.routes import ADMIN, CONSUME, PRODUCE, ROUTES, Route
 
 _JSON = ("metadata", "topics")
 
@@ -29,17 +30,25 @@ def _routes(policy: str, *nouns: str) -> tuple[Route, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rights:
-    """Grants what a principal may do with one Penstock."""
+    """Grants what a principal may do with one Penstock.
+
+    Where the stage takes direct calls (`direct`), a grant also allows to invoke functions, where it widens nothing.
+    A grantee may call `produce` and `fetch` for every topic by HTTP, too. For `groups` and `share`, access rules must
+    narrow it: they do so where the stage `denies` by default.
+    """
 
     api: Api
     wake_ups: WakeUps
     rules: AccessRules
+    direct: DirectCalls | None
+    denies: bool
 
     def produce(self, grantee: iam.IGrantable, topic: str, *, json_only: bool) -> iam.Grant:
         """Allows to produce to the topic, and to list and cancel its delayed records."""
         binary = () if json_only else ("produce",)
         self.rules.allow(grantee, "write", f"topic:{topic}")
-        return self._call(grantee, _routes(PRODUCE, *_JSON, *binary), topic=topic)
+        grant = self._call(grantee, _routes(PRODUCE, *_JSON, *binary), topic=topic)
+        return grant if json_only else self._with_direct(grant, grantee, PRODUCE, "produce")
 
     def consume(self, grantee: iam.IGrantable, topic: str, *, group: str | None, json_only: bool) -> iam.Grant:
         """Allows to read the topic, to work in the group, and to be woken by appends.
@@ -53,13 +62,19 @@ class Rights:
         grant = self._call(grantee, _routes(CONSUME, *_JSON, *binary), topic=topic)
         if group is not None:
             grant = grant.combine(self._call(grantee, _routes(CONSUME, "groups"), group=group))
-        return grant if json_only else grant.combine(self._be_woken(grantee))
+        if json_only:
+            return grant
+        ruled = ("groups",) if self.denies and group is not None else ()
+        return self._with_direct(grant, grantee, CONSUME, "fetch", *ruled).combine(self._be_woken(grantee))
 
     def share(self, grantee: iam.IGrantable, group: str, topics: Iterable[str]) -> iam.Grant:
         """Allows to acquire and acknowledge records of the share group, and to be woken by appends."""
         self.rules.allow(grantee, "read", f"share_group:{group}", *(f"topic:{topic}" for topic in topics))
         allowed = _routes(CONSUME, "share-groups", "wake-ups")
-        return self._call(grantee, allowed, group=group).combine(self._be_woken(grantee))
+        grant = self._call(grantee, allowed, group=group)
+        if self.denies:
+            grant = self._with_direct(grant, grantee, CONSUME, "share")
+        return grant.combine(self._be_woken(grantee))
 
     def everything(self, grantee: iam.IGrantable) -> iam.Grant:
         """Allows every route, the audit trail, and all wake-ups."""
@@ -67,11 +82,23 @@ class Rights:
         self.rules.allow(grantee, "read", f"topic:{AUDIT_TOPIC}")  # which no pattern gives
         resources = self.api.all_routes_arns()
         reason = "An administrator may call every route."
-        return _granted(grantee, ["execute-api:Invoke"], resources, reason).combine(self._be_woken(grantee))
+        grant = _granted(grantee, ["execute-api:Invoke"], resources, reason)
+        return self._with_direct(grant, grantee, ADMIN, *ALL_FUNCTIONS).combine(self._be_woken(grantee))
 
     def _call(self, grantee: iam.IGrantable, allowed: Iterable[Route], **names: str) -> iam.Grant:
         resources = [self.api.route_arn(route, **names) for route in allowed]
         return _granted(grantee, ["execute-api:Invoke"], resources, "The rest of the path is below one that is named.")
+
+    def _with_direct(self, grant: iam.Grant, grantee: iam.IGrantable, job: str, *functions: str) -> iam.Grant:
+        """The grant, and the right to invoke the job's alias of these functions where the stage takes direct calls."""
+        if self.direct is None:
+            return grant
+        allowed = self.direct.invoke_statement(job, functions)
+        return grant.combine(
+            iam.Grant.add_to_principal(
+                grantee=grantee, actions=allowed.actions, resource_arns=sorted(allowed.resources)
+            )
+        )
 
     def _be_woken(self, grantee: iam.IGrantable) -> iam.Grant:
         grants = [

@@ -1,19 +1,18 @@
 """The aliases by which clients invoke functions without API Gateway, one for each policy of clients (docs/adr/0065)."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
-from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-from penstock_cdk.service.functions import construct_name
+from penstock_cdk.service.functions import construct_name, functions_arn
 from penstock_cdk.service.releases import Releases
 from penstock_cdk.settings import StageSettings
-from penstock_core.direct.function_arn import FunctionsPlace
-from penstock_core.routes import ROUTES_OF_ALIAS, functions_of
+from penstock_core.routes import ADMIN, ROUTES_OF_ALIAS, functions_of
 
 _PREFIX = "direct-"
+ALL_FUNCTIONS = frozenset(functions_of(f"{_PREFIX}{ADMIN}"))
 JOBS = tuple(alias.removeprefix(_PREFIX) for alias in ROUTES_OF_ALIAS)  # produce, consume, transact, admin
 
 
@@ -34,29 +33,26 @@ class DirectCalls(Construct):
         releases: Releases,
     ) -> None:
         super().__init__(scope, construct_id)
-        self._aliases: dict[str, list[lambda_.Alias]] = {}
+        self._aliases: dict[str, dict[str, lambda_.Alias]] = {}
         for alias in ROUTES_OF_ALIAS:
             for name in functions_of(alias):
                 made = self._alias(alias, name, functions[name], has_versions=settings.canary is not None)
                 if releases.api_aliases:
                     made.node.add_dependency(*releases.api_aliases.values())
-                self._aliases.setdefault(alias.removeprefix(_PREFIX), []).append(made)
-        stack = Stack.of(self)
-        place = FunctionsPlace(
-            partition=stack.partition, region=stack.region, account=stack.account, stage=settings.name
-        )
-        self.arn = place.arn
+                self._aliases.setdefault(alias.removeprefix(_PREFIX), {})[name] = made
+        self.arn = functions_arn(self, settings)
 
-    def invoke_statement(self, job: str) -> iam.PolicyStatement:
+    def invoke_statement(self, job: str, functions: Container[str] = ALL_FUNCTIONS) -> iam.PolicyStatement:
         """Allows to invoke the aliases of one job, named one by one: no other alias, no version, no `$LATEST`.
 
-        Raises ValueError for a job that there is not.
+        `functions` leaves out the aliases of other functions. Raises ValueError for a job that there is not.
         """
         if job.lower() not in self._aliases:
             raise ValueError(f"job {job!r:.60} does not exist: give {', '.join(self._aliases)}")
         aliases = self._aliases[job.lower()]
         return iam.PolicyStatement(
-            actions=["lambda:InvokeFunction"], resources=[alias.function_arn for alias in aliases]
+            actions=["lambda:InvokeFunction"],
+            resources=[alias.function_arn for name, alias in aliases.items() if name in functions],
         )
 
     def _alias(self, alias: str, name: str, function: lambda_.Function, *, has_versions: bool) -> lambda_.Alias:

@@ -2,7 +2,7 @@
 
 import json
 
-from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import Duration, RemovalPolicy, Stack
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from constructs import Construct
@@ -20,15 +20,19 @@ from penstock_cdk.storage.stage_storage import StageStorage
 from penstock_cdk.walls import wait_pool
 from penstock_core.acls.settings import DEFAULT_VARIABLE, SUPER_VARIABLE
 from penstock_core.acls.tokens import CLAIM_VARIABLE, ISSUER_VARIABLE
+from penstock_core.direct.function_arn import FunctionsPlace
 from penstock_core.log.inline import VARIABLE as INLINE_VARIABLE
 from penstock_core.quotas.wait_pool import VARIABLE as WAITS_VARIABLE
 from penstock_core.quotas.wait_pool import format_wait_pool
-from penstock_core.routes import ROUTES
+from penstock_core.routes import ROUTE_BY_KEY, ROUTES
+from penstock_core.stack_outputs import FUNCTIONS_VARIABLE
 
 # Lambda then logs an invocation only if it failed. START, END and REPORT of each one would cost more than a log line.
 SYSTEM_LOG_LEVEL = lambda_.SystemLogLevel.WARN
 # X-Ray bills a trace of each run, and a run that waits for no caller has its log line.
 _TRACED = frozenset(route.function for route in ROUTES)
+# It tells clients the functions that they may invoke.
+_TELLS_ADDRESSES = ROUTE_BY_KEY["GET /v1/metadata"].function
 # They send messages to the queue that starts them, as long as there is work. Lambda would stop such a chain after 16
 # invocations ("Use Lambda recursive loop detection to prevent infinite loops").
 _STARTS_ITSELF = frozenset({DELIVER, PROMOTE})
@@ -150,6 +154,7 @@ class Functions(Construct):
             **({"PENSTOCK_TARGETS": self._targets.environment} if grants.reaches_targets else {}),
             **(_acl_environment(settings) if name in _TRACED else {}),
             **({"PENSTOCK_DIRECT": settings.name} if settings.direct and name in _TRACED else {}),
+            **self._addresses_environment(name),
             "POWERTOOLS_SERVICE_NAME": settings.name,  # the dimension of metrics: one set for all functions
             "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,
             "POWERTOOLS_LOG_LEVEL": settings.log_level,
@@ -158,6 +163,11 @@ class Functions(Construct):
             **_wait_environment(settings, name),
             **settings.environments_of_jobs.get(name, {}),
         }
+
+    def _addresses_environment(self, name: str) -> dict[str, str]:
+        """The functions that clients may invoke, for the function that tells them."""
+        is_told = self._settings.direct and name == _TELLS_ADDRESSES
+        return {FUNCTIONS_VARIABLE: functions_arn(self, self._settings)} if is_told else {}
 
     def _sessions_environment(self, grants: Grants) -> dict[str, str]:
         """The mode of sessions with directory buckets, for a role that may only read there."""
@@ -180,6 +190,14 @@ def rights_without_rules(settings: StageSettings) -> dict[str, str]:
 def _wait_environment(settings: StageSettings, name: str) -> dict[str, str]:
     pool = wait_pool(name, settings)
     return {} if pool is None else {WAITS_VARIABLE: format_wait_pool(pool)}
+
+
+def functions_arn(scope: Construct, settings: StageSettings) -> str:
+    """The ARN by which clients name the functions of the stage."""
+    stack = Stack.of(scope)
+    return FunctionsPlace(
+        partition=stack.partition, region=stack.region, account=stack.account, stage=settings.name
+    ).arn
 
 
 def construct_name(name: str) -> str:

@@ -11,7 +11,7 @@ from penstock.cli.options.settings import SIZE
 from penstock.cli.options.times import DURATION, TIME
 from penstock.cli.service import Service, service_command
 from penstock.cli.tables import show_table
-from penstock.http.named_transport import TRANSPORT_NAMES, chosen_name
+from penstock.http.named_transport import AUTO, CARRIER_NAMES, LAMBDA, chosen_name
 from penstock.prices import DATE, REGION
 
 if TYPE_CHECKING:
@@ -51,7 +51,8 @@ def cost(service: Service, **options: Any) -> None:
     """Estimate the month of a workload, or price yesterday's use, from counted calls and list prices.
 
     The estimate names the levers, the largest first, and is compared with Kinesis, SQS, MSK and WarpStream. It counts
-    calls by the transport of --transport or PENSTOCK_TRANSPORT.
+    calls by the transport of --transport or PENSTOCK_TRANSPORT. By default, `auto`, your clients run in the stage's
+    account. For clients elsewhere, or with tokens, give --transport http.
     """
     from penstock.cost.workload import Workload  # it is needed here only
 
@@ -87,9 +88,10 @@ def _show_month(service: Service, profile: str, workload: "Workload") -> None:
 
     transport = chosen_name(service.transport_name, None)
     month = estimate(profile, workload, transport)
+    same = LAMBDA if transport == AUTO else transport  # to the cent
     saving = levers(profile, workload, transport)
     beside = [month, *(estimate(each, workload, transport) for each in _PROFILES if each != profile)]
-    beside += [estimate(profile, workload, each) for each in TRANSPORT_NAMES if each != transport]
+    beside += [estimate(profile, workload, each) for each in CARRIER_NAMES if each != same]
     rows = [_row(each, workload) for each in beside]
     rows += [
         _row(each, workload) if not isinstance(each, str) else (name, None, None, None, each)

@@ -3,7 +3,8 @@
 A count has the name of its line in `penstock.prices`, but for `WAKE_UPS` (messages to readers that wait) and
 `INDEX_BYTES` (that stay in DynamoDB). The counts were captured by HTTP. A call by another transport does the same to
 storage, and lacks what it does not pass: API Gateway and its access log by `lambda`, the function and its log lines by
-`embedded`, too. AWS STS, which `lambda` asks, has no price.
+`embedded`, too. AWS STS, which `lambda` asks, has no price. `auto` counts as `lambda`: its clients have AWS credentials
+of the account, and its calls by HTTP are one for each client.
 """
 
 import json
@@ -16,7 +17,7 @@ from importlib.resources import files
 from typing import Any
 
 from penstock import prices
-from penstock.http.named_transport import HTTP, TransportName
+from penstock.http.named_transport import AUTO, HTTP, LAMBDA, TransportName
 from penstock_core.limits import KIB
 
 Counts = dict[str, float]
@@ -100,7 +101,7 @@ class Counted:
         """The counts of calls by HTTP as those of this transport."""
         if self.transport == "embedded":
             return {name: value for name, value in counts.items() if name not in _OF_FUNCTIONS}
-        if self.transport == "lambda":
+        if self.transport in (AUTO, LAMBDA):
             access_log = counts.get("LAMBDA_REQUESTS", 0.0) * self.access_log_bytes  # a line for each call
             kept = {name: value for name, value in counts.items() if name != "API_REQUESTS"}
             return kept | {"LOGGED_BYTES": max(0.0, counts.get("LOGGED_BYTES", 0.0) - access_log)}

@@ -7,7 +7,7 @@ from penstock import prices
 from penstock.cost.counted import Counted, Counts, counted
 from penstock.cost.reading import reads_per_s
 from penstock.cost.workload import HOURS_PER_MONTH, SECONDS_PER_MONTH, Workload
-from penstock.http.named_transport import HTTP, TransportName
+from penstock.http.named_transport import AUTO, TransportName
 from penstock_core.limits import TIERED_SWEEP_GRACE_MS, TIERING_MS_MAX
 
 COMMIT_S = 5.0  # between two commits of a consumer's offsets
@@ -71,7 +71,7 @@ def line(part: str, what: str, quantity: float, price: prices.Price) -> CostLine
     return CostLine(part=part, what=what, quantity=quantity, unit=price.unit, usd=price.of(quantity))
 
 
-def estimate(profile: str, workload: Workload, transport: TransportName = HTTP) -> Estimate:
+def estimate(profile: str, workload: Workload, transport: TransportName = AUTO) -> Estimate:
     """The month on Penstock with that storage profile, by a transport. Raises LookupError for an unknown profile."""
     counts = counted(profile, transport)
     lines: list[CostLine] = []
@@ -93,7 +93,7 @@ def estimate(profile: str, workload: Workload, transport: TransportName = HTTP) 
         lines.append(line("encrypt", "a key of yours", 1, prices.KMS_KEYS))
         asked = key_requests(FUNCTIONS + busy, stores)
         lines.append(line("encrypt", "KMS requests, at most", asked, prices.KMS_REQUESTS))
-    by = "" if transport == HTTP else f" by {transport}"
+    by = "" if transport == AUTO else f" by {transport}"
     return Estimate(system=f"Penstock {profile}{by}", lines=by_price(lines))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from penstock.cost.counted import PROFILES
 from penstock.cost.estimate import Estimate, estimate
 from penstock.cost.workload import Workload
-from penstock.http.named_transport import HTTP, TransportName
+from penstock.http.named_transport import AUTO, TransportName
 from penstock_core.limits import BATCH_BYTES_MAX
 
 LEAST_SHARE = 0.005
@@ -30,7 +30,7 @@ class Lever:
     saves_usd: float
 
 
-def levers(profile: str, workload: Workload, transport: TransportName = HTTP) -> list[Lever]:
+def levers(profile: str, workload: Workload, transport: TransportName = AUTO) -> list[Lever]:
     """The changes that save something, the largest first."""
     now = estimate(profile, workload, transport)
     found = [

@@ -15,7 +15,7 @@ from penstock.system import wall_clock_ms
 from penstock_core.limits import SDK_IDLE_CONNECTION_MS_MAX
 
 # These are raised before the first byte of the request leaves.
-_NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
+_NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.ClientHttpProxyError)
 
 
 @dataclass(slots=True)
@@ -34,8 +34,9 @@ class AsyncConnections:
     a jump of the wall clock against it makes all connections old: calls under way end on them, and later ones open new.
     """
 
-    def __init__(self, timeout_s: float) -> None:
+    def __init__(self, timeout_s: float, *, connect_timeout_s: float = CONNECT_TIMEOUT_S) -> None:
         self._timeout_s = timeout_s
+        self._connect_timeout_s = min(connect_timeout_s, timeout_s)
         self._session: _Session | None = None  # made at the first call: it belongs to a running loop
         self._ahead_ms = 0.0  # the wall clock, of the loop's, at the last call
 
@@ -76,7 +77,6 @@ class AsyncConnections:
             if not old.calls:
                 await old.client.close()
         if self._session is None:
-            connect_s = min(CONNECT_TIMEOUT_S, self._timeout_s)
-            timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_s, sock_read=self._timeout_s)
+            timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._connect_timeout_s, sock_read=self._timeout_s)
             self._session = _Session(aiohttp.ClientSession(timeout=timeout, skip_auto_headers=("Accept-Encoding",)))
         return self._session

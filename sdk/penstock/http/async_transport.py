@@ -5,10 +5,10 @@ import importlib
 from collections.abc import Mapping
 from typing import Protocol
 
-from penstock.configuration import Configuration, find_configuration
+from penstock.configuration import Configuration, find_configuration, has_functions_alone, may_have_functions
 from penstock.errors import NotConfiguredError
 from penstock.http.http_message import Response
-from penstock.http.named_transport import HTTP, TransportName, chosen_name, module_of
+from penstock.http.named_transport import AUTO, HTTP, LAMBDA, TransportName, chosen_name, module_of
 from penstock.http.no_answer import ANSWER_TIMEOUT_S, NoAnswerError, no_answer
 from penstock.http.signature import SignedRequest, event_headers, is_refusal, shift_to_sign_again, sign
 from penstock.tokens import TokenProvider
@@ -98,13 +98,21 @@ def open_async_transport(
     if transport is not None and not isinstance(transport, str):
         return transport
     name = chosen_name(transport, url)  # sync: name = chosen_name(transport, url, has_token=token_file is not None)
-    if name != HTTP:
+    if name == AUTO and has_functions_alone(url):
+        name = LAMBDA
+    if name not in (HTTP, AUTO):
         module = module_of(name, is_async=True)  # sync: module = module_of(name)
         opened: AsyncTransport = module.open_async_transport(region)
         return opened
     _check_extra()  # sync:
-    return AsyncHttpTransport(find_configuration(url, region))  # sync:
-    # sync: return HttpTransport(caller_configuration(url, region, token_file))
+    # sync: configuration = caller_configuration(url, region, token_file)
+    configuration = find_configuration(url, region)  # sync:
+    http = AsyncHttpTransport(configuration)
+    if name == HTTP or not may_have_functions(configuration):
+        return http
+    module = module_of(AUTO, is_async=True)  # sync: module = module_of(AUTO)
+    around: AsyncTransport = module.around(http, configuration, is_given=url is not None)
+    return around
 
 
 def async_token_transport(token: TokenProvider, url: str | None = None) -> AsyncHttpTransport:

@@ -1,13 +1,14 @@
 """Kept-alive connections of a client that waits in threads: one request, one answer, no retry and no redirect."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 from weakref import WeakKeyDictionary
 
 import urllib3
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
-from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, PoolError, ProxyError
 
 from penstock.http.http_message import Response
 from penstock.http.no_answer import CONNECT_TIMEOUT_S, NoAnswerError
@@ -40,7 +41,30 @@ class _AgingPool(HTTPConnectionPool):
 
 
 class _AgingTlsPool(_AgingPool, HTTPSConnectionPool):
+    """Tells a failure to connect, the handshake included, from one behind the first byte of a request."""
+
+    def _validate_conn(self, conn: "BaseHTTPConnection") -> None:
+        with self._connecting():
+            super()._validate_conn(conn)  # connects
+
+    def _prepare_proxy(self, conn: Any) -> None:
+        with self._connecting():
+            super()._prepare_proxy(conn)  # connects by way of the proxy
+
+    @contextmanager
+    def _connecting(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, HTTPError) as error:
+            raise _NotConnectedError(self, str(error)) from error
+
+
+class _NotConnectedError(PoolError):
     pass
+
+
+# These are raised before the first byte of the request leaves.
+_NOT_SENT = (NewConnectionError, ConnectTimeoutError, ProxyError, _NotConnectedError)
 
 
 class Connections:
@@ -51,8 +75,9 @@ class Connections:
     still meanwhile. Requests go through the proxy that the environment names for the first URL.
     """
 
-    def __init__(self, timeout_s: float) -> None:
+    def __init__(self, timeout_s: float, *, connect_timeout_s: float = CONNECT_TIMEOUT_S) -> None:
         self._timeout_s = timeout_s
+        self._connect_timeout_s = min(connect_timeout_s, timeout_s)
         self._pool: urllib3.PoolManager | None = None
         self._forks = fork_count()
 
@@ -64,8 +89,7 @@ class Connections:
         try:
             answer = pool.request(method, url, headers=headers, body=body or None, redirect=False)
         except HTTPError as error:
-            # These are raised before the first byte of the request leaves.
-            maybe_sent = not isinstance(error, NewConnectionError | ConnectTimeoutError)
+            maybe_sent = not isinstance(error, _NOT_SENT)
             raise NoAnswerError(str(error), maybe_sent=maybe_sent) from error
         return Response(answer.status, answer.headers, answer.data)
 
@@ -75,7 +99,7 @@ class Connections:
             self._pool.clear()
 
     def _new_pool(self, url: str) -> urllib3.PoolManager:
-        timeout = urllib3.Timeout(connect=min(CONNECT_TIMEOUT_S, self._timeout_s), read=self._timeout_s)
+        timeout = urllib3.Timeout(connect=self._connect_timeout_s, read=self._timeout_s)
         proxy = proxy_of(url)
         if proxy is None:
             pool = urllib3.PoolManager(maxsize=SDK_CONNECTIONS_MAX, timeout=timeout, retries=False)

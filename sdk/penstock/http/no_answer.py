@@ -4,6 +4,7 @@ from penstock.configuration import Configuration
 from penstock.errors import ConnectionFailedError
 
 CONNECT_TIMEOUT_S = 5
+DIRECT_CONNECT_TIMEOUT_S = 2  # to Lambda, where HTTP is there, too: a call waits so long once in ten minutes
 ANSWER_TIMEOUT_S = 35  # API Gateway ends a call after 30 s
 
 

@@ -4,9 +4,15 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from penstock.configuration import Configuration, caller_configuration, find_configuration
+from penstock.configuration import (
+    Configuration,
+    caller_configuration,
+    find_configuration,
+    has_functions_alone,
+    may_have_functions,
+)
 from penstock.http.http_message import Response
-from penstock.http.named_transport import HTTP, TransportName, chosen_name, module_of
+from penstock.http.named_transport import AUTO, HTTP, LAMBDA, TransportName, chosen_name, module_of
 from penstock.http.no_answer import ANSWER_TIMEOUT_S, NoAnswerError, no_answer
 from penstock.http.signature import SignedRequest, event_headers, is_refusal, shift_to_sign_again, sign
 from penstock.tokens import TokenProvider
@@ -91,11 +97,19 @@ def open_transport(
     if transport is not None and not isinstance(transport, str):
         return transport
     name = chosen_name(transport, url, has_token=token_file is not None)
-    if name != HTTP:
+    if name == AUTO and has_functions_alone(url):
+        name = LAMBDA
+    if name not in (HTTP, AUTO):
         module = module_of(name)
         opened: Transport = module.open_transport(region)
         return opened
-    return HttpTransport(caller_configuration(url, region, token_file))
+    configuration = caller_configuration(url, region, token_file)
+    http = HttpTransport(configuration)
+    if name == HTTP or not may_have_functions(configuration):
+        return http
+    module = module_of(AUTO)
+    around: Transport = module.around(http, configuration, is_given=url is not None)
+    return around
 
 
 def token_transport(token: TokenProvider, url: str | None = None) -> HttpTransport:

@@ -16,13 +16,13 @@ from penstock.http.async_connections import AsyncConnections
 from penstock.http.http_message import Response
 from penstock.http.no_answer import ANSWER_TIMEOUT_S, NoAnswerError
 from penstock.transports.functions_place import FunctionsAccess, find_functions
-from penstock.transports.invocation import Invocations
+from penstock.transports.invocation import Call, Invocations
 
 
 class AsyncLambdaTransport:
     """A Transport that invokes functions. No retries: each function is begun once at most for a call.
 
-    Events are built, signed and read in the threads of the event loop: a body may have 4 MiB.
+    Answers are read in the threads of the event loop: a body may have 4 MiB.
     """
 
     def __init__(self, access: FunctionsAccess, *, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
@@ -38,26 +38,15 @@ class AsyncLambdaTransport:
         body: bytes,
     ) -> Response:
         """Invoke the function of the route, by the first alias that the caller may invoke."""
-        targets = self._invocations.targets(method, path)
-        event = await asyncio.to_thread(self._invocations.event, method, path, query, body)
-        for target in targets:
+        call = Call(method, path, query, body)
+        for target in self._invocations.targets(method, path):
             try:
-                answer = await self._invoked(target, event)
+                answer = await invoked(self._connections, self._invocations, target, call)
             except NoAnswerError as error:
                 raise self._invocations.no_answer(method, path, error) from error.__cause__
             if not self._invocations.is_denied(target, answer):
                 break
         return await asyncio.to_thread(self._invocations.answer, method, target, answer)
-
-    async def _invoked(self, target: str, event: bytes) -> Response:
-        """Lambda's answer; the second one, if it refused the first request for its time."""
-        signed = await asyncio.to_thread(self._invocations.signed, target, event)
-        answer = await self._connections.send("POST", signed.url, signed.headers, event)
-        shift_ms = self._invocations.shift_to_sign_again(signed, answer)
-        if shift_ms is None:
-            return answer
-        signed = await asyncio.to_thread(self._invocations.signed, target, event, shift_ms)
-        return await self._connections.send("POST", signed.url, signed.headers, event)
 
     def event_headers(self, host: str, body: bytes) -> Mapping[str, str]:
         """As EventSigner says, by the caller's credentials. Raises NotConfiguredError."""
@@ -66,6 +55,19 @@ class AsyncLambdaTransport:
     async def close(self) -> None:
         """Close the connections. A later call opens them again."""
         await self._connections.close()
+
+
+async def invoked(connections: AsyncConnections, invocations: Invocations, target: str, call: Call) -> Response:
+    """Lambda's answer; the second one, if it refused the first request for its time. Raises NoAnswerError.
+
+    The event is built and signed in a thread of the event loop: a body may have 4 MiB.
+    """
+    sent = await asyncio.to_thread(invocations.prepared, target, call)
+    answer = await connections.send("POST", sent.signed.url, sent.signed.headers, sent.event)
+    if not invocations.is_to_send_again(sent, answer):
+        return answer
+    sent = await asyncio.to_thread(invocations.prepared, target, call)
+    return await connections.send("POST", sent.signed.url, sent.signed.headers, sent.event)
 
 
 def open_async_transport(region: str | None = None) -> AsyncLambdaTransport:

@@ -16,7 +16,7 @@ from penstock.http.connections import Connections
 from penstock.http.http_message import Response
 from penstock.http.no_answer import ANSWER_TIMEOUT_S, NoAnswerError
 from penstock.transports.functions_place import FunctionsAccess, find_functions
-from penstock.transports.invocation import Invocations
+from penstock.transports.invocation import Call, Invocations
 
 
 class LambdaTransport:
@@ -35,26 +35,15 @@ class LambdaTransport:
         body: bytes,
     ) -> Response:
         """Invoke the function of the route, by the first alias that the caller may invoke."""
-        targets = self._invocations.targets(method, path)
-        event = self._invocations.event(method, path, query, body)
-        for target in targets:
+        call = Call(method, path, query, body)
+        for target in self._invocations.targets(method, path):
             try:
-                answer = self._invoked(target, event)
+                answer = invoked(self._connections, self._invocations, target, call)
             except NoAnswerError as error:
                 raise self._invocations.no_answer(method, path, error) from error.__cause__
             if not self._invocations.is_denied(target, answer):
                 break
         return self._invocations.answer(method, target, answer)
-
-    def _invoked(self, target: str, event: bytes) -> Response:
-        """Lambda's answer; the second one, if it refused the first request for its time."""
-        signed = self._invocations.signed(target, event)
-        answer = self._connections.send("POST", signed.url, signed.headers, event)
-        shift_ms = self._invocations.shift_to_sign_again(signed, answer)
-        if shift_ms is None:
-            return answer
-        signed = self._invocations.signed(target, event, shift_ms)
-        return self._connections.send("POST", signed.url, signed.headers, event)
 
     def event_headers(self, host: str, body: bytes) -> Mapping[str, str]:
         """As EventSigner says, by the caller's credentials. Raises NotConfiguredError."""
@@ -63,6 +52,16 @@ class LambdaTransport:
     def close(self) -> None:
         """Close the connections. A later call opens them again."""
         self._connections.close()
+
+
+def invoked(connections: Connections, invocations: Invocations, target: str, call: Call) -> Response:
+    """Lambda's answer; the second one, if it refused the first request for its time. Raises NoAnswerError."""
+    sent = invocations.prepared(target, call)
+    answer = connections.send("POST", sent.signed.url, sent.signed.headers, sent.event)
+    if not invocations.is_to_send_again(sent, answer):
+        return answer
+    sent = invocations.prepared(target, call)
+    return connections.send("POST", sent.signed.url, sent.signed.headers, sent.event)
 
 
 def open_transport(region: str | None = None) -> LambdaTransport:

@@ -9,7 +9,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from penstock.configuration import Configuration, aws_configuration
@@ -53,6 +53,35 @@ def find_functions(region: str | None = None, *, environ: Mapping[str, str] = os
             f"{path} names no functions: `penstock dev` has none, and `penstock local up` writes {FUNCTIONS_VARIABLE}"
         )
     return _access(local[FUNCTIONS_VARIABLE], str(path), local, local)
+
+
+def functions_beside(
+    configuration: Configuration, *, is_given: bool, environ: Mapping[str, str] = os.environ
+) -> FunctionsAccess | None:
+    """The functions of the service at the configuration's URL, if it takes no question to know them.
+
+    The `local.env` that gave the URL gives them, or `PENSTOCK_FUNCTIONS` does. The variable is about the URL of the
+    environment, so it counts for no URL that `is_given` as an argument. Raises NotConfiguredError for a wrong ARN.
+    """
+    values = environ
+    if configuration.is_local:
+        path = find_local_file("local.env")
+        values = {} if path is None else read_local_file(path, LOCAL_ENV_NAMES)
+    text = values.get(FUNCTIONS_VARIABLE)
+    if not text or (is_given and not configuration.is_local):
+        return None
+    try:
+        return access_by(configuration, values, text)
+    except ValueError as error:
+        raise NotConfiguredError(f"{FUNCTIONS_VARIABLE}: {error}") from error
+
+
+def access_by(configuration: Configuration, values: Mapping[str, str], text: str) -> FunctionsAccess:
+    """The functions of an ARN, for the caller of the configuration. `values` may name endpoints. Raises ValueError."""
+    place = parse_functions_place(text)
+    lambda_url, sts_url = (_url_of(service, place, values) for service in ("lambda", "sts"))
+    signer = replace(configuration, url=lambda_url, region=place.region)
+    return FunctionsAccess(place=place, lambda_url=lambda_url, sts_url=sts_url, signer=signer)
 
 
 def _access(

@@ -14,7 +14,6 @@ Source: docs.aws.amazon.com/lambda/latest/api/API_Invoke.html.
 """
 
 import json
-import threading
 from binascii import Error as Base64Error
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Mapping
@@ -27,9 +26,10 @@ from penstock.http.http_message import JSON_TYPE, Response
 from penstock.http.no_answer import NoAnswerError, no_answer
 from penstock.http.signature import SignedRequest, event_headers, shift_to_sign_again, signed_for
 from penstock.http.sigv4 import Keys, Scope, signed_headers
-from penstock.system import wall_clock_ms
+from penstock.system import ProcessLock, wall_clock_ms
 from penstock.transports.functions_place import FunctionsAccess
 from penstock_core.direct.caller_proof import PROOF_BODY, PROOF_METHOD, CallerProof, unsigned_headers
+from penstock_core.direct.function_arn import WAY_HEADER, WAY_REFUSED
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import SDK_PROOF_RENEW_MS
 from penstock_core.routes import aliases_of, match_route
@@ -48,6 +48,9 @@ _CODES = {
     413: ErrorCode.REQUEST_TOO_LARGE,
     429: ErrorCode.THROTTLED,
 }
+
+
+_SAME_BY_HTTP = (409, 413, 429)
 
 
 def event_bytes(method: str, path: str, query: Mapping[str, str], body: bytes, proof: CallerProof) -> bytes:
@@ -70,6 +73,19 @@ def invocation(signer: Configuration, alias_arn: str, event: bytes, shift_ms: in
 def is_denied(answer: Response) -> bool:
     """True if IAM does not let the caller invoke this alias. Nothing was done."""
     return answer.status == 403 and _told(answer)[0] == _DENIED
+
+
+def is_no_way(answer: Response) -> bool:
+    """True if Lambda refused the call before the function began, for a reason that is none by another way.
+
+    A throttled function, one that is being updated and a request that is too large are the same by HTTP.
+    """
+    return 400 <= answer.status < 500 and answer.status not in _SAME_BY_HTTP
+
+
+def is_way_refused(answer: Response) -> bool:
+    """True if the service, whose answer this is, refused the way by which the call came. Nothing was done."""
+    return _header(answer, WAY_HEADER.lower()) == WAY_REFUSED
 
 
 def answer_of(answer: Response, alias_arn: str, *, is_read: bool) -> Response:
@@ -147,6 +163,22 @@ def _header(answer: Response, name: str) -> str:
     return next((value for each, value in answer.headers.items() if each.lower() == name), "")
 
 
+class Call(NamedTuple):
+    """A request of the API, as `Transport.call` has it. The service answers the same for any headers."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    body: bytes
+
+
+class Prepared(NamedTuple):
+    """A signed request, and its body."""
+
+    signed: SignedRequest
+    event: bytes
+
+
 class Invocations:
     """The parts of a call that wait for nothing: the ARNs to try, the event, and the meaning of an answer.
 
@@ -159,7 +191,7 @@ class Invocations:
         self._access = access
         self._proof = OwnProof(access.signer, access.sts_url, access.place.arn)
         self._ranks: dict[str, int] = {}
-        self._lock = threading.Lock()
+        self._shift_ms = 0  # of this machine's clock, as Lambda has told it last
 
     def targets(self, method: str, path: str) -> list[str]:
         """The ARNs of the aliases that serve the route, the likeliest first. Raises UNKNOWN_ROUTE for no route."""
@@ -167,28 +199,29 @@ class Invocations:
         if match is None:
             code = ErrorCode.UNKNOWN_ROUTE
             raise error_class(code)(code, f"{method} {path:.100} is no route of this API")
-        place, route = self._access.place, match.route
-        targets = [place.alias_arn(route.function, alias) for alias in aliases_of(route)]
-        with self._lock:
-            return sorted(targets, key=lambda target: self._ranks.get(target, _UNTRIED))
+        targets = [self._access.place.alias_arn(match.route.function, alias) for alias in aliases_of(match.route)]
+        return sorted(targets, key=lambda target: self._ranks.get(target, _UNTRIED))
 
-    def event(self, method: str, path: str, query: Mapping[str, str], body: bytes) -> bytes:
-        """The event of a call, with the proof of now. Raises NotConfiguredError."""
-        return event_bytes(method, path, query, body, self._proof.current())
+    def prepared(self, target: str, call: Call) -> Prepared:
+        """The request that invokes the target, with a proof and a signature of now. Raises NotConfiguredError."""
+        shift_ms = self._shift_ms
+        event = event_bytes(call.method, call.path, call.query, call.body, self._proof.current(shift_ms))
+        return Prepared(invocation(self._access.signer, target, event, shift_ms), event)
 
-    def signed(self, target: str, event: bytes, shift_ms: int = 0) -> SignedRequest:
-        """The request that invokes the target. Raises NotConfiguredError."""
-        return invocation(self._access.signer, target, event, shift_ms)
+    def is_to_send_again(self, sent: Prepared, answer: Response) -> bool:
+        """True if Lambda refused the request for its time. The function did not begin.
 
-    def shift_to_sign_again(self, signed: SignedRequest, answer: Response) -> int | None:
-        """As the function of that name, for a request that Lambda has refused. The function did not begin."""
-        return shift_to_sign_again(self._access.signer, signed, answer.status, answer.headers)
+        A request that is prepared after that, its proof included, goes by Lambda's clock.
+        """
+        shift_ms = shift_to_sign_again(self._access.signer, sent.signed, answer.status, answer.headers)
+        if shift_ms is not None:
+            self._shift_ms = shift_ms
+        return shift_ms is not None
 
     def is_denied(self, target: str, answer: Response) -> bool:
         """True if the caller may not invoke the target, and another one may do. It remembers either."""
         denied = is_denied(answer)
-        with self._lock:
-            self._ranks[target] = _REFUSED if denied else _ALLOWED
+        self._ranks[target] = _REFUSED if denied else _ALLOWED
         return denied
 
     def answer(self, method: str, target: str, answer: Response) -> Response:
@@ -221,14 +254,17 @@ class OwnProof:
         self._signer = signer
         self._sts_url = sts_url
         self._stage = stage
-        self._lock = threading.Lock()
+        self._lock = ProcessLock()
         self._made: _Made | None = None
 
-    def current(self) -> CallerProof:
-        """The proof of now. It may ask for fresh credentials. Raises NotConfiguredError if there are none."""
+    def current(self, shift_ms: int = 0) -> CallerProof:
+        """The proof of now. `shift_ms` corrects the clock of this machine. It may ask for fresh credentials.
+
+        Raises NotConfiguredError if there are none.
+        """
         frozen = self._signer.credentials.get_frozen_credentials()
         keys = Keys(frozen.access_key, frozen.secret_key, frozen.token)
-        now_ms = wall_clock_ms()
+        now_ms = wall_clock_ms() + shift_ms
         with self._lock:
             made = self._made
             if made is None or made.keys != keys or not 0 <= now_ms - made.made_at_ms < SDK_PROOF_RENEW_MS:

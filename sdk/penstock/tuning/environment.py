@@ -1,7 +1,7 @@
 """The environment variables that Penstock reads, by the program that reads them."""
 
 from penstock.configuration import ALLOW_HTTP
-from penstock.http.named_transport import HTTP, TRANSPORT
+from penstock.http.named_transport import AUTO, TRANSPORT
 from penstock.tokens import TOKEN, TOKEN_FILE
 from penstock.tuning.setting import Section, Setting
 
@@ -17,7 +17,7 @@ CONNECTION = Section(
             default=None,
             effect="The URL of the API, an output of `cdk deploy`; without it clients look for a local service.",
         ),
-        Setting(name=TRANSPORT, default=HTTP, effect="What carries calls: `http`, `lambda` or `embedded`."),
+        Setting(name=TRANSPORT, default=AUTO, effect="What carries calls: `auto`, `http`, `lambda` or `embedded`."),
         Setting(name=ALLOW_HTTP, default=None, effect="With `1`, a URL of `http://` may lead to another machine."),
         Setting(
             name="PENSTOCK_STACK",
@@ -27,7 +27,7 @@ CONNECTION = Section(
         Setting(
             name="PENSTOCK_FUNCTIONS",
             default=None,
-            effect="The functions that the transport `lambda` invokes: the output `FunctionsArn` of the stack.",
+            effect="The functions that `auto` and `lambda` invoke: the output `FunctionsArn` of the stack.",
         ),
         Setting(
             name="AWS_REGION",

@@ -73,7 +73,7 @@ _SETTINGS: tuple[tuple[str, Any, str], ...] = (
     ("acl_default", "deny", "Rights that no access rule is about are given (`allow`) or refused (`deny`)."),
     ("super_principals", False, "Principals that may do everything, whatever the rules say."),
     ("jwt", None, "Issuer, audiences and claim of the tokens that a second API takes; without it there is none."),
-    ("direct", False, "Let clients invoke the functions by Lambda's API, too: the transport `lambda`."),
+    ("direct", True, "Let clients invoke the functions by Lambda's API, too: the transports `auto` and `lambda`."),
     ("kms_key", False, "A KMS key of yours encrypts tables, buckets, queues and logs."),
 )
 STAGE = Section(

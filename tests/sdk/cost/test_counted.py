@@ -60,6 +60,7 @@ def test_bytes_move_to_the_archive_only_where_there_are_zones() -> None:
 @pytest.mark.parametrize("profile", PROFILES)
 def test_call_by_lambda_lacks_the_gateway_and_its_log_line(profile: str) -> None:
     by_http, by_lambda = counted(profile).append(MIB), counted(profile, "lambda").append(MIB)
+    assert counted(profile, "auto").append(MIB) == by_lambda
     gone = {name for name, count in by_http.items() if by_lambda.get(name) != count}
     assert gone == {"API_REQUESTS", "LOGGED_BYTES"}
     assert "API_REQUESTS" not in by_lambda

@@ -33,7 +33,7 @@ def test_append_and_fetch_cost_what_the_bill_says(profile: str) -> None:
 def test_idle_month_has_the_floor_and_members_that_wait() -> None:
     month = estimate("express3", replace(TYPICAL, records_per_s=0))
     assert {line.part for line in month.lines} == {"idle"}
-    assert month.usd == pytest.approx(1.90 + 0.0208 * HOURS_PER_MONTH / 24, rel=0.05)
+    assert month.usd == pytest.approx(1.90 + 0.0138 * HOURS_PER_MONTH / 24, rel=0.05)
 
 
 def test_key_of_yours_costs_its_month_and_a_request_in_five_minutes_for_each_function_and_store() -> None:

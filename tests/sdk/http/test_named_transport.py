@@ -2,23 +2,32 @@ import asyncio
 import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from penstock import Admin, AsyncAdmin
 from penstock.errors import NotConfiguredError
 from penstock.http.abilities import request_bytes_max_of
+from penstock.http.async_transport import AsyncHttpTransport, open_async_transport
 from penstock.http.http_message import Response
 from penstock.http.named_transport import TRANSPORT, chosen_name
 from penstock.http.threaded_transport import ThreadedTransport
 from penstock.http.transport import HttpTransport, open_transport
+from penstock.transports.async_by_auto import AsyncAutoTransport
+from penstock.transports.async_by_lambda import AsyncLambdaTransport
+from penstock.transports.by_auto import AutoTransport
+from penstock.transports.by_lambda import LambdaTransport
 from penstock_core.limits import REQUEST_BYTES_MAX
 
 ELSEWHERE = {TRANSPORT: "embedded"}
 
 
-def test_name_is_http_when_nothing_chooses() -> None:
-    assert chosen_name(None, None, environ={}) == "http"
+ARN = "arn:aws:lambda:eu-west-1:111122223333:function:penstock"
+
+
+def test_name_is_auto_when_nothing_chooses() -> None:
+    assert chosen_name(None, None, environ={}) == "auto"
 
 
 def test_name_is_that_of_the_environment_when_no_argument_chooses() -> None:
@@ -29,9 +38,15 @@ def test_argument_goes_before_the_environment() -> None:
     assert chosen_name("http", None, environ=ELSEWHERE) == "http"
 
 
-@pytest.mark.parametrize(("url", "has_token"), [("https://api", False), (None, True)])
-def test_url_and_token_as_arguments_mean_http_when_the_environment_says_else(url: str | None, has_token: bool) -> None:
-    assert chosen_name(None, url, has_token=has_token, environ=ELSEWHERE) == "http"
+@pytest.mark.parametrize(("url", "has_token", "name"), [("https://api", False, "auto"), (None, True, "http")])
+def test_url_and_token_as_arguments_choose_when_the_environment_says_else(
+    url: str | None, has_token: bool, name: str
+) -> None:
+    assert chosen_name(None, url, has_token=has_token, environ=ELSEWHERE) == name
+
+
+def test_url_as_an_argument_goes_by_http_alone_when_the_environment_says_so() -> None:
+    assert chosen_name(None, "https://api", environ={TRANSPORT: "http"}) == "http"
 
 
 def test_url_beside_another_transport_is_refused() -> None:
@@ -40,7 +55,7 @@ def test_url_beside_another_transport_is_refused() -> None:
 
 
 def test_unknown_name_is_refused_with_the_known_ones_and_its_source() -> None:
-    with pytest.raises(NotConfiguredError, match=r"PENSTOCK_TRANSPORT='grpc': use one of http, lambda, embedded"):
+    with pytest.raises(NotConfiguredError, match=r"PENSTOCK_TRANSPORT='grpc': use one of auto, http, lambda, embedded"):
         chosen_name(None, None, environ={TRANSPORT: "grpc"})
 
 
@@ -50,8 +65,45 @@ def test_object_is_taken_as_it_is_when_the_environment_names_a_transport(monkeyp
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
     monkeypatch.setenv("AWS_REGION", "r")
     given = open_transport("https://api")
-    assert isinstance(given, HttpTransport)
+    assert isinstance(given, AutoTransport)
     assert open_transport(transport=given) is given
+
+
+@pytest.fixture
+def caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """A caller with AWS keys, away from any local stack."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("PENSTOCK_URL", "PENSTOCK_FUNCTIONS", "PENSTOCK_TOKEN", "PENSTOCK_TOKEN_FILE", TRANSPORT):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
+        monkeypatch.setenv(name, "eu-west-1")
+    return monkeypatch
+
+
+def test_service_that_is_not_on_aws_and_a_caller_with_a_token_stay_on_http(caller: pytest.MonkeyPatch) -> None:
+    caller.setenv("PENSTOCK_FUNCTIONS", ARN)  # of another service
+    assert isinstance(open_transport("http://127.0.0.1:9"), HttpTransport)
+    assert isinstance(open_async_transport("http://127.0.0.1:9"), AsyncHttpTransport)
+    caller.setenv("PENSTOCK_URL", "https://api")
+    caller.setenv("PENSTOCK_TOKEN", "t")
+    assert isinstance(open_transport(), HttpTransport)
+    assert isinstance(open_async_transport(), AsyncHttpTransport)
+
+
+def test_service_on_aws_may_have_functions(caller: pytest.MonkeyPatch) -> None:
+    caller.setenv("PENSTOCK_URL", "https://api")
+    assert isinstance(open_transport(), AutoTransport)
+    assert isinstance(open_async_transport(), AsyncAutoTransport)
+    assert isinstance(open_transport(transport="http"), HttpTransport)
+
+
+def test_functions_alone_are_invoked_where_there_is_no_url(caller: pytest.MonkeyPatch) -> None:
+    caller.setenv("PENSTOCK_FUNCTIONS", ARN)
+    assert isinstance(open_transport(), LambdaTransport)
+    assert isinstance(open_async_transport(), AsyncLambdaTransport)
+    caller.setenv(TRANSPORT, "http")
+    with pytest.raises(NotConfiguredError, match="no service to talk to"):
+        open_transport()
 
 
 @pytest.mark.parametrize("client", [Admin, AsyncAdmin])

@@ -2,8 +2,9 @@ from pathlib import Path
 
 import pytest
 
+from penstock.configuration import find_configuration
 from penstock.errors import NotConfiguredError
-from penstock.transports.functions_place import find_functions
+from penstock.transports.functions_place import find_functions, functions_beside
 
 ARN = "arn:aws:lambda:eu-west-1:111122223333:function:penstock"
 
@@ -66,3 +67,38 @@ def test_variable_that_names_no_stage_is_refused_with_its_form(text: str) -> Non
 def test_ways_out_are_named_when_there_are_no_functions() -> None:
     with pytest.raises(NotConfiguredError, match="set PENSTOCK_FUNCTIONS to the output FunctionsArn"):
         find_functions(environ={})
+
+
+API = "https://a1b2c3.execute-api.eu-west-1.amazonaws.com"
+
+
+def test_functions_beside_a_url_of_the_environment_are_those_of_the_variable() -> None:
+    configuration = find_configuration(environ={"PENSTOCK_URL": API, "AWS_ACCESS_KEY_ID": "k"})
+    found = functions_beside(configuration, is_given=False, environ={"PENSTOCK_FUNCTIONS": ARN})
+    assert found is not None
+    assert (found.place.arn, found.signer.region) == (ARN, "eu-west-1")
+    assert found.signer.url == found.lambda_url == "https://lambda.eu-west-1.amazonaws.com"
+    assert functions_beside(configuration, is_given=False, environ={}) is None
+
+
+def test_url_that_is_given_has_not_the_functions_of_the_variable() -> None:
+    configuration = find_configuration(API)
+    assert functions_beside(configuration, is_given=True, environ={"PENSTOCK_FUNCTIONS": ARN}) is None
+
+
+@pytest.mark.parametrize("names_functions", [True, False])
+def test_local_stack_has_the_functions_of_its_file_and_no_others(folder: Path, names_functions: bool) -> None:
+    keys = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AWS_REGION": "eu-west-1"}
+    place = {"PENSTOCK_FUNCTIONS": ARN, "AWS_ENDPOINT_URL": "http://127.0.0.1:9"} if names_functions else {}
+    _write(folder, PENSTOCK_URL="http://127.0.0.1:8", **keys, **place)
+    configuration = find_configuration(environ={})
+    other = {"PENSTOCK_FUNCTIONS": f"{ARN}-of-aws"}
+    found = functions_beside(configuration, is_given=False, environ=other)
+    told = None if found is None else (found.place.arn, found.lambda_url)
+    assert told == ((ARN, "http://127.0.0.1:9") if names_functions else None)
+
+
+def test_wrong_functions_beside_a_url_are_refused_with_the_variables_name() -> None:
+    configuration = find_configuration(environ={"PENSTOCK_URL": API, "AWS_ACCESS_KEY_ID": "k"})
+    with pytest.raises(NotConfiguredError, match=r"PENSTOCK_FUNCTIONS: .* is no ARN of a stage"):
+        functions_beside(configuration, is_given=False, environ={"PENSTOCK_FUNCTIONS": "penstock"})

@@ -110,6 +110,25 @@ class TopicAnswer(TypedDict):
     created_at_ms: int
 
 
+class AddressAnswer(TypedDict):
+    """Another way to the stage: the transport that takes it, and the address that this transport needs."""
+
+    transport: str
+    address: str
+
+
+class StageMetadata(TypedDict):
+    """The ways to the stage next to its URL, the best one first. A client skips those that it does not know."""
+
+    addresses: list[AddressAnswer]
+
+
+class TopicMetadata(TopicAnswer):
+    """A topic, and the ways to its stage as `StageMetadata` has them."""
+
+    addresses: list[AddressAnswer]
+
+
 class TopicList(TypedDict):
     """One page of topics; the next starts behind `next_after`."""
 
