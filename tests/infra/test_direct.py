@@ -113,7 +113,7 @@ def test_output_names_the_functions_by_account_region_and_stage(found: dict[str,
 @pytest.mark.parametrize("stage", ["dev", "prod"])
 def test_stage_has_nothing_of_it_when_it_is_off(make_stack_of: Callable[[StageSettings], Stack], stage: str) -> None:
     settings = replace(settings_named(stage), name=f"off-{stage}", direct=False)
-    template = Template.from_stack(make_stack_of(settings)).to_json()
+    template = dict(Template.from_stack(make_stack_of(settings)).to_json())
     resources = resources_of(template)
     assert _direct_aliases(resources) == {}
     assert "FunctionsArn" not in template["Outputs"]
