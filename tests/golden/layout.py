@@ -66,6 +66,8 @@ def kind_of(item: Mapping[str, Any]) -> str:
         return "due_minute"
     if pk.startswith(keys.INLINE_PREFIX):
         return "inline"
+    if pk.startswith(keys.EXPIRING_PREFIX):
+        return "expiring"
     if pk.startswith(keys.SUBSCRIPTIONS_OF):
         return "subscription_note"
     if "marks_before" in item:

@@ -23,6 +23,7 @@
 | log    | `#timers#<shard>`        | `<minute, 10 digits>#<topic id>#<partition>`      | due_minute_item             |
 | log    | `#timers`                | `switch`                                          | timers_switch_item          |
 | log    | `#inline#<hex digit>`    | `<2 hex>/<segment id, 32 hex>`                    | inline_item                 |
+| log    | `#ttl#<id, base64>`      | `s`                                               | expiring_item               |
 | log    | `#transactional#<id>`    | `producer`                                        | transactional_producer_item |
 | log    | `#transactional#<id>`    | `stage#<epoch>#<transaction>:<nonce>#<stage>`     | transaction_stage_item      |
 | groups | group name               | `group`                                           | group_item                  |
@@ -93,6 +94,8 @@ PUSH_PREFIX = "push#"
 LANE_PREFIX = "lane#"
 DELIVERY_PREFIX = "delivery#"
 INLINE_PREFIX = "#inline#"
+EXPIRING_PREFIX = "#ttl#"
+EXPIRING = "s"
 HOUR_MS = 3_600_000
 
 _SEGMENT_NAME = re.compile(r"[0-9a-f]{32}", re.ASCII)
