@@ -55,6 +55,7 @@ ITEM_FORMATS: Mapping[str, Format] = {
     "retired": _only(1),
     "merged_sequences": _only(1),
     "inline": _only(1),
+    "expiring": _only(1),
     "timer": _only(1),
     "due_minute": _only(1),
     "timers_switch": _only(1),
@@ -74,10 +75,9 @@ ITEM_FORMATS: Mapping[str, Format] = {
     "push_delivery": _only(1),
 }
 BYTE_FORMATS: Mapping[str, Format] = {
-    # 2 has the sequence of an idempotent producer, 3 a tag filter or a delivery time, 4 is of an inline segment: this
-    # release writes 4 only where the stage's `inline_bytes_max` says so (docs/adr/0064). 5 has an append time
-    # (docs/adr/0069).
-    "ref": Format(frozenset((1, 2, 3, 5)), frozenset((1, 2, 3, 4, 5))),
+    # 2 has the sequence of an idempotent producer, 3 a tag filter or a delivery time. 4 and 6 are of items, and written
+    # where the stage's `inline_bytes_max` is not 0 (docs/adr/0064). 5 has an append time (docs/adr/0069).
+    "ref": Format(frozenset((1, 2, 3, 5)), frozenset((1, 2, 3, 4, 5, 6))),
     "segment": _only(1),
     "target": Format(frozenset((2,)), frozenset((1, 2))),
     "share_lock": _only(1),

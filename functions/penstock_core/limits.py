@@ -17,7 +17,11 @@ JSON_DEPTH_MAX = 64  # of arrays and objects inside each other in one document
 JSON_NAMES_MAX = 10_000  # in one object of a request: each unknown name costs an explanation
 REQUEST_PARTITIONS_MAX = 100  # topic-partitions in one produce or fetch: DynamoDB's BatchGetItem takes 100 keys
 
-INLINE_BYTES_MAX = 4 * KIB  # of a segment as an item: four write units and as many to delete it cost more than zones
+INLINE_BYTES_MAX = 5 * KIB  # of a segment as an item: from six write units on, an item costs more than a put to S3
+EXPIRING_RETENTION_MS_MAX = 21 * 24 * 3_600_000  # of a topic whose small appends are items that DynamoDB removes
+EXPIRING_MARGIN_DAYS = 9  # of such an item behind its retention: so long a raise may take to reach it
+RAISE_SETTLED_MS = 45 * 60_000  # from a raise of the retention to the walk: later than what was begun before (ADR 64)
+RAISE_LATE_MS = 24 * 3_600_000  # a walk that has not ended by then rings an alarm
 
 # Batches and records. A batch is what a topic's max_batch_bytes bounds; a record cannot be larger than its batch.
 BATCH_BYTES_DEFAULT_MAX = 1 * MIB

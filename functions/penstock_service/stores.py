@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from penstock_core.log.inline import NO_ITEMS, InlineBounds
+
 if TYPE_CHECKING:  # a function loads the ports that it uses
     from penstock_core.ids import ZoneName
     from penstock_service.ports.access import AclStore, AuditStore, QuotaStore
@@ -28,8 +30,8 @@ class Stores:
     """One port for each kind of item, and one for each zone. Nothing in here belongs to a single function instance.
 
     `zones` are in configured order: a zone's place is its bit in a ref's bitmap. Appends put to `fallback_zones` only
-    where another zone fails (docs/protocol/zones). Segments of up to `inline_bytes_max` bytes go into `inline` and into
-    no zone; 0 puts none there, and what lies there is read and swept all the same (docs/adr/0064).
+    where another zone fails (docs/protocol/zones). Segments within the bounds of `small` go into `inline` and into no
+    zone; without bounds none goes there, and what lies there is read and swept all the same (docs/adr/0064).
     """
 
     topics: TopicStore
@@ -55,7 +57,7 @@ class Stores:
     deliveries: DeliveryQueue
     targets: Targets
     fallback_zones: frozenset[ZoneName] = frozenset()
-    inline_bytes_max: int = 0
+    small: InlineBounds = NO_ITEMS
 
     @property
     def zone_names(self) -> tuple[ZoneName, ...]:

@@ -183,9 +183,12 @@ def _sweep_folder(instance: Instance, position: Position, live: LiveSegments, *,
             held[id(store)] = found.held
     zones = [held.get(id(zone)) for zone in instance.stores.zones]
     archived, inline = held.get(id(instance.stores.archive)), held.get(id(instance.stores.inline))
-    elsewhere = None if archived is None or inline is None else archived | inline
+    listed = None if archived is None or inline is None else archived | inline
+    unlisted = live.ids.difference(*(found for found in zones if found is not None))
     if layout is not instance.stores.archive.layout:
-        elsewhere = _elsewhere(instance, live.ids.difference(*(found for found in zones if found is not None)))
+        elsewhere = _elsewhere(instance, unlisted)
+    else:
+        elsewhere = None if listed is None else _with_expiring(instance, listed, unlisted - listed)
     for segment_id, missing in _missing(live.ids, [*zones, elsewhere], zones_to_repair(instance)).items():
         _add(counts, {"missing": missing.bit_count()} | ({} if is_dry_run else _copy(instance, segment_id, missing)))
     return counts
@@ -198,12 +201,23 @@ def _elsewhere(instance: Instance, segment_ids: Iterable[SegmentId]) -> frozense
     """
     asked = list(segment_ids)
     try:
-        inline = frozenset(instance.stores.inline.get_wholes(asked))
+        inline = frozenset(instance.stores.inline.get_expiring(asked))
     except PenstockError as error:
         instance.telemetry.log("sweep_failed", error=str(error))
         return None
     archived = _archived(instance, [each for each in asked if each not in inline])
     return None if archived is None else archived | inline
+
+
+def _with_expiring(
+    instance: Instance, listed: frozenset[SegmentId], asked: set[SegmentId]
+) -> frozenset[SegmentId] | None:
+    """The listed segments, and those asked for that are expiring items: no list has these."""
+    try:
+        return listed | frozenset(instance.stores.inline.get_expiring([*asked])) if asked else listed
+    except PenstockError as error:
+        instance.telemetry.log("sweep_failed", error=str(error))
+        return None
 
 
 def _archived(instance: Instance, asked: Sequence[SegmentId]) -> frozenset[SegmentId] | None:

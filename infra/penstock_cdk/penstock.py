@@ -52,6 +52,7 @@ from penstock_cdk.storage.stage_storage import StageStorage
 from penstock_cdk.storage.tables import Tables
 from penstock_cdk.storage.zones import Zones
 from penstock_cdk.told_settings import METADATA_KEY, settings_text
+from penstock_core.log.inline import NO_ITEMS
 from penstock_core.metrics.lag_memory import Consumer, ConsumerKind
 from penstock_core.release import METADATA_KEY as RELEASE_KEY
 from penstock_core.release import own_facts
@@ -423,8 +424,8 @@ class Penstock(Construct):
         for variable, value in rights_without_rules(self.settings).items():
             self._output(STORAGE_OUTPUTS[variable], value)
         self._output("Access", _ACCESS[self.settings.acl_default])
-        if settings.inline_bytes_max:
-            self._output("InlineBytesMax", str(settings.inline_bytes_max))
+        if settings.small_appends != NO_ITEMS:
+            self._output("InlineBytesMax", str(settings.small_appends))
 
     def _starting_outputs(self, timers: TimerQueues, push: PushQueues, wake_ups: WakeUps) -> None:
         self._output("TimersQueueUrl", timers.seconds.queue_url)

@@ -21,6 +21,7 @@ from penstock_core.limits import (
     SWEEP_GRACE_MS,
     TIERED_SWEEP_GRACE_MS,
 )
+from penstock_core.log.inline import BOUNDS_OF_PROFILES, InlineBounds
 from penstock_core.routes import ROUTES
 
 Architecture = Literal["arm64", "x86_64"]
@@ -223,7 +224,7 @@ class StageSettings:
     none, as on the emulator: ordinary buckets stand in for them.
 
     Appends of up to `inline_bytes_max` bytes become an item of the log table, and go into no zone: 0, the default, puts
-    all into zones. 960 is one write unit, 4,096 the most that is allowed (docs/adr/0064).
+    all into zones. None takes the bounds at which an item costs less than the puts of the profile (docs/adr/0064).
 
     `pip_platforms` are the platform tags that wheels may have, None for the machine that synthesizes.
     `account_concurrency` is the number of instances that your account has in the region, None if you do not know it.
@@ -280,7 +281,7 @@ class StageSettings:
     region: str | None = None
     storage_profile: Profile | None = None
     has_directory_buckets: bool = True
-    inline_bytes_max: int = 0
+    inline_bytes_max: int | None = 0
     python_version: str = "3.14"
     architecture: Architecture = "arm64"
     pip_platforms: tuple[str, ...] | None = (
@@ -341,7 +342,7 @@ class StageSettings:
         is_other = "aarch64" if self.architecture == "x86_64" else "x86_64"
         if wrong := next((tag for tag in self.pip_platforms or () if is_other in tag), None):
             raise ValueError(f"architecture={self.architecture!r} with pip_platforms {wrong!r}: give tags of that kind")
-        if not 0 <= self.inline_bytes_max <= INLINE_BYTES_MAX:
+        if self.inline_bytes_max is not None and not 0 <= self.inline_bytes_max <= INLINE_BYTES_MAX:
             raise ValueError(f"inline_bytes_max={self.inline_bytes_max}: give 0 to {INLINE_BYTES_MAX} bytes")
         if token := next((each for each in self.super_principals if each.startswith("jwt:")), None):
             raise ValueError(f"super principal {token!r:.100}: a token is none, add rules for it (penstock acls add)")
@@ -402,6 +403,12 @@ class StageSettings:
         usual = TIERED_JOB_ENVIRONMENTS if self.tiers_zones else JOB_ENVIRONMENTS
         given = self.job_environments or {}
         return {name: {**usual.get(name, {}), **given.get(name, {})} for name in {**usual, **given}}
+
+    @property
+    def small_appends(self) -> InlineBounds:
+        """The bounds of the appends that become items."""
+        bytes_max = self.inline_bytes_max
+        return BOUNDS_OF_PROFILES[self.profile] if bytes_max is None else InlineBounds.of_both(bytes_max)
 
     @property
     def tiers_zones(self) -> bool:

@@ -44,6 +44,7 @@ from penstock.share.async_share_consumer import AsyncShareConsumer
 from penstock.share.share_consumer import ShareConsumer
 from penstock_core.acls.rule import parse_principal_pattern
 from penstock_core.acls.settings import AclSettings
+from penstock_core.log.inline import InlineBounds
 from penstock_core.log.timer import DueSecond
 from penstock_core.push.batch import Answer, Failed, Failure, PushBatch
 from penstock_core.push.targets.item_failures import decode_answer
@@ -166,7 +167,7 @@ class MemoryPenstock:
         settings = AclSettings(
             allows_by_default=not denies_by_default, super_principals=(parse_principal_pattern(LOCAL_PRINCIPAL),)
         )
-        instance = memory_instance(acl_settings=settings, inline_bytes_max=inline_bytes_max)
+        instance = memory_instance(acl_settings=settings, small=InlineBounds.of_both(inline_bytes_max))
         self._triggers = _ThreadTriggers()
         self._functions = _Functions()
         self._queue = MemoryDeliveryQueue(instance.clock)

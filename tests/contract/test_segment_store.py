@@ -206,3 +206,17 @@ def test_get_wholes_answers_those_that_are_there_across_calls(ports: Ports) -> N
     assert ports.inline.get_wholes(ids) == {each: each + BODY for each in ids[1:]}
     assert ports.inline.get_wholes([]) == {}
     assert ports.inline.zone == "inline"
+
+
+def test_expiring_segments_are_in_no_list_and_answer_until_they_are_gone_or_from_their_copies(ports: Ports) -> None:
+    there, copied, gone = (segment_of(ports.inline, each, each) for each in (1, 2, 3))
+    for each in (there, there):  # a repeat changes nothing
+        ports.inline.put_expiring(each, BODY, 23)
+    ports.inline.overwrite(copied, BODY, 0)
+    assert ports.inline.get_expiring([there, copied, gone]) == {there: BODY, copied: BODY}
+    assert ports.inline.get_expiring([]) == {}
+    assert ports.inline.get_wholes([there]) == {}
+    keys = [key for folder in ports.inline.list_folders() for key in ports.inline.list_keys(folder, None).keys]
+    assert [parse_segment_key(key) for key in keys] == [copied]
+    ports.inline.delete([there, copied])
+    assert ports.inline.get_expiring([there, copied]) == {there: BODY}

@@ -15,7 +15,7 @@ from penstock_core.storage.groups.lease_item import parse_lease
 from penstock_core.storage.groups.member_item import parse_member
 from penstock_core.storage.head_item import parse_head, parse_producer
 from penstock_core.storage.merged_sequences_item import parse_sequences
-from penstock_core.storage.page_item import parse_inline, parse_merge_mark, parse_page
+from penstock_core.storage.page_item import parse_expiring, parse_inline, parse_merge_mark, parse_page
 from penstock_core.storage.push.delivery_item import parse_delivery, parse_lane
 from penstock_core.storage.push.subscription_item import parse_note, parse_orphans, parse_subscription
 from penstock_core.storage.quota_items import parse_bucket, parse_claim, parse_quota_item
@@ -38,6 +38,7 @@ PARSERS: Mapping[str, Callable[[Mapping[str, Any]], object]] = {
     "head": parse_head,
     "page": parse_page,
     "inline": parse_inline,
+    "expiring": parse_expiring,
     "merge_mark": parse_merge_mark,
     "producer": parse_producer,
     "compaction": parse_compaction,

@@ -11,6 +11,7 @@ from localstack.clients import client
 from penstock_core.errors import PenstockError
 from penstock_core.ids import Offset, SegmentId, new_segment_id
 from penstock_core.limits import TAIL_ROLL_REFS
+from penstock_core.log.inline import InlineBounds
 from penstock_core.storage.keys import KeyLayout, parse_segment_key, segment_key
 from penstock_core.storage.page_item import page_item_key
 from penstock_service.adapters.aws import Storage, format_zones
@@ -99,7 +100,7 @@ def test_sweep_removes_garbage_from_every_zone_and_keeps_named_segments(instance
 def test_inline_segments_stay_or_go_and_no_zone_misses_them(instance: Instance, run_job: RunJob) -> None:
     topic = new_topic(instance)
     put(instance, topic, 2, instance.clock.now_ms())
-    send(with_stores(instance, inline_bytes_max=1_000), topic, "small")
+    send(with_stores(instance, small=InlineBounds(swept_bytes=1_000)), topic, "small")
     [dead] = garbage(instance, 1)
     instance.stores.inline.put(dead, b"x", crc32c(b"x"))
     live = named(instance, topic)

@@ -109,6 +109,9 @@ def tell(stage: Stage) -> None:
     # As an append leaves it that dies before its update. A ref to it would be one that the release before refuses.
     segment_id = new_segment_id(stage.clock.now_ms(), bytes(range(10)))
     stage.instance.stores.inline.put(segment_id, b"a small segment", 0)
+    stage.instance.stores.inline.put_expiring(segment_id, b"a small segment", 23)
+    service.create("raised", 1)
+    assert service.call("PATCH", "/v1/topics/raised", {"config": {"retention_ms": UNLIMITED}}).status == 200
     service.create("restored", 1)
     [*jump_heads(stage.instance, stage.instance.topic_cache.get("restored"), Restore(restore_id="1", harmed=None))]
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 from unittest.mock import patch
 
+from penstock_core.log.inline import InlineBounds
 from penstock_core.log.topic import TOPIC_BOUNDS
 from penstock_core.zones.zone_state import Acks
 from tests.simulation.clients.producer import count_outcomes
@@ -67,7 +68,9 @@ def run(seed: int, workload: str = MIXED, profile: str = "express3", reduction: 
     names = choose(Random(seed)) if workload == MIXED else workload.split(",")
     if profile == "standard1":
         names = [name for name in names if name not in OF_ZONES]
-    simulation = Simulation(seed, profile, reduction, inline_bytes_max(seed) if "inline" in names else 0)
+    simulation = Simulation(
+        seed, profile, reduction, InlineBounds(swept_bytes=inline_bytes_max(seed) if "inline" in names else 0)
+    )
     simulation.scheduler.spawn("time to live", simulation.let_items_go)
     if "zone_loss" in names:  # a record with one copy only may be lost when the simulation destroys that copy
         simulation.acks_allowed = (Acks.QUORUM, Acks.ALL)

@@ -216,7 +216,7 @@ def plan_runs(
     before_ms: int | None = None
     for page in pages:
         is_large = _has_large_refs(page, before_ms, settings) and not _is_due(page, now_ms, settings)
-        is_left = is_large or not is_mergeable(page, head, now_ms, settings)
+        is_left = is_large or is_expiring(page, settings) or not is_mergeable(page, head, now_ms, settings)
         before_ms = written_ms(page.refs[-1])
         if run and (is_left or not fits(run, page, settings)):
             if is_worth_merging(run, settings) or any(_is_due(each, now_ms, settings) for each in run):
@@ -229,9 +229,17 @@ def plan_runs(
 
 
 def zonal_bytes(refs: Iterable[Ref], now_ms: int, age_ms: int) -> int:
-    """The bytes that the refs have had in zones, or in items of the log table, for `age_ms` or longer."""
-    unmoved = (ref for ref in refs if ref.tier is not Tier.ARCHIVE)
+    """The bytes that the refs have had in zones, or in items that the sweep removes, for `age_ms` or longer.
+
+    Expiring items stay where they are until their TTL.
+    """
+    unmoved = (ref for ref in refs if ref.tier in (Tier.ZONAL, Tier.INLINE))
     return sum(ref.length for ref in unmoved if now_ms - segment_time_ms(ref.segment_id) >= age_ms)
+
+
+def is_expiring(page: Page, settings: CompactionSettings) -> bool:
+    """True if a run by age leaves the page: DynamoDB removes all of its items by their TTL, at no cost."""
+    return settings.zonal_ms_max is not None and all(ref.tier is Tier.EXPIRING for ref in page.refs)
 
 
 def _is_due(page: Page, now_ms: int, settings: CompactionSettings) -> bool:

@@ -53,12 +53,13 @@ def refs_to_move(head: Head, now_ms: int, settings: CompactionSettings) -> tuple
     """The refs of the tail that move now. There are none unless one has lain outside the archive for `zonal_ms_max`.
 
     Those older than `age_ms_min` go along, so that a partition with an append now and then is not written each hour.
+    Expiring items stay: DynamoDB removes them by their TTL, at no cost.
     """
     live = live_tail(head)
     max_ms = settings.zonal_ms_max
     if max_ms is None or not zonal_bytes((each.ref for each in live), now_ms, max_ms):
         return ()
-    unmoved = (each for each in live if each.ref.tier is not Tier.ARCHIVE)
+    unmoved = (each for each in live if each.ref.tier in (Tier.ZONAL, Tier.INLINE))
     return tuple(each for each in unmoved if now_ms - segment_time_ms(each.ref.segment_id) >= settings.age_ms_min)
 
 

@@ -6,8 +6,8 @@ This lets a writer append a ref before it knows its offset.
 
 ```
  0  version u8      1; 2 if a producer follows; 3 if flags follow, which tell the rest; 4 as 3, of tier 2; 5 as 3,
-                   not delayed
- 1  tier    u8      0 zonal, 1 archive, 2 inline
+                   not delayed; 6 as 4, of tier 3
+ 1  tier    u8      0 zonal, 1 archive, 2 inline, 3 expiring
  2  zones   u8      bit i set: zone i (in configured order) confirmed the segment before the append was committed
  3  segment id      16 bytes
 19  position u32    of the first batch inside the segment
@@ -16,15 +16,15 @@ This lets a writer append a ref before it knows its offset.
 31  record_count u32
 35  max_timestamp_ms i64   -1: none
 43  in version 2: the producer
-    in versions 3 to 5: flags u8, then the fields whose bits are set, in this order, without gaps
+    in versions 3 to 6: flags u8, in version 6 kept_days u8, then the fields whose bits are set, in this order
       bit 0   producer          14 bytes   id i64, epoch u16, first sequence u32 (the last one follows from the span)
       bit 1   tag filter        u64        Bloom filter of the records' `tag` headers (filters/tag_filter.py)
       bit 2   appended_ms       i64        when the newest records were appended; in version 3, some were delayed
 ```
 Big-endian throughout. Each ref has one encoding. Version 3 is written only where bit 1 is set, or bit 2 for delayed
 records. Version 5 is written where bit 2 is set and no record was delayed. A reader refuses both otherwise. All refs of
-tier 2 have version 4, and no other ref has it: a release that does not know the tier refuses them as a whole
-(docs/adr/0064). Delayed records are never of tier 2.
+tier 2 have version 4, those of tier 3 version 6, and no other ref has these: a release that does not know the tier
+refuses them as a whole (docs/adr/0064). Delayed records are never of these tiers.
 """
 
 import struct
@@ -35,20 +35,21 @@ from functools import lru_cache
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.formats import BYTE_FORMATS
-from penstock_core.ids import Offset, SegmentId
+from penstock_core.ids import Offset, SegmentId, segment_time_ms
 from penstock_core.records.producer_state import ProducerSequence
 
 _LAYOUT = struct.Struct(">BBB16sIIIIq")
 _PRODUCER = struct.Struct(">qHI")
 _TAG_FILTER = struct.Struct(">Q")
 _APPENDED = struct.Struct(">q")
-_PLAIN, _WITH_PRODUCER, _WITH_FLAGS, _INLINE, _DATED = 1, 2, 3, 4, 5
+DAY_MS = 24 * 3_600_000
+_PLAIN, _WITH_PRODUCER, _WITH_FLAGS, _INLINE, _DATED, _EXPIRING = 1, 2, 3, 4, 5, 6
 _HAS_PRODUCER, _HAS_TAG_FILTER, _HAS_APPENDED = 1, 2, 4
-assert {_PLAIN, _WITH_PRODUCER, _WITH_FLAGS, _INLINE, _DATED} == BYTE_FORMATS["ref"].reads
+assert {_PLAIN, _WITH_PRODUCER, _WITH_FLAGS, _INLINE, _DATED, _EXPIRING} == BYTE_FORMATS["ref"].reads
 
 REF_BYTES = _LAYOUT.size
 REF_WITH_PRODUCER_BYTES = REF_BYTES + _PRODUCER.size
-REF_BYTES_MAX = REF_WITH_PRODUCER_BYTES + 1 + _TAG_FILTER.size + _APPENDED.size
+REF_BYTES_MAX = REF_WITH_PRODUCER_BYTES + 2 + _TAG_FILTER.size + _APPENDED.size
 _BYTES = {_PLAIN: REF_BYTES, _WITH_PRODUCER: REF_WITH_PRODUCER_BYTES}
 _BYTES_BY_FLAGS = {
     flags: REF_BYTES
@@ -58,20 +59,33 @@ _BYTES_BY_FLAGS = {
     + (_APPENDED.size if flags & _HAS_APPENDED else 0)
     for flags in range(8)
 }
-_LEAST_FLAGS = {_WITH_FLAGS: _HAS_TAG_FILTER, _INLINE: 0, _DATED: _HAS_APPENDED}
+_LEAST_FLAGS = {_WITH_FLAGS: _HAS_TAG_FILTER, _INLINE: 0, _DATED: _HAS_APPENDED, _EXPIRING: 0}
 _REFS_REMEMBERED = 4_096  # by one instance, some 400 bytes each
 
 
 class Tier(IntEnum):
     """The kind of place that holds the segment: buckets of zones, the archive's bucket, or an item of the log table.
 
-    An append puts zonal and inline segments, so the ids of these tell when its records came. Compaction and the
-    scheduling of delayed records put segments into the archive.
+    An append puts all but archived segments, so the ids of these tell when its records came. Compaction and the
+    scheduling of delayed records put segments into the archive. DynamoDB removes an expiring item by its TTL, and the
+    sweep an inline one.
     """
 
     ZONAL = 0
     ARCHIVE = 1
     INLINE = 2
+    EXPIRING = 3
+
+    @property
+    def is_item(self) -> bool:
+        """True if an item of the log table holds the segment."""
+        return self in _OF_ITEMS
+
+
+_OF_ITEMS = frozenset((Tier.INLINE, Tier.EXPIRING))
+_VERSIONS_OF_ITEMS = {Tier.INLINE: _INLINE, Tier.EXPIRING: _EXPIRING}
+_ITEM_TIERS = frozenset(bytes((tier,)) for tier in _OF_ITEMS)
+_TIERS_OF_VERSIONS = {version: bytes((tier,)) for tier, version in _VERSIONS_OF_ITEMS.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +101,8 @@ class Ref:
     `appended_ms` is when the newest of the records were appended, for delayed ones delivered. None means that the
     segment's id tells it. A ref that was rewritten has the newest time of all that it covers. `is_delayed` says that
     some of the records were delayed; then `appended_ms` is set.
+
+    An expiring item may be gone `kept_days` after the time in its segment's id (`kept_until_ms`). 0 for other tiers.
     """
 
     segment_id: SegmentId
@@ -101,6 +117,12 @@ class Ref:
     tag_filter: int | None = None
     appended_ms: int | None = None
     is_delayed: bool = False
+    kept_days: int = 0
+
+    @property
+    def kept_until_ms(self) -> int:
+        """The TTL of an expiring item: from then on DynamoDB may remove it."""
+        return segment_time_ms(self.segment_id) + self.kept_days * DAY_MS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,8 +152,8 @@ def encode_ref(ref: Ref) -> bytes:
         ref.record_count,
         ref.max_timestamp_ms,
     )
-    if flags or ref.tier is Tier.INLINE:
-        data += bytes((flags,))
+    if flags or ref.tier.is_item:
+        data += bytes((flags, ref.kept_days) if ref.tier is Tier.EXPIRING else (flags,))
     if ref.sequence is not None:
         data += _PRODUCER.pack(ref.sequence.producer_id, ref.sequence.epoch, ref.sequence.first_sequence)
     if ref.tag_filter is not None:
@@ -186,41 +208,45 @@ def stored_bytes(refs: Iterable[Ref]) -> int:
 
 
 def _version_of(ref: Ref, flags: int) -> int:
-    if ref.tier is Tier.INLINE:
-        return _INLINE
+    if ref.tier.is_item:
+        return _VERSIONS_OF_ITEMS[ref.tier]
     if ref.appended_ms is not None and not ref.is_delayed:
         return _DATED
     return _WITH_FLAGS if flags else _PLAIN if ref.sequence is None else _WITH_PRODUCER
 
 
 def _flags_of(ref: Ref) -> int:
-    """The flags of versions 3 to 5, or 0 if the ref needs none."""
+    """The flags of versions 3 to 6, or 0 if the ref needs none."""
     flags = (ref.tag_filter is not None and _HAS_TAG_FILTER) | (ref.appended_ms is not None and _HAS_APPENDED)
-    has_flags = flags or ref.tier is Tier.INLINE
+    has_flags = flags or ref.tier.is_item
     return flags | (_HAS_PRODUCER if has_flags and ref.sequence is not None else 0)
 
 
 def _size_at(data: bytes, position: int) -> int | None:
     """The size of the ref at `position`, None if it is of no known version or tier, or has unknown flags."""
     version, tier = data[position], data[position + 1 : position + 2]
-    if (tier == bytes((Tier.INLINE,))) != (version == _INLINE):
+    if _TIERS_OF_VERSIONS.get(version, b"") != (tier if tier in _ITEM_TIERS else b""):
         return None
     least = _LEAST_FLAGS.get(version)
     if least is None:
         return _BYTES.get(version)
     flags_at = position + REF_BYTES
-    return _BYTES_BY_FLAGS.get(data[flags_at]) if flags_at < len(data) and data[flags_at] >= least else None
+    size = _BYTES_BY_FLAGS.get(data[flags_at]) if flags_at < len(data) and data[flags_at] >= least else None
+    return size + 1 if size is not None and version == _EXPIRING else size
 
 
 def _decode_at(data: bytes, position: int) -> Ref:
     version, tier, zones, segment_id, at, length, offset_span, record_count, max_timestamp_ms = _LAYOUT.unpack_from(
         data, position
     )
-    sequence, tag_filter, appended_ms = None, None, None
+    sequence, tag_filter, appended_ms, kept_days = None, None, None, 0
     position += REF_BYTES
     flags = _HAS_PRODUCER if version == _WITH_PRODUCER else 0
     if version in _LEAST_FLAGS:
         flags = data[position]
+        position += 1
+    if version == _EXPIRING:
+        kept_days = data[position]
         position += 1
     if flags & _HAS_PRODUCER:
         producer_id, epoch, first_sequence = _PRODUCER.unpack_from(data, position)
@@ -249,6 +275,7 @@ def _decode_at(data: bytes, position: int) -> Ref:
         tag_filter=tag_filter,
         appended_ms=appended_ms,
         is_delayed=version == _WITH_FLAGS and appended_ms is not None,
+        kept_days=kept_days,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from penstock_core import limits
 from penstock_core.errors import ErrorCode, Mistakes, PenstockError, shown
 from penstock_core.ids import Partition, TopicId, TopicName, parse_own_topic_name
+from penstock_core.log.retention_raise import RetentionRaise
 
 DELETE, COMPACT = "delete", "compact"
 CLEANUP_POLICIES = (DELETE, COMPACT, f"{COMPACT},{DELETE}")
@@ -82,6 +83,8 @@ class Topic:
     and empty. They answer a client that still knows them, and their offsets go on if their numbers come back.
 
     `was_restored`: heads of the topic have jumps, so commits look whether they lie within one (docs/adr/0078).
+
+    `retention_raise` notes a raise of the retention that has not reached the items of small appends (docs/adr/0064).
     """
 
     name: TopicName
@@ -96,6 +99,7 @@ class Topic:
     generations: tuple[int, ...] = (0,)
     opening: int | None = None
     was_restored: bool = False
+    retention_raise: RetentionRaise | None = None
 
     def __post_init__(self) -> None:
         if self.config.is_compacted:

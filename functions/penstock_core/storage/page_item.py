@@ -27,19 +27,29 @@ body        B   the segment's bytes (log/segment.py)
 ```
 The folder is the one that the segment would have in an ordinary bucket. It comes from the id's random part, so the
 items spread over 16 partition keys, and within each of them over the sort keys. An item is never changed.
+
+The item of an expiring segment: the same for a segment that DynamoDB removes. Each has a partition key of its own, and
+the sweep never meets one.
+
+```
+log table   pk "#ttl#<segment id, 22 letters of base64>"   sk "s"
+body           B   the segment's bytes
+expires_at_s   N   DynamoDB removes the item some time after it: `kept_until_ms` of its refs
+```
 """
 
+import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from penstock_core.formats import check_item
-from penstock_core.ids import Offset, PartitionKey, SegmentId
+from penstock_core.ids import Offset, PartitionKey, SegmentId, segment_time_ms
 from penstock_core.limits import MERGE_MARK_KEPT_MS
 from penstock_core.log.index import Page
-from penstock_core.log.ref import decode_refs, encode_refs
+from penstock_core.log.ref import DAY_MS, decode_refs, encode_refs
 from penstock_core.storage.item import Item, number
-from penstock_core.storage.keys import INLINE_PREFIX, KeyLayout, inline_shard, segment_folder
+from penstock_core.storage.keys import EXPIRING, EXPIRING_PREFIX, INLINE_PREFIX, KeyLayout, inline_shard, segment_folder
 
 PAGE_LAST = "page#~"  # behind every page of a partition
 _SHARDS: Sequence[str] = tuple(f"{INLINE_PREFIX}{digit}" for digit in "0123456789abcdef")
@@ -128,3 +138,26 @@ def inline_id(sort_key: str) -> SegmentId:
 def inline_shards() -> Sequence[str]:
     """The partition keys of all inline segments."""
     return _SHARDS
+
+
+def expiring_key(segment_id: SegmentId) -> Item:
+    """The key of the expiring segment's item."""
+    name = base64.urlsafe_b64encode(segment_id).decode().rstrip("=")
+    return {"pk": {"S": f"{EXPIRING_PREFIX}{name}"}, "sk": {"S": EXPIRING}}
+
+
+def expiring_item(segment_id: SegmentId, body: bytes, kept_days: int) -> Item:
+    """The whole item, which DynamoDB removes so many days after the time in the segment's id."""
+    expires_at_ms = segment_time_ms(segment_id) + kept_days * DAY_MS
+    return {**expiring_key(segment_id), "body": {"B": bytes(body)}, "expires_at_s": number(expires_at_ms // 1_000 + 1)}
+
+
+def parse_expiring(item: Mapping[str, Any]) -> tuple[SegmentId, bytes]:
+    """The segment and its bytes. The refs know the TTL."""
+    check_item("expiring", item)
+    return expiring_id(item["pk"]["S"]), bytes(item["body"]["B"])
+
+
+def expiring_id(partition_key: str) -> SegmentId:
+    """The segment that has this partition key."""
+    return SegmentId(base64.urlsafe_b64decode(f"{partition_key.removeprefix(EXPIRING_PREFIX)}=="))

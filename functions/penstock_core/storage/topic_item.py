@@ -13,6 +13,8 @@ heads           N   how many heads there are; missing: one for each partition
 generation_starts    L  the first partition of each generation, N; missing: only 0
 opening_partitions   N  how many partitions the generation that is opening gets; missing: none is opening
 was_restored       BOOL  heads of the topic have jumps; missing: none has
+retention_raise    M     a raise of the retention that has not reached all items; missing: none. N, all milliseconds:
+                         noted_ms, since_ms, retention_ms (log/retention_raise.py)
 ordering_on_change   S  that setting; missing: its default. Older releases refuse unknown settings in `config`
 ```
 
@@ -31,10 +33,12 @@ heads_removed_at_ms  N     when none of its heads was left; absent before
 """
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from penstock_core.formats import check_item
 from penstock_core.ids import TopicId, TopicName
+from penstock_core.log.retention_raise import RetentionRaise
 from penstock_core.log.topic import DeletedTopic, Topic, TopicConfig, alter_config, config_to_json
 from penstock_core.storage import keys
 from penstock_core.storage.item import ConditionalUpdate, Item, number
@@ -46,9 +50,11 @@ GENERATIONS = "generation_starts"
 OPENING = "opening_partitions"
 ORDERING = "ordering_on_change"
 RESTORED = "was_restored"
+RAISE = "retention_raise"
 # that `retiring` and `next_generation` name
 LAYOUT_ATTRIBUTES = ("pk", "sk", "topic_id", "partitions", "heads", WRITABLE, LAYOUT, GENERATIONS, OPENING)
-TOPIC_OPTIONAL = ("was_compacted", WRITABLE, LAYOUT, HEADS, GENERATIONS, OPENING, ORDERING, RESTORED)
+RAISE_ATTRIBUTES = ("pk", "sk", "topic_id", RAISE)  # that `raise_ended` names
+TOPIC_OPTIONAL = ("was_compacted", WRITABLE, LAYOUT, HEADS, GENERATIONS, OPENING, ORDERING, RESTORED, RAISE)
 
 
 def topic_key(name: TopicName) -> Item:
@@ -83,6 +89,8 @@ def topic_item(topic: Topic) -> Item:
         item[RESTORED] = {"BOOL": True}
     if topic.opening is not None:
         item[OPENING] = number(topic.opening)
+    if topic.retention_raise is not None:
+        item[RAISE] = {"M": {name: number(value) for name, value in asdict(topic.retention_raise).items()}}
     return item
 
 
@@ -130,6 +138,17 @@ def next_generation(old: Topic) -> ConditionalUpdate:
     )
 
 
+def raise_ended(topic: Topic) -> ConditionalUpdate:
+    """Removes the note of the topic's raise, if it is still this one. It touches no setting."""
+    stored = topic_item(topic)
+    return ConditionalUpdate(
+        key=topic_key(topic.name),
+        update=f"REMOVE {RAISE}",
+        condition=f"topic_id = :id AND {RAISE} = :raise",
+        values={":id": stored["topic_id"], ":raise": stored[RAISE]},
+    )
+
+
 def parse_topic(item: Mapping[str, Any]) -> Topic:
     """The inverse of `topic_item`. Raises INVALID_CONFIG for a setting that this release does not know."""
     check_item("topic", item)
@@ -149,6 +168,15 @@ def parse_topic(item: Mapping[str, Any]) -> Topic:
         generations=tuple(int(start["N"]) for start in item[GENERATIONS]["L"]) if GENERATIONS in item else (0,),
         opening=int(item[OPENING]["N"]) if OPENING in item else None,
         was_restored=RESTORED in item,
+        retention_raise=_parse_raise(item[RAISE]["M"]) if RAISE in item else None,
+    )
+
+
+def _parse_raise(fields: Mapping[str, Any]) -> RetentionRaise:
+    return RetentionRaise(
+        noted_ms=int(fields["noted_ms"]["N"]),
+        since_ms=int(fields["since_ms"]["N"]),
+        retention_ms=int(fields["retention_ms"]["N"]),
     )
 
 

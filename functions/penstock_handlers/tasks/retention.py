@@ -1,4 +1,4 @@
-"""The task `retention`: raises log starts, deletes pages and offsets that are no longer needed."""
+"""The task `retention`: raises log starts, deletes what is no longer needed, and keeps items after a raise."""
 
 import os
 from typing import Any
@@ -7,22 +7,25 @@ from penstock_service.groups.expire_offsets import expire_offsets
 from penstock_service.instance.instance import Instance
 from penstock_service.push.subscriptions import keep_deliveries_on
 from penstock_service.records.timer_room import keep_switched_on
+from penstock_service.retention.keep_items import keep_items
 from penstock_service.retention.retain import retain
 
 _GROUPS_SHARE = 0.2  # of the time budget
+_ITEMS_SHARE = 0.3  # where a raise of a retention has to reach items
 
 
 def run(instance: Instance) -> dict[str, Any]:
-    """Retains topics, keeps timers and deliveries switched on, and expires offsets.
+    """Retains topics, keeps items after a raise, keeps timers and deliveries switched on, and expires offsets.
 
     Reads `PENSTOCK_RETENTION_BUDGET_MS` and `PENSTOCK_LOG_START_GRACE_MS`.
     """
     budget_ms = int(os.environ["PENSTOCK_RETENTION_BUDGET_MS"])
     done = retain(
         instance,
-        budget_ms=budget_ms * (1 - _GROUPS_SHARE),
+        budget_ms=budget_ms * (1 - _GROUPS_SHARE - _ITEMS_SHARE),
         grace_ms=int(os.environ["PENSTOCK_LOG_START_GRACE_MS"]),
     )
+    items = keep_items(instance, budget_ms=budget_ms * _ITEMS_SHARE)
     keep_switched_on(instance)
     keep_deliveries_on(instance)
     expired = expire_offsets(instance, budget_ms=budget_ms * _GROUPS_SHARE)
@@ -35,6 +38,10 @@ def run(instance: Instance) -> dict[str, Any]:
         "groups_checked": expired.groups,
         "offsets_expired": expired.offsets_expired,
         "groups_removed": expired.groups_removed,
+        "items_kept": items.kept,
+        "items_lost": items.lost,
+        "raises_ended": items.raises_ended,
+        "raises_late": items.raises_late,
         "retention_failed": done.failures + expired.failures,
-        "retention_unfinished": int(not (done.is_finished and expired.is_finished)),
+        "retention_unfinished": int(not (done.is_finished and expired.is_finished and items.is_finished)),
     }

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from penstock_core.acls.settings import AclSettings
 from penstock_core.ids import ZoneName
+from penstock_core.log.inline import NO_ITEMS, InlineBounds, parse_inline_bounds
 from penstock_core.log.inline import VARIABLE as INLINE_VARIABLE
-from penstock_core.log.inline import parse_inline_bytes_max
 from penstock_core.storage.keys import KeyLayout
 from penstock_service.adapters.absent import MissingTimerTriggers, NoDeliveryQueue, NoTargets, NoWakeUps
 from penstock_service.adapters.appsync import AppSyncWakeUps
@@ -67,7 +67,7 @@ class Storage:
     """The place of a deployment's data. You can pickle it and send it to other processes.
 
     The order of `zones` gives each zone its bit in a ref. `repair_queue_url` is None where there is one zone.
-    `archive` is a bucket. Appends put segments of up to `inline_bytes_max` bytes into the log table. `wake_ups` are the
+    `archive` is a bucket. Appends put segments within the bounds of `small` into the log table. `wake_ups` are the
     hosts of the Event API, for HTTP and for WebSockets, None for a stage without wake-ups. Jobs put results into the
     bucket `results`, and register tables in `catalog` (iceberg_table.py). Functions need neither. `timers` start
     deliveries of delayed records, and `deliveries` those of subscriptions; None for a process that starts none.
@@ -81,7 +81,7 @@ class Storage:
     repair_queue_url: str | None
     zones: tuple[ZoneBucket, ...]
     archive: str
-    inline_bytes_max: int = 0
+    small: InlineBounds = NO_ITEMS
     wake_ups: tuple[str, str] | None = None
     timers: "TimerPlaces | None" = None
     deliveries: "DeliveryPlaces | None" = None
@@ -113,7 +113,7 @@ def storage_of_environment(environ: Mapping[str, str] = os.environ) -> Storage:
         repair_queue_url=environ["PENSTOCK_REPAIR_QUEUE_URL"] if len(zones) > 1 else None,
         zones=zones,
         archive=environ["PENSTOCK_ARCHIVE"],
-        inline_bytes_max=parse_inline_bytes_max(environ.get(INLINE_VARIABLE)),
+        small=parse_inline_bounds(environ.get(INLINE_VARIABLE)),
         wake_ups=parse_wake_ups(environ.get("PENSTOCK_WAKE_UPS")),
         timers=_timers_of(environ.get("PENSTOCK_TIMERS")),
         deliveries=_deliveries_of(environ.get("PENSTOCK_DELIVERIES")),
@@ -204,7 +204,7 @@ def aws_instance(
         zones=[_zone_store(s3, each) for each in storage.zones],
         fallback_zones=frozenset(ZoneName(each.name) for each in storage.zones if each.is_fallback),
         archive=S3ArchiveStore(s3, storage.archive),
-        inline_bytes_max=storage.inline_bytes_max,
+        small=storage.small,
         repair_queue=NoRepairQueue()
         if storage.repair_queue_url is None
         else SqsRepairQueue(lambda: drivers.control("sqs"), storage.repair_queue_url),

@@ -62,6 +62,12 @@ class TopicCache:
                 raise
             return None
 
+    def read_moment(self, name: str) -> Moment:
+        """A moment that is not after the read of the topic which the next `get` answers with. Ask before that call."""
+        remembered = self._remembered.get(TopicName(name))
+        is_known = remembered is not None and remembered[0].age_ms(self._clock) < TTL_MS
+        return remembered[0] if remembered is not None and is_known else Moment.now(self._clock)
+
     def remembers(self, name: str) -> bool:
         """True for a topic that was there when it was last read, however long ago. Sends no call."""
         return TopicName(name) in self._remembered

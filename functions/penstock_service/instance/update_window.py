@@ -10,7 +10,7 @@ Lambda freezes an instance after its answer, for minutes perhaps. The monotonic 
 a wall clock may be set back. So an age is what the clock that shows more says.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import APPEND_MS_MAX
@@ -45,6 +45,10 @@ class UpdateWindow:
     def open(cls, clock: Clock) -> "UpdateWindow":
         """A window that opens now. Call it before anything that the update relies on is read or put."""
         return cls(clock=clock, opened=Moment.now(clock))
+
+    def with_read(self, read: Moment) -> "UpdateWindow":
+        """The window of an update that also rests on what was read at that moment: it opened then, if that is older."""
+        return replace(self, opened=read) if read.age_ms(self.clock) > self.age_ms else self
 
     @property
     def age_ms(self) -> float:

@@ -90,8 +90,17 @@ class InlineStore(SegmentStore, Protocol):
     """Segments of `INLINE_BYTES_MAX` bytes at most, each an item of the log table. DynamoDB keeps it in three zones.
 
     A put that has returned is seen by every later read. A put, a get and a delete are a call each; a list of folders
-    takes 16 calls and one more for each folder.
+    takes 16 calls and one more for each folder. Lists and deletes do not meet expiring segments.
     """
+
+    def put_expiring(self, segment_id: SegmentId, body: bytes, kept_days: int) -> None:
+        """Stores the segment as an item that goes so many days after the time in its id. One put."""
+
+    def get_expiring(self, segment_ids: Sequence[SegmentId]) -> Mapping[SegmentId, bytes]:
+        """As `get_wholes`, for expiring segments: those that are still there, and those that are inline items by now.
+
+        One call for each 100, and one more for those that are not there.
+        """
 
     def get_wholes(self, segment_ids: Sequence[SegmentId]) -> Mapping[SegmentId, bytes]:
         """The segments, in no order; a missing one is left out. Consistent. One call for each 100."""

@@ -55,6 +55,12 @@ class TopicStore(Protocol):
         opens none. One conditional update.
         """
 
+    def end_raise(self, topic: Topic) -> bool:
+        """Removes the note of the topic's raise of the retention. False if a newer raise has come, or the topic went.
+
+        It touches no setting. One conditional update.
+        """
+
     def delete(self, topic: Topic, now_ms: int) -> None:
         """Removes the topic and leaves a note of its data, both or neither.
 

@@ -12,15 +12,16 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, PartitionKey
 from penstock_core.log.ref import Ref
 from penstock_core.log.retention import indexed_ms
-from penstock_core.log.segment import SegmentPart, build_segment
+from penstock_core.log.segment import Segment, SegmentPart, build_segment
 from penstock_core.outcomes import Outcomes
 from penstock_core.records.record_batch import BatchesSummary
 from penstock_core.zones.zone_state import Acks
 from penstock_service.instance.instance import Instance
+from penstock_service.instance.update_window import Moment
 from penstock_service.records.append_in_sequence import AppendOutcome, append_in_sequence
 from penstock_service.records.shorten_head import GrownHead, shorten_heads
 from penstock_service.records.wake_readers import wake_beside, wake_ups_after
-from penstock_service.segments.put_segment import StoredSegment, is_inline, put_inline, put_segment
+from penstock_service.segments.put_segment import StoredSegment, is_inline, item_days, put_inline, put_segment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,7 @@ class PartitionBatches:
     """Validated batches for one partition.
 
     `is_draining`: the partition took no new records when its topic was read. Its head alone decides about an append.
+    `kept_days` is what a small segment's TTL needs, by the topic as it was read at `topic_read` or later; 0 for none.
     """
 
     key: PartitionKey
@@ -36,6 +38,8 @@ class PartitionBatches:
     min_insync_zones: int = 1
     tag_filter: int | None = None
     is_draining: bool = False
+    kept_days: int = 0
+    topic_read: Moment | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +60,7 @@ def append(instance: Instance, batches: Sequence[PartitionBatches], acks: Acks) 
     `shorten_heads` costs.
     If readers wait for the records, it also costs what `wake_beside` costs.
 
-    Raises NOT_ENOUGH_ZONES, THROTTLED or STORAGE_UNAVAILABLE when nothing was appended anywhere.
+    Raises NOT_ENOUGH_ZONES or STORAGE_UNAVAILABLE when nothing was appended anywhere.
     """
     stored, refs = put_batches(instance, batches, acks)
     results = instance.executor.map(
@@ -77,7 +81,8 @@ def append(instance: Instance, batches: Sequence[PartitionBatches], acks: Acks) 
 def put_batches(instance: Instance, batches: Sequence[PartitionBatches], acks: Acks) -> tuple[StoredSegment, list[Ref]]:
     """Put one segment with all the batches. The result is the segment and one ref for each part, to be appended.
 
-    One put per zone, or one of an item. Raises NOT_ENOUGH_ZONES, THROTTLED or STORAGE_UNAVAILABLE.
+    One put per zone, or one of an item; both if DynamoDB throttles the item. Raises NOT_ENOUGH_ZONES and
+    STORAGE_UNAVAILABLE.
     """
     segment = build_segment(
         [
@@ -91,10 +96,7 @@ def put_batches(instance: Instance, batches: Sequence[PartitionBatches], acks: A
             for batch in batches
         ]
     )
-    if is_inline(instance, len(batches), sum(len(batch.data) for batch in batches)):
-        stored = put_inline(instance, segment)
-    else:
-        stored = put_segment(instance, segment, acks, max(batch.min_insync_zones for batch in batches))
+    stored = _put(instance, batches, segment, acks)
     return stored, [
         Ref(
             segment_id=stored.segment_id,
@@ -105,11 +107,27 @@ def put_batches(instance: Instance, batches: Sequence[PartitionBatches], acks: A
             max_timestamp_ms=indexed_ms(batch.summary.max_timestamp_ms, stored.segment_id),
             zones=stored.zones,
             tier=stored.tier,
+            kept_days=stored.kept_days,
             sequence=batch.summary.sequence,
             tag_filter=batch.tag_filter,
         )
         for batch, entry in zip(batches, segment.toc, strict=True)
     ]
+
+
+def _put(instance: Instance, batches: Sequence[PartitionBatches], segment: Segment, acks: Acks) -> StoredSegment:
+    """As an item if the segment is small and DynamoDB does not throttle its put, else into the zones."""
+    kept_days = item_days(instance, (batch.kept_days for batch in batches))
+    if is_inline(instance, len(batches), sum(len(batch.data) for batch in batches), kept_days):
+        read = [batch.topic_read for batch in batches if batch.topic_read is not None]
+        oldest = max(read, key=lambda moment: moment.age_ms(instance.clock), default=None)
+        try:
+            return put_inline(instance, segment, kept_days, oldest)
+        except PenstockError as error:
+            if error.code is not ErrorCode.THROTTLED:
+                raise
+        instance.telemetry.count("small_appends_throttled")
+    return put_segment(instance, segment, acks, max(batch.min_insync_zones for batch in batches))
 
 
 def is_head_gone(result: object) -> bool:

@@ -34,7 +34,7 @@ from penstock_core.records.record_batch import BatchHeader, BytesLike, parse_hea
 from penstock_service.index.refs import find_ref
 from penstock_service.instance.instance import Instance
 from penstock_service.segments.put_segment import StoredSegment
-from penstock_service.segments.read_range import read_range
+from penstock_service.segments.read_range import is_expired, read_range
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,15 +135,22 @@ def _find(instance: Instance, repeat: _Repeat) -> Offset:
     is_single = parse_header(repeat.data).length == len(repeat.data)
     found = find_ref(instance.stores.log, key, repeat.head, lambda ref: _holds(ref, sequence))
     if found is not None and found.ref.sequence is not None and found.end_offset > repeat.head.log_start_offset:
-        if not (has_same_end and is_single):
-            _compare(instance, found, repeat)
+        try:
+            if not (has_same_end and is_single):
+                _compare(instance, found, repeat)
+        except PenstockError as error:
+            raise _unknown(sequence) if is_expired(error) else error from error
         return Offset(found.base_offset + sequence.first_sequence - found.ref.sequence.first_sequence)
     if is_newest(repeat.state, sequence) and not has_same_end:
         raise other_bytes(repeat.state, sequence, maybe_applied=not is_single)
     merged = instance.stores.compaction.find_merged(key, sequence)  # read last: refs go there from the pages
     if merged is not None:
         return merged
-    raise PenstockError(
+    raise _unknown(sequence)
+
+
+def _unknown(sequence: ProducerSequence) -> PenstockError:
+    return PenstockError(
         ErrorCode.DUPLICATE_SEQUENCE,
         f"sequences {sequence.first_sequence} to {sequence.last_sequence} of producer {sequence.producer_id} were "
         "appended before, and not again; where, is not known: they have expired, were merged long ago, or were not "

@@ -17,6 +17,7 @@ from penstock_core.limits import BATCH_GET_KEYS_MAX, JUMP_MARGIN_OFFSETS
 from penstock_core.log.index import Head, HeadJump
 from penstock_core.log.jump import Jump, jumps_over
 from penstock_core.log.ref import Ref
+from penstock_core.log.retention_raise import with_raise
 from penstock_core.log.topic import Topic
 from penstock_core.records.codec import empty_batch
 from penstock_core.records.record_batch import BatchesSummary
@@ -79,9 +80,10 @@ def jump_heads(instance: Instance, topic: Topic, restore: Restore) -> Iterator[P
     Raises CONCURRENT_UPDATE if a writer has appended meanwhile, or altered the topic: stop it, and call again.
     """
     window = UpdateWindow.open(instance.clock)
-    if not (topic.was_restored or restore.is_dry_run):
+    if not restore.is_dry_run:
         window.check()
-        instance.stores.topics.replace(topic, replace(topic, was_restored=True))
+        noted = with_raise(replace(topic, was_restored=True), instance.clock.now_ms())
+        instance.stores.topics.replace(topic, noted)
         instance.topic_cache.forget(topic.name)
     keys = [PartitionKey(topic.topic_id, number) for number in topic.all_heads()]
     for start in range(0, len(keys), BATCH_GET_KEYS_MAX):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from penstock_core.errors import Category, ErrorCode, PenstockError, shown
 from penstock_core.ids import PartitionKey, parse_own_topic_name
 from penstock_core.limits import REQUEST_PARTITIONS_MAX, VALIDATED_BYTES_MAX
+from penstock_core.log.retention_raise import kept_days
 from penstock_core.log.timer import TimerPlace
 from penstock_core.maybe_applied import as_maybe_applied
 from penstock_core.outcomes import Outcome, Outcomes
@@ -16,7 +17,7 @@ from penstock_core.zones.zone_state import Acks
 from penstock_service.index.heads import still_closed
 from penstock_service.instance.instance import Instance
 from penstock_service.records.append import AppendedRange, PartitionBatches, append, is_head_closed, is_head_gone
-from penstock_service.segments.put_segment import check_in_sync, is_inline
+from penstock_service.segments.put_segment import check_in_sync, is_inline, item_days
 
 if TYPE_CHECKING:
     from penstock_core.records.codec import Record
@@ -126,9 +127,16 @@ class RecordBudget:
 
 
 def are_inline(instance: Instance, entries: Sequence[ProduceEntry]) -> bool:
-    """True if the entries of now go into DynamoDB together. So do any of them without the others."""
-    now = [len(entry.data) for entry in entries if entry.timer is None]
-    return is_inline(instance, len(now), sum(now))
+    """True if the entries of now go into DynamoDB together. So do any of them without the others.
+
+    Reads topics that are not remembered, where the bounds differ and the answer depends on them.
+    """
+    now = [entry for entry in entries if entry.timer is None]
+    size = len(now), sum(len(entry.data) for entry in now)
+    if is_inline(instance, *size) == is_inline(instance, *size, kept_days=1):
+        return is_inline(instance, *size)
+    topics = Outcomes.collect(lambda entry: instance.topic_cache.get(entry.topic), now).ok  # others have no batches
+    return is_inline(instance, *size, kept_days=item_days(instance, map(kept_days, topics)))
 
 
 def check_entry(
@@ -143,6 +151,7 @@ def check_entry(
     Raises INVALID_NAME, UNKNOWN_TOPIC, UNKNOWN_PARTITION, RECORD_TOO_LARGE, NOT_ENOUGH_ZONES, and the errors of
     `validate` and `check_records`.
     """
+    topic_read = instance.topic_cache.read_moment(entry.topic)  # first: another thread may read the topic anew
     topic, key = instance.topic_cache.get_partition(parse_own_topic_name(entry.topic), entry.partition)
     summary = validate(entry.data)
     limit = topic.config.max_batch_bytes
@@ -174,6 +183,8 @@ def check_entry(
         min_insync_zones=topic.config.min_insync_zones,
         tag_filter=tag_filter if topic.config.index_tags else None,
         is_draining=not topic.is_writable(key.partition),
+        kept_days=kept_days(topic),
+        topic_read=topic_read,
     )
 
 

@@ -17,13 +17,15 @@ from penstock_core.limits import SCRUB_SAVE_REFS
 from penstock_core.log.read_plan import join_ranges
 from penstock_core.log.ref import Ref, Tier
 from penstock_core.log.repair import NamedRef, Repair
+from penstock_core.log.retention import written_ms
+from penstock_core.log.retention_raise import had_expired
 from penstock_core.log.segment import TocEntry
 from penstock_core.zones.catch_up import START, Cursor
 from penstock_service.index.refs import refs_from
 from penstock_service.instance.instance import Instance
 from penstock_service.repair.ensure_copies import ensure_copies
 from penstock_service.repair.repair_segment import report_lost, zones_to_repair
-from penstock_service.segments.read_range import is_missing, read_range
+from penstock_service.segments.read_range import is_expired, is_missing, read_range
 
 JOB = "scrub"
 
@@ -138,10 +140,22 @@ def _scrub_single(instance: Instance, named: NamedRef, verdicts: _Verdicts) -> S
         return replace(result, bytes=len(read_range(instance, wanted)))
     except PenstockError as error:
         is_gone = error.code is ErrorCode.CORRUPT_SEGMENT or is_missing(error)
+        if is_expired(error) and _is_due(instance, named):
+            return result
         if is_gone and not report_lost(instance, ref.segment_id, [named], error):
             return result  # removed since its ref was read
         instance.telemetry.log("scrub_failed", segment=ref.segment_id.hex(), error=str(error))
         return replace(result, failures=1)
+
+
+def _is_due(instance: Instance, named: NamedRef) -> bool:
+    """True if retention is to remove the ref: it is older than its topic's retention, or was when that was raised.
+
+    Reads the topics: few refs lose their items before retention passes them.
+    """
+    now_ms = instance.clock.now_ms()
+    topic = next((each for each in instance.stores.topics.list() if each.topic_id == named.key.topic_id), None)
+    return topic is None or had_expired(topic, written_ms(named.located.ref), now_ms)
 
 
 def _check(instance: Instance, named: NamedRef, zones: int) -> tuple[_SegmentVerdict, ScrubResult]:

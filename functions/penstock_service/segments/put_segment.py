@@ -12,20 +12,22 @@ Put one small segment into DynamoDB, as an item of the log table, instead of int
 
 DynamoDB answers a put once two of its three zones have it, so one put meets every `acks` and every `min_insync_zones`,
 and no zone of the stage takes part. The item is put before any head names it, as an object is: a crash in between
-leaves an item that no ref names, and the sweep removes it.
+leaves an item that no ref names, and the sweep or its TTL removes it. The TTL rests on the topics of the request, so
+the window opens before they are read.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import SEGMENT_ID_BYTES, SegmentId, ZoneName, new_segment_id
 from penstock_core.limits import FALLBACK_AFTER_MS
 from penstock_core.log.ref import Tier
+from penstock_core.log.retention_raise import kept_days_of_all
 from penstock_core.log.segment import Segment, segment_bytes
 from penstock_core.zones.zone_state import Acks, Mover, ZoneStates, ZoneStatus, is_stored
 from penstock_service.instance.instance import Instance
-from penstock_service.instance.update_window import UpdateWindow
+from penstock_service.instance.update_window import Moment, UpdateWindow
 from penstock_service.instance.zones import PutWatch, close_all
 from penstock_service.ports.segments import SegmentStore
 from penstock_service.segments.move_zone import move_zone
@@ -44,6 +46,7 @@ class StoredSegment:
     unconfirmed_zones: int
     window: UpdateWindow
     tier: Tier = Tier.ZONAL
+    kept_days: int = 0
 
 
 def put_segment(instance: Instance, segment: Segment, acks: Acks, min_insync_zones: int = 1) -> StoredSegment:
@@ -214,18 +217,44 @@ def _reasons(
     return "; ".join(reasons)
 
 
-def is_inline(instance: Instance, parts: int, data_bytes: int) -> bool:
-    """True if a segment of so many parts, with so many bytes of batches together, goes into DynamoDB."""
-    return segment_bytes(parts, data_bytes) <= instance.stores.inline_bytes_max
+def item_days(instance: Instance, kept_days: Iterable[int]) -> int:
+    """The days to the TTL of a segment whose parts need so many, 0 for none: one part takes none, or the stage."""
+    return kept_days_of_all(kept_days) if instance.stores.small.expiring_bytes else 0
 
 
-def put_inline(instance: Instance, segment: Segment) -> StoredSegment:
-    """One put of an item. Raises THROTTLED and STORAGE_UNAVAILABLE: no ref names the item, so nothing was appended."""
+def is_inline(instance: Instance, parts: int, data_bytes: int, kept_days: int = 0) -> bool:
+    """True if a segment of so many parts, with so many bytes of batches together, goes into DynamoDB.
+
+    `kept_days` is 0 for an item without a TTL.
+    """
+    small = instance.stores.small
+    return segment_bytes(parts, data_bytes) <= (small.expiring_bytes if kept_days else small.swept_bytes)
+
+
+def put_inline(
+    instance: Instance, segment: Segment, kept_days: int = 0, topics_read: Moment | None = None
+) -> StoredSegment:
+    """One put of an item, with a TTL that was computed from topics which were read at `topics_read`, or without one.
+
+    Raises THROTTLED and STORAGE_UNAVAILABLE: no ref names the item, so nothing was appended.
+    """
     window = UpdateWindow.open(instance.clock)
+    if kept_days and topics_read is not None:
+        window = window.with_read(topics_read)
     segment_id = new_segment_id(instance.clock.now_ms(), instance.entropy.random_bytes(SEGMENT_ID_BYTES - 6))
     try:
-        instance.stores.inline.put(segment_id, segment.body, segment.crc32c)
+        if kept_days:
+            instance.stores.inline.put_expiring(segment_id, segment.body, kept_days)
+        else:
+            instance.stores.inline.put(segment_id, segment.body, segment.crc32c)
     except PenstockError as error:
         # The item may be there. That is no append.
         raise PenstockError(error.code, f"{error.message}: nothing was appended, try again", **error.facts) from error
-    return StoredSegment(segment_id=segment_id, zones=0, unconfirmed_zones=0, window=window, tier=Tier.INLINE)
+    return StoredSegment(
+        segment_id=segment_id,
+        zones=0,
+        unconfirmed_zones=0,
+        window=window,
+        tier=Tier.EXPIRING if kept_days else Tier.INLINE,
+        kept_days=kept_days,
+    )

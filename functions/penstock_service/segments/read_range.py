@@ -1,8 +1,10 @@
 """Read one range of a segment from a zone that has it whole: the fastest zone first, hedged to the next ones.
 
 If a zone takes longer than it usually does, the reader asks the next zone too, and the first good answer wins. A
-segment of the archive tier is in the archive only, and an inline one in its item only. Compaction gives merged batches
-a new id, so no tier stands in for another.
+segment of the archive tier is in the archive only, and that of an item in the log table only. Compaction gives merged
+batches a new id, so no tier stands in for another.
+
+An item that DynamoDB has removed by its TTL has expired. Its ref may be there until retention has passed it.
 """
 
 import threading
@@ -13,6 +15,8 @@ from penstock_core.ids import SegmentId, ZoneName
 from penstock_core.log.read_plan import SegmentRange
 from penstock_core.log.ref import Tier
 from penstock_core.log.repair import Repair
+from penstock_core.log.retention_raise import may_have_expired
+from penstock_core.outcomes import Outcome
 from penstock_core.records.record_batch import check_stored
 from penstock_core.zones.zone_state import read_order
 from penstock_service.instance.instance import Instance
@@ -23,7 +27,6 @@ MAY_BE_REMOVED = (ErrorCode.CORRUPT_SEGMENT, ErrorCode.STORAGE_UNAVAILABLE)
 _WHO_FAILED = {
     Tier.ZONAL: "no zone could",
     Tier.ARCHIVE: "the archive could not",
-    Tier.INLINE: "the log table could not",
 }
 
 
@@ -33,8 +36,17 @@ def read_range(instance: Instance, wanted: SegmentRange) -> bytes:
     One ranged get, and one more for each zone that fails or takes longer than usual. The read goes by the states of
     zones that the instance remembers. Raises CORRUPT_SEGMENT if every zone that should have the bytes answered and had
     them wrong, else STORAGE_UNAVAILABLE. If one copy is bad or missing and another is good, the bad one is reported
-    for repair.
+    for repair. The range of an item costs what `read_items` costs, and raises its errors.
     """
+    if wanted.tier.is_item:
+        [found] = read_items(instance, [wanted])
+        if isinstance(found, PenstockError):
+            raise found
+        return found
+    return _read_of_stores(instance, wanted)
+
+
+def _read_of_stores(instance: Instance, wanted: SegmentRange) -> bytes:
     stores = _in_order(instance, wanted)
     begun: list[tuple[SegmentStore, float]] = []
     # The instance may be frozen from its answer on, and a read that ends after that says nothing of its zone.
@@ -90,6 +102,44 @@ def read_range(instance: Instance, wanted: SegmentRange) -> bytes:
     )
 
 
+def read_items(instance: Instance, ranges: Sequence[SegmentRange]) -> list[Outcome[bytes]]:
+    """The checked bytes of each range of items, or its error, in their order.
+
+    One consistent BatchGetItem for each 100 segments. A segment that is not there is STORAGE_UNAVAILABLE, with the fact
+    `is_missing`, and `is_expired` if its TTL is over. Raises what the read of all of them raises.
+    """
+    inline = dict.fromkeys(each.segment_id for each in ranges if each.tier is Tier.INLINE)
+    expiring = dict.fromkeys(each.segment_id for each in ranges if each.tier is Tier.EXPIRING)
+    bodies = {
+        **(instance.stores.inline.get_wholes([*inline]) if inline else {}),
+        **(instance.stores.inline.get_expiring([*expiring]) if expiring else {}),
+    }
+    return [_item_outcome(each, bodies, instance.clock.now_ms()) for each in ranges]
+
+
+def _item_outcome(wanted: SegmentRange, bodies: Mapping[SegmentId, bytes], now_ms: int) -> Outcome[bytes]:
+    body = bodies.get(wanted.segment_id)
+    if body is None:
+        is_over = all(may_have_expired(located.ref, now_ms) for located in wanted.refs)
+        return PenstockError(
+            ErrorCode.STORAGE_UNAVAILABLE,
+            f"the log table has no segment {wanted.segment_id.hex()}",
+            is_missing=True,
+            **({"is_expired": True} if is_over else {}),
+        )
+    data = body[wanted.position : wanted.position + wanted.length]
+    try:
+        check_range(data, wanted)
+    except PenstockError as error:
+        return error
+    return data
+
+
+def is_expired(outcome: object) -> bool:
+    """Tells if a read has found that DynamoDB has removed the item by its TTL."""
+    return isinstance(outcome, PenstockError) and bool(outcome.facts.get("is_expired"))
+
+
 def is_missing(error: PenstockError) -> bool:
     """Tells if the store answered that it has no such segment."""
     return bool(error.facts.get("is_missing"))
@@ -110,8 +160,6 @@ def _in_order(instance: Instance, wanted: SegmentRange) -> list[SegmentStore]:
     """
     if wanted.tier is Tier.ARCHIVE:
         return [instance.stores.archive]
-    if wanted.tier is Tier.INLINE:
-        return [instance.stores.inline]
     by_name = {store.zone: store for store in instance.stores.zones}
     confirmed = frozenset(store.zone for index, store in enumerate(instance.stores.zones) if wanted.zones >> index & 1)
     order = read_order(instance.zone_cache.remembered, instance.zone_latency.fastest_first(by_name), confirmed)

@@ -11,13 +11,13 @@ crash after it leaves heads that have not followed: settle_head.py tells who set
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, Partition, PartitionKey, TopicId, parse_own_topic_name
 from penstock_core.limits import TOPIC_PARTITIONS_MAX
 from penstock_core.log.index import Head
+from penstock_core.log.retention_raise import with_config
 from penstock_core.log.topic import WAIT, Topic, alter_config, check_compaction, check_partitions, check_zones
 from penstock_core.maybe_applied import errors_maybe_applied
 from penstock_core.outcomes import Outcomes
@@ -55,7 +55,7 @@ def alter_any_topic(
     """
     window = UpdateWindow.open(instance.clock)
     old = open_generation(instance, name)
-    new = replace(old, config=alter_config(old.config, config))
+    new = with_config(old, alter_config(old.config, config), instance.clock.now_ms())
     check_zones(new.config, len(instance.stores.zones))
     if partitions is not None:
         new = _with_partitions(new, check_partitions(partitions))

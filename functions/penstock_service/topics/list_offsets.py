@@ -25,7 +25,7 @@ from penstock_service.index.reader import page_at, pages_forward
 from penstock_service.instance.caches import TopicCache
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.log import LogIndex
-from penstock_service.segments.read_range import MAY_BE_REMOVED, read_range
+from penstock_service.segments.read_range import MAY_BE_REMOVED, is_expired, read_range
 
 
 class OffsetSpec(Enum):
@@ -180,8 +180,12 @@ class _Search:
 
         Once the bytes are spent: the first offset of the batch that may hold it.
         """
-        [wanted] = join_ranges([located])
-        data = bytearray(read_range(self.instance, wanted))
+        try:
+            data = bytearray(read_range(self.instance, *join_ranges([located])))
+        except PenstockError as error:
+            if is_expired(error):
+                return None
+            raise
         stamp(data, located.base_offset)
         for position, header in walk(data):
             if header.max_timestamp_ms < self._timestamp_ms or header.next_offset <= start_offset:

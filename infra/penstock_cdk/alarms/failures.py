@@ -22,7 +22,14 @@ FAILING = "functions_failing"
 RARE_FAILING = "runs_failed"
 # fields of a function's line `run` that are above 0 when work is left undone, or late
 UNDONE: Mapping[str, Sequence[str]] = {
-    UPKEEP: ("retention_failed", "looks_failed", "partitions_stuck", "measurements_failed"),
+    UPKEEP: (
+        "retention_failed",
+        "raises_late",
+        "items_lost",
+        "looks_failed",
+        "partitions_stuck",
+        "measurements_failed",
+    ),
     HOURLY: ("tiering_failed", "zone_bytes_stale"),
     "sweep": ("sweep_failed", "objects_foreign"),
     "dispatch": ("dispatches_failed", "dispatches_late"),

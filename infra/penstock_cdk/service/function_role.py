@@ -103,6 +103,8 @@ def _topics_item_statements(grants: Grants, tables: Tables) -> Iterator[iam.Poli
         yield tables.deletions_statement()
     if grants.ends_changes:
         yield tables.layouts_statement()
+    if grants.keeps_items:
+        yield tables.raises_statement()
 
 
 def _quota_statements(grants: Grants, tables: Tables) -> Iterator[iam.PolicyStatement]:

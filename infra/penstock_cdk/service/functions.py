@@ -21,6 +21,7 @@ from penstock_cdk.walls import wait_pool
 from penstock_core.acls.settings import DEFAULT_VARIABLE, SUPER_VARIABLE
 from penstock_core.acls.tokens import CLAIM_VARIABLE, ISSUER_VARIABLE
 from penstock_core.direct.function_arn import FunctionsPlace
+from penstock_core.log.inline import NO_ITEMS
 from penstock_core.log.inline import VARIABLE as INLINE_VARIABLE
 from penstock_core.quotas.wait_pool import VARIABLE as WAITS_VARIABLE
 from penstock_core.quotas.wait_pool import format_wait_pool
@@ -134,8 +135,8 @@ class Functions(Construct):
             "PENSTOCK_ZONES": self._storage.zones.environment,
             "PENSTOCK_ARCHIVE": self._storage.archive.bucket_name,
             **(
-                {INLINE_VARIABLE: str(settings.inline_bytes_max)}
-                if settings.inline_bytes_max and grants.writes_zones
+                {INLINE_VARIABLE: str(settings.small_appends)}
+                if settings.small_appends != NO_ITEMS and grants.writes_zones
                 else {}
             ),
             **self._sessions_environment(grants),

@@ -38,8 +38,9 @@ class Grants:
     `reaches_targets` allows to assume the role that calls the targets of subscriptions. `notes_changes` allows to
     note what a request changes, and `settles_audit` to read these notes. `spends_quotas` allows to read the quotas
     and to charge their buckets, `sets_quotas` to list, put and delete quotas. `ends_changes` allows to open
-    partitions that an unfinished change has left closed, and to take drained ones away. `claims_resources` allows to
-    read the quotas, and to read, put and delete the claims of principals, `keeps_claims` to put and delete them only.
+    partitions that an unfinished change has left closed, and to take drained ones away. `keeps_items` allows to
+    remove the note of a raised retention. `claims_resources` allows to read the quotas, and to read, put and delete
+    the claims of principals, `keeps_claims` to put and delete them only.
     `dates_index` allows to note when a stage got its first topic, which is among the cursors.
     """
 
@@ -58,6 +59,7 @@ class Grants:
     keeps_cursor: bool = False
     settles_deletions: bool = False
     ends_changes: bool = False
+    keeps_items: bool = False
     sweeps_zones: bool = False
     writes_archive: bool = False
     arms_waiters: bool = False
@@ -233,6 +235,7 @@ GRANTS: Mapping[str, Grants] = {
         topics=("GetItem", "Query", "Scan"),
         log=("GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "DeleteItem"),
         ends_changes=True,
+        keeps_items=True,
         groups=("GetItem", "Query", "PutItem", "UpdateItem", "DeleteItem"),
         shares=("GetItem", "BatchGetItem", "Query", "UpdateItem", "DeleteItem"),
         counts_subscriptions=True,

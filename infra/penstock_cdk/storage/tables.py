@@ -12,7 +12,7 @@ from penstock_cdk.settings import StageSettings
 from penstock_core.storage import keys
 from penstock_core.storage.head_updates import WAITER_ATTRIBUTES
 from penstock_core.storage.table_declarations import GROUPS, LOG, PARTITION_KEY, SORT_KEY, TOPICS, TableDeclaration
-from penstock_core.storage.topic_item import LAYOUT_ATTRIBUTES
+from penstock_core.storage.topic_item import LAYOUT_ATTRIBUTES, RAISE_ATTRIBUTES
 
 _WRITES = frozenset({"PutItem", "UpdateItem", "DeleteItem"})
 _KEYS_THAT_NO_NAME_EQUALS = "*#*"  # names of topics and groups have no `#`
@@ -71,6 +71,12 @@ class Tables(Construct):
         """Allows to end a change of a topic's partitions, and to change no setting of it."""
         return self._statement(
             self.topics, ["UpdateItem"], unlike=_KEYS_THAT_NO_NAME_EQUALS, attributes=LAYOUT_ATTRIBUTES
+        )
+
+    def raises_statement(self) -> iam.PolicyStatement:
+        """Allows to remove the note of a raised retention, and to change no setting of a topic."""
+        return self._statement(
+            self.topics, ["UpdateItem"], unlike=_KEYS_THAT_NO_NAME_EQUALS, attributes=RAISE_ATTRIBUTES
         )
 
     def shares_statement(self, *actions: str) -> iam.PolicyStatement:

@@ -48,18 +48,20 @@ _OLD_REFS = _PLAIN_REFS | st.builds(
     _with_producer, _PLAIN_REFS, st.integers(0, 2**63 - 1), st.integers(0, 2**15 - 1), st.integers(0, 2**31 - 1)
 )
 REFS = st.builds(
-    lambda ref, tier, tag_filter, appended_ms, is_delayed: replace(
+    lambda ref, tier, tag_filter, appended_ms, is_delayed, kept_days: replace(
         ref,
         tier=tier,
         tag_filter=tag_filter,
         appended_ms=appended_ms,
-        is_delayed=is_delayed and appended_ms is not None and tier is not Tier.INLINE,
+        is_delayed=is_delayed and appended_ms is not None and not tier.is_item,
+        kept_days=kept_days if tier is Tier.EXPIRING else 0,
     ),
     _OLD_REFS,
     st.sampled_from(Tier),
     st.none() | st.integers(0, 2**64 - 1),
     st.none() | st.integers(0, 2**63 - 1),
     st.booleans(),
+    st.integers(0, 255),
 )
 GOLDEN = Ref(
     segment_id=SegmentId(bytes(range(16))),
@@ -153,8 +155,17 @@ def test_inline_ref_bytes_are_what_is_stored_today(ref: Ref, behind: str) -> Non
     assert encode_ref(replace(ref, tier=Tier.INLINE, zones=0)).hex() == fixed + behind
 
 
-def test_release_that_knows_no_inline_segment_refuses_a_ref_to_one_by_its_version() -> None:
-    assert encode_ref(replace(GOLDEN, tier=Tier.INLINE))[0] not in BYTE_FORMATS["ref"].writes
+def test_expiring_ref_bytes_are_what_is_stored_today() -> None:
+    ref = replace(GOLDEN, tier=Tier.EXPIRING, zones=0, kept_days=23)
+    fixed = "060300000102030405060708090a0b0c0d0e0f000000010000000200000003000000040000000000000005"
+    assert encode_ref(ref).hex() == fixed + "0017"
+    assert encode_ref(replace(ref, tag_filter=9)).hex() == fixed + "0217" + "0000000000000009"
+    assert ref.kept_until_ms == 0x000102030405 + 23 * 24 * 3_600_000
+
+
+def test_release_that_knows_no_item_refuses_a_ref_to_one_by_its_version() -> None:
+    for tier in (Tier.INLINE, Tier.EXPIRING):
+        assert encode_ref(replace(GOLDEN, tier=tier))[0] not in BYTE_FORMATS["ref"].writes
 
 
 @pytest.mark.parametrize(
@@ -175,6 +186,9 @@ def test_release_that_knows_no_inline_segment_refuses_a_ref_to_one_by_its_versio
         b"\x04" + encode_ref(GOLDEN)[1:] + b"\x00",  # an inline ref of the archive
         b"\x01\x02" + encode_ref(GOLDEN)[2:],  # an inline ref of an old version
         encode_ref(replace(GOLDEN, tier=Tier.INLINE))[:-1],
+        encode_ref(replace(GOLDEN, tier=Tier.EXPIRING))[:-1],
+        b"\x06" + encode_ref(replace(GOLDEN, tier=Tier.INLINE))[1:] + b"\x01",  # an expiring ref of another tier
+        b"\x04" + encode_ref(replace(GOLDEN, tier=Tier.EXPIRING))[1:],
         encode_ref(replace(GOLDEN, tier=Tier.INLINE))[:-1] + b"\x08",
         bytes(REF_BYTES + 1),
     ],

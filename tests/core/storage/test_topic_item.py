@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from penstock_core import limits
 from penstock_core.errors import ErrorCode
 from penstock_core.ids import TopicId, TopicName
+from penstock_core.log.retention_raise import RetentionRaise
 from penstock_core.log.topic import CLEANUP_POLICIES, Topic, TopicConfig
 from penstock_core.storage.topic_item import parse_topic, topic_item, topic_key
 from tests.support.refusals import refused
@@ -32,6 +33,13 @@ CONFIGS = st.builds(
         created_at_ms=st.integers(0, 2**48),
         config=CONFIGS,
         was_restored=st.booleans(),
+        retention_raise=st.none()
+        | st.builds(
+            RetentionRaise,
+            noted_ms=st.integers(0, 2**48),
+            since_ms=st.integers(0, 2**48),
+            retention_ms=st.integers(0, 2**48),
+        ),
     )
 )
 def test_topic_survives_a_round_trip(topic: Topic) -> None:

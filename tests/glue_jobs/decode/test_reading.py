@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from penstock_core.compaction.merging import CompactionSettings
 from penstock_core.errors import PenstockError
 from penstock_core.limits import LOST_HEAD_JUMP_OFFSETS, TAIL_ROLL_REFS
+from penstock_core.log.inline import InlineBounds
 from penstock_core.log.ref import Tier, encode_refs
 from penstock_core.zones.zone_state import Acks
 from penstock_service.compaction.compact import compact
@@ -50,7 +51,7 @@ def test_a_read_finds_every_record_of_every_partition_once(instance: Instance) -
 
 def test_a_read_finds_small_appends_in_the_log_table_among_others(instance: Instance) -> None:
     new_topic(instance, partitions=3)
-    inline = with_stores(instance, inline_bytes_max=200)
+    inline = with_stores(instance, small=InlineBounds(swept_bytes=200))
     for number in range(20):
         for each in range(2):
             send(inline if number % 3 else instance, "orders", f"{each} {number}", partition=each)

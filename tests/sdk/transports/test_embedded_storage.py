@@ -8,6 +8,7 @@ import pytest
 from penstock import Admin
 from penstock.errors import NotConfiguredError
 from penstock.transports.embedded_storage import find_embedded_stage
+from penstock_core.log.inline import NO_ITEMS, InlineBounds
 from penstock_core.stack_outputs import STORAGE_OUTPUTS
 
 STORAGE = {
@@ -33,14 +34,14 @@ def test_storage_is_that_of_the_functions_variables() -> None:
     assert (found.log_table, found.archive, found.region) == ("log", "archive", "eu-west-1")
     assert found.wake_ups == ("events.host", "realtime.host")
     assert [zone.bucket for zone in found.zones] == ["zone-a"]
-    assert found.inline_bytes_max == 0
+    assert found.small == NO_ITEMS
 
 
 def test_program_that_embeds_the_service_puts_inline_what_the_stage_puts_inline() -> None:
     found = find_embedded_stage(environ={**VARIABLES, "PENSTOCK_INLINE_BYTES_MAX": "960"})
-    assert found.storage.inline_bytes_max == 960
+    assert found.storage.small == InlineBounds.of_both(960)
     with pytest.raises(NotConfiguredError, match="give 0 to 4096 bytes"):
-        find_embedded_stage(environ={**VARIABLES, "PENSTOCK_INLINE_BYTES_MAX": "4097"})
+        find_embedded_stage(environ={**VARIABLES, "PENSTOCK_INLINE_BYTES_MAX": "5121"})
 
 
 def test_argument_tells_the_region_when_the_environment_has_another() -> None:

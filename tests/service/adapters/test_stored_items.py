@@ -30,6 +30,7 @@ from penstock_core.ids import (
     TransactionalId,
     ZoneName,
 )
+from penstock_core.log.retention_raise import RetentionRaise
 from penstock_core.log.topic import DeletedTopic, Topic, TopicConfig, note_of
 from penstock_core.push.delivery import DeliveryState, Trouble, Window
 from penstock_core.push.lane import LaneState
@@ -258,6 +259,7 @@ def test_topic_is_written_whole(stage: Stage) -> None:
         generations=(0, 3),
         opening=7,
         was_restored=True,
+        retention_raise=RetentionRaise(noted_ms=3, since_ms=2, retention_ms=1),
     )
     stage.stores["topics"].begin(note_of(bare, 4, is_being_created=True))
     stage.stores["topics"].create(bare)

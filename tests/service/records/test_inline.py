@@ -10,6 +10,7 @@ from penstock_core.compaction.merging import CompactionSettings
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import SegmentId
 from penstock_core.limits import SWEEP_GRACE_MS, TAIL_ROLL_REFS, TIERING_MS_MAX, UNLIMITED
+from penstock_core.log.inline import NO_ITEMS, InlineBounds
 from penstock_core.log.ref import Tier
 from penstock_core.log.segment import check_segment, segment_bytes
 from penstock_core.zones.zone_state import Acks
@@ -51,7 +52,7 @@ SMALL, LARGE = "x" * 300, "x" * 301
 
 @pytest.fixture
 def instance(clock: SteppedClock) -> Instance:
-    return with_stores(patient_instance(clock), inline_bytes_max=BYTES_MAX)
+    return with_stores(patient_instance(clock), small=InlineBounds(swept_bytes=BYTES_MAX))
 
 
 def items(instance: Instance) -> Mapping[SegmentId, bytes]:
@@ -132,7 +133,7 @@ def test_small_append_needs_no_zone_and_owes_none(instance: Instance, acks: Acks
     assert refused.value.code is ErrorCode.NOT_ENOUGH_ZONES
 
 
-@pytest.mark.parametrize("error", [UNAVAILABLE, LOST_ANSWER, PenstockError(ErrorCode.THROTTLED, "too much")])
+@pytest.mark.parametrize("error", [UNAVAILABLE, LOST_ANSWER])
 def test_nothing_was_appended_when_the_put_of_the_item_fails(instance: Instance, error: PenstockError) -> None:
     topic = new_topic(instance)
 
@@ -149,12 +150,27 @@ def test_nothing_was_appended_when_the_put_of_the_item_fails(instance: Instance,
     assert head_of(instance, topic).next_offset == 0
 
 
+@pytest.mark.parametrize("method", ["put", "put_expiring"])
+def test_small_append_goes_into_the_zones_when_the_table_throttles_its_item(clock: SteppedClock, method: str) -> None:
+    bounds = InlineBounds.of_both(BYTES_MAX) if method == "put_expiring" else InlineBounds(swept_bytes=BYTES_MAX)
+    instance = with_stores(patient_instance(clock), small=bounds)
+    topic = new_topic(instance)
+
+    def put(original: Any, *arguments: Any) -> None:
+        raise PenstockError(ErrorCode.THROTTLED, "too much")
+
+    throttled = with_stores(instance, inline=Intercepted(instance.stores.inline, **{method: put}))
+    assert send(throttled, topic, SMALL) == appended(0, 1)
+    assert (tiers(instance, topic), in_zones(instance)) == ([Tier.ZONAL], 3)
+    assert throttled.telemetry.take()[0]["small_appends_throttled"] == 1
+
+
 @pytest.mark.parametrize("is_applied", [True, False])
 def test_crash_at_any_call_loses_nothing_that_was_named_and_leaves_no_garbage(
     clock: SteppedClock, *, is_applied: bool
 ) -> None:
     for place in range(4):
-        instance = with_stores(patient_instance(clock), inline_bytes_max=BYTES_MAX)
+        instance = with_stores(patient_instance(clock), small=InlineBounds(swept_bytes=BYTES_MAX))
         topic = new_topic(instance, retention_ms=UNLIMITED)
         send(instance, topic, "before")
         with catch_kill():
@@ -234,7 +250,7 @@ def test_items_are_read_moved_and_swept_when_the_stage_has_stopped_putting_them(
 ) -> None:
     topic = new_topic(instance, retention_ms=UNLIMITED)
     send(instance, topic, "inline")
-    off = with_stores(another_instance(instance), inline_bytes_max=0)
+    off = with_stores(another_instance(instance), small=NO_ITEMS)
     send(off, topic, "zonal")
     assert read_all(off, topic) == [(0, "inline"), (1, "zonal")]
     clock.time_ms += TIERING_MS_MAX

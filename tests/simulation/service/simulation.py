@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import LOG_START_GRACE_MS
+from penstock_core.log.inline import NO_ITEMS, InlineBounds
 from penstock_core.log.repair import Look, Repair
 from penstock_core.zones.zone_state import Acks
 from penstock_service.adapters.memory.messages import (
@@ -62,7 +63,7 @@ class Simulation:
     """All of one run. `stores` are the bare stores, and `bare` is an instance on them whose calls never fail."""
 
     def __init__(
-        self, seed: int, profile: str = "express3", reduction: Reduction = NOTHING, inline_bytes_max: int = 0
+        self, seed: int, profile: str = "express3", reduction: Reduction = NOTHING, small: InlineBounds = NO_ITEMS
     ) -> None:
         zones, fallback_zones, hour_zones = PROFILES[profile]
         self.scheduler = Scheduler(seed)
@@ -77,7 +78,7 @@ class Simulation:
             zones,
             fallback_zones=fallback_zones,
             hour_zones=hour_zones,
-            inline_bytes_max=inline_bytes_max,
+            small=small,
             wake_ups=self._wake_ups,
         )
         deliveries = MemoryDeliveryQueue(_StoppedClock(self.scheduler))

@@ -95,13 +95,13 @@ class SimulatedStorage:
         ports: dict[str, Any] = {
             each.name: wrapped(own.get(each.name) or getattr(self._state.stores, each.name), each.name)
             for each in fields(self._state.stores)
-            if each.name not in ("zones", "fallback_zones", "inline_bytes_max")
+            if each.name not in ("zones", "fallback_zones", "small")
         }
         return Stores(
             **ports,
             zones=[wrapped(store, f"zone {store.zone}") for store in self._state.stores.zones],
             fallback_zones=self._state.stores.fallback_zones,
-            inline_bytes_max=self._state.stores.inline_bytes_max,
+            small=self._state.stores.small,
         )
 
 

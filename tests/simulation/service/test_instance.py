@@ -30,7 +30,7 @@ def test_instances_share_no_memory_when_both_belong_to_one_simulation() -> None:
 def test_instances_share_every_store_when_both_belong_to_one_simulation() -> None:
     first, second = two_instances()
     for each in fields(Stores):
-        if each.name not in ("zones", "fallback_zones", "inline_bytes_max"):
+        if each.name not in ("zones", "fallback_zones", "small"):
             port, other = getattr(first.stores, each.name), getattr(second.stores, each.name)
             assert port is not other
             assert _below(port) is _below(other)

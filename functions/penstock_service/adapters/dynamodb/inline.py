@@ -10,7 +10,16 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import SegmentId, ZoneName
 from penstock_core.limits import LIST_KEYS_MAX
 from penstock_core.storage.keys import KeyLayout, inline_shard, segment_key
-from penstock_core.storage.page_item import inline_id, inline_item, inline_key, inline_shards, parse_inline
+from penstock_core.storage.page_item import (
+    expiring_item,
+    expiring_key,
+    inline_id,
+    inline_item,
+    inline_key,
+    inline_shards,
+    parse_expiring,
+    parse_inline,
+)
 from penstock_service.adapters.dynamodb.client import DynamoDbClient
 from penstock_service.ports.segments import INLINE, ListedKeys
 
@@ -62,6 +71,21 @@ class DynamoDbInlineStore:
 
     def get_wholes(self, segment_ids: Sequence[SegmentId]) -> Mapping[SegmentId, bytes]:
         return dict(map(parse_inline, self._client.batch_get(self._table, [*map(inline_key, segment_ids)])))
+
+    def put_expiring(self, segment_id: SegmentId, body: bytes, kept_days: int) -> None:
+        self._client.conditional(
+            "put_item",
+            is_repeatable=True,
+            TableName=self._table,
+            Item=expiring_item(segment_id, body, kept_days),
+            ConditionExpression="attribute_not_exists(pk)",
+        )
+
+    def get_expiring(self, segment_ids: Sequence[SegmentId]) -> Mapping[SegmentId, bytes]:
+        found = dict(map(parse_expiring, self._client.batch_get(self._table, [*map(expiring_key, segment_ids)])))
+        missing = [each for each in segment_ids if each not in found]
+        # Read last: an item is copied long before its TTL, so it is in one of the two places.
+        return {**found, **self.get_wholes(missing)} if missing else found
 
     def overwrite(self, segment_id: SegmentId, body: bytes, crc32c: int) -> None:  # noqa: ARG002 - as put
         self._client.call("put_item", is_repeatable=True, TableName=self._table, Item=inline_item(segment_id, body))

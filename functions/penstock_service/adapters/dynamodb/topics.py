@@ -12,12 +12,14 @@ from penstock_core.storage.keys import DELETED, TOPIC
 from penstock_core.storage.topic_item import (
     LAYOUT,
     ORDERING,
+    RAISE,
     TOPIC_OPTIONAL,
     deleted_topic_item,
     deleted_topic_key,
     next_generation,
     parse_deleted_topic,
     parse_topic,
+    raise_ended,
     retiring,
     topic_item,
     topic_key,
@@ -97,7 +99,7 @@ class DynamoDbTopicStore:
         stored = topic_item(old)
         condition = "topic_id = :id AND #partitions = :partitions AND config = :config"
         values = {":id": stored["topic_id"], ":partitions": stored["partitions"], ":config": stored["config"]}
-        for name, place in ((LAYOUT, ":old_layout"), (ORDERING, ":old_ordering")):
+        for name, place in ((LAYOUT, ":old_layout"), (ORDERING, ":old_ordering"), (RAISE, ":old_raise")):
             if name in stored:
                 condition += f" AND {name} = {place}"
                 values[place] = stored[name]
@@ -119,6 +121,9 @@ class DynamoDbTopicStore:
     def open_generation(self, old: Topic) -> None:
         if not self._client.update_if(self._table, next_generation(old)):
             raise PenstockError(ErrorCode.CONCURRENT_UPDATE, f"topic {old.name!r} was altered by another request")
+
+    def end_raise(self, topic: Topic) -> bool:
+        return self._client.update_if(self._table, raise_ended(topic))
 
     def delete(self, topic: Topic, now_ms: int) -> None:
         delete = {

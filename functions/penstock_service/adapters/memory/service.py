@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from penstock_core.acls.settings import AclSettings
 from penstock_core.ids import ZoneName
+from penstock_core.log.inline import NO_ITEMS, InlineBounds
 from penstock_core.storage.keys import KeyLayout
 from penstock_service.adapters.absent import NoWakeUps
 from penstock_service.adapters.dynamodb.client import DynamoDbClient
@@ -33,7 +34,7 @@ def memory_instance(
     entropy: Entropy | None = None,
     executor: Executor | None = None,
     acl_settings: AclSettings | None = None,
-    inline_bytes_max: int = 0,
+    small: InlineBounds = NO_ITEMS,
 ) -> Instance:
     """A whole service in memory. It runs on the system's clock, entropy and threads unless you give others."""
     runtime = Runtime(
@@ -45,7 +46,7 @@ def memory_instance(
         tables=tables,
         clock=runtime.clock,
         entropy=runtime.entropy,
-        inline_bytes_max=inline_bytes_max,
+        small=small,
     )
     return Instance.new(stores, runtime, acl_settings=acl_settings)
 
@@ -59,7 +60,7 @@ def memory_stores(
     wake_ups: WakeUps | None = None,
     clock: Clock | None = None,
     entropy: Entropy | None = None,
-    inline_bytes_max: int = 0,
+    small: InlineBounds = NO_ITEMS,
 ) -> Stores:
     """Stores on `tables`, which are empty if you give none, and empty zones.
 
@@ -74,7 +75,7 @@ def memory_stores(
             MemorySegmentStore(zone, KeyLayout.BY_HOUR if zone in hour_zones else KeyLayout.SPREAD) for zone in zones
         ],
         archive=MemoryArchiveStore(ARCHIVE),
-        inline_bytes_max=inline_bytes_max,
+        small=small,
         repair_queue=MemoryRepairQueue(),
         wake_ups=wake_ups or NoWakeUps(),
         timer_triggers=MemoryTimerTriggers(),
