@@ -70,7 +70,7 @@ FIGURES = (
         "What does AWS charge to produce 1 GiB (modelled)?",
         "${} in requests of 1 KiB, ${} of 64 KiB, ${} of 1 MiB",
         "costs",
-        Cells("money", _GIB, ("1 KiB", "64 KiB", "1 MiB"), {"profile": "express3", "transport": "http"}),
+        Cells("money", _GIB, ("1 KiB", "64 KiB", "1 MiB"), {"profile": "express3", "transport": "lambda"}),
     ),
     _figure(
         "What does a stage cost that nobody uses (modelled)?",
