@@ -1,15 +1,12 @@
 """`penstock prove`: show on a deployed stage what no emulator can show, and read the bill of that a day later."""
 
 import json
-import os
 import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
-from time import sleep
 from typing import Any
 
 import click
@@ -17,19 +14,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.jobs import DEFAULT_STACK
 from penstock.cli.local import find_checkout
 from penstock.cli.options.settings import YES, confirm
 from penstock.cli.options.times import DURATION
+from penstock.cli.proven import PROFILES, calls_of, check_url, name_of, place_of, stage_of
 from penstock.cli.service import CommandError
 from penstock.cli.tables import show_table
-from penstock.configuration import Configuration, find_configuration
-from penstock.doctor.account_checks import Account
 from penstock.doctor.finding import redacted
-from penstock.doctor.recorder import AwsCalls, RecordingTransport
 from penstock.errors import ConnectionFailedError
-from penstock.http.transport import HttpTransport
-from penstock.local_files import JOBS_ENV_NAMES, find_local_file, is_loopback, read_local_file
 from penstock.prove.all_rows import all_rows
 from penstock.prove.bill import read_bill
 from penstock.prove.leftover_kinds import undoings
@@ -38,10 +30,9 @@ from penstock.prove.own_stage import DEPLOYED_USD_MAX, DESTROY_SECONDS, deploy, 
 from penstock.prove.proof import Ruling
 from penstock.prove.prove_report import JSON_NAME, MARKDOWN_NAME, ProveReport
 from penstock.prove.prove_run import STAGE_USD_MAX, ProofBudget, ProveRun
-from penstock.prove.proven_stage import ProvenStage, aws_client
+from penstock.prove.proven_stage import ProvenStage
 from penstock.system import monotonic_ms, new_nonce, wall_clock_ms
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.stack_outputs import outputs_of, parse_stack_place
 from penstock_core.text import escaped
 
 _STYLES = {
@@ -53,9 +44,7 @@ _STYLES = {
 }
 _COLUMNS = 80
 _OWN_USD_MAX = STAGE_USD_MAX + DEPLOYED_USD_MAX
-_LOCAL_STACK = "Penstock"
 _OK, _ANSWER_TRIES, _ANSWER_WAIT_S = 200, 20, 3.0  # of a new stage
-_PROFILES = ("express3", "express2", "standard1")
 
 
 @click.group(invoke_without_command=True)
@@ -65,7 +54,7 @@ _PROFILES = ("express3", "express2", "standard1")
 @click.option("--region", metavar="REGION", help="The AWS region of the stage.")
 @click.option("--stack", metavar="STACK", help="The deployed stack; by default PENSTOCK_STACK, else Penstock.")
 @click.option("--deploy", "is_own", is_flag=True, help="Deploy a stage for the run, and remove it after.")
-@click.option("--profile", type=click.Choice(_PROFILES), help=f"Zones of --deploy.  [default: {_PROFILES[0]}]")
+@click.option("--profile", type=click.Choice(PROFILES), help=f"Zones of --deploy.  [default: {PROFILES[0]}]")
 @click.option("--may-disturb", is_flag=True, help="Load the stage, shut a zone off, and change functions for a moment.")
 @click.option("--assume-role", "role_arn", metavar="ARN", help="A role for calls with fewer rights, if you are a role.")
 @click.option("--dollars-max", type=click.FloatRange(0.01), default=1.0, show_default=True, help="Spend no more.")
@@ -167,22 +156,22 @@ def _proven(given: Any, options: Mapping[str, Any]) -> ProveReport:
         checkout = _checkout_with_npx()
         leftovers = Leftovers(path, "", kinds)
         _undo_earlier(leftovers, options)
-        own, place = f"{STAGE_PREFIX}{new_nonce()[:6]}", _place(options)
+        own, place = f"{STAGE_PREFIX}{new_nonce()[:6]}", place_of(options)
         leftovers.note("stack", own, **place)
         try:
             deploy(checkout, {"name": own, **place}, _tell)
             taken = {**options, "stack": stack_of(own), "region": place["region"]}
-            stage = _stage(None, taken, lambda _: leftovers, began_at_ms)
+            stage = stage_of(None, taken, lambda _: leftovers, began_at_ms)
             _wait_for_answer(stage)
         except BaseException:
             _tell_failures(leftovers.undo_all())
             raise
         kinds |= undoings(stage.admin, stage.client, lambda: stage.functions, _destroy)
     else:
-        stage = _stage(given, options, lambda url: Leftovers(path, url, kinds), began_at_ms)
+        stage = stage_of(given, options, lambda url: Leftovers(path, url, kinds), began_at_ms)
         client = None if stage.account is None else stage.client
         kinds |= undoings(stage.admin, client, lambda: stage.functions, _destroy)
-        _check_url(stage)
+        check_url(stage)
         _undo_earlier(stage.leftovers, options)
     return _run(stage, options, began_ms)
 
@@ -193,39 +182,6 @@ def _checkout_with_npx() -> Path:
     if shutil.which("npx") is None:
         raise PenstockError(ErrorCode.INVALID_CONFIG, "--deploy needs npx: install Node.js")
     return checkout
-
-
-def _place(options: Mapping[str, Any]) -> dict[str, str]:
-    """The place of a stage of the run's own, by which it is found again."""
-    from penstock.prove.own_stage import account_of
-
-    aws = _aws(options["region"])
-    region = aws.client("cloudformation").meta.region_name
-    return {"profile": options["profile"] or _PROFILES[0], "region": region, "account": account_of(aws)}
-
-
-def _aws(region: str | None) -> Any:
-    from penstock.deployed.aws import aws_of  # which loads botocore
-
-    return aws_of(region)
-
-
-def _check_url(stage: ProvenStage) -> None:
-    """Raises INVALID_CONFIG if the stack is of another URL: rows would ask two stages. Passes if it cannot be read."""
-    from botocore.exceptions import BotoCoreError, ClientError
-
-    if stage.account is None or stage.is_local:
-        return
-    try:
-        told = stage.outputs.get("ApiUrl")
-    except (BotoCoreError, ClientError, PenstockError):
-        return  # each row that needs the stack says why
-    if told is not None and told.rstrip("/") != stage.account.api_url.rstrip("/"):
-        raise PenstockError(
-            ErrorCode.INVALID_CONFIG,
-            f"the stack {stage.account.stack} has the URL {told}, and you gave {stage.account.api_url}: name the stack "
-            "of that URL by --stack, and leave --url and PENSTOCK_URL out",
-        )
 
 
 def _wait_for_answer(stage: ProvenStage) -> None:
@@ -246,7 +202,7 @@ def _run(stage: ProvenStage, options: Mapping[str, Any], began_ms: int) -> Prove
         seconds_max=seconds,
         usd_before=_OWN_USD_MAX if stage.is_own else STAGE_USD_MAX,
     )
-    name = _name_of(stage)
+    name = name_of(stage, _tell)
     run = ProveRun(stage, all_rows(options["idle_ms"]), budget, tell=_tell, began_ms=began_ms)
     is_interrupted = False
     try:
@@ -271,90 +227,6 @@ def _run(stage: ProvenStage, options: Mapping[str, Any], began_ms: int) -> Prove
     )
 
 
-def _stage(
-    given: Any, options: Mapping[str, Any], leftovers: Callable[[str], Leftovers], began_at_ms: int
-) -> ProvenStage:
-    """The stage that the options name. `leftovers` makes those of a URL."""
-    calls = AwsCalls()
-    configuration = None if given is not None else _configuration(options)
-    is_local = configuration is None or is_loopback(configuration.url)
-    return ProvenStage(
-        transport=RecordingTransport(given if configuration is None else HttpTransport(configuration)),
-        account=None if configuration is None else _account(configuration, options, calls, is_local=is_local),
-        leftovers=leftovers("" if configuration is None else configuration.url),
-        aws_calls=calls,
-        configuration=configuration,
-        is_local=is_local,
-        is_own=bool(options["is_own"]),
-        may_disturb=options["may_disturb"],
-        role_arn=options["role_arn"],
-        idle_ms=options["idle_ms"],
-        began_at_ms=began_at_ms,
-        wait=sleep,
-    )
-
-
-def _configuration(options: Mapping[str, Any]) -> Configuration:
-    """The service and the caller. A stack that was named tells its URL, if no other one was given."""
-    url, region, stack = options["url"], options["region"], options["stack"]
-    if url is None and stack is not None:
-        url = _url_of(stack, region)
-    found = find_configuration(url, region)
-    if found.tokens is not None:
-        raise PenstockError(ErrorCode.INVALID_CONFIG, "this needs AWS keys, and you have a token: unset PENSTOCK_TOKEN")
-    return found
-
-
-def _url_of(stack: str, region: str | None) -> str:
-    from botocore.exceptions import BotoCoreError, ClientError
-
-    from penstock.jobs.deployed import client
-
-    place = parse_stack_place(stack)
-    try:
-        [found] = client("cloudformation", region).describe_stacks(StackName=place.stack)["Stacks"]
-        return outputs_of(found, place)["ApiUrl"].rstrip("/")
-    except (BotoCoreError, ClientError, KeyError) as error:
-        raise PenstockError(
-            ErrorCode.INVALID_CONFIG, f"the URL of stack {stack!r} could not be read: {error}; give --url"
-        ) from error
-
-
-def _account(
-    configuration: Configuration, options: Mapping[str, Any], calls: AwsCalls, *, is_local: bool
-) -> Account | None:
-    """The account of the stage; that of the emulator for a local stack, None for `penstock dev`."""
-    local: dict[str, str] = {}
-    if is_local:
-        path = find_local_file("jobs.env")
-        local = {} if path is None else read_local_file(path, JOBS_ENV_NAMES)
-        if "AWS_ENDPOINT_URL" not in local:
-            return None
-    stack = _LOCAL_STACK if is_local else options["stack"] or os.environ.get("PENSTOCK_STACK") or DEFAULT_STACK
-    return Account(client=_clients(configuration.region, local, calls), stack=stack, api_url=configuration.url)
-
-
-def _clients(region: str, local: Mapping[str, str], calls: AwsCalls) -> Callable[[str], Any]:
-    @cache
-    def make(service: str) -> Any:
-        made = aws_client(service, region, local)
-        calls.watch(made)
-        return made
-
-    return make
-
-
-def _name_of(stage: ProvenStage) -> str:
-    """The stage's name, by which its bill is found; "" if it is not known."""
-    from botocore.exceptions import BotoCoreError, ClientError
-
-    try:
-        return "" if stage.account is None else stage.name
-    except (BotoCoreError, ClientError, KeyError, IndexError) as error:
-        _tell(f"the stack {stage.account and stage.account.stack} could not be read: {error}")
-        return ""
-
-
 def _undo_earlier(leftovers: Leftovers, options: Mapping[str, Any]) -> None:
     """Put back what an earlier run left. It asks before it removes a stage, which only the file names.
 
@@ -373,7 +245,7 @@ def _undo_earlier(leftovers: Leftovers, options: Mapping[str, Any]) -> None:
 
 
 def _destroy(entry: Mapping[str, Any]) -> None:
-    destroy(find_checkout, entry, _aws(entry["region"]), _tell)
+    destroy(find_checkout, entry, calls_of(entry["region"]), _tell)
 
 
 @contextmanager

@@ -144,8 +144,12 @@ def _check_folder(found: "StageRestore") -> None:
 
 
 def _has_app(found: "StageRestore") -> bool:
-    """This folder has an app.py whose template can be compared. An app of yours changes by hand between two runs."""
-    return Path("cdk.json").exists() and not found.stack.is_of_your_app
+    """This folder has an app.py whose template can be compared.
+
+    An app of yours changes by hand between two runs. The local stack has been synthesized without an account.
+    """
+    is_local = found.stack.settings.get("storage_profile") == "local"
+    return Path("cdk.json").exists() and not found.stack.is_of_your_app and not is_local
 
 
 def _compared(found: "StageRestore") -> str:

@@ -14,6 +14,7 @@ import click
 import pytest
 
 from penstock.cli import prove as command
+from penstock.cli import proven
 from penstock.deployed.aws import Aws
 from penstock.prove.leftovers import FILE_NAME, Leftovers
 from penstock.prove.own_stage import stack_of
@@ -207,7 +208,8 @@ def npx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeNpx:
 @pytest.fixture
 def account(npx: FakeNpx, monkeypatch: pytest.MonkeyPatch) -> FakeAccount:
     made = FakeAccount(npx)
-    monkeypatch.setattr(command, "_aws", lambda _: Aws(made.canned.client))
+    for module in (command, proven):
+        monkeypatch.setattr(module, "calls_of", lambda _: Aws(made.canned.client))
     return made
 
 
@@ -231,7 +233,7 @@ def test_deploy_makes_a_stage_takes_its_stack_and_removes_it(
     tmp_path: Path,
 ) -> None:
     npx = account.npx
-    made = command._stage
+    made = proven.stage_of
     asked: list[Any] = []
 
     def stage(_: Any, options: Any, leftovers: Any, began_at_ms: int) -> Any:
@@ -241,8 +243,8 @@ def test_deploy_makes_a_stage_takes_its_stack_and_removes_it(
         ]
         return made(deployed, options, leftovers, began_at_ms)
 
-    monkeypatch.setattr(command, "_stage", stage)
-    monkeypatch.setattr(command, "sleep", lambda _: None)
+    monkeypatch.setattr(command, "stage_of", stage)
+    monkeypatch.setattr(proven, "sleep", lambda _: None)
     refusals = iter([refusal(403, None), refusal(404, None)])
     deployed.instead = lambda *_: next(refusals, None)  # a new API has no rights at first
     result = run(None, "prove", "--deploy", "--profile", "standard1", *FAST, "--json")
@@ -359,7 +361,7 @@ def test_prove_refuses_a_stack_of_another_url(
     told["Outputs"].append({"OutputKey": "ApiUrl", "OutputValue": "https://prod.example/"})
     canned = CannedAws()
     canned.answers["cloudformation.DescribeStacks"] = {"Stacks": [told]}
-    monkeypatch.setattr(command, "_clients", lambda *_: canned.client)
+    monkeypatch.setattr(proven, "_clients", lambda *_: canned.client)
     result = run(None, "prove", "--url", "https://dev.example", "--region", "us-east-1", "--stack", "Prod")
     assert (result.exit_code, "the stack Prod has the URL https://prod.example/" in result.stderr) == (1, True)
     assert not (tmp_path / "prove.json").exists()
