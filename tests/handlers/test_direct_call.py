@@ -11,6 +11,7 @@ import pytest
 from penstock.transports.invocation import OwnProof
 from penstock_core.acls.rule import parse_principal_pattern
 from penstock_core.acls.settings import AclSettings
+from penstock_core.acls.tokens import TokenSettings
 from penstock_core.direct.caller_proof import CallerProof
 from penstock_core.direct.function_arn import FunctionsPlace
 from penstock_core.limits import DIRECT_PATH_LENGTH_MAX, REQUEST_BYTES_MAX
@@ -250,3 +251,37 @@ def test_audit_trail_names_the_proven_caller(aws: FakeAws, place: FunctionsPlace
     assert answer(aws, admin(place), payload)[0] == 204
     [note] = instance.stores.audit.entries(10)
     assert (note.caller.principal, note.caller.address, note.caller.request_id) == (ADA, ADDRESS, "request-1")
+
+
+@pytest.mark.parametrize(
+    ("fields", "refuses_the_way"),
+    [
+        ({"penstock": 2}, True),
+        ({"path": "/v2/topics"}, True),
+        ({"proof": {}}, True),
+        ({"path": "/v1/topics/missing"}, False),
+        ({"method": "POST", "body": "!"}, False),
+    ],
+    ids=["form", "route", "proof", "unknown topic", "wrong body"],
+)
+def test_answer_tells_a_way_that_is_refused_from_a_refused_request(
+    aws: FakeAws, place: FunctionsPlace, fields: dict[str, object], refuses_the_way: bool
+) -> None:
+    result = aws.invoke(admin(place), event(proof_of(aws, place)) | fields)
+    assert result["statusCode"] >= 400
+    assert ("Penstock-Way" in result["headers"]) is refuses_the_way
+
+
+def test_metadata_tells_the_functions_to_callers_by_iam_alone(aws: FakeAws, place: FunctionsPlace) -> None:
+    instance = aws.instance_of(place)
+    for topic in ({}, {"topic": "orders"}):
+        status, _, body = router.dispatch("GET", "/v1/metadata", topic, {}, b"", instance, ADA)
+        assert (status, json.loads(body)["addresses"]) == (200, [{"transport": "lambda", "address": place.arn}])
+
+
+def test_metadata_tells_no_functions_to_the_subject_of_a_token(aws: FakeAws) -> None:
+    settings = AclSettings(allows_by_default=True, tokens=TokenSettings(issuer="https://login.example"))
+    place = aws.stage(memory_instance(acl_settings=settings), "tokens")
+    claims = {"iss": "https://login.example", "sub": "alice", "exp": "1790000000"}
+    status, _, body = router.dispatch("GET", "/v1/metadata", {}, {}, b"", aws.instance_of(place), claims)
+    assert (status, json.loads(body)) == (200, {"addresses": []})

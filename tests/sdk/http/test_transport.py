@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import hashlib
 import hmac
 import socket
@@ -349,3 +350,42 @@ def _header(headers: dict[str, str], name: str) -> str:
 
 def _hmac(key: bytes, text: str) -> bytes:
     return hmac.new(key, text.encode(), hashlib.sha256).digest()
+
+
+def _rude_server(first_answer: bytes) -> tuple[socket.socket, threading.Thread]:
+    """A server that reads a little, says this, and hangs up: it shakes no hands, and is no proxy."""
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):  # closed by the test
+            while True:
+                connection, _ = listening.accept()
+                connection.recv(100)
+                connection.sendall(first_answer)
+                connection.close()
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    return listening, thread
+
+
+@pytest.mark.parametrize("by_proxy", [False, True], ids=["handshake", "proxy"])
+@pytest.mark.parametrize("kind", [HttpTransport, Looped])
+def test_request_is_certainly_not_sent_when_no_handshake_or_no_tunnel_comes_about(
+    monkeypatch: pytest.MonkeyPatch, kind: type[HttpTransport] | type[Looped], by_proxy: bool
+) -> None:
+    listening, thread = _rude_server(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n" if by_proxy else b"")
+    port = listening.getsockname()[1]
+    if by_proxy:
+        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{port}")
+    url = "https://penstock.invalid" if by_proxy else f"https://127.0.0.1:{port}"
+    transport = kind(Configuration(url=url, region="eu-west-3", credentials=Credentials("AKID", "secret")))
+    try:
+        with pytest.raises(ConnectionFailedError) as failed:
+            transport.call("POST", "/v1/x", {}, {}, b"body")
+        assert not failed.value.maybe_applied
+    finally:
+        transport.close()
+        listening.shutdown(socket.SHUT_RDWR)
+        listening.close()
+        thread.join()
