@@ -205,6 +205,7 @@ SHARE_TOPICS_MAX = 100  # of one share group
 SHARE_LEFT_TOPICS_MAX = 1_000  # that one share group read before, until retention has removed its states there
 SHARE_GROUP_LIST_MAX = 100  # share groups in one page of the list
 MOVED_BYTES_MAX = REQUEST_BYTES_MAX  # of one batch of dead letters: their headers may exceed what a topic takes
+DEAD_LETTER_RANGES_MAX = 10_000  # of open letters that one answer tells
 REDRIVE_RECORDS_MAX = 500  # that one call moves
 REDRIVE_AT_ONCE = 90  # in one transaction, of 100 actions at most: each record may have a target of its own
 REDRIVE_LOOKS_MAX = 100  # transactions of one call

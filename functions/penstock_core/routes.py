@@ -249,11 +249,13 @@ ROUTES: tuple[Route, ...] = (
         _body(_READ, _TOPIC, "acknowledge"),
         policies=(CONSUME,),
     ),
+    _route(f"GET {_IN_TOPIC}/dead-letters", "admin/topics", _path(_DESCRIBE, _TOPIC)),
     _route(
         f"POST {_IN_TOPIC}/redrive",
         "admin/redrive",
         _path(_READ, _TOPIC),
         _body(_WRITE, _TOPIC, "to, or where a record came from"),
+        _body(_DELETE, _TOPIC, "the path, with drop"),
         audit="redrive",
     ),
     _route("GET /v1/subscriptions", "admin/subscriptions", _shown(_SUBSCRIPTION), tokens=False),

@@ -93,6 +93,8 @@ if TYPE_CHECKING:
         SubscriptionPartition,
     )
     from penstock.model.share import (
+        DeadLetterCounts,
+        PartitionLetters,
         Redrive,
         Reject,
         Release,
@@ -136,6 +138,7 @@ __all__ = [
     "ConsumerRebalanceListener",
     "ConsumerRecord",
     "CorruptError",
+    "DeadLetterCounts",
     "DeadLetters",
     "Delivery",
     "DeliveryCallback",
@@ -159,6 +162,7 @@ __all__ = [
     "NotFoundError",
     "OffsetAndTimestamp",
     "OffsetOutOfRangeError",
+    "PartitionLetters",
     "PartitionOffsets",
     "PenstockError",
     "Producer",
@@ -238,7 +242,8 @@ _NAMES_OF = {
     "penstock.share.async_share_consumer": "AsyncShareConsumer",
     "penstock.share.share_consumer": "ShareConsumer",
     "penstock.model.share": (
-        "Redrive Reject Release ShareGroup ShareGroupDescription ShareGroupPartition ShareHolder ShareRecord "
+        "DeadLetterCounts PartitionLetters Redrive Reject Release ShareGroup ShareGroupDescription ShareGroupPartition "
+        "ShareHolder ShareRecord "
     ),
     "penstock.model.push": "Subscription SubscriptionDescription SubscriptionLanes SubscriptionPartition",
     "penstock.transformer.async_transformer": "AsyncTransformer",

@@ -269,6 +269,13 @@ SAMPLES = (
         (_path("write", "topic:orders"),),
         path={**_ORDERS, "timer": "timer"},
     ),
+    Sample("GET /v1/topics/{topic}/dead-letters", (_path("describe", "topic:dead"),), path={"topic": "dead"}),
+    Sample(
+        "POST /v1/topics/{topic}/redrive",
+        (_path("read", "topic:dead"), _body("delete", "topic:dead")),
+        {"drop": True},
+        {"topic": "dead"},
+    ),
     Sample(
         "POST /v1/topics/{topic}/redrive",
         (_path("read", "topic:dead"), _body("write", "topic:orders", '"moved":1')),

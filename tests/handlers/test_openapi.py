@@ -168,6 +168,7 @@ CALLS: list[tuple[str, str, object, dict[str, str], int, Any]] = [
         200,
         ResetResults,
     ),
+    ("GET /v1/topics/{topic}/dead-letters", "/v1/topics/orders/dead-letters", b"", {}, 200, answers.DeadLettersAnswer),
     ("POST /v1/topics/{topic}/redrive", "/v1/topics/orders/redrive", {}, {}, 200, shares.RedriveAnswer),
     ("DELETE /v1/share-groups/{group}", "/v1/share-groups/workers", b"", {}, 204, None),
     ("PUT /v1/subscriptions/{name}", PACKING, SUBSCRIPTION, {}, 200, pushes.SubscriptionAnswer),

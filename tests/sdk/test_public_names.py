@@ -20,7 +20,10 @@ PORTS = """
     Transport TransportName async_token_transport token_transport
 """
 GROUP_VALUES = "Group GroupDescription GroupMember GroupPartition ResetOffset"
-SHARE_VALUES = "Redrive Reject Release ShareGroup ShareGroupDescription ShareGroupPartition ShareHolder ShareRecord"
+SHARE_VALUES = (
+    "DeadLetterCounts PartitionLetters Redrive Reject Release ShareGroup ShareGroupDescription ShareGroupPartition "
+    "ShareHolder ShareRecord"
+)
 QUOTA_VALUES = "Quota"
 PUSH_VALUES = "Subscription SubscriptionDescription SubscriptionLanes SubscriptionPartition"
 HEAT_VALUES = "HotPartition TopicHeat"

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.limits import OFFSET_MAX
 
-T = TypeVar("T", int, str, list[Any])
+T = TypeVar("T", int, str, list[Any], dict[str, Any])
 _KINDS: Mapping[type, str] = {int: "a whole number", str: "text", list: "an array", dict: "an object"}
 
 

@@ -13,7 +13,7 @@ from penstock_core.text import check_label
 from penstock_handlers.edge.fields import refuse_unknown, take, take_flag, take_number, take_objects
 from penstock_service.share.acknowledge import AckEntry
 from penstock_service.share.acquire.acquire import AcquireWish
-from penstock_service.share.dead_letters.redrive import RedriveWish, parse_redrive_cursor
+from penstock_service.share.dead_letters.redrive import RedriveCursor, RedriveWish, parse_redrive_cursor
 from penstock_service.share.share_partitions import parse_marked_lock_id
 from penstock_service.transactions.share_commits import Acceptance
 
@@ -74,7 +74,11 @@ def parse_acknowledge(fields: Mapping[str, Any]) -> tuple[AckEntry, ...]:
 
 def parse_redrive(fields: Mapping[str, Any]) -> RedriveWish:
     """The dead letters to move. Raises INVALID_REQUEST and INVALID_FILTER that name the field and its value."""
-    refuse_unknown(fields, "to", "filter", "records_max", "cursor")
+    refuse_unknown(fields, "to", "filter", "records_max", "cursor", "record", "drop")
+    if take_flag(fields, "drop") and fields.get("to") is not None:
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST, f"drop with to={shown(fields['to'])}: a dropped letter moves nowhere"
+        )
     policy = fields.get("filter")
     if policy is not None and not isinstance(policy, dict):
         raise PenstockError(ErrorCode.INVALID_FILTER, f"filter={shown(policy)}: must be a filter policy, an object")
@@ -84,6 +88,16 @@ def parse_redrive(fields: Mapping[str, Any]) -> RedriveWish:
         wanted=None if policy is None else parse_filter(policy),
         records_max=limits.REDRIVE_RECORDS_MAX if records_max is None else records_max,
         cursor=None if fields.get("cursor") is None else parse_redrive_cursor(take(fields, "cursor", str)),
+        only=None if fields.get("record") is None else _letter(take(fields, "record", dict)),
+        is_drop=take_flag(fields, "drop"),
+    )
+
+
+def _letter(fields: Mapping[str, Any]) -> RedriveCursor:
+    refuse_unknown(fields, "partition", "offset")
+    return RedriveCursor(
+        take_number(fields, "partition", 0, limits.TOPIC_PARTITIONS_MAX - 1),
+        take_number(fields, "offset", 0, limits.OFFSET_MAX),
     )
 
 

@@ -67,6 +67,8 @@ def share_schemas() -> dict[str, Any]:
             filter=_or_null({"type": "object"}),
             records_max=_or_null({"type": "integer", "minimum": 1, "maximum": limits.REDRIVE_RECORDS_MAX}),
             cursor=_or_null({"type": "string"}),
+            record=_or_null(_object("partition", "offset", partition=PARTITION, offset=_OFFSET)),
+            drop={"type": "boolean"},
         ),
     }
     for name, form in _ANSWERS.items():

@@ -22,6 +22,8 @@ def _redrive(event: Event, instance: Instance) -> Result:
     access = access_of(event, instance)
     if wish.to is not None:
         access.require(Operation.WRITE, Kind.TOPIC, wish.to)
+    if wish.is_drop:
+        access.require(Operation.DELETE, Kind.TOPIC, event["pathParameters"]["topic"])
     done = redrive(instance, event["pathParameters"]["topic"], wish, access)
     return json_result(
         {

@@ -29,6 +29,7 @@ from penstock_handlers.edge.json_api import (
 )
 from penstock_handlers.edge.models.answer_models import (
     AddressAnswer,
+    DeadLettersAnswer,
     OffsetList,
     PartitionBounds,
     ScheduledList,
@@ -44,6 +45,7 @@ from penstock_handlers.edge.models.answer_models import (
 )
 from penstock_handlers.edge.models.request_models import AlterTopic, CreateTopic, Number
 from penstock_service.quotas.claim_resource import forget_claim
+from penstock_service.share.dead_letters.describe_letters import describe_letters
 from penstock_service.timers.scheduled import cancel_scheduled, list_scheduled
 from penstock_service.topics.alter_topic import alter_topic, delete_topic, truncate
 from penstock_service.topics.create_topic import create_topic
@@ -121,6 +123,26 @@ def delete(topic: Annotated[str, Path()]) -> Response[None]:
     topic_id = delete_topic(instance_of(app), topic)
     forget_claim(instance_of(app), principal_name(app), ClaimKind.TOPIC, topic, topic_id)
     return Response(status_code=204)
+
+
+@app.operation("GET /v1/topics/<topic>/dead-letters", "describeDeadLetters", "Tell which dead letters are open")
+def dead_letters(topic: Annotated[str, Path()]) -> DeadLettersAnswer:
+    """Count the letters that no redrive has moved or dropped, and tell their offsets."""
+    found = describe_letters(instance_of(app), topic)
+    return {
+        "records": sum(each.records for each in found),
+        "open": sum(each.open for each in found),
+        "partitions": [
+            {
+                "partition": each.partition,
+                "records": each.records,
+                "open": each.open,
+                "open_ranges": list(each.open_ranges),
+                "ranges_from": each.ranges_from,
+            }
+            for each in found
+        ],
+    }
 
 
 @app.operation(

@@ -5,7 +5,7 @@ Every call is one request and its retries, unless its docs say more.
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from penstock.api import acl_calls, calls, group_admin_calls, share_group_calls, subscription_calls
 from penstock.api.topic_heat import topic_heat
@@ -25,7 +25,7 @@ from penstock.model.access import AccessChange, AccessDecision, AccessRule, Quot
 from penstock.model.groups import Group, GroupDescription, ResetOffset
 from penstock.model.heat import TopicHeat
 from penstock.model.push import Subscription, SubscriptionDescription
-from penstock.model.share import Redrive, ShareGroup, ShareGroupDescription
+from penstock.model.share import DeadLetterCounts, Redrive, RedriveOptions, ShareGroup, ShareGroupDescription
 from penstock.system import wall_clock_ms
 
 
@@ -250,23 +250,22 @@ class AsyncAdmin:
         """Delete the group and its state. All its locks are lost. Raises NotFoundError."""
         await self._client.call(share_group_calls.delete_share_group(group))
 
-    async def redrive(
-        self,
-        topic: str,
-        *,
-        to: str | None = None,
-        filter: Mapping[str, Any] | None = None,  # noqa: A002 - the word of the API
-        records_max: int | None = None,
-        cursor: str | None = None,
-    ) -> Redrive:
+    async def describe_dead_letters(self, topic: str) -> DeadLetterCounts:
+        """Tell which records of a dead-letter topic are open: no redrive has moved or dropped them."""
+        return await self._client.call(share_group_calls.describe_dead_letters(topic))
+
+    async def redrive(self, topic: str, **wish: Unpack[RedriveOptions]) -> Redrive:
         """Move some records of a dead-letter topic back to where they came from, or to the topic `to`.
 
         `filter` is a filter policy over their headers, as {"penstock.dead-letter.group": ["workers"]}. Records that do
         not match, or have no topic to go to, stay: they count as `skipped`. `records_max` bounds one call, 500 at most.
         Call it again with the `cursor` of its answer, until that is None. Each record moves once, in a transaction,
         also when a call dies or two run at once.
+
+        `record` is the partition and offset of the one letter to move. With `drop=True` letters move nowhere, and are
+        done: that needs the right to delete the topic.
         """
-        return await self._client.call(share_group_calls.redrive(topic, to, filter, records_max, cursor))
+        return await self._client.call(share_group_calls.redrive(topic, wish))
 
     async def put_subscription(
         self,

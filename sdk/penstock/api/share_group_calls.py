@@ -10,7 +10,16 @@ from penstock.http.http_message import json_request
 from penstock.http.steps import Calls
 from penstock.model.fields import value_of
 from penstock.model.groups import ResetOffset
-from penstock.model.share import Redrive, ShareGroup, ShareGroupDescription, ShareGroupPartition, ShareHolder
+from penstock.model.share import (
+    DeadLetterCounts,
+    PartitionLetters,
+    Redrive,
+    RedriveOptions,
+    ShareGroup,
+    ShareGroupDescription,
+    ShareGroupPartition,
+    ShareHolder,
+)
 from penstock_core.ids import parse_group_name
 
 _CONFIG_EXAMPLE = "{'deliveries_max': 3, 'dead_letter_topic': 'orders.dead'}"
@@ -100,10 +109,30 @@ def reset_share_group(
     return {each["partition"]: value_of(ResetOffset, each) for each in answer["partitions"]}
 
 
-def redrive(
-    topic: str, to: str | None, policy: Mapping[str, Any] | None, records_max: int | None, cursor: str | None
-) -> Calls[Redrive]:
+def describe_dead_letters(topic: str) -> Calls[DeadLetterCounts]:
+    """Which letters of the topic are open."""
+    answer = yield json_request("GET", f"{topic_path(topic)}/dead-letters")
+    partitions = tuple(
+        PartitionLetters(
+            partition=each["partition"],
+            records=each["records"],
+            open=each["open"],
+            open_ranges=tuple((start, end) for start, end in each["open_ranges"]),
+            ranges_from=each["ranges_from"],
+        )
+        for each in answer["partitions"]
+    )
+    return DeadLetterCounts(records=answer["records"], open=answer["open"], partitions=partitions)
+
+
+def redrive(topic: str, wish: RedriveOptions) -> Calls[Redrive]:
     """Move some records of a dead-letter topic. A repeat goes on: it moves no record twice."""
+    to, policy, record = wish.get("to"), wish.get("filter"), wish.get("record")
+    records_max, cursor, is_drop = wish.get("records_max"), wish.get("cursor"), wish.get("drop", False)
+    check(not (is_drop and to is not None), f"to={to!r} with drop: a dropped letter moves nowhere")
+    if record is not None:
+        check_whole("record: partition", record[0], 0)
+        check_whole("record: offset", record[1], 0)
     if policy is not None:
         check_mapping("filter", policy, "{'type': ['order']}")
     if records_max is not None:
@@ -116,6 +145,10 @@ def redrive(
         "records_max": records_max,
         "cursor": cursor,
     }
+    if record is not None:
+        body["record"] = {"partition": record[0], "offset": record[1]}
+    if is_drop:
+        body["drop"] = True
     return value_of(
         Redrive, (yield json_request("POST", f"{topic_path(topic)}/redrive", body=body, is_repeatable=True))
     )

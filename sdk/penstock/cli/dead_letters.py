@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 from rich.console import Console
@@ -23,6 +23,7 @@ from penstock.consumer.consumer import Consumer
 from penstock.dead_letters.headers import Death, death_of
 from penstock.errors import InvalidError, OffsetOutOfRangeError, UnknownTopicError
 from penstock.model import ConsumerRecord, TopicPartition
+from penstock.model.share import DeadLetterCounts, RedriveOptions
 from penstock.system import monotonic_ms
 from penstock.workers.signals import stopped_by_signals
 from penstock_core.errors import ErrorCode
@@ -47,27 +48,32 @@ def dead_letters() -> None:
 @dead_letters.command("list")
 @click.argument("topic", required=False, shell_complete=complete_topics)
 @click.option("--last", type=click.IntRange(1, 10_000), default=100, show_default=True, help="The newest N records.")
+@click.option("--all", "has_done", is_flag=True, help="Also letters that a redrive has moved or dropped.")
 @service_command
-def list_dead_letters(service: Service, topic: str | None, last: int) -> None:
-    """List the newest records of the dead-letter topic TOPIC; without TOPIC, the dead-letter topics."""
+def list_dead_letters(service: Service, topic: str | None, last: int, has_done: bool) -> None:
+    """List the newest open records of the dead-letter topic TOPIC; without TOPIC, the dead-letter topics."""
     if topic is None:
         _list_topics(service)
         return
-    found = [(each, death_of(each.headers)) for each in _newest(service, topic, last)]
+    counts = Admin(transport=service.transport).describe_dead_letters(topic)
+    partitions = {each.partition: each for each in counts.partitions}
+    newest = ((each, partitions[each.partition].is_open(each.offset)) for each in _newest(service, topic, last))
+    found = [(each, death_of(each.headers), is_open) for each, is_open in newest if has_done or is_open is not False]
     service.show(
-        [_row(record, death) for record, death in found],
-        title=f"{topic}: {len(found)} records, the newest first",
-        columns=("letter", "from", "by", "tries", "time", "reason"),
+        [{**_row(record, death), "open": is_open} for record, death, is_open in found],
+        title=f"{topic}: {counts.open:,} open, {counts.records - counts.open:,} done; of the newest {last:,} letters",
+        columns=("letter", "state", "from", "by", "tries", "time", "reason"),
         rows=[
             (
                 f"{record.partition} {record.offset}",
+                {True: "open", False: "done", None: None}[is_open],
                 f"{death.topic}[{death.partition}] {death.offset}" if death.topic else None,
                 death.group or death.subscription or None,
                 death.deliveries if death.deliveries >= 0 else None,
                 f"{time_text(death.time_ms)[:19]}Z" if death.time_ms >= 0 else None,
                 death.reason or None,
             )
-            for record, death in found
+            for record, death, is_open in found
         ],
     )
 
@@ -102,6 +108,7 @@ def show(service: Service, topic: str, partition: int, offset: int) -> None:
     metavar="N",
     help="Stop after N records; more may move where an answer was lost.",
 )
+@click.option("--record", nargs=2, type=click.IntRange(min=0), metavar="PARTITION OFFSET", help="Only this record.")
 @service_command
 def redrive(
     service: Service,
@@ -110,31 +117,78 @@ def redrive(
     policy: dict[str, Any] | None,
     rate: int | None,
     records_max: int | None,
+    record: tuple[int, int] | None,
 ) -> None:
     """Send the records of the dead-letter topic TOPIC back to where they came from.
 
     Each record moves once, also if you stop the command and run it again: it goes on where it ended.
+
+    For example: penstock dead-letters redrive orders.dead --record 0 17
     """
-    pace = Pace(rate, records_max)
+    done = _walk(service, topic, Pace(rate, records_max), {"to": to, "filter": policy, "record": record})
+    service.say(
+        {
+            "moved": done.moved,
+            "skipped": done.skipped.total(),
+            "remaining": done.remaining,
+            "skipped_by": dict(done.skipped),
+        },
+        f"moved {done.moved} records; {done.remaining} remain"
+        f"{_why(done.skipped) if done.is_complete and done.remaining else ''}",
+    )
+
+
+@dead_letters.command()
+@click.argument("topic", shell_complete=complete_topics)
+@FILTER
+@click.option("--record", nargs=2, type=click.IntRange(min=0), metavar="PARTITION OFFSET", help="Only this record.")
+@YES
+@service_command
+def drop(
+    service: Service, topic: str, policy: dict[str, Any] | None, record: tuple[int, int] | None, yes: bool
+) -> None:
+    """Let records of the dead-letter topic TOPIC be done without a redrive.
+
+    They stay readable until retention removes them. To send one changed, show it with --json, edit it, produce it, and
+    drop the letter.
+
+    For example: penstock dead-letters drop orders.dead --record 0 17 --yes
+    """
+    what = f"letter {record[0]} {record[1]}" if record else "all letters that match" if policy else "all letters"
+    confirm(f"Drop {what} of {topic}, so that no redrive moves them?", yes=yes)
+    done = _walk(service, topic, Pace(None, None), {"filter": policy, "record": record, "drop": True})
+    service.say(
+        {"dropped": done.moved, "remaining": done.remaining}, f"dropped {done.moved} records; {done.remaining} remain"
+    )
+
+
+class _Walked(NamedTuple):
+    """The work of all calls. `is_complete`: they came to the end of the topic."""
+
+    moved: int
+    remaining: int
+    skipped: Counter[str]
+    is_complete: bool
+
+
+def _walk(service: Service, topic: str, pace: "Pace", wish: RedriveOptions) -> _Walked:
+    """Redrive until the end, a bound or a signal."""
     stop = threading.Event()
     moved = remaining = 0
     skipped: Counter[str] = Counter()
-    cursor: str | None = None
     is_complete = False
     admin = Admin(transport=service.transport)
     with stopped_by_signals(stop.set), _progress(is_shown=not service.as_json) as (progress, task):
         while not (is_complete or stop.is_set()) and (wanted := pace.next_call(moved)):
-            done = admin.redrive(topic, to=to, filter=policy, records_max=wanted, cursor=cursor)
-            moved, remaining, cursor = moved + done.moved, done.remaining, done.cursor
+            wish["records_max"] = wanted
+            done = admin.redrive(topic, **wish)
+            moved, remaining, wish["cursor"] = moved + done.moved, done.remaining, done.cursor
             skipped.update(done.skipped_by)
             progress.update(task, completed=moved, total=moved + remaining)
-            is_complete = cursor is None or not remaining
+            is_complete = done.cursor is None or not remaining
             if not is_complete:
                 stop.wait(pace.pause_ms(moved) / 1_000)
-    service.say(
-        {"moved": moved, "skipped": skipped.total(), "remaining": remaining, "skipped_by": dict(skipped)},
-        f"moved {moved} records; {remaining} remain{_why(skipped) if is_complete and remaining else ''}",
-    )
+    return _Walked(moved, remaining, skipped, is_complete)
 
 
 def _why(skipped: Counter[str]) -> str:
@@ -198,18 +252,18 @@ def _list_topics(service: Service) -> None:
                 "topic": topic,
                 "groups": groups.get(topic, []),
                 "subscriptions": subscriptions.get(topic, []),
-                "records": counts[topic],
+                **_counted(counts[topic]),
             }
             for topic in topics
         ],
         title="dead-letter topics of share groups and subscriptions",
-        columns=("topic", "group", "subscription", "records"),
+        columns=("topic", "group", "subscription", "records", "open", "done"),
         rows=[
             (
                 topic,
                 " ".join(groups.get(topic, ())) or None,
                 " ".join(subscriptions.get(topic, ())) or None,
-                counts[topic],
+                *_counted(counts[topic]).values(),
             )
             for topic in topics
         ],
@@ -225,13 +279,18 @@ def _by_dead_letter_topic(configs: Iterable[tuple[str, Mapping[str, Any]]]) -> d
     return found
 
 
-def _count(admin: Admin, topic: str) -> int | None:
-    """The records that the topic holds. None if it was deleted."""
+def _count(admin: Admin, topic: str) -> DeadLetterCounts | None:
+    """The letters of the topic. None if it was deleted."""
     try:
-        offsets = admin.describe_topic(topic).offsets
+        return admin.describe_dead_letters(topic)
     except UnknownTopicError:
         return None
-    return sum(each.high_watermark - each.log_start_offset for each in offsets)
+
+
+def _counted(counts: DeadLetterCounts | None) -> dict[str, int | None]:
+    if counts is None:
+        return {"records": None, "open": None, "done": None}
+    return {"records": counts.records, "open": counts.open, "done": counts.records - counts.open}
 
 
 def _newest(service: Service, topic: str, last: int) -> list[ConsumerRecord]:

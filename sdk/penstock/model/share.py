@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 from penstock.model import Headers
 
@@ -141,6 +141,46 @@ class ShareGroupDescription:
                 locked_until_ms=max(seen.locked_until_ms, each.locked_until_ms),
             )
         return tuple(sorted(found.values(), key=lambda each: (-each.records, each.consumer)))
+
+
+class RedriveOptions(TypedDict, total=False):
+    """The options of a redrive."""
+
+    to: str | None
+    filter: Mapping[str, Any] | None
+    records_max: int | None
+    cursor: str | None
+    record: tuple[int, int] | None
+    drop: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionLetters:
+    """The dead letters of one partition: `records` in all, and those that are open.
+
+    `open_ranges` are the open offsets from `ranges_from` on, half-open: the newest, if there are many ranges.
+    """
+
+    partition: int
+    records: int
+    open: int
+    open_ranges: tuple[tuple[int, int], ...]
+    ranges_from: int
+
+    def is_open(self, offset: int) -> bool | None:
+        """True for an open letter. None below `ranges_from`, where the answer tells nothing."""
+        if offset < self.ranges_from:
+            return None
+        return any(start <= offset < end for start, end in self.open_ranges)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterCounts:
+    """The dead letters of a topic: `open` ones were neither moved nor dropped by a redrive."""
+
+    records: int
+    open: int
+    partitions: tuple[PartitionLetters, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,12 +54,32 @@ def test_list_without_a_topic_shows_the_topics_of_share_groups_and_subscriptions
     service.admin().put_subscription("counting", "orders", {"lambda": ARN})
     service.admin().delete_topic("gone.dead")
     assert run_json(service.transport, "dead-letters", "list") == [
-        {"topic": "gone.dead", "groups": [], "subscriptions": ["mailing"], "records": None},
-        {"topic": "orders.dead", "groups": ["workers"], "subscriptions": ["packing"], "records": 2},
-        {"topic": "pushed.dead", "groups": [], "subscriptions": ["billing"], "records": 0},
+        {"topic": "gone.dead", "groups": [], "subscriptions": ["mailing"], **counts(None, None)},
+        {"topic": "orders.dead", "groups": ["workers"], "subscriptions": ["packing"], **counts(2, 0)},
+        {"topic": "pushed.dead", "groups": [], "subscriptions": ["billing"], **counts(0, 0)},
     ]
     shown = run(service.transport, "dead-letters", "list").stdout
     assert all(name in shown for name in ("mailing", "packing", "billing"))
+
+
+def test_letters_are_open_until_they_are_moved_or_dropped(service: MemoryPenstock) -> None:
+    moved = run_json(service.transport, "dead-letters", "redrive", "orders.dead", "--record", "0", "1")
+    assert (moved["moved"], moved["remaining"]) == (1, 1)
+    found = run_json(service.transport, "dead-letters", "list", "orders.dead")
+    assert [(each["offset"], each["open"]) for each in found] == [(0, True)]
+    found = run_json(service.transport, "dead-letters", "list", "orders.dead", "--all")
+    assert [(each["offset"], each["open"]) for each in found] == [(1, False), (0, True)]
+    assert run(service.transport, "dead-letters", "drop", "orders.dead", stdin=b"n\n").exit_code == 1
+    dropped = run_json(service.transport, "dead-letters", "drop", "orders.dead", "--yes")
+    assert dropped == {"dropped": 1, "remaining": 0}
+    shown = run(service.transport, "dead-letters", "list", "orders.dead").stdout
+    assert shown.startswith("orders.dead: 0 open, 2 done")
+    assert run_json(service.transport, "dead-letters", "redrive", "orders.dead")["moved"] == 0
+
+
+def counts(records: int | None, done: int | None) -> dict[str, int | None]:
+    is_open = None if records is None or done is None else records - done
+    return {"records": records, "open": is_open, "done": done}
 
 
 def test_show_prints_one_record(service: MemoryPenstock) -> None:

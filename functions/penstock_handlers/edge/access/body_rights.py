@@ -30,9 +30,11 @@ def reads_its_topic(access: Access, _instance: Instance, _name: str, body: Mappi
     _require_named(access, Operation.READ, body.get("topic"))
 
 
-def writes_its_target(access: Access, _instance: Instance, _name: str, body: Mapping[str, Any]) -> None:
-    """A redrive to a topic writes there."""
+def writes_its_target(access: Access, _instance: Instance, name: str, body: Mapping[str, Any]) -> None:
+    """A redrive to a topic writes there, and one that drops letters deletes them."""
     _require_named(access, Operation.WRITE, body.get("to"))
+    if body.get("drop") is True:
+        access.require(Operation.DELETE, Kind.TOPIC, name)
 
 
 def carries_for_share_group(access: Access, instance: Instance, name: str, body: Mapping[str, Any]) -> None:

@@ -180,6 +180,24 @@ class OffsetAnswer(TypedDict):
     timestamp_ms: int | None
 
 
+class PartitionLettersAnswer(TypedDict):
+    """The dead letters of a partition, and the open ones as half-open ranges of offsets, from `ranges_from` on."""
+
+    partition: int
+    records: int
+    open: int
+    open_ranges: list[tuple[int, int]]
+    ranges_from: int
+
+
+class DeadLettersAnswer(TypedDict):
+    """The dead letters of a topic, and those that no redrive has moved or dropped."""
+
+    records: int
+    open: int
+    partitions: list[PartitionLettersAnswer]
+
+
 class OffsetList(TypedDict):
     """Offsets by partition."""
 

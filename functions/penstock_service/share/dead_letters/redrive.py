@@ -42,6 +42,7 @@ from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.records.append import is_head_closed, is_head_gone
 from penstock_service.share.batches.decode_batches import decode_batches
 from penstock_service.share.batches.read_batches import WantedRecords, read_batches
+from penstock_service.share.dead_letters.describe_letters import open_ranges, states_of
 from penstock_service.share.dead_letters.move_records import MovedRecords, encoded, move_records
 from penstock_service.share.dead_letters.place_records import keeps_keys, place_of
 
@@ -82,13 +83,16 @@ class SkipReason(Enum):
 class RedriveWish:
     """The records to move: `records_max` of those that match, to the topic `to`; None: to where they came from.
 
-    It begins at the cursor of the call before; None: at the first letter.
+    It begins at the cursor of the call before; None: at the first letter. `only` is the one letter to look at.
+    `is_drop`: the letters move nowhere, and are done.
     """
 
     to: str | None = None
     wanted: Filter | None = None
     records_max: int
     cursor: RedriveCursor | None = None
+    only: RedriveCursor | None = None
+    is_drop: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,9 +187,9 @@ class _Redrive:
 
     def walk(self) -> RedriveCursor | None:
         """Move records, partition by partition, until the call is done. Returns the next cursor, None at the end."""
-        first, offset = self._wish.cursor or (0, 0)
+        first, offset = self._wish.only or self._wish.cursor or (0, 0)
         for number in self._topic.all_partitions():
-            if number < first:
+            if number < first or (self._wish.only is not None and number > first):
                 continue
             next_offset: int | None = offset if number == first else 0
             while next_offset is not None:
@@ -202,16 +206,8 @@ class _Redrive:
 
     def remaining(self) -> int:
         """The records that the hidden group has not finished."""
-        keys = [ShareKey(self._group.share_group_id, self._topic.topic_id, n) for n in self._topic.all_partitions()]
-        states = self._instance.stores.share.find_states(keys)
-        heads = self._instance.stores.log.heads([key.partition_key for key in keys])
-        left = 0
-        for key in keys:
-            head, state = heads.get(key.partition_key), states.get(key, ShareState(position=Offset(0)))
-            if head is not None:
-                left += RecordSet(state.unfinished()).minus(((0, head.log_start_offset),)).count
-                left += head.count_from(state.position)
-        return left
+        states = states_of(self._instance, self._topic, self._group.share_group_id)
+        return sum(RecordSet(open_ranges(head, state)).count for _, head, state in states)
 
     def _portion(self, number: Partition, offset: int) -> int | None:
         """Move some records from the offset on. The offset behind them; None at the end of the partition."""
@@ -223,7 +219,7 @@ class _Redrive:
         log = LogBounds.of(head)
         state = self._instance.stores.share.find_states([key]).get(key)
         known = state or ShareState(position=Offset(0))
-        found = open_letters(known, log, offset, self._instance.clock.now_ms())
+        found = self._open(known, log, offset)
         portion = _Portion(end=found.end)
         names: list[str] = []  # of the topics that the records go to
 
@@ -256,7 +252,15 @@ class _Redrive:
             return offset  # another call was faster
         self.moved += RecordSet(normalized(portion.moved)).count
         self.skipped += portion.skipped
-        return portion.end if portion.end < head.next_offset else None
+        is_over = self._wish.only is not None or portion.end >= head.next_offset
+        return None if is_over else portion.end
+
+    def _open(self, state: ShareState, log: LogBounds, offset: int) -> OpenLetters:
+        """The next letters from the offset on, or the one that is asked for."""
+        found = open_letters(state, log, offset, self._instance.clock.now_ms())
+        if self._wish.only is None:
+            return found
+        return OpenLetters(ranges=RecordSet(found.ranges).only(((offset, offset + 1),)).ranges, end=offset + 1)
 
     def _move(self, portion: _Portion, share: ShareCommit, window: UpdateWindow) -> bool:
         """Move the records of the portion. False if another call has them."""
@@ -295,6 +299,8 @@ class _Redrive:
 
     def _place(self, portion: _Portion, record: Record) -> bool:
         """Add the record to the portion, or to what is skipped. False if it comes with the next portion."""
+        if self._wish.is_drop:
+            return self._drop(portion, record)
         target = self._target(record)
         if isinstance(target, SkipReason):
             portion.skipped[target] += 1
@@ -312,6 +318,16 @@ class _Redrive:
         portion.moved.append((record.offset, record.offset + 1))
         portion.topics[key] = topic
         portion.by_target.setdefault(key, []).append(letter)
+        return True
+
+    def _drop(self, portion: _Portion, record: Record) -> bool:
+        """Let the record be done. False if it comes with the next portion."""
+        if self._wish.wanted is not None and not matches(self._wish.wanted, record.headers):
+            portion.skipped[SkipReason.NOT_MATCHING] += 1
+            return True
+        if len(portion.moved) >= self._wish.records_max - self.moved:
+            return False
+        portion.moved.append((record.offset, record.offset + 1))
         return True
 
     def _target(self, record: Record) -> tuple[Topic, PartitionKey] | SkipReason:

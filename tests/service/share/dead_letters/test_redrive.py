@@ -23,7 +23,8 @@ from penstock_service.adapters.memory.messages import MemoryWakeUps
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import ProduceEntry, produce
 from penstock_service.share.admin.describe_share_group import list_share_groups
-from penstock_service.share.dead_letters.redrive import Redriven, RedriveWish, SkipReason, redrive
+from penstock_service.share.dead_letters.describe_letters import describe_letters
+from penstock_service.share.dead_letters.redrive import RedriveCursor, Redriven, RedriveWish, SkipReason, redrive
 from penstock_service.topics.alter_topic import alter_topic, delete_topic, truncate
 from tests.service.share.sharing import finish, new_group, offsets_in, take
 from tests.support.interleaving import catch_kill, interrupted_before, killed_at
@@ -307,3 +308,24 @@ def test_redrive_wakes_blindly_when_its_transaction_may_be_applied_and_the_heads
         redrive(failing, "dead", wish())
     assert caught.value.maybe_applied
     assert {json.loads(each.event)["next_offset"] for each in wake_ups.messages} == {None}
+
+
+def test_one_letter_is_moved_or_dropped_and_the_others_stay(dead: Instance) -> None:
+    assert redrive(dead, "dead", wish(only=RedriveCursor(0, 3))) == Redriven(moved=1, remaining=9, skipped=0)
+    assert redrive(dead, "dead", wish(only=RedriveCursor(0, 3))) == Redriven(moved=0, remaining=9, skipped=0)
+    assert redrive(dead, "dead", wish(only=RedriveCursor(0, 5), is_drop=True)).remaining == 8
+    assert redrive(dead, "dead", wish(only=RedriveCursor(0, 99))).moved == 0
+    assert redrive(dead, "dead", wish(only=RedriveCursor(7, 0))).moved == 0
+    [found] = describe_letters(dead, "dead")
+    assert (found.records, found.open, found.open_ranges) == (10, 8, ((0, 3), (4, 5), (6, 10)))
+    assert len(come_back(dead)) == 1
+    assert redrive(dead, "dead", wish()).moved == 8
+    assert len(come_back(dead)) == 9
+
+
+def test_dropped_letters_that_match_move_nowhere(dead: Instance) -> None:
+    done = redrive(dead, "dead", wish(wanted=parse_filter({"tag": ["even"]}), records_max=2, is_drop=True))
+    assert (done.moved, done.remaining) == (2, 8)
+    assert redrive(dead, "dead", wish(wanted=parse_filter({"tag": ["even"]}), is_drop=True)).moved == 4
+    assert redrive(dead, "dead", wish()).moved == 4
+    assert sorted(map(int, come_back(dead))) == [1, 3, 6, 8]
