@@ -83,11 +83,14 @@ class AsyncAutoTransport:
         await self._http.close()
 
 
-def around(http: AsyncTransport, configuration: Configuration, *, is_given: bool) -> AsyncAutoTransport:
+def around(http: AsyncTransport, configuration: Configuration, *, is_given: bool) -> AsyncTransport:
     """`auto` on top of `http`, which has this configuration. `is_given` if the URL was an argument. It sends no call.
 
-    Raises NotConfiguredError for functions in the environment that are none.
+    It is `http` itself for a local service without functions, as `penstock dev` is. Raises NotConfiguredError for
+    functions in the environment that are none.
     """
     given = functions_beside(configuration, is_given=is_given)
+    if given is None and configuration.is_local:
+        return http
     ways = Ways(given, partial(access_by, configuration, os.environ), lasts=is_api_of_aws(configuration.url))
     return AsyncAutoTransport(http, ways)

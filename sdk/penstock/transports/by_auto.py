@@ -83,11 +83,14 @@ class AutoTransport:
         self._http.close()
 
 
-def around(http: Transport, configuration: Configuration, *, is_given: bool) -> AutoTransport:
+def around(http: Transport, configuration: Configuration, *, is_given: bool) -> Transport:
     """`auto` on top of `http`, which has this configuration. `is_given` if the URL was an argument. It sends no call.
 
-    Raises NotConfiguredError for functions in the environment that are none.
+    It is `http` itself for a local service without functions, as `penstock dev` is. Raises NotConfiguredError for
+    functions in the environment that are none.
     """
     given = functions_beside(configuration, is_given=is_given)
+    if given is None and configuration.is_local:
+        return http
     ways = Ways(given, partial(access_by, configuration, os.environ), lasts=is_api_of_aws(configuration.url))
     return AutoTransport(http, ways)

@@ -90,6 +90,19 @@ def test_service_that_is_not_on_aws_and_a_caller_with_a_token_stay_on_http(calle
     assert isinstance(open_async_transport(), AsyncHttpTransport)
 
 
+@pytest.mark.parametrize(("functions", "kind"), [("", HttpTransport), (f"PENSTOCK_FUNCTIONS={ARN}\n", AutoTransport)])
+def test_local_service_without_functions_is_asked_for_none(
+    caller: pytest.MonkeyPatch, tmp_path: Path, functions: str, kind: type[object]
+) -> None:
+    caller.setenv("PENSTOCK_FUNCTIONS", f"{ARN}-of-aws")
+    (tmp_path / ".penstock").mkdir(mode=0o700)
+    path = tmp_path / ".penstock" / "local.env"
+    path.write_text(f"PENSTOCK_URL=http://127.0.0.1:9\nAWS_REGION=eu-west-1\nAWS_ACCESS_KEY_ID=k\n{functions}")
+    path.chmod(0o600)
+    caller.setenv("PENSTOCK_URL", "http://127.0.0.1:9")  # that of the file
+    assert type(open_transport()) is kind
+
+
 def test_service_on_aws_may_have_functions(caller: pytest.MonkeyPatch) -> None:
     caller.setenv("PENSTOCK_URL", "https://api")
     assert isinstance(open_transport(), AutoTransport)

@@ -282,6 +282,22 @@ def test_two_stages_with_one_credential_are_not_mixed(aws: FakeAws) -> None:
     assert len(aws.invoked) == 4
 
 
+def test_quota_that_was_spent_by_http_is_spent_for_lambda_too(aws: FakeAws, place: FunctionsPlace) -> None:
+    """Nobody doubles a quota by taking both ways: the principal is the same."""
+    client = aware(Client(aws, place, aws.key(ADA)))
+    Admin(transport=client.http).set_quota("principal", ADA, {"produce_bytes_per_s": 2_000})
+    append = json_request("POST", f"/v1/topics/{TOPIC}/records", body={"records": [{"value": "v" * 100}]})
+
+    def status(transport: Transport) -> int:
+        return transport.call(append.method, append.path, append.query, append.headers, append.body).status
+
+    while status(client.http) == 200:
+        pass
+    client.http.calls.clear()
+    assert status(client.transport) == 429
+    assert client.http.calls == []  # a refusal of ours is an answer
+
+
 @pytest.mark.parametrize("size", [0, 1, 3_930_000])
 def test_body_of_any_size_that_http_takes_goes_by_lambda_too(make: Callable[..., Client], size: int) -> None:
     client = aware(make())
