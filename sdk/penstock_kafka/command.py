@@ -17,8 +17,7 @@ from penstock.errors import NotConfiguredError
 from penstock.http.async_transport import AsyncTransport, open_async_transport
 from penstock.http.named_transport import TRANSPORT_NAMES, TransportName
 from penstock_core.limits import KAFKA_CONNECTIONS_DEFAULT_MAX
-from penstock_kafka.security.tls import server_tls
-from penstock_kafka.security.users import UsersFileError, read_users
+from penstock_kafka.security.users import UsersFileError, read_users, server_tls
 from penstock_kafka.settings import DEFAULT_PORT, Address, Settings
 
 if TYPE_CHECKING:  # the imports of kio and aiohttp would slow each help of `penstock`

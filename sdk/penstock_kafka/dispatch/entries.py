@@ -2,13 +2,16 @@
 
 It walks the bytes as the request's schema says, and stops at the bound. So a large frame of tiny entries costs neither
 the time to read it nor that to refuse each entry. A request below the bound in bytes cannot have too many.
+
+Requests that name many things: each gets its own answer, and a few calls of the service are under way at once.
 """
 
+import asyncio
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
 from types import NoneType, UnionType
-from typing import Any, get_args, get_origin
+from typing import Any, TypeVar, get_args, get_origin
 
 from penstock_core.limits import KAFKA_REQUEST_ENTRIES_MAX
 
@@ -28,6 +31,9 @@ _FIXED = {
     "timedelta_i64": 8,
     "datetime_i64": 8,
 }
+A = TypeVar("A")
+T = TypeVar("T")
+_AT_ONCE = 16
 
 
 class TooManyEntriesError(Exception):
@@ -164,3 +170,25 @@ def _tags(found: _Bytes) -> None:
         found.varint()
         size = found.varint()
         found.at += size
+
+
+async def in_parts(wanted: Sequence[T], answer: Callable[[T], Awaitable[A]]) -> list[A]:
+    """What `answer` says of each, in the order of `wanted`. A request may name any number: none is refused for it.
+
+    One request holds at most sixteen calls of the service, however large it is. The bound of a frame bounds the rest.
+    Raises the first error of `answer`, and ends the other calls then.
+    """
+    found: dict[int, A] = {}
+    rest = iter(enumerate(wanted))
+
+    async def work() -> None:
+        for number, each in rest:
+            found[number] = await answer(each)
+
+    workers = [asyncio.create_task(work()) for _ in range(min(_AT_ONCE, len(wanted)))]
+    try:
+        await asyncio.gather(*workers)
+    finally:
+        for each in workers:
+            each.cancel()
+    return [found[number] for number in range(len(wanted))]

@@ -10,12 +10,19 @@ read them, 100 at a time -- nothing found -------+     read again
 answer
 ```
 All fetches together hold a bounded number of bytes, from the call of the service until the client has its answer.
+
+A batch without records, for offsets that compaction has emptied: with it a client's position moves past them.
+
+Kafka's own compaction leaves such batches. The layout is that of penstock_core/records/record_batch.py.
 """
 
 import asyncio
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+from crc32c import crc32c
 
 from penstock.consumer.fetch_buffer import FetchAnswer
 from penstock.consumer.fetch_call import fetch_answer
@@ -30,13 +37,17 @@ from penstock_core.records.record_batch import BytesLike
 from penstock_kafka.context import Context
 from penstock_kafka.dispatch.api import Peer
 from penstock_kafka.errors import KafkaError, RequestRefused, kafka_error
-from penstock_kafka.fetch.empty_batch import empty_batch
 from penstock_kafka.fetch.sessions import PartitionName, Wanted
 from penstock_kafka.fetch.tails import End, TailKey, Tails, binary_fetch
 from penstock_kafka.wire.budget import ByteBudget
 
 _RETRY_MS_MAX = 5_000
 _UNKNOWN = -1
+_PREFIX = struct.Struct(">qiib")  # base offset, length, partition leader epoch, magic
+_CRC = struct.Struct(">I")
+_COVERED = struct.Struct(">hiqqqhii")  # from the attributes to the record count
+_LENGTH = 49  # of all that follows the length field
+_SPAN_MAX = 2**31 - 1  # of the offsets of one batch
 
 
 class Reading(NamedTuple):
@@ -270,3 +281,10 @@ def _fetch_error(name: PartitionName, error: PenstockError | RequestRefused) -> 
     if code is KafkaError.unknown_topic_id and isinstance(name.topic, str):
         return KafkaError.unknown_topic_or_partition  # the client knows no ids: it looks again by name
     return code
+
+
+def empty_batch(offset: int, next_offset: int) -> bytes:
+    """A batch that covers `[offset, next_offset)`, or as much of it as a batch may cover."""
+    span = min(next_offset - offset, _SPAN_MAX)
+    covered = _COVERED.pack(0, span - 1, -1, -1, -1, -1, -1, 0)
+    return _PREFIX.pack(offset, _LENGTH, 0, 2) + _CRC.pack(crc32c(covered)) + covered

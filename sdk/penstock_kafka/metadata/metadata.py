@@ -1,4 +1,13 @@
-"""Metadata: the gateway as the only broker, and the leader of each partition."""
+"""Metadata: the gateway as the only broker, and the leader of each partition.
+
+The one broker that a gateway tells its clients of: itself.
+
+FindCoordinator: this gateway coordinates each group and each transactional id of its clients.
+
+The state of groups and transactions is in the service, so any gateway can answer for any of them.
+
+DescribeCluster: one broker, which is its own controller.
+"""
 
 from collections.abc import Sequence
 
@@ -7,17 +16,18 @@ from penstock.model import Topic
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_kafka.context import Context
 from penstock_kafka.dispatch.api import Answer, Call, Request, Uuid
-from penstock_kafka.dispatch.in_parts import in_parts
+from penstock_kafka.dispatch.entries import in_parts
 from penstock_kafka.errors import KafkaError, kafka_error
-from penstock_kafka.metadata.broker import broker
 from penstock_kafka.service.topic_directory import uuid_of
-from penstock_kafka.settings import CLUSTER_ID, NODE_ID
+from penstock_kafka.settings import CLUSTER_ID, NODE_ID, Settings
 
 _RIGHTS_UNKNOWN = -(2**31)
 _NULL_MEANS_ALL_VERSION = 1  # before, an empty list asks for all topics
 _CREATES_VERSION = 4  # before, each request lets the broker create what is missing
 _ONE_BY_ONE_MAX = 100  # topics of a request; for more, one list of all is cheaper
 _LEADER_EPOCH = 0
+_BATCHED_VERSION = 4  # from here on a request has several keys
+_KEY_TYPES = (0, 1)  # groups and transactions; key type 2 is a partition of a share group, which no client asks for
 
 
 class Metadata:
@@ -134,3 +144,51 @@ def _partition(number: int) -> Answer:
 
 def _refused(name: str | None, topic_id: Uuid | None, code: KafkaError) -> Answer:
     return {"error_code": code, "name": name, "topic_id": topic_id, "partitions": []}
+
+
+def broker(settings: Settings) -> Answer:
+    """The fields of a broker in Metadata, FindCoordinator and DescribeCluster."""
+    advertised = settings.advertised
+    return {"node_id": NODE_ID, "broker_id": NODE_ID, "host": advertised.host, "port": advertised.port, "rack": None}
+
+
+class FindCoordinator:
+    """Answers with the gateway itself."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    async def answer(self, call: Call) -> Answer:
+        """The coordinator of each key."""
+        key_type = getattr(call.request, "key_type", 0)
+        found = self._found(is_known=key_type in _KEY_TYPES)
+        if call.version < _BATCHED_VERSION:
+            return found
+        return {"coordinators": [{**found, "key": key} for key in call.request.coordinator_keys]}
+
+    def _found(self, *, is_known: bool) -> Answer:
+        if is_known:
+            return {"error_code": KafkaError.none, "error_message": None, **broker(self._settings)}
+        return {
+            "error_code": KafkaError.invalid_request,
+            "error_message": "the key is neither of a group nor of a transactional id",
+            "node_id": -1,
+            "host": "",
+            "port": -1,
+        }
+
+
+class DescribeCluster:
+    """Answers with the gateway itself."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    async def answer(self, call: Call) -> Answer:  # noqa: ARG002 - the answer is the same for each client
+        """The cluster."""
+        return {
+            "cluster_id": CLUSTER_ID,
+            "controller_id": NODE_ID,
+            "brokers": [broker(self._settings)],
+            "cluster_authorized_operations": _RIGHTS_UNKNOWN,
+        }

@@ -1,16 +1,23 @@
-"""The gateway remembers topics by name and by id, for a short time."""
+"""The gateway remembers topics by name and by id, for a short time.
+
+Refuses records without a key that a client has sent to a compacted topic.
+"""
 
 import asyncio
 from collections import OrderedDict
 from collections.abc import Iterable
 from functools import partial
+from itertools import islice
 
 from penstock.api.calls import list_topics, topic_metadata
 from penstock.http.async_client import AsyncClient
 from penstock.model import Topic
 from penstock.system import monotonic_ms
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.limits import TOPICS_MAX
+from penstock_core.limits import KAFKA_RECORD_ERRORS_MAX, READ_DECODED_BYTES_MAX, TOPICS_MAX
+from penstock_core.records.decode_budget import DecodeBudget
+from penstock_core.records.record_batch import BytesLike
+from penstock_core.records.record_check import keyless_records
 from penstock_kafka.dispatch.api import Uuid
 
 TOPIC_AGE_MS_MAX = 5_000  # of a topic that is told to clients: changes of topics take ten seconds anyway
@@ -130,3 +137,23 @@ def _shape(topic: Topic) -> tuple[str, int]:
 def uuid_of(topic: Topic) -> Uuid:
     """The topic's id as Kafka has it: Penstock's 80 bits, and zeros."""
     return Uuid(hex=topic.topic_id.ljust(_UUID_DIGITS, "0"))
+
+
+async def keyless_error(topics: TopicDirectory, name: str, data: BytesLike) -> PenstockError | None:
+    """The refusal of batches with records without a key, if the topic is compacted; it may ask for the topic.
+
+    An error that another try may heal is returned, too. After any other one the append tells what is wrong.
+    `facts["keyless"]` has the places of the records, the first ones if there are many.
+    """
+    try:
+        topic = await topics.topic(name)
+    except PenstockError as error:
+        return error if error.code.is_retriable else None
+    if not topic.is_compacted:
+        return None
+    found = islice(keyless_records(data, DecodeBudget(READ_DECODED_BYTES_MAX)), KAFKA_RECORD_ERRORS_MAX)
+    return PenstockError(
+        ErrorCode.INVALID_RECORD,
+        f"topic {name!r} is compacted, and takes no records without a key",
+        keyless=[*found],
+    )

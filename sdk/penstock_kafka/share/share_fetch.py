@@ -16,12 +16,12 @@ from penstock_core.limits import SHARE_KEY_RECORDS_MAX, SHARE_RECORDS_MAX
 from penstock_kafka.context import Context
 from penstock_kafka.dispatch.api import Answer, Call
 from penstock_kafka.errors import KafkaError, RequestRefused, error_message, kafka_error
-from penstock_kafka.groups.topic_uuids import uuid_of_id
-from penstock_kafka.share.ack_batches import acknowledgements_of
+from penstock_kafka.groups.group_errors import uuid_of_id
 from penstock_kafka.share.clients import ENDS, ShareClient, ShareClients, SharePlace
 from penstock_kafka.share.group_queue import FetchWish, GroupQueues
 from penstock_kafka.share.held_locks import HeldLock
 from penstock_kafka.share.settle import OK, Settlement, Settler, Verdict, settlement_of, to_settle, topic_of
+from penstock_kafka.share.share_acknowledge import acknowledgements_of
 from penstock_kafka.share.share_calls import AcquireAnswer, AcquiredLock, AcquiredPartition
 from penstock_kafka.share.share_groups import ShareGroups
 

@@ -13,7 +13,7 @@ from penstock.system import monotonic_ms
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_kafka.context import Context
 from penstock_kafka.dispatch.api import Answer, Call, Request
-from penstock_kafka.dispatch.in_parts import in_parts
+from penstock_kafka.dispatch.entries import in_parts
 from penstock_kafka.errors import KafkaError, RequestRefused, error_message, kafka_error
 from penstock_kafka.groups.group_errors import group_error
 from penstock_kafka.service.topic_directory import uuid_of

@@ -12,8 +12,7 @@ from penstock_core.errors import PenstockError
 from penstock_kafka.dispatch.api import Answer, Call, Request
 from penstock_kafka.errors import KafkaError, RequestRefused
 from penstock_kafka.groups.group_errors import group_error
-from penstock_kafka.groups.members.member import KafkaMember, MemberNames
-from penstock_kafka.groups.members.member_ids import service_id
+from penstock_kafka.groups.members.member import KafkaMember, MemberNames, service_id
 from penstock_kafka.groups.members.sessions import Sessions
 from penstock_kafka.groups.offsets.offset_commit import OffsetToCommit, commit_item, offset_of, refusal_of
 from penstock_kafka.transactions.epochs.open_transaction import NotedOffset

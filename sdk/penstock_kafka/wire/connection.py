@@ -30,7 +30,7 @@ from penstock_core.limits import (
     KAFKA_SMALL_BYTES_MAX,
     KAFKA_WRITE_MS_MAX,
 )
-from penstock_kafka.dispatch.api import Api, ApiKey, Call, Peer
+from penstock_kafka.dispatch.api import Api, ApiKey, Call, Peer, Registry
 from penstock_kafka.dispatch.messages import (
     MalformedRequestError,
     Prefix,
@@ -39,7 +39,6 @@ from penstock_kafka.dispatch.messages import (
     write_answer,
     write_unsupported_versions,
 )
-from penstock_kafka.dispatch.registry import Registry
 from penstock_kafka.errors import RequestRefused
 from penstock_kafka.figures import Figures
 from penstock_kafka.wire.budget import ByteBudget, Hold

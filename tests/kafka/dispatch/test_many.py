@@ -12,7 +12,7 @@ from penstock.testing import MemoryPenstock, ThreadedTransport
 from penstock_kafka.apis import open_registry
 from penstock_kafka.context import Context
 from penstock_kafka.dispatch.api import ApiKey, Call, Peer
-from penstock_kafka.dispatch.entities import entity_of
+from penstock_kafka.dispatch.messages import entity_of
 from penstock_kafka.errors import KafkaError
 from penstock_kafka.service.service import Service
 from tests.kafka.running_gateway import SETTINGS

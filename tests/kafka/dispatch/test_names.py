@@ -18,7 +18,7 @@ from penstock_core.ids import parse_group_name
 from penstock_kafka.apis import NAMING_ROOMS
 from penstock_kafka.context import Context
 from penstock_kafka.dispatch.api import Answer, Api, ApiKey, Call, Peer
-from penstock_kafka.dispatch.entities import entity_of
+from penstock_kafka.dispatch.messages import entity_of
 from penstock_kafka.dispatch.names import kafka_name, kafka_prefix, service_name, service_prefixes, with_service_names
 from penstock_kafka.service.service import Service
 from tests.kafka.groups.desk import GroupDesk

@@ -8,7 +8,7 @@ from kio.schema.consumer_protocol_subscription.v1 import ConsumerProtocolSubscri
 from kio.serial import entity_writer
 
 from penstock.model import TopicPartition
-from penstock_kafka.dispatch.entities import entity_of
+from penstock_kafka.dispatch.messages import entity_of
 
 
 def cooperative(owned: Iterable[TopicPartition]) -> dict[str, Any]:

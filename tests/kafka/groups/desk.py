@@ -10,12 +10,11 @@ from penstock.http.transport import Transport
 from penstock.model import TopicPartition
 from penstock.system import wall_clock_ms
 from penstock.testing import MemoryPenstock, ThreadedTransport
+from penstock_kafka.apis import groups_apis
 from penstock_kafka.context import Context
-from penstock_kafka.dispatch.api import ApiKey, Call, Peer
-from penstock_kafka.dispatch.entities import entity_of
+from penstock_kafka.dispatch.api import ApiKey, Call, Peer, Registry
+from penstock_kafka.dispatch.messages import entity_of
 from penstock_kafka.dispatch.names import with_service_names
-from penstock_kafka.dispatch.registry import Registry
-from penstock_kafka.groups import apis
 from penstock_kafka.groups.classic.consumer_protocol import write_subscription
 from penstock_kafka.service.service import Service
 from tests.kafka.running_gateway import SETTINGS
@@ -30,7 +29,7 @@ class GroupDesk:
         self.context = context = Context(
             service=Service(ThreadedTransport(transport or service.transport)), settings=SETTINGS
         )
-        self._registry = Registry(with_service_names(each) for each in apis.apis(context))
+        self._registry = Registry(with_service_names(each) for each in groups_apis(context))
         self.peer = Peer(number=1, address="test")
 
     async def ask(self, key: ApiKey, version: int, **fields: object) -> dict[str, Any]:

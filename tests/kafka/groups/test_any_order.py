@@ -131,7 +131,7 @@ def test_offsets_never_go_back_and_each_partition_ends_with_one_client(
         now_ms += 500
         return now_ms
 
-    monkeypatch.setattr("penstock_kafka.groups.apis.wall_clock_ms", later)
+    monkeypatch.setattr("penstock_kafka.apis.wall_clock_ms", later)
 
     async def work(service: MemoryPenstock) -> None:
         world = _World(service, seed)

@@ -9,10 +9,10 @@ import pytest
 from penstock.system import wall_clock_ms
 from penstock.testing import MemoryPenstock
 from penstock_core.limits import SESSION_TIMEOUT_MS_DEFAULT
+from penstock_kafka import apis
 from penstock_kafka.dispatch.api import ApiKey
-from penstock_kafka.groups import apis
-from penstock_kafka.groups.consumer import topic_regex
-from penstock_kafka.groups.consumer.topic_regex import simple_patterns
+from penstock_kafka.groups.consumer import consumer_group_heartbeat
+from penstock_kafka.groups.consumer.consumer_group_heartbeat import simple_patterns
 from tests.kafka.groups.desk import GroupDesk, committed, run
 
 
@@ -123,7 +123,7 @@ def test_expression_becomes_patterns_where_both_say_the_same(expression: str, pa
 def test_expression_subscribes_to_the_names_found_now_and_later(
     service: MemoryPenstock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(topic_regex, "NAMES_AGE_MS_MAX", 0)
+    monkeypatch.setattr(consumer_group_heartbeat, "NAMES_AGE_MS_MAX", 0)
     for name in ("tenant.1", "tenant.x"):
         service.create_topic(name, partitions=1)
 
@@ -147,8 +147,8 @@ def test_expression_is_refused_when_it_is_none_or_too_large(service: MemoryPenst
 
 
 def test_expression_finds_no_topic_of_the_service() -> None:
-    compiled = topic_regex._compiled("(_audit|_penstock.*|orders)")
-    assert topic_regex._matching(compiled, ["_audit", "_penstock.x", "orders"]) == ("orders",)
+    compiled = consumer_group_heartbeat._compiled("(_audit|_penstock.*|orders)")
+    assert consumer_group_heartbeat._matching(compiled, ["_audit", "_penstock.x", "orders"]) == ("orders",)
 
 
 def test_second_process_of_an_instance_is_refused_while_the_first_is_connected(service: MemoryPenstock) -> None:

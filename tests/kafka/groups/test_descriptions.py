@@ -6,7 +6,7 @@ from penstock.model import TopicPartition
 from penstock.testing import MemoryPenstock
 from penstock_kafka.dispatch.api import ApiKey
 from penstock_kafka.groups.classic.consumer_protocol import read_subscription
-from penstock_kafka.groups.members.member_ids import kafka_id, service_id
+from penstock_kafka.groups.members.member import kafka_id, service_id
 from tests.kafka.groups.desk import NOBODY, GroupDesk, run
 
 

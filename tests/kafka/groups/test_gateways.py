@@ -172,7 +172,7 @@ def test_gateway_whose_clock_is_behind_goes_on_with_a_member(
 ) -> None:
     async def work() -> None:
         joined = await GroupDesk(service).join()
-        monkeypatch.setattr("penstock_kafka.groups.apis.wall_clock_ms", lambda: 1_000)
+        monkeypatch.setattr("penstock_kafka.apis.wall_clock_ms", lambda: 1_000)
         late = GroupDesk(service)
         again = await late.join(joined["member_id"])
         assert again["error_code"].name == "none"

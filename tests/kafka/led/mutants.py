@@ -8,9 +8,8 @@ import pytest
 
 from penstock_kafka.errors import KafkaError
 from penstock_kafka.groups.led import board, led_group
-from penstock_kafka.groups.led.board import LedBoard
+from penstock_kafka.groups.led.board import LedBoard, Vigil
 from penstock_kafka.groups.led.led_group import LedGroup, LedMember, Phase
-from penstock_kafka.groups.led.vigil import Vigil
 from tests.kafka.led.world import Gateway
 
 

@@ -1,10 +1,11 @@
+import socket
 from dataclasses import replace
 
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient
 
 from penstock.testing import MemoryPenstock
-from tests.kafka.running_gateway import SETTINGS, RunningGateway, running_gateway
+from tests.kafka.running_gateway import SETTINGS, RunningGateway, read_answer, request_bytes, running_gateway
 
 
 def test_librdkafka_finds_topics_and_the_broker(gateway: RunningGateway) -> None:
@@ -30,3 +31,19 @@ def test_missing_topic_is_created_when_operator_and_client_want_it() -> None:
         assert len(consumer.list_topics("made", timeout=10).topics["made"].partitions) == 2
         assert service.admin().describe_topic("made").topic.partitions == 2
         consumer.close()
+
+
+def test_gateway_coordinates_every_group(gateway: RunningGateway) -> None:
+    link = socket.create_connection(("127.0.0.1", gateway.port))
+    link.sendall(request_bytes(10, 1, 1, b"\x00\x01g\x00") + request_bytes(10, 1, 2, b"\x00\x01g\x09"))
+    group, unknown = read_answer(link, 10, 1)[1], read_answer(link, 10, 1)[1]
+    assert (group.error_code, group.node_id, group.port) == (0, 1, gateway.port)
+    assert (unknown.error_code, unknown.node_id) == (42, -1)
+    link.close()
+
+
+def test_cluster_is_the_gateway(gateway: RunningGateway) -> None:
+    admin = KafkaAdminClient(bootstrap_servers=gateway.address)
+    cluster = admin.describe_cluster()
+    assert [each["port"] for each in cluster["brokers"]] == [gateway.port]
+    admin.close()

@@ -11,8 +11,7 @@ from confluent_kafka import Producer
 
 from penstock.testing import MemoryPenstock
 from penstock_kafka.gateway import Protection
-from penstock_kafka.security.tls import server_tls
-from penstock_kafka.security.users import Users
+from penstock_kafka.security.users import Users, server_tls
 from tests.kafka.running_gateway import RunningGateway, read_answer, request_bytes, running_gateway
 from tests.support.deadlines import until
 

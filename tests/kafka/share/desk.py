@@ -10,13 +10,11 @@ from penstock.http.transport import Transport
 from penstock.testing import MemoryPenstock, ThreadedTransport
 from penstock_core.records.codec import decode
 from penstock_core.records.record_batch import walk
+from penstock_kafka.apis import groups_apis, share_apis
 from penstock_kafka.context import Context
-from penstock_kafka.dispatch.api import ApiKey, Peer, Uuid
-from penstock_kafka.dispatch.registry import Registry
-from penstock_kafka.groups.apis import apis as groups
+from penstock_kafka.dispatch.api import ApiKey, Peer, Registry, Uuid
 from penstock_kafka.service.service import Service
 from penstock_kafka.service.topic_directory import uuid_of
-from penstock_kafka.share.apis import apis as share
 from tests.kafka.groups.desk import GroupDesk
 from tests.kafka.running_gateway import SETTINGS
 
@@ -31,7 +29,7 @@ class ShareDesk(GroupDesk):
             service=Service(ThreadedTransport(transport or service.transport)),
             settings=replace(SETTINGS, share_start="earliest"),
         )
-        self._registry = Registry(chain(groups(self.context), share(self.context)))
+        self._registry = Registry(chain(groups_apis(self.context), share_apis(self.context)))
         self.peer = Peer(number=1, address="test")
 
     def client_goes(self) -> None:

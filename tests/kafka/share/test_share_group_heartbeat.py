@@ -8,7 +8,7 @@ from penstock.model.access import AccessRule
 from penstock.testing import MemoryPenstock
 from penstock_core.limits import KAFKA_SHARE_MEMBER_MS_MAX
 from penstock_kafka.dispatch.api import ApiKey
-from penstock_kafka.groups.topic_uuids import uuid_of_id
+from penstock_kafka.groups.group_errors import uuid_of_id
 from tests.kafka.groups.desk import run
 from tests.kafka.share.desk import ShareDesk, member_of, send
 

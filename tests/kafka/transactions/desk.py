@@ -15,14 +15,11 @@ from penstock.retry import RetryPolicy
 from penstock.testing import MemoryPenstock
 from penstock_core.records.codec import BatchBuilder
 from penstock_core.records.record_batch import Compression
+from penstock_kafka.apis import groups_apis, produce_apis, transactions_apis
 from penstock_kafka.context import Context
-from penstock_kafka.dispatch.api import ApiKey, Call, Peer
-from penstock_kafka.dispatch.entities import entity_of
-from penstock_kafka.dispatch.registry import Registry
-from penstock_kafka.groups import apis as groups
-from penstock_kafka.produce import apis as produce
+from penstock_kafka.dispatch.api import ApiKey, Call, Peer, Registry
+from penstock_kafka.dispatch.messages import entity_of
 from penstock_kafka.service.service import Service
-from penstock_kafka.transactions import apis as transactions
 from penstock_kafka.transactions.epochs.producers import Producers, open_producers
 from tests.kafka.running_gateway import SETTINGS
 
@@ -95,7 +92,7 @@ class TransactionDesk:
         self.context = Context(service=client, settings=SETTINGS)
         self.peer = Peer(number=1, address="test")
         self._registry = Registry(
-            [*groups.apis(self.context), *produce.apis(self.context), *transactions.apis(self.context)]
+            [*groups_apis(self.context), *produce_apis(self.context), *transactions_apis(self.context)]
         )
 
     @property

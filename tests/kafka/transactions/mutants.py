@@ -6,7 +6,7 @@ from typing import Any
 
 from penstock_core.errors import PenstockError
 from penstock_kafka.errors import KafkaError, RequestRefused
-from penstock_kafka.transactions import end_txn
+from penstock_kafka.transactions import begin_and_end
 from penstock_kafka.transactions.epochs.producers import Producers
 from penstock_kafka.transactions.epochs.sequences import Sequences
 from penstock_kafka.transactions.epochs.transactional_producer import Ending, TransactionalProducer
@@ -104,7 +104,7 @@ MUTANTS = [
     ),
     Mutant(
         name="a late EndTxn counts",
-        place=end_txn,
+        place=begin_and_end,
         attribute="refuse_if_gone",
         defect=lambda call: None,
     ),

@@ -7,7 +7,7 @@ import pytest
 from penstock.http.http_message import BATCHES_TYPE
 from penstock.testing import MemoryPenstock
 from penstock_kafka.dispatch.api import ApiKey
-from penstock_kafka.transactions.epochs.buffers import Buffers
+from penstock_kafka.transactions.epochs.transactional_producer import Buffers
 from tests.kafka.transactions.desk import Client, TransactionDesk, run, values
 
 P0 = ("orders", 0)

@@ -5,8 +5,7 @@ import pytest
 from penstock_core.errors import PenstockError
 from penstock_core.records.record_batch import parse_header, validate
 from penstock_kafka.errors import RequestRefused
-from penstock_kafka.transactions.epochs.plain_batch import SEQUENCES, plain_batch
-from penstock_kafka.transactions.epochs.sequences import Sequences
+from penstock_kafka.transactions.epochs.sequences import SEQUENCES, Sequences, plain_batch
 from tests.kafka.transactions.desk import Client, transactional_batch
 
 _CLIENT = Client(producer_id=7, epoch=3)

@@ -8,8 +8,8 @@ import pytest
 from penstock.model.groups import GroupDescription
 from penstock.testing import MemoryPenstock
 from penstock_core.limits import COMMIT_METADATA_BYTES_MAX
+from penstock_kafka.apis import open_sessions
 from penstock_kafka.dispatch.api import ApiKey
-from penstock_kafka.groups.apis import open_sessions
 from tests.kafka.groups.desk import GroupDesk, committed
 from tests.kafka.transactions.desk import Client, TransactionDesk, run, values
 

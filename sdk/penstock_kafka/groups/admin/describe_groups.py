@@ -9,17 +9,16 @@ from penstock.model import TopicPartition
 from penstock.model.groups import GroupDescription, GroupMember, GroupPartition
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_kafka.dispatch.api import Answer, Call
-from penstock_kafka.dispatch.in_parts import in_parts
+from penstock_kafka.dispatch.entries import in_parts
 from penstock_kafka.errors import KafkaError, RequestRefused, error_message
 from penstock_kafka.groups.admin.list_groups import state_of
 from penstock_kafka.groups.classic.consumer_protocol import write_assignment, write_subscription
 from penstock_kafka.groups.classic.join_group import PROTOCOL_TYPE
-from penstock_kafka.groups.group_errors import group_error
+from penstock_kafka.groups.group_errors import group_error, uuid_of_id
 from penstock_kafka.groups.led.led_group import LedGroup, Phase, metadata_of
 from penstock_kafka.groups.led.led_groups import LedGroups
-from penstock_kafka.groups.members.member_ids import kafka_id
+from penstock_kafka.groups.members.member import kafka_id
 from penstock_kafka.groups.members.sessions import Sessions
-from penstock_kafka.groups.topic_uuids import uuid_of_id
 
 _NOT_FOUND_VERSION = 6  # from here on a group that does not exist is an error
 _EPOCH_BITS = 0x7FFFFFFF  # the service's epochs have more bits than Kafka's

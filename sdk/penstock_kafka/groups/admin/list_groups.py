@@ -9,7 +9,7 @@ from penstock.api.share_group_calls import delete_share_group, list_share_groups
 from penstock.model.groups import Group
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_kafka.dispatch.api import Answer, Call
-from penstock_kafka.dispatch.in_parts import in_parts
+from penstock_kafka.dispatch.entries import in_parts
 from penstock_kafka.errors import KafkaError, RequestRefused
 from penstock_kafka.groups.classic.join_group import PROTOCOL_TYPE
 from penstock_kafka.groups.group_errors import group_error

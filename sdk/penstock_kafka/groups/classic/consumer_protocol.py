@@ -15,7 +15,7 @@ from kio.schema.consumer_protocol_subscription.v0 import ConsumerProtocolSubscri
 from kio.serial import entity_reader, entity_writer
 
 from penstock.model import TopicPartition
-from penstock_kafka.dispatch.entities import entity_of
+from penstock_kafka.dispatch.messages import entity_of
 
 _VERSION = struct.Struct(">h")
 _SUBSCRIPTION_VERSION_MAX = 3

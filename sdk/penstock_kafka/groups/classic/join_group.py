@@ -4,6 +4,8 @@ Kafka lets the members of a generation wait for each other, and one of them assi
 assigns (docs/protocol/gateway). So each member joins by itself, all of them are followers of a leader that does not
 exist, and SyncGroup tells each one its part. A member waits for partitions while it holds none, as long as a broker
 would let it. The first member of a group waits a moment for others that start with it.
+
+SyncGroup of the classic protocol: the assignment that the service made, under the generation of the last join.
 """
 
 import asyncio
@@ -20,11 +22,10 @@ from penstock_core.groups.group import Subscription, parse_subscription
 from penstock_core.limits import SESSION_TIMEOUT_MS_MAX, SESSION_TIMEOUT_MS_MIN, WAITING_HEARTBEAT_MS
 from penstock_kafka.dispatch.api import Answer, Call
 from penstock_kafka.errors import KafkaError, RequestRefused
-from penstock_kafka.groups.classic.consumer_protocol import ClassicSubscription, read_subscription
+from penstock_kafka.groups.classic.consumer_protocol import ClassicSubscription, read_subscription, write_assignment
 from penstock_kafka.groups.group_errors import group_error
-from penstock_kafka.groups.led.led_groups import LedGroups, led_member_id
-from penstock_kafka.groups.members.member import KafkaMember, MemberNames
-from penstock_kafka.groups.members.member_ids import service_id
+from penstock_kafka.groups.led.led_groups import LedGroups, is_led, led_member_id
+from penstock_kafka.groups.members.member import KafkaMember, MemberNames, service_id
 from penstock_kafka.groups.members.sessions import Sessions
 
 PROTOCOL_TYPE = "consumer"
@@ -259,3 +260,41 @@ def _refused(code: KafkaError, member_id: str) -> Answer:
         "member_id": member_id,
         "members": [],
     }
+
+
+class SyncGroup:
+    """Answers SyncGroup. For consumers it calls nothing: JoinGroup has done the work."""
+
+    def __init__(self, sessions: Sessions, led: LedGroups) -> None:
+        self._sessions = sessions
+        self._led = led
+
+    async def answer(self, call: Call) -> Answer:
+        """The member's partitions. A client that joined at another gateway joins again."""
+        request = call.request
+        if is_led(str(request.member_id)):
+            return await self._sync_led(call)
+        try:
+            member = self._sessions.book.find(str(request.group_id), service_id(str(request.member_id)))
+        except RequestRefused as error:
+            return _sync_refused(error.code)
+        if member is None or member.is_untold:
+            return _sync_refused(KafkaError.rebalance_in_progress)
+        if request.generation_id != member.generation:
+            return _sync_refused(KafkaError.illegal_generation)
+        return {
+            "error_code": KafkaError.none,
+            "protocol_type": PROTOCOL_TYPE,
+            "protocol_name": member.protocol,
+            "assignment": write_assignment(member.told),
+        }
+
+    async def _sync_led(self, call: Call) -> Answer:
+        try:
+            return await self._led.sync(call)
+        except (PenstockError, RequestRefused) as error:
+            return _sync_refused(group_error(error))
+
+
+def _sync_refused(code: KafkaError) -> Answer:
+    return {"error_code": code, "assignment": b""}

@@ -17,8 +17,7 @@ from penstock_core.limits import (
 from penstock_kafka.dispatch.api import Answer, Call
 from penstock_kafka.errors import KafkaError, RequestRefused
 from penstock_kafka.groups.led.board import LedBoard
-from penstock_kafka.groups.led.documents import Documents
-from penstock_kafka.groups.led.led_codec import decoded
+from penstock_kafka.groups.led.led_codec import Documents, decoded
 from penstock_kafka.groups.led.led_group import LedGroup, LedMember, metadata_of
 
 _ENDING = "-led"

@@ -15,9 +15,15 @@ one than `told`. A classic client is told by a rebalance, and names what it keep
 
 Nothing here must survive the gateway. Another one finds `leases` and the session in the group's description
 (`restored`). It knows a `claimed` that may be too large, so it tells the client anew at once.
+
+Member ids as Kafka's clients draw them, and as the service takes them: with no letters but those of names.
+
+librdkafka's ids are base64 with `+` and `/`. Each letter that a name cannot have becomes a dot and its two hexadecimal
+digits, and a dot too. So two ids stay two.
 """
 
 import asyncio
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,9 +32,13 @@ from penstock.group.heartbeat import HeartbeatResponse, HeldLease
 from penstock.model import TopicPartition
 from penstock.model.groups import GroupMember, GroupPartition
 from penstock_core.groups.group import Subscription
+from penstock_core.limits import MEMBER_ID_LENGTH_MAX
+from penstock_kafka.errors import KafkaError, RequestRefused
 
 _MINUTE_MS = 60_000
 _GENERATIONS_BEGIN_MIN = 1_577_836_800 // 60  # 2020-01-01
+_OTHER = re.compile(rb"[^A-Za-z0-9_-]")
+_ESCAPED = re.compile(r"\.([0-9a-f]{2})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,3 +242,22 @@ def restored(group: str, found: GroupMember, partitions: Iterable[GroupPartition
         session_timeout_ms=found.session_timeout_ms,
         topics=found.topics,
     )
+
+
+def service_id(member_id: str) -> str:
+    """The service's name of the member. Raises RequestRefused for an id that is too long."""
+    escaped = _OTHER.sub(lambda found: b".%02x" % found[0][0], member_id.encode()).decode()
+    if len(escaped) > MEMBER_ID_LENGTH_MAX:
+        raise RequestRefused(
+            KafkaError.unknown_member_id, f"a member id of {len(escaped)} letters: {MEMBER_ID_LENGTH_MAX} at most"
+        )
+    return escaped
+
+
+def kafka_id(member_id: str) -> str:
+    """The client's name of the member. A member of another kind of client has its own."""
+    found = _ESCAPED.sub(lambda digits: chr(int(digits[1], 16)), member_id).encode("latin-1", "replace")
+    try:
+        return found.decode()
+    except UnicodeDecodeError:
+        return member_id

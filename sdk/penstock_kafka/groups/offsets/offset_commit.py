@@ -28,8 +28,7 @@ from penstock_core.limits import COMMIT_METADATA_BYTES_MAX, COMMIT_OFFSET_MAX
 from penstock_kafka.dispatch.api import Answer, Call, Request
 from penstock_kafka.errors import KafkaError, RequestRefused
 from penstock_kafka.groups.group_errors import group_error
-from penstock_kafka.groups.members.member import KafkaMember, MemberNames
-from penstock_kafka.groups.members.member_ids import service_id
+from penstock_kafka.groups.members.member import KafkaMember, MemberNames, service_id
 from penstock_kafka.groups.members.sessions import Sessions
 
 Refusals = dict[TopicPartition, KafkaError]

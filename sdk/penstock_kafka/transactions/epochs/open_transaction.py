@@ -11,8 +11,7 @@ from penstock_core.limits import BATCH_BYTES_MAX, KAFKA_TRANSACTION_METADATA_BYT
 from penstock_core.records import frame
 from penstock_kafka.errors import KafkaError, RequestRefused
 from penstock_kafka.groups.members.member import KafkaMember
-from penstock_kafka.transactions.epochs.plain_batch import PlainBatch
-from penstock_kafka.transactions.epochs.sequences import Place
+from penstock_kafka.transactions.epochs.sequences import Place, PlainBatch
 from penstock_kafka.transactions.refusals import abortable
 
 OffsetPlace = tuple[str, TopicPartition]  # a group and a partition

@@ -16,8 +16,7 @@ from penstock_core.limits import BATCH_BYTES_MAX, KAFKA_TRANSACTION_EXPIRY_MS, K
 from penstock_core.records.record_batch import Compression
 from penstock_kafka.context import Context
 from penstock_kafka.errors import KafkaError, RequestRefused
-from penstock_kafka.transactions.epochs.buffers import Buffers
-from penstock_kafka.transactions.epochs.transactional_producer import Names, TransactionalProducer
+from penstock_kafka.transactions.epochs.transactional_producer import Buffers, Names, TransactionalProducer
 from penstock_kafka.transactions.refusals import fenced, unknown_epoch, wrong_state
 
 Epoch = tuple[int, int]  # a producer id, and its epoch

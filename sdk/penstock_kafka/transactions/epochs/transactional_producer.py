@@ -8,6 +8,8 @@ Requests of all connections take their turn by one lock, in the order in which t
 up a topic or a member takes the lock before. A commit may stay unanswered.
 Then the transaction is in doubt: the client is told to ask again, and the gateway learns the outcome by a begin, as the
 SDK does. Nothing ends a transaction in doubt but its outcome.
+
+The bytes that all open transactions of a gateway hold in memory.
 """
 
 import asyncio
@@ -18,13 +20,11 @@ from enum import Enum
 from penstock.producer.transactional.transactional_state import TransactionalState, learn_outcome
 from penstock.system import monotonic_ms, wall_clock_ms
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.limits import TRANSACTION_STAGES_MAX
+from penstock_core.limits import KAFKA_TRANSACTIONS_BYTES_MAX, TRANSACTION_STAGES_MAX
 from penstock_kafka.errors import KafkaError, RequestRefused
 from penstock_kafka.service.service import Service
-from penstock_kafka.transactions.epochs.buffers import Buffers
 from penstock_kafka.transactions.epochs.open_transaction import NotedOffset, OffsetPlace, OpenTransaction
-from penstock_kafka.transactions.epochs.plain_batch import PlainBatch
-from penstock_kafka.transactions.epochs.sequences import Place, Sequences
+from penstock_kafka.transactions.epochs.sequences import Place, PlainBatch, Sequences
 from penstock_kafka.transactions.refusals import abortable, fenced, unknown_epoch, wrong_state
 
 _LEASE_LOST = (ErrorCode.LEASE_FENCED, ErrorCode.OFFSET_BEHIND)
@@ -45,6 +45,26 @@ class Names:
     producer_id: int
     epoch: int
     timeout_ms: int
+
+
+class Buffers:
+    """A count of bytes. A transaction that finds no room stages what it has, whatever size it is."""
+
+    def __init__(self, bytes_max: int = KAFKA_TRANSACTIONS_BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
+        self.held = 0
+
+    def has_room(self, size: int) -> bool:
+        """True if so many bytes more may be held."""
+        return self.held + size <= self._bytes_max
+
+    def hold(self, size: int) -> None:
+        """Hold bytes more."""
+        self.held += size
+
+    def let_go(self, size: int) -> None:
+        """Hold bytes less."""
+        self.held -= size
 
 
 class TransactionalProducer:

@@ -3,7 +3,11 @@
 An id of a plain producer is 63 random bits, as the SDK's producers draw them: no state is kept of it before its first
 batch. After an error it asks for another epoch of its id, and gets the next number. The service keeps the epochs of
 transactional ids: each begin fences the instance that had the last one.
+
+EndTxn: commits the transaction, or gives it up.
 """
+
+import logging
 
 from penstock.system import choose
 from penstock_core.errors import PenstockError
@@ -18,6 +22,7 @@ from penstock_kafka.transactions.refusals import code_for, refuse_if_gone
 _IDS = 2**63
 _EPOCH_MAX = 2**15 - 2  # Kafka's epochs have 15 bits
 _NONE = -1
+_LOG = logging.getLogger("penstock.kafka.transactions")
 
 
 class InitProducerId:
@@ -53,3 +58,24 @@ class InitProducerId:
         refuse_if_gone(call)
         name = parse_transactional_id(str(request.transactional_id))
         return await self._producers.begin(name, timeout_ms, last)
+
+
+class EndTxn:
+    """Answers EndTxn."""
+
+    def __init__(self, producers: Producers) -> None:
+        self._producers = producers
+
+    async def answer(self, call: Call) -> Answer:
+        """The outcome. The answer has no place for a message, so a refusal is logged."""
+        request = call.request
+        name, epoch = str(request.transactional_id), (int(request.producer_id), int(request.producer_epoch))
+        try:
+            refuse_if_gone(call)
+            await self._producers.end(name, epoch, is_commit=bool(request.committed))
+        except (PenstockError, RequestRefused) as error:
+            code = code_for(error, call)
+            verb = "commit" if request.committed else "abort"
+            _LOG.warning("transactional id %s: %s is answered %s: %s", name, verb, code.name, error)
+            return {"error_code": code}
+        return {"error_code": KafkaError.none}

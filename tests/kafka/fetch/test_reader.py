@@ -1,5 +1,5 @@
 from penstock_core.records.record_batch import crc_is_valid, walk
-from penstock_kafka.fetch.empty_batch import empty_batch
+from penstock_kafka.fetch.reader import empty_batch
 
 
 def test_empty_batch_covers_the_offsets_and_has_no_records() -> None:

@@ -3,7 +3,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from penstock_kafka.dispatch.api import ApiKey, Call, Peer
-from penstock_kafka.transactions.init_producer_id import InitProducerId
+from penstock_kafka.transactions.begin_and_end import InitProducerId
 
 _NO_TRANSACTIONS: Any = None  # plain producers need nothing of the service
 

@@ -1,7 +1,6 @@
 import pytest
 
-from penstock_kafka.dispatch.api import Answer, Api, ApiKey, Call
-from penstock_kafka.dispatch.registry import Registry
+from penstock_kafka.dispatch.api import Answer, Api, ApiKey, Call, Registry
 
 
 async def _nothing(_: Call) -> Answer:
