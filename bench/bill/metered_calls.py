@@ -21,7 +21,7 @@ from penstock_core.limits import KIB
 from penstock_core.log.wake_up import WakeUpMessage
 from penstock_core.storage.item import item_bytes
 from penstock_service.adapters.storage_calls import StorageCalls
-from penstock_service.ports.wake_ups import WakeUpPlace
+from penstock_service.ports.push import WakeUpPlace
 
 Item = Mapping[str, Any]
 Key = tuple[str, str]  # a table, and the key's text

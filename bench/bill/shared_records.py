@@ -10,7 +10,7 @@ from penstock import Admin, Producer, prices
 from penstock.share.waiting import ShareWaiting
 from penstock_core.ids import LockNonce
 from penstock_core.records import frame
-from penstock_service.share.acquire.look import strays
+from penstock_service.share.acquire.fresh_window import strays
 
 BATCHES = (1, 100)  # records of one acquire
 _GROUP = "workers"

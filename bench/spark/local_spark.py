@@ -13,7 +13,7 @@ from penstock_core.ids import SegmentId
 from penstock_core.log.topic import Topic
 from penstock_core.records.codec import NewRecord, encode
 from penstock_core.zones.zone_state import Acks
-from penstock_service.adapters.memory.segments import MemorySegmentStore
+from penstock_service.adapters.memory.service import MemorySegmentStore
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import ProduceEntry, produce
 

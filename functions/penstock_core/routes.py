@@ -28,7 +28,7 @@ from enum import Enum
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from penstock_core.acls.right import Kind, Operation
+from penstock_core.acls.rule import Kind, Operation
 
 
 class Where(Enum):

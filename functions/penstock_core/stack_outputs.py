@@ -7,7 +7,7 @@ name that one as `Shop/Queue`.
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from penstock_core.acls.settings import DEFAULT_VARIABLE, SUPER_VARIABLE
+from penstock_core.acls.tokens import DEFAULT_VARIABLE, SUPER_VARIABLE
 from penstock_core.log.inline import VARIABLE as INLINE_VARIABLE
 
 # The variable of functions and jobs that names a part of the storage, or decides about rights without rules -> the

@@ -30,8 +30,8 @@ from penstock_core.log.ref import Ref
 from penstock_core.log.timer import Timer
 from penstock_core.push.delivery import DeliveryKey, DeliveryState
 from penstock_core.records.producer_state import Verdict
+from penstock_core.share.draft import ShareUpdate
 from penstock_core.share.share_state import ShareKey
-from penstock_core.share.share_update import ShareUpdate
 
 _KEPT_DAYS = TRANSACTIONAL_ID_KEPT_MS // (24 * 3_600_000)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from penstock_core.errors import PenstockError
 from penstock_core.limits import PUSH_RECEIPT_RETRY_MS
-from penstock_core.push.message import decode_push_message
+from penstock_core.push.lane import decode_push_message
 from penstock_handlers.edge.lambda_function import Stopwatch, logger, observed
 from penstock_service.instance.instance import Instance
 from penstock_service.push.deliver import Ending, Receipt, deliver

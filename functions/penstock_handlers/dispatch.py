@@ -14,7 +14,7 @@ from typing import Any
 
 from penstock_core.errors import PenstockError
 from penstock_core.limits import DISPATCH_LATE_MS
-from penstock_core.log.push_event import PushEvent
+from penstock_core.log.wake_up import PushEvent
 from penstock_core.storage.head_item import parse_push_event, streamed_age_ms
 from penstock_handlers.edge.lambda_function import Stopwatch, logger, observed
 from penstock_service.instance.instance import Instance

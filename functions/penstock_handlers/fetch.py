@@ -7,14 +7,23 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock_core import limits
-from penstock_core.acls.right import Operation
+from penstock_core.acls.rule import Operation
 from penstock_core.errors import PenstockError
 from penstock_core.outcomes import Outcome, Outcomes
 from penstock_core.records import frame
 from penstock_handlers.edge.access.request_access import access_of, where_allowed
 from penstock_handlers.edge.entry import entry_point
-from penstock_handlers.edge.fields import refuse_unknown, take, take_flag, take_number, take_objects
-from penstock_handlers.edge.http import Event, Result, batches_result, json_object_of
+from penstock_handlers.edge.http import (
+    Event,
+    Result,
+    batches_result,
+    json_object_of,
+    refuse_unknown,
+    take,
+    take_flag,
+    take_number,
+    take_objects,
+)
 from penstock_service.instance.instance import Instance
 from penstock_service.quotas.admit import allow_fetch
 from penstock_service.records.fetch import FetchEntry, FetchResult, fetch

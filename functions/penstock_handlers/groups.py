@@ -6,7 +6,7 @@ from typing import Annotated
 
 from aws_lambda_powertools.event_handler.openapi.params import Path, Query
 
-from penstock_core.acls.right import Kind, Operation
+from penstock_core.acls.rule import Kind, Operation
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.groups.group import GroupState, checked_document, parse_subscription
 from penstock_core.groups.lease import Lease, SeenCommit

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from penstock_core.acls.right import Operation
+from penstock_core.acls.rule import Operation
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import REQUEST_BYTES_MAX, TIMER_MS_MAX, TOPIC_PARTITIONS_MAX
 from penstock_core.log.timer import TimerPlace, parse_timer_id, scheduled_id
@@ -13,8 +13,16 @@ from penstock_core.records.producer_state import SERVICE_OWNER, owner_of
 from penstock_core.zones.zone_state import parse_acks
 from penstock_handlers.edge.access.request_access import access_of, where_allowed
 from penstock_handlers.edge.entry import entry_point
-from penstock_handlers.edge.fields import refuse_unknown, take, take_number, take_objects
-from penstock_handlers.edge.http import Event, Result, body_of, json_result
+from penstock_handlers.edge.http import (
+    Event,
+    Result,
+    body_of,
+    json_result,
+    refuse_unknown,
+    take,
+    take_number,
+    take_objects,
+)
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import ProduceEntry
 from penstock_service.records.produce_within_quotas import Produced, produce_within_quotas

@@ -20,12 +20,12 @@ from penstock_core.share.share_group import check_declared_group
 from penstock_core.text import parse_json
 from penstock_handlers.edge.access.audited_changes import state_of_share_group, state_of_subscription, state_of_topic
 from penstock_handlers.edge.custom_resource import Change, Settled, custom_resource_entry_point
-from penstock_handlers.edge.fields import whole_number
+from penstock_handlers.edge.http import whole_number
 from penstock_service.acls.change_acls import change_acls
 from penstock_service.audit.note_change import Change as Trail
 from penstock_service.audit.note_change import audited
 from penstock_service.instance.instance import Instance
-from penstock_service.ports.cloud_formation import CloudFormation
+from penstock_service.ports.runtime import CloudFormation
 from penstock_service.push.admin.pause_subscription import delete_subscription
 from penstock_service.push.admin.put_subscription import SubscriptionWish, put_subscription
 from penstock_service.push.subscriptions import find_subscription

@@ -20,8 +20,7 @@ from penstock_core.log.repair import Look, NamedRef, decode_message, looks_due, 
 from penstock_core.storage.head_item import parse_streamed_head, streamed_age_ms
 from penstock_handlers.edge.lambda_function import Stopwatch, logger, meter, observed
 from penstock_service.instance.instance import Instance
-from penstock_service.repair.repair_owed import repair_owed
-from penstock_service.repair.repair_segment import repair_segment, zones_to_repair
+from penstock_service.repair.repair_segment import repair_owed, repair_segment, zones_to_repair
 
 Failures = dict[str, list[dict[str, str]]]
 

@@ -7,15 +7,14 @@ from typing import Any
 
 import aiokafka.record.default_records  # noqa: F401 - while the function starts, not in its first request
 
-from penstock_core.acls.right import Kind, Operation
+from penstock_core.acls.rule import Kind, Operation
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import FRAME_HEADER_BYTES_MAX, JSON_RECORD_BYTES_MAX
 from penstock_core.records import frame
 from penstock_core.records.codec import Record
 from penstock_core.share.acknowledge import AckResult
 from penstock_core.text import escaped_json
-from penstock_handlers.edge.access.principal import principal_of
-from penstock_handlers.edge.access.request_access import access_of
+from penstock_handlers.edge.access.request_access import access_of, principal_of
 from penstock_handlers.edge.entry import entry_point
 from penstock_handlers.edge.http import (
     TOLD,
@@ -30,8 +29,7 @@ from penstock_handlers.edge.json_records import header_json, named
 from penstock_handlers.edge.share_requests import parse_acknowledge, parse_acquire
 from penstock_service.instance.instance import Instance
 from penstock_service.share.acknowledge import AckOutcome, acknowledge
-from penstock_service.share.acquire.acquire import Acquired, AcquireWish
-from penstock_service.share.acquire.acquire_within_quotas import acquire_within_quotas
+from penstock_service.share.acquire.acquire import Acquired, AcquireWish, acquire_within_quotas
 from penstock_service.share.acquire.decode_acquired import DecodedLock, decode_acquired
 from penstock_service.share.acquire.hand_over import HandedLock
 

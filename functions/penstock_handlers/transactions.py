@@ -6,7 +6,7 @@ Stages and commits are binary. The caller's principal goes with each request (ed
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from penstock_core.acls.right import Kind, Operation
+from penstock_core.acls.rule import Kind, Operation
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import NO_NONCE, Nonce, parse_nonce, parse_transactional_id
 from penstock_core.limits import (
@@ -20,23 +20,30 @@ from penstock_core.quotas.quota import Rate
 from penstock_core.records import frame
 from penstock_core.transaction import Begin, TransactionalProducer
 from penstock_core.zones.zone_state import Acks, parse_acks
-from penstock_handlers.edge.access.principal import principal_of
-from penstock_handlers.edge.access.request_access import access_of
+from penstock_handlers.edge.access.request_access import access_of, principal_of
 from penstock_handlers.edge.entry import entry_point
-from penstock_handlers.edge.fields import refuse_unknown, take, take_number, take_objects
-from penstock_handlers.edge.http import Event, Result, body_of, json_object_of, json_result
+from penstock_handlers.edge.http import (
+    Event,
+    Result,
+    body_of,
+    json_object_of,
+    json_result,
+    refuse_unknown,
+    take,
+    take_number,
+    take_objects,
+)
 from penstock_handlers.edge.share_requests import parse_acceptances
 from penstock_handlers.produce import parse_entries
 from penstock_service.instance.instance import Instance
 from penstock_service.quotas.admit import admit, principal_spender
 from penstock_service.records.produce_within_quotas import admit_whole
-from penstock_service.transactions.begin_transactions import TransactionPart, begin_transactions
+from penstock_service.transactions.begin_transactions import CommittedRange, TransactionPart, begin_transactions
 from penstock_service.transactions.commit_transaction import (
     OffsetEntry,
     commit_transaction,
     stage,
 )
-from penstock_service.transactions.committed_ranges import CommittedRange
 
 _COMMIT_FIELDS = (
     "transactional_id",

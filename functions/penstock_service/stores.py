@@ -11,18 +11,15 @@ from penstock_core.log.inline import NO_ITEMS, InlineBounds
 if TYPE_CHECKING:  # a function loads the ports that it uses
     from penstock_core.ids import ZoneName
     from penstock_service.ports.access import AclStore, AuditStore, QuotaStore
-    from penstock_service.ports.compaction import CompactionStore
     from penstock_service.ports.groups import GroupStore, MembershipStore
-    from penstock_service.ports.log import LogIndex
-    from penstock_service.ports.push import DeliveryQueue, PushStore, Targets
+    from penstock_service.ports.log import CompactionStore, LogIndex
+    from penstock_service.ports.push import DeliveryQueue, PushStore, Targets, WakeUps
     from penstock_service.ports.runtime import JobCursors
     from penstock_service.ports.segments import ArchiveStore, InlineStore, SegmentStore
     from penstock_service.ports.share import ShareStore
     from penstock_service.ports.timers import TimerStore, TimerTriggers
-    from penstock_service.ports.topics import TopicStore
+    from penstock_service.ports.topics import RepairQueue, TopicStore, ZoneStateStore
     from penstock_service.ports.transactions import TransactionStore
-    from penstock_service.ports.wake_ups import WakeUps
-    from penstock_service.ports.zones import RepairQueue, ZoneStateStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

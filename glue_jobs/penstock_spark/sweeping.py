@@ -33,8 +33,7 @@ from penstock_core.log.repair import NamedRef
 from penstock_core.log.topic import Topic
 from penstock_core.storage.keys import KeyLayout, folder_name, folder_number
 from penstock_service.adapters.aws import Storage
-from penstock_service.index.ages import note_index_age
-from penstock_service.index.refs import refs_of
+from penstock_service.index.reader import note_index_age, refs_of
 from penstock_service.instance.instance import Instance
 from penstock_service.repair.ensure_copies import ensure_copies
 from penstock_service.repair.repair_segment import zones_to_repair

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from penstock_core.quotas.wait_pool import WaitPool
+from penstock_core.quotas.bucket import WaitPool
 
 _UNRESERVED_MIN = 100  # Lambda lets nobody reserve these
 _WALLED_MIN = 200  # instances of an account that are worth walls

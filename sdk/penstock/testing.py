@@ -43,12 +43,11 @@ from penstock.producer.producer import Producer
 from penstock.share.async_share_consumer import AsyncShareConsumer
 from penstock.share.share_consumer import ShareConsumer
 from penstock_core.acls.rule import parse_principal_pattern
-from penstock_core.acls.settings import AclSettings
+from penstock_core.acls.tokens import AclSettings
 from penstock_core.log.inline import InlineBounds
 from penstock_core.log.timer import DueSecond
 from penstock_core.push.batch import Answer, Failed, Failure, PushBatch
-from penstock_core.push.targets.item_failures import decode_answer
-from penstock_core.push.targets.kafka_event import encode_kafka_event
+from penstock_core.push.targets.kafka_event import decode_answer, encode_kafka_event
 from penstock_core.push.targets.target import FunctionTarget, Target
 
 try:
@@ -56,7 +55,7 @@ try:
     from penstock_service.adapters.memory.messages import MemoryDeliveryQueue
     from penstock_service.adapters.memory.service import memory_instance
     from penstock_service.instance.instance import Instance
-    from penstock_service.push.deliver_due import deliver_due
+    from penstock_service.push.look import deliver_due
     from penstock_service.timers.promote import promote_second
 except ModuleNotFoundError as missing:
     hint = f"{missing}: penstock.testing needs `pip install 'penstock[testing]'`"

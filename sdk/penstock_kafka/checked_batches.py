@@ -7,9 +7,8 @@ would hold up the records behind it until the client gives up.
 from typing import NamedTuple
 
 from penstock_core.limits import READ_DECODED_BYTES_MAX
-from penstock_core.records.decode_budget import DecodeBudget
 from penstock_core.records.record_batch import BatchesSummary, BytesLike, crc_is_valid, validate, walk
-from penstock_core.records.record_check import check_times
+from penstock_core.records.record_check import DecodeBudget, check_times
 from penstock_kafka.errors import KafkaError, RequestRefused
 
 

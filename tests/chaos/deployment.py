@@ -16,7 +16,7 @@ from penstock_core.storage.page_item import parse_merge_mark, parse_page
 from penstock_service.adapters.aws import Storage, storage_of_environment
 from penstock_service.adapters.botocore_drivers import BotocoreDriver
 from penstock_service.adapters.dynamodb.client import DynamoDbClient
-from penstock_service.adapters.dynamodb.zones import DynamoDbZoneStateStore
+from penstock_service.adapters.dynamodb.topics import DynamoDbZoneStateStore
 from penstock_service.adapters.system import SystemClock, SystemEntropy
 from tests.end_to_end.local_stack import Stack
 from tests.support.tasks import start

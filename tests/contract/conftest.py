@@ -14,38 +14,35 @@ from moto.core import DEFAULT_ACCOUNT_ID
 from moto.dynamodb.models import dynamodb_backends
 
 from penstock_core.ids import TransactionalId
-from penstock_core.log.push_event import PushEvent
+from penstock_core.log.wake_up import PushEvent
 from penstock_core.storage.head_item import parse_push_event
 from penstock_core.storage.keys import KeyLayout
 from penstock_core.storage.transaction_items import state_key
 from penstock_service.adapters.botocore_drivers import BotocoreDriver
 from penstock_service.adapters.direct.drivers import DirectDynamoDb
-from penstock_service.adapters.direct.places import Places
+from penstock_service.adapters.direct.places import Keys, Places
 from penstock_service.adapters.direct.s3 import DirectS3
-from penstock_service.adapters.direct.signature import Keys
 from penstock_service.adapters.dynamodb.client import DynamoDbClient
 from penstock_service.adapters.dynamodb.table_stores import TableStores, table_stores
-from penstock_service.adapters.memory.segments import MemoryArchiveStore, MemorySegmentStore
+from penstock_service.adapters.memory.service import MemoryArchiveStore, MemorySegmentStore
 from penstock_service.adapters.s3.archive import S3ArchiveStore
 from penstock_service.adapters.s3.segments import S3SegmentStore
-from penstock_service.adapters.sqlite.items import Items
+from penstock_service.adapters.sqlite.database import Items
 from penstock_service.adapters.sqlite.service import open_service
 from penstock_service.adapters.storage_calls import StorageCalls
 from penstock_service.adapters.system import SequentialExecutor, SystemClock, SystemEntropy
 from penstock_service.adapters.tables.tables import Change, Tables
 from penstock_service.adapters.timer_triggers import ByHourSegmentStore
 from penstock_service.ports.access import AclStore, AuditStore, QuotaStore
-from penstock_service.ports.compaction import CompactionStore
 from penstock_service.ports.groups import GroupStore, MembershipStore
-from penstock_service.ports.log import LogIndex
+from penstock_service.ports.log import CompactionStore, LogIndex
 from penstock_service.ports.push import PushStore
 from penstock_service.ports.runtime import JobCursors, Runtime
 from penstock_service.ports.segments import ArchiveStore, InlineStore, SegmentStore
 from penstock_service.ports.share import ShareStore
 from penstock_service.ports.timers import TimerStore
-from penstock_service.ports.topics import TopicStore
+from penstock_service.ports.topics import TopicStore, ZoneStateStore
 from penstock_service.ports.transactions import TransactionStore
-from penstock_service.ports.zones import ZoneStateStore
 from tests.support.moto_wire import answer_by_moto
 from tests.support.tables import items_of
 

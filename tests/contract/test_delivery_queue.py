@@ -11,7 +11,7 @@ from moto import mock_aws
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Partition, PartitionKey, SubscriptionName, TopicId
 from penstock_core.limits import PUSH_MESSAGE_AGE_MS_MAX, PUSH_PAUSE_MS_MAX, PUSH_VISIBILITY_MS
-from penstock_core.push.message import PushMessage, decode_push_message
+from penstock_core.push.lane import PushMessage, decode_push_message
 from penstock_service.adapters.memory.messages import MemoryDeliveryQueue
 from penstock_service.adapters.sqs import DeliveryPlaces, SqsDeliveryQueue
 from penstock_service.ports.push import DeliveryQueue

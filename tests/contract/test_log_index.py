@@ -9,8 +9,7 @@ import pytest
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, Partition, PartitionKey, SegmentId, TopicId
 from penstock_core.limits import TAIL_ROLL_REFS
-from penstock_core.log.index import EMPTY_HEAD, Head, HeadJump, appended
-from penstock_core.log.jump import Jump
+from penstock_core.log.index import EMPTY_HEAD, Head, HeadJump, Jump, appended
 from penstock_core.log.ref import LocatedRef, Ref
 from penstock_core.records.producer_state import NO_OWNER, ProducerSequence, ProducerState
 from penstock_service.adapters.dynamodb.log import DynamoDbLogIndex

@@ -16,10 +16,10 @@ from penstock_core.groups.group import (
     MemberProgress,
     SessionTouch,
     parse_subscription,
+    touched,
 )
-from penstock_core.groups.sessions import touched
 from penstock_core.ids import GroupName, MemberName
-from penstock_core.quotas.claim import GroupClaim
+from penstock_core.quotas.quota import GroupClaim
 from tests.contract.conftest import Ports
 from tests.support.refusals import refused
 

@@ -12,7 +12,7 @@ from penstock_core.ids import Offset
 from penstock_core.limits import TAIL_ROLL_REFS
 from penstock_core.log.delivery import Delivery, DeliveryOutcome, rolling
 from penstock_core.log.index import EMPTY_HEAD, Head
-from penstock_core.log.push_event import PushEvent
+from penstock_core.log.wake_up import PushEvent
 from penstock_core.transaction import Move
 from tests.contract.conftest import Ports
 from tests.contract.test_log_index import KEY, OTHER, append_sequenced, ref, sequenced

@@ -8,8 +8,7 @@ import pytest
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import QUOTAS_MAX
 from penstock_core.quotas.bucket import Bucket, BucketKey, fresh_bucket
-from penstock_core.quotas.claim import Claim, ClaimKind
-from penstock_core.quotas.quota import Rate, Subject, parse_quota
+from penstock_core.quotas.quota import Claim, ClaimKind, Rate, Subject, parse_quota
 from tests.contract.conftest import Ports
 
 KEY = BucketKey(subject=Subject.TOPIC, name="t1", rate=Rate.FETCH_BYTES)

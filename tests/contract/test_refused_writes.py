@@ -17,8 +17,7 @@ from penstock_core.log.index import EMPTY_HEAD
 from penstock_core.log.topic import Topic, TopicConfig
 from penstock_core.push.lane import LaneState
 from penstock_core.quotas.bucket import fresh_bucket
-from penstock_core.zones.catch_up import CatchUpPass
-from penstock_core.zones.zone_state import EVERY_ZONE_IN_SYNC, Mover, ZoneStatus, move
+from penstock_core.zones.zone_state import EVERY_ZONE_IN_SYNC, CatchUpPass, Mover, ZoneStatus, move
 from tests.contract.conftest import Ports
 from tests.contract.test_log_index import KEY, append_sequenced, owned, ref, sequenced
 from tests.contract.test_membership_store import MEMBER, STATE

@@ -11,9 +11,9 @@ from penstock_core.ids import SegmentId
 from penstock_core.limits import ARCHIVE_PART_BYTES, BATCH_GET_KEYS_MAX, DELETE_SEGMENTS_MAX
 from penstock_core.storage.keys import HOUR_MS, KeyLayout, folder_name, parse_segment_key, segment_folder, segment_key
 from penstock_service.adapters.dynamodb import inline as dynamodb_inline
-from penstock_service.adapters.memory import segments as memory_segments
-from penstock_service.adapters.memory.segments import MemorySegmentStore
-from penstock_service.adapters.sqlite import segments as sqlite_segments
+from penstock_service.adapters.memory import service as memory_segments
+from penstock_service.adapters.memory.service import MemorySegmentStore
+from penstock_service.adapters.sqlite import service as sqlite_segments
 from penstock_service.ports.segments import SegmentStore
 from tests.contract.conftest import Ports
 

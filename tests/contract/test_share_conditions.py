@@ -8,9 +8,9 @@ import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset
+from penstock_core.share.draft import ShareUpdate, apply
 from penstock_core.share.record_set import RecordSet
 from penstock_core.share.share_state import Lock, ShareState, Wait, lock_id
-from penstock_core.share.share_update import ShareUpdate, apply
 from penstock_core.transaction import Move, ShareCommit
 from tests.contract.conftest import Ports
 from tests.contract.test_share_store import KEY as SHARE

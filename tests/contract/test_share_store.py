@@ -16,6 +16,7 @@ from penstock_core.limits import SHARE_BEGINS_MAX
 from penstock_core.share.acknowledge import AckType, plan_acknowledge
 from penstock_core.share.acquire import plan_acquire
 from penstock_core.share.bury import plan_bury
+from penstock_core.share.draft import ShareOutcome, ShareUpdate, apply, arming
 from penstock_core.share.read_first import plan_read_first
 from penstock_core.share.record_set import RecordSet
 from penstock_core.share.share_group import (
@@ -26,7 +27,6 @@ from penstock_core.share.share_group import (
     new_share_group_config,
 )
 from penstock_core.share.share_state import ShareKey, ShareState, Wait
-from penstock_core.share.share_update import ShareOutcome, ShareUpdate, apply, arming
 from penstock_service.adapters.botocore_drivers import BotocoreDriver
 from penstock_service.adapters.dynamodb.client import DynamoDbClient
 from penstock_service.adapters.dynamodb.share import DynamoDbShareStore

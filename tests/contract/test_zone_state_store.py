@@ -6,8 +6,16 @@ import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import ZoneName
-from penstock_core.zones.catch_up import CatchUpPass, Cursor, Progress
-from penstock_core.zones.zone_state import EVERY_ZONE_IN_SYNC, Mover, ZoneStates, ZoneStatus, move
+from penstock_core.zones.zone_state import (
+    EVERY_ZONE_IN_SYNC,
+    CatchUpPass,
+    Cursor,
+    Mover,
+    Progress,
+    ZoneStates,
+    ZoneStatus,
+    move,
+)
 from tests.contract.conftest import Ports
 
 ZONES = [ZoneName(name) for name in "abc"]

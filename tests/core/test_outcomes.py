@@ -1,13 +1,24 @@
 """Outcomes: each entry keeps its place, whatever happens to its neighbours."""
 
+from contextlib import AbstractContextManager
+
 import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.outcomes import Outcome, Outcomes, outcome_of
+from penstock_core.outcomes import (
+    Outcome,
+    Outcomes,
+    as_maybe_applied,
+    errors_maybe_applied,
+    errors_of_a_late_attempt,
+    outcome_of,
+)
 
 BAD = PenstockError(ErrorCode.UNKNOWN_TOPIC, "bad")
 WORSE = PenstockError(ErrorCode.UNKNOWN_PARTITION, "worse")
 MIXED: Outcomes[int] = Outcomes([1, BAD, 3, WORSE])
+RETRIABLE = PenstockError(ErrorCode.THROTTLED, "later", limit=1)
+FINAL = PenstockError(ErrorCode.PARTITION_CLOSED, "no")
 
 
 def odd_only(number: int) -> int:
@@ -70,3 +81,28 @@ def test_map_all_ok_calls_nothing_when_no_entry_is_good() -> None:
 
 def test_merge_replaces_the_outcomes_at_the_indexes() -> None:
     assert MIXED.merge({1: 2, 2: WORSE}) == (1, 2, WORSE, WORSE)
+
+
+@pytest.mark.parametrize(
+    ("block", "error", "maybe_applied"),
+    [
+        (errors_maybe_applied(), RETRIABLE, True),
+        (errors_maybe_applied(), FINAL, False),
+        (errors_of_a_late_attempt(maybe_applied=True), RETRIABLE, True),
+        (errors_of_a_late_attempt(maybe_applied=True), FINAL, True),
+        (errors_of_a_late_attempt(maybe_applied=False), FINAL, False),
+    ],
+)
+def test_errors_of_the_block_are_marked(
+    block: AbstractContextManager[None], error: PenstockError, maybe_applied: bool
+) -> None:
+    with pytest.raises(PenstockError) as caught, block:
+        raise error
+    assert (caught.value.code, caught.value.maybe_applied) == (error.code, maybe_applied)
+    assert not error.maybe_applied
+
+
+def test_marked_error_is_another_one_with_the_same_facts() -> None:
+    marked = as_maybe_applied(RETRIABLE)
+    assert (marked.message, marked.facts, marked.maybe_applied) == ("later", {"limit": 1}, True)
+    assert not RETRIABLE.maybe_applied

@@ -14,8 +14,7 @@ from penstock import Producer
 from penstock.http.transport import HttpTransport
 from penstock_core.ids import Offset, PartitionKey, SubscriptionId, SubscriptionName, TopicName, parse_partition_key
 from penstock_core.log.index import Page
-from penstock_core.push.lane import lane_of
-from penstock_core.push.message import PushMessage, decode_push_message
+from penstock_core.push.lane import PushMessage, decode_push_message, lane_of
 from penstock_service.instance.instance import Instance
 from tests.core.push.push_samples import PLAIN
 from tests.end_to_end.jobs.test_compaction import instance_of

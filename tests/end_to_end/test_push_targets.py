@@ -14,7 +14,7 @@ from penstock_core.push.targets.target import FunctionTarget, Target
 from penstock_service.adapters.aws import Storage, aws_instance
 from penstock_service.adapters.storage_calls import StorageCalls
 from penstock_service.adapters.system import ThreadExecutor
-from penstock_service.adapters.targets.places import TargetPlaces
+from penstock_service.adapters.targets.aws_targets import TargetPlaces
 from penstock_service.ports.push import Targets
 from tests.end_to_end.local_stack import Stack
 from tests.end_to_end.target_resources import TargetResources, number_of

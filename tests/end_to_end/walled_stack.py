@@ -10,7 +10,7 @@ from aws_cdk import App, Stack
 
 from penstock.http.http_message import Response
 from penstock.http.transport import HttpTransport
-from penstock_core.acls.right import Right
+from penstock_core.acls.rule import Right
 from penstock_core.limits import ACL_CHANGES_MAX, SHARE_LOCK_MS_MAX
 from tests.end_to_end.local_stack import Stack as LocalStack
 from tests.end_to_end.own_stack import ANY_ROUTE, NAME, SETTINGS, OwnStack, deploy_app

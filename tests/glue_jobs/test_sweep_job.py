@@ -15,7 +15,7 @@ from penstock_core.log.inline import InlineBounds
 from penstock_core.storage.keys import KeyLayout, parse_segment_key, segment_key
 from penstock_core.storage.page_item import page_item_key
 from penstock_service.adapters.aws import Storage, format_zones
-from penstock_service.index.refs import refs_of
+from penstock_service.index.reader import refs_of
 from penstock_service.instance.instance import Instance
 from penstock_service.topics.alter_topic import delete_topic
 from penstock_spark.scripts import sweep

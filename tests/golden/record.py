@@ -35,9 +35,9 @@ from penstock_core.quotas.quota import Rate, Subject
 from penstock_core.records import frame
 from penstock_core.share.acknowledge import Acknowledgement, AckType, plan_acknowledge
 from penstock_core.share.acquire import AcquireRequest, LogBounds, plan_acquire
+from penstock_core.share.draft import ShareUpdate, arming
 from penstock_core.share.share_group import ShareGroup, new_share_group_config
 from penstock_core.share.share_state import ShareKey, ShareState
-from penstock_core.share.share_update import ShareUpdate, arming
 from penstock_core.version import VERSION
 from penstock_service.acls.change_acls import change_acls
 from penstock_service.compaction.compact import compact

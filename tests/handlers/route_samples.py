@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock_core.acls.right import Kind, Operation, Right
-from penstock_core.acls.rule import parse_rule
-from penstock_core.acls.settings import AclSettings
+from penstock_core.acls.rule import Kind, Operation, Right, parse_rule
+from penstock_core.acls.tokens import AclSettings
 from penstock_core.errors import ErrorCode
 from penstock_core.records import frame
 from penstock_core.routes import Where

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from penstock_core.quotas.wait_pool import WaitPool
+from penstock_core.quotas.bucket import WaitPool
 from penstock_core.records import frame
 from penstock_service.adapters.memory.service import memory_instance
 from tests.handlers.service import Service

@@ -6,7 +6,7 @@ import pytest
 
 from penstock_core.limits import PUSH_RECEIPT_RETRY_MS, PUSH_SLICE_MS
 from penstock_core.push.batch import Answer, Answered, Failed, Failure
-from penstock_core.push.message import encode_push_message
+from penstock_core.push.lane import encode_push_message
 from penstock_handlers.deliver import serve
 from tests.support.push_deliveries import Deliveries
 from tests.support.service import UNAVAILABLE, Intercepted, with_stores

@@ -10,8 +10,7 @@ import pytest
 
 from penstock.transports.invocation import OwnProof
 from penstock_core.acls.rule import parse_principal_pattern
-from penstock_core.acls.settings import AclSettings
-from penstock_core.acls.tokens import TokenSettings
+from penstock_core.acls.tokens import AclSettings, TokenSettings
 from penstock_core.direct.caller_proof import CallerProof
 from penstock_core.direct.function_arn import FunctionsPlace
 from penstock_core.limits import DIRECT_PATH_LENGTH_MAX, REQUEST_BYTES_MAX

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from penstock_core.filters.tag_filter import tags_of
+from penstock_core.filters.filter import tags_of
 from penstock_core.records import frame
 from penstock_core.records.codec import NewRecord, decode, encode
 from tests.handlers.service import Service

@@ -8,8 +8,8 @@ from pydantic import TypeAdapter
 
 from penstock_core.routes import ROUTE_BY_KEY
 from penstock_handlers.edge.models import acl_models as acls
+from penstock_handlers.edge.models import acl_models as quotas
 from penstock_handlers.edge.models import answer_models as answers
-from penstock_handlers.edge.models import quota_models as quotas
 from penstock_handlers.edge.models import share_answers as shares
 from penstock_handlers.edge.models import subscription_models as pushes
 from penstock_handlers.edge.models.reset_answer import DeletedOffsets, ResetResults

@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 
 from penstock_core.acls.principal import Principal, iam_principal
-from penstock_core.acls.settings import AclSettings
-from penstock_core.acls.tokens import TokenSettings
+from penstock_core.acls.tokens import AclSettings, TokenSettings
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_handlers.edge.access.principal import principal_of
+from penstock_handlers.edge.access.request_access import principal_of
 from penstock_service.adapters.memory.service import memory_instance
 
 SESSION = "arn:aws:sts::111122223333:assumed-role/ledger/i-0abc"

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from penstock_core.acls.right import Kind, Operation, Right
-from penstock_core.acls.rule import parse_name_pattern, parse_rule
-from penstock_core.acls.settings import AclSettings
+from penstock_core.acls.rule import Kind, Operation, Right, parse_name_pattern, parse_rule
+from penstock_core.acls.tokens import AclSettings
 from penstock_core.records import frame
 from penstock_core.routes import ROUTE_BY_KEY, ROUTES, Route, Where
 from penstock_handlers.router import LOCAL_PRINCIPAL

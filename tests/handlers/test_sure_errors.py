@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock_core.acls.right import Kind, Operation, Right
+from penstock_core.acls.rule import Kind, Operation, Right
 from penstock_service.adapters.dynamodb.driver_errors import AnsweredError, NoAnswerError
 from penstock_service.adapters.memory.service import memory_instance
 from penstock_service.adapters.system import SequentialExecutor

@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from penstock_core.acls.right import Kind, Operation, Right
-from penstock_core.acls.settings import AclSettings
-from penstock_core.acls.tokens import TokenSettings
+from penstock_core.acls.rule import Kind, Operation, Right
+from penstock_core.acls.tokens import AclSettings, TokenSettings
 from penstock_core.routes import ROUTE_BY_KEY, ROUTES, Where
 from penstock_service.instance.instance import Instance
 from tests.handlers.route_samples import ADA, REFUSED, SAMPLES, Sample, World, is_refused, is_served, world

@@ -7,12 +7,10 @@ from typing import Any
 import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.metrics.lag_memory import Consumer, ConsumerKind
-from penstock_core.metrics.topic_traffic import OTHER, TopicTraffic
+from penstock_core.metrics.lag_memory import OTHER, Consumer, ConsumerKind, TopicTraffic
 from penstock_handlers.edge import lambda_function
 from penstock_handlers.edge.lambda_function import observed
-from penstock_handlers.edge.meters.series import publish
-from penstock_handlers.edge.meters.traffic_meter import TrafficMeter
+from penstock_handlers.edge.meters.traffic_meter import TrafficMeter, publish
 from penstock_handlers.tasks import measure
 from penstock_handlers.tasks.measure import wish_of_environment
 from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets

@@ -16,7 +16,7 @@ from penstock_cdk.service.tasks import TASKS, tasks_of
 from penstock_cdk.settings import STAGES, StageSettings
 from penstock_cdk.walls import pollers_max, wait_pool
 from penstock_core.limits import FETCH_WAIT_MS_MAX, LOG_START_GRACE_MS, TIERED_SWEEP_GRACE_MS
-from penstock_core.quotas.wait_pool import format_wait_pool
+from penstock_core.quotas.bucket import format_wait_pool
 from penstock_core.routes import ROUTES
 from penstock_core.zones.zone_state import FUNCTION_MS_MAX
 from penstock_service.adapters.direct.places import places_of

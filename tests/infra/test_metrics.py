@@ -17,8 +17,8 @@ from penstock_cdk import Metrics, Penstock
 from penstock_cdk.overrides import overridden
 from penstock_cdk.settings import STAGES, MetricsOf
 from penstock_core.limits import METRIC_CONSUMERS_MAX, METRIC_TOPICS_MAX
-from penstock_core.metrics.topic_traffic import TopicTraffic
-from penstock_handlers.edge.meters.series import UNITS
+from penstock_core.metrics.lag_memory import TopicTraffic
+from penstock_handlers.edge.meters.traffic_meter import UNITS
 from penstock_handlers.tasks.measure import wish_of_environment
 from tests.infra.conftest import Resources, resources_of
 from tests.infra.templates import functions_in, of_type

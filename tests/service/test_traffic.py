@@ -4,7 +4,7 @@ import pytest
 
 from penstock_core.errors import ErrorCode
 from penstock_core.limits import INSTANCE_TRAFFIC_TOPICS_MAX
-from penstock_core.metrics.topic_traffic import NO_TRAFFIC, OTHER, TopicTraffic
+from penstock_core.metrics.lag_memory import NO_TRAFFIC, OTHER, TopicTraffic
 from penstock_core.zones.zone_state import Acks
 from penstock_service.instance.instance import Instance, Traffic
 from penstock_service.records.produce_within_quotas import produce_or_schedule

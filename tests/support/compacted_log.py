@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from penstock_core.compaction.merging import CompactionSettings
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.filters.tag_filter import tags_of
+from penstock_core.filters.filter import tags_of
 from penstock_core.log.index import Head
 from penstock_core.records.codec import BatchBuilder, Headers, NewRecord, decode
 from penstock_core.records.record_batch import Compression

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from penstock_core.acls.access import UNRESTRICTED, Access
+from penstock_core.acls.rule_set import UNRESTRICTED, Access
 from penstock_core.errors import PenstockError
 from penstock_core.groups.group import Subscription, parse_subscription
 from penstock_core.groups.lease import Lease, SeenCommit

@@ -6,11 +6,10 @@ from typing import Any
 
 from penstock_core.errors import PenstockError
 from penstock_core.ids import Offset, Partition, SubscriptionId, SubscriptionName, TopicName
-from penstock_core.log.push_event import PushEvent
+from penstock_core.log.wake_up import PushEvent
 from penstock_core.push.batch import Answer, Answered, PushBatch
 from penstock_core.push.delivery import DeliveryKey, DeliveryState
-from penstock_core.push.lane import LaneKey, LaneState
-from penstock_core.push.message import PushMessage
+from penstock_core.push.lane import LaneKey, LaneState, PushMessage
 from penstock_core.push.subscription import Subscription, new_subscription_config
 from penstock_core.push.targets.target import FunctionTarget, Target
 from penstock_core.records.codec import NewRecord, encode

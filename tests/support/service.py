@@ -15,8 +15,7 @@ from penstock_core.log.ref import LocatedRef
 from penstock_core.records.codec import NewRecord, decode, encode
 from penstock_core.records.record_batch import Compression
 from penstock_core.zones.zone_state import Acks
-from penstock_service.adapters.memory.segments import MemorySegmentStore
-from penstock_service.adapters.memory.service import memory_instance
+from penstock_service.adapters.memory.service import MemorySegmentStore, memory_instance
 from penstock_service.instance.instance import Instance, Tuning
 from penstock_service.ports.runtime import Clock, Executor
 from penstock_service.records.append import AppendedRange

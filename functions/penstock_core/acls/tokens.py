@@ -4,8 +4,11 @@ API Gateway has checked a token's signature, issuer, audience and times before i
 its holder is the value of the claim, and for some issuers its holder chooses that value. So a value counts only if one
 rule can name it and nothing else: printable ASCII without spaces, and without the `*` of patterns. Letters that look
 alike in two scripts never make two principals that an operator takes for one.
+
+The settings of a stage that decide without rules, from the environment of its functions.
 """
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,18 +16,19 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from penstock_core.acls.principal import JWT, Principal, jwt_principal
-from penstock_core.acls.rule import EVERY
+from penstock_core.acls.rule import ALLOW, DENY, EVERY, NamePattern, parse_principal_pattern
 from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.limits import ACL_PRINCIPAL_LENGTH_MAX
 
 ISSUER_VARIABLE = "PENSTOCK_JWT_ISSUER"
 CLAIM_VARIABLE = "PENSTOCK_JWT_CLAIM"
 CLAIM_DEFAULT = "sub"
-
 _VALUE = re.compile(r"[!-)+-~]+", re.ASCII)  # printable, without a space and without `*`
 _LIST = "["  # API Gateway writes a claim that is a list as [one two]
 _ISSUER_LENGTH_MAX = 256
 _URL_SCHEMES = ("http://", "https://")
+DEFAULT_VARIABLE = "PENSTOCK_ACL_DEFAULT"
+SUPER_VARIABLE = "PENSTOCK_SUPER_PRINCIPALS"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,3 +116,33 @@ def trusted_principal(text: str, settings: TokenSettings | None) -> str:
 
 def _refused(why: str) -> PenstockError:
     return PenstockError(ErrorCode.NOT_AUTHORIZED, why)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AclSettings:
+    """`allows_by_default` gives each right that no rule is about. `super_principals` may do everything at all times.
+
+    Neither is about subjects of tokens. With `tokens`, the stage takes those of that issuer.
+    """
+
+    allows_by_default: bool = True
+    super_principals: tuple[NamePattern, ...] = ()
+    tokens: TokenSettings | None = None
+
+
+def acl_settings_of(environ: Mapping[str, str]) -> AclSettings:
+    """The settings in `PENSTOCK_ACL_DEFAULT` (allow, deny) and `PENSTOCK_SUPER_PRINCIPALS` (a JSON array of patterns).
+
+    `token_settings_of` reads those of tokens.
+    The first one must be there: a stage that denies by default is not open to a program that does not know it. Raises
+    ValueError and INVALID_REQUEST for values that mean nothing.
+    """
+    default = environ.get(DEFAULT_VARIABLE)
+    if default not in (ALLOW, DENY):
+        raise ValueError(f"{DEFAULT_VARIABLE}={default!r}: must be {ALLOW} or {DENY}, as the stage's functions have it")
+    patterns = json.loads(environ.get(SUPER_VARIABLE, "[]"))
+    return AclSettings(
+        allows_by_default=default == ALLOW,
+        super_principals=tuple(parse_principal_pattern(each) for each in patterns),
+        tokens=token_settings_of(environ),
+    )

@@ -6,8 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 from penstock_core.errors import ErrorCode, PenstockError, shown
-from penstock_core.filters.filter import Condition, NumberRange, Values
-from penstock_core.filters.numbers import read_number
+from penstock_core.filters.filter import Condition, NumberRange, Values, read_number
 from penstock_core.limits import FILTER_NUMBER_BYTES_MAX, FILTER_VALUES_MAX
 
 _NUMBERS = f"a number has {FILTER_NUMBER_BYTES_MAX} characters at most and is below 1e100"

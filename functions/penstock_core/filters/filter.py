@@ -14,17 +14,45 @@ Time: a match sorts the first `FILTER_HEADERS_MAX` headers of a record by name, 
 its name with at most `FILTER_VALUES_MAX` values of the policy, each by one pass over bytes. There are no regular
 expressions and no wildcards, so nothing goes back. So a match takes time linear in the bytes of the headers, whatever
 they are, with a factor that the policy's bounds limit. Headers behind the first ones count as missing.
+
+Numbers in headers and policies: decimal text of bounded length, compared exactly.
+
+A header is bytes. It is a number if it has 1 to `FILTER_NUMBER_BYTES_MAX` bytes of ASCII: a sign if it is negative or
+positive, digits with at most one point, and at most one exponent. `100`, `1e2` and `100.0` are equal. Text such as
+`NaN`, `1_000` or ` 1` is no number. Decimals are exact, so 0.1 is 0.1 here, and no comparison depends on rounding.
+
+The Bloom filter of tags: 64 bits in a ref that tell which values of the header `tag` its records may have.
+
+A filter that needs certain tags skips the refs that have none of them, without a read of their bytes. The bits are
+part of the format, for clients in any language make them:
+
+```
+h = CRC-32C(value) × 0x9E3779B97F4A7C15 mod 2^64       value: the header's bytes
+the value sets the bits (h >> 58), (h >> 52) & 63 and (h >> 46) & 63
+```
+Records without the header, or with the header but without a value (null), set no bit. The filter of several records or
+batches is the OR of theirs. A bit too many only costs a read. A missing bit hides a record from filters by tag.
+
+With one tag in a ref, another tag passes in about 1 of 10,000 cases, with 5 tags in 1 of 100, with 10 in 1 of 18, and
+with 20 in 1 of 4.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 
-from penstock_core.filters.numbers import read_number
-from penstock_core.limits import FILTER_HEADERS_MAX
+from crc32c import crc32c
+
+from penstock_core.limits import FILTER_HEADERS_MAX, FILTER_NUMBER_BYTES_MAX
+from penstock_core.log.ref import Ref
 
 Headers = Sequence[tuple[str, bytes | None]]
 _HeaderValues = Mapping[str, Sequence[bytes | None]]
+_DIGITS = b"0123456789+-.eE"
+_EXPONENT_MAX = 99
+TAG_HEADER = "tag"
+_MULTIPLIER = 0x9E3779B97F4A7C15
+_WORD = 2**64 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,3 +181,53 @@ def _casefolded(value: bytes) -> str | None:
         return value.decode().casefold()
     except UnicodeDecodeError:
         return None
+
+
+def read_number(text: bytes) -> Decimal | None:
+    """The number that the bytes spell, None if they spell none or one of magnitude 1e100 or above. Linear in its 32."""
+    if not 1 <= len(text) <= FILTER_NUMBER_BYTES_MAX or text.translate(None, _DIGITS):
+        return None
+    try:
+        number = Decimal(text.decode("ascii"))
+    except InvalidOperation:
+        return None
+    return number if number.is_finite() and abs(number.adjusted()) <= _EXPONENT_MAX else None
+
+
+def tag_mask(value: bytes) -> int:
+    """The bits of one tag: one to three of 64."""
+    mixed = crc32c(value) * _MULTIPLIER & _WORD
+    return 1 << (mixed >> 58) | 1 << (mixed >> 52 & 63) | 1 << (mixed >> 46 & 63)
+
+
+def tags_of(headers: Iterable[tuple[str, bytes | None]]) -> int:
+    """The bits of one record's headers, 0 if it has no tag."""
+    mask = 0
+    for name, value in headers:
+        if name == TAG_HEADER and value is not None:
+            mask |= tag_mask(value)
+    return mask
+
+
+def may_match_ref(wanted: Filter, ref: Ref) -> bool:
+    """False only if no record of the ref matches. True if its tags are unknown, or the filter needs no certain tag."""
+    bits = ref.tag_filter
+    if bits is None or wanted.tag_masks is None:
+        return True
+    return any(bits & mask == mask for mask in wanted.tag_masks)
+
+
+def needed_tags(policy: AllOf) -> frozenset[bytes] | None:
+    """The tags of which a matching record must have one. None if a record without them may match."""
+    found = [each.values.texts for each in policy.conditions if each.name == TAG_HEADER and each.is_exact]
+    if policy.any_of:
+        alternatives = [needed_tags(each) for each in policy.any_of]
+        known = [each for each in alternatives if each is not None]
+        if len(known) == len(alternatives):
+            found.append(frozenset[bytes]().union(*known))
+    return min(found, key=len, default=None)
+
+
+def masks_of(tags: frozenset[bytes] | None) -> Sequence[int] | None:
+    """The masks of these tags, ascending."""
+    return None if tags is None else sorted(map(tag_mask, tags))

@@ -10,8 +10,8 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.filters.filter import Filter, matches
 from penstock_core.limits import BATCH_BYTES_MAX, FILTER_DECODED_BYTES_MAX, FILTER_HEADERS_MAX, FILTER_WORK_MAX
 from penstock_core.records.codec import Record, with_records
-from penstock_core.records.decode_budget import DecodeBudget
 from penstock_core.records.record_batch import BatchHeader, BytesLike
+from penstock_core.records.record_check import DecodeBudget
 from penstock_core.records.undecodable import is_undecodable
 
 

@@ -21,9 +21,7 @@ from typing import Any
 from penstock_core import limits
 from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.filters.condition_values import ConditionParts, as_number, as_text, invalid
-from penstock_core.filters.filter import AllOf, Condition, Filter
-from penstock_core.filters.numbers import read_number
-from penstock_core.filters.tag_filter import masks_of, needed_tags
+from penstock_core.filters.filter import AllOf, Condition, Filter, masks_of, needed_tags, read_number
 from penstock_core.text import parse_json
 
 _OR = "$or"

@@ -7,6 +7,8 @@ channel                       event, JSON text
 ```
 An offset is null where the writer does not know it: its append may have been applied. A wake-up holds ids and offsets,
 and no data. It may be lost, late or doubled: a reader that gets one fetches, and reads the truth from the head.
+
+A write that took the push waiter out of a head, as the log table's stream tells of it.
 """
 
 import json
@@ -77,3 +79,11 @@ def _shared(topic_id: TopicId, wake_ups: Sequence[WakeUp]) -> WakeUpMessage:
 
 def _text(event: Mapping[str, object]) -> str:
     return json.dumps(event, separators=(",", ":"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushEvent:
+    """The partition has got records, and subscriptions wait for them. `next_offset` is the one after the write."""
+
+    key: PartitionKey
+    next_offset: Offset

@@ -30,9 +30,8 @@ from penstock_core.limits import (
     PUSH_EVIDENCE_MARGIN_MS,
 )
 from penstock_core.push.batch import Failed, Failure, reason_of
-from penstock_core.push.delivery import DeliveryState, Trouble, changed
+from penstock_core.push.delivery import DeliveryState, Trouble, changed, is_open, wait_for_more
 from penstock_core.push.subscription import SubscriptionConfig
-from penstock_core.push.window import is_open, wait_for_more
 
 _DOUBLINGS_MAX = 30
 

@@ -14,12 +14,20 @@ If the queue delivers one message twice, one receiver may delete it while the ot
 or rests, the lane waits for the look, which trusts times only. `tests/checkers/push` explores all of this.
 
 Each write raises `version`, and is made on condition of the version before it. So a late write changes nothing.
+
+The message that starts a delivery: a lane of a subscription that may have work.
+
+`{"subscription": <name>, "id": <id>, "lane": n, "version": n, "partition": "<topic id>#<n>" or null}`. A message may
+be doubled or late, because a delivery looks at the lane itself. `partition` is a hint: the receiver may remember a
+topic that did not have it yet.
 """
 
+import json
 import zlib
 from dataclasses import dataclass, replace
 
-from penstock_core.ids import PartitionKey, SubscriptionId
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import PartitionKey, SubscriptionId, SubscriptionName, parse_partition_key
 from penstock_core.limits import PUSH_LOCK_MS
 
 NO_MESSAGE = ""
@@ -134,3 +142,45 @@ def rest(state: LaneState, due_ms: int, now_ms: int, look_ms: int | None = None)
 def _freed(state: LaneState) -> LaneState:
     freed = replace(state, version=state.version + 1, holder=NO_MESSAGE, nonce="", locked_until_ms=FREE, deaths=0)
     return replace(freed, looker=NO_MESSAGE, look_ms=0) if state.looker == state.holder else freed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushMessage:
+    """`version` is that of the subscription as the sender read it."""
+
+    name: SubscriptionName
+    subscription_id: SubscriptionId
+    lane: int
+    version: int
+    partition: PartitionKey | None = None
+
+
+def encode_push_message(message: PushMessage) -> str:
+    """The text of the message."""
+    return json.dumps(
+        {
+            "subscription": message.name,
+            "id": message.subscription_id,
+            "lane": message.lane,
+            "version": message.version,
+            "partition": None if message.partition is None else str(message.partition),
+        }
+    )
+
+
+def decode_push_message(text: str) -> PushMessage:
+    """The inverse of `encode_push_message`. Raises INVALID_REQUEST for any other text."""
+    try:
+        fields = json.loads(text)
+        partition = fields["partition"]
+        return PushMessage(
+            name=SubscriptionName(str(fields["subscription"])),
+            subscription_id=SubscriptionId(str(fields["id"])),
+            lane=int(fields["lane"]),
+            version=int(fields["version"]),
+            partition=None if partition is None else parse_partition_key(partition),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST, f"{text!r:.200} is no message of a subscription: see push/message.py"
+        ) from error

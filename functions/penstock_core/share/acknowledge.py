@@ -22,11 +22,10 @@ from enum import Enum
 from penstock_core.ids import LockId, Offset
 from penstock_core.limits import SHARE_REASON_BYTES_MAX, SHARE_WAITS_BLIND_MAX
 from penstock_core.share.bury import BurialCause
-from penstock_core.share.draft import Draft
+from penstock_core.share.draft import Draft, ShareUpdate
 from penstock_core.share.record_set import EMPTY, Ranges, RecordSet, normalized
 from penstock_core.share.share_group import ShareGroupConfig
 from penstock_core.share.share_state import Lock, ShareState, Wait
-from penstock_core.share.share_update import ShareUpdate
 from penstock_core.share.waits import add_wait, backoff_ms, is_last_delivery
 
 _ENTRIES_AT_ONCE = 3  # that one acknowledgement touches at most: the lock, and two waits

@@ -21,17 +21,14 @@ from penstock_core.limits import (
     SHARE_SUSPECT_PARTS,
     SHARE_WAITS_MAX,
 )
-from penstock_core.log.index import Head
-from penstock_core.log.jump import Jump, count_between, past
+from penstock_core.log.index import Head, Jump, count_between, past
 from penstock_core.records.partitioner import murmur2
 from penstock_core.share.acknowledge import AckAnswer, Acknowledgement, acknowledge
-from penstock_core.share.draft import Draft
-from penstock_core.share.held_back import NOTHING_HELD, HeldBack
+from penstock_core.share.draft import Draft, ShareUpdate
 from penstock_core.share.record_set import EMPTY, RecordSet, normalized
 from penstock_core.share.share_codec import entries_bytes
 from penstock_core.share.share_group import ShareGroupConfig
-from penstock_core.share.share_state import Lock, ShareState, Wait, lock_id, locks_of
-from penstock_core.share.share_update import ShareUpdate
+from penstock_core.share.share_state import NOTHING_HELD, HeldBack, Lock, ShareState, Wait, lock_id, locks_of
 from penstock_core.share.waits import available_ms, is_last_delivery, merge_waits, tends
 
 _ENTRIES_PER_RETRY = 3  # an entry that is taken, the rest of it, and the new lock

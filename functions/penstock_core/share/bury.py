@@ -13,11 +13,10 @@ from enum import Enum
 
 from penstock_core.ids import LockId, Offset
 from penstock_core.limits import DEAD_LETTERS_AT_ONCE
-from penstock_core.share.draft import Draft
+from penstock_core.share.draft import Draft, ShareUpdate
 from penstock_core.share.record_set import Ranges, RecordSet
 from penstock_core.share.share_group import ShareGroupConfig
 from penstock_core.share.share_state import Lock, ShareState, Wait
-from penstock_core.share.share_update import ShareUpdate
 from penstock_core.share.waits import add_wait, available_ms, is_last_delivery
 
 _NO_LOCK = LockId("")

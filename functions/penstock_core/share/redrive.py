@@ -11,13 +11,12 @@ from dataclasses import dataclass, replace
 
 from penstock_core.ids import LockId, Offset
 from penstock_core.limits import REDRIVE_ENTRIES, REDRIVE_ITEM_BYTES, REDRIVE_SCAN_RECORDS, SHARE_RANGES_MAX
-from penstock_core.log.jump import past, ranges_of
+from penstock_core.log.index import past, ranges_of
 from penstock_core.share.acquire import LogBounds
-from penstock_core.share.draft import Draft
+from penstock_core.share.draft import Draft, ShareUpdate
 from penstock_core.share.record_set import Range, Ranges, RecordSet, normalized
 from penstock_core.share.share_codec import entries_bytes
 from penstock_core.share.share_state import Lock, ShareState, Wait
-from penstock_core.share.share_update import ShareUpdate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

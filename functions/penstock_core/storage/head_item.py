@@ -43,10 +43,9 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.formats import check_item
 from penstock_core.ids import Offset, PartitionKey, parse_partition_key
 from penstock_core.limits import PRODUCER_KEPT_MS
-from penstock_core.log.index import Head, Waiter
-from penstock_core.log.jump import Jump
-from penstock_core.log.push_event import PushEvent
+from penstock_core.log.index import Head, Jump, Waiter
 from penstock_core.log.ref import decode_ref, encode_ref
+from penstock_core.log.wake_up import PushEvent
 from penstock_core.records.producer_state import (
     NO_OWNER,
     ProducerState,

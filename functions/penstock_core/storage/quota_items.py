@@ -30,8 +30,7 @@ from typing import Any
 
 from penstock_core.formats import check_item
 from penstock_core.quotas.bucket import Bucket
-from penstock_core.quotas.claim import Claim, ClaimKind
-from penstock_core.quotas.quota import Count, Quota, Rate, Subject
+from penstock_core.quotas.quota import Claim, ClaimKind, Count, Quota, Rate, Subject
 from penstock_core.storage import keys
 from penstock_core.storage.item import ConditionalPut, ConditionalUpdate, Item, number
 

@@ -33,8 +33,7 @@ from penstock_core.formats import check_item
 from penstock_core.ids import ZoneName
 from penstock_core.storage import keys
 from penstock_core.storage.item import Item, number
-from penstock_core.zones.catch_up import CatchUpPass, Cursor, Progress
-from penstock_core.zones.zone_state import ZoneState, ZoneStates, ZoneStatus
+from penstock_core.zones.zone_state import CatchUpPass, Cursor, Progress, ZoneState, ZoneStates, ZoneStatus
 
 
 def zone_states_key() -> Item:

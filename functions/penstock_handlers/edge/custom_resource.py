@@ -12,7 +12,7 @@ from typing import Any, Literal
 from penstock_core.errors import PenstockError
 from penstock_handlers.edge.lambda_function import Stopwatch, cloud_formation, logger, observed
 from penstock_service.instance.instance import Instance
-from penstock_service.ports.cloud_formation import CloudFormation
+from penstock_service.ports.runtime import CloudFormation
 
 RequestType = Literal["Create", "Update", "Delete"]
 _REASON_BYTES_MAX = 2_000  # the whole answer has 4,096 bytes at most

@@ -15,8 +15,7 @@ from penstock_core.direct.function_arn import WAY_HEADER, WAY_REFUSED
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.routes import Route
 from penstock_handlers.edge.access.direct_call import DirectCall, direct_call, event_of
-from penstock_handlers.edge.access.request_access import access_of
-from penstock_handlers.edge.access.route_rights import checked_route
+from penstock_handlers.edge.access.request_access import access_of, checked_route
 from penstock_handlers.edge.http import TOLD, Event, Result, error_result, within_bounds
 from penstock_handlers.edge.lambda_function import Stopwatch, logger, meter, observed
 from penstock_service.instance.instance import Instance

@@ -14,13 +14,12 @@ from aws_lambda_powertools.event_handler.openapi.params import Query
 from aws_lambda_powertools.utilities.typing import LambdaContext
 from pydantic import BeforeValidator
 
-from penstock_core.acls.access import Access
+from penstock_core.acls.rule_set import Access
 from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.limits import EXPLAINED_MISTAKES_MAX, JSON_RESPONSE_BYTES_MAX, NAME_LENGTH_MAX
 from penstock_core.text import escaped_json
 from penstock_handlers.edge.access.request_access import access_of
 from penstock_handlers.edge.entry import Serve
-from penstock_handlers.edge.fields import whole_number
 from penstock_handlers.edge.http import (
     Event,
     Result,
@@ -30,6 +29,7 @@ from penstock_handlers.edge.http import (
     routed_path,
     text_of,
     unknown_route,
+    whole_number,
 )
 from penstock_handlers.edge.models.answer_models import Error
 from penstock_service.instance.instance import Instance

@@ -16,9 +16,9 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
 from penstock_core.acls.rule import ALLOW
-from penstock_core.acls.settings import DEFAULT_VARIABLE, acl_settings_of
-from penstock_core.quotas.wait_pool import VARIABLE as WAITS_VARIABLE
-from penstock_core.quotas.wait_pool import parse_wait_pool
+from penstock_core.acls.tokens import DEFAULT_VARIABLE, acl_settings_of
+from penstock_core.quotas.bucket import VARIABLE as WAITS_VARIABLE
+from penstock_core.quotas.bucket import parse_wait_pool
 from penstock_core.stack_outputs import FUNCTIONS_VARIABLE
 from penstock_handlers.edge.meters.metering import Meter
 from penstock_handlers.edge.meters.traffic_meter import TrafficMeter
@@ -26,7 +26,7 @@ from penstock_service.adapters.storage_calls import RequestCalls, StorageCalls
 from penstock_service.instance.instance import Instance, Tuning
 from penstock_service.instance.proven_callers import ProvenCallers
 from penstock_service.instance.telemetry import Telemetry
-from penstock_service.ports.cloud_formation import CloudFormation
+from penstock_service.ports.runtime import CloudFormation
 
 E = TypeVar("E")
 R = TypeVar("R")

@@ -8,8 +8,7 @@ from dataclasses import fields
 from typing import Any
 
 from penstock_core import limits
-from penstock_core.acls.right import Kind, Operation
-from penstock_core.acls.rule import ALL, ALLOW, DENY
+from penstock_core.acls.rule import ALL, ALLOW, DENY, Kind, Operation
 from penstock_core.errors import ErrorCode
 from penstock_core.groups.group import ASSIGNORS, GROUP_BOUNDS
 from penstock_core.groups.topic_patterns import PATTERN_CHARACTERS

@@ -4,10 +4,19 @@ from typing import Annotated
 
 from aws_lambda_powertools.event_handler.openapi.params import Query
 
-from penstock_core.acls.access import Access
 from penstock_core.acls.principal import Principal, named_principal
-from penstock_core.acls.right import Kind, Operation, Right
-from penstock_core.acls.rule import ALLOW, Rule, parse_operation, parse_principal_pattern, parse_resource, parse_rule
+from penstock_core.acls.rule import (
+    ALLOW,
+    Kind,
+    Operation,
+    Right,
+    Rule,
+    parse_operation,
+    parse_principal_pattern,
+    parse_resource,
+    parse_rule,
+)
+from penstock_core.acls.rule_set import Access
 from penstock_core.acls.tokens import full_principal, trusted_principal
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import ACL_CHANGES_MAX, ACL_LIST_MAX, ACL_PRINCIPAL_LENGTH_MAX

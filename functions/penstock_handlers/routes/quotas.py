@@ -9,7 +9,7 @@ from penstock_core.acls.tokens import full_principal, trusted_principal
 from penstock_core.limits import PRINCIPAL_LENGTH_MAX, QUOTAS_MAX
 from penstock_core.quotas.quota import Quota, Subject
 from penstock_handlers.edge.json_api import Digits, JsonApp, fitting_page, instance_of, serve_with
-from penstock_handlers.edge.models.quota_models import PutQuota, QuotaAnswer, QuotaList
+from penstock_handlers.edge.models.acl_models import PutQuota, QuotaAnswer, QuotaList
 from penstock_service.quotas.admin.set_quota import delete_quota, list_quotas, place_of, put_quota
 
 app = JsonApp("quotas")

@@ -10,7 +10,7 @@ import aiokafka.record.default_records  # noqa: F401 - while the function starts
 from aws_lambda_powertools.event_handler.openapi.params import Path, Query
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.filters.tag_filter import tags_of
+from penstock_core.filters.filter import tags_of
 from penstock_core.ids import Partition, TimerId
 from penstock_core.limits import REQUEST_PARTITIONS_MAX
 from penstock_core.log.timer import TimerPlace, new_timer_id, scheduled_id

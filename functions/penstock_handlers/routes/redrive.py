@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from penstock_core.acls.right import Kind, Operation
+from penstock_core.acls.rule import Kind, Operation
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_handlers.edge.access.request_access import access_of
 from penstock_handlers.edge.http import Event, Result, body_of, json_object_of, json_result

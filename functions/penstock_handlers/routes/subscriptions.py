@@ -5,9 +5,9 @@ from typing import Annotated
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Path, Query
 
-from penstock_core.acls.right import Kind, Operation
+from penstock_core.acls.rule import Kind, Operation
 from penstock_core.limits import GROUP_PAGE_MAX, PUSH_LIST_MAX
-from penstock_core.quotas.claim import ClaimKind
+from penstock_core.quotas.quota import ClaimKind
 from penstock_handlers.edge.json_api import (
     PAGED,
     After,

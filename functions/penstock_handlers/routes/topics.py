@@ -5,7 +5,7 @@ from typing import Annotated
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body, Path, Query
 
-from penstock_core.acls.right import Kind, Operation
+from penstock_core.acls.rule import Kind, Operation
 from penstock_core.direct.function_arn import LAMBDA
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import SCHEDULED_PAGE_MAX, TOPIC_LIST_MAX, TOPIC_PARTITIONS_MAX
@@ -14,8 +14,8 @@ from penstock_core.log.timer import Timer, scheduled_id
 from penstock_core.log.topic import Topic, config_to_json
 from penstock_core.log.wake_up import NAMESPACE
 from penstock_core.outcomes import Outcome
-from penstock_core.quotas.claim import ClaimKind
-from penstock_handlers.edge.fields import partition_number, whole_number
+from penstock_core.quotas.quota import ClaimKind
+from penstock_handlers.edge.http import partition_number, whole_number
 from penstock_handlers.edge.json_api import (
     PAGED,
     After,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock_core.metrics.lag_memory import parse_consumer
-from penstock_handlers.edge.meters.series import publish
+from penstock_handlers.edge.meters.traffic_meter import publish
 from penstock_service.instance.instance import Instance
 from penstock_service.metrics.measure import MeasureWish, measure
 

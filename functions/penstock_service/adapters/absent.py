@@ -10,10 +10,8 @@ from penstock_core.log.timer import DueSecond
 from penstock_core.log.wake_up import WakeUpMessage
 
 if TYPE_CHECKING:
-    from penstock_core.push.message import PushMessage
-
-if TYPE_CHECKING:
     from penstock_core.push.batch import Answer, PushBatch
+    from penstock_core.push.lane import PushMessage
     from penstock_core.push.targets.target import Target
 
 

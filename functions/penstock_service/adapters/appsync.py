@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.log.wake_up import WakeUpMessage
 from penstock_service.adapters.direct.connections import Connections
-from penstock_service.adapters.direct.signature import KeySource, Signer
+from penstock_service.adapters.direct.places import KeySource, Signer
 from penstock_service.adapters.dynamodb.driver_errors import DriverError
 from penstock_service.adapters.system import SystemClock
-from penstock_service.ports.wake_ups import WakeUpPlace
+from penstock_service.ports.push import WakeUpPlace
 
 _PATH = "/event"
 _SERVICE = "appsync"

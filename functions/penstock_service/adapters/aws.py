@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from penstock_core.acls.settings import AclSettings
+from penstock_core.acls.tokens import AclSettings
 from penstock_core.ids import ZoneName
 from penstock_core.log.inline import NO_ITEMS, InlineBounds, parse_inline_bounds
 from penstock_core.log.inline import VARIABLE as INLINE_VARIABLE
@@ -25,14 +25,14 @@ from penstock_service.adapters.storage_calls import StorageCalls
 from penstock_service.adapters.system import SystemClock, SystemEntropy, ThreadExecutor
 from penstock_service.adapters.timer_triggers import ByHourSegmentStore
 from penstock_service.instance.instance import Instance, Tuning
+from penstock_service.ports.push import WakeUps
 from penstock_service.ports.runtime import Runtime
 from penstock_service.ports.segments import SegmentStore
-from penstock_service.ports.wake_ups import WakeUps
 from penstock_service.stores import Stores
 
 if TYPE_CHECKING:
     from penstock_service.adapters.sqs import DeliveryPlaces
-    from penstock_service.adapters.targets.places import TargetPlaces
+    from penstock_service.adapters.targets.aws_targets import TargetPlaces
     from penstock_service.adapters.timer_triggers import TimerPlaces
     from penstock_service.ports.push import DeliveryQueue, Targets
     from penstock_service.ports.timers import TimerTriggers
@@ -291,6 +291,6 @@ def _deliveries_of(text: str | None) -> "DeliveryPlaces | None":
 def _targets_of(text: str | None) -> "TargetPlaces | None":
     if not text:
         return None
-    from penstock_service.adapters.targets.places import parse_target_places
+    from penstock_service.adapters.targets.aws_targets import parse_target_places
 
     return parse_target_places(text)

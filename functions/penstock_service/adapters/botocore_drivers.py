@@ -19,7 +19,7 @@ from botocore.utils import parse_timestamp
 
 from penstock_core.limits import STORAGE_CONNECTIONS_MAX
 from penstock_service.adapters.aws_clock import AwsClock, IdleGuard
-from penstock_service.adapters.direct.signature import Keys
+from penstock_service.adapters.direct.places import Keys
 from penstock_service.adapters.dynamodb.driver_errors import AnsweredError, NeverSentError, NoAnswerError
 from penstock_service.adapters.on_demand import OnDemand
 from penstock_service.adapters.storage_calls import StorageCalls
@@ -91,7 +91,7 @@ class BotocoreDrivers:
         return Keys(frozen.access_key, frozen.secret_key, frozen.token)
 
     def clients_of_role(self, role_arn: str) -> Callable[[str, Any], Any]:
-        from penstock_service.adapters.targets.role import session_of_role  # which few functions need
+        from penstock_service.adapters.targets.calls import session_of_role  # which few functions need
 
         session = session_of_role(self._session, role_arn, self._endpoint_url)
         return _clients(session, self._endpoint_url)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from penstock_service.adapters.direct.signature import Keys
+from penstock_service.adapters.direct.places import Keys
 
 
 class Drivers(Protocol):

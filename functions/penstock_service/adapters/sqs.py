@@ -16,7 +16,7 @@ from penstock_core.limits import REPAIR_DELAY_MS
 
 if TYPE_CHECKING:
     from penstock_core.log.repair import Look, Repair
-    from penstock_core.push.message import PushMessage
+    from penstock_core.push.lane import PushMessage
 
 
 _BATCH = 10  # messages of one call
@@ -80,7 +80,7 @@ class SqsDeliveryQueue:
         self._aws = AwsCalls(client)
 
     def send(self, messages: Sequence[PushMessage]) -> None:
-        from penstock_core.push.message import encode_push_message  # which functions of records need not load
+        from penstock_core.push.lane import encode_push_message  # which functions of records need not load
 
         for start in range(0, len(messages), _BATCH):
             entries = [

@@ -16,8 +16,7 @@ from penstock_core.log.index import check_position
 from penstock_core.log.topic import Topic
 from penstock_core.outcomes import Outcome, Outcomes
 from penstock_core.storage.groups.lease_item import committed_of
-from penstock_service.groups.claim_group import keep_listed, list_group
-from penstock_service.groups.leases import release_abandoned_lease
+from penstock_service.groups.claim_group import keep_listed, list_group, release_abandoned_lease
 from penstock_service.instance.caches import TopicCache
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.update_window import UpdateWindow

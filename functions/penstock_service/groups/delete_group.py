@@ -4,8 +4,8 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.groups.group import GroupState
 from penstock_core.ids import GroupName, parse_group_name
 from penstock_core.limits import GROUP_DELETE_ROUNDS_MAX
-from penstock_core.maybe_applied import errors_maybe_applied
-from penstock_core.quotas.claim import GroupClaim
+from penstock_core.outcomes import errors_maybe_applied
+from penstock_core.quotas.quota import GroupClaim
 from penstock_service.groups.claim_group import drop_group_claim, list_again
 from penstock_service.groups.describe_group import live_members, unknown_group
 from penstock_service.instance.instance import Instance

@@ -8,11 +8,10 @@ from penstock_core.groups.topic_patterns import matches
 from penstock_core.ids import GroupName, Offset, Partition, PartitionKey, TopicName, parse_group_name
 from penstock_core.limits import OFFSET_RESET_ATTEMPTS_MAX
 from penstock_core.log.topic import Topic
-from penstock_core.maybe_applied import errors_maybe_applied
-from penstock_core.outcomes import Outcome
+from penstock_core.outcomes import Outcome, errors_maybe_applied
+from penstock_service.groups.claim_group import abandoned_lease
 from penstock_service.groups.delete_group import unlist_group
 from penstock_service.groups.describe_group import live_members, unknown_group
-from penstock_service.groups.leases import abandoned_lease
 from penstock_service.instance.instance import Instance
 
 

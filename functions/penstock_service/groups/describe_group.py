@@ -12,8 +12,8 @@ from penstock_core.limits import GROUP_NAMES_AT_ONCE, SUBSCRIPTION_LOOK_UPS_MAX
 from penstock_core.log.index import Head
 from penstock_core.log.topic import Topic
 from penstock_core.pages import show_all, shown_page
-from penstock_service.groups.readable_ends import readable_ends
-from penstock_service.index.ages import record_age_ms
+from penstock_service.groups.rebalance import readable_ends
+from penstock_service.index.reader import record_age_ms
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.groups import MembershipStore
 from penstock_service.ports.runtime import Clock

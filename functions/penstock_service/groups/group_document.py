@@ -5,10 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.groups.group import GroupDocument, GroupState, alter_group_config
-from penstock_core.groups.sessions import concurrent_update
+from penstock_core.groups.group import GroupDocument, GroupState, alter_group_config, concurrent_update
 from penstock_core.ids import parse_group_name
-from penstock_core.maybe_applied import errors_maybe_applied
+from penstock_core.outcomes import errors_maybe_applied
 from penstock_service.groups.describe_group import live_members
 from penstock_service.groups.rebalance import create_group, find_group, rebalance
 from penstock_service.instance.instance import Instance

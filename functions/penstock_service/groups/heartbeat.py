@@ -18,12 +18,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from penstock_core.acls.access import UNRESTRICTED, Access
+from penstock_core.acls.rule_set import UNRESTRICTED, Access
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.groups.group import GroupState, Member, MemberProgress, SessionTouch, Subscription
+from penstock_core.groups.group import (
+    GroupState,
+    Member,
+    MemberProgress,
+    SessionTouch,
+    Subscription,
+    refuse_heartbeat,
+    unknown_member,
+)
 from penstock_core.groups.group_target import TargetAssignment
 from penstock_core.groups.lease import Lease, LeasePlan, plan_leases
-from penstock_core.groups.sessions import refuse_heartbeat, unknown_member
 from penstock_core.ids import GroupName, MemberName, Offset, PartitionKey, member_name, parse_group_name
 from penstock_core.limits import (
     ENROL_ATTEMPTS_MAX,
@@ -32,8 +39,8 @@ from penstock_core.limits import (
     HEARTBEATS_PER_SESSION_MIN,
     WAITING_HEARTBEAT_MS,
 )
-from penstock_core.maybe_applied import errors_maybe_applied
-from penstock_service.groups.leases import acquire_leases
+from penstock_core.outcomes import errors_maybe_applied
+from penstock_service.groups.claim_group import acquire_leases
 from penstock_service.groups.look_at_watched import look_at_watched
 from penstock_service.groups.rebalance import check_group, create_group, rebalance
 from penstock_service.instance.instance import Instance

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from penstock_core.acls.access import Access
+from penstock_core.acls.rule_set import Access
 from penstock_core.errors import PenstockError
 from penstock_core.groups.group import GroupState
 from penstock_core.ids import MemberName, Offset, PartitionKey

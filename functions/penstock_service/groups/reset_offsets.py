@@ -22,8 +22,7 @@ from penstock_core.ids import (
 from penstock_core.limits import OFFSET_RESET_ATTEMPTS_MAX
 from penstock_core.log.index import Head, check_position
 from penstock_core.log.topic import Topic
-from penstock_core.maybe_applied import errors_maybe_applied
-from penstock_core.outcomes import Outcome
+from penstock_core.outcomes import Outcome, errors_maybe_applied
 from penstock_service.groups.claim_group import keep_listed, list_group
 from penstock_service.groups.describe_group import live_members
 from penstock_service.groups.rebalance import rebalance
@@ -31,8 +30,7 @@ from penstock_service.instance.instance import Instance
 from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.ports.groups import MembershipStore
 from penstock_service.ports.runtime import Executor
-from penstock_service.topics.list_offsets import OffsetSpec, list_offsets
-from penstock_service.topics.reset_offset import ResetOffset
+from penstock_service.topics.list_offsets import OffsetSpec, ResetOffset, list_offsets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,21 +13,26 @@ Settle a head: close or open it as its topic's layout says (docs/adr/0046).
 A change of the writable partitions is one conditional update of the topic, which raises its layout. The heads follow.
 Each follows the newest layout that it has met, so a late update of an older layout changes nothing. A caller that dies
 before a head has followed leaves the work to the next alteration, to retention, or to an append that was refused.
+
+The timers of a partition that wait, from all shards, in order.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TypeVar
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Partition, PartitionKey
-from penstock_core.limits import OPEN_ATTEMPTS_MAX
+from penstock_core.limits import OPEN_ATTEMPTS_MAX, TIMER_SHARDS
 from penstock_core.log.index import Head, partition_closed
+from penstock_core.log.timer import PlaceRange, Timer
 from penstock_core.log.topic import Topic
-from penstock_core.maybe_applied import errors_of_a_late_attempt
+from penstock_core.outcomes import errors_of_a_late_attempt
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.update_window import UpdateWindow
 
 Moved = TypeVar("Moved")
+_LANE = "timers"  # threads of its own: callers look at many partitions side by side
+_SPARE = 8  # timers more than a shard's share: ids fall on shards by chance
 
 
 def open_generation(instance: Instance, name: str) -> Topic:
@@ -141,3 +146,34 @@ def still_closed(instance: Instance, topic_name: str, key: PartitionKey) -> Pens
         return partition_closed(key, topic.writable_partitions, topic.first_writable)
     head = settle_head(instance, topic, key.partition)
     return None if head is not None and not head.is_closed else partition_closed(key)
+
+
+def waiting_timers(instance: Instance, key: PartitionKey, places: PlaceRange, limit: int) -> Sequence[Timer]:
+    """The first timers that wait in that range, in order, `limit` at most. Fewer if shards are uneven, and then some.
+
+    Empty only if no timer of the range waits. The shards are read side by side, and no two of them at one moment: a
+    timer that is put meanwhile may be missing, and one behind it may be there. One query for each of `TIMER_SHARDS`
+    shards, and what marks cost (`TimerStore.waiting`). Raises what a query raises.
+    """
+    share = min(limit, limit // TIMER_SHARDS + _SPARE)
+    shards = range(TIMER_SHARDS)
+    results = instance.executor.first_of(
+        lambda shard: instance.stores.timers.waiting(key, shard, places, share),
+        shards,
+        lambda _: False,
+        0,
+        lanes=[_LANE] * TIMER_SHARDS,
+    )
+    found: list[Sequence[Timer]] = []
+    for each in results:
+        if each is None:
+            raise RuntimeError("a shard was not read, though all calls have ended")
+        if isinstance(each, PenstockError):
+            raise each
+        found.append(each)
+    merged = sorted((timer for each in found for timer in each), key=lambda timer: timer.place)
+    # A shard that gave all that was asked of it may have more behind its last one, where other shards have some, too.
+    known = [each[-1].place for each in found if len(each) == share]
+    if known:
+        merged = [timer for timer in merged if timer.place <= min(known)]
+    return merged[:limit]

@@ -8,31 +8,46 @@ Share groups by name, remembered between requests, so that a warm acquire or ack
 
 A remembered group may be up to `TTL_MS` old. That is safe: the states of a group that was deleted are gone, and none is
 made for it (`ShareStore.begin_state`). A change of its settings takes so long until all instances go by it.
+
+The access rules, remembered between requests, so that a warm request reads none.
+
+The rules by which an instance decides are as they were `ACL_AGE_MS_MAX` ago at the earliest. Then one read of a small
+item tells whether they have changed. If that read fails, the remembered rules hold for up to `ACL_OUTAGE_MS_MAX`. After
+that, and on an instance that never read any, the error of the read refuses the request.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock_core.acls.principal import Principal
+from penstock_core.acls.rule_set import Access, RuleBook, RuleSet
+from penstock_core.acls.tokens import AclSettings
+from penstock_core.direct.caller_proof import account_of
 from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.ids import GroupName, Partition, PartitionKey, TopicName, parse_group_name, parse_topic_name
-from penstock_core.limits import INSTANCE_GROUPS_MAX, INSTANCE_TARGETS_MAX, INSTANCE_TOPICS_MAX
+from penstock_core.limits import (
+    ACL_AGE_MS_MAX,
+    ACL_OUTAGE_MS_MAX,
+    INSTANCE_GROUPS_MAX,
+    INSTANCE_TARGETS_MAX,
+    INSTANCE_TOPICS_MAX,
+)
 from penstock_core.log.topic import Topic
 from penstock_service.instance.update_window import Moment
+from penstock_service.ports.access import AclStore
 from penstock_service.ports.runtime import Clock
 from penstock_service.ports.topics import TopicStore
 
 if TYPE_CHECKING:
     from penstock_core.groups.group import GroupState
     from penstock_core.groups.group_target import TargetAssignment
-    from penstock_service.ports.groups import MembershipStore
-
-if TYPE_CHECKING:
     from penstock_core.share.share_group import ShareGroup
+    from penstock_service.ports.groups import MembershipStore
     from penstock_service.ports.share import ShareStore
 
-
 TTL_MS = 10_000
+_PAUSE_MS = 2_000  # after a read that failed: a request must not wait for the next one to fail, too
 
 
 class TopicCache:
@@ -180,3 +195,77 @@ class ShareGroupCache:
 def unknown_share_group(name: GroupName) -> PenstockError:
     """The error for a name that no share group has."""
     return PenstockError(ErrorCode.UNKNOWN_SHARE_GROUP, f"share group {name!r} does not exist: create it first")
+
+
+class AclCache:
+    """A cache over an AclStore. Each function instance has one."""
+
+    def __init__(self, acls: AclStore, clock: Clock, settings: AclSettings) -> None:
+        self._acls = acls
+        self._clock = clock
+        self._settings = settings
+        self._known: tuple[Moment, RuleBook, RuleSet] | None = None
+        self._failed: Moment | None = None
+
+    @property
+    def settings(self) -> AclSettings:
+        """The settings that decide without rules."""
+        return self._settings
+
+    def access_of(self, principal: Principal) -> Access:
+        """The rights of the principal. One read if the rules are to be looked at again, and one more if they changed.
+
+        Raises what the store raises.
+        """
+        return Access(principal=principal, rules=self._rules().of(principal.name))
+
+    def newest_access_of(self, principal: Principal) -> Access:
+        """As `access_of`, by the rules as they are now. One read. If it fails, the remembered rules stay."""
+        return Access(principal=principal, rules=self._load().of(principal.name))
+
+    def forget(self) -> None:
+        """Makes the next `access_of` read the rules."""
+        self._known = None
+
+    def _rules(self) -> RuleSet:
+        known = self._known
+        if known is not None and known[0].age_ms(self._clock) < ACL_AGE_MS_MAX:
+            return known[2]
+        if known is None:
+            return self._load()
+        if self._failed is not None and self._failed.age_ms(self._clock) < _PAUSE_MS and self._may_go_on(known[0]):
+            return known[2]
+        try:
+            return self._look(known[1], known[2])
+        except PenstockError:
+            if not self._may_go_on(known[0]):
+                raise
+            self._failed = Moment.now(self._clock)
+            return known[2]
+
+    def _may_go_on(self, asked: Moment) -> bool:
+        return asked.age_ms(self._clock) < ACL_OUTAGE_MS_MAX
+
+    def _look(self, book: RuleBook, rules: RuleSet) -> RuleSet:
+        asked = Moment.now(self._clock)
+        if self._acls.revision() != book.revision:
+            return self._load()
+        self._known = asked, book, rules
+        return rules
+
+    def _load(self) -> RuleSet:
+        asked = Moment.now(self._clock)
+        book = self._acls.get()
+        rules = RuleSet(book.rules, self._settings)
+        self._known = asked, book, rules
+        return rules
+
+
+def _of_account(arn: str, account: str) -> str:
+    """The ARN. A caller of another account could make any number of names, each with a quota of its own."""
+    if account_of(arn) != account:
+        raise PenstockError(
+            ErrorCode.NOT_AUTHORIZED,
+            f"the caller {arn:.200} is of another account than the stage's, {account}: assume a role of that account",
+        )
+    return arn

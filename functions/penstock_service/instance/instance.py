@@ -18,7 +18,7 @@ topics, nothing is counted.
 import threading
 from dataclasses import dataclass, field
 
-from penstock_core.acls.settings import AclSettings
+from penstock_core.acls.tokens import AclSettings
 from penstock_core.errors import Category, ErrorCode, PenstockError
 from penstock_core.ids import SegmentId, ZoneName
 from penstock_core.limits import (
@@ -31,15 +31,13 @@ from penstock_core.limits import (
     TIMERS_RESERVED,
 )
 from penstock_core.log.timer import DueMinute, DueSecond
-from penstock_core.metrics.topic_traffic import NO_TRAFFIC, OTHER, TopicTraffic
+from penstock_core.metrics.lag_memory import NO_TRAFFIC, OTHER, TopicTraffic
 from penstock_core.outcomes import Outcome
-from penstock_core.quotas.wait_pool import WaitPool
-from penstock_service.instance.acl_cache import AclCache
-from penstock_service.instance.caches import GroupCache, ShareGroupCache, TopicCache
+from penstock_core.quotas.bucket import WaitPool
+from penstock_service.instance.caches import AclCache, GroupCache, ShareGroupCache, TopicCache
 from penstock_service.instance.held_segments import HeldSegments
 from penstock_service.instance.proven_callers import ProvenCallers
-from penstock_service.instance.quota_cache import QuotaCache
-from penstock_service.instance.quota_shares import QuotaShares
+from penstock_service.instance.quota_shares import QuotaCache, QuotaShares
 from penstock_service.instance.telemetry import Telemetry
 from penstock_service.instance.update_window import Moment
 from penstock_service.instance.zones import HEDGE_FLOOR_MS, ZoneCache, ZoneHealth, ZoneLatency

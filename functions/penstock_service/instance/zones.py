@@ -30,7 +30,7 @@ from penstock_service.instance.update_window import Moment
 from penstock_service.ports.runtime import Clock
 
 if TYPE_CHECKING:
-    from penstock_service.ports.zones import ZoneStateStore
+    from penstock_service.ports.topics import ZoneStateStore
 
 
 _WEIGHT = 0.2

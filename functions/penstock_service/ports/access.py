@@ -11,11 +11,8 @@ from penstock_core.direct.caller_proof import CallerProof
 
 if TYPE_CHECKING:
     from penstock_core.acls.rule_set import RuleBook
-
-if TYPE_CHECKING:
     from penstock_core.quotas.bucket import Bucket, BucketKey
-    from penstock_core.quotas.claim import Claim, ClaimKind
-    from penstock_core.quotas.quota import Quota, Subject
+    from penstock_core.quotas.quota import Claim, ClaimKind, Quota, Subject
 
 
 class AclStore(Protocol):

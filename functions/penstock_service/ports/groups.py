@@ -6,7 +6,7 @@ from typing import Protocol
 from penstock_core.groups.group import GroupState, Member, SessionTouch
 from penstock_core.groups.lease import CommittedOffset, Lease, LeaseToken, MayGoBack
 from penstock_core.ids import GroupName, MemberName, PartitionKey, TopicId
-from penstock_core.quotas.claim import GroupClaim
+from penstock_core.quotas.quota import GroupClaim
 
 
 class GroupStore(Protocol):
@@ -126,7 +126,7 @@ class MembershipStore(Protocol):
 
         Raises UNKNOWN_MEMBER if there is no such member or its session is another one, MEMBER_FENCED if another process
         is the member, and STALE_HEARTBEAT if this sequence or a higher one has come.
-        `penstock_core.groups.sessions.touched` is the rule. One conditional update.
+        `penstock_core.groups.group.touched` is the rule. One conditional update.
         """
 
     def remove_member(self, group: GroupName, seen: Member) -> bool:

@@ -1,14 +1,17 @@
-"""The ports of push subscriptions. `penstock_service.ports` says what all methods raise."""
+"""The ports of push subscriptions. `penstock_service.ports` says what all methods raise.
+
+The port of wake-ups. `penstock_service.ports` says what all methods raise.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from penstock_core.ids import SubscriptionId, SubscriptionName, TopicId
+from penstock_core.log.wake_up import WakeUpMessage
 from penstock_core.push.batch import Answer, PushBatch
 from penstock_core.push.delivery import DeliveryKey, DeliveryState
-from penstock_core.push.lane import LaneKey, LaneState
-from penstock_core.push.message import PushMessage
+from penstock_core.push.lane import LaneKey, LaneState, PushMessage
 from penstock_core.push.subscription import OrphanedStates, Subscription, SubscriptionNote
 from penstock_core.push.targets.target import Target
 
@@ -108,3 +111,26 @@ class Targets(Protocol):
 
     def deliver(self, target: Target, batch: PushBatch, timeout_ms: int) -> Answer:
         """Gives the batch to the target, once, and returns its answer within about `timeout_ms`. Raises nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WakeUpPlace:
+    """Where readers receive wake-ups: the WebSocket to open, and the names of its two hosts.
+
+    A client opens `realtime_url` and sends `realtime_host` as its Host header. It signs its requests for `host`.
+    """
+
+    realtime_url: str
+    host: str
+    realtime_host: str
+
+
+class WakeUps(Protocol):
+    """Tells waiting readers that partitions have grown. A message may be lost, late or doubled."""
+
+    @property
+    def place(self) -> WakeUpPlace | None:
+        """Where readers receive wake-ups, None if the stage has none. Sends no call."""
+
+    def publish(self, message: WakeUpMessage) -> None:
+        """Sends the message to all readers of its channel at this time. One call. Does nothing without a place."""

@@ -1,6 +1,8 @@
 """The ports of the runtime: clock, entropy, executor, and cursors of scheduled jobs.
 
 `penstock_service.ports` says what all methods raise. An executor raises defects, too.
+
+The port to CloudFormation, for the function that makes what a template declares.
 """
 
 from collections.abc import Callable, Sequence
@@ -86,3 +88,13 @@ class Runtime:
     clock: Clock
     entropy: Entropy
     executor: Executor
+
+
+class CloudFormation(Protocol):
+    """The caller of a custom resource."""
+
+    def answer(self, url: str, body: bytes) -> None:
+        """Put the answer to the URL that the event names. Raises STORAGE_UNAVAILABLE if no try succeeds."""
+
+    def is_rolling_back(self, stack_id: str) -> bool:
+        """True while the stack goes back to its previous template. One call. Raises STORAGE_UNAVAILABLE."""

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from penstock_core.ids import GroupName, Offset
+from penstock_core.share.draft import ShareOutcome, ShareUpdate
 from penstock_core.share.share_group import ShareGroup
 from penstock_core.share.share_state import ShareKey, ShareState
-from penstock_core.share.share_update import ShareOutcome, ShareUpdate
 
 
 class ShareStore(Protocol):
@@ -59,7 +59,7 @@ class ShareStore(Protocol):
         """
 
     def update(self, key: ShareKey, update: ShareUpdate) -> ShareOutcome:
-        """Makes the update if its conditions hold (`penstock_core.share.share_update.apply`).
+        """Makes the update if its conditions hold (`penstock_core.share.draft.apply`).
 
         One conditional update. It is repeated if it may have been applied. Then its own first attempt may refuse it:
         plan again on `before`, which shows the locks of the same nonce, or the records as they were wanted.

@@ -25,8 +25,7 @@ from penstock_core.ids import PartitionKey, TopicName
 from penstock_core.limits import PUSH_PAUSE_MS_MAX, PUSH_RECEIPT_RETRY_MS, PUSH_SLICE_MS
 from penstock_core.log.index import Head
 from penstock_core.push.delivery import DeliveryKey
-from penstock_core.push.lane import Drop, LaneKey, LaneState, Postpone, Turn, finish, lane_of, rest, take
-from penstock_core.push.message import PushMessage
+from penstock_core.push.lane import Drop, LaneKey, LaneState, Postpone, PushMessage, Turn, finish, lane_of, rest, take
 from penstock_core.push.subscription import PARALLEL, Subscription
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.update_window import Moment

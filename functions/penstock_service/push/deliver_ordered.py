@@ -32,14 +32,21 @@ from penstock_core.push.attempt import (
     plan,
 )
 from penstock_core.push.batch import Answered, Failed, PushBatch, PushRecord
-from penstock_core.push.delivery import DeliveryKey, DeliveryState, begin_read, commit, end_read, pause, skip
+from penstock_core.push.delivery import (
+    DeliveryKey,
+    DeliveryState,
+    begin_read,
+    commit,
+    end_read,
+    is_open,
+    pause,
+    skip,
+    waiting,
+)
 from penstock_core.push.targets.target import TopicTarget, why_too_large
-from penstock_core.push.window import is_open, waiting
-from penstock_service.push.bury import bury
-from penstock_service.push.copy_to_topic import copy_to_topic
+from penstock_service.push.bury import bury, copy_to_topic, set_aside
 from penstock_service.push.lane_work import LaneResult, LaneWork, overtaken
 from penstock_service.push.read_ahead import RecordsAhead, later_generations, read_ahead
-from penstock_service.push.set_aside import set_aside
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

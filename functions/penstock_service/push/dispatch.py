@@ -14,9 +14,8 @@ from dataclasses import dataclass
 
 from penstock_core.errors import PenstockError
 from penstock_core.ids import Partition, PartitionKey, TopicId
-from penstock_core.log.push_event import PushEvent
-from penstock_core.push.lane import lane_of
-from penstock_core.push.message import PushMessage
+from penstock_core.log.wake_up import PushEvent
+from penstock_core.push.lane import PushMessage, lane_of
 from penstock_core.push.subscription import SubscriptionNote
 from penstock_service.ports.push import DeliveryQueue, PushStore
 from penstock_service.ports.runtime import Executor

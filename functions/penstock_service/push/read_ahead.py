@@ -23,15 +23,14 @@ from penstock_core.limits import (
     PUSH_READS_MAX,
     READ_DECODED_BYTES_MAX,
 )
-from penstock_core.log.index import Head
-from penstock_core.log.jump import ranges_of
+from penstock_core.log.index import Head, ranges_of
 from penstock_core.log.topic import Topic
 from penstock_core.push.attempt import Candidate, Found
 from penstock_core.push.batch import PushRecord
 from penstock_core.push.delivery import DeliveryKey, DeliveryState
 from penstock_core.push.subscription import SubscriptionConfig
 from penstock_core.push.targets.kafka_event import event_bytes, fitting
-from penstock_core.records.decode_budget import DecodeBudget
+from penstock_core.records.record_check import DecodeBudget
 from penstock_core.share.record_set import Ranges, RecordSet, normalized
 from penstock_service.instance.instance import Instance
 from penstock_service.push.lane_work import LaneWork

@@ -3,8 +3,7 @@
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import TopicName, parse_subscription_name
 from penstock_core.push.delivery import DeliveryKey
-from penstock_core.push.lane import lane_of
-from penstock_core.push.message import PushMessage
+from penstock_core.push.lane import PushMessage, lane_of
 from penstock_core.push.subscription import Subscription
 from penstock_service.instance.instance import Instance
 

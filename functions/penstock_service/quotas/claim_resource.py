@@ -18,7 +18,7 @@ from contextlib import suppress
 from penstock_core.errors import PenstockError
 from penstock_core.ids import GroupName, SubscriptionName, TopicName
 from penstock_core.limits import APPEND_MS_MAX, CLAIM_GRACE_MS, CLAIMS_CHECKED_MAX
-from penstock_core.quotas.claim import Claim, ClaimKind, counts_of, exceeded
+from penstock_core.quotas.quota import Claim, ClaimKind, counts_of, exceeded
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.update_window import UpdateWindow
 

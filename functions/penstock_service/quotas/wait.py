@@ -11,7 +11,7 @@ from types import TracebackType
 from penstock_core.errors import PenstockError
 from penstock_core.limits import FETCH_POLL_MS_MAX, FETCH_POLL_MS_MIN
 from penstock_service.instance.instance import Instance
-from penstock_service.quotas.take_share import take_share
+from penstock_service.quotas.admit import take_share
 
 _POLL_GROWTH = 1.5
 

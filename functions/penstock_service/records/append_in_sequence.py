@@ -20,7 +20,7 @@ from penstock_core.limits import APPEND_ATTEMPTS_MAX
 from penstock_core.log.index import Head, HeadAppend, partition_closed
 from penstock_core.log.read_plan import join_ranges
 from penstock_core.log.ref import LocatedRef, Ref
-from penstock_core.maybe_applied import errors_maybe_applied, errors_of_a_late_attempt
+from penstock_core.outcomes import errors_maybe_applied, errors_of_a_late_attempt
 from penstock_core.records.producer_state import (
     ProducerSequence,
     ProducerState,
@@ -31,7 +31,7 @@ from penstock_core.records.producer_state import (
     other_bytes,
 )
 from penstock_core.records.record_batch import BatchHeader, BytesLike, parse_header, walk
-from penstock_service.index.refs import find_ref
+from penstock_service.index.reader import find_ref
 from penstock_service.instance.instance import Instance
 from penstock_service.segments.put_segment import StoredSegment
 from penstock_service.segments.read_range import is_expired, read_range

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from penstock_core.errors import PenstockError
 from penstock_core.ids import PartitionKey
 from penstock_core.log.ref import Ref, stored_bytes
-from penstock_core.metrics.topic_traffic import TopicTraffic
+from penstock_core.metrics.lag_memory import TopicTraffic
 from penstock_core.outcomes import Outcome
 from penstock_core.records.record_batch import BytesLike, walk
 from penstock_service.instance.instance import Instance

@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, Partition, PartitionKey
 from penstock_core.limits import BATCH_GET_KEYS_MAX, JUMP_MARGIN_OFFSETS
-from penstock_core.log.index import Head, HeadJump
-from penstock_core.log.jump import Jump, jumps_over
+from penstock_core.log.index import Head, HeadJump, Jump, jumps_over
 from penstock_core.log.ref import Ref
 from penstock_core.log.retention_raise import with_raise
 from penstock_core.log.topic import Topic

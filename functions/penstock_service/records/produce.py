@@ -9,8 +9,7 @@ from penstock_core.ids import PartitionKey, parse_own_topic_name
 from penstock_core.limits import REQUEST_PARTITIONS_MAX, VALIDATED_BYTES_MAX
 from penstock_core.log.retention_raise import kept_days
 from penstock_core.log.timer import TimerPlace
-from penstock_core.maybe_applied import as_maybe_applied
-from penstock_core.outcomes import Outcome, Outcomes
+from penstock_core.outcomes import Outcome, Outcomes, as_maybe_applied
 from penstock_core.records.producer_state import SERVICE_OWNER
 from penstock_core.records.record_batch import validate
 from penstock_core.zones.zone_state import Acks
@@ -21,7 +20,7 @@ from penstock_service.segments.put_segment import check_in_sync, is_inline, item
 
 if TYPE_CHECKING:
     from penstock_core.records.codec import Record
-    from penstock_core.records.decode_budget import DecodeBudget
+    from penstock_core.records.record_check import DecodeBudget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,9 +109,11 @@ class RecordBudget:
 
     def check(self, data: memoryview | bytes, *, needs_keys: bool) -> int:
         """Decode the batches, and return the tag filter of their records. Raises as `check_records`."""
-        from penstock_core.filters.tag_filter import tags_of
-        from penstock_core.records.decode_budget import DecodeBudget  # the codec, which other topics do not need
-        from penstock_core.records.record_check import check_records
+        from penstock_core.filters.filter import tags_of
+        from penstock_core.records.record_check import (
+            DecodeBudget,  # the codec, which other topics do not need
+            check_records,
+        )
 
         if self._budget is None:
             self._budget = DecodeBudget(VALIDATED_BYTES_MAX)

@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock_core.errors import PenstockError
-from penstock_core.filters.filter import Filter
-from penstock_core.filters.tag_filter import may_match_ref
+from penstock_core.filters.filter import Filter, may_match_ref
 from penstock_core.ids import Offset, PartitionKey
 from penstock_core.limits import (
     FETCH_BYTES_DEFAULT_MAX,

@@ -28,8 +28,7 @@ from penstock_core.log.timer import (
     past_due,
     timer_exists,
 )
-from penstock_core.maybe_applied import errors_maybe_applied
-from penstock_core.outcomes import Outcome, Outcomes
+from penstock_core.outcomes import Outcome, Outcomes, errors_maybe_applied
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.records.append import PartitionBatches

@@ -20,16 +20,18 @@ from penstock_core.limits import CATCH_UP_COPIES_AT_ONCE, CATCH_UP_PORTION_REFS
 from penstock_core.log.ref import Ref, Tier
 from penstock_core.log.repair import NamedRef
 from penstock_core.log.segment import build_segment
-from penstock_core.zones.catch_up import (
+from penstock_core.zones.zone_state import (
+    FUNCTION_MS_MAX,
     CatchUpPass,
+    Mover,
     Progress,
+    ZoneStatus,
     advance,
     begin_pass,
     zones_catching_up,
     zones_caught_up,
 )
-from penstock_core.zones.zone_state import FUNCTION_MS_MAX, Mover, ZoneStatus
-from penstock_service.index.refs import refs_from
+from penstock_service.index.reader import refs_from
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.segments import SegmentStore
 from penstock_service.repair.ensure_copies import ensure_copies

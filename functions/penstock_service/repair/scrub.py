@@ -20,8 +20,8 @@ from penstock_core.log.repair import NamedRef, Repair
 from penstock_core.log.retention import written_ms
 from penstock_core.log.retention_raise import had_expired
 from penstock_core.log.segment import TocEntry
-from penstock_core.zones.catch_up import START, Cursor
-from penstock_service.index.refs import refs_from
+from penstock_core.zones.zone_state import START, Cursor
+from penstock_service.index.reader import refs_from
 from penstock_service.instance.instance import Instance
 from penstock_service.repair.ensure_copies import ensure_copies
 from penstock_service.repair.repair_segment import report_lost, zones_to_repair

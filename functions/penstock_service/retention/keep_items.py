@@ -25,7 +25,7 @@ from penstock_core.log.ref import LocatedRef
 from penstock_core.log.retention import written_ms
 from penstock_core.log.retention_raise import RetentionRaise, had_expired, is_kept_longer
 from penstock_core.log.topic import Topic
-from penstock_service.index.refs import refs_of
+from penstock_service.index.reader import refs_of
 from penstock_service.instance.instance import Instance
 
 _JOB = "keep_items"

@@ -21,8 +21,8 @@ from penstock_core.limits import INDEX_MARK_PAGES, TIMER_MS_MAX, TIMERS_READ_MAX
 from penstock_core.log.index import Head, safe_log_start
 from penstock_core.log.timer import MINUTE_MS, PlaceRange
 from penstock_core.log.topic import Topic
+from penstock_service.index.heads import waiting_timers
 from penstock_service.index.reader import head_past_gap, pages_forward
-from penstock_service.index.waiting_timers import waiting_timers
 from penstock_service.instance.instance import Instance
 
 

@@ -50,15 +50,18 @@ from penstock_core.log.ref import stored_bytes
 from penstock_core.log.retention import Expiry, expire
 from penstock_core.log.timer import PlaceRange
 from penstock_core.log.topic import Topic, TopicConfig
-from penstock_service.index.ages import note_index_age
-from penstock_service.index.heads import is_unsettled, open_generation, settle_head
-from penstock_service.index.reader import pages_forward
-from penstock_service.index.waiting_timers import waiting_timers
+from penstock_service.index.heads import is_unsettled, open_generation, settle_head, waiting_timers
+from penstock_service.index.reader import note_index_age, pages_forward
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.ports.log import LogIndex
-from penstock_service.retention.remove_topic import remove_deleted_groups, remove_topic
-from penstock_service.retention.retention_run import RetentionResult, RetentionRun, delete_pages
+from penstock_service.retention.remove_topic import (
+    RetentionResult,
+    RetentionRun,
+    delete_pages,
+    remove_deleted_groups,
+    remove_topic,
+)
 
 FOREVER = TopicConfig(retention_ms=UNLIMITED, retention_bytes=UNLIMITED)
 _JOB = "retention"

@@ -66,7 +66,7 @@ from penstock_core.limits import (
 )
 from penstock_core.log.topic import Topic
 from penstock_core.storage.keys import KeyLayout
-from penstock_service.index.ages import note_index_age
+from penstock_service.index.reader import note_index_age
 from penstock_service.instance.instance import Instance
 from penstock_service.retention.live_marks import Marks, MarksReader, put_marks
 from penstock_service.retention.mark_live import LiveSegments, mark_portion

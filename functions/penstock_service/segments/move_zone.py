@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import ZoneName
 from penstock_core.limits import ZONE_MOVE_ATTEMPTS_MAX
-from penstock_core.maybe_applied import errors_maybe_applied
+from penstock_core.outcomes import errors_maybe_applied
 from penstock_core.text import check_label
 from penstock_core.zones.zone_state import REASON_LENGTH_MAX, Mover, ZoneState, ZoneStates, ZoneStatus, move
 from penstock_service.instance.instance import Instance

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Partition, TopicName
 from penstock_core.limits import SHARE_ATTEMPTS_MAX, SHARE_BURIALS_MAX
-from penstock_core.maybe_applied import as_maybe_applied, errors_maybe_applied
+from penstock_core.outcomes import as_maybe_applied, errors_maybe_applied
 from penstock_core.share.acknowledge import (
     AckAnswer,
     Acknowledgement,

@@ -30,10 +30,9 @@ from penstock_core.log.topic import Topic
 from penstock_core.log.wake_up import NAMESPACE, WakeUpMessage
 from penstock_core.records.partitioner import murmur2
 from penstock_core.share.acquire import Grant
-from penstock_core.share.held_back import NOTHING_HELD, HeldBack
 from penstock_core.share.share_codec import client_lock_id, parse_client_lock_id
 from penstock_core.share.share_group import ShareGroup
-from penstock_core.share.share_state import Lock, ShareKey, ShareState
+from penstock_core.share.share_state import NOTHING_HELD, HeldBack, Lock, ShareKey, ShareState
 from penstock_service.instance.instance import Instance
 from penstock_service.records.wake_readers import send_beside
 

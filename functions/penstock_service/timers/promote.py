@@ -23,7 +23,7 @@ from penstock_core.limits import (
 from penstock_core.log.delivery import Delivery, DeliveryOutcome, rolling
 from penstock_core.log.index import Head, unknown_partition
 from penstock_core.log.timer import DueSecond, PlaceRange, Timer, TimerPlace
-from penstock_service.index.waiting_timers import waiting_timers
+from penstock_service.index.heads import waiting_timers
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.records.shorten_head import GrownHead, shorten_heads

@@ -13,7 +13,7 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import PartitionKey
 from penstock_core.limits import TIMER_ORPHAN_MS, TIMERS_READ_MAX
 from penstock_core.log.timer import MINUTE_MS, DueMinute, DueSecond, PlaceRange, is_minute_over, second_of
-from penstock_service.index.waiting_timers import waiting_timers
+from penstock_service.index.heads import waiting_timers
 from penstock_service.instance.instance import Instance
 from penstock_service.records.timer_room import send_messages
 from penstock_service.timers.promote import Promotion, promote_partition

@@ -15,7 +15,7 @@ from penstock_core.log.timer import (
     parse_scheduled_id,
     scheduled_id,
 )
-from penstock_service.index.waiting_timers import waiting_timers
+from penstock_service.index.heads import waiting_timers
 from penstock_service.instance.instance import Instance
 
 

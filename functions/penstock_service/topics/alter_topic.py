@@ -19,8 +19,7 @@ from penstock_core.limits import TOPIC_PARTITIONS_MAX
 from penstock_core.log.index import Head
 from penstock_core.log.retention_raise import with_config
 from penstock_core.log.topic import WAIT, Topic, alter_config, check_compaction, check_partitions, check_zones
-from penstock_core.maybe_applied import errors_maybe_applied
-from penstock_core.outcomes import Outcomes
+from penstock_core.outcomes import Outcomes, errors_maybe_applied
 from penstock_service.index.heads import create_heads, open_generation, settle_heads
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.update_window import UpdateWindow

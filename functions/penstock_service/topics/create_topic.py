@@ -28,9 +28,9 @@ from penstock_core.log.topic import (
     check_zones,
     note_of,
 )
-from penstock_core.quotas.claim import Claim, ClaimKind
-from penstock_service.index.ages import note_index_age
+from penstock_core.quotas.quota import Claim, ClaimKind
 from penstock_service.index.heads import create_heads
+from penstock_service.index.reader import note_index_age
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.quotas.claim_resource import claim_resource

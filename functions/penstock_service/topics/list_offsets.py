@@ -1,4 +1,7 @@
-"""List offsets: the ends of a partition, or the first record at or after a time."""
+"""List offsets: the ends of a partition, or the first record at or after a time.
+
+What a reset did to the offset of one partition, for groups and for share groups.
+"""
 
 import threading
 from collections.abc import Iterable
@@ -18,8 +21,8 @@ from penstock_core.log.read_plan import join_ranges
 from penstock_core.log.ref import LocatedRef
 from penstock_core.log.retention import searched_ms
 from penstock_core.outcomes import Outcomes
-from penstock_core.records.decode_budget import DecodeBudget
 from penstock_core.records.record_batch import BatchHeader, BytesLike, stamp, walk
+from penstock_core.records.record_check import DecodeBudget
 from penstock_core.records.undecodable import is_undecodable
 from penstock_service.index.reader import page_at, pages_forward
 from penstock_service.instance.caches import TopicCache
@@ -207,3 +210,11 @@ class _Search:
             if not is_undecodable(error):
                 raise
         return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResetOffset:
+    """The offset before the reset, None if there was none, and after it (in a dry run: after it would be done)."""
+
+    old_offset: Offset | None
+    new_offset: Offset

@@ -30,7 +30,7 @@ from penstock_core.limits import (
     TRANSACTION_STAGES_MAX,
 )
 from penstock_core.log.ref import Ref, Tier, span
-from penstock_core.maybe_applied import errors_maybe_applied
+from penstock_core.outcomes import errors_maybe_applied
 from penstock_core.records.producer_state import Verdict
 from penstock_core.storage.transaction_items import StagedRef
 from penstock_core.transaction import (
@@ -42,9 +42,8 @@ from penstock_core.transaction import (
     judge_transaction,
     must_renew,
 )
-from penstock_service.groups.claim_group import keep_listed, list_group
+from penstock_service.groups.claim_group import keep_listed, list_group, release_abandoned_lease
 from penstock_service.groups.commit_offsets import check_jumps
-from penstock_service.groups.leases import release_abandoned_lease
 from penstock_service.index.heads import still_closed
 from penstock_service.instance.caches import TopicCache
 from penstock_service.instance.instance import Instance
@@ -58,8 +57,7 @@ from penstock_service.records.schedule import DelayedBatches, put_delayed
 from penstock_service.records.shorten_head import GrownHead, shorten_heads
 from penstock_service.records.timer_room import announce
 from penstock_service.records.wake_readers import wake_beside, wake_blindly, wake_ups_of_heads
-from penstock_service.transactions.begin_transactions import TransactionPart
-from penstock_service.transactions.committed_ranges import CommittedRange, committed_ranges, spans_of
+from penstock_service.transactions.begin_transactions import CommittedRange, TransactionPart, committed_ranges, spans_of
 from penstock_service.transactions.share_commits import (
     Acceptance,
     CheckedEntry,

@@ -11,7 +11,7 @@ from penstock_core.groups.group import Member
 from penstock_core.ids import GroupName
 from penstock_core.limits import GROUP_LIST_MAX
 from penstock_service.groups.describe_group import GroupPartition, describe_group, list_groups
-from penstock_service.index.refs import refs_of
+from penstock_service.index.reader import refs_of
 from penstock_service.instance.instance import Instance
 from penstock_spark.decode.decoding import decode, kafka_schema
 from penstock_spark.decode.reading import read_slices

@@ -11,8 +11,7 @@ from typing import Any
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Partition, PartitionKey, TopicId
-from penstock_core.log.index import Head
-from penstock_core.log.jump import Jump, advanced, count_between
+from penstock_core.log.index import Head, Jump, advanced, count_between
 from penstock_spark.plan.planning import OffsetRange, data_loss
 from penstock_spark.plan.snapshot import PartitionSnapshot
 

@@ -18,13 +18,12 @@ from penstock_cdk.service.wake_ups import WakeUps
 from penstock_cdk.settings import METRICS_NAMESPACE, UPKEEP, StageSettings
 from penstock_cdk.storage.stage_storage import StageStorage
 from penstock_cdk.walls import wait_pool
-from penstock_core.acls.settings import DEFAULT_VARIABLE, SUPER_VARIABLE
-from penstock_core.acls.tokens import CLAIM_VARIABLE, ISSUER_VARIABLE
+from penstock_core.acls.tokens import CLAIM_VARIABLE, DEFAULT_VARIABLE, ISSUER_VARIABLE, SUPER_VARIABLE
 from penstock_core.direct.function_arn import FunctionsPlace
 from penstock_core.log.inline import NO_ITEMS
 from penstock_core.log.inline import VARIABLE as INLINE_VARIABLE
-from penstock_core.quotas.wait_pool import VARIABLE as WAITS_VARIABLE
-from penstock_core.quotas.wait_pool import format_wait_pool
+from penstock_core.quotas.bucket import VARIABLE as WAITS_VARIABLE
+from penstock_core.quotas.bucket import format_wait_pool
 from penstock_core.routes import ROUTE_BY_KEY, ROUTES
 from penstock_core.stack_outputs import FUNCTIONS_VARIABLE
 

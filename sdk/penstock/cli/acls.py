@@ -9,8 +9,7 @@ import click
 from penstock.admin.admin import Admin
 from penstock.cli.service import Service, service_command
 from penstock.model.access import AccessChange, AccessRule
-from penstock_core.acls.right import Operation
-from penstock_core.acls.rule import ALL, ALLOW, DENY
+from penstock_core.acls.rule import ALL, ALLOW, DENY, Operation
 
 _OPERATIONS = [each.value for each in Operation]
 _DENIED = 1  # the exit code of a check that says no

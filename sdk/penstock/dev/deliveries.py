@@ -12,7 +12,7 @@ from penstock.system import monotonic_ms
 from penstock_core.errors import PenstockError
 from penstock_service.adapters.memory.messages import MemoryDeliveryQueue, ReceivedMessage
 from penstock_service.instance.instance import Instance
-from penstock_service.push.deliver_due import deliver_received, start_due
+from penstock_service.push.look import deliver_received, start_due
 
 _TICK_S = 0.5
 _STOP_S = 5.0  # for endpoints that are answering when the server stops

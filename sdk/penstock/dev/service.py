@@ -23,8 +23,7 @@ from penstock.system import new_member_id, wall_clock_ms
 from penstock.testing import MemoryTransport
 from penstock.tokens import TOKEN
 from penstock_core.acls.rule import parse_principal_pattern
-from penstock_core.acls.settings import AclSettings
-from penstock_core.acls.tokens import TokenSettings
+from penstock_core.acls.tokens import AclSettings, TokenSettings
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.push.batch import Answer, Failed, Failure, PushBatch
 from penstock_core.push.targets.public_address import parse_networks

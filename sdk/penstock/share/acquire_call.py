@@ -28,8 +28,8 @@ from penstock.share.moment import Moment
 from penstock_core.errors import Category, ErrorCode, PenstockError
 from penstock_core.limits import READ_DECODED_BYTES_MAX
 from penstock_core.records.codec import Record
-from penstock_core.records.decode_budget import DecodeBudget
 from penstock_core.records.record_batch import walk
+from penstock_core.records.record_check import DecodeBudget
 from penstock_core.records.undecodable import is_undecodable
 
 _log = logging.getLogger("penstock.share")

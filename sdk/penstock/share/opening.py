@@ -12,7 +12,7 @@ from penstock.share.share_core import ShareCore
 from penstock.system import monotonic_ms, process_name, random_bytes, wall_clock_ms
 from penstock.telemetry.operations import Notes
 from penstock_core.limits import CLIENT_ID_LENGTH_MAX
-from penstock_core.share.holders import RANDOM_BYTES, named_nonce
+from penstock_core.share.share_state import RANDOM_BYTES, named_nonce
 
 Handler = Callable[[ShareRecord], object]
 _log = logging.getLogger("penstock.share")

@@ -19,7 +19,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from penstock.errors import NotConfiguredError
 from penstock.local_files import EMBEDDED_ENV_NAMES, find_local_file, read_local_file
-from penstock_core.acls.settings import DEFAULT_VARIABLE, SUPER_VARIABLE, AclSettings, acl_settings_of
+from penstock_core.acls.tokens import DEFAULT_VARIABLE, SUPER_VARIABLE, AclSettings, acl_settings_of
 from penstock_core.errors import PenstockError
 from penstock_core.stack_outputs import outputs_of, parse_stack_place, storage_variables
 from penstock_service.adapters.aws import Storage, storage_of_environment

@@ -15,9 +15,8 @@ from penstock.model import Topic
 from penstock.system import monotonic_ms
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import KAFKA_RECORD_ERRORS_MAX, READ_DECODED_BYTES_MAX, TOPICS_MAX
-from penstock_core.records.decode_budget import DecodeBudget
 from penstock_core.records.record_batch import BytesLike
-from penstock_core.records.record_check import keyless_records
+from penstock_core.records.record_check import DecodeBudget, keyless_records
 from penstock_kafka.dispatch.api import Uuid
 
 TOPIC_AGE_MS_MAX = 5_000  # of a topic that is told to clients: changes of topics take ten seconds anyway

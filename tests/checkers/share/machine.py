@@ -12,10 +12,10 @@ from penstock_core.ids import LockId, LockNonce, Offset, TopicName
 from penstock_core.share.acknowledge import Acknowledgement, AckPlan, AckResult, AckType, plan_acknowledge, plan_blind
 from penstock_core.share.acquire import AcquireRequest, LogBounds, grants, plan_acquire
 from penstock_core.share.bury import plan_bury
+from penstock_core.share.draft import ShareUpdate, apply
 from penstock_core.share.read_first import plan_read_first
 from penstock_core.share.share_group import ShareGroupConfig
 from penstock_core.share.share_state import Lock, ShareState
-from penstock_core.share.share_update import ShareUpdate, apply
 from tests.checkers.breadth_first import InvariantError
 
 RECORDS = 4

@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 from penstock_core.ids import LockId, LockNonce
 from penstock_core.share.acknowledge import Acknowledgement, AckType
+from penstock_core.share.draft import ShareUpdate
 from penstock_core.share.share_state import Lock
-from penstock_core.share.share_update import ShareUpdate
 from penstock_core.share.waits import tends
 from tests.checkers.breadth_first import InvariantError
 from tests.checkers.share.machine import (

@@ -8,9 +8,8 @@ from typing import Any
 from unittest.mock import patch
 
 from penstock_core.share import acknowledge, acquire, read_first
-from penstock_core.share.draft import Draft
+from penstock_core.share.draft import Draft, ShareUpdate, apply
 from penstock_core.share.share_state import Lock, ShareState, Wait
-from penstock_core.share.share_update import ShareUpdate, apply
 from tests.checkers.breadth_first import Checker, Mutant
 from tests.checkers.share.model import Bounds, Model
 

@@ -1,11 +1,9 @@
 import pytest
 
-from penstock_core.acls.access import UNRESTRICTED, Access
 from penstock_core.acls.principal import iam_principal
-from penstock_core.acls.right import Kind, Operation
-from penstock_core.acls.rule import parse_rule
-from penstock_core.acls.rule_set import RuleSet
-from penstock_core.acls.settings import AclSettings
+from penstock_core.acls.rule import Kind, Operation, parse_rule
+from penstock_core.acls.rule_set import UNRESTRICTED, Access, RuleSet
+from penstock_core.acls.tokens import AclSettings
 from penstock_core.errors import ErrorCode, PenstockError
 
 ADA = iam_principal("arn:aws:iam::1:user/ada")

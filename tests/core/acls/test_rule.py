@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_core.acls.right import Kind, Operation
-from penstock_core.acls.rule import parse_resource, parse_rule
+from penstock_core.acls.rule import IMPLY_DESCRIBE, Kind, Operation, Right, parse_resource, parse_rule
 from penstock_core.errors import ErrorCode, PenstockError
 
 ROLE = "arn:aws:iam::111122223333:role/ledger"
@@ -72,3 +71,12 @@ def test_one_resource_has_a_kind_and_a_name() -> None:
     for pattern in ("*", "topic:*", "topic:a*"):
         with pytest.raises(PenstockError, match="name one resource"):
             parse_resource(pattern)
+
+
+def test_resource_is_text_as_a_rule_writes_it() -> None:
+    assert Right(operation=Operation.READ, kind=Kind.SHARE_GROUP, name="w").resource == "share_group:w"
+    assert Right(operation=Operation.READ, kind=Kind.SERVICE).resource == "service"
+
+
+def test_create_alone_does_not_imply_describe() -> None:
+    assert {*Operation} - IMPLY_DESCRIBE == {Operation.CREATE, Operation.DESCRIBE}

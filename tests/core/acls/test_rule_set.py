@@ -5,10 +5,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_core.acls.principal import iam_principal
-from penstock_core.acls.right import IMPLY_DESCRIBE, Kind, Operation, Right
-from penstock_core.acls.rule import NamePattern, Rule, parse_name_pattern, parse_rule
+from penstock_core.acls.rule import (
+    IMPLY_DESCRIBE,
+    Kind,
+    NamePattern,
+    Operation,
+    Right,
+    Rule,
+    parse_name_pattern,
+    parse_rule,
+)
 from penstock_core.acls.rule_set import Reason, RuleSet
-from penstock_core.acls.settings import AclSettings
+from penstock_core.acls.tokens import AclSettings
 from penstock_core.errors import PenstockError
 from penstock_core.ids import AUDIT_TOPIC, is_reserved
 from penstock_core.limits import ACL_PRINCIPALS_REMEMBERED_MAX

@@ -1,11 +1,13 @@
+import json
+
 import pytest
 
-from penstock_core.acls.right import Kind, Operation, Right
-from penstock_core.acls.rule import parse_rule
+from penstock_core.acls.rule import Kind, NamePattern, Operation, Right, parse_rule
 from penstock_core.acls.rule_set import Reason, RuleSet
-from penstock_core.acls.settings import AclSettings
 from penstock_core.acls.tokens import (
+    AclSettings,
     TokenSettings,
+    acl_settings_of,
     check_issuer,
     full_principal,
     token_principal,
@@ -16,6 +18,7 @@ from penstock_core.errors import ErrorCode, PenstockError
 
 ISSUER = "https://login.example/pool"
 TOKENS = TokenSettings(issuer=ISSUER)
+ROLE = "arn:aws:iam::111122223333:role/ops"
 
 
 def test_settings_are_of_the_environment() -> None:
@@ -80,3 +83,29 @@ def test_claims_name_the_principal_that_rules_name() -> None:
     named = token_principal({"iss": ISSUER, "exp": 1, "sub": "alice"}, TOKENS)
     assert named.name == full_principal("jwt:alice", TOKENS)
     assert named.is_token
+
+
+def test_stage_that_allows_what_no_rule_denies_says_so() -> None:
+    assert acl_settings_of({"PENSTOCK_ACL_DEFAULT": "allow"}) == AclSettings(allows_by_default=True)
+
+
+def test_variables_say_the_default_and_who_may_do_everything() -> None:
+    variables = {"PENSTOCK_ACL_DEFAULT": "deny", "PENSTOCK_SUPER_PRINCIPALS": json.dumps([ROLE, "jwt:https://a#*"])}
+    assert acl_settings_of(variables) == AclSettings(
+        allows_by_default=False, super_principals=(NamePattern(ROLE), NamePattern("jwt:https://a#", is_prefix=True))
+    )
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {},
+        {"PENSTOCK_ACL_DEFAULT": "Deny"},
+        {"PENSTOCK_ACL_DEFAULT": ""},
+        {"PENSTOCK_ACL_DEFAULT": "deny", "PENSTOCK_SUPER_PRINCIPALS": "ops"},
+        {"PENSTOCK_ACL_DEFAULT": "deny", "PENSTOCK_SUPER_PRINCIPALS": '["ops"]'},
+    ],
+)
+def test_value_that_means_nothing_is_refused(variables: dict[str, str]) -> None:
+    with pytest.raises((ValueError, PenstockError)):
+        acl_settings_of(variables)

@@ -6,7 +6,9 @@ import pytest
 
 from penstock_core.ids import Offset, Partition, PartitionKey, TopicId
 from penstock_core.limits import REQUEST_PARTITIONS_MAX, WAKE_UP_PARTITIONS_MAX
-from penstock_core.log.wake_up import WakeUp, WakeUpMessage, messages, partition_channel, topic_channel
+from penstock_core.log.index import Waiter
+from penstock_core.log.wake_up import PushEvent, WakeUp, WakeUpMessage, messages, partition_channel, topic_channel
+from penstock_core.storage.head_item import parse_push_event
 
 APPSYNC_EVENT_BYTES_MAX = 5 * 1024  # of one metered unit (AppSync pricing); an event may have 240 KB
 
@@ -48,3 +50,12 @@ def test_event_is_one_metered_unit_when_a_request_names_as_many_partitions_as_it
 
 def test_no_wake_ups_make_no_message() -> None:
     assert messages([]) == []
+
+
+def test_write_that_takes_the_waiter_out_of_a_head_is_an_event_and_no_other_write() -> None:
+    key = {"pk": {"S": "t#0"}, "sk": {"S": "head"}}
+    before = {**key, "next_offset": {"N": "4"}, Waiter.PUSH.value: {"N": "1"}}
+    after = {**key, "next_offset": {"N": "7"}}
+    event = PushEvent(key=PartitionKey(TopicId("t"), Partition(0)), next_offset=Offset(7))
+    assert parse_push_event({"Keys": key, "OldImage": before, "NewImage": after}) == event
+    assert parse_push_event({"Keys": key, "OldImage": after, "NewImage": after}) is None

@@ -1,7 +1,6 @@
 import pytest
 
-from penstock_core.metrics.lag_memory import Consumer, ConsumerKind, ConsumerLag, parse_consumer, together
-from penstock_core.metrics.topic_traffic import OTHER
+from penstock_core.metrics.lag_memory import OTHER, Consumer, ConsumerKind, ConsumerLag, parse_consumer, together
 
 
 @pytest.mark.parametrize("kind", ConsumerKind)

@@ -6,15 +6,17 @@ from hypothesis import strategies as st
 
 from penstock_core.limits import METRIC_ZEROS
 from penstock_core.metrics.lag_memory import (
+    OTHER,
     Consumer,
     ConsumerKind,
     ConsumerLag,
     LagMemory,
+    TopicTraffic,
+    by_series,
     decode_memory,
     encode_memory,
     published,
 )
-from penstock_core.metrics.topic_traffic import OTHER
 
 HOUR_MS = 3_600_000
 MINUTE_MS = 60_000
@@ -105,3 +107,19 @@ def test_series_of_one_hour_never_exceed_the_bound(minutes: list[dict[str, int]]
 @pytest.mark.parametrize("text", [None, "", "{", "[1]", '{"zeros": {"x": 1}}', '{"hour": null}', "null"])
 def test_memory_that_no_release_wrote_counts_as_empty(text: str | None) -> None:
     assert decode_memory(text) == LagMemory()
+
+
+def test_topics_without_a_series_are_summed() -> None:
+    traffic = {
+        "orders": TopicTraffic(records_received=2, bytes_received=300),
+        "clicks": TopicTraffic(records_received=3),
+        "views": TopicTraffic(records_received=4, requests_failed=1),
+    }
+    assert by_series(traffic, {"orders"}) == {
+        "orders": traffic["orders"],
+        OTHER: TopicTraffic(records_received=7, requests_failed=1),
+    }
+
+
+def test_counts_name_only_what_is_not_zero() -> None:
+    assert TopicTraffic(bytes_sent=7, requests_throttled=1).counts() == {"bytes_sent": 7, "requests_throttled": 1}

@@ -3,13 +3,28 @@ from dataclasses import replace
 
 import pytest
 
-from penstock_core.ids import Partition, PartitionKey, TopicId
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import Partition, PartitionKey, SubscriptionId, SubscriptionName, TopicId
 from penstock_core.limits import PUSH_LOCK_MS
-from penstock_core.push.lane import FREE, Drop, LaneState, Postpone, Turn, finish, lane_of, rest, take
+from penstock_core.push.lane import (
+    FREE,
+    Drop,
+    LaneState,
+    Postpone,
+    PushMessage,
+    Turn,
+    decode_push_message,
+    encode_push_message,
+    finish,
+    lane_of,
+    rest,
+    take,
+)
 
 NOW_MS = 1_000_000
 FIRST = Turn(message_id="m1", nonce="n1", sent_version=3, seen_version=3, now_ms=NOW_MS)
 SECOND = Turn(message_id="m2", nonce="n2", sent_version=3, seen_version=3, now_ms=NOW_MS + 1)
+MESSAGE = PushMessage(name=SubscriptionName("pack"), subscription_id=SubscriptionId("0a" * 10), lane=3, version=2)
 
 
 def held(turn: Turn = FIRST, state: LaneState | None = None) -> LaneState:
@@ -131,3 +146,18 @@ def test_looker_that_has_looked_is_forgotten(end: Callable[[LaneState], LaneStat
     again = replace(SECOND, nonce="n3", now_ms=NOW_MS + 9_000)
     after = end(held(again, looking))
     assert (after.sleeper, after.looker, after.look_ms) == ("m1", "", 0)
+
+
+@pytest.mark.parametrize("partition", [None, PartitionKey(TopicId("ab" * 10), Partition(7))])
+def test_message_round_trips(partition: PartitionKey | None) -> None:
+    message = PushMessage(
+        name=MESSAGE.name, subscription_id=MESSAGE.subscription_id, lane=3, version=2, partition=partition
+    )
+    assert decode_push_message(encode_push_message(message)) == message
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"subscription": "a", "id": "b", "lane": "x", "version": 1}'])
+def test_other_text_is_refused(text: str) -> None:
+    with pytest.raises(PenstockError) as refused:
+        decode_push_message(text)
+    assert refused.value.code is ErrorCode.INVALID_REQUEST

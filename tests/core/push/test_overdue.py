@@ -1,8 +1,8 @@
 import pytest
 
 from penstock_core.limits import PUSH_VISIBILITY_MS
+from penstock_core.push.delivery import needs_message
 from penstock_core.push.lane import LaneState
-from penstock_core.push.window import needs_message
 
 NOW_MS = 1_790_000_000_000
 SLOW_MS = 2 * PUSH_VISIBILITY_MS

@@ -1,9 +1,20 @@
-"""The arithmetic of a bucket."""
+"""The arithmetic of a bucket.
+
+The pool of waiting time, as a function's environment names it.
+"""
 
 import pytest
 
 from penstock_core.limits import QUOTA_BURST_MS, QUOTA_CHARGE_MS, QUOTA_CHARGED_AHEAD_MS
-from penstock_core.quotas.bucket import Bucket, expected_units, fresh_bucket, units_to_charge
+from penstock_core.quotas.bucket import (
+    Bucket,
+    WaitPool,
+    expected_units,
+    format_wait_pool,
+    fresh_bucket,
+    parse_wait_pool,
+    units_to_charge,
+)
 
 RATE = 1_000
 BURST = RATE * QUOTA_BURST_MS // 1_000
@@ -59,3 +70,22 @@ def test_charge_ahead_is_bounded_by_a_quarter_of_the_credit() -> None:
 def test_expectation_goes_by_the_pace_and_trusts_no_moment_shorter_than_a_second() -> None:
     assert expected_units(20, 10_000) == 20 * QUOTA_CHARGED_AHEAD_MS // 10_000
     assert expected_units(20, 1) == expected_units(20, 1_000)
+
+
+def test_pool_is_what_it_was_when_it_went_through_the_environment() -> None:
+    pool = WaitPool(name="records_fetch", instances=22)
+    assert parse_wait_pool(format_wait_pool(pool)) == pool
+
+
+def test_there_is_no_pool_when_the_variable_is_missing() -> None:
+    assert parse_wait_pool(None) is None
+
+
+@pytest.mark.parametrize("text", ["", "fetch", "=5", "fetch=", "fetch=-1", "fetch=5.5", "fetch=٥"])
+def test_text_that_is_no_pool_is_refused_with_the_text(text: str) -> None:
+    with pytest.raises(ValueError, match=f"PENSTOCK_WAITS={text!r}"):
+        parse_wait_pool(text)
+
+
+def test_each_instance_is_a_second_of_waiting_in_a_second() -> None:
+    assert WaitPool(name="stage", instances=50).rate == 50_000

@@ -3,9 +3,8 @@ import pytest
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import MIB
 from penstock_core.records.codec import NewRecord, encode
-from penstock_core.records.decode_budget import DecodeBudget
-from penstock_core.records.record_batch import BATCH_HEADER_BYTES, Compression
-from penstock_core.records.record_check import check_records, check_times, keyless_records
+from penstock_core.records.record_batch import BATCH_HEADER_BYTES, Compression, parse_header
+from penstock_core.records.record_check import DecodeBudget, check_records, check_times, keyless_records
 from tests.support.poison import NOW_MS, bomb, sealed, undecodable_batch
 
 GOOD = encode([NewRecord(NOW_MS, b"k", b"v"), NewRecord(NOW_MS - 5, None, None, [("n", b"v")])], Compression.ZSTD)
@@ -76,3 +75,37 @@ def test_a_record_without_a_key_is_refused_where_keys_are_needed() -> None:
     with pytest.raises(PenstockError, match=r"batch 1 at byte .*: record 1 has no key") as caught:
         check_records(encode([NewRecord(NOW_MS, b"k", None)]) + GOOD, DecodeBudget(MIB), needs_keys=True)
     assert (caught.value.code, caught.value.facts) == (ErrorCode.INVALID_RECORD, {"batch": 1})
+
+
+def spend(budget: DecodeBudget, batch: bytes) -> int:
+    return len(list(budget.decode(batch, parse_header(batch))))
+
+
+def test_a_budget_is_spent_by_what_batches_hold_without_compression() -> None:
+    budget = DecodeBudget(5 * MIB)
+    for is_spent_before in (False, False, True):
+        assert budget.is_spent is is_spent_before
+        assert spend(budget, bomb(3 * MIB)) == 1
+
+
+def test_a_batch_that_does_not_decompress_counts_as_what_it_may_have_taken() -> None:
+    budget = DecodeBudget(64 * MIB)
+    with pytest.raises(PenstockError, match="expands beyond"):
+        spend(budget, bomb(65 * MIB))
+    assert budget.is_spent
+
+
+def test_a_small_batch_that_cannot_be_decoded_counts_little() -> None:
+    budget = DecodeBudget(64 * MIB)
+    for _ in range(1_000):
+        with pytest.raises(PenstockError):
+            spend(budget, undecodable_batch())
+    assert not budget.is_spent
+
+
+def test_a_reader_that_stops_early_has_spent_the_batch() -> None:
+    budget = DecodeBudget(1)
+    records = budget.decode(bomb(10), parse_header(bomb(10)))
+    next(records)
+    del records
+    assert budget.is_spent

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from penstock_core.ids import LockId, LockNonce, Offset, TopicName
 from penstock_core.share.acknowledge import Acknowledgement, AckResult, AckType, plan_acknowledge
 from penstock_core.share.acquire import AcquirePlan, AcquireRequest, LogBounds, plan_acquire
+from penstock_core.share.draft import apply
 from penstock_core.share.record_set import RecordSet, normalized
 from penstock_core.share.share_group import ShareGroupConfig
 from penstock_core.share.share_state import Lock, ShareState, Wait, locks_of
-from penstock_core.share.share_update import apply
 
 NONCE, OTHER = LockNonce("nonce-01"), LockNonce("nonce-02")
 NOW_MS, LOCK_MS = 1_000_000, 30_000

@@ -5,10 +5,10 @@ import pytest
 from penstock_core.ids import LockId, LockNonce, Offset
 from penstock_core.limits import SHARE_ENTRIES_MAX, SHARE_REASON_BYTES_MAX
 from penstock_core.share.acknowledge import Acknowledgement, AckResult, AckType, plan_acknowledge, plan_blind
+from penstock_core.share.draft import apply
 from penstock_core.share.record_set import RecordSet
 from penstock_core.share.share_codec import client_lock_id, parse_client_lock_id
 from penstock_core.share.share_state import Lock, ShareState, Wait, locks_of
-from penstock_core.share.share_update import apply
 from penstock_core.share.waits import backoff_ms
 from tests.core.share.share_samples import (
     LOCK_MS,

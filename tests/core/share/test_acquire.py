@@ -8,11 +8,11 @@ from penstock_core.ids import LockId, LockNonce, Offset
 from penstock_core.limits import SHARE_ENTRIES_MAX, SHARE_LOCKS_MAX, SHARE_SUSPECT_PARTS
 from penstock_core.share.acknowledge import AckResult, AckType
 from penstock_core.share.acquire import grants, next_available_ms, plan_acquire
+from penstock_core.share.draft import apply
 from penstock_core.share.read_first import plan_read_first
 from penstock_core.share.record_set import RecordSet
 from penstock_core.share.share_group import ShareGroupConfig
 from penstock_core.share.share_state import Lock, ShareState, Wait, lock_id
-from penstock_core.share.share_update import apply
 from penstock_core.share.waits import backoff_ms
 from tests.core.share.share_samples import (
     LOCK_MS,

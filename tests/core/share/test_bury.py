@@ -1,9 +1,9 @@
 from penstock_core.ids import LockId, Offset
 from penstock_core.share.acknowledge import AckResult, AckType
 from penstock_core.share.bury import Burial, BurialCause, has_burials, plan_bury, plan_wait_longer
+from penstock_core.share.draft import apply
 from penstock_core.share.record_set import RecordSet
 from penstock_core.share.share_state import Lock, ShareState, Wait
-from penstock_core.share.share_update import apply
 from tests.core.share.share_samples import NOW_MS, PLAIN, WITH_DEAD_LETTERS, ack, acknowledged, check
 
 A, B = LockId("nonce-01.0"), LockId("nonce-02.0")

@@ -2,10 +2,9 @@ from dataclasses import replace
 
 from penstock_core.ids import LockId, Offset
 from penstock_core.limits import SHARE_ENTRIES_MAX
-from penstock_core.share.draft import Draft
+from penstock_core.share.draft import Draft, apply
 from penstock_core.share.record_set import EMPTY, RecordSet
 from penstock_core.share.share_state import AT_POSITION, Lock, ShareState, Wait
-from penstock_core.share.share_update import apply
 
 A, B = LockId("a.0"), LockId("b.0")
 LOCK = Lock(Offset(4), 9, 1, RecordSet(((0, 3),)))

@@ -8,9 +8,9 @@ from penstock_core.ids import LockNonce
 from penstock_core.share.acknowledge import AckType
 from penstock_core.share.acquire import plan_acquire
 from penstock_core.share.bury import plan_bury
+from penstock_core.share.draft import apply
 from penstock_core.share.read_first import plan_read_first
 from penstock_core.share.share_state import ShareState, locks_of
-from penstock_core.share.share_update import apply
 from tests.core.share.share_samples import LOCK_MS, NEW, NOW_MS, WITH_DEAD_LETTERS, ack, acknowledged, log, request
 
 RECORDS = 120

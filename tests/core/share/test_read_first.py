@@ -9,11 +9,11 @@ from penstock_core.ids import LockId, LockNonce, Offset
 from penstock_core.records.partitioner import murmur2
 from penstock_core.share.acknowledge import AckResult, AckType
 from penstock_core.share.acquire import next_available_ms
+from penstock_core.share.draft import apply
 from penstock_core.share.read_first import NO_KEY, key_hash, plan_read_first
 from penstock_core.share.record_set import RecordSet
 from penstock_core.share.share_group import ShareGroupConfig
 from penstock_core.share.share_state import Lock, ShareState, Wait
-from penstock_core.share.share_update import apply
 from tests.core.share.share_samples import (
     LOCK_MS,
     NEW,

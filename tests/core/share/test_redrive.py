@@ -3,10 +3,10 @@
 from penstock_core.ids import LockId, Offset
 from penstock_core.limits import REDRIVE_SCAN_RECORDS
 from penstock_core.share.acquire import LogBounds
+from penstock_core.share.draft import apply
 from penstock_core.share.record_set import Ranges, RecordSet
 from penstock_core.share.redrive import open_letters, plan_redrive
 from penstock_core.share.share_state import Lock, ShareState, Wait
-from penstock_core.share.share_update import apply
 from tests.core.share.share_samples import NOW_MS
 
 

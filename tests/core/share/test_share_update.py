@@ -3,9 +3,9 @@ from dataclasses import replace
 import pytest
 
 from penstock_core.ids import LockId, Offset
+from penstock_core.share.draft import ShareOutcome, ShareUpdate, apply, arming
 from penstock_core.share.record_set import RecordSet
 from penstock_core.share.share_state import AT_POSITION, Lock, ShareState, Wait
-from penstock_core.share.share_update import ShareOutcome, ShareUpdate, apply, arming
 
 LOCK = Lock(Offset(4), 9, 1, RecordSet(((0, 2),)))
 WAIT = Wait(9, 1, RecordSet(((8, 9),)))

@@ -4,11 +4,10 @@ import pytest
 
 from penstock_core.ids import Offset
 from penstock_core.limits import SHARE_ENTRIES_MAX, SHARE_MERGE_BYTES, SHARE_WAITS_BLIND_MAX, SHARE_WAITS_MAX
-from penstock_core.share.draft import Draft
+from penstock_core.share.draft import Draft, apply
 from penstock_core.share.record_set import RecordSet, normalized
 from penstock_core.share.share_codec import entries_bytes
 from penstock_core.share.share_state import ShareState, Wait
-from penstock_core.share.share_update import apply
 from penstock_core.share.waits import add_wait, merge_waits
 from tests.core.share.share_samples import NOW_MS, PLAIN, check
 

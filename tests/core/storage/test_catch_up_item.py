@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from penstock_core.ids import ZoneName
 from penstock_core.storage.zone_states_item import catch_up_pass_item, catch_up_pass_key, parse_catch_up_pass
-from penstock_core.zones.catch_up import CatchUpPass, Cursor, Progress
+from penstock_core.zones.zone_state import CatchUpPass, Cursor, Progress
 from tests.core.storage.stored_values import COUNTS
 
 PROGRESS = st.builds(Progress, refs=COUNTS, segments=COUNTS, bytes=COUNTS, failures=COUNTS, lost=COUNTS)

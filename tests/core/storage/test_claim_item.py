@@ -1,6 +1,6 @@
 import pytest
 
-from penstock_core.quotas.claim import Claim, ClaimKind
+from penstock_core.quotas.quota import Claim, ClaimKind
 from penstock_core.storage.quota_items import claim_item, parse_claim
 
 ADA = "arn:aws:iam::1:user/ada"

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from penstock_core import limits
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, Partition, PartitionKey, TopicId
-from penstock_core.log.index import EMPTY_HEAD, Head, appended
-from penstock_core.log.jump import Jump
-from penstock_core.log.push_event import PushEvent
+from penstock_core.log.index import EMPTY_HEAD, Head, Jump, appended
 from penstock_core.log.ref import Ref, encode_ref
+from penstock_core.log.wake_up import PushEvent
 from penstock_core.records.producer_state import NO_OWNER, OWNER_BYTES, ProducerSequence, ProducerState
 from penstock_core.storage.head_item import head_item, head_key, parse_head, parse_push_event, parse_streamed_head
 from penstock_core.storage.item import item_bytes

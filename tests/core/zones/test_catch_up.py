@@ -5,17 +5,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_core.ids import ZoneName
-from penstock_core.zones.catch_up import (
+from penstock_core.zones.zone_state import (
+    BARRIER_MS,
     START,
     CatchUpPass,
     Cursor,
     Progress,
+    ZoneState,
+    ZoneStates,
+    ZoneStatus,
     advance,
     begin_pass,
     zones_catching_up,
     zones_caught_up,
 )
-from penstock_core.zones.zone_state import BARRIER_MS, ZoneState, ZoneStates, ZoneStatus
 
 A, B, C = map(ZoneName, "abc")
 UP = ZoneState(status=ZoneStatus.CATCHING_UP, version=4, since_ms=1_000)

@@ -8,7 +8,7 @@ import pytest
 from penstock_core.compaction.merging import CompactionSettings
 from penstock_core.log.ref import Tier
 from penstock_service.compaction.compact import compact
-from penstock_service.index.refs import refs_of
+from penstock_service.index.reader import refs_of
 from penstock_service.instance.instance import Instance
 from penstock_service.retention.retain import retain
 from penstock_service.timers.promote import promote_partition

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, Partition, PartitionKey, TopicId
-from penstock_core.log.jump import Jump
+from penstock_core.log.index import Jump
 from penstock_service.topics.alter_topic import alter_topic, delete_topic
 from penstock_spark.plan.options import Subscription
 from penstock_spark.plan.snapshot import take_snapshot

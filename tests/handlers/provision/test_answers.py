@@ -8,7 +8,7 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_handlers.edge.custom_resource import Change, Settled, custom_resource_entry_point
 from penstock_handlers.provision import settle
 from penstock_service.instance.instance import Instance
-from penstock_service.ports.cloud_formation import CloudFormation
+from penstock_service.ports.runtime import CloudFormation
 from tests.handlers.provision.template import Template
 from tests.handlers.service import CONTEXT
 from tests.support.cloud_formation import MemoryCloudFormation, event_of

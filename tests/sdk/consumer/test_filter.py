@@ -9,7 +9,7 @@ from penstock.errors import InvalidError
 from penstock.model import ConsumerRecord, TopicPartition
 from penstock.testing import MemoryPenstock
 from penstock_core.errors import ErrorCode
-from penstock_core.filters.tag_filter import tag_mask, tags_of
+from penstock_core.filters.filter import tag_mask, tags_of
 from tests.sdk.cli.command import run
 from tests.sdk.client_kinds import ClientKind
 from tests.support.deadlines import until

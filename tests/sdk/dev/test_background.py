@@ -13,8 +13,7 @@ from penstock.testing import MemoryTransport
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.log.repair import Repair
 from penstock_service.adapters.memory.messages import MemoryRepairQueue
-from penstock_service.adapters.memory.segments import MemorySegmentStore
-from penstock_service.adapters.memory.service import memory_instance
+from penstock_service.adapters.memory.service import MemorySegmentStore, memory_instance
 from penstock_service.adapters.system import SequentialExecutor
 from penstock_service.adapters.tables.tables import Tables
 from penstock_service.instance.instance import Instance

@@ -15,7 +15,7 @@ from penstock.testing import MemoryTransport
 from penstock.transports.async_by_auto import AsyncAutoTransport
 from penstock.transports.by_auto import AutoTransport
 from penstock.transports.ways import Ways
-from penstock_core.acls.settings import AclSettings
+from penstock_core.acls.tokens import AclSettings
 from penstock_core.direct.function_arn import FunctionsPlace, parse_functions_place
 from penstock_core.errors import PenstockError
 from penstock_core.limits import BATCH_BYTES_MAX, REQUEST_BYTES_MAX, SDK_DETOUR_MS

@@ -10,7 +10,7 @@ import pytest
 from penstock import Admin, TopicPartition
 from penstock.errors import AccessDeniedError, InvalidError, UnknownTopicError
 from penstock.http.transport import Transport
-from penstock_core.acls.settings import AclSettings
+from penstock_core.acls.tokens import AclSettings
 from penstock_core.limits import REQUEST_BYTES_MAX
 from penstock_service.adapters.memory.service import memory_instance
 from penstock_service.instance.instance import Instance

@@ -14,7 +14,7 @@ import pytest
 from penstock.transports import embedded
 from penstock.transports.embedded import ExitingExecutor
 from penstock.transports.embedded_storage import EmbeddedStage
-from penstock_core.acls.settings import AclSettings
+from penstock_core.acls.tokens import AclSettings
 from penstock_service.adapters.aws import Storage
 from penstock_service.adapters.memory.service import memory_instance
 from penstock_service.adapters.system import SequentialExecutor, ThreadExecutor

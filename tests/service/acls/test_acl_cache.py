@@ -5,14 +5,13 @@ from dataclasses import dataclass, field
 import pytest
 
 from penstock_core.acls.principal import iam_principal
-from penstock_core.acls.right import Kind, Operation
-from penstock_core.acls.rule import parse_rule
+from penstock_core.acls.rule import Kind, Operation, parse_rule
 from penstock_core.acls.rule_set import RuleBook
-from penstock_core.acls.settings import AclSettings
+from penstock_core.acls.tokens import AclSettings
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import ACL_AGE_MS_MAX, ACL_OUTAGE_MS_MAX
-from penstock_service.adapters.dynamodb.acls import DynamoDbAclStore
-from penstock_service.instance.acl_cache import AclCache
+from penstock_service.adapters.dynamodb.topics import DynamoDbAclStore
+from penstock_service.instance.caches import AclCache
 from tests.support.service import FrozenClock, SteppedClock
 from tests.support.tables import memory_client
 

@@ -1,13 +1,12 @@
 import pytest
 
 from penstock_core.acls.principal import iam_principal
-from penstock_core.acls.right import Kind, Operation
-from penstock_core.acls.rule import parse_rule
+from penstock_core.acls.rule import Kind, Operation, parse_rule
 from penstock_core.acls.rule_set import RuleBook
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import ACL_ATTEMPTS_MAX
 from penstock_service.acls.change_acls import change_acls
-from penstock_service.adapters.dynamodb.acls import DynamoDbAclStore
+from penstock_service.adapters.dynamodb.topics import DynamoDbAclStore
 from penstock_service.adapters.memory.service import memory_instance
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.access import AclStore

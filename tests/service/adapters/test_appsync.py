@@ -15,7 +15,7 @@ from penstock_service.adapters.absent import NoWakeUps
 from penstock_service.adapters.appsync import AppSyncWakeUps
 from penstock_service.adapters.aws import parse_wake_ups
 from penstock_service.adapters.direct.connections import Connections, HttpAnswer
-from penstock_service.adapters.direct.signature import Keys
+from penstock_service.adapters.direct.places import Keys
 from penstock_service.adapters.dynamodb.driver_errors import NeverSentError
 
 HOST = "abc.appsync-api.eu-north-1.amazonaws.com"

@@ -12,7 +12,7 @@ from penstock_core.errors import PenstockError
 from penstock_core.quotas.bucket import BucketKey
 from penstock_service.adapters.aws_clock import AwsClock
 from penstock_service.instance.instance import Instance
-from penstock_service.quotas.take_share import take_share
+from penstock_service.quotas.admit import take_share
 from tests.support.service import SteppedClock, another_instance, patient_instance
 
 START_MS = 1_790_000_000_000.0

@@ -7,7 +7,7 @@ from botocore.exceptions import ClientError
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import SubscriptionId, SubscriptionName
-from penstock_core.push.message import PushMessage, decode_push_message
+from penstock_core.push.lane import PushMessage, decode_push_message
 from penstock_service.adapters.absent import NoDeliveryQueue
 from penstock_service.adapters.sqs import DeliveryPlaces, SqsDeliveryQueue, parse_delivery_places
 

@@ -25,16 +25,15 @@ from penstock_core.ids import (
     TopicName,
     TransactionalId,
 )
-from penstock_core.log.index import HeadJump, Page
-from penstock_core.log.jump import Jump
+from penstock_core.log.index import HeadJump, Jump, Page
 from penstock_core.log.topic import Topic, note_of
 from penstock_core.push.delivery import DeliveryState
 from penstock_core.push.lane import LaneState
 from penstock_core.push.subscription import OrphanedStates
 from penstock_core.records.producer_state import ProducerSequence, ProducerState
+from penstock_core.share.draft import ShareUpdate
 from penstock_core.share.share_group import ShareGroup
 from penstock_core.share.share_state import ShareKey, ShareState
-from penstock_core.share.share_update import ShareUpdate
 from penstock_core.transaction import (
     DeliveryCommit,
     Move,
@@ -43,21 +42,17 @@ from penstock_core.transaction import (
     TransactionalProducer,
     TransactionState,
 )
-from penstock_core.zones.catch_up import CatchUpPass
-from penstock_core.zones.zone_state import EVERY_ZONE_IN_SYNC
-from penstock_service.adapters.dynamodb.acls import DynamoDbAclStore
+from penstock_core.zones.zone_state import EVERY_ZONE_IN_SYNC, CatchUpPass
 from penstock_service.adapters.dynamodb.audit import DynamoDbAuditStore
 from penstock_service.adapters.dynamodb.client import DynamoDbClient
-from penstock_service.adapters.dynamodb.compaction import DynamoDbCompactionStore
-from penstock_service.adapters.dynamodb.cursors import DynamoDbJobCursors
+from penstock_service.adapters.dynamodb.compaction import DynamoDbCompactionStore, DynamoDbJobCursors
 from penstock_service.adapters.dynamodb.driver_errors import NoAnswerError
 from penstock_service.adapters.dynamodb.groups import DynamoDbGroupStore, DynamoDbMembershipStore
 from penstock_service.adapters.dynamodb.log import DynamoDbLogIndex
 from penstock_service.adapters.dynamodb.push import DynamoDbPushStore
 from penstock_service.adapters.dynamodb.share import DynamoDbShareStore
-from penstock_service.adapters.dynamodb.topics import DynamoDbTopicStore
+from penstock_service.adapters.dynamodb.topics import DynamoDbAclStore, DynamoDbTopicStore, DynamoDbZoneStateStore
 from penstock_service.adapters.dynamodb.transactions import DynamoDbTransactionStore
-from penstock_service.adapters.dynamodb.zones import DynamoDbZoneStateStore
 from tests.core.push.push_samples import DELIVERY, FULL, ID, LANE, PLAIN
 from tests.support.refs import ref_at
 from tests.support.service import SteppedClock

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import SegmentId
-from penstock_service.adapters.sqlite.items import Items, format_item, parse_item
+from penstock_service.adapters.sqlite.database import Items, format_item, parse_item
 from penstock_service.adapters.sqlite.service import StoredService, open_service
 from penstock_service.adapters.tables.store import measured_item
 from penstock_service.adapters.tables.tables import Change

@@ -34,10 +34,10 @@ from penstock_core.log.retention_raise import RetentionRaise
 from penstock_core.log.topic import DeletedTopic, Topic, TopicConfig, note_of
 from penstock_core.push.delivery import DeliveryState, Trouble, Window
 from penstock_core.push.lane import LaneState
+from penstock_core.share.draft import ShareUpdate, apply
 from penstock_core.share.record_set import RecordSet
 from penstock_core.share.share_group import ShareGroup, new_share_group_config
 from penstock_core.share.share_state import Lock, ShareKey, Wait
-from penstock_core.share.share_update import ShareUpdate, apply
 from penstock_core.storage.groups.group_item import group_item, registered_key
 from penstock_core.storage.groups.lease_item import lease_item_key
 from penstock_core.storage.groups.member_item import member_item
@@ -59,7 +59,7 @@ from penstock_core.transaction import (
     TransactionalProducer,
     TransactionState,
 )
-from penstock_core.zones.catch_up import CatchUpPass, Cursor, Progress
+from penstock_core.zones.zone_state import CatchUpPass, Cursor, Progress
 from penstock_service.adapters.dynamodb.client import DynamoDbClient
 from penstock_service.adapters.dynamodb.table_stores import TableStores, table_stores
 from penstock_service.adapters.system import SystemClock, SystemEntropy

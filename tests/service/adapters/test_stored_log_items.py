@@ -12,8 +12,7 @@ from penstock_core.ids import (
 )
 from penstock_core.limits import PRODUCER_KEPT_MS
 from penstock_core.log.delivery import Delivery
-from penstock_core.log.index import HeadJump
-from penstock_core.log.jump import Jump
+from penstock_core.log.index import HeadJump, Jump
 from penstock_core.log.timer import cancelled, delivered
 from penstock_core.quotas.bucket import BucketKey, fresh_bucket
 from penstock_core.quotas.quota import Rate, Subject

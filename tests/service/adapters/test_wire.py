@@ -14,8 +14,7 @@ from penstock_core.ids import SegmentId
 from penstock_core.limits import ARCHIVE_PART_BYTES
 from penstock_service.adapters.aws import MakeDrivers, Storage, ZoneBucket, aws_instance, botocore_drivers, open_zones
 from penstock_service.adapters.direct.drivers import DirectDrivers
-from penstock_service.adapters.direct.places import Places
-from penstock_service.adapters.direct.signature import Keys
+from penstock_service.adapters.direct.places import Keys, Places
 from penstock_service.adapters.s3.segments import is_directory_bucket
 from penstock_service.adapters.storage_calls import StorageCalls
 from penstock_service.instance.instance import Instance

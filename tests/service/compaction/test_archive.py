@@ -9,7 +9,7 @@ from penstock_core.ids import PartitionKey, SegmentId, new_segment_id
 from penstock_core.log.ref import Ref, Tier
 from penstock_core.log.segment import SegmentPart, build_segment
 from penstock_core.records.record_batch import validate
-from penstock_service.adapters.memory.segments import MemoryArchiveStore
+from penstock_service.adapters.memory.service import MemoryArchiveStore
 from penstock_service.instance.instance import Instance
 from penstock_service.repair.scrub import scrub
 from penstock_service.retention.sweep import sweep

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from penstock_core.filters.filter import may_match_ref, tags_of
 from penstock_core.filters.policy import parse_filter
-from penstock_core.filters.tag_filter import may_match_ref, tags_of
 from penstock_core.log.ref import Tier
 from penstock_core.records.codec import NewRecord, encode
 from penstock_core.zones.zone_state import Acks

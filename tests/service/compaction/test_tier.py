@@ -8,7 +8,7 @@ from penstock_cdk.settings import STAGES
 from penstock_core.ids import segment_time_ms
 from penstock_core.limits import STALE_MS, TAIL_ROLL_REFS, TIERED_SWEEP_GRACE_MS, TIERING_MS_MAX
 from penstock_core.log.ref import Ref, Tier
-from penstock_service.adapters.memory.segments import MemoryArchiveStore
+from penstock_service.adapters.memory.service import MemoryArchiveStore
 from penstock_service.compaction.compact import compact
 from penstock_service.compaction.tier import tier
 from penstock_service.instance.instance import Instance

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from penstock_core.acls.access import Access
 from penstock_core.acls.principal import Principal
-from penstock_core.acls.rule_set import PrincipalRules
+from penstock_core.acls.rule_set import Access, PrincipalRules
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.groups.group import GroupDocument
 from penstock_core.ids import GroupName, TransactionalId

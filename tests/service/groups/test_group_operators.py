@@ -19,8 +19,7 @@ from penstock_service.groups.reset_offsets import ResetTo, reset_offsets
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import produce
 from penstock_service.topics.alter_topic import delete_topic, truncate
-from penstock_service.topics.list_offsets import OffsetSpec
-from penstock_service.topics.reset_offset import ResetOffset
+from penstock_service.topics.list_offsets import OffsetSpec, ResetOffset
 from tests.support.group_member import GroupMember, settle
 from tests.support.interleaving import InOrder
 from tests.support.refusals import refused

@@ -10,8 +10,15 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, PartitionKey
 from penstock_core.limits import TAIL_ROLL_REFS
 from penstock_core.log.index import Head, Page
-from penstock_service.index.reader import page_at, pages_backward, pages_below, pages_between, pages_forward
-from penstock_service.index.refs import find_ref, refs_of
+from penstock_service.index.reader import (
+    find_ref,
+    page_at,
+    pages_backward,
+    pages_below,
+    pages_between,
+    pages_forward,
+    refs_of,
+)
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.log import LogIndex
 from tests.support.service import Counted, Intercepted, head_of, key_of, new_topic, send

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import METRIC_ZEROS
-from penstock_core.metrics.topic_traffic import OTHER
+from penstock_core.metrics.lag_memory import OTHER
 from penstock_service.groups.delete_group import delete_group
 from penstock_service.instance.instance import Instance
 from penstock_service.metrics.measure import MeasureWish, measure

@@ -6,9 +6,8 @@ from typing import cast
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, Partition, PartitionKey, SubscriptionId, SubscriptionName, TopicId
-from penstock_core.log.push_event import PushEvent
-from penstock_core.push.lane import lane_of
-from penstock_core.push.message import PushMessage
+from penstock_core.log.wake_up import PushEvent
+from penstock_core.push.lane import PushMessage, lane_of
 from penstock_core.push.subscription import SubscriptionNote
 from penstock_service.adapters.system import SequentialExecutor
 from penstock_service.ports.push import DeliveryQueue, PushStore

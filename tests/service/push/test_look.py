@@ -1,4 +1,7 @@
-"""The look: which lanes get a message though no append woke them, and what it removes."""
+"""The look: which lanes get a message though no append woke them, and what it removes.
+
+A service in one process delivers what is due, without a stream that tells it.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -8,19 +11,20 @@ import pytest
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import LockNonce, Offset, ShareGroupId, SubscriptionId, SubscriptionName
 from penstock_core.limits import PUSH_ORPHANS_MS, PUSH_STUCK_MS, PUSH_VISIBILITY_MS
+from penstock_core.push.batch import Failed, Failure
 from penstock_core.push.delivery import DeliveryKey, DeliveryState, Trouble
-from penstock_core.push.lane import LaneKey, LaneState, lane_of
-from penstock_core.push.message import PushMessage
+from penstock_core.push.lane import LaneKey, LaneState, PushMessage, lane_of
 from penstock_core.push.subscription import OrphanedStates, Subscription
 from penstock_core.share.acquire import AcquireRequest, LogBounds, plan_acquire
 from penstock_core.share.share_state import ShareKey
+from penstock_service.adapters.memory.messages import MemoryTargets
 from penstock_service.instance.instance import Instance
 from penstock_service.push.admin.pause_subscription import delete_subscription, pause_subscription
-from penstock_service.push.look import LookRun, look
+from penstock_service.push.look import LookRun, deliver_due, look
 from penstock_service.push.parallel.parallel_group import lane_delivery_key, parallel_group, parallel_group_name
 from penstock_service.topics.alter_topic import delete_topic, truncate
-from tests.service.push.admin.setting import NAME, create, take_messages
-from tests.support.service import Intercepted, SteppedClock, filled_topic, key_of, new_topic, with_stores
+from tests.service.push.admin.setting import NAME, create, queue_of, take_messages
+from tests.support.service import Intercepted, SteppedClock, filled_topic, key_of, new_topic, send, with_stores
 
 SLOW_MS = 2 * PUSH_VISIBILITY_MS
 FOR_EVER_MS = 1e9
@@ -344,3 +348,54 @@ def test_partition_without_a_head_is_passed_over(instance: Instance) -> None:
     made(instance)
     instance.stores.log.delete_head(key_of(instance, "orders"))
     assert looked(instance) == []
+
+
+def targets_of(instance: Instance) -> MemoryTargets:
+    targets = instance.stores.targets
+    assert isinstance(targets, MemoryTargets)
+    return targets
+
+
+def delivered(instance: Instance) -> list[int]:
+    """The offsets of all records of all deliveries so far."""
+    return [each.record.offset for _, batch in targets_of(instance).deliveries for each in batch.records]
+
+
+def test_records_are_found_by_heads_that_nobody_waits_at(instance: Instance) -> None:
+    filled_topic(instance, records=2)
+    create(instance, start="earliest")
+    assert deliver_due(instance, queue_of(instance)) > 0
+    assert deliver_due(instance, queue_of(instance)) == 0, "the head is armed"
+    send(instance, "orders", "later")
+    assert deliver_due(instance, queue_of(instance)) > 0
+    assert delivered(instance) == [0, 1, 2]
+
+
+def test_lost_message_is_sent_again(instance: Instance) -> None:
+    filled_topic(instance, records=2)
+    create(instance, start="earliest")
+    queue = queue_of(instance)
+    for each in queue.receive(10):
+        queue.delete(each.receipt)
+    deliver_due(instance, queue)
+    assert delivered(instance) == [0, 1]
+
+
+def test_lane_that_rests_gets_no_message_before_its_time(instance: Instance, clock: SteppedClock) -> None:
+    filled_topic(instance, records=1)
+    create(instance, start="earliest", backoff_ms_min=60_000)
+    targets_of(instance).answer = lambda _target, _batch: Failed(failure=Failure.REFUSAL, error="no")
+    deliver_due(instance, queue_of(instance))
+    assert deliver_due(instance, queue_of(instance)) == 0
+    clock.sleep_ms(61_000)
+    deliver_due(instance, queue_of(instance))
+    assert delivered(instance) == [0, 0]
+
+
+def test_paused_subscription_gets_no_message(instance: Instance) -> None:
+    filled_topic(instance, records=1)
+    create(instance, start="earliest")
+    pause_subscription(instance, NAME)
+    deliver_due(instance, queue_of(instance))
+    assert deliver_due(instance, queue_of(instance)) == 0
+    assert delivered(instance) == []

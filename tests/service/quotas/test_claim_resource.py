@@ -9,7 +9,7 @@ import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import APPEND_MS_MAX, CLAIM_GRACE_MS, CLAIMS_CHECKED_MAX
-from penstock_core.quotas.claim import Claim, ClaimKind
+from penstock_core.quotas.quota import Claim, ClaimKind
 from penstock_service.adapters.memory.service import memory_instance
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.update_window import UpdateWindow

@@ -4,7 +4,7 @@ import pytest
 
 from penstock_core.errors import ErrorCode
 from penstock_core.limits import FETCH_BYTES_MAX
-from penstock_core.metrics.topic_traffic import OTHER, TopicTraffic
+from penstock_core.metrics.lag_memory import OTHER, TopicTraffic
 from penstock_core.zones.zone_state import Acks
 from penstock_service.adapters.memory.service import memory_instance
 from penstock_service.instance.instance import Instance

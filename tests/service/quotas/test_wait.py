@@ -8,7 +8,7 @@ import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import FETCH_POLL_MS_MAX, FETCH_WAIT_MS_MAX
-from penstock_core.quotas.wait_pool import WaitPool
+from penstock_core.quotas.bucket import WaitPool
 from penstock_service.adapters.memory.service import memory_stores
 from penstock_service.adapters.system import SystemEntropy, ThreadExecutor
 from penstock_service.instance.instance import Instance, Tuning

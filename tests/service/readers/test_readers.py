@@ -45,7 +45,7 @@ ROOT = Path(__file__).parents[3]
 DECODERS = {
     ("penstock_core.records.codec", "decode"),
     ("penstock_core.records.codec", "keep_records"),
-    ("penstock_core.records.decode_budget", "DecodeBudget"),
+    ("penstock_core.records.record_check", "DecodeBudget"),
     ("penstock_core.filters.filtered_batch", "FilterBudget"),
     ("penstock_service.share.batches.decode_batches", "decode_batches"),
     ("penstock_spark.decode.decoding", "decode"),
@@ -264,7 +264,6 @@ PLUMBING = Elsewhere(why="it decodes by the budget of its caller")
 READERS: dict[str, Reader | Elsewhere] = {
     "functions/penstock_core/compaction/cleaning.py": Reader(start=cleaning, budgets=None),
     "functions/penstock_core/filters/filtered_batch.py": PLUMBING,
-    "functions/penstock_core/records/decode_budget.py": PLUMBING,
     "functions/penstock_core/records/record_check.py": PLUMBING,
     "functions/penstock_handlers/routes/records_fetch.py": Reader(start=fetching_json),
     "functions/penstock_service/push/parallel/held_records.py": Reader(start=pushing(mode="parallel"), budgets=None),

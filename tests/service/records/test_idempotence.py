@@ -13,7 +13,7 @@ from penstock_core.limits import HEAD_PRODUCERS_KEPT, TAIL_ROLL_REFS
 from penstock_core.log.index import HeadAppend
 from penstock_core.records.codec import BatchBuilder
 from penstock_core.zones.zone_state import Acks
-from penstock_service.index import refs as find_module
+from penstock_service.index import reader as find_module
 from penstock_service.instance.instance import Instance
 from penstock_service.records.append import AppendedRange
 from penstock_service.records.produce import produce

@@ -15,7 +15,7 @@ from penstock_core.log.ref import Tier
 from penstock_core.log.segment import check_segment, segment_bytes
 from penstock_core.zones.zone_state import Acks
 from penstock_service.compaction.compact import compact
-from penstock_service.index.ages import record_age_ms
+from penstock_service.index.reader import record_age_ms
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import produce
 from penstock_service.repair.scrub import scrub

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from penstock_core import limits
 from penstock_core.filters import filtered_batch
+from penstock_core.filters.filter import tags_of
 from penstock_core.filters.policy import parse_filter
-from penstock_core.filters.tag_filter import tags_of
 from penstock_core.records.codec import NewRecord, decode, encode
 from penstock_core.records.record_batch import Compression, crc_is_valid, walk
 from penstock_core.zones.zone_state import Acks

@@ -19,7 +19,7 @@ from penstock_core.limits import (
 from penstock_core.log.index import Head, Page
 from penstock_core.log.ref import Ref, Tier
 from penstock_core.log.roll import next_page
-from penstock_service.index.refs import refs_of
+from penstock_service.index.reader import refs_of
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.records.shorten_head import GrownHead, shorten_heads

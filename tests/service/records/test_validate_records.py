@@ -93,7 +93,7 @@ def test_batches_that_the_service_encodes_itself_are_not_decoded(
     instance: Instance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     new_topic(instance, "strict", validate_records=True)
-    monkeypatch.setattr("penstock_core.records.decode_budget.decode", lambda *_: pytest.fail("decoded"))
+    monkeypatch.setattr("penstock_core.records.record_check.decode", lambda *_: pytest.fail("decoded"))
     own = ProduceEntry(topic="strict", partition=0, data=batch("a"), is_own_encoding=True)
     [result] = produce(instance, [own], Acks.QUORUM)
     assert not isinstance(result, PenstockError)

@@ -10,7 +10,7 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Partition, PartitionKey, SegmentId
 from penstock_core.limits import TAIL_ROLL_REFS
 from penstock_core.zones.zone_state import BARRIER_MS, REMEMBERED_MS_MAX, Acks, ZoneStatus
-from penstock_service.index.refs import refs_of
+from penstock_service.index.reader import refs_of
 from penstock_service.instance.instance import Instance
 from penstock_service.repair.recover_zones import recover_zones
 from penstock_service.segments.move_zone import move_zone_by_operator

@@ -3,7 +3,7 @@
 from penstock_core.ids import SegmentId, new_segment_id
 from penstock_core.limits import LOG_START_GRACE_MS
 from penstock_core.storage.keys import KeyLayout
-from penstock_service.adapters.memory.segments import MemorySegmentStore
+from penstock_service.adapters.memory.service import MemorySegmentStore
 from penstock_service.instance.instance import Instance
 from penstock_service.retention.retain import retain
 from penstock_service.retention.sweep import SweepResult, sweep

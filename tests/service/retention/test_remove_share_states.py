@@ -7,8 +7,8 @@ from penstock_core.ids import Partition
 from penstock_core.limits import LOG_START_GRACE_MS, SHARE_GROUP_LIST_MAX
 from penstock_core.share.share_state import ShareKey
 from penstock_service.instance.instance import Instance
+from penstock_service.retention.remove_topic import RetentionResult
 from penstock_service.retention.retain import retain
-from penstock_service.retention.retention_run import RetentionResult
 from penstock_service.share.admin.put_share_group import put_share_group
 from penstock_service.share.admin.reset_share_group import delete_share_group
 from penstock_service.share.dead_letters.redrive import RedriveWish, redrive

@@ -15,8 +15,8 @@ from penstock_core.zones.zone_state import Acks
 from penstock_service.compaction.compact import compact
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import produce
+from penstock_service.retention.remove_topic import RetentionResult
 from penstock_service.retention.retain import retain
-from penstock_service.retention.retention_run import RetentionResult
 from penstock_service.topics.alter_topic import alter_topic, delete_topic, truncate
 from tests.support.expiring import HOUR_MS, NEW, OLD, old_and_new, put
 from tests.support.interleaving import catch_kill, killed_at, watched

@@ -10,8 +10,8 @@ from penstock_core.ids import Offset, Partition, PartitionKey, TopicId
 from penstock_core.limits import LOG_START_GRACE_MS, TOPIC_PARTITIONS_MAX
 from penstock_core.log.topic import DeletedTopic
 from penstock_service.instance.instance import Instance
+from penstock_service.retention.remove_topic import RetentionResult
 from penstock_service.retention.retain import retain
-from penstock_service.retention.retention_run import RetentionResult
 from penstock_service.topics.alter_topic import alter_topic, delete_topic
 from penstock_service.topics.create_topic import create_topic
 from tests.support.expiring import old_and_new, put

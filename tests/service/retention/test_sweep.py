@@ -10,8 +10,7 @@ from penstock_core.ids import Offset, SegmentId
 from penstock_core.limits import LOG_START_GRACE_MS, SWEEP_GRACE_MS
 from penstock_core.storage.keys import KeyLayout, folder_number, parse_folder
 from penstock_core.zones.zone_state import Acks
-from penstock_service.adapters.memory.segments import MemorySegmentStore
-from penstock_service.adapters.memory.service import memory_instance
+from penstock_service.adapters.memory.service import MemorySegmentStore, memory_instance
 from penstock_service.adapters.timer_triggers import ByHourSegmentStore
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.segments import ListedKeys

@@ -4,8 +4,7 @@ from typing import Any
 
 from penstock_core.ids import PartitionKey
 from penstock_core.limits import LOG_START_GRACE_MS, SWEEP_GRACE_MS
-from penstock_service.adapters.memory.segments import MemoryArchiveStore
-from penstock_service.adapters.memory.service import memory_instance
+from penstock_service.adapters.memory.service import MemoryArchiveStore, memory_instance
 from penstock_service.instance.instance import Instance
 from penstock_service.timers.promote import promote_partition
 from penstock_service.timers.promote_due import promote_due

@@ -9,8 +9,8 @@ import pytest
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import LockNonce
 from penstock_core.share.acknowledge import AckResult, AckType
+from penstock_core.share.draft import ShareOutcome
 from penstock_core.share.share_state import ShareKey
-from penstock_core.share.share_update import ShareOutcome
 from penstock_service.instance.instance import Instance
 from penstock_service.share.acknowledge import acknowledge
 from penstock_service.share.admin.reset_share_group import ShareResetTo, delete_share_group, reset_share_group

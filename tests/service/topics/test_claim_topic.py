@@ -3,7 +3,7 @@
 import pytest
 
 from penstock_core.errors import PenstockError
-from penstock_core.quotas.claim import ClaimKind
+from penstock_core.quotas.quota import ClaimKind
 from penstock_service.adapters.memory.service import memory_instance
 from penstock_service.quotas.admin.set_quota import put_quota
 from penstock_service.topics.alter_topic import alter_topic

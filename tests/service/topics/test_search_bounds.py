@@ -70,7 +70,7 @@ def test_search_decodes_no_more_than_its_bytes_and_answers_an_offset_that_is_not
 
         return decode(batch, note)
 
-    monkeypatch.setattr("penstock_core.records.decode_budget.decode", counted)
+    monkeypatch.setattr("penstock_core.records.record_check.decode", counted)
     monkeypatch.setattr(searching, "OFFSET_SEARCH_BYTES_MAX", 10 * MIB)
     topic = new_topic(instance, partitions=3)
     for partition in range(3):

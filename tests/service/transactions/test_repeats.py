@@ -14,12 +14,12 @@ from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import ProduceEntry
 from penstock_service.topics.alter_topic import delete_topic
 from penstock_service.transactions.begin_transactions import (
+    CommittedRange,
     TransactionPart,
     begin_transactions,
     release_transactional_id,
 )
 from penstock_service.transactions.commit_transaction import OffsetEntry, commit_transaction, stage
-from penstock_service.transactions.committed_ranges import CommittedRange
 from tests.support.group_member import GroupMember
 from tests.support.refusals import refused
 from tests.support.service import (

@@ -22,12 +22,11 @@ from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import ProduceEntry
 from penstock_service.topics.alter_topic import delete_topic
 from penstock_service.transactions import commit_transaction as use_cases
-from penstock_service.transactions.begin_transactions import TransactionPart, begin_transactions
+from penstock_service.transactions.begin_transactions import CommittedRange, TransactionPart, begin_transactions
 from penstock_service.transactions.commit_transaction import (
     OffsetEntry,
     commit_transaction,
 )
-from penstock_service.transactions.committed_ranges import CommittedRange
 from tests.support.restoring import jump
 from tests.support.service import (
     LOST_ANSWER,

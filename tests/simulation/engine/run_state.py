@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from io import BytesIO
 
-from penstock_service.adapters.memory.segments import MemorySegmentStore
+from penstock_service.adapters.memory.service import MemorySegmentStore
 from penstock_service.stores import Stores
 from tests.history.checker import Options, check
 from tests.history.recorder import Recorder

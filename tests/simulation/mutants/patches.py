@@ -12,8 +12,8 @@ from penstock_core.log.delivery import Delivery, DeliveryOutcome
 from penstock_core.log.ref import Tier
 from penstock_core.log.segment import Segment
 from penstock_core.log.timer import delivered
+from penstock_core.share.draft import ShareUpdate
 from penstock_core.share.record_set import RecordSet
-from penstock_core.share.share_update import ShareUpdate
 from penstock_core.storage.timer_item import settling
 from penstock_core.transaction import Move, MoveOutcome, ShareCommit
 from penstock_service.adapters.dynamodb.timers import DynamoDbTimerStore

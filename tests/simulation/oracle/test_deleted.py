@@ -5,8 +5,8 @@ import pytest
 from penstock_core.ids import Partition, PartitionKey
 from penstock_core.push.lane import LaneKey, LaneState, Turn, take
 from penstock_core.push.subscription import Subscription
+from penstock_core.share.draft import ShareUpdate
 from penstock_core.share.share_state import ShareKey
-from penstock_core.share.share_update import ShareUpdate
 from penstock_core.transaction import Move, MoveOutcome, ShareCommit
 from penstock_service.push.admin.pause_subscription import delete_subscription
 from penstock_service.push.admin.put_subscription import SubscriptionWish, put_subscription

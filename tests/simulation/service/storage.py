@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import SegmentId
-from penstock_core.log.push_event import PushEvent
+from penstock_core.log.wake_up import PushEvent
 from penstock_core.storage.head_item import parse_push_event
 from penstock_core.storage.keys import INLINE_PREFIX
 from penstock_core.storage.page_item import inline_id

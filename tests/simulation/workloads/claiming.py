@@ -14,14 +14,12 @@ and claimed, if no call for it has failed.
 from collections.abc import Callable
 from typing import Any
 
-from penstock_core.acls.access import Access
 from penstock_core.acls.principal import Principal
-from penstock_core.acls.rule_set import PrincipalRules
+from penstock_core.acls.rule_set import Access, PrincipalRules
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import GroupName
 from penstock_core.limits import CLAIM_GRACE_MS
-from penstock_core.quotas.claim import ClaimKind
-from penstock_core.quotas.quota import Count, parse_quota
+from penstock_core.quotas.quota import ClaimKind, Count, parse_quota
 from penstock_service.groups.claim_group import list_group
 from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
 from penstock_service.groups.delete_group import delete_group, unlist_group

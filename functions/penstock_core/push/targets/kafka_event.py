@@ -13,21 +13,33 @@ them; a header without a value has an empty array. So functions that serve Kafka
 Powertools. Such functions pass over `penstock`.
 
 https://docs.aws.amazon.com/lambda/latest/dg/with-kafka.html shows the shape.
+
+The answer of a function or an endpoint: which records it could not handle. Pure.
+
+```
+ {"batchItemFailures": [{"itemIdentifier": {"partition": "orders-0", "offset": 16}}]}
+```
+
+This is the partial batch response of Lambda's mappings for Kafka. Middy for Node writes the identifier as one text,
+`orders-0-16`; both are read. As with AWS, an answer that cannot be understood, or that names another record than those
+of the batch, fails the whole batch: the record that it means may be any of them.
 """
 
 import base64
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from penstock_core.limits import PUSH_PAYLOAD_BYTES_MAX
-from penstock_core.push.batch import PushBatch, PushRecord
+from penstock_core.errors import shown
+from penstock_core.limits import PUSH_ENTRIES_MAX, PUSH_PAYLOAD_BYTES_MAX
+from penstock_core.push.batch import Answer, Answered, Failed, Failure, PushBatch, PushRecord
 
 EVENT_SOURCE = "SelfManagedKafka"
 BOOTSTRAP_SERVERS = "penstock"  # readers of the shape want a text
 _ENVELOPE_BYTES_MAX = 1_024  # all but the records
 _RECORD_BYTES_MAX = 220  # the names of a record's fields, and its numbers
 _SIGNED_BYTE_BYTES_MAX = 5  # "-128,"
+_FAILURES = "batchItemFailures"
 
 
 def partition_name(record: PushRecord) -> str:
@@ -101,3 +113,74 @@ def _base64_bytes(data: bytes | None) -> int:
 
 def _signed(data: bytes) -> list[int]:
     return memoryview(data).cast("b").tolist()
+
+
+def decode_answer(data: bytes, batch: PushBatch, *, is_json: bool) -> Answer:
+    """The records of the batch that the answer names.
+
+    All are handled if the answer has no `batchItemFailures`, or a null or an empty one. Text that is not JSON fails the
+    batch where `is_json` says that it must be: a function answers JSON, an endpoint may answer anything.
+    """
+    try:
+        document = json.loads(data) if data else None
+    except (ValueError, RecursionError):
+        return _refused(f"its answer {shown(_text(data))} is not JSON") if is_json else Answered()
+    failures = document.get(_FAILURES) if isinstance(document, Mapping) else None
+    if failures is None:
+        return Answered()
+    if not isinstance(failures, list):
+        return _refused(f"{_FAILURES}={shown(failures)} is not an array")
+    places = {(partition_name(each), each.record.offset): each.place for each in batch.records}
+    failed = set()
+    for failure in failures:
+        place = places.get(_identifier(failure))
+        if place is None:
+            return _refused(f"{_FAILURES} has {_shown(failure)}, which names no record of the batch")
+        failed.add(place)
+    error = f"the target names {len(failed)} of {len(places)} records in {_FAILURES}" if failed else ""
+    return Answered(failed=frozenset(failed), error=error)
+
+
+def _identifier(failure: Any) -> tuple[str, int]:
+    """Partition and offset that the entry names; a name that no partition has if it names none."""
+    identifier = failure.get("itemIdentifier") if isinstance(failure, Mapping) else None
+    partition: Any = ""
+    offset: Any = -1
+    if isinstance(identifier, Mapping):
+        partition, offset = identifier.get("partition"), identifier.get("offset")
+    elif isinstance(identifier, str):
+        partition, _, digits = identifier.rpartition("-")
+        offset = int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 20 else -1
+    is_named = isinstance(partition, str) and isinstance(offset, int) and not isinstance(offset, bool)
+    return (partition, offset) if is_named else ("", -1)
+
+
+def _shown(failure: Any) -> str:
+    """The identifier, if there is one: an error shows values two levels deep only."""
+    return shown(failure["itemIdentifier"] if isinstance(failure, Mapping) and "itemIdentifier" in failure else failure)
+
+
+def _text(data: bytes) -> str:
+    return data[:200].decode(errors="replace")
+
+
+def _refused(why: str) -> Failed:
+    return Failed(failure=Failure.REFUSAL, error=why)
+
+
+def call_batches(sizes: Sequence[int], bytes_max: int) -> list[Sequence[int]]:
+    """The entries of each call by their indices, in order, from the entries' sizes in bytes.
+
+    A call has `PUSH_ENTRIES_MAX` entries and `bytes_max` bytes at most. An entry that is larger alone is in no call.
+    """
+    batches: list[list[int]] = []
+    room = 0
+    for index, size in enumerate(sizes):
+        if size > bytes_max:
+            continue
+        if not batches or len(batches[-1]) == PUSH_ENTRIES_MAX or size > room:
+            batches.append([])
+            room = bytes_max
+        batches[-1].append(index)
+        room -= size
+    return [*batches]

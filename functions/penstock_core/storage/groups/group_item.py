@@ -28,7 +28,7 @@ from typing import Any
 from penstock_core.formats import check_item
 from penstock_core.groups.group import GroupConfig, GroupDocument, GroupState, alter_group_config, group_config_to_json
 from penstock_core.ids import GroupName
-from penstock_core.quotas.claim import GroupClaim
+from penstock_core.quotas.quota import GroupClaim
 from penstock_core.storage import keys
 from penstock_core.storage.item import Item, number
 

@@ -19,9 +19,9 @@ from typing import Any
 
 from penstock_core.formats import check_item
 from penstock_core.ids import LockId, Offset, Partition, ShareGroupId, TopicId
+from penstock_core.share.draft import ShareUpdate
 from penstock_core.share.share_codec import decode_lock, decode_wait, encode_lock, encode_wait
 from penstock_core.share.share_state import AT_POSITION, Lock, ShareKey, ShareState, Wait
-from penstock_core.share.share_update import ShareUpdate
 from penstock_core.storage.item import ConditionalUpdate, Item, number
 from penstock_core.storage.keys import SHARE_PREFIX, SHARE_STATE
 

@@ -11,8 +11,7 @@ from penstock_core.audit.audit_entry import AuditEntry, Caller
 from penstock_core.errors import PenstockError
 from penstock_core.routes import Route
 from penstock_handlers.edge.access.audited_changes import AuditedChange, change_of, kind_of, name_of
-from penstock_handlers.edge.access.principal import principal_of
-from penstock_handlers.edge.access.request_access import access_of
+from penstock_handlers.edge.access.request_access import access_of, principal_of
 from penstock_handlers.edge.http import Event, Result, text_of
 from penstock_service.audit.note_change import Change, begin_change, drop_change, end_change
 from penstock_service.instance.instance import Instance

@@ -10,7 +10,7 @@ from penstock_core.ids import Offset, Partition
 from penstock_core.outcomes import Outcome
 from penstock_handlers.edge.json_api import error_json
 from penstock_handlers.edge.models.answer_models import Error
-from penstock_service.topics.reset_offset import ResetOffset
+from penstock_service.topics.list_offsets import ResetOffset
 
 
 class ResetResult(TypedDict):

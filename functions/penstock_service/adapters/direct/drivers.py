@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from penstock_service.adapters.direct.connections import Connections, HttpAnswer
-from penstock_service.adapters.direct.places import Places
+from penstock_service.adapters.direct.places import Keys, KeySource, Places, Signer
 from penstock_service.adapters.direct.s3 import DirectS3
-from penstock_service.adapters.direct.signature import Keys, KeySource, Signer
 from penstock_service.adapters.dynamodb.driver_errors import AnsweredError, NoAnswerError
 from penstock_service.adapters.on_demand import OnDemand
 from penstock_service.adapters.storage_calls import StorageCalls

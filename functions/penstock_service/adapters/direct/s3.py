@@ -25,8 +25,7 @@ from urllib.parse import quote
 from penstock_core.backoff import full_jitter_ms
 from penstock_core.limits import STORAGE_BACKOFF_MS_MAX
 from penstock_service.adapters.direct.connections import Connections, HttpAnswer
-from penstock_service.adapters.direct.places import READ_ONLY, Places
-from penstock_service.adapters.direct.signature import UNSIGNED, Keys, KeySource, Signer
+from penstock_service.adapters.direct.places import READ_ONLY, UNSIGNED, Keys, KeySource, Places, Signer
 from penstock_service.adapters.dynamodb.driver_errors import AnsweredError, DriverError, NoAnswerError
 from penstock_service.adapters.s3.segments import is_directory_bucket
 from penstock_service.adapters.storage_calls import StorageCalls

@@ -1,4 +1,7 @@
-"""CompactionStore on the log table. A swap, or a move, is one TransactWriteItems over items of one partition."""
+"""CompactionStore on the log table. A swap, or a move, is one TransactWriteItems over items of one partition.
+
+JobCursors in the topics table.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -11,17 +14,22 @@ from penstock_core.log.index import Page
 from penstock_core.records.producer_state import ProducerSequence
 from penstock_core.storage.compaction_item import (
     RETIRED_PREFIX,
+    SEQUENCES_PREFIX,
     STATE_KEPT_MS,
     cleaned_value,
     compaction_key,
+    cursor_item,
+    cursor_key,
     parse_compaction,
+    parse_cursor,
     parse_retired,
+    parse_sequences,
     retired_item,
+    sequences_item,
 )
 from penstock_core.storage.head_item import head_key
 from penstock_core.storage.head_updates import tail_moving
 from penstock_core.storage.item import Item, number
-from penstock_core.storage.merged_sequences_item import SEQUENCES_PREFIX, parse_sequences, sequences_item
 from penstock_core.storage.page_item import MergeMark, merge_mark_item, page_item
 from penstock_service.adapters.dynamodb.client import Applied, DynamoDbClient, Refused
 
@@ -151,3 +159,21 @@ def _unchanged(key: PartitionKey, page: Page) -> dict[str, Any]:
         "ConditionExpression": "base_offset = :base AND refs = :refs",
         "ExpressionAttributeValues": {":base": stored["base_offset"], ":refs": stored["refs"]},
     }
+
+
+class DynamoDbJobCursors:
+    """JobCursors: the port documents its methods."""
+
+    def __init__(self, client: DynamoDbClient, table: str) -> None:
+        self._client = client
+        self._table = table
+
+    def get(self, job: str) -> str | None:
+        item = self._client.get(self._table, cursor_key(job))
+        return None if item is None else parse_cursor(item)
+
+    def put(self, job: str, cursor: str) -> None:
+        self._client.call("put_item", is_repeatable=True, TableName=self._table, Item=cursor_item(job, cursor))
+
+    def clear(self, job: str) -> None:
+        self._client.call("delete_item", is_repeatable=True, TableName=self._table, Key=cursor_key(job))

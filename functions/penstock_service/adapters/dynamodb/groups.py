@@ -3,12 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from penstock_core.groups.group import GroupState, Member, SessionTouch
+from penstock_core.groups.group import GroupState, Member, SessionTouch, concurrent_update, touched
 from penstock_core.groups.lease import CommittedOffset, Lease, LeaseToken, MayGoBack, refusal
-from penstock_core.groups.sessions import concurrent_update, touched
 from penstock_core.ids import GroupName, MemberName, PartitionKey, TopicId
-from penstock_core.maybe_applied import errors_of_a_late_attempt
-from penstock_core.quotas.claim import GroupClaim
+from penstock_core.outcomes import errors_of_a_late_attempt
+from penstock_core.quotas.quota import GroupClaim
 from penstock_core.storage.groups.group_item import (
     OPTIONAL,
     group_item,

@@ -24,7 +24,7 @@ from penstock_core.log.index import (
     without_waiter,
 )
 from penstock_core.log.ref import LocatedRef, Ref, encode_ref, encode_refs
-from penstock_core.maybe_applied import errors_of_a_late_attempt
+from penstock_core.outcomes import errors_of_a_late_attempt
 from penstock_core.records.producer_state import ProducerSequence, ProducerState, encode_state, entries_preceding
 from penstock_core.storage.head_item import (
     CLOSED,

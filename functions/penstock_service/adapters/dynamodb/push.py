@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.groups.sessions import concurrent_update
+from penstock_core.groups.group import concurrent_update
 from penstock_core.ids import SubscriptionId, SubscriptionName, TopicId
 from penstock_core.push.delivery import DeliveryKey, DeliveryState
 from penstock_core.push.lane import LaneKey, LaneState

@@ -23,7 +23,7 @@ from penstock_service.adapters.dynamodb.client import Applied, DynamoDbClient
 from penstock_service.ports.access import ChargeOutcome
 
 if TYPE_CHECKING:
-    from penstock_core.quotas.claim import Claim, ClaimKind
+    from penstock_core.quotas.quota import Claim, ClaimKind
 
 
 class DynamoDbQuotaStore:

@@ -10,8 +10,8 @@ from penstock_service.adapters.on_demand import late
 
 if TYPE_CHECKING:
     from penstock_service.ports.access import AuditStore
-    from penstock_service.ports.compaction import CompactionStore
     from penstock_service.ports.groups import GroupStore, MembershipStore
+    from penstock_service.ports.log import CompactionStore
     from penstock_service.ports.push import PushStore
     from penstock_service.ports.runtime import JobCursors
     from penstock_service.ports.share import ShareStore
@@ -100,7 +100,7 @@ def cursors(dynamodb: DynamoDbClient, topics_table: str) -> "JobCursors":
     """JobCursors: the port documents its methods."""
 
     def make() -> "JobCursors":
-        from penstock_service.adapters.dynamodb.cursors import DynamoDbJobCursors
+        from penstock_service.adapters.dynamodb.compaction import DynamoDbJobCursors
 
         return DynamoDbJobCursors(dynamodb, topics_table)
 

@@ -9,12 +9,12 @@ attempt refuses the second.
 from collections.abc import Container, Mapping, Sequence
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.groups.sessions import concurrent_update
+from penstock_core.groups.group import concurrent_update
 from penstock_core.ids import GroupName, Offset
 from penstock_core.limits import SHARE_BEGIN_ATTEMPTS_MAX
+from penstock_core.share.draft import ShareOutcome, ShareUpdate, apply
 from penstock_core.share.share_group import HIDDEN_PREFIX, ShareGroup, deletion_note
 from penstock_core.share.share_state import ShareKey, ShareState
-from penstock_core.share.share_update import ShareOutcome, ShareUpdate, apply
 from penstock_core.storage.item import Item, number, rewriting
 from penstock_core.storage.keys import SHARE_GROUPS
 from penstock_core.storage.share.share_group_item import parse_share_group, share_group_item, share_group_key

@@ -5,27 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypedDict
 
 from penstock_service.adapters.dynamodb import seldom
-from penstock_service.adapters.dynamodb.acls import DynamoDbAclStore
 from penstock_service.adapters.dynamodb.inline import DynamoDbInlineStore
 from penstock_service.adapters.dynamodb.log import DynamoDbLogIndex
 from penstock_service.adapters.dynamodb.quotas import DynamoDbQuotaStore
-from penstock_service.adapters.dynamodb.topics import DynamoDbTopicStore
-from penstock_service.adapters.dynamodb.zones import DynamoDbZoneStateStore
+from penstock_service.adapters.dynamodb.topics import DynamoDbAclStore, DynamoDbTopicStore, DynamoDbZoneStateStore
 
 if TYPE_CHECKING:
     from penstock_service.adapters.dynamodb.client import DynamoDbClient
     from penstock_service.ports.access import AclStore, AuditStore, QuotaStore
-    from penstock_service.ports.compaction import CompactionStore
     from penstock_service.ports.groups import GroupStore, MembershipStore
-    from penstock_service.ports.log import LogIndex
+    from penstock_service.ports.log import CompactionStore, LogIndex
     from penstock_service.ports.push import PushStore
     from penstock_service.ports.runtime import JobCursors
     from penstock_service.ports.segments import InlineStore
     from penstock_service.ports.share import ShareStore
     from penstock_service.ports.timers import TimerStore
-    from penstock_service.ports.topics import TopicStore
+    from penstock_service.ports.topics import TopicStore, ZoneStateStore
     from penstock_service.ports.transactions import TransactionStore
-    from penstock_service.ports.zones import ZoneStateStore
 
 
 class TableStores(TypedDict):

@@ -1,13 +1,23 @@
-"""TopicStore on the topics table."""
+"""TopicStore on the topics table.
+
+AclStore on the topics table: one item with all rules, and one with their revision.
+
+ZoneStateStore on the topics table: one item with the states of all zones, and one with the pass that catches up.
+"""
+
+from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from penstock_core.acls.rule_set import EMPTY_BOOK, NO_REVISION, RuleBook
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import TopicId, TopicName
 from penstock_core.log.topic import DeletedTopic, Topic, note_of
-from penstock_core.maybe_applied import errors_of_a_late_attempt
-from penstock_core.storage.item import number, rewriting
+from penstock_core.outcomes import errors_of_a_late_attempt
+from penstock_core.storage.acls_item import acl_mark_key, acl_rules_key, acl_writes, parse_acl_mark, parse_acl_rules
+from penstock_core.storage.item import ConditionalPut, Item, number, rewriting
 from penstock_core.storage.keys import DELETED, TOPIC
 from penstock_core.storage.topic_item import (
     LAYOUT,
@@ -24,7 +34,12 @@ from penstock_core.storage.topic_item import (
     topic_item,
     topic_key,
 )
+from penstock_core.storage.zone_states_item import parse_zone_states, zone_states_item, zone_states_key
+from penstock_core.zones.zone_state import EVERY_ZONE_IN_SYNC, ZoneStates
 from penstock_service.adapters.dynamodb.client import Applied, DynamoDbClient, Refused
+
+if TYPE_CHECKING:
+    from penstock_core.zones.zone_state import CatchUpPass
 
 
 class DynamoDbTopicStore:
@@ -168,3 +183,80 @@ class DynamoDbTopicStore:
 
     def forget_deleted(self, topic_id: TopicId) -> None:
         self._client.call("delete_item", is_repeatable=True, TableName=self._table, Key=deleted_topic_key(topic_id))
+
+
+class DynamoDbAclStore:
+    """AclStore: the port documents its methods."""
+
+    def __init__(self, client: DynamoDbClient, table: str) -> None:
+        self._client = client
+        self._table = table
+
+    def revision(self) -> str:
+        item = self._client.get(self._table, acl_mark_key())
+        return NO_REVISION if item is None else parse_acl_mark(item)
+
+    def get(self) -> RuleBook:
+        item = self._client.get(self._table, acl_rules_key())
+        return EMPTY_BOOK if item is None else parse_acl_rules(item)
+
+    def change(self, seen: str, book: RuleBook) -> None:
+        actions = [
+            {
+                "Put" if isinstance(write, ConditionalPut) else "Update": {
+                    "TableName": self._table,
+                    **write.arguments(),
+                }
+            }
+            for write in acl_writes(seen, book)
+        ]
+        cancelled = self._client.transact_once(actions, is_repeatable=False)
+        if cancelled is not None and cancelled.is_any_refused:
+            raise PenstockError(ErrorCode.CONCURRENT_UPDATE, "another request changed the access rules: try again")
+        if cancelled is not None:
+            raise PenstockError(ErrorCode.THROTTLED, "another writer holds the access rules: try again")
+
+
+class DynamoDbZoneStateStore:
+    """ZoneStateStore: the port documents its methods."""
+
+    def __init__(self, client: DynamoDbClient, table: str) -> None:
+        self._client = client
+        self._table = table
+
+    def get(self) -> ZoneStates:
+        item = self._client.get(self._table, zone_states_key())
+        return EVERY_ZONE_IN_SYNC if item is None else parse_zone_states(item)
+
+    def change(self, old: ZoneStates, new: ZoneStates) -> None:
+        expected = old.version or None
+        self._write(zone_states_item(new), "version", expected, "another request changed a zone's state: try again")
+
+    def get_pass(self) -> CatchUpPass | None:
+        from penstock_core.storage.zone_states_item import catch_up_pass_key, parse_catch_up_pass  # for one function
+
+        item = self._client.get(self._table, catch_up_pass_key())
+        return None if item is None else parse_catch_up_pass(item)
+
+    def save_pass(self, old: CatchUpPass | None, new: CatchUpPass) -> None:
+        from penstock_core.storage.zone_states_item import catch_up_pass_item
+
+        expected = None if old is None else old.saves
+        self._write(
+            catch_up_pass_item(new),
+            "saves",
+            expected,
+            "another run of recover_zones has saved its pass: leave the pass to that run",
+        )
+
+    def _write(self, item: Item, counter: str, expected: int | None, refusal: str) -> None:
+        """Writes the item if the stored one's `counter` is `expected`, or if there is none and `expected` is None."""
+        operation, arguments = "put_item", ConditionalPut(item=item, condition="attribute_not_exists(pk)").arguments()
+        if expected is not None:
+            update = rewriting(
+                item, "#counter = :expected", {":expected": number(expected)}, names={"#counter": counter}
+            )
+            operation, arguments = "update_item", update.arguments()
+        done = self._client.conditional(operation, is_repeatable=False, TableName=self._table, **arguments)
+        if isinstance(done, Refused):
+            raise PenstockError(ErrorCode.CONCURRENT_UPDATE, refusal)

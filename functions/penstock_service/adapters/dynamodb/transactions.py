@@ -9,7 +9,7 @@ from penstock_core.ids import Nonce, PartitionKey, TransactionalId
 from penstock_core.log.index import partition_closed, unknown_partition
 from penstock_core.log.ref import Ref, encode_ref, span
 from penstock_core.log.timer import timer_exists
-from penstock_core.maybe_applied import errors_of_a_late_attempt
+from penstock_core.outcomes import errors_of_a_late_attempt
 from penstock_core.storage.groups.lease_item import commit_update, lease_item_key, parse_lease
 from penstock_core.storage.head_item import CLOSED, head_key
 from penstock_core.storage.head_updates import IS_OPEN, PUSH_WAITER_TAKEN, TAKE_PUSH_WAITER

@@ -17,10 +17,10 @@ from penstock_core.log.repair import Look, Repair
 from penstock_core.log.timer import DueSecond
 from penstock_core.log.wake_up import WakeUpMessage
 from penstock_core.push.batch import Answer, Answered, PushBatch
-from penstock_core.push.message import PushMessage
+from penstock_core.push.lane import PushMessage
 from penstock_core.push.targets.target import Target
+from penstock_service.ports.push import WakeUpPlace
 from penstock_service.ports.runtime import Clock
-from penstock_service.ports.wake_ups import WakeUpPlace
 
 _SECOND_MS = 1_000
 _AT_ONCE = 10  # messages that SQS gives in one call at most

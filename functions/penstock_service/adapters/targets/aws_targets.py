@@ -1,7 +1,11 @@
-"""Targets on AWS: each kind by its own adapter."""
+"""Targets on AWS: each kind by its own adapter.
+
+The role that delivers, and the networks it may reach, by the environment.
+"""
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -10,6 +14,7 @@ from botocore.config import Config
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import PUSH_CALLS_AT_ONCE
 from penstock_core.push.batch import Answer, PushBatch
+from penstock_core.push.targets.public_address import Network, parse_networks
 from penstock_core.push.targets.target import BusTarget, FunctionTarget, HttpsTarget, QueueTarget, Target, TopicTarget
 from penstock_service.adapters.https_target import HttpsEndpoints
 from penstock_service.adapters.on_demand import OnDemand
@@ -17,7 +22,6 @@ from penstock_service.adapters.targets.bus import EventBuses
 from penstock_service.adapters.targets.calls import EntryCalls
 from penstock_service.adapters.targets.endpoint import Endpoints
 from penstock_service.adapters.targets.function import LambdaFunctions
-from penstock_service.adapters.targets.places import TargetPlaces
 from penstock_service.adapters.targets.queue import SqsQueues
 from penstock_service.ports.runtime import Runtime
 
@@ -31,8 +35,29 @@ _ENTRIES = Config(  # a call ends within PUSH_CALL_MS_MAX
     max_pool_connections=PUSH_CALLS_AT_ONCE,
     user_agent=_USER_AGENT,
 )
-
 MakeClient = Callable[[str, Config], Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetPlaces:
+    """The role that delivers, which the process may assume, and private networks whose endpoints it may call.
+
+    Only the stage `local` has such networks.
+    """
+
+    role_arn: str
+    private_networks: tuple[Network, ...] = ()
+
+
+def parse_target_places(text: str | None) -> TargetPlaces | None:
+    """The places of `<role's ARN>` or `<role's ARN>,<network>,<network>…`, None for no text.
+
+    Raises INVALID_CONFIG for a part that is no network.
+    """
+    if not text:
+        return None
+    role_arn, _, networks = text.partition(",")
+    return TargetPlaces(role_arn=role_arn, private_networks=parse_networks(networks))
 
 
 class AwsTargets:

@@ -18,8 +18,8 @@ from penstock_service.adapters.targets.calls import (
     is_denied,
     is_missing,
     is_outage,
+    statement_id,
 )
-from penstock_service.adapters.targets.role import statement_id
 
 # EventBridge refuses this entry after it has looked at the caller's rights: AWS alone writes events of such sources.
 _REFUSED_SOURCE = "aws.penstock"

@@ -1,15 +1,25 @@
-"""A delivery to a queue or a bus: many calls of a few entries each."""
+"""A delivery to a queue or a bus: many calls of a few entries each.
+
+The session of the role that delivers.
+
+A caller of the API chooses the target, and the service calls it. So the calls run under a role that may do nothing by
+itself: only targets that let it in can be reached. The roles of the functions may do more. They send to Penstock's own
+queues, which no subscription must reach.
+"""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import botocore.session
+from botocore.config import Config
+from botocore.credentials import CredentialProvider, DeferredRefreshableCredentials
 from botocore.exceptions import BotoCoreError, ClientError, ReadTimeoutError
 
 from penstock_core.limits import PUSH_CALL_MS_MAX, PUSH_CALLS_AT_ONCE
 from penstock_core.push.batch import Answer, Answered, Failed, Failure, PushBatch
-from penstock_core.push.targets.item_failures import call_batches
-from penstock_service.adapters.targets.role import ASSUME_ROLE
+from penstock_core.push.targets.kafka_event import call_batches
 from penstock_service.ports.runtime import Clock, Executor
 
 Refusals = Mapping[int, str]
@@ -23,8 +33,10 @@ _AWAY = re.compile(
     "|Internal|Unavailable"
 )
 _ABOUT_THE_MESSAGE = (400, 413, 415)  # statuses
-
-
+ASSUME_ROLE = "AssumeRole"
+_SESSION_NAME = "penstock"
+_SESSION_S = 3_600  # the longest that AWS gives to a role that another role assumes
+_STS = Config(retries={"mode": "standard", "total_max_attempts": 2}, connect_timeout=1, read_timeout=3)
 """Errors of single entries by their indices."""
 
 
@@ -121,3 +133,40 @@ def _is_refusal(error: Exception) -> bool:
     if not isinstance(error, ClientError) or is_outage(error_code(error)):
         return False
     return error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") in _ABOUT_THE_MESSAGE
+
+
+def statement_id(role_arn: str) -> str:
+    """The id of the statement that lets the role in. Roles of other stages have other ids in the same policy."""
+    return "".join(word.capitalize() for word in re.findall("[A-Za-z0-9]+", role_arn.rpartition("/")[2]))
+
+
+def session_of_role(own: botocore.session.Session, role_arn: str, endpoint_url: str | None) -> botocore.session.Session:
+    """A session under the role, which `own` may assume. Its first call assumes the role, and one call each hour."""
+    session = botocore.session.get_session()
+    session.get_component("credential_provider").insert_before("env", _RoleProvider(own, role_arn, endpoint_url))
+    session.set_config_variable("region", own.get_config_variable("region"))
+    return session
+
+
+class _RoleProvider(CredentialProvider):  # type: ignore[misc]  # botocore has no types
+    METHOD = "penstock-targets"
+
+    def __init__(self, own: botocore.session.Session, role_arn: str, endpoint_url: str | None) -> None:
+        super().__init__()
+        self._own = own
+        self._role_arn = role_arn
+        self._endpoint_url = endpoint_url
+
+    def load(self) -> DeferredRefreshableCredentials:
+        return DeferredRefreshableCredentials(refresh_using=self._assume, method=self.METHOD)
+
+    def _assume(self) -> dict[str, Any]:
+        sts = self._own.create_client("sts", config=_STS, endpoint_url=self._endpoint_url)
+        answer = sts.assume_role(RoleArn=self._role_arn, RoleSessionName=_SESSION_NAME, DurationSeconds=_SESSION_S)
+        found = answer["Credentials"]
+        return {
+            "access_key": found["AccessKeyId"],
+            "secret_key": found["SecretAccessKey"],
+            "token": found["SessionToken"],
+            "expiry_time": found["Expiration"].isoformat(),
+        }

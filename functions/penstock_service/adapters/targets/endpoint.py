@@ -2,7 +2,7 @@
 
 from penstock_core.errors import PenstockError
 from penstock_core.push.batch import Answer, Failed, Failure, PushBatch, PushRecord
-from penstock_core.push.targets.item_failures import decode_answer
+from penstock_core.push.targets.kafka_event import decode_answer
 from penstock_core.push.targets.queue_message import common_context
 from penstock_core.push.targets.target import HttpsTarget
 from penstock_core.push.targets.webhook import sign

@@ -7,11 +7,9 @@ from typing import Any
 from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.limits import PUSH_ERROR_LENGTH_MAX, PUSH_PAYLOAD_BYTES_MAX
 from penstock_core.push.batch import Answer, Failed, Failure, PushBatch
-from penstock_core.push.targets.item_failures import decode_answer
-from penstock_core.push.targets.kafka_event import encode_kafka_event
+from penstock_core.push.targets.kafka_event import decode_answer, encode_kafka_event
 from penstock_core.push.targets.target import FunctionTarget
-from penstock_service.adapters.targets.calls import AWS_ERRORS, failure_of, is_denied, is_missing
-from penstock_service.adapters.targets.role import statement_id
+from penstock_service.adapters.targets.calls import AWS_ERRORS, failure_of, is_denied, is_missing, statement_id
 
 _CHECK_MS = 10_000
 _GAP = " … "

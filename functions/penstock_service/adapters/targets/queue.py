@@ -19,8 +19,8 @@ from penstock_service.adapters.targets.calls import (
     failure_of,
     is_denied,
     is_missing,
+    statement_id,
 )
-from penstock_service.adapters.targets.role import statement_id
 
 # SQS refuses this message after it has looked at the caller's rights.
 _REFUSED_ENTRY = {"Id": "check", "MessageBody": "\0"}

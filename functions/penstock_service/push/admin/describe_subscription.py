@@ -12,7 +12,7 @@ from penstock_core.push.delivery import DeliveryKey, DeliveryState
 from penstock_core.push.lane import LaneState, lane_of
 from penstock_core.push.subscription import PARALLEL, Subscription, SubscriptionConfig
 from penstock_core.share.share_state import ShareKey
-from penstock_service.index.ages import record_age_ms
+from penstock_service.index.reader import record_age_ms
 from penstock_service.instance.instance import Instance
 from penstock_service.push.parallel.parallel_group import lane_delivery_key, parallel_group
 from penstock_service.push.subscriptions import find_subscription, partitions_of

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from penstock_core.errors import PenstockError
 from penstock_core.ids import SubscriptionId
-from penstock_core.maybe_applied import errors_maybe_applied
+from penstock_core.outcomes import errors_maybe_applied
 from penstock_core.push.subscription import Subscription
 from penstock_service.instance.instance import Instance
 from penstock_service.push.parallel.parallel_group import parallel_group_name

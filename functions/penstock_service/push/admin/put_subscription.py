@@ -12,13 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from penstock_core.acls.access import UNRESTRICTED, Access
-from penstock_core.acls.right import Kind, Operation
+from penstock_core.acls.rule import Kind, Operation
+from penstock_core.acls.rule_set import UNRESTRICTED, Access
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.filters.policy import parse_filter
 from penstock_core.ids import Offset, PartitionKey, SubscriptionName, TopicId, TopicName, parse_subscription_name
 from penstock_core.limits import PUSH_LIST_MAX, PUSH_SUBSCRIPTIONS_MAX
-from penstock_core.maybe_applied import errors_maybe_applied
+from penstock_core.outcomes import errors_maybe_applied
 from penstock_core.push.delivery import DeliveryKey, DeliveryState
 from penstock_core.push.subscription import (
     LATEST,
@@ -32,7 +32,7 @@ from penstock_core.push.subscription import (
     new_subscription_id,
 )
 from penstock_core.push.targets.target import HttpsTarget, Target, TopicTarget, parse_target
-from penstock_core.quotas.claim import Claim, ClaimKind
+from penstock_core.quotas.quota import Claim, ClaimKind
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.push.parallel.parallel_group import put_parallel_group

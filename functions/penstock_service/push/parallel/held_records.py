@@ -14,14 +14,14 @@ from penstock_core.push.parallel_attempt import batch_size
 from penstock_core.push.subscription import SubscriptionConfig
 from penstock_core.push.targets.kafka_event import fitting
 from penstock_core.push.targets.target import why_too_large
-from penstock_core.records.decode_budget import DecodeBudget
+from penstock_core.records.record_check import DecodeBudget
 from penstock_core.share.acknowledge import Acknowledgement, AckType
 from penstock_core.share.dead_letter import UNDECODABLE
 from penstock_core.share.record_set import Ranges, normalized
 from penstock_core.share.share_group import ShareGroup
 from penstock_core.share.share_state import Lock
+from penstock_service.push.bury import log_too_large
 from penstock_service.push.lane_work import LaneWork
-from penstock_service.push.set_aside import log_too_large
 from penstock_service.share.acknowledge import AckEntry, acknowledge_entries
 from penstock_service.share.acquire.acquire import Acquired
 from penstock_service.share.acquire.hand_over import HandedLock

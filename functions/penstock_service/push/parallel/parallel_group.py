@@ -7,12 +7,12 @@ it by the subscription's id.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from penstock_core.groups.sessions import concurrent_update
+from penstock_core.groups.group import concurrent_update
 from penstock_core.ids import GroupName, Offset, Partition, PartitionKey, ShareGroupId, SubscriptionId, TopicId
 from penstock_core.limits import SHARE_BACKOFF_MS_MAX, SHARE_BACKOFF_MS_MIN, SHARE_BEGINS_MAX
 from penstock_core.log.index import Head
 from penstock_core.push.delivery import DeliveryKey
-from penstock_core.push.message import PushMessage
+from penstock_core.push.lane import PushMessage
 from penstock_core.push.subscription import Subscription, SubscriptionConfig
 from penstock_core.share.acquire import next_available_ms
 from penstock_core.share.share_group import ShareGroup, ShareGroupConfig, hidden_name

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import JSON_RECORD_BYTES_MAX, JSON_RESPONSE_BYTES_MAX, READ_DECODED_BYTES_MAX
 from penstock_core.records.codec import Record
-from penstock_core.records.decode_budget import DecodeBudget
+from penstock_core.records.record_check import DecodeBudget
 from penstock_core.share.acknowledge import Acknowledgement, AckType
 from penstock_core.share.record_set import Range, normalized
 from penstock_core.share.share_group import ShareGroupConfig

@@ -22,17 +22,17 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.filters.filter import Filter
 from penstock_core.ids import LockNonce
 from penstock_core.limits import SHARE_ATTEMPTS_MAX, SHARE_UNREAD_PAUSE_MS
-from penstock_core.records.decode_budget import DecodeBudget
+from penstock_core.records.record_check import DecodeBudget
 from penstock_core.share.acknowledge import Acknowledgement, AckType, plan_acknowledge
 from penstock_core.share.acquire import AcquireRequest, Grant, grants
 from penstock_core.share.dead_letter import UNDECODABLE
+from penstock_core.share.draft import apply
 from penstock_core.share.record_set import Range, Ranges, RecordSet, normalized
 from penstock_core.share.share_group import ShareGroup, ShareGroupConfig
 from penstock_core.share.share_state import ShareState, locks_of
-from penstock_core.share.share_update import apply
 from penstock_service.instance.instance import Instance
 from penstock_service.share.acknowledge import acknowledge_partition, busy
-from penstock_service.share.acquire.look import Taken
+from penstock_service.share.acquire.fresh_window import Taken
 from penstock_service.share.batches.decode_batches import filter_of, sift
 from penstock_service.share.batches.read_batches import FoundBatches, StoredBatch, WantedRecords, read_batches
 from penstock_service.share.share_partitions import SharePartition, marked_lock_id, wake_workers

@@ -28,8 +28,8 @@ from penstock_core.limits import (
     SHARE_UNREAD_PAUSE_MS,
 )
 from penstock_core.log.index import Head
-from penstock_core.maybe_applied import errors_maybe_applied
-from penstock_core.records.decode_budget import DecodeBudget
+from penstock_core.outcomes import errors_maybe_applied
+from penstock_core.records.record_check import DecodeBudget
 from penstock_core.share.acknowledge import Acknowledgement
 from penstock_core.share.acquire import (
     AcquirePlan,
@@ -51,8 +51,16 @@ from penstock_service.share.acknowledge import (
     by_partition,
     unknown_outcomes,
 )
-from penstock_service.share.acquire.fresh_window import FreshWindow, OlderGenerations, first_fresh, fresh_window
-from penstock_service.share.acquire.look import Look, Taken, in_turn, records_within
+from penstock_service.share.acquire.fresh_window import (
+    FreshWindow,
+    Look,
+    OlderGenerations,
+    Taken,
+    first_fresh,
+    fresh_window,
+    in_turn,
+    records_within,
+)
 from penstock_service.share.batches.decode_batches import filter_of
 from penstock_service.share.batches.read_batches import StoredBatch
 from penstock_service.share.share_partitions import SharePartition

@@ -7,13 +7,12 @@ from penstock_core.ids import Offset, TopicName
 from penstock_core.limits import HEADS_AT_ONCE, SHARE_GROUP_LIST_MAX
 from penstock_core.log.index import Head
 from penstock_core.pages import show_all, shown_page
-from penstock_core.share.holders import Holder, holders_of
 from penstock_core.share.read_first import NO_KEY
 from penstock_core.share.record_set import RecordSet
 from penstock_core.share.share_group import ShareGroup, ShareGroupConfig
-from penstock_core.share.share_state import ShareKey, ShareState
+from penstock_core.share.share_state import Holder, ShareKey, ShareState, holders_of
 from penstock_core.share.waits import available_ms, is_last_delivery
-from penstock_service.index.ages import record_age_ms
+from penstock_service.index.reader import record_age_ms
 from penstock_service.instance.instance import Instance
 from penstock_service.share.share_partitions import partitions_of, states_of
 

@@ -9,15 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from penstock_core.acls.access import UNRESTRICTED, Access
-from penstock_core.acls.right import Kind, Operation
+from penstock_core.acls.rule import Kind, Operation
+from penstock_core.acls.rule_set import UNRESTRICTED, Access
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.filters.policy import parse_filter
-from penstock_core.groups.sessions import concurrent_update
+from penstock_core.groups.group import concurrent_update
 from penstock_core.ids import GroupName, PartitionKey, TopicId, TopicName, parse_group_name
 from penstock_core.limits import SHARE_BEGINS_MAX
 from penstock_core.log.topic import Topic
-from penstock_core.quotas.claim import Claim, ClaimKind
+from penstock_core.quotas.quota import Claim, ClaimKind
 from penstock_core.share.share_group import (
     SHARE_GROUP_ID_BYTES,
     STARTS,

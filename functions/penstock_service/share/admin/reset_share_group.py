@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.groups.sessions import concurrent_update
+from penstock_core.groups.group import concurrent_update
 from penstock_core.ids import GroupName, Offset, Partition, ShareGroupId, TopicName
 from penstock_core.limits import OFFSET_RESET_ATTEMPTS_MAX
 from penstock_core.outcomes import Outcome, outcome_of
@@ -22,8 +22,7 @@ from penstock_core.share.share_group import deletion_note
 from penstock_core.share.share_state import ShareKey
 from penstock_service.instance.instance import Instance
 from penstock_service.share.share_partitions import states_of, states_that_may_be, wake_workers
-from penstock_service.topics.list_offsets import ListedOffset, OffsetSpec, list_offsets
-from penstock_service.topics.reset_offset import ResetOffset
+from penstock_service.topics.list_offsets import ListedOffset, OffsetSpec, ResetOffset, list_offsets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,8 @@ from penstock_core.errors import PenstockError
 from penstock_core.filters.filter import Filter, matches
 from penstock_core.filters.policy import parse_filter
 from penstock_core.records.codec import Record
-from penstock_core.records.decode_budget import DecodeBudget
 from penstock_core.records.record_batch import parse_header
+from penstock_core.records.record_check import DecodeBudget
 from penstock_core.share.record_set import Range, Ranges, RecordSet, normalized
 from penstock_core.share.share_group import ShareGroupConfig
 from penstock_service.share.batches.read_batches import StoredBatch

@@ -13,8 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.filters.filter import Filter
-from penstock_core.filters.tag_filter import may_match_ref
+from penstock_core.filters.filter import Filter, may_match_ref
 from penstock_core.ids import Offset, PartitionKey
 from penstock_core.limits import FETCH_REFS_MAX, SHARE_READ_BYTES_MAX
 from penstock_core.log.index import Head

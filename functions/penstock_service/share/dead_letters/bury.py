@@ -23,7 +23,7 @@ from penstock_core.errors import PenstockError
 from penstock_core.filters.filter import matches
 from penstock_core.limits import READ_DECODED_BYTES_MAX
 from penstock_core.log.topic import Topic
-from penstock_core.records.decode_budget import DecodeBudget
+from penstock_core.records.record_check import DecodeBudget
 from penstock_core.share.bury import Burial, BurialCause, Movable, has_burials, plan_bury, plan_wait_longer
 from penstock_core.share.dead_letter import (
     UNDECODABLE,
@@ -31,10 +31,10 @@ from penstock_core.share.dead_letter import (
     dead_letter,
     undecodable_letter,
 )
+from penstock_core.share.draft import ShareUpdate
 from penstock_core.share.record_set import Range, Ranges, RecordSet, normalized
 from penstock_core.share.share_group import ShareGroup
 from penstock_core.share.share_state import ShareState
-from penstock_core.share.share_update import ShareUpdate
 from penstock_core.transaction import ShareCommit
 from penstock_service.index.heads import move_again_if_closed
 from penstock_service.instance.instance import Instance

@@ -10,7 +10,7 @@ from penstock_core.errors import PenstockError
 from penstock_core.ids import PartitionKey
 from penstock_core.limits import BATCH_DECODED_BYTES_MAX, MOVED_BYTES_MAX
 from penstock_core.log.topic import Topic
-from penstock_core.maybe_applied import errors_maybe_applied
+from penstock_core.outcomes import errors_maybe_applied
 from penstock_core.records.codec import BatchBuilder, NewRecord
 from penstock_core.records.record_batch import Compression, validate
 from penstock_core.transaction import DeliveryCommit, Move, MoveOutcome, ShareCommit

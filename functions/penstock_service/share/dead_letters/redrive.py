@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from penstock_core.acls.access import UNRESTRICTED, Access
-from penstock_core.acls.right import Kind, Operation
+from penstock_core.acls.rule import Kind, Operation
+from penstock_core.acls.rule_set import UNRESTRICTED, Access
 from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.filters.filter import Filter, matches
 from penstock_core.ids import Offset, Partition, PartitionKey, is_reserved, parse_own_topic_name
@@ -26,9 +26,9 @@ from penstock_core.limits import (
 )
 from penstock_core.log.index import Head
 from penstock_core.log.topic import Topic
-from penstock_core.maybe_applied import errors_maybe_applied
+from penstock_core.outcomes import errors_maybe_applied
 from penstock_core.records.codec import NewRecord, Record, record_bytes_max
-from penstock_core.records.decode_budget import DecodeBudget
+from penstock_core.records.record_check import DecodeBudget
 from penstock_core.share.acquire import LogBounds
 from penstock_core.share.dead_letter import HEADER_PREFIX, TOO_LARGE, UNDECODABLE, redriven
 from penstock_core.share.record_set import Range, Ranges, RecordSet, normalized

@@ -3,8 +3,7 @@
 from penstock.console.page import Asked, Moved, Page, Route, Shown
 from penstock.console.paging import paged
 from penstock.model.access import AccessRule
-from penstock_core.acls.right import Operation
-from penstock_core.acls.rule import ALL, ALLOW, DENY
+from penstock_core.acls.rule import ALL, ALLOW, DENY, Operation
 
 OPERATIONS = tuple(each.value for each in Operation)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.producer.batching.sticky import StickyPartition
 from penstock.producer.delays import Timer
 from penstock_core.errors import PenstockError
-from penstock_core.filters.tag_filter import tags_of
+from penstock_core.filters.filter import tags_of
 from penstock_core.limits import SDK_SPAN_LINKS_MAX
 from penstock_core.records.codec import BatchBuilder, Headers
 from penstock_core.records.record_batch import BATCH_HEADER_BYTES

@@ -21,7 +21,7 @@ from penstock.http.steps import drive_async
 from penstock.model import CommittedOffset, TopicPartition
 from penstock.model.groups import Group, GroupDescription
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.groups.sessions import unknown_member
+from penstock_core.groups.group import unknown_member
 from penstock_core.ids import GroupName, MemberName
 from penstock_kafka.groups.members.member import KafkaMember, MemberNames, restored
 

@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_core.limits import PUSH_ENTRIES_MAX
-from penstock_core.push.targets.item_failures import call_batches
+from penstock_core.push.targets.kafka_event import call_batches
 
 
 def test_call_has_ten_entries_at_most() -> None:

@@ -3,11 +3,10 @@ from hypothesis import strategies as st
 
 from penstock_core.ids import LockId, Offset, Partition, ShareGroupId, TopicId
 from penstock_core.limits import SHARE_ENTRIES_MAX, SHARE_LOCKS_MAX, SHARE_NONCE_LENGTH_MAX
-from penstock_core.share.draft import Draft
+from penstock_core.share.draft import Draft, ShareUpdate
 from penstock_core.share.record_set import RecordSet
 from penstock_core.share.share_codec import encode_lock, encode_wait
 from penstock_core.share.share_state import AT_POSITION, Lock, ShareKey, ShareState, Wait
-from penstock_core.share.share_update import ShareUpdate
 from penstock_core.storage.item import item_bytes
 from penstock_core.storage.share.share_state_item import (
     parse_share,

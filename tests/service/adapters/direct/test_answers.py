@@ -10,9 +10,8 @@ from botocore.exceptions import ClientError
 
 from penstock_service.adapters.direct.connections import Connections, HttpAnswer
 from penstock_service.adapters.direct.drivers import DirectDynamoDb
-from penstock_service.adapters.direct.places import Places
+from penstock_service.adapters.direct.places import Keys, Places
 from penstock_service.adapters.direct.s3 import DirectS3, parse_session
-from penstock_service.adapters.direct.signature import Keys
 from penstock_service.adapters.dynamodb.driver_errors import AnsweredError, DriverError, NeverSentError, NoAnswerError
 from penstock_service.adapters.storage_calls import StorageCalls
 from penstock_service.adapters.system import SequentialExecutor, SystemEntropy

@@ -12,9 +12,8 @@ from botocore.handlers import add_expect_header
 
 from penstock_service.adapters.direct.connections import Connections, HttpAnswer
 from penstock_service.adapters.direct.drivers import DirectDynamoDb
-from penstock_service.adapters.direct.places import Places, places_of
+from penstock_service.adapters.direct.places import Keys, Places, places_of
 from penstock_service.adapters.direct.s3 import DirectS3
-from penstock_service.adapters.direct.signature import Keys
 from penstock_service.adapters.storage_calls import StorageCalls
 from penstock_service.adapters.system import SequentialExecutor, SystemEntropy
 from penstock_service.ports.runtime import Runtime

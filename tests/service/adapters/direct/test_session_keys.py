@@ -2,8 +2,8 @@
 
 import pytest
 
+from penstock_service.adapters.direct.places import Keys
 from penstock_service.adapters.direct.s3 import SessionKeys
-from penstock_service.adapters.direct.signature import Keys
 from penstock_service.adapters.dynamodb.driver_errors import AnsweredError
 from tests.support.service import SteppedClock
 

@@ -12,8 +12,7 @@ from penstock_core.push.batch import Answered
 from penstock_core.push.targets.public_address import parse_networks
 from penstock_core.push.targets.target import BusTarget, FunctionTarget, HttpsTarget, QueueTarget, Target, TopicTarget
 from penstock_service.adapters.system import SequentialExecutor, SystemEntropy
-from penstock_service.adapters.targets.aws_targets import AwsTargets
-from penstock_service.adapters.targets.places import TargetPlaces
+from penstock_service.adapters.targets.aws_targets import AwsTargets, TargetPlaces
 from penstock_service.ports.runtime import Runtime
 from tests.service.adapters.targets.entry_service import ROLE, FakeEntryService
 from tests.support.push_records import StoredRecord, orders

@@ -2,7 +2,7 @@ import pytest
 
 from penstock_core.errors import ErrorCode
 from penstock_core.push.targets.public_address import parse_networks
-from penstock_service.adapters.targets.places import TargetPlaces, parse_target_places
+from penstock_service.adapters.targets.aws_targets import TargetPlaces, parse_target_places
 from tests.support.refusals import refused
 
 ROLE = "arn:aws:iam::123456789012:role/Penstock-Deliver"

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from penstock_core.push.message import PushMessage
+from penstock_core.push.lane import PushMessage
 from penstock_core.push.subscription import Subscription
 from penstock_service.adapters.memory.messages import MemoryDeliveryQueue
 from penstock_service.instance.instance import Instance

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from penstock_core.acls.access import Access
 from penstock_core.acls.principal import iam_principal
 from penstock_core.acls.rule import parse_rule
-from penstock_core.acls.rule_set import RuleSet
-from penstock_core.acls.settings import AclSettings
+from penstock_core.acls.rule_set import Access, RuleSet
+from penstock_core.acls.tokens import AclSettings
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, Partition, SubscriptionName, TopicName
 from penstock_core.limits import PUSH_SUBSCRIPTIONS_MAX

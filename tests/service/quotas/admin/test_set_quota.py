@@ -6,7 +6,7 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.quotas.quota import Rate, Subject
 from penstock_service.adapters.memory.service import memory_instance
 from penstock_service.instance.instance import Instance
-from penstock_service.instance.quota_cache import TTL_MS
+from penstock_service.instance.quota_shares import TTL_MS
 from penstock_service.quotas.admin.set_quota import delete_quota, list_quotas, put_quota
 from tests.support.service import SteppedClock
 

@@ -11,7 +11,7 @@ from penstock_core.ids import LockNonce
 from penstock_core.share.acknowledge import AckResult, AckType
 from penstock_service.instance.instance import Instance
 from penstock_service.share.acknowledge import AckEntry, acknowledge
-from penstock_service.share.acquire.look import in_turn, strays
+from penstock_service.share.acquire.fresh_window import in_turn, strays
 from penstock_service.topics.alter_topic import truncate
 from tests.service.share.sharing import (
     GROUP,

@@ -8,7 +8,7 @@ import pytest
 from penstock_core.errors import PenstockError
 from penstock_core.ids import LockNonce
 from penstock_core.limits import BATCH_DECODED_BYTES_MAX, FETCH_BYTES_MAX, MIB, READ_DECODED_BYTES_MAX
-from penstock_core.records import decode_budget
+from penstock_core.records import record_check
 from penstock_core.records.codec import NewRecord, Record, decode, encode
 from penstock_core.records.record_batch import BytesLike
 from penstock_core.zones.zone_state import Acks
@@ -59,7 +59,7 @@ def test_acquire_decodes_a_bounded_part_and_reaches_the_record_behind(
 
         return decode(data, note)
 
-    monkeypatch.setattr(decode_budget, "decode", counting)
+    monkeypatch.setattr(record_check, "decode", counting)
     new_topic(instance)
     new_topic(instance, "dead")
     new_group(instance, dead_letter_topic="dead", **config)

@@ -15,7 +15,7 @@ from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import ProduceEntry, produce
 from penstock_service.share.acknowledge import acknowledge
 from penstock_service.share.acquire.acquire import Acquired
-from penstock_service.share.acquire.look import in_turn, strays
+from penstock_service.share.acquire.fresh_window import in_turn, strays
 from penstock_service.share.admin.reset_share_group import ShareResetTo, reset_share_group
 from penstock_service.topics.alter_topic import alter_topic, delete_topic, truncate
 from penstock_service.topics.list_offsets import OffsetSpec

@@ -18,7 +18,7 @@ from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import ProduceEntry, produce
 from penstock_service.share.acknowledge import acknowledge
 from penstock_service.share.acquire.acquire import Acquired
-from penstock_service.share.acquire.look import strays
+from penstock_service.share.acquire.fresh_window import strays
 from tests.service.share.sharing import (
     GROUP,
     entries_of,

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from penstock_core.share.acknowledge import AckType
+from penstock_core.share.draft import ShareOutcome, ShareUpdate, arming
 from penstock_core.share.share_state import ShareKey
-from penstock_core.share.share_update import ShareOutcome, ShareUpdate, arming
 from penstock_service.adapters.memory.messages import MemoryWakeUps
 from penstock_service.instance.instance import Instance
 from penstock_service.share.acquire.acquire import Acquired

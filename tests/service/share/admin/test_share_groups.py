@@ -21,8 +21,7 @@ from penstock_service.share.admin.describe_share_group import describe_share_gro
 from penstock_service.share.admin.put_share_group import put_share_group
 from penstock_service.share.admin.reset_share_group import ShareResetTo, delete_share_group, reset_share_group
 from penstock_service.topics.alter_topic import alter_topic, delete_topic
-from penstock_service.topics.list_offsets import OffsetSpec
-from penstock_service.topics.reset_offset import ResetOffset
+from penstock_service.topics.list_offsets import OffsetSpec, ResetOffset
 from tests.service.share.sharing import GROUP, finish, new_group, offsets_in, state_of, take
 from tests.support.interleaving import interrupted_before
 from tests.support.refusals import refused

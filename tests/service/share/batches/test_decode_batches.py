@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from penstock_core.ids import Offset
 from penstock_core.limits import MIB
 from penstock_core.records.codec import NewRecord, empty_batch, encode, keep_records
-from penstock_core.records.decode_budget import DecodeBudget
 from penstock_core.records.record_batch import stamp
+from penstock_core.records.record_check import DecodeBudget
 from penstock_core.share.record_set import Ranges, RecordSet, normalized
 from penstock_service.share.batches.decode_batches import DecodedRecords, decode_batches
 from penstock_service.share.batches.read_batches import StoredBatch

@@ -8,7 +8,7 @@ from penstock_core.errors import ErrorCode
 from penstock_core.ids import Partition, PartitionKey, TopicId
 from penstock_core.limits import TIMER_SHARDS
 from penstock_core.log.timer import PlaceRange, Timer
-from penstock_service.index.waiting_timers import waiting_timers
+from penstock_service.index.heads import waiting_timers
 from penstock_service.instance.instance import Instance
 from tests.support.refusals import refused
 from tests.support.service import UNAVAILABLE, Intercepted, counted_instance, with_stores

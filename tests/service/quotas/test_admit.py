@@ -13,7 +13,7 @@ from penstock_service.adapters.memory.service import memory_stores
 from penstock_service.adapters.system import SystemEntropy, ThreadExecutor
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.runtime import Runtime
-from penstock_service.quotas.take_share import take_share
+from penstock_service.quotas.admit import take_share
 from tests.service.quotas.counted_quotas import CountedQuotas
 from tests.support.service import SteppedClock
 

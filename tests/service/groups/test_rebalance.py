@@ -7,7 +7,7 @@ import pytest
 
 from penstock_core.ids import GroupName, PartitionKey
 from penstock_core.limits import GROUP_CHECK_MS_MAX, GROUP_CHECK_MS_MIN, GROUP_PATIENCE
-from penstock_service.groups.readable_ends import readable_ends
+from penstock_service.groups.rebalance import readable_ends
 from penstock_service.groups.reset_offsets import ResetTo, reset_offsets
 from penstock_service.instance.instance import Instance
 from penstock_service.topics.alter_topic import alter_topic, truncate
