@@ -2,14 +2,19 @@
 
 The process inherits a locked file and keeps it locked until it ends. While the file is locked, the pid on disk belongs
 to the emulator and to no other program. The process leads a process group, which the workers of functions belong to.
+
+MiniStack's own virtual environment. Its workers see its packages, so Penstock's packages must not be in it.
 """
 
+import hashlib
 import json
 import os
 import shutil
 import signal
 import socket
 import subprocess
+import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -19,7 +24,7 @@ from pathlib import Path
 from localstack.clients import ACCOUNT, HOST, REGION, endpoint_url
 from localstack.errors import LocalStackError
 from localstack.locks import is_locked, open_lock, try_lock
-from localstack.places import Places
+from localstack.places import CACHE, CHECKOUT, Places
 
 DEFAULT_PORT = 4566
 _START_S_MAX = 60
@@ -28,6 +33,7 @@ _SIGNAL_AGAIN_S = 2
 _KILL_S_MAX = 5
 _POLL_S = 0.05
 _LAUNCHER = Path(__file__).with_name("launch_ministack.py")
+LOCK_FILE = CHECKOUT / "requirements" / "ministack.txt"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,3 +195,43 @@ def _signal_group(leader: int, number: signal.Signals) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def ministack_python() -> Path | None:
+    """Returns the Python that has the locked MiniStack, None if it is not installed yet."""
+    python = _folder() / "bin" / "python"
+    return python if python.exists() else None
+
+
+def install_ministack() -> Path:
+    """Installs MiniStack by hash and returns its Python. Downloads about 20 MB.
+
+    The folder gets its name when it is complete, so an interrupted or concurrent installation does no harm.
+    """
+    folder = _folder()
+    CACHE.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=CACHE, prefix="ministack-") as work:
+        made = Path(work) / "venv"
+        _run([sys.executable, "-m", "venv", "--without-pip", str(made)])
+        pip = [sys.executable, "-m", "pip", "--python", str(made / "bin" / "python")]
+        _run([*pip, "install", "--quiet", "--require-hashes", "--no-deps", "-r", str(LOCK_FILE)])
+        try:
+            os.rename(made, folder)
+        except OSError:
+            if ministack_python() is None:
+                raise
+    for old in CACHE.glob("ministack-*"):
+        if old != folder and (old / "pyvenv.cfg").exists():
+            shutil.rmtree(old, ignore_errors=True)
+    return folder / "bin" / "python"
+
+
+def _folder() -> Path:
+    key = hashlib.sha256(LOCK_FILE.read_bytes() + f"{sys.base_prefix} {sys.version}".encode()).hexdigest()[:12]
+    return CACHE / f"ministack-{key}"
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise LocalStackError(f"{' '.join(command[1:])} failed:\n{done.stderr.strip()[-2000:]}")

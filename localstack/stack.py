@@ -9,10 +9,18 @@ from pathlib import Path
 from localstack.client_user import ensure_user, read_env_file, write_env_file
 from localstack.clients import REGION, ROOT_KEY, client, endpoint_url
 from localstack.deploy import deploy, stack_status, synthesize
-from localstack.emulator import DEFAULT_PORT, Emulator, find_emulator, last_port, start_emulator, stop_emulator
+from localstack.emulator import (
+    DEFAULT_PORT,
+    Emulator,
+    find_emulator,
+    install_ministack,
+    last_port,
+    ministack_python,
+    start_emulator,
+    stop_emulator,
+)
 from localstack.errors import LocalStackError
 from localstack.locks import exclusive
-from localstack.ministack import install_ministack, ministack_python
 from localstack.places import CHECKOUT, Places
 from localstack.progress import Progress
 from penstock_cdk.storage_profile import PROFILES, Profile

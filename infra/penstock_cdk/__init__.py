@@ -7,20 +7,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from penstock_cdk.declared.group import Group
-    from penstock_cdk.declared.share_group import ShareGroup
+    from penstock_cdk.declared.share_group import Group, ShareGroup
     from penstock_cdk.declared.subscription import Subscription
     from penstock_cdk.declared.topic import Topic
-    from penstock_cdk.jwt import Jwt
     from penstock_cdk.overrides import settings_of_app
     from penstock_cdk.penstock import Penstock
     from penstock_cdk.settings import STAGES, Canary, Metrics, RestoredTables, StageSettings
+    from penstock_cdk.walls import Jwt
 
 _MODULES = {
     "Penstock": "penstock_cdk.penstock",
     "Canary": "penstock_cdk.settings",
-    "Group": "penstock_cdk.declared.group",
-    "Jwt": "penstock_cdk.jwt",
+    "Group": "penstock_cdk.declared.share_group",
+    "Jwt": "penstock_cdk.walls",
     "Metrics": "penstock_cdk.settings",
     "RestoredTables": "penstock_cdk.settings",
     "STAGES": "penstock_cdk.settings",

@@ -6,7 +6,6 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
-from penstock_cdk.jwt import Jwt
 from penstock_cdk.settings import (
     AT_ONCE,
     METRICS_OF,
@@ -17,7 +16,7 @@ from penstock_cdk.settings import (
     with_place,
 )
 from penstock_cdk.settings_file import with_settings_of
-from penstock_cdk.walls import reserved_concurrency
+from penstock_cdk.walls import Jwt, reserved_concurrency
 from penstock_core.acls.rule import ALLOW, DENY, parse_principal_pattern
 from penstock_core.errors import PenstockError
 from penstock_core.limits import INLINE_BYTES_MAX

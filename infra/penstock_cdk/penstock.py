@@ -18,12 +18,10 @@ from penstock_cdk.alarms.failures import Failures
 from penstock_cdk.alarms.job_run_alarms import JobRunAlarms
 from penstock_cdk.alarms.zone_alarms import ZoneAlarms
 from penstock_cdk.customer_key import encrypt
-from penstock_cdk.declared.access_rules import AccessRules
 from penstock_cdk.declared.consumer_metrics import ConsumerMetrics
-from penstock_cdk.declared.group import Group
 from penstock_cdk.declared.provision import Provision
-from penstock_cdk.declared.rights import Rights
-from penstock_cdk.declared.share_group import ShareGroup
+from penstock_cdk.declared.rights import AccessRules, Rights
+from penstock_cdk.declared.share_group import Group, ShareGroup
 from penstock_cdk.declared.subscription import Subscription
 from penstock_cdk.declared.targets import Target
 from penstock_cdk.declared.topic import Topic

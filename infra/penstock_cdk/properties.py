@@ -13,11 +13,10 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
-from penstock_cdk.jwt import Jwt
 from penstock_cdk.principals import principal_name
 from penstock_cdk.settings import AclDefault, Canary, Metrics, StageSettings, check_name
 from penstock_cdk.storage_profile import Profile
-from penstock_cdk.walls import reserved_concurrency
+from penstock_cdk.walls import Jwt, reserved_concurrency
 
 _READABLE_LENGTH_MAX = 32
 _HASH_LENGTH = 6

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 from ipaddress import ip_network
 from typing import Literal
 
-from penstock_cdk.jwt import Jwt
 from penstock_cdk.storage_profile import PROFILES, Profile, ZonePlan, profile_of_region, zone_plans
-from penstock_cdk.walls import REQUEST_RATE, ROUTE_RATES, RequestRate, account_rate, check_reserved, scaled
+from penstock_cdk.walls import REQUEST_RATE, ROUTE_RATES, Jwt, RequestRate, account_rate, check_reserved, scaled
 from penstock_core.limits import (
     AUDIT_RETENTION_MS_DEFAULT,
     INLINE_BYTES_MAX,

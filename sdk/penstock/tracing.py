@@ -39,6 +39,6 @@ def context_of(headers: Headers) -> "Context":
 
     Needs OpenTelemetry: raises ModuleNotFoundError without it.
     """
-    from penstock.telemetry.carrier import context_in
+    from penstock.telemetry.telemetry import context_in
 
     return context_in(headers)

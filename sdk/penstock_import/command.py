@@ -18,15 +18,12 @@ from penstock.workers.signals import stopped_by_signals
 from penstock_core.limits import IMPORT_QUEUE_WAIT_MS
 from penstock_import.copying.copier import Copier, CopySettings
 from penstock_import.copying.group_mover import GroupMove, GroupMover, GroupSettings
-from penstock_import.copying.placement import KEEP, REHASH, placement_for
-from penstock_import.copying.starts import StartSettings
-from penstock_import.copying.target_topic import find_or_create_topic, find_topic
-from penstock_import.copying.topic_import import ImportOutcome, TopicImport
+from penstock_import.copying.starts import KEEP, REHASH, StartSettings, placement_for
+from penstock_import.copying.topic_import import ImportOutcome, TopicImport, find_or_create_topic, find_topic
 from penstock_import.queue.drain import Drain, DrainSettings
 from penstock_import.queue.sqs import SqsQueue, sqs_client
 from penstock_import.report import Report, group_json
-from penstock_import.source.address import KafkaAddress, QueueAddress, parse_address
-from penstock_import.source.properties import parse_properties
+from penstock_import.source.address import KafkaAddress, QueueAddress, parse_address, parse_properties
 from penstock_import.source.records import TopicSource
 
 _KAFKA_ONLY = {

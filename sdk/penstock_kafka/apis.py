@@ -12,8 +12,7 @@ from penstock_kafka.context import Context
 from penstock_kafka.dispatch.api import Api, ApiKey, Registry
 from penstock_kafka.dispatch.names import with_service_names
 from penstock_kafka.fetch.fetch import Fetch
-from penstock_kafka.groups.admin.describe_groups import ConsumerGroupDescribe, DescribeGroups
-from penstock_kafka.groups.admin.list_groups import DeleteGroups, ListGroups
+from penstock_kafka.groups.admin.describe_groups import ConsumerGroupDescribe, DeleteGroups, DescribeGroups, ListGroups
 from penstock_kafka.groups.classic.join_group import JoinGroup, SyncGroup
 from penstock_kafka.groups.classic.leave_group import Heartbeat, LeaveGroup
 from penstock_kafka.groups.consumer.consumer_group_heartbeat import ConsumerGroupHeartbeat
@@ -37,10 +36,9 @@ from penstock_kafka.share.share_fetch import ShareFetch
 from penstock_kafka.share.share_group_heartbeat import ShareGroupDescribe, ShareGroupHeartbeat
 from penstock_kafka.share.share_groups import open_share_groups
 from penstock_kafka.share.share_offsets import AlterShareGroupOffsets, DescribeShareGroupOffsets
-from penstock_kafka.transactions.begin_and_end import EndTxn, InitProducerId
+from penstock_kafka.transactions.begin_and_end import AddOffsetsToTxn, AddPartitionsToTxn, EndTxn, InitProducerId
 from penstock_kafka.transactions.describe import DescribeProducers, DescribeTransactions
 from penstock_kafka.transactions.epochs.producers import open_producers
-from penstock_kafka.transactions.members import AddOffsetsToTxn, AddPartitionsToTxn
 from penstock_kafka.transactions.txn_offset_commit import TxnOffsetCommit
 
 LOGIN_BYTES_MAX = 16 * 1024  # of a request before the login

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from localstack.ministack import install_ministack, ministack_python
+from localstack.emulator import install_ministack, ministack_python
 from localstack.places import CACHE, CHECKOUT
 from tests.docs.sessions import reader_environment
 from tests.end_to_end.local_stack import free_port

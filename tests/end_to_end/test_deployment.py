@@ -15,8 +15,8 @@ from botocore.exceptions import ClientError
 from localstack.rules_client import set_rules
 from penstock import Admin, Consumer, Producer
 from penstock_cdk.settings import settings_of
-from penstock_cdk.storage.catalog import Catalog
 from penstock_cdk.storage.emptying import Emptying
+from penstock_cdk.storage.results import Catalog
 from penstock_cdk.storage.zones import OrdinaryZone, segment_bucket
 from tests.end_to_end.local_stack import Stack as LocalStack
 from tests.support.deadlines import until

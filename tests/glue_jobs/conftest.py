@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from localstack.clients import REGION, ROOT_KEY, client, endpoint_url
-from localstack.emulator import start_emulator, stop_emulator
-from localstack.ministack import install_ministack, ministack_python
+from localstack.emulator import install_ministack, ministack_python, start_emulator, stop_emulator
 from localstack.places import CHECKOUT, Places
 from penstock_service.adapters.aws import Storage, ZoneBucket, format_zones
 from penstock_service.instance.instance import Instance

@@ -7,8 +7,7 @@ from penstock.testing import MemoryPenstock
 from penstock_core.errors import PenstockError
 from penstock_import.copying.copier import Copier, CopySettings
 from penstock_import.copying.group_mover import GroupMove, GroupMover, GroupSettings
-from penstock_import.copying.placement import placement_for
-from penstock_import.copying.starts import StartSettings
+from penstock_import.copying.starts import StartSettings, placement_for
 from penstock_import.copying.topic_import import ImportOutcome, TopicImport
 from penstock_import.source.records import SourceRecord
 from tests.importer.memory_source import MemorySource

@@ -20,8 +20,7 @@ from penstock_core.acls.tokens import DEFAULT_VARIABLE, acl_settings_of
 from penstock_core.quotas.bucket import VARIABLE as WAITS_VARIABLE
 from penstock_core.quotas.bucket import parse_wait_pool
 from penstock_core.stack_outputs import FUNCTIONS_VARIABLE
-from penstock_handlers.edge.meters.metering import Meter
-from penstock_handlers.edge.meters.traffic_meter import TrafficMeter
+from penstock_handlers.edge.meters.traffic_meter import Meter, TrafficMeter
 from penstock_service.adapters.storage_calls import RequestCalls, StorageCalls
 from penstock_service.instance.instance import Instance, Tuning
 from penstock_service.instance.proven_callers import ProvenCallers

@@ -68,8 +68,7 @@ from penstock_core.log.topic import Topic
 from penstock_core.storage.keys import KeyLayout
 from penstock_service.index.reader import note_index_age
 from penstock_service.instance.instance import Instance
-from penstock_service.retention.live_marks import Marks, MarksReader, put_marks
-from penstock_service.retention.mark_live import LiveSegments, mark_portion
+from penstock_service.retention.mark_live import LiveSegments, Marks, MarksReader, mark_portion, put_marks
 from penstock_service.retention.sweep_folders import Folder, find_folders, sweep_folder, swept_stores
 
 _JOB = "sweep"

@@ -3,10 +3,16 @@
 from collections.abc import Iterator
 from typing import Any
 
-from penstock_spark.analysis.histogram import percentile
 from penstock_spark.analysis.page import key_text, text
-from penstock_spark.analysis.summary import HOT_RECORDS_MIN, Summary, TopicSummary
-from penstock_spark.analysis.units import format_count, format_ms, format_percent
+from penstock_spark.analysis.summary import (
+    HOT_RECORDS_MIN,
+    Summary,
+    TopicSummary,
+    format_count,
+    format_ms,
+    format_percent,
+    percentile,
+)
 
 FINDINGS_MAX = 12  # as many as an operator reads
 APPEND_LAG_MS_MAX = 60_000

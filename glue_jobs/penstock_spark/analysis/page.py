@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from string import Template
 
-from penstock_spark.analysis.units import format_bytes
+from penstock_spark.analysis.summary import format_bytes
 
 _STYLE = """
 :root { color-scheme: light dark;

@@ -18,10 +18,17 @@ from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 
-from penstock_spark.analysis.histogram import Histogram, percentile
 from penstock_spark.analysis.measure import HOUR_MS, bucket_start
-from penstock_spark.analysis.summary import LagTrend, TopicSummary
-from penstock_spark.analysis.units import format_bytes, format_count, format_ms, shorten
+from penstock_spark.analysis.summary import (
+    Histogram,
+    LagTrend,
+    TopicSummary,
+    format_bytes,
+    format_count,
+    format_ms,
+    percentile,
+    shorten,
+)
 
 SERIES = 7  # --s0 to --s6 of the style sheet; the last one stands for the remaining topics
 HEAT_MAX = 4.0  # the brightest cell; hotter ones look the same

@@ -10,11 +10,20 @@ from typing import Any
 
 from penstock_spark.analysis import plots
 from penstock_spark.analysis.findings import CONSUMER_LAG_MS_MAX, findings, group_rows
-from penstock_spark.analysis.histogram import Histogram, percentile
 from penstock_spark.analysis.measure import HOUR_MS
 from penstock_spark.analysis.page import bad, bar, figure, key_text, page, sparkline, table, text, tile
-from penstock_spark.analysis.summary import HOT_HEAT, HOT_RECORDS_MIN, Summary, TopicSummary
-from penstock_spark.analysis.units import format_bytes, format_count, format_ms, format_percent
+from penstock_spark.analysis.summary import (
+    HOT_HEAT,
+    HOT_RECORDS_MIN,
+    Histogram,
+    Summary,
+    TopicSummary,
+    format_bytes,
+    format_count,
+    format_ms,
+    format_percent,
+    percentile,
+)
 
 # Bounds of the page, so that a person can read it whole. The page counts the rest.
 TOPICS_SHOWN = 25

@@ -20,11 +20,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from penstock_spark.analysis.histogram import Histogram
 from penstock_spark.analysis.hourly import read_hour
 from penstock_spark.analysis.lag import LAG
 from penstock_spark.analysis.measure import HOUR_MS
-from penstock_spark.analysis.summary import Key, LagTrend, Summary, TopicSummary
+from penstock_spark.analysis.summary import Histogram, Key, LagTrend, Summary, TopicSummary
 from penstock_spark.result_store import ResultStore
 
 _FILES_AT_ONCE = 8  # threads, and files in memory

@@ -1,8 +1,13 @@
 """The content of a report: each topic over all its hours, and the groups over the runs (summarize.py).
 
 A summary holds one number for each partition and hour, its bytes, and a few hundred keys for each topic.
+
+Histograms whose buckets grow by a fourth of a doubling (measure.py). You can add them up and take percentiles.
+
+Formats numbers for people.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -10,13 +15,18 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from penstock_spark.analysis.histogram import Histogram
+from penstock_spark.analysis.measure import bucket_start
 
 HOT_HEAT = 2.0
 HOT_RECORDS_MIN = 1_000  # with fewer records, chance alone makes partitions uneven
 _RECENT_HOURS = 24
-
 Numbers: TypeAlias = npt.NDArray[np.float64]
+Histogram: TypeAlias = Counter[int]
+_COUNTS = ("", "k", "M", "G", "T")
+_BYTES = ("B", "kB", "MB", "GB", "TB", "PB")
+_BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_NAME_MAX = 32
+_TIMES = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -26,6 +36,24 @@ class Key:
     partition: int
     prefix: bytes
     length: int
+
+
+def percentile(histogram: Mapping[int, int], percent: float) -> float | None:
+    """The value that `percent` per cent of all values do not exceed. None without values.
+
+    It is exact to within a bucket's width (19%).
+    """
+    total = sum(histogram.values())
+    if not total:
+        return None
+    rank, below = total * percent / 100, 0
+    for bucket in sorted(histogram):
+        count = histogram[bucket]
+        if below + count >= rank:
+            start, end = bucket_start(bucket), bucket_start(bucket + 1) if bucket >= 0 else 0.0
+            return start + (end - start) * (rank - below) / count
+        below += count
+    return bucket_start(max(histogram) + 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,3 +159,45 @@ class Summary:
     append_lags_by_hour: Mapping[int, Histogram]
     lags: Sequence[Mapping[str, Any]]
     trend: LagTrend
+
+
+def shorten(name: str) -> str:
+    """A name for a small space: the start and the end of a long name."""
+    return name if len(name) <= _NAME_MAX else f"{name[: _NAME_MAX - 9]}…{name[-8:]}"
+
+
+def format_count(value: float) -> str:
+    """Such as `950`, `1.2k`, `35M`."""
+    return _scaled(value, 1000, _COUNTS, "")
+
+
+def format_bytes(value: float, base: int = 1000) -> str:
+    """Such as `950 B`, `1.2 kB`; with base 1,024 `1.2 KiB`."""
+    return _scaled(value, base, _BYTES if base == 1000 else _BINARY, " ")
+
+
+def format_ms(value: float | None) -> str:
+    """Such as `120 ms`, `3.5 s`, `2.1 h`; `–` for None."""
+    if value is None:
+        return "–"
+    for unit_ms, unit in _TIMES:
+        if abs(value) >= unit_ms:
+            return f"{_short(value / unit_ms)} {unit}"
+    return f"{_short(value)} ms"
+
+
+def format_percent(share: float) -> str:
+    """Such as `12%`, `0.4%`."""
+    percent = share * 100
+    return f"{percent:.0f}%" if percent >= 10 or percent == 0 else f"{percent:.1f}%" if percent >= 0.1 else "<0.1%"
+
+
+def _scaled(value: float, base: int, units: tuple[str, ...], gap: str) -> str:
+    step = 0
+    while abs(value) >= base and step < len(units) - 1:
+        value, step = value / base, step + 1
+    return f"{_short(value)}{gap}{units[step]}".strip() if units[step] else _short(value)
+
+
+def _short(value: float) -> str:
+    return f"{value:.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.1f}"

@@ -1,6 +1,8 @@
 """The writers of the data source `penstock` of Spark 4.
 
 Tasks write batches, the driver writes micro-batches (writing.py).
+
+Stream writes on Spark 4.1 and later, where Spark passes the rows as Arrow.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,7 +11,12 @@ from itertools import islice
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamWriter,
+    WriterCommitMessage,
+)
 from pyspark.sql.types import Row, StructType
 
 from penstock_core.errors import ErrorCode, PenstockError
@@ -138,3 +145,11 @@ def _hand_over(query_id: str, batches: Iterator[pa.RecordBatch]) -> CollectedRow
         return CollectedRows(query_id, 0, b"")
     writer.close()
     return CollectedRows(query_id, bytes_count, output.getvalue().to_pybytes())
+
+
+class ArrowStreamWriter(PenstockStreamWriter, DataSourceStreamArrowWriter):
+    """A `PenstockStreamWriter` that makes no Python object for a row."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Hand a task's rows to the driver, or send them."""
+        return self.write_arrow(iterator)

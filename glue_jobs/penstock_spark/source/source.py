@@ -42,7 +42,7 @@ class PenstockDataSource(DataSource):
     def streamReader(self, schema: StructType) -> "PenstockStreamReader":  # noqa: N802  # Spark's name
         """The reader of a stream; it limits its micro-batches on Spark 4.2 and later. Raises as `reader` does."""
         if find_spec("pyspark.sql.streaming.datasource"):  # Spark 4.2 and later have the module
-            from penstock_spark.source.limited_streaming import LimitedStreamReader  # imports it
+            from penstock_spark.source.streaming import LimitedStreamReader  # imports it
 
             return LimitedStreamReader(self.options, schema)
         from penstock_spark.source.streaming import PenstockStreamReader  # here, so that batch reads do not load it
@@ -60,7 +60,7 @@ class PenstockDataSource(DataSource):
         """The writer of a stream; it takes Arrow on Spark 4.1 and later. Raises as `writer` does."""
         _refuse_overwrite(overwrite)
         if hasattr(datasource, "DataSourceStreamArrowWriter"):  # Spark 4.1 and later have the class
-            from penstock_spark.sink.arrow_sink import ArrowStreamWriter  # imports it
+            from penstock_spark.sink.sink import ArrowStreamWriter  # imports it
 
             return ArrowStreamWriter(self.options, schema)
         from penstock_spark.sink.sink import PenstockStreamWriter

@@ -1,4 +1,9 @@
-"""Stream reads of the data source `penstock` of Spark 4. A micro-batch lies between two stream offsets."""
+"""Stream reads of the data source `penstock` of Spark 4. A micro-batch lies between two stream offsets.
+
+Reading streams on Spark 4.2 and later.
+
+There a source can limit its micro-batches, and can report how far the query is behind.
+"""
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -6,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from penstock_core.errors import ErrorCode, PenstockError
@@ -67,3 +73,34 @@ class PenstockStreamReader(DataSourceStreamReader):
     def _watch(self) -> Watch:
         """The driver's watch. Tasks never make one."""
         return Watch(open_instance(self._storage), self._options)
+
+
+class LimitedStreamReader(PenstockStreamReader, SupportsTriggerAvailableNow):
+    """Micro-batches of at most `maxOffsetsPerTrigger` offsets.
+
+    An `availableNow` query has them too, and ends at the records that existed when it started.
+    """
+
+    limits_micro_batches = True
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  # Spark's name, as the names below
+        """The limit of a micro-batch: `maxOffsetsPerTrigger` offsets, or none."""
+        offsets_max = self._options.max_offsets_per_trigger
+        return ReadAllAvailable() if offsets_max is None else ReadMaxRows(offsets_max)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Fix the records that exist now as the end of the query."""
+        self._watch.bound()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802  # as Spark 4.2 calls it
+        """The stream offset at which the micro-batch from `start` ends, within the limit."""
+        offsets_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        return to_json(self._watch.next_positions(from_json(start), offsets_max))
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """The newest stream offset; None before the first look.
+
+        Spark computes from it how far the query is behind.
+        """
+        newest = self._watch.newest()
+        return None if newest is None else to_json(newest)

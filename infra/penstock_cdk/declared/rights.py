@@ -3,15 +3,20 @@
 IAM sees the path of a request and not its body. POST /v1/produce and POST /v1/fetch carry topics in their bodies, and
 GET /v1/metadata names one in its query. A grantee of one topic may call these three for every topic. `json_only` leaves
 out the first two. docs/how-to/cdk.md has the table.
+
+The access rules that grants write: a custom resource for each rule, so that two grants may share one.
 """
 
-from collections.abc import Iterable, Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from aws_cdk import RemovalPolicy, Stack
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from penstock_cdk.declared.access_rules import AccessRules
+from penstock_cdk.declared.provision import Provision
+from penstock_cdk.principals import principal_name
 from penstock_cdk.service.api import Api
 from penstock_cdk.service.direct import ALL_FUNCTIONS, DirectCalls
 from penstock_cdk.service.wake_ups import WakeUps
@@ -21,11 +26,37 @@ from penstock_core.ids import AUDIT_TOPIC, parse_group_name
 from penstock_core.routes import ADMIN, CONSUME, PRODUCE, ROUTES, Route
 
 _JSON = ("metadata", "topics")
+_ID_LENGTH = 12
 
 
 def _routes(policy: str, *nouns: str) -> tuple[Route, ...]:
     """The routes of the policy below `/v1/<noun>`."""
     return tuple(route for route in ROUTES if policy in route.policies and route.segments[2] in nouns)
+
+
+class AccessRules:
+    """Writes rules. `room` answers the scope of the resources, and what makes them."""
+
+    def __init__(self, room: Callable[[], tuple[Construct, Provision]]) -> None:
+        self._room = room
+
+    def allow(self, grantee: iam.IGrantable, operation: str, *resources: str) -> None:
+        """Allows the operation on these resources. A rule goes with the resource that has made it."""
+        scope, provision = self._room()
+        principal = principal_name(grantee)
+        for resource in resources:
+            place = f"{_place_of(grantee, principal)} {operation} {resource}"
+            construct_id = hashlib.sha256(place.encode()).hexdigest()[:_ID_LENGTH]
+            if scope.node.try_find_child(construct_id) is None:
+                rule = {"principal": principal, "operation": operation, "resource": resource}
+                properties = {"Rules": Stack.of(scope).to_json_string([rule])}
+                provision.resource(Construct(scope, construct_id), "Acls", properties, RemovalPolicy.DESTROY)
+
+
+def _place_of(grantee: iam.IGrantable, principal: str) -> str:
+    """The path of the role or user in the app: the same in each synthesis, which a token is not."""
+    found = grantee.grant_principal
+    return found.node.path if isinstance(found, Construct) else principal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

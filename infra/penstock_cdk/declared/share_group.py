@@ -1,4 +1,7 @@
-"""A share group that a template declares."""
+"""A share group that a template declares.
+
+A group of consumers whose metrics a template uses. A group comes into being when its first member joins.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,6 +15,7 @@ from penstock_cdk.declared.provision import Provision
 from penstock_cdk.declared.rights import Rights
 from penstock_cdk.declared.topic import Topic
 from penstock_core.errors import PenstockError
+from penstock_core.ids import parse_group_name
 from penstock_core.share.share_group import check_declared_group, new_share_group_config
 
 
@@ -78,3 +82,20 @@ def _check(name: str, config: Mapping[str, Any]) -> None:
         new_share_group_config(plain)
     except PenstockError as error:
         raise ValueError(error.message) from error
+
+
+class Group(Construct):
+    """A group by its name. `metrics` has its lag and its age."""
+
+    def __init__(self, scope: Construct, *, metrics: ConsumerMetrics, alarm_age_ms: int | None) -> None:
+        """Raises ValueError for a wrong name, and as `ConsumerMetrics.alarm`."""
+        name = metrics.consumer.name
+        super().__init__(scope, name)
+        try:
+            parse_group_name(name)
+        except PenstockError as error:
+            raise ValueError(error.message) from error
+        self.name = name
+        self.metrics = metrics
+        if alarm_age_ms is not None:
+            metrics.alarm(self, alarm_age_ms)

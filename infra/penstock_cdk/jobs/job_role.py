@@ -15,8 +15,7 @@ from penstock_cdk.customer_key import use_statements
 from penstock_cdk.service.function_role import INLINE
 from penstock_cdk.service.wake_ups import WakeUps
 from penstock_cdk.settings import StageSettings
-from penstock_cdk.storage.catalog import Catalog
-from penstock_cdk.storage.results import Results
+from penstock_cdk.storage.results import Catalog, Results
 from penstock_cdk.storage.stage_storage import StageStorage
 from penstock_cdk.storage.tables import Tables
 from penstock_cdk.wildcards import acknowledge_wildcard

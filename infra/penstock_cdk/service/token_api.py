@@ -13,10 +13,9 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk.aws_apigatewayv2_authorizers import HttpJwtAuthorizer
 from constructs import Construct
 
-from penstock_cdk.jwt import Jwt
 from penstock_cdk.service.api import ACCESS_LOG_FIELDS, STAGE, Api, integration_of, throttle
 from penstock_cdk.settings import StageSettings
-from penstock_cdk.walls import RequestRate
+from penstock_cdk.walls import Jwt, RequestRate
 from penstock_core.routes import ROUTES, Route
 
 _TOKEN_ROUTES = tuple(route for route in ROUTES if route.tokens)

@@ -15,7 +15,7 @@ from constructs import Construct
 
 from penstock_cdk.customer_key import use_statements
 from penstock_cdk.settings import StageSettings
-from penstock_cdk.storage.catalog import Catalog
+from penstock_cdk.storage.results import Catalog
 from penstock_cdk.storage.zones import Zone
 from penstock_cdk.wildcards import acknowledge_wildcard
 

@@ -18,9 +18,8 @@ from penstock.http.transport import Transport
 from penstock.local_files import LOCAL_ENV_NAMES, find_local_file, read_local_file
 from penstock.tuning.page import default_text
 from penstock.tuning.sections import BY_NAME, SECTIONS
-from penstock.tuning.setting import Section, SettingValue, Source
+from penstock.tuning.setting import Section, SettingValue, Source, configured, defaults_of, found, partly_known
 from penstock.tuning.stage import read_stage
-from penstock.tuning.values import configured, defaults_of, found, partly_known
 from penstock_core.errors import PenstockError
 
 

@@ -8,6 +8,7 @@ import click
 
 from penstock.admin.admin import Admin
 from penstock.cli.completion import complete_groups, complete_topics
+from penstock.cli.offsets import AT, DRY_RUN, PARTITIONS, TO, reset_title, show_resets
 from penstock.cli.options.settings import (
     BACK_TO_DEFAULT,
     CONFIG,
@@ -18,7 +19,6 @@ from penstock.cli.options.settings import (
     parse_settings,
     settings_text,
 )
-from penstock.cli.resets import AT, DRY_RUN, PARTITIONS, TO, reset_title, show_resets
 from penstock.cli.service import Service, parse_offsets, service_command, time_text
 from penstock.model import CommittedOffset, TopicPartition
 

@@ -40,8 +40,7 @@ class JobPlaces:
         if where == "local":
             return LocalPlace(find_checkout(), cores=self.cores, memory=self.memory)
         from penstock.jobs.deployed import client, read_deployed_jobs
-        from penstock.jobs.emr import EmrPlace
-        from penstock.jobs.glue import GluePlace
+        from penstock.jobs.emr import EmrPlace, GluePlace
 
         deployed = read_deployed_jobs(client("cloudformation", self.region), self.stack)
         logs = client("logs", self.region)

@@ -9,6 +9,7 @@ import click
 
 from penstock.admin.admin import Admin
 from penstock.cli.completion import complete_share_groups, complete_topics
+from penstock.cli.offsets import AT, DRY_RUN, PARTITIONS, TO, reset_title, show_resets
 from penstock.cli.options.settings import (
     BACK_TO_DEFAULT,
     YES,
@@ -18,7 +19,6 @@ from penstock.cli.options.settings import (
     filter_text,
     parse_settings,
 )
-from penstock.cli.resets import AT, DRY_RUN, PARTITIONS, TO, reset_title, show_resets
 from penstock.cli.service import Service, service_command
 from penstock.model.share import ShareGroup, ShareHolder
 from penstock.model.times import duration_text

@@ -100,7 +100,7 @@ def _wrapped(line: str) -> str:
 def _clean(name: str, region: str | None, keep: int, *, dry_run: bool, yes: bool, as_json: bool) -> None:
     from penstock.deployed.aws import aws_of  # which load botocore
     from penstock.deployed.stack import read_stack
-    from penstock.upgrade.versions import find_versions, remove
+    from penstock.upgrade.resources import find_versions, remove
 
     aws = aws_of(region)
     stack = read_stack(aws, name)

@@ -7,9 +7,8 @@ from urllib.parse import quote, urlencode
 
 from penstock.admin.admin import Admin
 from penstock.console.account import AccountFacts
-from penstock.console.background import Background
+from penstock.console.background import Background, Lists
 from penstock.console.figures import Figures
-from penstock.console.lists import Lists
 from penstock.errors import InvalidError
 from penstock.http.transport import Transport
 from penstock.jobs.model import JobPlace

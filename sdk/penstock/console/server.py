@@ -13,10 +13,19 @@ from urllib.parse import parse_qsl
 from aiohttp import web
 
 from penstock.console.account import AccountFacts
-from penstock.console.background import Background
+from penstock.console.background import Background, Lists, PromptTransport, ServiceDownError
 from penstock.console.figures import Figures
-from penstock.console.guard import DOCUMENT_HEADERS, HEADERS, LOST, Guard, Refusal, Session
-from penstock.console.lists import Lists
+from penstock.console.guard import (
+    DOCUMENT_HEADERS,
+    HEADERS,
+    LOST,
+    AsideTransport,
+    Guard,
+    PageTransport,
+    Refusal,
+    RightOfWay,
+    Session,
+)
 from penstock.console.page import Answer, Asked, Document, Memory, Moved, Page, Route, Shown, Stream
 from penstock.console.pages import (
     acls,
@@ -37,8 +46,6 @@ from penstock.console.pages import (
     topics,
 )
 from penstock.console.rendering import render, static_file
-from penstock.console.right_of_way import AsideTransport, PageTransport, RightOfWay
-from penstock.console.service_down import PromptTransport, ServiceDownError
 from penstock.console.streaming import Streaming
 from penstock.endpoint.local_endpoint import LocalEndpoint
 from penstock.errors import as_sdk_error

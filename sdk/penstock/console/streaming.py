@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 from aiohttp import web
 
+from penstock.console.background import ServiceDownError
 from penstock.console.guard import HEADERS
 from penstock.console.page import Asked, Event, Stream
-from penstock.console.service_down import ServiceDownError
 from penstock_core.errors import PenstockError
 from penstock_core.limits import CONSOLE_STREAMS_MAX
 

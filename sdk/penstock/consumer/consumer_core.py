@@ -20,9 +20,8 @@ from penstock.arguments import check_number, check_whole, checked_offsets, check
 from penstock.consumer.commits import Commits
 from penstock.consumer.fetch_buffer import FetchBuffer
 from penstock.consumer.listener import ConsumerRebalanceListener, ConsumerSteps
-from penstock.consumer.poison import Poison
 from penstock.consumer.rebalance import Rebalance
-from penstock.consumer.record_run import RecordRun
+from penstock.consumer.record_run import Poison, RecordRun
 from penstock.consumer.settings import ConsumerSettings
 from penstock.consumer.subscriber import Subscriber
 from penstock.errors import ClosedError

@@ -25,7 +25,7 @@ from penstock.consumer.partition_cursor import Budget, PartitionCursor
 from penstock.consumer.waiting import Waiting
 from penstock.encryption.values import Encryption
 from penstock.errors import InvalidError, error_from_json
-from penstock.group.heartbeat import Look
+from penstock.group.group_calls import Look
 from penstock.model import ConsumerRecord, TopicPartition
 from penstock.retry import NEVER_MS, RetryPolicy
 from penstock.wake_ups.events import WakeUp

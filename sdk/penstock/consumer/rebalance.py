@@ -15,7 +15,7 @@ from penstock.consumer.commits import Commits
 from penstock.consumer.fetch_buffer import FetchBuffer
 from penstock.consumer.listener import ConsumerSteps, Notice, RebalanceCallback, RebalanceCallbacks
 from penstock.errors import as_sdk_error
-from penstock.group.heartbeat import HeldLease
+from penstock.group.group_calls import HeldLease
 from penstock.group.membership import Membership
 from penstock.model import TopicPartition
 from penstock_core.errors import PenstockError

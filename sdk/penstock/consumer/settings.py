@@ -9,7 +9,7 @@ from penstock.consumer.fetch_buffer import FetchSettings, OffsetReset
 from penstock.consumer.listener import RebalanceCallback, RebalanceCallbacks
 from penstock.encryption.values import Encryption, check_encryption
 from penstock.errors import as_sdk_error
-from penstock.group.heartbeat import MemberSettings
+from penstock.group.group_calls import MemberSettings
 from penstock.model import UndecodableBatch
 from penstock.retry import RetryPolicy
 from penstock_core.errors import PenstockError

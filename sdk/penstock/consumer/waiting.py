@@ -27,7 +27,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from penstock.consumer.partition_cursor import PartitionCursor
-from penstock.group.heartbeat import Look
+from penstock.group.group_calls import Look
 from penstock.wake_ups.events import WakeUp
 from penstock.wake_ups.rhythm import Rhythm
 from penstock.wake_ups.watch import Watch

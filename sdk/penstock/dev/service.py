@@ -1,4 +1,10 @@
-"""A running service: stores, background work and HTTP, from its start to its stop."""
+"""A running service: stores, background work and HTTP, from its start to its stop.
+
+The deliveries of subscriptions, in threads of their own: a slow endpoint holds up no other work of the server.
+
+Each delivery has a thread, and `_AT_ONCE` work at a time. So a slow endpoint holds up no other subscription either,
+unless all threads wait for slow ones.
+"""
 
 import asyncio
 import contextlib
@@ -12,14 +18,12 @@ from pathlib import Path
 
 from penstock.admin.admin import Admin
 from penstock.dev.background import Background
-from penstock.dev.deliveries import Deliveries
-from penstock.dev.gateway import Caller, Gateway
+from penstock.dev.gateway import ISSUER, Caller, DevTokens, Gateway
 from penstock.dev.http_server import HttpServer
-from penstock.dev.tokens import ISSUER, DevTokens
 from penstock.errors import TopicExistsError
 from penstock.http.signature import SERVICE
 from penstock.http.sigv4 import Keys, Scope
-from penstock.system import new_member_id, wall_clock_ms
+from penstock.system import monotonic_ms, new_member_id, wall_clock_ms
 from penstock.testing import MemoryTransport
 from penstock.tokens import TOKEN
 from penstock_core.acls.rule import parse_principal_pattern
@@ -32,7 +36,7 @@ from penstock_handlers.edge.lambda_function import logger as handlers_logger
 from penstock_handlers.router import LOCAL_PRINCIPAL
 from penstock_service.adapters.absent import NoTimerTriggers
 from penstock_service.adapters.https_target import HttpsEndpoints
-from penstock_service.adapters.memory.messages import MemoryDeliveryQueue
+from penstock_service.adapters.memory.messages import MemoryDeliveryQueue, ReceivedMessage
 from penstock_service.adapters.memory.service import memory_stores
 from penstock_service.adapters.sqlite.service import StoredService, open_service
 from penstock_service.adapters.system import SequentialExecutor, SystemClock, SystemEntropy
@@ -40,6 +44,7 @@ from penstock_service.adapters.tables.tables import Tables
 from penstock_service.adapters.targets.endpoint import Endpoints
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.runtime import Clock, Runtime
+from penstock_service.push.look import deliver_received, start_due
 
 REGION = "us-east-1"  # the server is in none, but a signature names one
 HOST = "127.0.0.1"
@@ -51,6 +56,10 @@ _WHY = (
     "penstock dev has no Lambda, SQS and EventBridge: give an https target, which may be http:// on 127.0.0.1, or a "
     "topic; `penstock local up` has all of them"
 )
+_TICK_S = 0.5
+_STOP_S = 5.0  # for endpoints that are answering when the server stops
+_AT_ONCE = 16
+logger = logging.getLogger("penstock.dev")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,3 +233,52 @@ class DevTargets:
         if not isinstance(target, HttpsTarget):
             return Failed(failure=Failure.AWAY, error=_WHY)
         return self._endpoints.deliver(target, batch, timeout_ms)
+
+
+class Deliveries:
+    """Delivers what is due until it is closed. `settle` is called after each delivery."""
+
+    def __init__(self, instance: Instance, queue: MemoryDeliveryQueue, settle: Callable[[], None]) -> None:
+        self._instance = instance
+        self._queue = queue
+        self._settle = settle
+        self._stopping = threading.Event()
+        self._working: list[threading.Thread] = []
+        queue.switch_on()  # a folder may hold subscriptions from before
+        self._thread = threading.Thread(target=self._loop, name="penstock-deliveries", daemon=True)
+        self._thread.start()
+
+    def run_once(self) -> None:
+        """Begin the deliveries that are due, as many as there is room for. What fails comes again later."""
+        self._attempt(lambda: start_due(self._instance))
+        self._working = [each for each in self._working if each.is_alive()]
+        while len(self._working) < _AT_ONCE and (received := self._queue.receive()):
+            thread = threading.Thread(target=self._deliver, args=(received[0],), name="penstock-delivery", daemon=True)
+            self._working.append(thread)
+            thread.start()
+
+    def close(self) -> None:
+        """Begin no further delivery, and wait a moment for those that run."""
+        self._stopping.set()
+        stops_ms = monotonic_ms() + _STOP_S * 1_000
+        for each in (self._thread, *self._working):
+            each.join(max(0.0, stops_ms - monotonic_ms()) / 1_000)
+
+    def _deliver(self, received: ReceivedMessage) -> None:
+        def deliver() -> None:
+            deliver_received(self._instance, self._queue, received)
+            self._settle()
+
+        self._attempt(deliver)
+
+    def _attempt(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except PenstockError as error:
+            logger.warning("a delivery failed, and comes again: %s", error)
+        except Exception:
+            logger.exception("a delivery failed by a defect, and comes again")
+
+    def _loop(self) -> None:
+        while not self._stopping.wait(_TICK_S):
+            self.run_once()

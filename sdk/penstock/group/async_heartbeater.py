@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 
-from penstock.group.group_calls import beat
-from penstock.group.heartbeat import HeartbeatRequest
+from penstock.group.group_calls import HeartbeatRequest, beat
 from penstock.group.membership import Membership, MemberState
 from penstock.http.async_client import AsyncClient
 from penstock.http.steps import drive_async

@@ -3,8 +3,7 @@
 
 from collections.abc import Callable
 
-from penstock.group.group_calls import beat
-from penstock.group.heartbeat import HeartbeatRequest
+from penstock.group.group_calls import HeartbeatRequest, beat
 from penstock.group.membership import Membership, MemberState
 from penstock.http.client import Client
 from penstock.http.steps import drive

@@ -13,7 +13,7 @@ Invariants:
 
 from collections.abc import Iterable, Mapping
 
-from penstock.group.heartbeat import HeartbeatResponse, HeldLease
+from penstock.group.group_calls import HeartbeatResponse, HeldLease
 from penstock.model import TopicPartition
 from penstock_core.groups.group import Subscription
 

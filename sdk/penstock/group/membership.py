@@ -28,7 +28,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
-from penstock.group.heartbeat import HeartbeatRequest, HeartbeatResponse, HeldLease, Look, MemberSettings, Sleepers
+from penstock.group.group_calls import HeartbeatRequest, HeartbeatResponse, HeldLease, Look, MemberSettings, Sleepers
 from penstock.group.holdings import Holdings
 from penstock.model import TopicPartition
 from penstock.retry import NEVER_MS

@@ -11,9 +11,8 @@ from penstock.producer.batching.accumulator import Entry
 from penstock.producer.batching.producer_batch import ProducerBatch
 from penstock.producer.transaction_core import TransactionCore
 from penstock.system import wall_clock_ns
-from penstock.telemetry.conventions import OperationType
 from penstock.telemetry.opening import find_telemetry
-from penstock.telemetry.operations import Operation
+from penstock.telemetry.operations import Operation, OperationType
 from penstock_core.errors import PenstockError
 from penstock_core.limits import SDK_SPAN_LINKS_MAX
 from penstock_core.records.codec import Headers

@@ -20,7 +20,7 @@ from penstock.http.steps import Calls, Steps, Wait
 from penstock.model import GroupOffset, TopicPartition
 from penstock.model.share import ShareAcceptance, ShareRecord
 from penstock.producer.batching.accumulator import UNKNOWN_OFFSET
-from penstock.producer.batching.batch_bounds import ENTRY_OVERHEAD_BYTES, TIMER_OVERHEAD_BYTES
+from penstock.producer.batching.pacing import ENTRY_OVERHEAD_BYTES, TIMER_OVERHEAD_BYTES
 from penstock.producer.batching.producer_batch import ProducerBatch, TopicQueues, entry_fields
 from penstock.producer.delays import Timer
 from penstock.producer.transactional.transactional_state import TransactionalState, learn_outcome

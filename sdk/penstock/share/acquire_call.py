@@ -23,8 +23,7 @@ from penstock.http.http_message import (
 )
 from penstock.model.share import ShareRecord
 from penstock.share.acknowledgements import Acknowledgement, LockKey
-from penstock.share.held_locks import AcquiredLock
-from penstock.share.moment import Moment
+from penstock.share.held_locks import AcquiredLock, Moment
 from penstock_core.errors import Category, ErrorCode, PenstockError
 from penstock_core.limits import READ_DECODED_BYTES_MAX
 from penstock_core.records.codec import Record

@@ -12,16 +12,39 @@ Invariants:
 - In a group that is ordered by key, a lock may hold several records of a key. They are handed to handlers one after the
   other. The service releases those behind a record that is released, so they are handed out no more.
 - The entry in the service decides whether a lock holds, not a clock. So what was acknowledged is sent, however late.
+
+A time as a consumer reads it: on the monotonic clock and on the wall clock.
+
+A frozen machine may stop one of them, and an operator may set the other. A lock has ended for its consumer as soon as
+either clock says so.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple, Self
 
 from penstock.model.share import ShareRecord
 from penstock.retry import NEVER_MS
 from penstock.share.acknowledgements import LockKey
-from penstock.share.moment import Moment
+
+
+class Moment(NamedTuple):
+    """Both clocks at one time, in milliseconds."""
+
+    monotonic_ms: int
+    wall_ms: int
+
+    def later(self, by_ms: int) -> Self:
+        """The moment `by_ms` after this one."""
+        return self._replace(monotonic_ms=self.monotonic_ms + by_ms, wall_ms=self.wall_ms + by_ms)
+
+    def has_come(self, now: "Moment") -> bool:
+        """One of the clocks has reached this moment."""
+        return now.monotonic_ms >= self.monotonic_ms or now.wall_ms >= self.wall_ms
+
+
+Clocks = Callable[[], Moment]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,8 +23,7 @@ from penstock.share.acknowledgements import (
     reject,
 )
 from penstock.share.acquire_call import ShareAnswer, ShareCall
-from penstock.share.held_locks import AcquiredLock, HeldLock, HeldLocks, key_of
-from penstock.share.moment import Moment
+from penstock.share.held_locks import AcquiredLock, HeldLock, HeldLocks, Moment, key_of
 from penstock_core.limits import (
     SDK_SHARE_ENTRIES_MAX,
     SDK_SHARE_GIVE_BACK_MS,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from penstock.arguments import check, check_callable, check_number, check_whole, checked_topic
 from penstock.model.share import Reject, Release, ShareRecord
 from penstock.share.acknowledgements import Wish, release
-from penstock.share.moment import Moment
+from penstock.share.held_locks import Moment
 from penstock.share.settings import ShareOptions, ShareSettings
 from penstock.share.share_core import ShareCore
 from penstock.system import monotonic_ms, process_name, random_bytes, wall_clock_ms

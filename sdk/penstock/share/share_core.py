@@ -32,13 +32,11 @@ from penstock.share.acknowledgements import (
     release,
 )
 from penstock.share.acquire_call import ShareAnswer, ShareCall
-from penstock.share.appetite import Appetite
 from penstock.share.breaker import Breaker
-from penstock.share.held_locks import key_of
+from penstock.share.held_locks import Clocks, Moment, key_of
 from penstock.share.keeper import Keeper
-from penstock.share.moment import Clocks, Moment
 from penstock.share.settings import ShareSettings
-from penstock.share.waiting import ShareWaiting
+from penstock.share.waiting import Appetite, ShareWaiting
 from penstock.telemetry.operations import Notes
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import SDK_LEAVE_MS_MAX, SDK_SHARE_FAILURES_MAX

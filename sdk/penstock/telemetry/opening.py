@@ -51,7 +51,7 @@ def _is_stand_in(provider: object) -> bool:
 @lru_cache(maxsize=_CLIENTS_REMEMBERED_MAX)
 def _telemetry(tracers: "TracerProvider", meters: "MeterProvider", url: str) -> "Telemetry":
     """One for all clients of a service: an instrument that is made twice would warn."""
-    from penstock.telemetry.conventions import SERVER_ADDRESS, SERVER_PORT
+    from penstock.telemetry.operations import SERVER_ADDRESS, SERVER_PORT
     from penstock.telemetry.telemetry import Telemetry
 
     server: dict[str, str | int] = {}

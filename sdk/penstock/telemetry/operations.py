@@ -2,6 +2,12 @@
 
 A core works under a lock. A span processor of the application may take its time, or send records itself. So the core
 only notes what happened, and the driver reports it after it has released the lock.
+
+The names of spans, attributes and metrics, by OpenTelemetry's conventions for messaging.
+
+Spans: https://opentelemetry.io/docs/specs/semconv/messaging/messaging-spans/
+Metrics: https://opentelemetry.io/docs/specs/semconv/messaging/messaging-metrics/
+Both were read at version 1.44; their status is "Development", so a later version may rename things.
 """
 
 from collections import deque
@@ -12,7 +18,6 @@ from typing import TYPE_CHECKING
 
 from penstock.model import ConsumerRecord, TopicPartition
 from penstock.model.share import ShareRecord
-from penstock.telemetry.conventions import OperationType
 
 if TYPE_CHECKING:  # nothing here needs OpenTelemetry
     from opentelemetry.trace import Span, SpanContext
@@ -21,6 +26,41 @@ if TYPE_CHECKING:  # nothing here needs OpenTelemetry
     from penstock_core.push.targets.webhook_body import WebhookRecord
 
     AnyRecord = ConsumerRecord | ShareRecord | WebhookRecord
+from enum import StrEnum
+
+SYSTEM = "penstock"  # the value of messaging.system
+MESSAGING_SYSTEM = "messaging.system"
+OPERATION_NAME = "messaging.operation.name"
+OPERATION_TYPE = "messaging.operation.type"
+DESTINATION_NAME = "messaging.destination.name"
+DESTINATION_PARTITION_ID = "messaging.destination.partition.id"
+CONSUMER_GROUP_NAME = "messaging.consumer.group.name"
+BATCH_MESSAGE_COUNT = "messaging.batch.message_count"
+MESSAGE_ID = "messaging.message.id"
+SERVER_ADDRESS = "server.address"
+SERVER_PORT = "server.port"
+ERROR_TYPE = "error.type"
+SENT_MESSAGES = "messaging.client.sent.messages"
+CONSUMED_MESSAGES = "messaging.client.consumed.messages"
+OPERATION_DURATION = "messaging.client.operation.duration"
+PROCESS_DURATION = "messaging.process.duration"
+# Seconds: the advice of the metrics page, for both histograms.
+DURATION_BOUNDARIES = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
+
+
+class OperationType(StrEnum):
+    """The types of operations. The kind of a span follows from its type."""
+
+    CREATE = "create"
+    SEND = "send"
+    RECEIVE = "receive"
+    PROCESS = "process"
+    SETTLE = "settle"
+
+
+def span_name(operation: str, topic: str | None) -> str:
+    """`{operation} {destination}`. An operation on several topics has no destination."""
+    return f"{operation} {topic}" if topic else operation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,7 @@ from penstock.deployed.aws import Aws, aws_code
 from penstock.deployed.stack import DeployedStack, references_in, release_in
 from penstock.doctor.finding import Finding, Verdict
 from penstock.tuning.stage import STAGE, settings_in
-from penstock.upgrade.resources import ResourceFate, resource_changes
-from penstock.upgrade.versions import find_versions
+from penstock.upgrade.resources import ResourceFate, find_versions, resource_changes
 from penstock_core.errors import PenstockError
 from penstock_core.release import ReleaseFacts, conflicts, format_changes, moved_routes, own_facts
 from penstock_core.version import RELEASES, refusal_of_step

@@ -5,6 +5,8 @@
 A new epoch fences each earlier process that copies the same topics, so no chunk of it commits after the notes were
 read. The notes tell how far the copy is. So a process may die at any point, and the next one goes on without a loss and
 without a record twice. After a transaction whose outcome is not known, the copier does the same in its own process.
+
+A chunk: the records of one transaction, and how far each partition is read with them.
 """
 
 import logging
@@ -24,21 +26,23 @@ from penstock.system import monotonic_ms, wall_clock_ms
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import (
     BATCH_BYTES_DEFAULT_MAX,
+    IMPORT_CHUNK_BYTES,
     IMPORT_CHUNK_MS,
+    IMPORT_CHUNK_RECORDS,
+    IMPORT_PARTITIONS_MAX,
     IMPORT_READ_MS,
     MIB,
 )
 from penstock_core.records.codec import record_bytes_max, time_of
 from penstock_core.records.record_batch import BATCH_HEADER_BYTES
-from penstock_import.copying.chunk import Chunk
-from penstock_import.copying.placement import Placement
-from penstock_import.copying.starts import StartSettings, first_positions
-from penstock_import.progress.chunk_note import ChunkNote, SourceRange, TargetRange
+from penstock_import.copying.starts import KEEP, Placement, StartSettings, first_positions
+from penstock_import.progress.chunk_note import ChunkNote, SourceRange, TargetRange, runs_of
 from penstock_import.progress.progress_topic import ProgressTopic
 from penstock_import.progress.rounds import Rounds, WaitReport, fenced_by_others, transactional_id_of
-from penstock_import.source.records import SourceEvent, SourceRecord, SourceTopic, TopicSource
+from penstock_import.source.records import ReachedEnd, SourceEvent, SourceRecord, SourceTopic, TopicSource
 
 _log = logging.getLogger("penstock.import")
+_OVERHEAD_BYTES = 100  # of a record in memory on top of its key, value and headers
 
 
 class CopyReport(WaitReport, Protocol):
@@ -65,6 +69,74 @@ class CopySettings:
     def transactional_id(self) -> str:
         """One for each pair of source and topic: two processes that copy the same fence each other."""
         return transactional_id_of(self.source.identity, self.topic.name)
+
+
+class Chunk:
+    """Records from `positions` on. It is full at a bound of records, of bytes, or of partitions that take them."""
+
+    def __init__(self, positions: Mapping[int, int], placement: Placement) -> None:
+        self.records: list[tuple[int, SourceRecord]] = []  # with the partition that each goes to
+        self.positions = dict(positions)  # behind all events that were added
+        self.skipped = 0
+        self._starts = dict(positions)
+        self._placement = placement
+        self._counts: dict[int, int] = {}
+        self._bytes = 0
+
+    def add(self, event: SourceEvent, *, is_skipped: bool = False) -> bool:
+        """Take the event; false if there is no room. A skipped record leaves a gap."""
+        if isinstance(event, ReachedEnd):
+            self._pass(event.partition, event.offset)
+            return True
+        if is_skipped:
+            self.skipped += 1
+            self._pass(event.partition, event.offset + 1)
+            return True
+        target = self._placement.target(event)
+        if self.is_full or (target not in self._counts and len(self._counts) >= IMPORT_PARTITIONS_MAX):
+            return False
+        self.records.append((target, event))
+        self._counts[target] = self._counts.get(target, 0) + 1
+        self._bytes += _OVERHEAD_BYTES + len(event.key or b"") + len(event.value or b"")
+        self._bytes += sum(len(name) + len(value or b"") for name, value in event.headers)
+        self._pass(event.partition, event.offset + 1)
+        return True
+
+    @property
+    def is_full(self) -> bool:
+        """No further record has room."""
+        return len(self.records) >= IMPORT_CHUNK_RECORDS or self._bytes >= IMPORT_CHUNK_BYTES
+
+    @property
+    def has_moved(self) -> bool:
+        """A partition is read further, by a record or by a gap."""
+        return self.positions != self._starts
+
+    def note(self, topic_id: str, bounds: Mapping[int, int]) -> ChunkNote:
+        """The note that commits with the records. `bounds` has an offset at or below the next one of each partition."""
+        offsets: dict[int, list[int]] = {}
+        for _, record in self.records:
+            offsets.setdefault(record.partition, []).append(record.offset)
+        sources = {
+            each: SourceRange(
+                start=self._starts[each],
+                next_offset=self.positions[each],
+                runs=runs_of(self._starts[each], offsets.get(each, ())),
+            )
+            for each in self.positions
+            if self.positions[each] != self._starts[each]
+        }
+        targets = {each: TargetRange(bounds.get(each, 0), count) for each, count in self._counts.items()}
+        if self._placement.mode == KEEP:
+            targets |= {each: TargetRange(bounds.get(each, 0), 0) for each in sources.keys() - targets.keys()}
+        return ChunkNote(topic_id=topic_id, mode=self._placement.mode, sources=sources, targets=targets)
+
+    def ends(self, firsts: Mapping[int, int]) -> Mapping[int, int]:
+        """The offset behind the chunk's records in each partition; `firsts` has that of the first record there."""
+        return {each: first + self._counts[each] for each, first in firsts.items()}
+
+    def _pass(self, partition: int, offset: int) -> None:
+        self.positions[partition] = max(offset, self.positions.get(partition, offset))
 
 
 class Copier:

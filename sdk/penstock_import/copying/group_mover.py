@@ -11,10 +11,9 @@ from penstock.admin.admin import Admin
 from penstock.errors import AccessDeniedError, NotFoundError
 from penstock.model import TopicPartition
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_import.copying.placement import KEEP
-from penstock_import.progress.chunk_note import ChunkNote
+from penstock_import.copying.starts import KEEP
+from penstock_import.progress.chunk_note import ChunkNote, Translation, translate_kept, translate_rehashed
 from penstock_import.progress.progress_topic import ProgressTopic
-from penstock_import.progress.translation import Translation, translate_kept, translate_rehashed
 from penstock_import.source.records import TopicSource
 
 

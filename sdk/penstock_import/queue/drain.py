@@ -5,14 +5,20 @@
 The records of a round and the ids of its messages commit in one transaction, before SQS forgets the messages. A message
 that comes again is known by its id, and is only deleted: after a crash between commit and delete, too. One process
 drains a queue: a new epoch fences each earlier one.
+
+The memory of messages that were taken: SQS may hand each of them out again.
+
+A note of their ids commits in one transaction with their records. The memory is bounded: a message that comes again
+after so many others is taken for a new one, and its header `sqs-message-id` tells it apart.
 """
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from penstock.admin.admin import Admin
-from penstock.errors import RecordTooLargeError
+from penstock.errors import InvalidError, RecordTooLargeError
 from penstock.http.transport import Transport
 from penstock.producer.batching.accumulator import UNKNOWN_OFFSET
 from penstock.producer.producer import Producer
@@ -27,8 +33,9 @@ from penstock_core.limits import (
 from penstock_core.records.codec import time_of
 from penstock_import.progress.progress_topic import ProgressTopic
 from penstock_import.progress.rounds import Rounds, WaitReport, fenced_by_others, transactional_id_of
-from penstock_import.queue.messages import MessageQueue, QueueMessage
-from penstock_import.queue.taken_ids import TakenIds, decode_ids, encode_ids
+from penstock_import.queue.sqs import MessageQueue, QueueMessage
+
+_VERSION = 1
 
 
 class DrainReport(WaitReport, Protocol):
@@ -168,3 +175,45 @@ class Drain:
             "process drains a queue"
         )
         fenced_by_others(call, message)
+
+
+class TakenIds:
+    """The latest ids, the oldest first."""
+
+    def __init__(self) -> None:
+        self._ids: dict[str, None] = {}
+
+    def __contains__(self, message_id: str) -> bool:
+        return message_id in self._ids
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def add(self, ids: Iterable[str]) -> None:
+        """Remember them, and forget the oldest beyond the bound."""
+        for each in ids:
+            self._ids.pop(each, None)
+            self._ids[each] = None
+        while len(self._ids) > IMPORT_MESSAGE_IDS_KEPT:
+            del self._ids[next(iter(self._ids))]
+
+
+def encode_ids(ids: Iterable[str]) -> bytes:
+    """The note of ids."""
+    return json.dumps({"v": _VERSION, "ids": list(ids)}, separators=(",", ":")).encode()
+
+
+def decode_ids(value: bytes) -> list[str]:
+    """The ids of a note. Raises InvalidError for bytes that are none, or of a later release."""
+    try:
+        found = json.loads(value)
+        if found["v"] == _VERSION:
+            return [str(each) for each in found["ids"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidError(
+            ErrorCode.UNSUPPORTED_FORMAT, f"the progress topic has a record that is no note: {value[:100]!r}"
+        ) from error
+    raise InvalidError(
+        ErrorCode.UNSUPPORTED_FORMAT,
+        f"a note of version {found['v']!r:.20}: a later release has written it; use that",
+    )

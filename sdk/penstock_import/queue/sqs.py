@@ -1,9 +1,13 @@
-"""An SQS queue by botocore."""
+"""An SQS queue by botocore.
+
+Messages of a queue, and the queue as the drain sees it.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol
 
 import botocore.exceptions
 import botocore.session
@@ -12,12 +16,14 @@ from botocore.config import Config
 from penstock.errors import ConnectionFailedError, NotConfiguredError, NotFoundError, UnavailableError
 from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.limits import IMPORT_VISIBILITY_S, PUSH_ENTRIES_MAX
-from penstock_import.queue.messages import DEDUPLICATION_ID_HEADER, MESSAGE_ID_HEADER, QueueCounts, QueueMessage
+from penstock_core.records.codec import Headers
 from penstock_import.source.address import QueueAddress
 
 _REGION = re.compile(r"https?://sqs\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/")
 _UNKNOWN = ("AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist")
 _DENIED = ("AccessDenied", "AccessDeniedException", "InvalidClientTokenId", "SignatureDoesNotMatch", "ExpiredToken")
+MESSAGE_ID_HEADER = "sqs-message-id"
+DEDUPLICATION_ID_HEADER = "sqs-deduplication-id"
 
 
 def sqs_client(address: QueueAddress) -> Any:
@@ -30,6 +36,59 @@ def sqs_client(address: QueueAddress) -> Any:
         )
     except botocore.exceptions.NoRegionError as error:
         raise NotConfiguredError("no AWS region for the queue: set AWS_REGION, or give its URL") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueMessage:
+    """A received message. `group` is that of a FIFO queue. `headers` are its attributes, and its ids at the end."""
+
+    message_id: str
+    receipt: str
+    body: str
+    sent_ms: int | None = None
+    group: str | None = None
+    headers: Headers = ()
+
+    @property
+    def key(self) -> bytes | None:
+        """The record's key: the message group, so that a group keeps its order."""
+        return None if self.group is None else self.group.encode()
+
+    @property
+    def size_bytes(self) -> int:
+        """About what it takes in memory and in a request."""
+        return len(self.body) + sum(len(name) + len(value or b"") for name, value in self.headers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueCounts:
+    """About how many messages a queue holds: to receive, received and not deleted, and not due yet."""
+
+    visible: int
+    in_flight: int
+    delayed: int
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.visible + self.in_flight + self.delayed
+
+
+class MessageQueue(Protocol):
+    """One queue. A received message is hidden for a time, and comes again unless it is deleted."""
+
+    @property
+    def identity(self) -> str:
+        """The name under which taken messages are noted."""
+
+    def receive(self, wait_ms: int) -> Sequence[QueueMessage]:
+        """A few messages; none if none was there for `wait_ms`. In a FIFO queue, a group in flight gives no more."""
+
+    def delete(self, messages: Sequence[QueueMessage]) -> int:
+        """Delete messages. Returns how many could not be deleted: they come again."""
+
+    def counts(self) -> QueueCounts:
+        """The counts now."""
 
 
 class SqsQueue:

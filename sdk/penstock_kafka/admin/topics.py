@@ -23,7 +23,7 @@ from penstock_kafka.admin.topic_settings import check, kafka_settings, penstock_
 from penstock_kafka.context import Context
 from penstock_kafka.dispatch.api import Answer, Call, Request, Uuid
 from penstock_kafka.errors import KafkaError, RequestRefused, error_message, kafka_error
-from penstock_kafka.service.topic_directory import uuid_of
+from penstock_kafka.service.service import uuid_of
 from penstock_kafka.settings import NODE_ID
 
 _DEFAULT = -1

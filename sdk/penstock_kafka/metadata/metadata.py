@@ -18,7 +18,7 @@ from penstock_kafka.context import Context
 from penstock_kafka.dispatch.api import Answer, Call, Request, Uuid
 from penstock_kafka.dispatch.entries import in_parts
 from penstock_kafka.errors import KafkaError, kafka_error
-from penstock_kafka.service.topic_directory import uuid_of
+from penstock_kafka.service.service import uuid_of
 from penstock_kafka.settings import CLUSTER_ID, NODE_ID, Settings
 
 _RIGHTS_UNKNOWN = -(2**31)

@@ -42,7 +42,7 @@ from penstock_core.limits import (
 from penstock_core.records import frame
 from penstock_kafka.context import Context
 from penstock_kafka.produce.lanes import Lanes, Outcome, PendingBatch, Run
-from penstock_kafka.service.topic_directory import keyless_error
+from penstock_kafka.service.service import keyless_error
 
 _GATHER_PART = 4  # a batch waits a quarter of the time that a call takes
 

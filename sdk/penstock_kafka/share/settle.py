@@ -14,7 +14,7 @@ from penstock.system import monotonic_ms
 from penstock_core.errors import PenstockError
 from penstock_kafka.dispatch.api import Uuid
 from penstock_kafka.errors import KafkaError, RequestRefused, error_message, kafka_error
-from penstock_kafka.service.topic_directory import TopicDirectory, uuid_of
+from penstock_kafka.service.service import TopicDirectory, uuid_of
 from penstock_kafka.share.clients import ShareClient, SharePlace
 from penstock_kafka.share.held_locks import WishedRange
 from penstock_kafka.share.share_calls import ShareCalls

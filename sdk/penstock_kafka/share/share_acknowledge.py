@@ -17,7 +17,7 @@ from penstock.share.acknowledgements import ACCEPT, RELEASE, Verb, Wish, reject
 from penstock.system import monotonic_ms
 from penstock_kafka.dispatch.api import Answer, Call, Request
 from penstock_kafka.errors import KafkaError, RequestRefused
-from penstock_kafka.service.topic_directory import TopicDirectory
+from penstock_kafka.service.service import TopicDirectory
 from penstock_kafka.share.clients import ENDS, ShareClients, SharePlace
 from penstock_kafka.share.held_locks import WishedRange
 from penstock_kafka.share.settle import Settlement, Settler, settlement_of

@@ -9,7 +9,7 @@
 ShareGroupDescribe: a share group and those of its members that this gateway serves.
 """
 
-from penstock.api.share_group_calls import share_group_path
+from penstock.api.group_admin_calls import share_group_path
 from penstock.http.http_message import json_request
 from penstock.http.steps import Calls
 from penstock.system import monotonic_ms
@@ -18,10 +18,9 @@ from penstock_core.limits import CLIENT_ID_LENGTH_MAX, KAFKA_SHARE_HEARTBEAT_MS
 from penstock_kafka.dispatch.api import Answer, Call
 from penstock_kafka.dispatch.entries import in_parts
 from penstock_kafka.errors import KafkaError, RequestRefused, error_message
-from penstock_kafka.groups.admin.list_groups import state_of
+from penstock_kafka.groups.admin.describe_groups import state_of
 from penstock_kafka.groups.group_errors import group_error, uuid_of_id
-from penstock_kafka.service.service import Service
-from penstock_kafka.service.topic_directory import TopicDirectory
+from penstock_kafka.service.service import Service, TopicDirectory
 from penstock_kafka.share.members import Assignment, ShareMember, ShareMembers, checked_topics
 from penstock_kafka.share.share_groups import ShareGroups
 

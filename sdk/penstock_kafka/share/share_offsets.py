@@ -7,7 +7,7 @@ on unfinished, and takes all locks away.
 from collections.abc import Iterable, Mapping
 from functools import partial
 
-from penstock.api.share_group_calls import ShareResetTarget, describe_share_group, reset_share_group
+from penstock.api.group_admin_calls import ShareResetTarget, describe_share_group, reset_share_group
 from penstock.model.share import ShareGroupPartition
 from penstock.system import monotonic_ms
 from penstock_core.errors import ErrorCode, PenstockError
@@ -16,7 +16,7 @@ from penstock_kafka.dispatch.api import Answer, Call, Request
 from penstock_kafka.dispatch.entries import in_parts
 from penstock_kafka.errors import KafkaError, RequestRefused, error_message, kafka_error
 from penstock_kafka.groups.group_errors import group_error
-from penstock_kafka.service.topic_directory import uuid_of
+from penstock_kafka.service.service import uuid_of
 from penstock_kafka.share.members import ShareMembers
 from penstock_kafka.share.share_groups import ShareGroups
 

@@ -9,7 +9,7 @@ from penstock.system import wall_clock_ms
 from penstock_core.errors import PenstockError
 from penstock_kafka.dispatch.api import Answer, Call
 from penstock_kafka.errors import KafkaError, error_message, kafka_error
-from penstock_kafka.service.topic_directory import TopicDirectory
+from penstock_kafka.service.service import TopicDirectory
 from penstock_kafka.transactions.epochs.producers import Producers
 from penstock_kafka.transactions.epochs.sequences import Place
 from penstock_kafka.transactions.epochs.transactional_producer import TransactionalProducer

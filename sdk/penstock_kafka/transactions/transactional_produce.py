@@ -10,7 +10,7 @@ from penstock_kafka.context import Context
 from penstock_kafka.dispatch.api import Answer, Call, Request
 from penstock_kafka.dispatch.names import service_name
 from penstock_kafka.errors import KafkaError, RequestRefused, error_message, record_errors
-from penstock_kafka.service.topic_directory import keyless_error
+from penstock_kafka.service.service import keyless_error
 from penstock_kafka.transactions.epochs.producers import Producers, open_producers
 from penstock_kafka.transactions.epochs.sequences import plain_batch
 from penstock_kafka.transactions.epochs.transactional_producer import TransactionalProducer

@@ -8,10 +8,10 @@ import pytest
 
 from penstock_service.adapters.aws import Storage
 from penstock_spark.scripts import analyze
-from tests.glue_jobs.analysis.sent_records import RunJob
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+from tests.glue_jobs.analysis.sent_records import RunJob
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ import pytest
 from penstock_service.instance.instance import Instance
 from penstock_service.topics.alter_topic import delete_topic, truncate
 from penstock_spark.analysis.measure import HOUR_MS
-from tests.glue_jobs.analysis.sent_records import RunJob, SentRecord, hour_ago, send, skewed, stored
 from tests.support.service import new_topic
 
 if TYPE_CHECKING:
     pass
+from tests.glue_jobs.analysis.sent_records import RunJob, SentRecord, hour_ago, send, skewed, stored
 
 
 @pytest.mark.minutes

@@ -23,11 +23,11 @@ from penstock_service.topics.alter_topic import truncate
 from penstock_service.topics.create_topic import create_topic
 from penstock_spark.analysis.measure import HOUR_MS
 from penstock_spark.scripts import analyze
-from tests.glue_jobs.analysis.sent_records import RunJob, SentRecord, hour_ago, send, skewed, stored
 from tests.support.service import key_of, new_topic, refs_of
 
 if TYPE_CHECKING:
     pass
+from tests.glue_jobs.analysis.sent_records import RunJob, SentRecord, hour_ago, send, skewed, stored
 
 
 def model(records: Sequence[SentRecord]) -> dict[tuple[str, int, int], list[SentRecord]]:

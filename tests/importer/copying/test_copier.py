@@ -18,7 +18,6 @@ from penstock.http.http_message import Response
 from penstock.http.transport import Transport
 from penstock.testing import MemoryPenstock
 from penstock_core.errors import ErrorCode
-from penstock_import.copying import chunk
 from penstock_import.copying.starts import StartSettings
 from penstock_import.source.records import PartitionBounds
 from tests.importer.copies import Told, copier_of, copy, held, sent
@@ -66,7 +65,7 @@ def test_copy_goes_on_behind_its_notes_when_it_runs_again(service: MemoryPenstoc
 def test_copy_has_each_record_once_when_its_process_dies_at_any_call(
     monkeypatch: pytest.MonkeyPatch, is_carried_out: bool
 ) -> None:
-    monkeypatch.setattr(chunk, "IMPORT_CHUNK_RECORDS", 2)
+    monkeypatch.setattr("penstock_import.copying.copier.IMPORT_CHUNK_RECORDS", 2)
     died = 0
     for at in range(1, _CALLS_MAX):
         source, service = _source(), MemoryPenstock()
@@ -109,7 +108,7 @@ class _LosingTransport:
 def test_copy_has_each_record_once_when_answers_are_lost(
     service: MemoryPenstock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunk, "IMPORT_CHUNK_RECORDS", 2)
+    monkeypatch.setattr("penstock_import.copying.copier.IMPORT_CHUNK_RECORDS", 2)
     source, losing = _source(), _LosingTransport(service.transport)
     assert copy(source, service, transport=losing).records == 9
     assert losing.lost
@@ -137,7 +136,7 @@ class _LearningTransport:
 def test_copy_and_its_bounds_are_right_when_only_the_outcome_of_commits_is_learnt(
     service: MemoryPenstock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunk, "IMPORT_CHUNK_RECORDS", 2)
+    monkeypatch.setattr("penstock_import.copying.copier.IMPORT_CHUNK_RECORDS", 2)
     source = _source()
     source.groups = {"billing": {0: source.records[0][-1].offset, 1: source.records[1][1].offset}}
     outcome = copy(source, service, "billing", transport=_LearningTransport(service.transport))

@@ -2,11 +2,17 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.errors import InvalidError
+from penstock.errors import InvalidError, NotFoundError
 from penstock.testing import MemoryPenstock
 from penstock_import.copying.group_mover import GroupMover, GroupSettings
-from penstock_import.copying.starts import StartSettings
-from penstock_import.copying.topic_import import ImportOutcome, TopicImport
+from penstock_import.copying.starts import StartSettings, placement_for
+from penstock_import.copying.topic_import import (
+    ImportOutcome,
+    TopicImport,
+    find_or_create_topic,
+    find_topic,
+    settings_from,
+)
 from tests.importer.copies import Told, copier_of, held, sent
 from tests.importer.memory_source import MemorySource
 
@@ -104,3 +110,39 @@ def test_import_that_is_stopped_tells_of_records_in_partitions_that_it_has_not_s
 
     report = _Switch(source, change)
     assert not _follow(service, source, report, "rehash").is_drained
+
+
+def test_settings_are_brought_into_our_bounds() -> None:
+    kafka = {
+        "retention.ms": "1000",
+        "retention.bytes": "-1",
+        "max.message.bytes": "99999999",
+        "cleanup.policy": "delete, compact",
+        "flush.ms": "1",
+    }
+    found = settings_from(kafka)
+    assert found["retention_ms"] == 60_000
+    assert found["retention_bytes"] == -1
+    assert found["max_batch_bytes"] < 4 * 2**20
+    assert found["cleanup_policy"] == "compact,delete"
+    assert "flush.ms" not in found
+
+
+def test_topic_is_created_as_the_source_is() -> None:
+    service, source = MemoryPenstock(), MemorySource(4)
+    source.settings = {"cleanup.policy": "compact"}
+    created = find_or_create_topic(service.admin(), "orders", source.describe(), source)
+    assert (created.partitions, created.config["cleanup_policy"]) == (4, "compact")
+    assert find_or_create_topic(service.admin(), "orders", source.describe(), source) == created
+
+
+def test_missing_topic_names_the_ways_to_create_it() -> None:
+    with pytest.raises(NotFoundError, match="add --create, or run `penstock topics create orders --partitions 4`"):
+        find_topic(MemoryPenstock().admin(), "orders", MemorySource(4).describe())
+
+
+def test_other_number_of_partitions_names_the_ways_out() -> None:
+    topic = MemoryPenstock().create_topic("orders", partitions=3)
+    with pytest.raises(InvalidError, match=r"has 4 partitions, .* 3 from 0 on: .* --partitions rehash"):
+        placement_for("keep", MemorySource(4).describe(), topic)
+    assert placement_for("rehash", MemorySource(4).describe(), topic).count == 3

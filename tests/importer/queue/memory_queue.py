@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from penstock_import.queue.messages import QueueCounts, QueueMessage
+from penstock_import.queue.sqs import QueueCounts, QueueMessage
 
 
 class MemoryQueue:

@@ -2,12 +2,13 @@
 
 import pytest
 
-from penstock.errors import FencedError
+from penstock.errors import FencedError, InvalidError
 from penstock.http.transport import Transport
 from penstock.testing import MemoryPenstock
 from penstock_core.errors import PenstockError
+from penstock_import.queue import drain
 from penstock_import.queue import drain as drain_module
-from penstock_import.queue.drain import Drain, DrainSettings
+from penstock_import.queue.drain import Drain, DrainSettings, TakenIds, decode_ids, encode_ids
 from tests.importer.dying_transport import Death, DyingTransport
 from tests.importer.queue.memory_queue import MemoryQueue
 
@@ -134,3 +135,22 @@ def test_drain_stops_the_earlier_process_when_another_one_begins(service: Memory
         first.run()
     first.close()
     second.close()
+
+
+def test_ids_forget_the_oldest_beyond_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drain, "IMPORT_MESSAGE_IDS_KEPT", 3)
+    ids = TakenIds()
+    ids.add(["a", "b", "c"])
+    ids.add(["a", "d"])
+    assert [each in ids for each in "abcd"] == [True, False, True, True]
+    assert len(ids) == 3
+
+
+def test_note_of_ids_survives_its_encoding() -> None:
+    assert decode_ids(encode_ids(["a", "b"])) == ["a", "b"]
+
+
+@pytest.mark.parametrize("value", [b"", b"[]", b"{}", b'{"v": 2}', b'{"v": 1}'])
+def test_note_is_refused_when_it_is_none(value: bytes) -> None:
+    with pytest.raises(InvalidError, match=r"no note|later release"):
+        decode_ids(value)

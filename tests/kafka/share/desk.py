@@ -13,8 +13,7 @@ from penstock_core.records.record_batch import walk
 from penstock_kafka.apis import groups_apis, share_apis
 from penstock_kafka.context import Context
 from penstock_kafka.dispatch.api import ApiKey, Peer, Registry, Uuid
-from penstock_kafka.service.service import Service
-from penstock_kafka.service.topic_directory import uuid_of
+from penstock_kafka.service.service import Service, uuid_of
 from tests.kafka.groups.desk import GroupDesk
 from tests.kafka.running_gateway import SETTINGS
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localstack.like_aws.item_size import item_bytes, read_units, write_units
-from localstack.like_aws.latency import s3_latency_ms
+from localstack.like_aws.dynamodb import TokenBuckets
+from localstack.like_aws.dynamodb_call import item_bytes, read_units, write_units
+from localstack.like_aws.layer import s3_latency_ms
 from localstack.like_aws.rules import Latency
-from localstack.like_aws.token_buckets import TokenBuckets
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
         stub.activate()
     monkeypatch.setattr("penstock.jobs.deployed.client", lambda service, region: clients[service])
     monkeypatch.setattr("penstock.jobs.emr.EmrPlace.poll_s", 0)
-    monkeypatch.setattr("penstock.jobs.glue.GluePlace.poll_s", 0)
+    monkeypatch.setattr("penstock.jobs.emr.GluePlace.poll_s", 0)
     yield Cloud(stubs)
     for stub in stubs.values():
         stub.assert_no_pending_responses()

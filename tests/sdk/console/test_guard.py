@@ -8,8 +8,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from penstock.console.guard import HEADERS
-from penstock.console.right_of_way import AsideTransport, PageTransport, RightOfWay
+from penstock.console.guard import HEADERS, AsideTransport, PageTransport, RightOfWay
 from penstock.console.server import PAGES
 from penstock.http.http_message import Response
 from tests.sdk.console.conftest import RunningConsole

@@ -4,7 +4,7 @@ import pytest
 
 from penstock.console.background import Look
 from penstock.console.figures import ConsumerFigure, Figures, Snapshot, TopicFigure
-from penstock.console.settings import changed_settings, settings_of
+from penstock.console.parsing import changed_settings, settings_of
 from penstock.errors import InvalidError
 from penstock.model import TopicPartition
 from penstock.testing import MemoryPenstock

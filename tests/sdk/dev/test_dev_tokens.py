@@ -9,8 +9,8 @@ import pytest
 
 from penstock import AccessDeniedError, AccessRule, Admin, Consumer, Producer
 from penstock.configuration import Configuration
+from penstock.dev.gateway import ISSUER, LIFETIME_S, DevTokens, TokenRefused
 from penstock.dev.service import DevAccess
-from penstock.dev.tokens import ISSUER, LIFETIME_S, DevTokens, TokenRefused
 from penstock.http.transport import HttpTransport
 from penstock.tokens import BearerTokens
 from tests.sdk.dev.conftest import RunningServer, Server

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.group.group_calls import beat, commit_leased
-from penstock.group.heartbeat import HeartbeatRequest, HeldLease, MemberSettings, Sleepers
+from penstock.group.group_calls import HeartbeatRequest, HeldLease, MemberSettings, Sleepers, beat, commit_leased
 from penstock.group.membership import Membership
 from penstock.http.http_message import HttpRequest, Response, json_document
 from penstock.http.steps import drive

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from penstock.group.heartbeat import Look
+from penstock.group.group_calls import Look
 from penstock.group.membership import MemberState
 from penstock.retry import NEVER_MS
 from penstock_core.errors import PenstockError

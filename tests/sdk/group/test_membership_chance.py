@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.group.heartbeat import HeartbeatRequest
+from penstock.group.group_calls import HeartbeatRequest
 from penstock_core.groups.group import Subscription
 from penstock_service.topics.create_topic import create_topic
 from tests.sdk.group.group_in_memory import BEAT, DrivenMember, GroupInMemory, commit

@@ -7,8 +7,7 @@ from penstock.http.steps import Wait
 from penstock.model.share import ShareRecord
 from penstock.share.acknowledgements import LockKey, Wish
 from penstock.share.acquire_call import ShareAnswer, ShareCall
-from penstock.share.held_locks import AcquiredLock
-from penstock.share.moment import Moment
+from penstock.share.held_locks import AcquiredLock, Moment
 from penstock.share.settings import ShareSettings
 from penstock.share.share_core import ShareCore
 from penstock_core.errors import PenstockError

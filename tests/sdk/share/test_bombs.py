@@ -1,7 +1,7 @@
 """A share consumer decodes a bounded part of one answer, and gives the other records back at once."""
 
 from penstock.share.acquire_call import ShareAnswer, ShareCall, send
-from penstock.share.moment import Moment
+from penstock.share.held_locks import Moment
 from penstock.testing import MemoryPenstock
 from penstock_core.limits import MIB
 from tests.sdk.share.stepped_core import SteppedCore

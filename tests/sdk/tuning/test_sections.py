@@ -12,10 +12,9 @@ from penstock.consumer.settings import ConsumerSettings
 from penstock.local_files import JOBS_ENV_NAMES, LOCAL_ENV_NAMES
 from penstock.producer.settings import ProducerSettings
 from penstock.share.settings import ShareSettings
-from penstock.tuning.client_options import first_sentences
 from penstock.tuning.environment import CONNECTION, NOT_SETTINGS, STORAGE
 from penstock.tuning.page import default_text, settings_page
-from penstock.tuning.sections import BY_NAME, SECTIONS
+from penstock.tuning.sections import BY_NAME, SECTIONS, first_sentences
 from penstock.tuning.setting import Section, Setting, default_of, settings_with
 from penstock_core.groups.group import GroupConfig
 from penstock_core.limits import KAFKA_CONNECTIONS_DEFAULT_MAX

@@ -298,7 +298,7 @@ READERS: dict[str, Reader | Elsewhere] = {
     "sdk/penstock_kafka/checked_batches.py": Elsewhere(
         why="it looks at times, and refuses wrong ones", test="tests/kafka/produce/test_produce.py"
     ),
-    "sdk/penstock_kafka/service/topic_directory.py": Elsewhere(
+    "sdk/penstock_kafka/service/service.py": Elsewhere(
         why="it refuses records, within a budget", test="tests/core/records/test_record_check.py"
     ),
     "sdk/penstock/share/acquire_call.py": Reader(

@@ -1,20 +1,24 @@
-"""Dead letters: which topics hold some, why each record is there, redrive and purge."""
+"""Dead letters: which topics hold some, why each record is there, redrive and purge.
 
-from collections.abc import Iterable, Iterator, Mapping
+A list, or why there is none: a page with one right missing still shows the rest.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from penstock.console.browsing import newest
 from penstock.console.page import Asked, Moved, Page, Route, Shown, path_of
 from penstock.console.pages.records import Row, row_of
 from penstock.console.paging import paged
-from penstock.console.tried import tried
 from penstock.dead_letters.headers import Death, death_of
 from penstock.model import TopicPartition
+from penstock_core.errors import PenstockError
 from penstock_core.limits import CONSOLE_CELL_CHARACTERS_MAX, CONSOLE_RECORDS_MAX, REQUEST_PARTITIONS_MAX
 
 _CALLS_MAX = 10  # of one click on redrive, 500 records each
 _CALL_RECORDS_MAX = 500
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,3 +115,19 @@ PAGE = Page(
         Route(method="POST", path="/dead-letters/{topic}/purge", answer=purge),
     ),
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried(Generic[Value]):
+    """A value, or the error for the reader in its place."""
+
+    value: Value | None
+    error: str | None
+
+
+def tried(call: Callable[[], Value]) -> Tried[Value]:
+    """What the call answers, or what it failed with."""
+    try:
+        return Tried(value=call(), error=None)
+    except PenstockError as error:
+        return Tried(value=None, error=f"{error.code.name}: {error.message}")

@@ -4,11 +4,9 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from penstock.console.listing import listed
 from penstock.console.page import Asked, Moved, Page, Route, Shown, path_of
-from penstock.console.paging import paged
-from penstock.console.parsing import typed_ms
-from penstock.console.settings import changed_settings, settings_of
+from penstock.console.paging import listed, paged
+from penstock.console.parsing import changed_settings, settings_of, typed_ms
 from penstock.errors import InvalidError
 from penstock_core.errors import ErrorCode, shown
 from penstock_core.groups.group import GroupConfig

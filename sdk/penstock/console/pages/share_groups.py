@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from penstock.console.listing import listed
 from penstock.console.page import Asked, Moved, Page, Route, Shown, path_of
-from penstock.console.paging import paged
+from penstock.console.paging import listed, paged
 from penstock.console.parsing import typed_ms
 from penstock.errors import InvalidError
 from penstock_core.errors import ErrorCode, shown

@@ -1,8 +1,7 @@
 """Subscriptions: how far each is, what happened to its deliveries, pause and resume."""
 
-from penstock.console.listing import listed
 from penstock.console.page import Asked, Moved, Page, Route, Shown, path_of
-from penstock.console.paging import paged
+from penstock.console.paging import listed, paged
 from penstock.model.push import Subscription
 
 

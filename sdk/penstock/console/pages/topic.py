@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from penstock.admin.partition_change import preview, records_of
 from penstock.console.page import Asked, Moved, Page, Route, Shown, path_of
 from penstock.console.paging import paged
-from penstock.console.settings import TOPIC_DEFAULTS, settings_of
+from penstock.console.parsing import TOPIC_DEFAULTS, settings_of
 from penstock.errors import InvalidError
 from penstock.model import TopicDescription
 from penstock_core.errors import ErrorCode

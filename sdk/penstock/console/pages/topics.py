@@ -1,9 +1,8 @@
 """The list of topics, and a new one."""
 
-from penstock.console.listing import listed
 from penstock.console.page import Asked, Moved, Page, Route, Shown, path_of
-from penstock.console.paging import paged
-from penstock.console.settings import TOPIC_DEFAULTS, changed_settings, settings_of
+from penstock.console.paging import listed, paged
+from penstock.console.parsing import TOPIC_DEFAULTS, changed_settings, settings_of
 
 
 def show_list(asked: Asked) -> Shown:

@@ -26,12 +26,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from penstock.errors import DeliveryTimeoutError, as_maybe_applied
-from penstock.producer.batching.batch_bounds import (
-    FRAME_OVERHEAD_BYTES,
-    entry_overhead,
-    record_size,
-    that_fit,
-)
 from penstock.producer.batching.moved_batches import (
     KeyPlacement,
     MovedBatches,
@@ -41,7 +35,14 @@ from penstock.producer.batching.moved_batches import (
     writable_after,
 )
 from penstock.producer.batching.open_batches import OpenBatches, close_delayed
-from penstock.producer.batching.pacing import AccumulatorSettings, rest_after
+from penstock.producer.batching.pacing import (
+    FRAME_OVERHEAD_BYTES,
+    AccumulatorSettings,
+    entry_overhead,
+    record_size,
+    rest_after,
+    that_fit,
+)
 from penstock.producer.batching.producer_batch import Numbering, PartitionQueue, ProducerBatch, TopicQueues
 from penstock.producer.delays import Timer
 from penstock.retry import NEVER_MS

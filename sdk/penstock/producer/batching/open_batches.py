@@ -8,8 +8,13 @@ record needs; what a batch needs is done when it is opened.
 
 from collections.abc import Callable
 
-from penstock.producer.batching.batch_bounds import RECORD_OVERHEAD_BYTES, headers_size, record_size, too_large
-from penstock.producer.batching.pacing import AccumulatorSettings
+from penstock.producer.batching.pacing import (
+    RECORD_OVERHEAD_BYTES,
+    AccumulatorSettings,
+    headers_size,
+    record_size,
+    too_large,
+)
 from penstock.producer.batching.producer_batch import PartitionQueue, ProducerBatch, TopicQueues
 from penstock.producer.delays import Timer
 from penstock.retry import NEVER_MS

@@ -4,14 +4,24 @@ A partition takes about a thousand write units a second, however many producers 
 and each delivery makes it a little shorter, so the producers of a partition share its limit without a word to each
 other (as TCP does). Meanwhile records gather: the next request has more of them, and a refused one, which costs as much
 as a delivered one, is rare. A partition that rests is in no request, so requests have fewer partitions, too.
+
+The bytes that records and requests are counted with, and which batches fit into a request.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.producer.batching.producer_batch import PartitionQueue
+from penstock.errors import RecordTooLargeError
+from penstock.producer.batching.producer_batch import PartitionQueue, ProducerBatch, TopicQueues
 from penstock.retry import RetryPolicy
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.records.codec import Headers
 from penstock_core.records.record_batch import Compression
+
+RECORD_OVERHEAD_BYTES = 36  # its varints at their longest
+ENTRY_OVERHEAD_BYTES = 114  # one entry of the frame's JSON header, without the topic's name
+TIMER_OVERHEAD_BYTES = 90  # the due time and the id of an entry's timer
+FRAME_OVERHEAD_BYTES = 64  # length, acks and brackets of the frame
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,3 +79,46 @@ class AccumulatorSettings:
     is_idempotent: bool = True
     is_adaptive: bool = False  # records without a key avoid slow partitions
     pacing: Pacing | None = None  # None: a throttled partition waits for its next try, and never rests
+
+
+def record_size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
+    """The bytes of a record at most."""
+    size = RECORD_OVERHEAD_BYTES
+    if value is not None:
+        size += len(value)
+    if key is not None:
+        size += len(key)
+    if headers:
+        size += headers_size(headers)
+    return size
+
+
+def headers_size(headers: Headers) -> int:
+    """The bytes of a record's headers at most."""
+    return sum(len(name) * 4 + len(content or b"") + 10 for name, content in headers)
+
+
+def entry_overhead(queue: PartitionQueue) -> int:
+    """The bytes of a request's entry for this partition, without its batches."""
+    return ENTRY_OVERHEAD_BYTES + len(queue.topic.name) + (TIMER_OVERHEAD_BYTES if queue.timer else 0)
+
+
+def that_fit(queue: PartitionQueue, room: int, *, is_first: bool) -> Sequence[ProducerBatch]:
+    """The oldest batches that fit into `room` bytes; if none does, the oldest where it is the request's first."""
+    batches: list[ProducerBatch] = []
+    for batch in queue.batches:
+        room -= batch.size_bytes
+        if room < 0 and (batches or not is_first):
+            break
+        batches.append(batch)
+    return batches
+
+
+def too_large(topic: TopicQueues, size: int) -> PenstockError:
+    """The error for a record that no batch of the topic may hold."""
+    return RecordTooLargeError(
+        ErrorCode.RECORD_TOO_LARGE,
+        f"a record of about {size:,} bytes for topic {topic.name!r}, whose max_batch_bytes is "
+        f"{topic.batch_bytes_max:,}: store the payload elsewhere and send its address, or raise the topic's setting",
+        limit=topic.batch_bytes_max,
+    )

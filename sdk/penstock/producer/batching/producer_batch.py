@@ -8,8 +8,8 @@ from itertools import islice
 from operator import or_
 from typing import TYPE_CHECKING, Any
 
-from penstock.producer.batching.sticky import StickyPartition
 from penstock.producer.delays import Timer
+from penstock.producer.key_hashing import StickyPartition
 from penstock_core.errors import PenstockError
 from penstock_core.filters.filter import tags_of
 from penstock_core.limits import SDK_SPAN_LINKS_MAX

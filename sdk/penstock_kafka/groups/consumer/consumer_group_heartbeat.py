@@ -36,7 +36,7 @@ from penstock_kafka.groups.classic.join_group import made_member_id
 from penstock_kafka.groups.group_errors import group_error, uuid_of_id
 from penstock_kafka.groups.members.member import KafkaMember, MemberNames, kafka_id, service_id
 from penstock_kafka.groups.members.sessions import Sessions
-from penstock_kafka.service.topic_directory import TopicDirectory
+from penstock_kafka.service.service import TopicDirectory
 
 _JOINS, _LEAVES, _LEAVES_FOR_A_WHILE = 0, -1, -2
 _ASSIGNORS = {"range": "range", "uniform": "sticky"}

@@ -28,7 +28,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.group.heartbeat import HeartbeatResponse, HeldLease
+from penstock.group.group_calls import HeartbeatResponse, HeldLease
 from penstock.model import TopicPartition
 from penstock.model.groups import GroupMember, GroupPartition
 from penstock_core.groups.group import Subscription

@@ -14,8 +14,7 @@ from weakref import WeakKeyDictionary
 
 from penstock.api.calls import commit_offsets, committed_offsets, list_offsets
 from penstock.api.group_admin_calls import delete_group, describe_group, list_groups, try_delete_offsets
-from penstock.group.group_calls import beat
-from penstock.group.heartbeat import HeartbeatRequest, HeartbeatResponse
+from penstock.group.group_calls import HeartbeatRequest, HeartbeatResponse, beat
 from penstock.http.async_client import AsyncClient
 from penstock.http.steps import drive_async
 from penstock.model import CommittedOffset, TopicPartition

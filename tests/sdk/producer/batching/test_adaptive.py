@@ -9,7 +9,7 @@ import pytest
 
 from penstock.producer.batching.accumulator import Accumulator, Entry
 from penstock.producer.batching.producer_batch import TopicQueues
-from penstock.producer.batching.sticky import SLOWNESS_MAX, StickyPartition
+from penstock.producer.key_hashing import SLOWNESS_MAX, StickyPartition
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.records.partitioner import partition_for_key
 from tests.sdk.producer.batching.accumulator_fixtures import SETTINGS

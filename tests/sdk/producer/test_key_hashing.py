@@ -11,7 +11,7 @@ import pytest
 from penstock.producer.batching.accumulator import Accumulator
 from penstock.producer.batching.pacing import Pacing, pacing_within
 from penstock.producer.batching.producer_batch import TopicQueues
-from penstock.producer.batching.sticky import STICKY_BYTES_MIN, StickyPartition
+from penstock.producer.key_hashing import STICKY_BYTES_MIN, StickyPartition
 from penstock.producer.settings import ProducerSettings
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.records.record_batch import walk

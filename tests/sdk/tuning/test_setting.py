@@ -10,10 +10,9 @@ import pytest
 
 from penstock.errors import ErrorCode
 from penstock.tuning.environment import CONNECTION
-from penstock.tuning.service_configs import TOPIC
-from penstock.tuning.setting import Source
+from penstock.tuning.sections import TOPIC
+from penstock.tuning.setting import Source, configured, defaults_of, found, partly_known
 from penstock.tuning.stage import STAGE, settings_in
-from penstock.tuning.values import configured, defaults_of, found, partly_known
 from penstock_cdk.settings import StageSettings
 from penstock_cdk.told_settings import METADATA_KEY, told_settings
 from penstock_core.errors import PenstockError

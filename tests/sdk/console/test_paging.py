@@ -2,10 +2,10 @@
 
 import pytest
 
-from penstock.console import listing
+from penstock.console import paging
 from penstock.testing import MemoryPenstock
 from tests.sdk.console.conftest import RunningConsole
-from tests.sdk.console.test_lists import Gated
+from tests.sdk.console.test_background import Gated
 from tests.support.denying import DenyingTransport
 
 SLOW = "The service takes long."
@@ -13,7 +13,7 @@ SLOW = "The service takes long."
 
 @pytest.fixture
 def gated(service: MemoryPenstock, monkeypatch: pytest.MonkeyPatch) -> Gated:
-    monkeypatch.setattr(listing, "CONSOLE_LISTS_MS_MAX", 50)
+    monkeypatch.setattr(paging, "CONSOLE_LISTS_MS_MAX", 50)
     return Gated(service.transport)
 
 

@@ -8,8 +8,8 @@ from penstock.http.http_message import Response
 from penstock.testing import MemoryPenstock, ThreadedTransport
 from penstock_core.errors import PenstockError
 from penstock_kafka.dispatch.api import Uuid
-from penstock_kafka.service import topic_directory
-from penstock_kafka.service.topic_directory import TOPIC_AGE_MS_MAX, TopicDirectory, uuid_of
+from penstock_kafka.service import service
+from penstock_kafka.service.service import TOPIC_AGE_MS_MAX, TopicDirectory, uuid_of
 
 
 def test_topic_is_found_by_name_and_by_id_until_it_is_gone() -> None:
@@ -31,7 +31,7 @@ def test_topic_is_found_by_name_and_by_id_until_it_is_gone() -> None:
 
 def test_age_of_a_topic_counts_from_the_question_and_not_from_a_slow_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     now_ms = 0
-    monkeypatch.setattr(topic_directory, "monotonic_ms", lambda: now_ms)
+    monkeypatch.setattr(service, "monotonic_ms", lambda: now_ms)
 
     class SlowTransport(ThreadedTransport):
         async def call(
