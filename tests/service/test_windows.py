@@ -15,7 +15,7 @@ PORTS = {
     "acls": ("access", "AclStore"),
     "archive": ("segments", "ArchiveStore"),
     "audit": ("access", "AuditStore"),
-    "compaction": ("compaction", "CompactionStore"),
+    "compaction": ("log", "CompactionStore"),
     "cursors": ("runtime", "JobCursors"),
     "groups": ("groups", "GroupStore"),
     "inline": ("segments", "InlineStore"),
@@ -27,7 +27,7 @@ PORTS = {
     "timers": ("timers", "TimerStore"),
     "topics": ("topics", "TopicStore"),
     "transactions": ("transactions", "TransactionStore"),
-    "zone_states": ("zones", "ZoneStateStore"),
+    "zone_states": ("topics", "ZoneStateStore"),
 }
 READS = {
     *("acls.revision", "acls.get", "audit.entries", "compaction.retired", "compaction.find_merged", "cursors.get"),
