@@ -1,13 +1,17 @@
-"""`python -m tools.shape`: find functions that do not fit a screen, and show large files and folders.
+"""`python -m tools.shape`: find functions that do not fit a screen, splinters, and large files and folders.
 
-The check fails (exit 1) for a function of more than `FUNCTION_LINES_MAX` lines. Large files and folders are shown so
-that you can ask whether each is still one concept; they do not fail the check.
+The check fails (exit 1) for a function of more than `FUNCTION_LINES_MAX` lines, for more than `SPLINTERS_MAX`
+splinters, and for more than `MODULES_MAX` modules of source. A splinter is a short module that one module of its folder
+imports: a reader follows a request through fewer files if that module holds it. Lower both bounds when you join
+modules.
+
+Large files and folders are shown so that you can ask whether each is still one concept; they do not fail the check.
 """
 
 import ast
 import sys
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import click
@@ -17,6 +21,10 @@ from tools.sources import source_files
 FUNCTION_LINES_MAX = 70
 FILE_LINES_SHOWN = 400  # a file with more lines is shown
 FOLDER_MODULES_SHOWN = 20  # a folder with more modules is shown
+SPLINTER_LINES_MAX = 59  # a longer module is no splinter
+SPLINTERS_MAX = 12
+MODULES_MAX = 785  # without generated ones and `__init__`. The goal is 680
+PACKAGES = ("functions", "sdk", "glue_jobs", "infra", "localstack")  # folders of source
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -39,7 +47,58 @@ def main(root: Path) -> None:
         if lines > FUNCTION_LINES_MAX
     ]
     click.echo("\n".join(too_long), nl=bool(too_long))
-    sys.exit(bool(too_long))
+    modules = source_modules(sources)
+    short = splinters(modules)
+    for path, importer in short:
+        click.echo(f"{path} is a splinter: only {importer.name} imports it")
+    over = [
+        f"there are {count} {kind}, {bound} at most"
+        for kind, count, bound in (("splinters", len(short), SPLINTERS_MAX), ("modules", len(modules), MODULES_MAX))
+        if count > bound
+    ]
+    click.echo("\n".join(over), nl=bool(over))
+    sys.exit(bool(too_long or over))
+
+
+def source_modules(sources: Mapping[Path, str]) -> dict[Path, str]:
+    """The sources that count as modules: those of `PACKAGES`, without generated ones and `__init__`."""
+    return {
+        path: source
+        for path, source in sources.items()
+        if path.parts[0] in PACKAGES and path.name != "__init__.py" and not source.startswith("# Generated")
+    }
+
+
+def splinters(modules: Mapping[Path, str]) -> list[tuple[Path, Path]]:
+    """The modules of at most `SPLINTER_LINES_MAX` lines with one importer, in their folder; each with this importer."""
+    by_name = {_module_name(path): path for path in modules}
+    importers: defaultdict[Path, set[Path]] = defaultdict(set)
+    for path, source in modules.items():
+        for name in _imported(source):
+            if name in by_name:
+                importers[by_name[name]].add(path)
+    return [
+        (path, importer)
+        for path, source in modules.items()
+        if source.count("\n") <= SPLINTER_LINES_MAX and len(importers[path]) == 1
+        for importer in importers[path]
+        if importer.parent == path.parent
+    ]
+
+
+def _module_name(path: Path) -> str:
+    parts = path.with_suffix("").parts
+    return ".".join(parts if parts[0] == "localstack" else parts[1:])
+
+
+def _imported(source: str) -> Iterator[str]:
+    """The dotted names that a module may import: `from a import b` names `a` and `a.b`."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{each.name}" for each in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (each.name for each in node.names)
 
 
 def function_lines(source: str) -> Iterator[tuple[str, int, int]]:

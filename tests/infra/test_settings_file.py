@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from penstock_cdk.jwt import Jwt
+
 from penstock_cdk.overrides import settings_of_app
 from penstock_cdk.settings import (
     AT_ONCE,
