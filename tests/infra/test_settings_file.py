@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from penstock_cdk.jwt import Jwt
 
 from penstock_cdk.overrides import settings_of_app
 from penstock_cdk.settings import (
@@ -22,7 +21,7 @@ from penstock_cdk.settings import (
     stack_name,
 )
 from penstock_cdk.settings_file import with_settings_of
-from penstock_cdk.walls import reserved_concurrency
+from penstock_cdk.walls import Jwt, reserved_concurrency
 
 DEV = replace(STAGES["dev"], region="eu-central-1")
 OPS = "arn:aws:iam::123456789012:role/ops"

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Self, Unpack
 from weakref import WeakValueDictionary
 
 from penstock.arguments import check_callable, check_timeout
+from penstock.http.abilities import request_bytes_max_of
 from penstock.http.async_client import AsyncClient
 from penstock.http.async_transport import AsyncTransport, open_async_transport
-from penstock.http.abilities import request_bytes_max_of
 from penstock.http.named_transport import TransportName
 from penstock.model import RecordMetadata
 from penstock.model.fields import shows_fields_of

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Self, Unpack
 
 from penstock.arguments import check_callable, check_timeout
 from penstock.errors import InvalidError
-from penstock.http.client import Client
 from penstock.http.abilities import request_bytes_max_of
+from penstock.http.client import Client
 from penstock.http.named_transport import TransportName
 from penstock.http.transport import Transport, open_transport
 from penstock.model.fields import shows_fields_of

@@ -12,14 +12,20 @@ import pyarrow as pa
 import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_spark.analysis.summary import percentile
 from penstock_spark.analysis.hourly import HOURS_SCHEMA, hour_name, merge_hour, read_hour
 from penstock_spark.analysis.measure import HOUR_MS, bucket_start, buckets
 from penstock_spark.analysis.page import key_text
 from penstock_spark.analysis.report import TOPICS_SHOWN, render
 from penstock_spark.analysis.summarize import summarize
-from penstock_spark.analysis.summary import Key, Summary
-from penstock_spark.analysis.summary import format_bytes, format_count, format_ms, format_percent
+from penstock_spark.analysis.summary import (
+    Key,
+    Summary,
+    format_bytes,
+    format_count,
+    format_ms,
+    format_percent,
+    percentile,
+)
 from penstock_spark.result_store import FolderResultStore
 from tests.glue_jobs.hour_files import lag_row, lag_table, row, write_lag_rows, write_rows
 
