@@ -33,9 +33,9 @@ def main(root: Path) -> None:
     """Fail if a function is too long, and show large files and folders."""
     paths = source_files(root, ".py")
     sources = {path: (root / path).read_text(encoding="utf-8") for path in paths}
-    for folder, modules in sorted(Counter(path.parent for path in paths).items()):
-        if modules > FOLDER_MODULES_SHOWN:
-            click.echo(f"{folder}/ holds {modules} modules")
+    for folder, held in sorted(Counter(path.parent for path in paths).items()):
+        if held > FOLDER_MODULES_SHOWN:
+            click.echo(f"{folder}/ holds {held} modules")
     for path, source in sources.items():
         lines = source.count("\n")
         if lines > FILE_LINES_SHOWN:
