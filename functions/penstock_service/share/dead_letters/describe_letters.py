@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from penstock_core.ids import Offset, Partition, ShareGroupId, parse_own_topic_name
 from penstock_core.limits import DEAD_LETTER_RANGES_MAX
-from penstock_core.log.index import Head
-from penstock_core.log.index import ranges_of
+from penstock_core.log.index import Head, ranges_of
 from penstock_core.log.topic import Topic
 from penstock_core.share.acquire import LogBounds
 from penstock_core.share.record_set import Ranges, RecordSet, normalized
