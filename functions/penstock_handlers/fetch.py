@@ -13,17 +13,8 @@ from penstock_core.outcomes import Outcome, Outcomes
 from penstock_core.records import frame
 from penstock_handlers.edge.access.request_access import access_of, where_allowed
 from penstock_handlers.edge.entry import entry_point
-from penstock_handlers.edge.http import (
-    Event,
-    Result,
-    batches_result,
-    json_object_of,
-    refuse_unknown,
-    take,
-    take_flag,
-    take_number,
-    take_objects,
-)
+from penstock_handlers.edge.fields import refuse_unknown, take, take_flag, take_number, take_objects
+from penstock_handlers.edge.http import Event, Result, batches_result, json_object_of
 from penstock_service.instance.instance import Instance
 from penstock_service.quotas.admit import allow_fetch
 from penstock_service.records.fetch import FetchEntry, FetchResult, fetch

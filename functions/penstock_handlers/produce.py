@@ -13,16 +13,8 @@ from penstock_core.records.producer_state import SERVICE_OWNER, owner_of
 from penstock_core.zones.zone_state import parse_acks
 from penstock_handlers.edge.access.request_access import access_of, where_allowed
 from penstock_handlers.edge.entry import entry_point
-from penstock_handlers.edge.http import (
-    Event,
-    Result,
-    body_of,
-    json_result,
-    refuse_unknown,
-    take,
-    take_number,
-    take_objects,
-)
+from penstock_handlers.edge.fields import refuse_unknown, take, take_number, take_objects
+from penstock_handlers.edge.http import Event, Result, body_of, json_result
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import ProduceEntry
 from penstock_service.records.produce_within_quotas import Produced, produce_within_quotas

@@ -20,7 +20,7 @@ from penstock_core.share.share_group import check_declared_group
 from penstock_core.text import parse_json
 from penstock_handlers.edge.access.audited_changes import state_of_share_group, state_of_subscription, state_of_topic
 from penstock_handlers.edge.custom_resource import Change, Settled, custom_resource_entry_point
-from penstock_handlers.edge.http import whole_number
+from penstock_handlers.edge.fields import whole_number
 from penstock_service.acls.change_acls import change_acls
 from penstock_service.audit.note_change import Change as Trail
 from penstock_service.audit.note_change import audited

@@ -22,17 +22,8 @@ from penstock_core.transaction import Begin, TransactionalProducer
 from penstock_core.zones.zone_state import Acks, parse_acks
 from penstock_handlers.edge.access.request_access import access_of, principal_of
 from penstock_handlers.edge.entry import entry_point
-from penstock_handlers.edge.http import (
-    Event,
-    Result,
-    body_of,
-    json_object_of,
-    json_result,
-    refuse_unknown,
-    take,
-    take_number,
-    take_objects,
-)
+from penstock_handlers.edge.fields import refuse_unknown, take, take_number, take_objects
+from penstock_handlers.edge.http import Event, Result, body_of, json_object_of, json_result
 from penstock_handlers.edge.share_requests import parse_acceptances
 from penstock_handlers.produce import parse_entries
 from penstock_service.instance.instance import Instance

@@ -20,6 +20,7 @@ from penstock_core.limits import EXPLAINED_MISTAKES_MAX, JSON_RESPONSE_BYTES_MAX
 from penstock_core.text import escaped_json
 from penstock_handlers.edge.access.request_access import access_of
 from penstock_handlers.edge.entry import Serve
+from penstock_handlers.edge.fields import whole_number
 from penstock_handlers.edge.http import (
     Event,
     Result,
@@ -29,7 +30,6 @@ from penstock_handlers.edge.http import (
     routed_path,
     text_of,
     unknown_route,
-    whole_number,
 )
 from penstock_handlers.edge.models.answer_models import Error
 from penstock_service.instance.instance import Instance

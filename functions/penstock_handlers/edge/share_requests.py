@@ -10,7 +10,7 @@ from penstock_core.share.acknowledge import Acknowledgement, AckType
 from penstock_core.share.record_set import Range
 from penstock_core.share.share_state import parse_lock_nonce
 from penstock_core.text import check_label
-from penstock_handlers.edge.http import refuse_unknown, take, take_flag, take_number, take_objects
+from penstock_handlers.edge.fields import refuse_unknown, take, take_flag, take_number, take_objects
 from penstock_service.share.acknowledge import AckEntry
 from penstock_service.share.acquire.acquire import AcquireWish
 from penstock_service.share.dead_letters.redrive import RedriveCursor, RedriveWish, parse_redrive_cursor

@@ -10,7 +10,7 @@ from penstock_core.acls.rule import Kind, Operation
 from penstock_core.groups.group import CONSUMER, GroupConfig, GroupState, Member, group_config_to_json
 from penstock_core.ids import GroupName
 from penstock_core.limits import GROUP_LIST_MAX, GROUP_PAGE_MAX
-from penstock_handlers.edge.http import partition_number
+from penstock_handlers.edge.fields import partition_number
 from penstock_handlers.edge.json_api import (
     PAGED,
     After,

@@ -10,7 +10,8 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.filters.policy import parse_filter
 from penstock_core.records.codec import Record, decode
 from penstock_core.records.undecodable import in_partition
-from penstock_handlers.edge.http import bytes_in_envelope, whole_number
+from penstock_handlers.edge.fields import whole_number
+from penstock_handlers.edge.http import bytes_in_envelope
 from penstock_handlers.edge.json_api import Digits, JsonApp, instance_of, principal_name, serve_with, to_json
 from penstock_handlers.edge.json_records import header_json, named
 from penstock_handlers.edge.models.answer_models import FetchedRecord, FetchedRecords

@@ -15,7 +15,7 @@ from penstock_core.log.topic import Topic, config_to_json
 from penstock_core.log.wake_up import NAMESPACE
 from penstock_core.outcomes import Outcome
 from penstock_core.quotas.quota import ClaimKind
-from penstock_handlers.edge.http import partition_number, whole_number
+from penstock_handlers.edge.fields import partition_number, whole_number
 from penstock_handlers.edge.json_api import (
     PAGED,
     After,

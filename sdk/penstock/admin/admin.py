@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, Unpack
 
-from penstock.api import acl_calls, calls, group_admin_calls, subscription_calls
+from penstock.api import acl_calls, calls, group_admin_calls, share_group_calls, subscription_calls
 from penstock.api.topic_heat import topic_heat
 from penstock.http.client import Client
 from penstock.http.named_transport import TransportName
@@ -204,15 +204,15 @@ class Admin:
         Raises UnknownTopicError, and InvalidError for a bad name or setting. The settings `ordering` and `start` are
         fixed when the group is made: "latest" starts behind the records that there are by then.
         """
-        return self._client.call(group_admin_calls.create_share_group(group, topics, {} if config is None else config))
+        return self._client.call(share_group_calls.create_share_group(group, topics, {} if config is None else config))
 
     def list_share_groups(self) -> list[ShareGroup]:
         """All share groups, sorted by name; one request per hundred."""
-        return self._client.call(group_admin_calls.list_share_groups())
+        return self._client.call(share_group_calls.list_share_groups())
 
     def describe_share_group(self, group: str) -> ShareGroupDescription:
         """The group, and what each partition has locked, available and waiting. Raises NotFoundError."""
-        return self._client.call(group_admin_calls.describe_share_group(group))
+        return self._client.call(share_group_calls.describe_share_group(group))
 
     def alter_share_group(
         self, group: str, config: Mapping[str, Any], topics: str | Iterable[str] | None = None
@@ -221,7 +221,7 @@ class Admin:
 
         Two requests.
         """
-        return self._client.call(group_admin_calls.alter_share_group(group, config, topics))
+        return self._client.call(share_group_calls.alter_share_group(group, config, topics))
 
     def reset_share_group(
         self,
@@ -239,12 +239,12 @@ class Admin:
         `to` is "earliest" or "latest". All locks of these partitions are lost, and records below the place count as
         finished. It tries all partitions, then raises the first error. A dry run changes nothing.
         """
-        target = group_admin_calls.ShareResetTarget(to=to, offset=offset, timestamp_ms=timestamp_ms)
-        return self._client.call(group_admin_calls.reset_share_group(group, topic, target, partitions, dry_run=dry_run))
+        target = share_group_calls.ShareResetTarget(to=to, offset=offset, timestamp_ms=timestamp_ms)
+        return self._client.call(share_group_calls.reset_share_group(group, topic, target, partitions, dry_run=dry_run))
 
     def delete_share_group(self, group: str) -> None:
         """Delete the group and its state. All its locks are lost. Raises NotFoundError."""
-        self._client.call(group_admin_calls.delete_share_group(group))
+        self._client.call(share_group_calls.delete_share_group(group))
 
     def describe_dead_letters(self, topic: str) -> DeadLetterCounts:
         """Tell which records of a dead-letter topic are open: no redrive has moved or dropped them."""
@@ -262,7 +262,6 @@ class Admin:
         done: that needs the right to delete the topic.
         """
         return self._client.call(share_group_calls.redrive(topic, wish))
-        return self._client.call(group_admin_calls.redrive(topic, to, filter, records_max, cursor))
 
     def put_subscription(
         self,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, Unpack
 
-from penstock.api import acl_calls, calls, group_admin_calls, subscription_calls
+from penstock.api import acl_calls, calls, group_admin_calls, share_group_calls, subscription_calls
 from penstock.api.topic_heat import topic_heat
 from penstock.http.async_client import AsyncClient
 from penstock.http.async_transport import AsyncTransport, open_async_transport
@@ -205,16 +205,16 @@ class AsyncAdmin:
         fixed when the group is made: "latest" starts behind the records that there are by then.
         """
         return await self._client.call(
-            group_admin_calls.create_share_group(group, topics, {} if config is None else config)
+            share_group_calls.create_share_group(group, topics, {} if config is None else config)
         )
 
     async def list_share_groups(self) -> list[ShareGroup]:
         """All share groups, sorted by name; one request per hundred."""
-        return await self._client.call(group_admin_calls.list_share_groups())
+        return await self._client.call(share_group_calls.list_share_groups())
 
     async def describe_share_group(self, group: str) -> ShareGroupDescription:
         """The group, and what each partition has locked, available and waiting. Raises NotFoundError."""
-        return await self._client.call(group_admin_calls.describe_share_group(group))
+        return await self._client.call(share_group_calls.describe_share_group(group))
 
     async def alter_share_group(
         self, group: str, config: Mapping[str, Any], topics: str | Iterable[str] | None = None
@@ -223,7 +223,7 @@ class AsyncAdmin:
 
         Two requests.
         """
-        return await self._client.call(group_admin_calls.alter_share_group(group, config, topics))
+        return await self._client.call(share_group_calls.alter_share_group(group, config, topics))
 
     async def reset_share_group(
         self,
@@ -241,14 +241,14 @@ class AsyncAdmin:
         `to` is "earliest" or "latest". All locks of these partitions are lost, and records below the place count as
         finished. It tries all partitions, then raises the first error. A dry run changes nothing.
         """
-        target = group_admin_calls.ShareResetTarget(to=to, offset=offset, timestamp_ms=timestamp_ms)
+        target = share_group_calls.ShareResetTarget(to=to, offset=offset, timestamp_ms=timestamp_ms)
         return await self._client.call(
-            group_admin_calls.reset_share_group(group, topic, target, partitions, dry_run=dry_run)
+            share_group_calls.reset_share_group(group, topic, target, partitions, dry_run=dry_run)
         )
 
     async def delete_share_group(self, group: str) -> None:
         """Delete the group and its state. All its locks are lost. Raises NotFoundError."""
-        await self._client.call(group_admin_calls.delete_share_group(group))
+        await self._client.call(share_group_calls.delete_share_group(group))
 
     async def describe_dead_letters(self, topic: str) -> DeadLetterCounts:
         """Tell which records of a dead-letter topic are open: no redrive has moved or dropped them."""
@@ -266,7 +266,6 @@ class AsyncAdmin:
         done: that needs the right to delete the topic.
         """
         return await self._client.call(share_group_calls.redrive(topic, wish))
-        return await self._client.call(group_admin_calls.redrive(topic, to, filter, records_max, cursor))
 
     async def put_subscription(
         self,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 import click
 from click.shell_completion import get_completion_class
 
-from penstock.api import calls, group_admin_calls, subscription_calls
+from penstock.api import calls, group_admin_calls, share_group_calls, subscription_calls
 from penstock.cli.local import find_checkout
 from penstock.configuration import find_configuration
 from penstock.http.client import Client
@@ -56,7 +56,7 @@ def _groups() -> Calls[Iterable[str]]:
 
 
 def _share_groups() -> Calls[Iterable[str]]:
-    return [each.group for each in (yield from group_admin_calls.list_share_groups())]
+    return [each.group for each in (yield from share_group_calls.list_share_groups())]
 
 
 def _subscriptions() -> Calls[Iterable[str]]:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.api.group_admin_calls import alter_share_group
+from penstock.api.share_group_calls import alter_share_group
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import SHARE_LOCK_MS_DEFAULT
 from penstock_core.log.topic import TopicConfig, alter_config, config_to_json

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
-from penstock.api.group_admin_calls import share_group_path
+from penstock.api.share_group_calls import share_group_path
 from penstock.http.http_message import (
     BATCHES_TYPE,
     JSON_TYPE,

@@ -9,7 +9,7 @@
 ShareGroupDescribe: a share group and those of its members that this gateway serves.
 """
 
-from penstock.api.group_admin_calls import share_group_path
+from penstock.api.share_group_calls import share_group_path
 from penstock.http.http_message import json_request
 from penstock.http.steps import Calls
 from penstock.system import monotonic_ms

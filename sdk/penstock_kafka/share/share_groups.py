@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.api.calls import pages
-from penstock.api.group_admin_calls import create_share_group, share_group_path
+from penstock.api.share_group_calls import create_share_group, share_group_path
 from penstock.http.http_message import json_request
 from penstock.http.steps import Calls
 from penstock.model.fields import value_of

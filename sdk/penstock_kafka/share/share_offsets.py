@@ -7,7 +7,7 @@ on unfinished, and takes all locks away.
 from collections.abc import Iterable, Mapping
 from functools import partial
 
-from penstock.api.group_admin_calls import ShareResetTarget, describe_share_group, reset_share_group
+from penstock.api.share_group_calls import ShareResetTarget, describe_share_group, reset_share_group
 from penstock.model.share import ShareGroupPartition
 from penstock.system import monotonic_ms
 from penstock_core.errors import ErrorCode, PenstockError

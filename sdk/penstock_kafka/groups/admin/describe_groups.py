@@ -10,7 +10,7 @@ In the service a group and a share group may have the same name. Then a delete t
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from penstock.api.group_admin_calls import delete_share_group, list_share_groups
+from penstock.api.share_group_calls import delete_share_group, list_share_groups
 from penstock.model import TopicPartition
 from penstock.model.groups import Group, GroupDescription, GroupMember, GroupPartition
 from penstock_core.errors import ErrorCode, PenstockError
