@@ -8,9 +8,8 @@ from, since only the records tell these topics.
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from penstock_core.acls.rule_set import Access
 from penstock_core.acls.rule import Kind, Operation
-
+from penstock_core.acls.rule_set import Access
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import parse_group_name
 from penstock_service.instance.instance import Instance
