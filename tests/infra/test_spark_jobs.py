@@ -63,7 +63,8 @@ def test_sweep_may_repair_and_delete_segments_and_keep_a_cursor(resources: Resou
     assert on("<TablesLog>") == {"GetItem", "BatchGetItem", "Query", "UpdateItem", "BatchWriteItem"}
     assert on("<TablesGroups>") == set()
     assert on("<RepairQueuesRepairs>") == ({"SendMessage"} if STAGES[stage].repairs_zones else set())
-    assert on("<ArchiveBucket>/*") == {"GetObject", "DeleteObject"}
+    assert on("<ArchiveBucket>/*") == {"GetObject"}
+    assert on("<ArchiveBucket>/??/*") == {"DeleteObject"}
     assert on("<ArchiveBucket>") == {"ListBucket"}
     if stage == "prod":
         assert on("<ZonesZoneA>") == {"CreateSession"}

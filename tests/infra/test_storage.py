@@ -138,7 +138,6 @@ def test_s3_may_carry_out_the_lifecycle_of_directory_buckets(resources: Resource
         )
 
 
-@pytest.mark.parametrize("stage", ["dev", "prod"])
 def test_no_role_but_the_one_that_empties_may_change_the_note_of_a_restore(resources: Resources) -> None:
     changes = [each for each in permissions_of_roles(resources) if re.match(r"s3:(Put|Delete|Abort)", each.action)]
     of_note = {each.holder for each in changes if fnmatchcase(f"<ArchiveBucket>/{NOTE_KEY}", each.resource)}
@@ -148,6 +147,7 @@ def test_no_role_but_the_one_that_empties_may_change_the_note_of_a_restore(resou
     assert of_segments >= {"Produce", "CompactJob", "Sweep", "SweepJob"}
 
 
+@pytest.mark.parametrize("stage", ["dev", "prod"])
 def test_plain_http_is_denied_on_every_bucket(resources: Resources, stage: str) -> None:
     policies = of_type(resources, "AWS::S3::BucketPolicy") | of_type(resources, "AWS::S3Express::BucketPolicy")
     assert len(policies) == 2 + len(STAGES[stage].zones)
