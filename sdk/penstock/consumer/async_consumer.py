@@ -47,7 +47,7 @@ class AsyncConsumer:
 
         `topics` are names, or in a group patterns: `*` stands for any characters. They may also be given to
         `subscribe()`, or partitions to `assign()`. `url` and `region` default to what penstock.configuration finds: the
-        environment, else the local stack. `transport` replaces HTTP, as penstock.testing does. Raises
+        environment, else the local stack. `transport` replaces `auto`, as penstock.testing does. Raises
         NotConfiguredError, and InvalidError for an option. Needs the extra `penstock[async]`, unless a transport is
         given.
         """

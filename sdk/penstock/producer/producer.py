@@ -58,7 +58,7 @@ class Producer:
         """Opens no connection yet.
 
         `url` and `region` default to what penstock.configuration finds: the environment, else the local stack.
-        `transport` replaces HTTP: a name (docs/how-to/transports.md), or an object such as penstock.testing has. Raises
+        `transport` replaces `auto`: a name (docs/how-to/transports.md), or an object as of penstock.testing. Raises
         NotConfiguredError, and InvalidError for an option.
         """
         settings = ProducerSettings(**options)

@@ -53,7 +53,7 @@ class AsyncShareConsumer:
         """Opens no connection yet.
 
         `topics` are some of the group's topics; without any, all of them. `url` and `region` default to what
-        penstock.configuration finds: the environment, else the local stack. `transport` replaces HTTP, as
+        penstock.configuration finds: the environment, else the local stack. `transport` replaces `auto`, as
         penstock.testing does. Raises NotConfiguredError, and InvalidError for an option. Needs the extra
         `penstock[async]`, unless a transport is given.
         """
