@@ -30,11 +30,26 @@ def parse_json(text: str, number: Callable[[str], Any] | None = None) -> Any:
         value = json.loads(
             text, object_pairs_hook=_object, parse_constant=_refuse_constant, parse_float=number, parse_int=number
         )
-    except RecursionError as error:
-        raise ValueError(f"it is nested too deep: {error}") from error
+    except RecursionError:
+        raise ValueError(f"it is nested deeper than {JSON_DEPTH_MAX} arrays and objects") from None
     if text.count("[") + text.count("{") > JSON_DEPTH_MAX:
         _check_depth(value)
     return value
+
+
+def why_no_json(error: ValueError) -> str:
+    """What is wrong with text that `parse_json` or a codec refuses, in words of JSON and not of Python."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"byte {error.object[error.start]:#04x} at position {error.start} is not UTF-8"
+    if isinstance(error, UnicodeEncodeError):
+        return f"{shown(error.object[error.start])} is half of a surrogate pair, which is no text"
+    if isinstance(error, json.JSONDecodeError):
+        if error.doc.startswith("\ufeff"):
+            return "it begins with a byte order mark: leave that out"
+        return f"{error.msg} in line {error.lineno}, column {error.colno}"
+    if "set_int_max_str_digits" in str(error):
+        return "a number has thousands of digits"
+    return str(error)
 
 
 def _check_depth(value: Any) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from penstock_core.limits import JSON_DEPTH_MAX, JSON_NAMES_MAX
-from penstock_core.text import parse_json
+from penstock_core.text import parse_json, why_no_json
 
 
 def test_parse_json_gives_values_and_keeps_the_order_of_names() -> None:
@@ -42,3 +42,28 @@ def test_parse_json_bounds_the_depth_of_a_document(opening: str, closing: str) -
         with pytest.raises(ValueError, match="nested"):
             parse_json(nested(depth))
     assert len(parse_json("[" + ",".join(["[[]]"] * 1_000) + "]")) == 1_000
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("\ufeff{}", "it begins with a byte order mark: leave that out"),
+        ("{", "Expecting property name enclosed in double quotes in line 1, column 2"),
+        ("9" * 5_000, "a number has thousands of digits"),
+        ("[" * 100_000, "it is nested deeper than"),
+        ('{"a": 1, "a": 2}', "an object has the name 'a' twice"),
+    ],
+)
+def test_refusal_speaks_of_the_text_and_not_of_python(text: str, why: str) -> None:
+    with pytest.raises(ValueError, match=r".") as caught:
+        parse_json(text)
+    assert why_no_json(caught.value).startswith(why)
+
+
+def test_refusal_of_bytes_and_of_half_a_pair_names_them() -> None:
+    with pytest.raises(UnicodeDecodeError) as bytes_refused:
+        b"ab\xff".decode()
+    assert why_no_json(bytes_refused.value) == "byte 0xff at position 2 is not UTF-8"
+    with pytest.raises(UnicodeEncodeError) as pair_refused:
+        "\ud83d".encode()
+    assert why_no_json(pair_refused.value) == "'\\ud83d' is half of a surrogate pair, which is no text"

@@ -22,7 +22,7 @@ from penstock_core import limits
 from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.filters.condition_values import ConditionParts, as_number, as_text, invalid
 from penstock_core.filters.filter import AllOf, Condition, Filter, masks_of, needed_tags, read_number
-from penstock_core.text import parse_json
+from penstock_core.text import parse_json, why_no_json
 
 _OR = "$or"
 _VALUES = "text, a number, true, false, null, or an object with one operator"
@@ -44,7 +44,7 @@ def parse_filter(policy: str | Mapping[str, Any]) -> Filter:
         try:
             parsed = parse_json(text, _exact)
         except ValueError as error:
-            raise invalid("", text, f"it is not JSON: {error}") from error
+            raise invalid("", text, f"it is not JSON: {why_no_json(error)}") from error
         root = _Parser().policy(parsed, "", 0)
     masks = masks_of(needed_tags(root))
     return Filter(text=text, root=root, names=root.names, tag_masks=None if masks is None else tuple(masks))

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import FRAME_HEADER_BYTES_MAX
 from penstock_core.records.record_batch import BytesLike
-from penstock_core.text import parse_json
+from penstock_core.text import parse_json, why_no_json
 
 FRAME_CONTENT_TYPE = "application/vnd.penstock.batches"
 
@@ -53,7 +53,7 @@ def _parse_header(text: bytes) -> dict[str, object]:
     try:
         header = parse_json(text.decode())
     except ValueError as error:  # not UTF-8, or not JSON as requests carry it
-        raise _invalid(f"the frame's header is not JSON in UTF-8: {error}") from error
+        raise _invalid(f"the frame's header is not JSON in UTF-8: {why_no_json(error)}") from error
     if not isinstance(header, dict):
         raise _invalid(f"the frame's header is a JSON {type(header).__name__}: send an object")
     return header

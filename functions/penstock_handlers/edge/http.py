@@ -14,7 +14,7 @@ import pybase64
 
 from penstock_core.errors import Category, ErrorCode, PenstockError, shown
 from penstock_core.limits import REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX
-from penstock_core.text import parse_json
+from penstock_core.text import parse_json, why_no_json
 
 Event = Mapping[str, Any]
 Result = dict[str, Any]
@@ -78,7 +78,7 @@ def text_of(event: Event) -> str:
     try:
         return body_of(event).decode()
     except UnicodeDecodeError as error:
-        raise PenstockError(ErrorCode.INVALID_REQUEST, f"the body is not UTF-8: {error}") from error
+        raise PenstockError(ErrorCode.INVALID_REQUEST, f"the body is not UTF-8: {why_no_json(error)}") from error
 
 
 def json_object_of(event: Event) -> dict[str, Any]:
@@ -98,8 +98,8 @@ def parse_body(text: str) -> Any:
         content = parse_json(text)
         if "\\u" in text:
             json.dumps(content, ensure_ascii=False).encode()
-    except (ValueError, RecursionError) as error:
-        raise PenstockError(ErrorCode.INVALID_REQUEST, f"the body is not JSON: {error}") from error
+    except ValueError as error:
+        raise PenstockError(ErrorCode.INVALID_REQUEST, f"the body is not JSON: {why_no_json(error)}") from error
     return content
 
 

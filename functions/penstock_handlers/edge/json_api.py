@@ -194,7 +194,7 @@ def _error_response(error: PenstockError) -> Response[dict[str, Any]]:
 def _explain(error: RequestValidationError) -> str:
     details = error.errors()
     told = [
-        f"{'.'.join(map(str, detail['loc'])):.100}: {detail['msg']}"
+        f"{'.'.join(map(str, detail['loc'])):.100}: {detail['msg'].replace(' after validation', '')}"
         + (f", got {shown(detail['input'])}" if "input" in detail and _TARGET not in detail["loc"] else "")
         for detail in details[:EXPLAINED_MISTAKES_MAX]
     ]

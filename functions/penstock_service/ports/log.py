@@ -1,20 +1,14 @@
-"""The port of the index. `penstock_service.ports` says what all methods raise.
-
-The port of compaction. `penstock_service.ports` says what all methods raise.
-"""
+"""The ports of the index and of compaction. `penstock_service.ports` says what all methods raise."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from penstock_core.compaction.merging import CompactionState, Swap
-from penstock_core.compaction.tail_move import TailMove
-from penstock_core.ids import Offset, PartitionKey, SegmentId
-from penstock_core.records.producer_state import ProducerSequence
-
-if TYPE_CHECKING:
-    from penstock_core.ids import Offset, PartitionKey
+if TYPE_CHECKING:  # a function that carries records loads no compaction
+    from penstock_core.compaction.merging import CompactionState, Swap
+    from penstock_core.compaction.tail_move import TailMove
+    from penstock_core.ids import Offset, PartitionKey, SegmentId
     from penstock_core.log.index import Head, HeadAppend, HeadJump, Page
     from penstock_core.log.ref import LocatedRef, Ref
     from penstock_core.records.producer_state import ProducerSequence, ProducerState

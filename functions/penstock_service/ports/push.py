@@ -1,19 +1,20 @@
-"""The ports of push subscriptions. `penstock_service.ports` says what all methods raise.
+"""The ports of push subscriptions and of wake-ups. `penstock_service.ports` says what all methods raise."""
 
-The port of wake-ups. `penstock_service.ports` says what all methods raise.
-"""
+from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from penstock_core.ids import SubscriptionId, SubscriptionName, TopicId
-from penstock_core.log.wake_up import WakeUpMessage
-from penstock_core.push.batch import Answer, PushBatch
-from penstock_core.push.delivery import DeliveryKey, DeliveryState
-from penstock_core.push.lane import LaneKey, LaneState, PushMessage
-from penstock_core.push.subscription import OrphanedStates, Subscription, SubscriptionNote
-from penstock_core.push.targets.target import Target
+if TYPE_CHECKING:  # a function that carries records loads no subscriptions
+    from collections.abc import Mapping, Sequence
+
+    from penstock_core.ids import SubscriptionId, SubscriptionName, TopicId
+    from penstock_core.log.wake_up import WakeUpMessage
+    from penstock_core.push.batch import Answer, PushBatch
+    from penstock_core.push.delivery import DeliveryKey, DeliveryState
+    from penstock_core.push.lane import LaneKey, LaneState, PushMessage
+    from penstock_core.push.subscription import OrphanedStates, Subscription, SubscriptionNote
+    from penstock_core.push.targets.target import Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

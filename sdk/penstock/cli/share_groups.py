@@ -22,6 +22,7 @@ from penstock.cli.options.settings import (
 from penstock.cli.service import Service, service_command
 from penstock.model.share import ShareGroup, ShareHolder
 from penstock.model.times import duration_text
+from penstock_core.text import parse_json, why_no_json
 
 
 def parse_filter(_: click.Context, __: click.Parameter, text: str | None) -> dict[str, Any] | None:
@@ -29,9 +30,9 @@ def parse_filter(_: click.Context, __: click.Parameter, text: str | None) -> dic
     if text is None:
         return None
     try:
-        policy = json.loads(filter_text(text))
+        policy = parse_json(filter_text(text))
     except ValueError as error:
-        raise click.BadParameter(f"{text!r:.100} is not JSON: {error}") from None
+        raise click.BadParameter(f"{text!r:.100} is not JSON: {why_no_json(error)}") from None
     if not isinstance(policy, dict):
         raise click.BadParameter(f'{text!r:.100}: give a JSON object, such as \'{{"type": ["order"]}}\'')
     return policy

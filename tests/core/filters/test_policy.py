@@ -25,7 +25,7 @@ for _ in range(5_000):
     [
         ("", "", "it is not JSON"),
         ("[" * 100_000, "", "at most 4096"),
-        ("[" * 4_000, "", "nested too deep"),
+        ("[" * 4_000, "", "nested deeper than"),
         ('{"a": ["b"], "a": ["c"]}', "", "'a' twice"),
         ('{"a": [NaN]}', "", "NaN is not a JSON number"),
         ('{"a": [1e100]}', "", "'1e100' is a number of more"),

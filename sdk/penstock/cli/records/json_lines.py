@@ -15,7 +15,7 @@ from typing import Any
 
 from penstock.cli.records.line_record import LineRecord
 from penstock.model import ConsumerRecord
-from penstock_core.text import escaped_json
+from penstock_core.text import escaped_json, parse_json, why_no_json
 
 _NOT_PLAIN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")  # as the API: base64 rather than control characters
 _TAKEN = frozenset(("partition", "timestamp_ms", "key", "key_base64", "value", "value_base64", "headers"))
@@ -38,7 +38,10 @@ def json_line(record: ConsumerRecord) -> bytes:
 
 def parse_json_line(line: bytes) -> LineRecord:
     """The record of a line. Raises ValueError, which says what is wrong."""
-    document = json.loads(line)
+    try:
+        document = parse_json(line.decode())
+    except ValueError as error:
+        raise ValueError(why_no_json(error)) from None
     if not isinstance(document, dict):
         raise ValueError("no JSON object")
     unknown = sorted(document.keys() - _TAKEN - _PASSED_OVER)
@@ -51,8 +54,15 @@ def parse_json_line(line: bytes) -> LineRecord:
         _bytes_of(document, "value"),
         [_header(each) for each in _list(document.get("headers", []))],
         _whole(document, "partition"),
-        _whole(document, "timestamp_ms"),
+        _timestamp_ms(document),
     )
+
+
+def _timestamp_ms(document: Mapping[str, Any]) -> int | None:
+    timestamp_ms = _whole(document, "timestamp_ms")
+    if timestamp_ms is not None and timestamp_ms < -1:
+        raise ValueError(f"timestamp_ms={timestamp_ms}: give milliseconds since 1970, or -1 for none")
+    return timestamp_ms
 
 
 def _text_or_base64(name: str, content: bytes | None) -> dict[str, str | None]:

@@ -114,7 +114,7 @@ def test_json_partition_gives_way_to_the_key_when_asked(service: MemoryPenstock)
         (b'{"value": "a", "headers": {"a": "b"}}', "give a list"),
         (b'{"value": "a", "headers": [["a"]]}', "header"),
         (b'{"value": "\\ud800"}', "surrogate"),
-        (b"\xff", "utf-8"),
+        (b"\xff", "is not UTF-8"),
     ],
 )
 def test_bad_json_line_is_refused_with_its_reason(service: MemoryPenstock, line: bytes, reason: str) -> None:
