@@ -199,7 +199,7 @@ class BilledDeployment:
 
 @contextmanager
 def billed_deployment(
-    profile: BilledProfile, log_level: str = "INFO", inline_bytes_max: int = 0
+    profile: BilledProfile, log_level: str = "INFO", inline_bytes_max: int | str = 0
 ) -> Iterator[BilledDeployment]:
     """A deployment that holds nothing yet, on moto, with one zone per bucket of the profile."""
     environment = {

@@ -188,7 +188,9 @@ def subscribe_all(watch: Watch | None) -> bool:
 
 
 @contextmanager
-def with_topic(profile: BilledProfile, partitions: int = 1, inline_bytes_max: int = 0) -> Iterator[BilledDeployment]:
+def with_topic(
+    profile: BilledProfile, partitions: int = 1, inline_bytes_max: int | str = 0
+) -> Iterator[BilledDeployment]:
     with billed_deployment(profile, inline_bytes_max=inline_bytes_max) as deployment:
         with Admin(transport=deployment) as admin:
             admin.create_topic(TOPIC, partitions=partitions)

@@ -68,8 +68,10 @@ def _api_rate(settings: StageSettings, value: str) -> StageSettings:
 
 
 def _inline(settings: StageSettings, value: str) -> StageSettings:
+    if value == "auto":
+        return replace(settings, inline_bytes_max=None)
     if not value.isascii() or not value.isdigit():
-        raise ValueError(f"inline_bytes_max={value!r}: give 0 to {INLINE_BYTES_MAX} bytes")
+        raise ValueError(f"inline_bytes_max={value!r}: give 0 to {INLINE_BYTES_MAX} bytes, or auto")
     return replace(settings, inline_bytes_max=int(value))
 
 

@@ -29,7 +29,8 @@ class Properties(TypedDict, total=False):
     the construct's id and a hash. `storage_profile` decides about zones (storage_profile.py); by default it is that of
     the stack's region. Never change name or profile of a Penstock that holds data.
 
-    Appends of up to `inline_bytes_max` bytes become items of the log table (docs/adr/0064); by default none does.
+    Appends of up to `inline_bytes_max` bytes become items of the log table (docs/adr/0064), with
+    None those that cost less so; by default none does.
 
     `log_retention` is for the logs of functions and jobs, and `audit_log_retention` for the access log of the API.
     `topic_retention` is for the topics that you declare without `retention_ms`.
@@ -49,7 +50,7 @@ class Properties(TypedDict, total=False):
 
     name: str
     storage_profile: Profile
-    inline_bytes_max: int
+    inline_bytes_max: int | None
     log_retention: logs.RetentionDays
     audit_log_retention: logs.RetentionDays
     topic_retention: Duration

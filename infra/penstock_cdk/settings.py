@@ -342,7 +342,7 @@ class StageSettings:
         if wrong := next((tag for tag in self.pip_platforms or () if is_other in tag), None):
             raise ValueError(f"architecture={self.architecture!r} with pip_platforms {wrong!r}: give tags of that kind")
         if self.inline_bytes_max is not None and not 0 <= self.inline_bytes_max <= INLINE_BYTES_MAX:
-            raise ValueError(f"inline_bytes_max={self.inline_bytes_max}: give 0 to {INLINE_BYTES_MAX} bytes")
+            raise ValueError(f"inline_bytes_max={self.inline_bytes_max}: give 0 to {INLINE_BYTES_MAX} bytes, or auto")
         if token := next((each for each in self.super_principals if each.startswith("jwt:")), None):
             raise ValueError(f"super principal {token!r:.100}: a token is none, add rules for it (penstock acls add)")
         check_reserved(self.reserved_concurrency, self.function_sizes, self.account_concurrency)

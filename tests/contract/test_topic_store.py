@@ -6,6 +6,7 @@ import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import TopicId, TopicName
+from penstock_core.log.retention_raise import RetentionRaise
 from penstock_core.log.topic import DeletedTopic, Topic, TopicConfig, note_of
 from tests.contract.conftest import Ports
 
@@ -80,6 +81,31 @@ def test_replace_is_refused_when_somebody_was_faster(ports: Ports) -> None:
             ports.topics.replace(ORDERS, replace(ORDERS, **changed))
         assert caught.value.code is ErrorCode.CONCURRENT_UPDATE
     assert ports.topics.get(ORDERS.name) == theirs
+
+
+def test_replace_is_refused_when_the_retention_was_raised_or_the_raise_has_ended_meanwhile(ports: Ports) -> None:
+    create(ports, ORDERS)
+    noted = replace(ORDERS, retention_raise=RetentionRaise(noted_ms=3, since_ms=2, retention_ms=1))
+    ports.topics.replace(ORDERS, noted)
+    assert ports.topics.end_raise(noted)
+    for seen, now in ((noted, ORDERS), (ORDERS, noted)):
+        with pytest.raises(PenstockError) as caught:
+            ports.topics.replace(seen, replace(seen, partitions=4))
+        assert caught.value.code is ErrorCode.CONCURRENT_UPDATE
+        ports.topics.replace(now, noted)
+
+
+def test_raise_ends_unless_a_newer_one_has_come_or_the_name_means_another_topic(ports: Ports) -> None:
+    create(ports, ORDERS)
+    first = replace(ORDERS, retention_raise=RetentionRaise(noted_ms=3, since_ms=2, retention_ms=1))
+    newer = replace(first, retention_raise=RetentionRaise(noted_ms=4, since_ms=2, retention_ms=1))
+    ports.topics.replace(ORDERS, newer)
+    assert not ports.topics.end_raise(first)
+    assert not ports.topics.end_raise(replace(newer, topic_id=TopicId("t2")))
+    assert ports.topics.get(ORDERS.name) == newer
+    assert ports.topics.end_raise(newer)
+    assert ports.topics.get(ORDERS.name) == ORDERS
+    assert not ports.topics.end_raise(newer)
 
 
 def test_delete_frees_the_name(ports: Ports) -> None:

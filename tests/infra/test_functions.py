@@ -16,6 +16,7 @@ from penstock_cdk.service.tasks import TASKS, tasks_of
 from penstock_cdk.settings import STAGES, StageSettings
 from penstock_cdk.walls import pollers_max, wait_pool
 from penstock_core.limits import FETCH_WAIT_MS_MAX, LOG_START_GRACE_MS, TIERED_SWEEP_GRACE_MS
+from penstock_core.log.inline import BOUNDS_OF_PROFILES, NO_ITEMS
 from penstock_core.quotas.bucket import format_wait_pool
 from penstock_core.routes import ROUTES
 from penstock_core.zones.zone_state import FUNCTION_MS_MAX
@@ -173,6 +174,14 @@ def test_functions_that_append_and_programs_know_the_bound_of_inline_segments_wh
     }
     assert found == {"produce", "transactions", "share", "admin", "deliver", "upkeep"}
     assert template["Outputs"]["InlineBytesMax"]["Value"] == "960"
+
+
+def test_bounds_of_small_appends_are_those_of_the_profile_when_they_are_left_to_the_price() -> None:
+    dev = settings_named("dev")
+    assert dev.small_appends == NO_ITEMS
+    for profile in ("express3", "express2", "standard1"):
+        settings = replace(dev, storage_profile=profile, inline_bytes_max=None)
+        assert settings.small_appends == BOUNDS_OF_PROFILES[profile]
 
 
 def test_reserved_instances_are_in_the_template(make_stack_of: Callable[[StageSettings], Stack]) -> None:

@@ -68,9 +68,7 @@ def run(seed: int, workload: str = MIXED, profile: str = "express3", reduction: 
     names = choose(Random(seed)) if workload == MIXED else workload.split(",")
     if profile == "standard1":
         names = [name for name in names if name not in OF_ZONES]
-    simulation = Simulation(
-        seed, profile, reduction, InlineBounds(swept_bytes=inline_bytes_max(seed) if "inline" in names else 0)
-    )
+    simulation = Simulation(seed, profile, reduction, _bounds(seed, names))
     simulation.scheduler.spawn("time to live", simulation.let_items_go)
     if "zone_loss" in names:  # a record with one copy only may be lost when the simulation destroys that copy
         simulation.acks_allowed = (Acks.QUORUM, Acks.ALL)
@@ -101,6 +99,13 @@ def run(seed: int, workload: str = MIXED, profile: str = "express3", reduction: 
         failure=failure,
         trace=simulation.scheduler.trace,
     )
+
+
+def _bounds(seed: int, names: Sequence[str]) -> InlineBounds:
+    """The bounds of small appends. Without `expiring`, none has a TTL: runs of minutes would not see it."""
+    if "expiring" in names:
+        return InlineBounds.of_both(inline_bytes_max(seed))
+    return InlineBounds(swept_bytes=inline_bytes_max(seed) if "inline" in names else 0)
 
 
 def _failure_of(simulation: Simulation) -> str | None:

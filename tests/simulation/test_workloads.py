@@ -121,6 +121,13 @@ CASES = [
     _inline("inline,freezing,traffic,tiering"),
     _inline("inline,filtering,truncation"),
     _inline("inline,pushing"),
+    Case(
+        seeds={"expiring": 300},
+        few=0.02,
+        events={"expiring append": 3_000, "item expired": 3_000, "read to the end": 3_000, "nap": 300},
+        few_events={"expiring append": 100, "item expired": 100},
+        profiles=(*PROFILES,),
+    ),
 ]
 _PUSH_FAILURES = ("throttled", "broken", "refused", "late", "partly", "hanging")  # of single invocations
 

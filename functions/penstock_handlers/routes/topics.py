@@ -224,7 +224,7 @@ def _addresses() -> list[AddressAnswer]:
 
 
 def _topic(topic: Topic) -> TopicAnswer:
-    return {
+    answer: TopicAnswer = {
         "name": topic.name,
         "topic_id": topic.topic_id,
         "partitions": topic.partitions,
@@ -233,6 +233,10 @@ def _topic(topic: Topic) -> TopicAnswer:
         "config": config_to_json(topic.config),
         "created_at_ms": topic.created_at_ms,
     }
+    if topic.retention_raise is not None:
+        noted = topic.retention_raise
+        answer["earlier_retention"] = {"retention_ms": noted.retention_ms, "before_ms": noted.since_ms}
+    return answer
 
 
 def _spec(text: str) -> OffsetSpec | int:

@@ -90,6 +90,8 @@ class Oracle:
         if method == "upload":
             self.log.bodies.setdefault(arguments[0], b"".join(arguments[1]))
             self.removals.stored(label, arguments[0])
+        elif method == "put_expiring":
+            self.log.bodies.setdefault(arguments[0], bytes(arguments[1]))
         elif method in ("put", "overwrite"):
             body = self.log.bodies.setdefault(arguments[0], bytes(arguments[1]))
             expect(body == arguments[1], f"other bytes are written to segment {arguments[0].hex()}")
@@ -181,10 +183,10 @@ class Oracle:
                 self._appended(key, ref, head, transaction.unconfirmed.get(key, 0))
 
     def _appended(self, key: PartitionKey, ref: Ref, head: Head, owed: int) -> None:
-        if ref.tier is Tier.INLINE:
-            self._state.count("inline append")
-            is_there = self._state.stores.inline.get_whole(ref.segment_id) is not None
-            expect(is_there, f"{key} names inline segment {ref.segment_id.hex()}, which is not there")
+        if ref.tier.is_item:
+            self._state.count("inline append" if ref.tier is Tier.INLINE else "expiring append")
+            is_there = bool(self._state.stores.inline.get_expiring([ref.segment_id]))
+            expect(is_there, f"{key} names the item of segment {ref.segment_id.hex()}, which is not there")
         values = tuple(
             (record.value or b"").decode()
             for record in decode(memoryview(self.log.bodies[ref.segment_id])[ref.position : ref.position + ref.length])

@@ -238,6 +238,10 @@ class Simulation:
         """DynamoDB removes items that have ended, until the clients have."""
         self._time_to_live.run(lambda: self.is_over, is_true=lambda: self.naps is not None)
 
+    def last_for_days(self) -> None:
+        """Let DynamoDB remove items that have ended within hours, in a run whose clients are idle most of the time."""
+        self._time_to_live.slow_down()
+
     def later(self) -> float:
         """Draw the time at which another producer begins, in a run that takes minutes. Races begin again then."""
         self._bursts_ms.append(self.scheduler.random.uniform(0.3, 1.0) * self.lasts_ms)

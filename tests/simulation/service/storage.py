@@ -9,8 +9,8 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import SegmentId
 from penstock_core.log.wake_up import PushEvent
 from penstock_core.storage.head_item import parse_push_event
-from penstock_core.storage.keys import INLINE_PREFIX
-from penstock_core.storage.page_item import inline_id
+from penstock_core.storage.keys import EXPIRING_PREFIX, INLINE_PREFIX
+from penstock_core.storage.page_item import expiring_id, inline_id
 from penstock_service.adapters.tables.tables import Change
 from penstock_service.stores import Stores
 from tests.simulation.engine.run_state import RunState
@@ -35,6 +35,7 @@ class SimulatedStorage:
         self.stream: list[StreamedImage] = []
         self.push_events: list[PushEvent] = []
         self.inline_segments: set[SegmentId] = set()
+        self.expiring_segments: set[SegmentId] = set()
         self.changes = 0  # of items, so far
         self._stream_number = 0
 
@@ -77,6 +78,9 @@ class SimulatedStorage:
                 self.oracle.observe("inline", "delete", ([segment_id],), None)
             else:
                 self.inline_segments.add(segment_id)
+        if change.key["pk"]["S"].startswith(EXPIRING_PREFIX):
+            segment_id = expiring_id(change.key["pk"]["S"])
+            (self.expiring_segments.discard if change.new is None else self.expiring_segments.add)(segment_id)
         images = {} if change.old is None else {"OldImage": change.old}
         if change.new is not None:
             images["NewImage"] = change.new

@@ -43,6 +43,7 @@ class TimeToLive:
     def __init__(self, seed: int, scheduler: Scheduler, faults: FaultPlan, tables: Tables) -> None:
         self._random = Random(f"time to live {seed}")
         self._rate = self._random.choice([0.0, 0.1, 0.5, 1.0])  # of the ended items that go at once
+        self._pace_ms = 0.0
         self._scheduler = scheduler
         self._faults = faults
         self._tables = tables
@@ -58,11 +59,17 @@ class TimeToLive:
         else:
             self._ends.pop(place, None)
 
+    def slow_down(self) -> None:
+        """Look each six hours on average, and remove most of what has ended."""
+        self._pace_ms = 12 * 3_600_000.0
+        self._rate = self._random.choice([0.5, 1.0])
+
     def run(self, is_over: Callable[[], bool], *, is_true: Callable[[], bool]) -> None:
         """Remove some until the run is over. `is_true`: the times are those of the service."""
         while not is_over():
             sleeps_ms = max(0.0, self._scheduler.sleeps_until_ms - self._scheduler.now_ms)
-            pause_ms = max(self._random.choice([100.0, 1_000.0, 10_000.0]), sleeps_ms) * self._random.random()
+            longest_ms = max(self._random.choice([100.0, 1_000.0, 10_000.0]), sleeps_ms, self._pace_ms)
+            pause_ms = longest_ms * self._random.random()
             self._scheduler.pause(pause_ms)
             early_ms = 0 if is_true() else 1
             for (table, _, sort_key), (key, ends_ms) in [*self._ends.items()]:

@@ -159,6 +159,11 @@ def _check_objects(simulation: Simulation) -> None:
     places += [("inline", Tier.INLINE, simulation.storage.inline_segments)]
     for zone, tier, stored in places:
         named = {ref.segment_id for ref in refs if ref.tier is tier}
+        if tier is Tier.INLINE:  # those of expiring items may have copies here, and only these are there for ever
+            expiring = {ref.segment_id for ref in refs if ref.tier is Tier.EXPIRING}
+            lost = expiring - stored - simulation.storage.expiring_segments
+            expect(not lost, f"items are lost that refs name: {[each.hex() for each in lost]}")
+            named |= expiring & stored
         garbage = [segment_id.hex() for segment_id in stored - named]
         expect(not garbage, f"zone {zone} keeps segments that nothing names: {garbage}")
         if zone in simulation.stores.fallback_zones:

@@ -62,8 +62,10 @@ def _check_partition(simulation: Simulation, topic: Topic, key: PartitionKey) ->
         if each.ref.tier is Tier.ARCHIVE:
             data = simulation.stores.archive.get(each.ref.segment_id, each.ref.position, each.ref.length)
             check_stored(memoryview(data), each.ref.offset_span)
-        if each.ref.tier is Tier.INLINE:
-            data = simulation.stores.inline.get(each.ref.segment_id, each.ref.position, each.ref.length)
+        if each.ref.tier.is_item:
+            bodies = simulation.stores.inline.get_expiring([each.ref.segment_id])
+            expect(each.ref.segment_id in bodies, f"{key} at {each.base_offset} has lost its item: {each.ref}")
+            data = bodies[each.ref.segment_id][each.ref.position : each.ref.position + each.ref.length]
             check_stored(memoryview(data), each.ref.offset_span)
         for index, store in enumerate(simulation.stores.zones):
             if (
@@ -175,7 +177,7 @@ def _check_claims(simulation: Simulation, alive: set[str]) -> None:
             ]
             expect(bool(at), f"{value} was acknowledged at offset {offset}, and stands elsewhere: {places}")
             key, entry = at[0]
-            is_inline = entry.ref.tier is Tier.INLINE  # the oracle has seen its item, which meets all acks
+            is_inline = entry.ref.tier.is_item  # the oracle has seen its item, which meets all acks
             needed = 1 if sent.acks in (Acks.NONE, Acks.ONE) else zone_count // 2 + 1
             expect(
                 is_inline or (entry.stored_in.bit_count() >= needed and entry.ref.zones.bit_count() >= needed),

@@ -8,6 +8,7 @@ from tests.simulation.workloads import (
     auditing,
     claiming,
     commits,
+    expiring,
     generations,
     groups,
     jobs,
@@ -65,13 +66,25 @@ WORKLOADS: dict[str, Install] = {
     "inline": producing.inline,
     "sleeping": machines.sleeping,
     "forgetting": transactions.install_forgetting,
+    "expiring": expiring.install,
 }
 MIXED = "mixed"
 OF_ZONES = {"zone_loss", "zone_moves", "recover_zones", "repair", "replicate", "scrub"}  # senseless with one zone
 # The seed does not combine these with others. `pushing` would make a run a quarter longer, which is little. But the
 # seeds that draw it have not all been run yet. `inline` puts the appends of all others into the log table.
 ALONE = {
-    *("auditing", "claiming", "forgetting", "generations", "inline", "lagging", "outage", "pushing", "redriving"),
+    *(
+        "auditing",
+        "claiming",
+        "expiring",
+        "forgetting",
+        "generations",
+        "inline",
+        "lagging",
+        "outage",
+        "pushing",
+        "redriving",
+    ),
     *("repeating", "sleeping", "waking"),
 }
 _TAKE_LONG = {"crowding", "recover_zones", "retention", "sweep"}

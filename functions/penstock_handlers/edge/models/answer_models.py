@@ -98,6 +98,13 @@ class FetchedRecords(TypedDict):
     retry_after_ms: NotRequired[int]
 
 
+class EarlierRetention(TypedDict):
+    """The retention of records from before `before_ms`, when it was raised. The raise has not reached all of them."""
+
+    retention_ms: int
+    before_ms: int
+
+
 class TopicAnswer(TypedDict):
     """A topic. New records go to `writable_partitions`, from `first_writable_partition` on; the others drain."""
 
@@ -108,6 +115,7 @@ class TopicAnswer(TypedDict):
     first_writable_partition: int
     config: dict[str, Any]
     created_at_ms: int
+    earlier_retention: NotRequired[EarlierRetention]
 
 
 class AddressAnswer(TypedDict):
