@@ -43,7 +43,7 @@ READS = {
     *("transactions.get", "transactions.stages", "zone_states.get", "zone_states.get_pass"),
     *(f"{store}.{name}" for store in ("archive", "inline") for name in ("zone", "layout", "earlier")),
     *(f"{store}.{name}" for store in ("archive", "inline") for name in ("get", "get_whole", "list_keys")),
-    *("archive.list_folders", "inline.list_folders", "inline.get_wholes"),
+    *("archive.list_folders", "inline.list_folders", "inline.get_wholes", "inline.get_expiring"),
 }
 IN_A_WINDOW = {
     "groups.commit": "the claim of the group, and the topic's id",
@@ -86,6 +86,7 @@ BY_THEMSELVES = {
     "inline.delete": "as `archive.delete`",
     "inline.overwrite": "not used",
     "inline.put": "nothing names it yet",
+    "inline.put_expiring": "nothing names it yet; `put_segment` puts it in the window of its append",
     "log.arm": "compares the next offset",
     "log.arm_push": "compares the next offset",
     "log.delete_head": "a topic that was deleted never comes back under its id",
@@ -132,6 +133,7 @@ BY_THEMSELVES = {
     "timers.note_switched_on": "stays true for ever",
     "timers.reserve": "an upper bound; the put has a window",
     "topics.delete": "compares id and partitions",
+    "topics.end_raise": "compares id and note",
     "topics.forget_deleted": "all that the note led to is gone, and stays so: heads are made in a window",
     "topics.give_up": "compares the state of the creation",
     "topics.note_heads_removed": "heads are made in a window, so none comes back",

@@ -26,6 +26,7 @@ from penstock_core.ids import (
     TransactionalId,
 )
 from penstock_core.log.index import HeadJump, Jump, Page
+from penstock_core.log.retention_raise import RetentionRaise
 from penstock_core.log.topic import Topic, note_of
 from penstock_core.push.delivery import DeliveryState
 from penstock_core.push.lane import LaneState
@@ -63,6 +64,7 @@ TRANSACT_ATTEMPTS = 10
 KEY = PartitionKey(TopicId("t1"), Partition(0))
 TOPIC = Topic(name=TopicName("orders"), topic_id=TopicId("t1"), partitions=3, created_at_ms=5)
 DRAINED = TOPIC.with_writable(2)
+RAISED = replace(TOPIC, retention_raise=RetentionRaise(noted_ms=5, since_ms=5, retention_ms=60_000))
 OPENING = TOPIC.with_opening(2)
 NOTE = note_of(TOPIC, 4, is_being_created=True)
 SEQUENCE = ProducerSequence(producer_id=7, epoch=0, first_sequence=0, last_sequence=0)
@@ -164,6 +166,7 @@ REPEATED: Mapping[str, Write] = {
     "log.jump": lambda stores: stores.log.jump(KEY, JUMP, 0),
     "log.move_to_layout": lambda stores: stores.log.move_to_layout(KEY, 1, None),
     "topics.retire": lambda stores: stores.topics.retire(DRAINED, DRAINED.with_partitions(2)),
+    "topics.end_raise": lambda stores: stores.topics.end_raise(RAISED),
     "topics.open_generation": lambda stores: stores.topics.open_generation(OPENING),
     "share.create_state": lambda stores: stores.share.create_state(SHARE, Offset(0)),
     "share.update": lambda stores: stores.share.update(SHARE, SHARE_UPDATE),
