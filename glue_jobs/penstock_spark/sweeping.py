@@ -37,7 +37,7 @@ from penstock_service.index.reader import note_index_age, refs_of
 from penstock_service.instance.instance import Instance
 from penstock_service.repair.ensure_copies import ensure_copies
 from penstock_service.repair.repair_segment import zones_to_repair
-from penstock_service.repair.scrub import ScrubResult, scrub_segment
+from penstock_service.repair.scrub import ScrubResult, ScrubRun, scrub_segment
 from penstock_service.retention.mark_live import LiveSegments, mark_portion
 from penstock_service.retention.sweep_folders import Position, find_folders, sweep_folder, swept_stores
 from penstock_spark.storage import open_instance
@@ -272,9 +272,9 @@ def _refs(sweep_round: SweepRound, portions: Iterable[Portion]) -> Iterator[tupl
 def _scrub(
     sweep_round: SweepRound, groups: Iterable[tuple[SegmentId, Iterable[NamedRef]]]
 ) -> Iterator[tuple[Counts, list[dict[str, Any]]]]:
-    instance, done = open_instance(sweep_round.storage), ScrubResult()
+    instance, done, scrub_run = open_instance(sweep_round.storage), ScrubResult(), ScrubRun()
     for _, refs in groups:
-        done = done.plus(scrub_segment(instance, refs))
+        done = done.plus(scrub_segment(instance, refs, scrub_run))
     counts = {
         name: getattr(done, name) for name in ("refs", "segments", "bytes", "copied", "healed", "marked", "failures")
     }

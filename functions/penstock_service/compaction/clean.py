@@ -72,7 +72,7 @@ def clean(run: CompactionRun, config: TopicConfig) -> Iterator[RewriteResult | P
             return
         probe = Cleaner(dirty.latest, horizon)
         located = [each for page in row for each in page.located()]
-        batches = read_batches(run.instance, located, log_start)
+        batches = read_batches(run, located, log_start)
         for _ in probe.clean((offset, batch) for _, offset, batch in batches):
             pass
         left_whole += probe.left_whole
@@ -108,7 +108,7 @@ def _read_keys(run: CompactionRun, first_dirty: Offset) -> _DirtyKeys | None:
             return _DirtyKeys(latest=latest, end_offset=end, are_keys_left=True)
         if run.is_time_up:
             return None
-        for _, offset, batch in read_batches(run.instance, page.located(), run.head.log_start_offset):
+        for _, offset, batch in read_batches(run, page.located(), run.head.log_start_offset):
             latest.add(batch, offset)
         end = page.end_offset
     return _DirtyKeys(latest=latest, end_offset=end, are_keys_left=False)

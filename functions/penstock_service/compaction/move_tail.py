@@ -80,7 +80,7 @@ def _moving(run: CompactionRun) -> Sequence[LocatedRef]:
 
 def _chunks(run: CompactionRun, moving: Sequence[LocatedRef]) -> Iterator[bytes]:
     """The bytes of the new segment: those of each ref, and a part of the table of contents for each."""
-    for _, _, batch in read_batches(run.instance, moving):
+    for _, _, batch in read_batches(run, moving):
         yield bytes(batch)
     yield encode_end(_parts(run.key, moving))
 

@@ -44,7 +44,7 @@ from penstock_core.records.codec import empty_batch
 from penstock_core.records.record_batch import BytesLike, parse_header, walk
 from penstock_service.index.reader import pages_between, pages_forward
 from penstock_service.instance.instance import Instance
-from penstock_service.segments.read_refs import read_refs
+from penstock_service.segments.read_refs import read_refs, with_gaps
 
 Batch = BytesLike
 Transform = Callable[[Iterator[tuple[int, Batch]]], Iterable[tuple[int, Batch]]]
@@ -128,7 +128,7 @@ def rewrite_run(
     cutter = RefCutter(segment_id, run.settings)
     located = [each for page in row for each in page.located()]
     sources = _Sources()
-    batches = transform(sources.noted(read_batches(instance, located, log_start)))
+    batches = transform(sources.noted(read_batches(run, located, log_start)))
     instance.stores.archive.upload(segment_id, _chunks(run.key, batches, sources, cutter))
     refs = cutter.refs()
     swap = Swap(old=tuple(row), new=new_pages(row, refs), epoch=run.lease.epoch, deadline_ms=0, swapped_ms=0)
@@ -147,14 +147,16 @@ def rewrite_run(
 
 
 def read_batches(
-    instance: Instance, located: Sequence[LocatedRef], log_start: int = 0
+    run: CompactionRun, located: Sequence[LocatedRef], log_start: int = 0
 ) -> Iterator[tuple[LocatedRef, int, Batch]]:
     """Every batch of the refs in order, with its ref and base offset, read ahead in windows of bounded size.
 
-    Refs wholly below `log_start` are not read, because their objects may be gone: one empty batch stands for each.
+    Refs wholly below `log_start` are not read, because their objects may be gone: one empty batch stands for each, as
+    for a ref whose item has expired. Raises the error of a ref that cannot be read.
     """
     for window in _windows(located):
-        contents = read_refs(instance, [each for each in window if each.end_offset > log_start])
+        live = [each for each in window if each.end_offset > log_start]
+        contents = with_gaps(run.instance, read_refs(run.instance, live), [(run.key, live)])
         for each in window:
             if each.end_offset <= log_start:
                 yield each, each.base_offset, empty_batch(each.ref.offset_span)

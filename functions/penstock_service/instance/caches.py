@@ -77,6 +77,17 @@ class TopicCache:
                 raise
             return None
 
+    def find_by_id(self, topic_id: str) -> Topic | None:
+        """The topic with this id as it is now. One read. None if it was deleted, or this instance never met it."""
+        names = [name for name, (_, topic) in [*self._remembered.items()] if topic.topic_id == topic_id]
+        try:
+            topic = self.read_through(names[0]) if names else None
+        except PenstockError as error:
+            if error.code is not ErrorCode.UNKNOWN_TOPIC:
+                raise
+            return None
+        return topic if topic is not None and topic.topic_id == topic_id else None
+
     def read_moment(self, name: str) -> Moment:
         """A moment that is not after the read of the topic which the next `get` answers with. Ask before that call."""
         remembered = self._remembered.get(TopicName(name))

@@ -28,7 +28,7 @@ from penstock_service.ports.log import LogIndex
 from penstock_service.quotas.wait import Wait
 from penstock_service.records.count_traffic import count_sent
 from penstock_service.segments.read_range import MAY_BE_REMOVED
-from penstock_service.segments.read_refs import RefContents, read_refs_singly
+from penstock_service.segments.read_refs import RefContents, read_refs_singly, with_gaps
 
 if TYPE_CHECKING:
     from penstock_core.filters.filter import Filter
@@ -175,6 +175,7 @@ def fetch(
         _arm(instance, partitions)
     _choose_refs(instance.stores.log, plain, max_bytes)
     contents = read_refs_singly(instance, [located for partition in plain for located in partition.refs])
+    contents = with_gaps(instance, contents, [(each.key, each.refs) for each in plain])
     for partition in plain:
         if partition.error is None:
             partition.assemble(contents, max_bytes)

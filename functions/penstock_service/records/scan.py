@@ -30,7 +30,7 @@ from penstock_core.log.ref import LocatedRef
 from penstock_core.records.record_batch import stamp, walk
 from penstock_service.index.reader import pages_forward
 from penstock_service.instance.instance import Instance
-from penstock_service.segments.read_refs import RefContents, read_refs_singly
+from penstock_service.segments.read_refs import RefContents, read_refs_singly, with_gaps
 
 if TYPE_CHECKING:
     from penstock_core.filters.filtered_batch import FilterBudget
@@ -109,8 +109,9 @@ def scan(instance: Instance, scans: Sequence[Scan], max_bytes: int) -> None:
                 plans.append((each, list(_plan(instance, each, bounds, window_bytes // len(open_scans)))))
             except PenstockError as error:
                 each.end(error)
-        wanted = [step.located for _, steps in plans for step in steps if step.is_read]
-        contents = read_refs_singly(instance, wanted)
+        wanted = [(each.key, [step.located for step in steps if step.is_read]) for each, steps in plans]
+        contents = read_refs_singly(instance, [located for _, refs in wanted for located in refs])
+        contents = with_gaps(instance, contents, wanted)
         for each, steps in plans:
             _take(each, steps, contents, bounds, budget)
         window_bytes *= 2

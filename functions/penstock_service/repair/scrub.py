@@ -8,24 +8,24 @@ If the scrub cannot heal a copy, it hands the segment to the repair queue, whose
 has a segment, it logs that at once.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.ids import PartitionKey, SegmentId, ZoneName
+from penstock_core.ids import PartitionKey, SegmentId, TopicId, TopicName, ZoneName
 from penstock_core.limits import SCRUB_SAVE_REFS
 from penstock_core.log.read_plan import join_ranges
 from penstock_core.log.ref import Ref, Tier
 from penstock_core.log.repair import NamedRef, Repair
-from penstock_core.log.retention import written_ms
-from penstock_core.log.retention_raise import had_expired
 from penstock_core.log.segment import TocEntry
+from penstock_core.log.topic import Topic
 from penstock_core.zones.zone_state import START, Cursor
 from penstock_service.index.reader import refs_from
 from penstock_service.instance.instance import Instance
 from penstock_service.repair.ensure_copies import ensure_copies
 from penstock_service.repair.repair_segment import report_lost, zones_to_repair
 from penstock_service.segments.read_range import is_expired, is_missing, read_range
+from penstock_service.segments.read_refs import is_gap
 
 JOB = "scrub"
 
@@ -70,7 +70,12 @@ class _SegmentVerdict:
     is_whole: bool = True
 
 
-_Verdicts = dict[SegmentId, _SegmentVerdict]
+@dataclass(slots=True)
+class ScrubRun:
+    """What a run remembers of the segments that it has met, and the names of topics once it has needed them."""
+
+    verdicts: dict[SegmentId, _SegmentVerdict] = field(default_factory=dict)
+    names: Mapping[TopicId, TopicName] | None = None
 
 
 def scrub(instance: Instance, *, budget_ms: float, budget_bytes: int) -> ScrubResult:
@@ -81,9 +86,9 @@ def scrub(instance: Instance, *, budget_ms: float, budget_bytes: int) -> ScrubRe
     """
     deadline_ms = instance.clock.monotonic_ms() + budget_ms
     total = ScrubResult()
-    verdicts: _Verdicts = {}
+    scrub_run = ScrubRun()
     for named, behind in refs_from(instance.stores, _parse_cursor(instance.stores.cursors.get(JOB))):
-        total = total.plus(_scrub_named(instance, named, verdicts))
+        total = total.plus(_scrub_named(instance, named, scrub_run))
         is_over = total.bytes >= budget_bytes or instance.clock.monotonic_ms() >= deadline_ms
         if is_over or total.refs % SCRUB_SAVE_REFS == 0:
             instance.stores.cursors.put(JOB, f"{behind.topic}#{behind.partition}#{behind.offset}")
@@ -93,23 +98,26 @@ def scrub(instance: Instance, *, budget_ms: float, budget_bytes: int) -> ScrubRe
     return replace(total, is_finished=True)
 
 
-def scrub_segment(instance: Instance, refs: Iterable[NamedRef]) -> ScrubResult:
-    """The same for one segment and all refs that name it. A copy that cannot be healed is handed over and counted."""
+def scrub_segment(instance: Instance, refs: Iterable[NamedRef], scrub_run: ScrubRun) -> ScrubResult:
+    """The same for one segment and all refs that name it. A copy that cannot be healed is handed over and counted.
+
+    The run keeps nothing of the segments before.
+    """
     total = ScrubResult()
-    verdicts: _Verdicts = {}
+    scrub_run.verdicts.clear()
     for named in refs:
-        total = total.plus(_scrub_named(instance, named, verdicts))
+        total = total.plus(_scrub_named(instance, named, scrub_run))
     return total
 
 
-def _scrub_named(instance: Instance, named: NamedRef, verdicts: _Verdicts) -> ScrubResult:
+def _scrub_named(instance: Instance, named: NamedRef, scrub_run: ScrubRun) -> ScrubResult:
     scrub_ref = _scrub_zonal if named.located.ref.tier is Tier.ZONAL else _scrub_single
-    return ScrubResult(refs=1).plus(scrub_ref(instance, named, verdicts))
+    return ScrubResult(refs=1).plus(scrub_ref(instance, named, scrub_run))
 
 
-def _scrub_zonal(instance: Instance, named: NamedRef, verdicts: _Verdicts) -> ScrubResult:
+def _scrub_zonal(instance: Instance, named: NamedRef, scrub_run: ScrubRun) -> ScrubResult:
     ref = named.located.ref
-    result = ScrubResult()
+    result, verdicts = ScrubResult(), scrub_run.verdicts
     if ref.segment_id not in verdicts:
         verdicts[ref.segment_id], result = _check(instance, named, zones_to_repair(instance))
     verdict = verdicts[ref.segment_id]
@@ -130,32 +138,34 @@ def _mark(instance: Instance, named: NamedRef, verdict: _SegmentVerdict) -> Scru
         return ScrubResult(failures=1)
 
 
-def _scrub_single(instance: Instance, named: NamedRef, verdicts: _Verdicts) -> ScrubResult:
+def _scrub_single(instance: Instance, named: NamedRef, scrub_run: ScrubRun) -> ScrubResult:
     """Reads the bytes that the ref names. S3 and DynamoDB keep three copies each: there is none to heal from."""
     ref = named.located.ref
-    result = ScrubResult(segments=int(ref.segment_id not in verdicts))
-    verdicts[ref.segment_id] = _SegmentVerdict()
+    result = ScrubResult(segments=int(ref.segment_id not in scrub_run.verdicts))
+    scrub_run.verdicts[ref.segment_id] = _SegmentVerdict()
     try:
         [wanted] = join_ranges([named.located])
         return replace(result, bytes=len(read_range(instance, wanted)))
     except PenstockError as error:
         is_gone = error.code is ErrorCode.CORRUPT_SEGMENT or is_missing(error)
-        if is_expired(error) and _is_due(instance, named):
-            return result
+        if is_expired(error) and is_gap(instance, _topic_of(instance, named, scrub_run), named.located, error):
+            return result  # retention is to remove the ref
         if is_gone and not report_lost(instance, ref.segment_id, [named], error):
             return result  # removed since its ref was read
         instance.telemetry.log("scrub_failed", segment=ref.segment_id.hex(), error=str(error))
         return replace(result, failures=1)
 
 
-def _is_due(instance: Instance, named: NamedRef) -> bool:
-    """True if retention is to remove the ref: it is older than its topic's retention, or was when that was raised.
+def _topic_of(instance: Instance, named: NamedRef, scrub_run: ScrubRun) -> Topic | None:
+    """The ref's topic, some seconds old at most; None if it was deleted.
 
-    Reads the topics: few refs lose their items before retention passes them.
+    Costs a read of all topics once a run, and a read of the topic where the instance does not remember it.
     """
-    now_ms = instance.clock.now_ms()
-    topic = next((each for each in instance.stores.topics.list() if each.topic_id == named.key.topic_id), None)
-    return topic is None or had_expired(topic, written_ms(named.located.ref), now_ms)
+    if scrub_run.names is None:
+        scrub_run.names = {each.topic_id: each.name for each in instance.stores.topics.list()}
+    name = scrub_run.names.get(named.key.topic_id)
+    topic = None if name is None else instance.topic_cache.find(name)
+    return topic if topic is not None and topic.topic_id == named.key.topic_id else None
 
 
 def _check(instance: Instance, named: NamedRef, zones: int) -> tuple[_SegmentVerdict, ScrubResult]:

@@ -28,7 +28,8 @@ from penstock_service.index.reader import page_at, pages_forward
 from penstock_service.instance.caches import TopicCache
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.log import LogIndex
-from penstock_service.segments.read_range import MAY_BE_REMOVED, is_expired, read_range
+from penstock_service.segments.read_range import MAY_BE_REMOVED, read_range
+from penstock_service.segments.read_refs import with_gaps
 
 
 class OffsetSpec(Enum):
@@ -148,11 +149,11 @@ class _Search:
         found: tuple[Offset, int | None] | None = None
         for page in pages_forward(log, key, head, start, INDEX_FETCH_PAGES):
             stop = max(page.base_offset, start), None
-            found = self._in_refs(page.located(), head) if self._takes_page() else stop
+            found = self._in_refs(key, page.located(), head) if self._takes_page() else stop
             if found is not None:
                 break
         else:
-            found = self._in_refs((each for each in head.located_tail() if each.end_offset > start), head)
+            found = self._in_refs(key, (each for each in head.located_tail() if each.end_offset > start), head)
         offset, found_ms = found or (None, None)
         return ListedOffset(topic_id=key.topic_id, partition=key.partition, offset=offset, timestamp_ms=found_ms)
 
@@ -166,19 +167,19 @@ class _Search:
             self._pages_left -= 1
             return self._pages_left >= 0
 
-    def _in_refs(self, refs: Iterable[LocatedRef], head: Head) -> tuple[Offset, int | None] | None:
+    def _in_refs(self, key: PartitionKey, refs: Iterable[LocatedRef], head: Head) -> tuple[Offset, int | None] | None:
         for located in refs:
             if searched_ms(located.ref) < self._timestamp_ms or located.end_offset <= head.log_start_offset:
                 continue
             delivered_ms = located.ref.appended_ms if located.ref.is_delayed else None
             if delivered_ms is not None and delivered_ms >= self._timestamp_ms:
                 return max(located.base_offset, head.log_start_offset), delivered_ms
-            found = self._in_ref(located, head.log_start_offset)
+            found = self._in_ref(key, located, head.log_start_offset)
             if found is not None:
                 return found
         return None
 
-    def _in_ref(self, located: LocatedRef, start_offset: int) -> tuple[Offset, int | None] | None:
+    def _in_ref(self, key: PartitionKey, located: LocatedRef, start_offset: int) -> tuple[Offset, int | None] | None:
         """Offset and timestamp of the ref's first record at or after the time and not below `start_offset`, or None.
 
         Once the bytes are spent: the first offset of the batch that may hold it.
@@ -186,9 +187,10 @@ class _Search:
         try:
             data = bytearray(read_range(self.instance, *join_ranges([located])))
         except PenstockError as error:
-            if is_expired(error):
-                return None
-            raise
+            content = with_gaps(self.instance, {located: error}, [(key, [located])])[located]
+            if isinstance(content, PenstockError):
+                raise content from error
+            return None
         stamp(data, located.base_offset)
         for position, header in walk(data):
             if header.max_timestamp_ms < self._timestamp_ms or header.next_offset <= start_offset:

@@ -13,6 +13,7 @@ from penstock_core.errors import PenstockError
 from penstock_core.limits import MIB
 from penstock_service.instance.instance import Instance
 from penstock_service.segments.read_range import MAY_BE_REMOVED, is_expired, read_range
+from penstock_service.segments.read_refs import is_gap
 from penstock_spark.decode.decoding import StoredBatches
 from penstock_spark.plan.planning import data_loss, slices_between
 from penstock_spark.plan.slices import RangeRead, Slice, ranges_of, shared_ranges
@@ -67,8 +68,6 @@ def _read_again(
     try:
         return _cut(read, read_range(instance, read.range))
     except PenstockError as error:
-        if is_expired(error):  # DynamoDB has removed the small append by its TTL: a gap until retention has passed it
-            return []
         if error.code not in MAY_BE_REMOVED or not looks_left:
             raise
         parts = read.by_slice()
@@ -89,7 +88,11 @@ def _read_again(
 def _locate_again(
     instance: Instance, read: RangeRead, range_bytes: int, error: PenstockError, fails_on_data_loss: bool
 ) -> list[RangeRead]:
-    """The present places of the offsets of a range that belongs to one slice. Raises `error` if they have not moved."""
+    """The present places of the offsets of a range that belongs to one slice.
+
+    Empty if their small append has expired: a gap until retention has passed it. Else raises `error` if they have not
+    moved.
+    """
     owner = read.slices[0]
     topic, key = owner.topic, owner.key
     start = max(owner.start_offset, read.range.refs[0].base_offset)
@@ -103,8 +106,18 @@ def _locate_again(
         start = head.log_start_offset
     found = list(ranges_of(slices_between(instance, topic, key, head, start, end), range_bytes))
     if read.range in [each.range for each in found]:
+        if is_expired(error) and _are_gaps(instance, read, error):
+            return []
         raise error
     return found
+
+
+def _are_gaps(instance: Instance, read: RangeRead, error: PenstockError) -> bool:
+    """Tells if the refs of the range, which the index names still, have expired by their topic as it is now."""
+    owner = read.slices[0]
+    topic = instance.topic_cache.read_through(owner.topic)
+    topic_now = topic if topic.topic_id == owner.key.topic_id else None
+    return all(is_gap(instance, topic_now, located, error) for located in read.range.refs)
 
 
 def _cut(read: RangeRead, data: bytes) -> list[StoredBatches]:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from penstock_core.compaction.merging import CompactionSettings
 from penstock_core.errors import PenstockError
-from penstock_core.limits import LOST_HEAD_JUMP_OFFSETS, TAIL_ROLL_REFS
+from penstock_core.limits import LOST_HEAD_JUMP_OFFSETS, TAIL_ROLL_REFS, UNLIMITED
 from penstock_core.log.inline import InlineBounds
-from penstock_core.log.ref import Tier, encode_refs
+from penstock_core.log.ref import DAY_MS, Tier, encode_refs
 from penstock_core.zones.zone_state import Acks
 from penstock_service.compaction.compact import compact
 from penstock_service.instance.instance import Instance
@@ -23,15 +23,19 @@ from penstock_spark.decode.reading import read_slices
 from penstock_spark.plan import planning
 from penstock_spark.plan.options import parse_read_options
 from penstock_spark.plan.slices import Slice, ranges_of
-from tests.glue_jobs.decode.topic_reading import fill, options, plan, read
+from tests.glue_jobs.decode.topic_reading import Plan, fill, options, plan, read
+from tests.service.retention.test_keep_items import expire, remove_items
 from tests.support.restoring import jump
 from tests.support.service import (
     Intercepted,
+    SteppedClock,
     batch,
     counted_instance,
     entry,
+    key_of,
     new_topic,
     patient_instance,
+    refs_of,
     send,
     with_stores,
 )
@@ -60,6 +64,43 @@ def test_a_read_finds_small_appends_in_the_log_table_among_others(instance: Inst
     expected += [(0, 20, "0 last"), (1, 20, "1 last"), (2, 0, "2 last")]
 
     assert sorted(read(instance, plan(instance))) == sorted(expected)
+
+
+def with_expiring_items(count: int) -> tuple[Instance, Plan, list[tuple[int, int, str]]]:
+    """A topic of small appends whose items' TTL is over, a plan from before that, and the records."""
+    clock = SteppedClock()
+    instance = with_stores(patient_instance(clock), small=InlineBounds.of_both(1_000))
+    new_topic(instance, retention_ms=7 * DAY_MS)
+    expected = fill(instance, count)
+    planned = plan(instance)
+    clock.time_ms += 17 * DAY_MS
+    return instance, planned, expected
+
+
+def test_expired_small_append_is_a_gap_until_retention_passes_it() -> None:
+    instance, planned, expected = with_expiring_items(5)
+    expire(instance, "orders", 1, 2)
+
+    assert read(instance, planned) == [expected[0], *expected[3:]]
+
+
+def test_small_append_that_a_raise_should_have_kept_is_an_error() -> None:
+    instance, planned, _ = with_expiring_items(5)
+    topic = instance.topic_cache.read_through("orders")
+    instance.stores.topics.replace(topic, replace(topic, config=replace(topic.config, retention_ms=UNLIMITED)))
+    expire(instance, "orders", 1)
+
+    with pytest.raises(PenstockError, match="the log table has no segment"):
+        read(instance, planned)
+
+
+def test_small_appends_that_a_merge_moved_before_they_expired_are_read_where_they_are() -> None:
+    instance, planned, expected = with_expiring_items(2 * TAIL_ROLL_REFS)
+    old = [each.ref.segment_id for each in refs_of(instance, key_of(instance, "orders"))]
+    assert compact(instance, "orders", 0, CompactionSettings(refs_min=2)).runs == 1
+    remove_items(instance, old)
+
+    assert read(instance, planned) == expected
 
 
 def test_one_get_reads_the_batches_that_one_request_appended_to_many_partitions(instance: Instance) -> None:

@@ -1,11 +1,14 @@
 """Small appends as items that DynamoDB removes by their TTL: which take one, which rest on it, and what comes after."""
 
+from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from penstock_core.compaction.merging import CompactionSettings
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.filters.policy import parse_filter
 from penstock_core.limits import APPEND_MS_MAX, SWEEP_GRACE_MS, TAIL_ROLL_REFS, TIERING_MS_MAX, UNLIMITED
 from penstock_core.log.inline import InlineBounds
 from penstock_core.log.ref import DAY_MS, Tier
@@ -14,15 +17,17 @@ from penstock_core.zones.zone_state import Acks
 from penstock_service.compaction.compact import compact
 from penstock_service.instance.caches import TTL_MS
 from penstock_service.instance.instance import Instance
+from penstock_service.records.fetch import FetchEntry, fetch
 from penstock_service.records.produce import produce
 from penstock_service.repair.scrub import scrub
 from penstock_service.retention.keep_items import keep_items
 from penstock_service.retention.retain import retain
+from penstock_service.share.batches.read_batches import WantedRecords, read_batches
 from penstock_service.topics.alter_topic import alter_topic
 from penstock_service.topics.list_offsets import list_offsets
 from tests.service.records.test_idempotence import numbered, tell
 from tests.service.retention.sweeping import run as run_sweep
-from tests.service.retention.test_keep_items import expire
+from tests.service.retention.test_keep_items import expire, remove_items
 from tests.support.inline_items import inline_segments
 from tests.support.service import (
     Intercepted,
@@ -31,6 +36,7 @@ from tests.support.service import (
     appended,
     ask,
     batch,
+    counted_instance,
     entry,
     head_of,
     key_of,
@@ -188,6 +194,81 @@ def test_expired_item_is_a_gap_for_readers_movers_and_scrub(
     assert [offset for offset, _ in values_of(ask(fresh, topic))] == list(range(5, 3 * TAIL_ROLL_REFS))
     assert retain(fresh, budget_ms=FOR_EVER_MS).failures == 0
     assert head_of(fresh, topic).log_start_offset == 3 * TAIL_ROLL_REFS
+
+
+def without_a_note(instance: Instance, topic: str) -> None:
+    """Raises the retention as a release does that knows no notes."""
+    old = instance.topic_cache.read_through(topic)
+    instance.stores.topics.replace(old, replace(old, config=replace(old.config, retention_ms=UNLIMITED)))
+    instance.topic_cache.forget(topic)
+
+
+def test_expired_item_of_records_that_the_topic_keeps_is_lost_for_every_reader_and_mover(
+    instance: Instance, topic: str, clock: SteppedClock
+) -> None:
+    for number in range(5 * TAIL_ROLL_REFS // 2):
+        send(instance, topic, str(number))
+    clock.time_ms += 2 * DAY_MS
+    without_a_note(instance, topic)
+    clock.time_ms += 20 * DAY_MS
+    expire(instance, topic, 0)
+    fresh = another_instance(instance)
+    for look in (
+        lambda: ask(fresh, topic),
+        lambda: list_offsets(fresh, topic, 0, 0).all_ok(),
+        lambda: fetch(fresh, [filtered(topic)], max_bytes=1 << 20, min_bytes=0, wait_ms=0).all_ok(),
+    ):
+        with pytest.raises(PenstockError) as caught:
+            look()
+        assert (caught.value.code, caught.value.facts.get("is_missing")) == (ErrorCode.STORAGE_UNAVAILABLE, True)
+    key, head = key_of(fresh, topic), head_of(fresh, topic)
+    [shared] = read_batches(fresh, [WantedRecords(key=key, head=head, ranges=((0, 4),))])
+    assert (shared.lost, [each.base_offset for each in shared.batches]) == (((0, 1),), [1, 2, 3])
+    done = compact(fresh, topic, 0, CompactionSettings(refs_min=2))
+    assert (done.runs, done.failures) == (0, 1)
+    assert scrub(fresh, budget_ms=FOR_EVER_MS, budget_bytes=1 << 30).failures == 1
+    assert [name for name, _ in fresh.telemetry.take()[1]].count("segment_lost") == 1
+
+
+def filtered(topic: str) -> FetchEntry:
+    wanted = parse_filter({"kind": [{"exists": False}]})
+    return FetchEntry(topic=topic, partition=0, offset=0, max_bytes=1 << 20, filter=wanted)
+
+
+def test_reader_that_slept_while_a_merge_moved_its_refs_skips_nothing(
+    instance: Instance, topic: str, clock: SteppedClock
+) -> None:
+    for number in range(5 * TAIL_ROLL_REFS // 2):
+        send(instance, topic, str(number))
+    records = read_all(instance, topic)
+    clock.time_ms += 8 * DAY_MS  # by its retention, each record has expired; retention has stood still
+
+    def get_expiring(original: Any, ids: Any) -> Any:
+        if not slept:
+            slept.append(1)
+            compact(another_instance(instance), topic, 0, CompactionSettings(refs_min=2))
+            clock.time_ms += 10 * DAY_MS
+            remove_items(instance, ids)
+        return original(ids)
+
+    slept: list[int] = []
+    sleeper = another_instance(instance, inline=Intercepted(instance.stores.inline, get_expiring=get_expiring))
+    with pytest.raises(PenstockError, match="was merged or removed since the index was read") as caught:
+        ask(sleeper, topic)
+    assert "is_missing" not in caught.value.facts
+    assert values_of(ask(sleeper, topic)) == records[: 2 * TAIL_ROLL_REFS]  # then the tail's refs are gaps
+
+
+def test_scrub_lists_the_topics_once_when_many_items_have_expired(
+    instance: Instance, topic: str, clock: SteppedClock
+) -> None:
+    for number in range(2 * TAIL_ROLL_REFS):
+        send(instance, topic, str(number))
+    clock.time_ms += 17 * DAY_MS
+    expire(instance, topic, *range(2 * TAIL_ROLL_REFS))
+    counts: Counter[str] = Counter()
+    done = scrub(counted_instance(instance, counts), budget_ms=FOR_EVER_MS, budget_bytes=1 << 30)
+    assert (done.refs, done.failures, counts["topics.list"]) == (2 * TAIL_ROLL_REFS, 0, 2)
 
 
 def test_young_item_that_is_missing_is_lost_and_rings(instance: Instance, topic: str, clock: SteppedClock) -> None:

@@ -1,6 +1,6 @@
 """A raise of the retention reaches the items of small appends that exist."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
@@ -60,16 +60,15 @@ def kept(instance: Instance) -> Mapping[SegmentId, bytes]:
 
 def expire(instance: Instance, topic: str, *offsets: int) -> None:
     """DynamoDB's TTL removes the items of these refs, if their time has come."""
-    gone = {
-        expiring_key(each.ref.segment_id)["pk"]["S"]
-        for each in refs_of(instance, key_of(instance, topic))
-        if each.base_offset in offsets
-    }
+    refs = refs_of(instance, key_of(instance, topic))
+    remove_items(instance, {each.ref.segment_id for each in refs if each.base_offset in offsets})
+
+
+def remove_items(instance: Instance, segment_ids: Iterable[SegmentId]) -> None:
+    """DynamoDB's TTL removes these expiring items."""
     store: Any = instance.stores.inline
-    for pk in gone:
-        store._client.call(
-            "delete_item", is_repeatable=True, TableName=store._table, Key={"pk": {"S": pk}, "sk": {"S": "s"}}
-        )
+    for each in segment_ids:
+        store._client.call("delete_item", is_repeatable=True, TableName=store._table, Key=expiring_key(each))
 
 
 def test_items_outlive_their_ttl_when_the_retention_is_raised(

@@ -24,7 +24,7 @@ from penstock_service.index.reader import pages_between
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.log import LogIndex
 from penstock_service.segments.read_range import is_missing
-from penstock_service.segments.read_refs import RefContents, read_refs_singly
+from penstock_service.segments.read_refs import RefContents, read_refs_singly, with_gaps
 
 _PAGES_PER_QUERY = 2  # an acquire seldom needs more, and a query is billed by what it reads
 
@@ -95,6 +95,8 @@ def read_batches(
         _pass_over(each.wanted, refs)
     _leave_out(located, bytes_max)
     contents = read_refs_singly(instance, [ref for each in located for ref in each.refs])
+    owners = [(each.key, refs.refs) for each, refs in zip(wanted, located, strict=True)]
+    contents = with_gaps(instance, contents, owners)
     found = [_cut(each, refs, contents) for each, refs in zip(wanted, located, strict=True)]
     explained = _explained(instance, wanted, found)
     return [
