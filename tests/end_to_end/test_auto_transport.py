@@ -166,7 +166,7 @@ def test_refusal_of_the_service_does_not_go_by_http_again(make: Make, topic: str
     client = make("direct-admin")
     client.metadata(topic)
     client.http.calls.clear()
-    answer = client.transport.call("DELETE", "/v1/topics/no.such.topic", {}, {}, b"")
+    answer = client.transport.call("GET", "/v1/topics/no.such.topic/dead-letters", {}, {}, b"")
     assert answer.status == 404
     assert Admin(transport=client.transport).describe_topic(topic).topic.name == topic
     assert client.http.calls == []

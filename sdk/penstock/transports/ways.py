@@ -11,6 +11,9 @@ from an answer of `GET /v1/metadata`. Then it invokes those that it may, functio
 | a connection, and no answer                            | nowhere: it may have applied | by HTTP, if it comes twice |
 | a throttle, a crash, any other answer of Penstock      | nowhere: this is the answer  | as before                 |
 
+Changes that the audit trail notes go by HTTP: API Gateway tells the address of their caller, and policies of IAM see
+the route. They are rare, so they save nothing by another way.
+
 A way that is left is left for `SDK_DETOUR_MS`, by either clock. Then one call tries it, and the others wait for no
 connection meanwhile: they go by HTTP.
 """
@@ -115,13 +118,16 @@ class Ways:
     def trial(self, method: str, path: str) -> Trial | None:
         """The alias that the call is to try, None for HTTP. The caller tells `ended` once it is over.
 
-        A call tries one alias at most, so that a client without rights has one more round trip in a call, not four.
+        It is None for an audited change. A call tries one alias at most, so that a client without rights has one more
+        round trip in a call, not four.
         """
         match = match_route(method, path)
         now = self._now()
         with self._lock:
             memory = self._memory(now)
-            if match is None or memory.access is None or memory.invocations is None or _is_left(memory, now):
+            if match is None or match.route.audit:
+                return None
+            if memory.access is None or memory.invocations is None or _is_left(memory, now):
                 return None
             if memory.is_probing:
                 return None

@@ -27,7 +27,8 @@ from tests.support.service import new_topic
 ADA = f"arn:aws:iam::{ACCOUNT}:user/ada"
 TOPIC = "orders"
 LIST = ("GET", "/v1/topics", dict[str, str](), dict[str, str](), b"")
-CREATE = json_request("POST", "/v1/topics", body={"name": "fresh", "partitions": 1})
+APPEND = json_request("POST", f"/v1/topics/{TOPIC}/records", body={"records": [{"value": "v"}]})
+BY_HTTP = f"POST /v1/topics/{TOPIC}/records"
 
 
 @pytest.fixture
@@ -69,6 +70,10 @@ class Client:
 
     def denied(self) -> list[str]:
         return [each.removeprefix(f"{self.place.arn}-") for each in self.aws.denied]
+
+    def append(self) -> Response:
+        """One call that may not come twice."""
+        return self.transport.call(APPEND.method, APPEND.path, APPEND.query, APPEND.headers, APPEND.body)
 
     def list_topics(self) -> int:
         return self.transport.call(*LIST).status
@@ -159,9 +164,9 @@ def test_refusal_of_the_service_is_an_answer(aws: FakeAws) -> None:
     admin = Admin(transport=client.transport)
     for _ in range(3):
         with pytest.raises(AccessDeniedError):
-            admin.create_topic("fresh")
-    assert client.by_http == ["POST /v1/topics", "GET /v1/metadata"]
-    assert client.invoked() == ["admin:direct-admin"] * 2
+            admin.describe_topic("fresh")
+    assert client.by_http == ["GET /v1/topics/fresh", "GET /v1/metadata"]
+    assert client.invoked() == ["admin:direct-consume"] * 2
 
 
 @pytest.mark.parametrize(
@@ -180,7 +185,7 @@ def test_answer_that_http_would_give_too_is_no_reason_to_leave(
     client = aware(make())
     client.aws.lambda_faults = [always(told)]
     with pytest.raises(kind) as failed:
-        raise_for_status(CREATE, client.transport.call("POST", "/v1/topics", {}, {}, CREATE.body))
+        raise_for_status(APPEND, client.append())
     assert failed.value.maybe_applied is maybe_applied
     assert client.by_http == []
 
@@ -198,8 +203,8 @@ def test_answer_that_http_would_give_too_is_no_reason_to_leave(
 def test_refusal_of_lambda_lets_the_same_call_go_by_http(make: Callable[..., Client], told: Told) -> None:
     client = aware(make())
     client.aws.lambda_faults = [always(told)]
-    assert Admin(transport=client.transport).create_topic("fresh").name == "fresh"
-    assert client.by_http == ["POST /v1/topics"]
+    assert client.append().status == 200
+    assert client.by_http == [BY_HTTP]
 
 
 def test_proof_that_the_function_cannot_check_lets_the_same_call_go_by_http(make: Callable[..., Client]) -> None:
@@ -239,7 +244,7 @@ def test_lost_answer_of_a_write_may_have_applied_and_is_not_sent_again(make: Cal
     client = aware(make())
     client.aws.lambda_faults = [lost]
     with pytest.raises(ConnectionFailedError) as failed:
-        Admin(transport=client.transport).create_topic("fresh")
+        client.append()
     assert failed.value.maybe_applied
     assert client.by_http == []
     assert len(client.invoked()) == 1
@@ -249,12 +254,12 @@ def test_lambda_that_cannot_be_reached_is_asked_once_in_ten_minutes(make: Callab
     client = aware(make())
     client.transport.close()
     client.aws.close()
-    for number in range(3):
-        Admin(transport=client.transport).create_topic(f"fresh{number}")  # certainly once, so it raises nothing
-    assert client.by_http == ["POST /v1/topics"] * 3
-    assert client.ways.trial("POST", "/v1/topics") is None
+    for _ in range(3):
+        assert client.append().status == 200  # certainly once, so it raises nothing
+    assert client.by_http == [BY_HTTP] * 3
+    assert client.ways.trial("POST", APPEND.path) is None
     client.now_ms += SDK_DETOUR_MS
-    assert client.ways.trial("POST", "/v1/topics") is not None
+    assert client.ways.trial("POST", APPEND.path) is not None
 
 
 def test_question_that_nothing_answers_says_nothing_of_the_call(make: Callable[..., Client]) -> None:
@@ -264,8 +269,17 @@ def test_question_that_nothing_answers_says_nothing_of_the_call(make: Callable[.
     client = make()
     client.list_topics()
     client.http.faults["/v1/metadata"] = [no_answer]
-    assert Admin(transport=client.transport).create_topic("fresh").name == "fresh"
-    assert client.by_http == ["GET /v1/topics", "GET /v1/metadata", "POST /v1/topics"]
+    assert client.append().status == 200
+    assert client.by_http == ["GET /v1/topics", "GET /v1/metadata", BY_HTTP]
+
+
+def test_audited_change_goes_by_http_and_its_trail_has_the_callers_address(make: Callable[..., Client]) -> None:
+    client = aware(make())
+    Admin(transport=client.transport).create_topic("fresh")
+    assert client.by_http == ["POST /v1/topics"]
+    assert client.invoked() == []
+    [note] = client.aws.instance_of(client.place).stores.audit.entries(10)
+    assert (note.caller.principal, note.caller.address) == (ADA, "127.0.0.1")
 
 
 def test_two_stages_with_one_credential_are_not_mixed(aws: FakeAws) -> None:
@@ -340,7 +354,7 @@ def test_wake_ups_are_signed_as_by_http(make: Callable[..., Client]) -> None:
 
 
 def test_asynchronous_client_goes_both_ways_as_the_other_one(make: Callable[..., Client]) -> None:
-    client = make("admin:direct-admin")
+    client = make("admin:direct-admin", "produce:direct-admin")
 
     async def main() -> list[int]:
         transport = AsyncAutoTransport(ThreadedTransport(client.http), client.ways)
@@ -351,7 +365,7 @@ def test_asynchronous_client_goes_both_ways_as_the_other_one(make: Callable[...,
             client.now_ms += SDK_DETOUR_MS
             client.aws.lambda_faults = [lost]
             with pytest.raises(ConnectionFailedError) as failed:
-                await transport.call("DELETE", "/v1/topics/orders", {}, {}, b"")
+                await transport.call(APPEND.method, APPEND.path, APPEND.query, APPEND.headers, APPEND.body)
             return [*found, int(failed.value.maybe_applied)]
         finally:
             await transport.close()

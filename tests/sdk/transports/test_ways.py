@@ -13,6 +13,7 @@ from penstock.system import Instant
 from penstock.transports.functions_place import FunctionsAccess, access_by
 from penstock.transports.ways import METADATA_PATH, Trial, Ways
 from penstock_core.limits import SDK_DETOUR_MS
+from penstock_core.routes import ROUTES, Route
 
 ARN = "arn:aws:lambda:eu-west-1:111122223333:function:penstock"
 SIGNER = Configuration(url="https://api", region="eu-west-1", credentials=StaticCredentials("k", "s"))
@@ -154,6 +155,13 @@ def test_address_of_an_api_of_aws_lasts(learner: Ways, clocks: Clocks) -> None:
 
 def test_call_of_no_route_goes_by_http(ways: Ways) -> None:
     assert ways.trial("GET", "/v2/topics") is None
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=[route.key for route in ROUTES])
+def test_change_that_the_trail_notes_goes_by_http_and_all_else_may_be_direct(ways: Ways, route: Route) -> None:
+    """The trail notes the caller's address, which API Gateway alone tells, and IAM sees the route there."""
+    path = "/".join("x" if part.startswith("{") else part for part in route.segments)
+    assert (ways.trial(route.method, path) is None) == bool(route.audit)
 
 
 def test_refused_alias_is_left_and_the_next_call_tries_another(ways: Ways) -> None:
