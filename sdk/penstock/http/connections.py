@@ -1,5 +1,6 @@
 """Kept-alive connections of a client that waits in threads: one request, one answer, no retry and no redirect."""
 
+import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -7,8 +8,17 @@ from urllib.parse import unquote, urlsplit
 from weakref import WeakKeyDictionary
 
 import urllib3
+from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
-from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, PoolError, ProxyError
+from urllib3.exceptions import (
+    ConnectTimeoutError,
+    HTTPError,
+    NameResolutionError,
+    NewConnectionError,
+    PoolError,
+    ProxyError,
+)
+from urllib3.util.connection import allowed_gai_family, create_connection
 
 from penstock.http.http_message import Response
 from penstock.http.no_answer import CONNECT_TIMEOUT_S, NoAnswerError
@@ -20,8 +30,43 @@ if TYPE_CHECKING:
     from urllib3._base_connection import BaseHTTPConnection
 
 
+class _Connection(HTTPConnection):
+    """Has one time to connect for all addresses of its host. urllib3 has it for each of them."""
+
+    def _new_conn(self) -> socket.socket:
+        timeout_s = float(self.timeout or 0)
+        until_ms = monotonic_ms() + 1_000 * timeout_s
+        try:
+            found = socket.getaddrinfo(self._dns_host, self.port, allowed_gai_family(), socket.SOCK_STREAM)
+        except socket.gaierror as error:
+            raise NameResolutionError(self.host, self, error) from error
+        except UnicodeError as error:
+            raise NewConnectionError(self, f"{self.host!r:.300} is no name of a host") from error
+        failed: OSError = OSError("the host has no address")
+        for number, (*_, address) in enumerate(found):
+            share_s = max(until_ms - monotonic_ms(), 1) / (len(found) - number) / 1_000
+            try:
+                connected = create_connection(
+                    (str(address[0]), int(address[1])), share_s, self.source_address, self.socket_options
+                )
+            except OSError as error:
+                failed = error
+            else:
+                connected.settimeout(timeout_s)  # for the handshake
+                return connected
+        if isinstance(failed, TimeoutError):
+            raise ConnectTimeoutError(self, f"no connection to {self.host} in {timeout_s:g} s") from failed
+        raise NewConnectionError(self, f"no connection to {self.host}: {failed}") from failed
+
+
+class _TlsConnection(_Connection, HTTPSConnection):
+    pass
+
+
 class _AgingPool(HTTPConnectionPool):
     """Knows since when each idle connection is so, and closes one that is taken after too long: urllib3 reopens it."""
+
+    ConnectionCls = _Connection
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -42,6 +87,8 @@ class _AgingPool(HTTPConnectionPool):
 
 class _AgingTlsPool(_AgingPool, HTTPSConnectionPool):
     """Tells a failure to connect, the handshake included, from one behind the first byte of a request."""
+
+    ConnectionCls = _TlsConnection
 
     def _validate_conn(self, conn: "BaseHTTPConnection") -> None:
         with self._connecting():
