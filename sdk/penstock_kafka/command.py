@@ -17,7 +17,6 @@ from penstock.errors import NotConfiguredError
 from penstock.http.async_transport import AsyncTransport, open_async_transport
 from penstock.http.named_transport import TRANSPORT_NAMES, TransportName
 from penstock_core.limits import KAFKA_CONNECTIONS_DEFAULT_MAX
-from penstock_kafka.security.users import UsersFileError, read_users, server_tls
 from penstock_kafka.settings import DEFAULT_PORT, Address, Settings
 
 if TYPE_CHECKING:  # the imports of kio and aiohttp would slow each help of `penstock`
@@ -147,6 +146,7 @@ def kafka(
 
 def _protection(tls_cert: Path | None, tls_key: Path | None, users: Path | None) -> "Protection":
     from penstock_kafka.gateway import Protection
+    from penstock_kafka.security.users import UsersFileError, read_users, server_tls
 
     try:
         tls = None if tls_cert is None or tls_key is None else server_tls(tls_cert, tls_key)

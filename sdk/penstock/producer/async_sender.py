@@ -13,6 +13,7 @@ from penstock.http.async_client import AsyncClient
 from penstock.http.http_message import Document, HttpRequest
 from penstock.http.steps import Result, Steps, Wait, drive_async
 from penstock.producer.batching.accumulator import Entry
+from penstock.producer.batching.producer_batch import ProducerBatch
 from penstock.producer.delivery import resolve
 from penstock.producer.produce_call import ProduceResults, produce
 from penstock.producer.producer_core import ProducerCore
@@ -94,7 +95,7 @@ class AsyncSender:
             finished = self._core.abandon()
             self._sleep.end()
             self._progress.notify_all()
-        resolve(finished)
+        self._tell(finished)
 
     async def _do(self, effect: HttpRequest | Wait) -> Document:
         if isinstance(effect, Wait):
@@ -124,7 +125,7 @@ class AsyncSender:
                     if self._is_stopping:
                         return None
                     await self._sleep.until(self._accumulator.wake_at_ms)
-            resolve(expired)
+            self._tell(expired)
 
     async def _carry(self, entries: list[Entry]) -> None:
         started_ns = wall_clock_ns()
@@ -145,7 +146,14 @@ class AsyncSender:
             self._progress.notify_all()
             self.wake()
         self._tracing.carried(entries, results, started_ns)
+        self._tell(finished)
+
+    def _tell(self, finished: list[ProducerBatch]) -> None:
+        """Resolve futures and callbacks, for which a flush waits, too."""
         resolve(finished)
+        if finished:
+            with self.lock:
+                self._progress.notify_all()
 
 
 def _build(entries: list[Entry]) -> None:  # sync:

@@ -157,6 +157,8 @@ def resolve(batches: list[ProducerBatch]) -> None:
 def resolve_quietly(batches: list[ProducerBatch]) -> None:
     """Resolve the futures and callbacks of these batches. Not under the driver's lock: a callback may send."""
     for batch in batches:
-        followers, batch.followers = batch.followers, []
-        for follower in followers:
-            follower.resolve()
+        try:
+            for follower in batch.followers:
+                follower.resolve()
+        finally:
+            batch.followers = []  # a flush waits for this

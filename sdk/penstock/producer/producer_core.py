@@ -204,7 +204,7 @@ class ProducerCore:
         """Let no batch linger, and wait for all records that were appended before; False if the time ran out."""
         waiting = self.accumulator.unfinished()
         with self._flushing():
-            while any(batch.outcome is None for batch in waiting):
+            while any(batch.outcome is None or batch.followers for batch in waiting):
                 if self._now_ms() >= deadline_ms:
                     return False
                 yield Wait(until_ms=deadline_ms)

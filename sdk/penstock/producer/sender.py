@@ -10,6 +10,7 @@ from penstock.http.client import Client
 from penstock.http.http_message import Document, HttpRequest
 from penstock.http.steps import Result, Steps, Wait, drive
 from penstock.producer.batching.accumulator import Entry
+from penstock.producer.batching.producer_batch import ProducerBatch
 from penstock.producer.delivery import resolve
 from penstock.producer.produce_call import ProduceResults, produce
 from penstock.producer.producer_core import ProducerCore
@@ -79,7 +80,7 @@ class Sender:
             finished = self._core.abandon()
             self._sleep.end()
             self._progress.notify_all()
-        resolve(finished)
+        self._tell(finished)
 
     def _do(self, effect: HttpRequest | Wait) -> Document:
         if isinstance(effect, Wait):
@@ -109,7 +110,7 @@ class Sender:
                     if self._is_stopping:
                         return None
                     self._sleep.until(self._accumulator.wake_at_ms)
-            resolve(expired)
+            self._tell(expired)
 
     def _carry(self, entries: list[Entry]) -> None:
         started_ns = wall_clock_ns()
@@ -122,4 +123,11 @@ class Sender:
             self._progress.notify_all()
             self.wake()
         self._tracing.carried(entries, results, started_ns)
+        self._tell(finished)
+
+    def _tell(self, finished: list[ProducerBatch]) -> None:
+        """Resolve futures and callbacks, for which a flush waits, too."""
         resolve(finished)
+        if finished:
+            with self.lock:
+                self._progress.notify_all()

@@ -356,3 +356,24 @@ def test_close_in_on_delivery_delivers_what_was_sent_before(service: MemoryPenst
         producer.send(orders, b"3")
     producer.close()
     assert [each.value for each in service.records(orders)] == [b"1", b"2"]
+
+
+def test_flush_waits_for_callbacks_that_are_under_way(service: MemoryPenstock, orders: str) -> None:
+    told: list[int] = []
+    is_begun, may_end = threading.Event(), threading.Event()
+
+    def tell(_: PenstockError | None, at: RecordMetadata) -> None:
+        is_begun.set()
+        may_end.wait(DEADLINE_S)
+        told.append(at.offset)
+
+    with service.producer(on_delivery=tell) as producer:
+        producer.send(orders, b"v", partition=0)
+        flushing = threading.Thread(target=producer.flush)
+        flushing.start()
+        assert is_begun.wait(DEADLINE_S)
+        flushing.join(0.05)
+        assert flushing.is_alive()
+        may_end.set()
+        flushing.join(DEADLINE_S)
+        assert told == [0]
