@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from penstock_core.limits import (
+    APPEND_MS_MAX,
     EXPIRING_MARGIN_DAYS,
     EXPIRING_RETENTION_MS_MAX,
     RAISE_SETTLED_MS,
@@ -103,10 +104,13 @@ def is_kept_longer(ref: Ref, topic: Topic) -> bool:
 
 
 def had_expired(topic: Topic, written_ms: int, now_ms: int) -> bool:
-    """True if records of that time are older than the topic's retention, or were when it was raised."""
+    """True if retention would remove records of that time, or would have done so when it was raised.
+
+    Retention waits for an append that is late (`is_older`), so this does, too.
+    """
     noted = topic.retention_raise
-    was_old = noted is not None and noted.since_ms - written_ms > noted.retention_ms
-    return was_old or now_ms - written_ms > kept_ms(topic.config)
+    was_old = noted is not None and noted.since_ms - written_ms > noted.retention_ms + APPEND_MS_MAX
+    return was_old or now_ms - written_ms > kept_ms(topic.config) + APPEND_MS_MAX
 
 
 def _needed_days(config: TopicConfig) -> float:

@@ -11,24 +11,26 @@ from penstock_service.retention.keep_items import keep_items
 from penstock_service.retention.retain import retain
 
 _GROUPS_SHARE = 0.2  # of the time budget
-_ITEMS_SHARE = 0.3  # where a raise of a retention has to reach items
+_ITEMS_SHARE = 0.3  # at least, where a raise of a retention has to reach items
 
 
 def run(instance: Instance) -> dict[str, Any]:
-    """Retains topics, keeps items after a raise, keeps timers and deliveries switched on, and expires offsets.
+    """Retains topics, keeps timers and deliveries switched on, expires offsets, and keeps items after a raise.
 
     Reads `PENSTOCK_RETENTION_BUDGET_MS` and `PENSTOCK_LOG_START_GRACE_MS`.
     """
     budget_ms = int(os.environ["PENSTOCK_RETENTION_BUDGET_MS"])
+    started_ms = instance.clock.monotonic_ms()
     done = retain(
         instance,
         budget_ms=budget_ms * (1 - _GROUPS_SHARE - _ITEMS_SHARE),
         grace_ms=int(os.environ["PENSTOCK_LOG_START_GRACE_MS"]),
     )
-    items = keep_items(instance, budget_ms=budget_ms * _ITEMS_SHARE)
     keep_switched_on(instance)
     keep_deliveries_on(instance)
     expired = expire_offsets(instance, budget_ms=budget_ms * _GROUPS_SHARE)
+    # Last, so that a raise has all the time that the others have left.
+    items = keep_items(instance, budget_ms=started_ms + budget_ms - instance.clock.monotonic_ms())
     return {
         "partitions_checked": done.partitions,
         "refs_expired": done.refs_expired,
@@ -42,6 +44,6 @@ def run(instance: Instance) -> dict[str, Any]:
         "items_lost": items.lost,
         "raises_ended": items.raises_ended,
         "raises_late": items.raises_late,
-        "retention_failed": done.failures + expired.failures,
+        "retention_failed": done.failures + expired.failures + items.failures,
         "retention_unfinished": int(not (done.is_finished and expired.is_finished and items.is_finished)),
     }

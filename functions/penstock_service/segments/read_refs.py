@@ -91,6 +91,26 @@ def is_gap(instance: Instance, topic: Topic | None, located: LocatedRef, error: 
     return had_expired(topic, written_ms(located.ref), instance.clock.now_ms())
 
 
+def standing_refs(instance: Instance, key: PartitionKey, refs: Sequence[LocatedRef]) -> Iterator[LocatedRef]:
+    """Those of the refs of a partition, in the order of their offsets, that the index names now.
+
+    For each row of refs that lie side by side, it costs what `refs_of` costs, and raises what that raises.
+    """
+    walk: Iterator[LocatedRef] = iter(())
+    reached: int | None = None
+    for located in refs:
+        if located.base_offset != reached:
+            walk = refs_of(instance.stores.log, key, located.base_offset)
+        found = next(walk, None)
+        reached = None if found is None else found.end_offset
+        if (
+            found is not None
+            and found.base_offset == located.base_offset
+            and found.ref.segment_id == located.ref.segment_id
+        ):
+            yield located
+
+
 def _content(located: LocatedRef, wanted: SegmentRange, data: Outcome[bytes]) -> Outcome[memoryview]:
     return data if isinstance(data, PenstockError) else memoryview(data)[wanted.place_of(located)]
 
@@ -124,7 +144,7 @@ def _settled(instance: Instance, key: PartitionKey, missing: RefContents) -> Map
 
     try:
         topic = instance.topic_cache.find_by_id(key.topic_id)
-        standing = set(_standing(instance, key, sorted(missing, key=lambda each: each.base_offset)))
+        standing = set(standing_refs(instance, key, sorted(missing, key=lambda each: each.base_offset)))
     except PenstockError as error:
         return dict.fromkeys(missing, error)
     settled: dict[LocatedRef, Outcome[memoryview]] = {}
@@ -134,23 +154,6 @@ def _settled(instance: Instance, key: PartitionKey, missing: RefContents) -> Map
         elif isinstance(lost, PenstockError) and is_gap(instance, topic, located, lost):
             settled[located] = memoryview(empty_batch(located.ref.offset_span))
     return settled
-
-
-def _standing(instance: Instance, key: PartitionKey, refs: Sequence[LocatedRef]) -> Iterator[LocatedRef]:
-    """Those of the refs that the index names now. Refs that lie side by side share a walk."""
-    walk: Iterator[LocatedRef] = iter(())
-    reached: int | None = None
-    for located in refs:
-        if located.base_offset != reached:
-            walk = refs_of(instance.stores.log, key, located.base_offset)
-        found = next(walk, None)
-        reached = None if found is None else found.end_offset
-        if (
-            found is not None
-            and found.base_offset == located.base_offset
-            and found.ref.segment_id == located.ref.segment_id
-        ):
-            yield located
 
 
 def _moved(located: LocatedRef) -> PenstockError:

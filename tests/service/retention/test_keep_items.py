@@ -5,13 +5,16 @@ from typing import Any
 
 import pytest
 
-from penstock_core.ids import SegmentId
-from penstock_core.limits import RAISE_LATE_MS, RAISE_SETTLED_MS, SWEEP_GRACE_MS, UNLIMITED
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import PartitionKey, SegmentId
+from penstock_core.limits import APPEND_MS_MAX, RAISE_LATE_MS, RAISE_SETTLED_MS, SWEEP_GRACE_MS, UNLIMITED
 from penstock_core.log.inline import InlineBounds
 from penstock_core.log.ref import DAY_MS, Tier
 from penstock_core.log.retention_raise import RetentionRaise
 from penstock_core.storage.page_item import expiring_key
+from penstock_core.zones.zone_state import Acks
 from penstock_service.instance.instance import Instance
+from penstock_service.records.produce import produce
 from penstock_service.retention.keep_items import KeepResult, keep_items
 from penstock_service.topics.alter_topic import alter_topic, truncate
 from tests.service.retention.sweeping import run as run_sweep
@@ -21,6 +24,9 @@ from tests.support.service import (
     Intercepted,
     SteppedClock,
     another_instance,
+    ask,
+    batch,
+    entry,
     head_of,
     key_of,
     new_topic,
@@ -28,6 +34,7 @@ from tests.support.service import (
     read_all,
     refs_of,
     send,
+    values_of,
     with_stores,
 )
 
@@ -162,8 +169,179 @@ def test_walk_goes_on_where_its_time_was_up_and_begins_anew_after_another_raise(
     assert keep_items(slow, budget_ms=500) == KeepResult(kept=100, is_finished=False)
     alter_topic(instance, topic, None, {"retention_ms": WEEK_MS})
     raised(instance, topic, clock)
-    assert keep_items(slow, budget_ms=FOR_EVER_MS).kept == 250
+    asked: list[SegmentId] = []
+
+    def get_wholes(original: Any, ids: Any) -> Any:
+        asked.extend(ids)
+        return original(ids)
+
+    watched = with_stores(instance, inline=Intercepted(store, get_wholes=get_wholes))
+    assert keep_items(watched, budget_ms=FOR_EVER_MS).kept == 50
+    assert len(set(asked)) == 250
     assert note_of(instance, topic) is None
+
+
+def test_walk_of_several_partitions_goes_on_in_the_one_where_its_time_was_up(
+    instance: Instance, clock: SteppedClock
+) -> None:
+    topic = new_topic(instance, "wide", partitions=3, retention_ms=WEEK_MS)
+    for number in range(130):
+        for partition in range(3):
+            send(instance, topic, str(number), partition=partition)
+    raised(instance, topic, clock)
+    runs = []
+    while note_of(instance, topic) is not None:
+        runs.append(keep_items(slow_puts(instance, clock), budget_ms=500).kept)
+    assert (sum(runs), len(kept(instance))) == (390, 390)
+    assert len(runs) > 3
+
+
+def slow_puts(instance: Instance, clock: SteppedClock) -> Instance:
+    def overwrite(original: Any, *arguments: Any) -> None:
+        clock.time_ms += 10
+        original(*arguments)
+
+    return with_stores(instance, inline=Intercepted(instance.stores.inline, overwrite=overwrite))
+
+
+def test_walk_ends_in_time_among_empty_partitions(instance: Instance, clock: SteppedClock) -> None:
+    topic = new_topic(instance, "wide", partitions=50, retention_ms=WEEK_MS)
+    raised(instance, topic, clock)
+    began_ms = clock.time_ms
+
+    def heads(original: Any, keys: Any) -> Any:
+        clock.time_ms += 10
+        return original(keys)
+
+    slow = with_stores(instance, log=Intercepted(instance.stores.log, heads=heads))
+    assert not keep_items(slow, budget_ms=15).is_finished
+    assert clock.time_ms - began_ms == 20
+    assert keep_items(slow, budget_ms=FOR_EVER_MS).raises_ended == 1
+    assert clock.time_ms - began_ms == 500
+
+
+def test_cursor_of_a_topic_outlives_the_raise_of_another_one(instance: Instance, clock: SteppedClock) -> None:
+    large = new_topic(instance, "large", retention_ms=WEEK_MS)
+    small = new_topic(instance, "a", retention_ms=WEEK_MS)
+    for number in range(250):
+        send(instance, large, str(number))
+    alter_topic(instance, small, None, {"retention_ms": UNLIMITED})  # the older raise comes first
+    raised(instance, large, clock)
+    runs = [keep_items(slow_puts(instance, clock), budget_ms=500) for _ in range(2)]
+    alter_topic(instance, small, None, {"retention_ms": WEEK_MS})
+    raised(instance, small, clock)
+    runs.append(keep_items(slow_puts(instance, clock), budget_ms=FOR_EVER_MS))
+    assert [each.kept for each in runs] == [100, 100, 50]
+    assert [each.raises_ended for each in runs] == [1, 0, 2]
+
+
+def test_item_that_several_partitions_share_is_copied_once_and_not_again_at_the_next_raise(
+    instance: Instance, clock: SteppedClock
+) -> None:
+    topic = new_topic(instance, "wide", partitions=6, retention_ms=WEEK_MS)
+    for number in range(10):
+        produce(instance, [entry(topic, each, batch(str(number))) for each in range(6)], Acks.QUORUM).all_ok()
+    raised(instance, topic, clock, 2 * WEEK_MS)
+    assert keep_items(instance, budget_ms=FOR_EVER_MS) == KeepResult(kept=10, raises_ended=1)
+    raised(instance, topic, clock, 3 * WEEK_MS)
+    assert keep_items(instance, budget_ms=FOR_EVER_MS) == KeepResult(kept=0, raises_ended=1)
+
+
+def test_partition_that_fails_stops_no_other_and_keeps_the_note_until_it_is_walked(
+    instance: Instance, clock: SteppedClock
+) -> None:
+    bad = new_topic(instance, "bad", partitions=3, retention_ms=WEEK_MS)
+    good = new_topic(instance, "good", retention_ms=WEEK_MS)
+    for partition in range(3):
+        send(instance, bad, "x", partition=partition)
+    send(instance, good, "x")
+    alter_topic(instance, bad, None, {"retention_ms": UNLIMITED})
+    raised(instance, good, clock)
+
+    def heads(original: Any, keys: Any) -> Any:
+        read.extend(keys)
+        if key_of(instance, bad, 1) in keys:
+            raise PenstockError(ErrorCode.CORRUPT_SEGMENT, "the index has a gap")
+        return original(keys)
+
+    read: list[PartitionKey] = []
+    broken = with_stores(instance, log=Intercepted(instance.stores.log, heads=heads))
+    assert keep_items(broken, budget_ms=FOR_EVER_MS) == KeepResult(kept=3, failures=1, raises_ended=1)
+    read.clear()
+    assert keep_items(broken, budget_ms=FOR_EVER_MS) == KeepResult(failures=1)
+    assert read == [key_of(instance, bad, 1)]
+    assert (note_of(instance, bad) is None, note_of(instance, good) is None) == (False, True)
+    assert keep_items(instance, budget_ms=FOR_EVER_MS) == KeepResult(kept=1, raises_ended=1)
+    assert len(kept(instance)) == 4
+
+
+def test_copy_that_fails_keeps_the_note_and_what_was_copied(
+    instance: Instance, topic: str, clock: SteppedClock
+) -> None:
+    for number in range(250):
+        send(instance, topic, str(number))
+    raised(instance, topic, clock)
+
+    def overwrite(original: Any, *arguments: Any) -> None:
+        puts.append(1)
+        if len(puts) > 120:
+            raise PenstockError(ErrorCode.THROTTLED, "too many writes")
+        original(*arguments)
+
+    puts: list[int] = []
+    throttled = with_stores(instance, inline=Intercepted(instance.stores.inline, overwrite=overwrite))
+    assert keep_items(throttled, budget_ms=FOR_EVER_MS).failures == 1
+    assert (len(kept(instance)), note_of(instance, topic) is None) == (120, False)
+    puts.clear()
+    assert keep_items(throttled, budget_ms=FOR_EVER_MS).failures == 1
+    assert len(kept(instance)) == 240
+    puts.clear()
+    assert keep_items(throttled, budget_ms=FOR_EVER_MS).raises_ended == 1
+    assert len(kept(instance)) == 250
+
+
+def test_expired_record_behind_one_that_had_not_keeps_the_note_and_hides_nothing(
+    instance: Instance, topic: str, clock: SteppedClock
+) -> None:
+    began_ms = clock.time_ms
+    clock.time_ms = began_ms + 5 * 60_000  # of an appender whose clock is ahead
+    send(instance, topic, "ahead")
+    clock.time_ms = began_ms
+    send(instance, topic, "old")
+    clock.time_ms += WEEK_MS + 60_000
+    alter_topic(instance, topic, None, {"retention_ms": UNLIMITED})
+    clock.time_ms = began_ms + 16 * DAY_MS + 1_000  # nobody has walked for nine days
+    expire(instance, topic, 1)
+    for _ in range(2):
+        done = keep_items(instance, budget_ms=FOR_EVER_MS)
+        assert (done.failures, done.raises_ended, done.raises_late) == (1, 0, 1)
+        assert head_of(instance, topic).log_start_offset == 0
+    assert [value for _, value in values_of(ask(instance, topic))] == ["ahead"]
+    truncate(instance, topic, {0: 2})
+    assert keep_items(instance, budget_ms=FOR_EVER_MS).raises_ended == 1
+
+
+def test_log_start_is_not_raised_when_the_walk_slept_behind_its_read_of_the_topic(
+    instance: Instance, topic: str, clock: SteppedClock
+) -> None:
+    send(instance, topic, "old")
+    clock.time_ms += 10 * DAY_MS
+    raised(instance, topic, clock)
+    clock.time_ms += 7 * DAY_MS
+    expire(instance, topic, 0)
+
+    def heads(original: Any, keys: Any) -> Any:
+        found = original(keys)
+        looks.append(1)
+        clock.time_ms += APPEND_MS_MAX if len(looks) > 1 else 0
+        return found
+
+    looks: list[int] = []
+    sleeper = with_stores(instance, log=Intercepted(instance.stores.log, heads=heads))
+    assert keep_items(sleeper, budget_ms=FOR_EVER_MS).failures == 1
+    assert head_of(instance, topic).log_start_offset == 0
+    assert keep_items(instance, budget_ms=FOR_EVER_MS).raises_ended == 1
+    assert head_of(instance, topic).log_start_offset == 1
 
 
 def test_missing_item_is_lost_when_it_was_young_and_passed_when_it_had_expired(
