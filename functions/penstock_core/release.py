@@ -1,10 +1,11 @@
 """What a release tells of itself in its template, so that the next one can be compared before it is deployed."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock_core.formats import BYTE_FORMATS, ITEM_FORMATS
+from penstock_core.log.inline import NO_ITEMS, InlineBounds
 from penstock_core.routes import ROUTES
 from penstock_core.version import VERSION
 
@@ -29,9 +30,12 @@ class ReleaseFacts:
         return {"release": self.release, "formats": formats, "functions": functions}
 
 
-def own_facts() -> ReleaseFacts:
-    """The facts of this code."""
+def own_facts(small: InlineBounds = NO_ITEMS) -> ReleaseFacts:
+    """The facts of this code in a stage with these bounds of small appends."""
     formats = {**ITEM_FORMATS, **BYTE_FORMATS}
+    of_items = {4: small.swept_bytes, 6: small.expiring_bytes}
+    added = frozenset(version for version, bytes_max in of_items.items() if bytes_max)
+    formats["ref"] = replace(formats["ref"], writes=formats["ref"].writes | added)
     return ReleaseFacts(
         release=VERSION,
         writes={kind: tuple(sorted(each.writes)) for kind, each in formats.items()},

@@ -400,7 +400,9 @@ class Penstock(Construct):
 
     def _api_outputs(self, api: Api, policies: ClientPolicies) -> None:
         Stack.of(self).add_metadata(f"{METADATA_KEY}{self._output_prefix}", settings_text(self.settings))
-        Stack.of(self).add_metadata(f"{RELEASE_KEY}{self._output_prefix}", json.dumps(own_facts().to_json()))
+        Stack.of(self).add_metadata(
+            f"{RELEASE_KEY}{self._output_prefix}", json.dumps(own_facts(self.settings.small_appends).to_json())
+        )
         self._output("ApiUrl", api.url)
         self._output("ApiId", api.api_id)
         self._output("AccessLogGroup", api.access_log_name)

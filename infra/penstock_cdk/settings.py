@@ -223,7 +223,8 @@ class StageSettings:
     none, as on the emulator: ordinary buckets stand in for them.
 
     Appends of up to `inline_bytes_max` bytes become an item of the log table, and go into no zone: 0, the default, puts
-    all into zones. None takes the bounds at which an item costs less than the puts of the profile (docs/adr/0064).
+    all into zones. None takes the bounds at which an item costs less than the puts of the profile (docs/adr/0064), and
+    alone gives items a TTL: set it once no function and no embedded program of release 0.1.0 is left.
 
     `pip_platforms` are the platform tags that wheels may have, None for the machine that synthesizes.
     `account_concurrency` is the number of instances that your account has in the region, None if you do not know it.
@@ -407,7 +408,7 @@ class StageSettings:
     def small_appends(self) -> InlineBounds:
         """The bounds of the appends that become items."""
         bytes_max = self.inline_bytes_max
-        return BOUNDS_OF_PROFILES[self.profile] if bytes_max is None else InlineBounds.of_both(bytes_max)
+        return BOUNDS_OF_PROFILES[self.profile] if bytes_max is None else InlineBounds(swept_bytes=bytes_max)
 
     @property
     def tiers_zones(self) -> bool:

@@ -166,7 +166,7 @@ class MemoryPenstock:
         settings = AclSettings(
             allows_by_default=not denies_by_default, super_principals=(parse_principal_pattern(LOCAL_PRINCIPAL),)
         )
-        instance = memory_instance(acl_settings=settings, small=InlineBounds.of_both(inline_bytes_max))
+        instance = memory_instance(acl_settings=settings, small=InlineBounds(swept_bytes=inline_bytes_max))
         self._triggers = _ThreadTriggers()
         self._functions = _Functions()
         self._queue = MemoryDeliveryQueue(instance.clock)

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from penstock_core.log.inline import BOUNDS_OF_PROFILES, NO_ITEMS, InlineBounds
 from penstock_core.release import ReleaseFacts, conflicts, format_changes, moved_routes, own_facts, parse_facts
 from penstock_core.version import VERSION
 
@@ -18,6 +19,20 @@ OLD = ReleaseFacts(
 
 def test_facts_survive_their_json() -> None:
     assert parse_facts(json.loads(json.dumps(OLD.to_json()))) == OLD
+
+
+@pytest.mark.parametrize(
+    ("small", "versions"),
+    [(NO_ITEMS, ()), (InlineBounds(swept_bytes=960), (4,)), (BOUNDS_OF_PROFILES["express3"], (4, 6))],
+)
+def test_refs_of_items_are_written_where_the_stage_has_such_items(
+    small: InlineBounds, versions: tuple[int, ...]
+) -> None:
+    facts = own_facts(small)
+    assert facts.writes["ref"] == tuple(sorted((1, 2, 3, 5, *versions)))
+    old = replace(own_facts(), release="0.1.0", reads={**facts.reads, "ref": (1, 2, 3, 4, 5)})
+    refused = "which 0.1.0 does not read"
+    assert any(refused in each for each in conflicts(old, facts)) == (6 in versions)
 
 
 def test_own_facts_have_this_version_and_read_what_they_write() -> None:

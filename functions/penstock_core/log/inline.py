@@ -34,7 +34,7 @@ class InlineBounds:
 
     def __str__(self) -> str:
         """The bounds as a variable of the environment has them."""
-        if self.expiring_bytes == self.swept_bytes:
+        if not self.expiring_bytes:
             return str(self.swept_bytes)
         return f"{self.expiring_bytes},{self.swept_bytes}"
 
@@ -57,8 +57,9 @@ BOUNDS_OF_PROFILES: Mapping[str, InlineBounds] = {
 
 
 def parse_inline_bounds(text: str | None) -> InlineBounds:
-    """The bounds of `<expiring>,<swept>`, or of one number for both; no items for no text.
+    """The bounds of `<expiring>,<swept>`, or of one number for swept items alone; no items for no text.
 
+    Release 0.1.0 reads no refs of expiring items. So a number, which it knows, means what it means there.
     Raises ValueError beyond 0 to `INLINE_BYTES_MAX`.
     """
     if not text:
@@ -66,7 +67,8 @@ def parse_inline_bounds(text: str | None) -> InlineBounds:
     numbers = text.split(",")
     if len(numbers) > 2 or not all(each.isascii() and each.isdigit() for each in numbers):
         raise _refused(text)
-    found = InlineBounds(expiring_bytes=int(numbers[0][:9]), swept_bytes=int(numbers[-1][:9]))
+    expiring = numbers[0] if len(numbers) == 2 else "0"
+    found = InlineBounds(expiring_bytes=int(expiring[:9]), swept_bytes=int(numbers[-1][:9]))
     if max(found.expiring_bytes, found.swept_bytes) > INLINE_BYTES_MAX:
         raise _refused(text)
     return found

@@ -73,9 +73,10 @@ def test_items_of_the_bound_fill_their_units() -> None:
         (None, NO_ITEMS),
         ("", NO_ITEMS),
         ("0", NO_ITEMS),
-        ("960", InlineBounds.of_both(960)),
+        ("960", InlineBounds(swept_bytes=960)),
+        ("960,960", InlineBounds.of_both(960)),
         ("3012,1988", BOUNDS_OF_PROFILES["express3"]),
-        (str(INLINE_BYTES_MAX), InlineBounds.of_both(INLINE_BYTES_MAX)),
+        (str(INLINE_BYTES_MAX), InlineBounds(swept_bytes=INLINE_BYTES_MAX)),
     ],
 )
 def test_bounds_are_the_numbers_of_the_variable(text: str | None, bounds: InlineBounds) -> None:

@@ -39,7 +39,7 @@ def test_storage_is_that_of_the_functions_variables() -> None:
 
 def test_program_that_embeds_the_service_puts_inline_what_the_stage_puts_inline() -> None:
     found = find_embedded_stage(environ={**VARIABLES, "PENSTOCK_INLINE_BYTES_MAX": "960"})
-    assert found.storage.small == InlineBounds.of_both(960)
+    assert found.storage.small == InlineBounds(swept_bytes=960)
     with pytest.raises(NotConfiguredError, match="give 0 to 5120 bytes"):
         find_embedded_stage(environ={**VARIABLES, "PENSTOCK_INLINE_BYTES_MAX": "5121"})
 
