@@ -146,6 +146,24 @@ def test_append_is_refused_when_its_window_since_the_read_of_the_topic_is_over(
         assert send(frozen, topic, "in time") == appended(1, 2)
 
 
+def test_append_to_two_topics_goes_by_the_older_read_of_them(
+    instance: Instance, topic: str, clock: SteppedClock
+) -> None:
+    other = new_topic(instance, "other", retention_ms=WEEK_MS)
+    send(instance, topic, "first")
+    clock.time_ms += TTL_MS - 1
+    send(instance, other, "first")
+
+    def put_expiring(original: Any, *arguments: Any) -> None:
+        original(*arguments)
+        clock.time_ms += APPEND_MS_MAX - TTL_MS + 1_000
+
+    frozen = with_stores(instance, inline=Intercepted(instance.stores.inline, put_expiring=put_expiring))
+    results = produce(frozen, [entry(other, 0, batch("late")), entry(topic, 0, batch("late"))], Acks.QUORUM)
+    assert [each.code for each in results.errors] == [ErrorCode.STORAGE_UNAVAILABLE] * 2
+    assert head_of(instance, topic).next_offset == head_of(instance, other).next_offset == 1
+
+
 def test_run_by_age_leaves_items_that_expire_and_another_merges_them(
     instance: Instance, topic: str, clock: SteppedClock
 ) -> None:

@@ -42,6 +42,11 @@ def restored(instance: Instance) -> Instance:
     return instance
 
 
+def test_restore_notes_a_raise_so_that_the_items_without_a_copy_are_looked_at(restored: Instance) -> None:
+    jump(restored, 20)
+    assert restored.topic_cache.read_through("orders").retention_raise is not None
+
+
 def test_partitions_go_on_behind_every_offset_that_was_given(restored: Instance) -> None:
     assert jump(restored, 20) == [made(10, 1_020)]
     assert send(restored, "orders", "new").base_offset == 1_020

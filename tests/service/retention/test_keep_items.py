@@ -360,6 +360,29 @@ def test_missing_item_is_lost_when_it_was_young_and_passed_when_it_had_expired(
     assert (name, facts["base_offset"]) == ("segment_lost", 1)
 
 
+def test_reader_finds_the_copy_when_the_item_goes_between_its_two_reads(
+    instance: Instance, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send(instance, topic, "a")
+    [located] = refs_of(instance, key_of(instance, topic))
+    segment_id = located.ref.segment_id
+    store: Any = instance.stores.inline
+    body = store.get_expiring([segment_id])[segment_id]
+    batch_get = store._client.batch_get
+    reads: list[Any] = []
+
+    def slow_batch_get(*arguments: Any) -> Any:
+        if reads:
+            store.overwrite(segment_id, body, 0)
+            remove_items(instance, [segment_id])
+        reads.append(arguments)
+        return batch_get(*arguments)
+
+    monkeypatch.setattr(store._client, "batch_get", slow_batch_get)
+    assert store.get_expiring([segment_id, located.ref.segment_id[:-1] + b"x"])[segment_id] == body
+    assert len(reads) == 2
+
+
 def test_raise_that_is_a_day_old_is_late(instance: Instance, topic: str, clock: SteppedClock) -> None:
     send(instance, topic, "a")
     alter_topic(instance, topic, None, {"retention_ms": UNLIMITED})
