@@ -54,6 +54,7 @@ from penstock_core.log.inline import NO_ITEMS
 from penstock_core.metrics.lag_memory import Consumer, ConsumerKind
 from penstock_core.release import METADATA_KEY as RELEASE_KEY
 from penstock_core.release import own_facts
+from penstock_core.routes import ROUTE_BY_KEY
 from penstock_core.stack_outputs import FUNCTIONS_OUTPUT, FUNCTIONS_VARIABLE, STORAGE_OUTPUTS
 
 _ACCESS: Mapping[AclDefault, str] = {
@@ -307,8 +308,9 @@ class Penstock(Construct):
     def grant_direct(self, grantee: iam.IGrantable, *jobs: str) -> iam.Grant:
         """Allows to invoke the functions for these jobs: `produce`, `consume`, `transact` or `admin`, on every topic.
 
-        IAM sees no topic in a direct call, so access rules narrow it. Raises ValueError for a stage without `direct`,
-        for no job, and for a job that does not exist.
+        IAM sees no topic in a direct call, so access rules narrow it. The grantee may also ask the API for the
+        functions, as clients of `auto` do. Raises ValueError for a stage without `direct`, for no job, and for a job
+        that does not exist.
         """
         if self._direct is None:
             raise ValueError(f"stage {self.settings.name} takes no direct calls: give it direct=True")
@@ -316,7 +318,13 @@ class Penstock(Construct):
             raise ValueError("grant_direct without a job: give produce, consume, transact or admin")
         statements = [self._direct.invoke_statement(job) for job in jobs]
         resources = sorted({resource for each in statements for resource in each.resources})
-        return iam.Grant.add_to_principal(grantee=grantee, actions=["lambda:InvokeFunction"], resource_arns=resources)
+        invoked = iam.Grant.add_to_principal(
+            grantee=grantee, actions=["lambda:InvokeFunction"], resource_arns=resources
+        )
+        question = self._api.route_arn(ROUTE_BY_KEY["GET /v1/metadata"])
+        return invoked.combine(
+            iam.Grant.add_to_principal(grantee=grantee, actions=["execute-api:Invoke"], resource_arns=[question])
+        )
 
     @property
     def url(self) -> str:

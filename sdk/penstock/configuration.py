@@ -25,7 +25,7 @@ from penstock_core.stack_outputs import FUNCTIONS_VARIABLE
 LOCAL_ENV = FOLDER / "local.env"
 ALLOW_HTTP = "PENSTOCK_ALLOW_HTTP"  # an environment variable
 
-_API_HOST = re.compile(r"^https?://[^/]*\.execute-api\.([a-z0-9-]+)\.amazonaws\.com", re.ASCII)
+_API_HOST = re.compile(r"[a-z0-9-]+\.execute-api\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?", re.ASCII)
 
 
 class FrozenCredentials(Protocol):
@@ -157,7 +157,7 @@ def _token_provider(environ: Mapping[str, str]) -> TokenProvider | None:
 
 
 def _region(url: str, environ: Mapping[str, str], local: Mapping[str, str]) -> str:
-    host = _API_HOST.match(url)
+    host = _api_host(url)
     if host:
         return host[1]
     region = environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or local.get("AWS_REGION")
@@ -212,14 +212,36 @@ def may_have_functions(configuration: Configuration) -> bool:
 
 
 def has_functions_alone(url: str | None, environ: Mapping[str, str] | None = None) -> bool:
-    """True if the environment names functions and no URL, as where a private network has no way to the API."""
+    """True if only the environment says where the service is, and it names functions and no URL.
+
+    That is so where a private network has no way to the API. A token and the `local.env` of a local service go before
+    it: the functions would take the one for nothing, and are of another service than the other.
+    """
     environ = os.environ if environ is None else environ
-    return not (url or environ.get("PENSTOCK_URL")) and bool(environ.get(FUNCTIONS_VARIABLE))
+    if url or any(environ.get(name) for name in ("PENSTOCK_URL", TOKEN, TOKEN_FILE)):
+        return False
+    return bool(environ.get(FUNCTIONS_VARIABLE)) and find_local_file(LOCAL_ENV.name) is None
 
 
 def is_api_of_aws(url: str) -> bool:
     """True for the address of an API itself, which never leads to another API, as a domain of yours may."""
-    return _API_HOST.match(url) is not None
+    return _api_host(url) is not None
+
+
+def _api_host(url: str) -> re.Match[str] | None:
+    try:
+        return _API_HOST.fullmatch(urlsplit(url).hostname or "")
+    except ValueError:  # of a URL with half an IPv6 address
+        return None
+
+
+def check_secure(url: str, environ: Mapping[str, str]) -> None:
+    """Raises NotConfiguredError for a URL of http:// to another machine, unless PENSTOCK_ALLOW_HTTP is 1."""
+    if not url.startswith("https://") and not is_loopback(url) and environ.get(ALLOW_HTTP) != "1":
+        raise NotConfiguredError(
+            f"url {url!r:.100}: anybody on the way could read your records and your session token, so use https://; "
+            f"in a network that you trust, set {ALLOW_HTTP}=1"
+        )
 
 
 def _check_url(url: str, environ: Mapping[str, str]) -> None:
@@ -227,11 +249,7 @@ def _check_url(url: str, environ: Mapping[str, str]) -> None:
         raise NotConfiguredError(f"url {url!r:.100}: it must begin with https:// or http://")
     if "@" in urlsplit(url).netloc:
         raise NotConfiguredError("the url has a user name or a password: Penstock takes AWS credentials only")
-    if url.startswith("http://") and not is_loopback(url) and environ.get(ALLOW_HTTP) != "1":
-        raise NotConfiguredError(
-            f"url {url!r:.100}: anybody on the way could read your records and your session token, so use https://; "
-            f"in a network that you trust, set {ALLOW_HTTP}=1"
-        )
+    check_secure(url, environ)
 
 
 def _local_env(*, is_needed: bool) -> dict[str, str]:

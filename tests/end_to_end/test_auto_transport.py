@@ -45,7 +45,9 @@ class Client:
     """A client with those keys: `http.calls` went by API Gateway, the others past it. `now_ms` is its clock."""
 
     def __init__(self, stack: Stack, key: str, secret: str, lambda_url: str | None = None) -> None:
-        own = Configuration(url=stack.url, region=stack.region, credentials=StaticCredentials(key, secret))
+        own = Configuration(
+            url=stack.url, region=stack.region, credentials=StaticCredentials(key, secret), is_local=True
+        )
         values = {"AWS_ENDPOINT_URL": stack.endpoint_url, "AWS_ENDPOINT_URL_LAMBDA": lambda_url or stack.endpoint_url}
         self.http = Counting(HttpTransport(own))
         self.now_ms = 1

@@ -30,7 +30,12 @@ def access(stack: Stack, storage: StackStorage, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", stack.access_key_id)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", stack.secret_access_key)
     arn = storage.outputs[FUNCTIONS_OUTPUT]
-    return find_functions(environ={FUNCTIONS_VARIABLE: arn, "AWS_ENDPOINT_URL": stack.endpoint_url})
+    return find_functions(environ={FUNCTIONS_VARIABLE: arn, **_endpoints(stack)})
+
+
+def _endpoints(stack: Stack) -> dict[str, str]:
+    names = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_LAMBDA", "AWS_ENDPOINT_URL_STS")
+    return dict.fromkeys(names, stack.endpoint_url)
 
 
 def _by(access: FunctionsAccess, key: str, secret: str) -> FunctionsAccess:
@@ -96,7 +101,7 @@ def test_functions_are_found_by_the_outputs_of_the_stack(
 ) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-    environ = {"PENSTOCK_STACK": "Penstock", "AWS_ENDPOINT_URL": stack.endpoint_url}
+    environ = {"PENSTOCK_STACK": "Penstock", **_endpoints(stack)}
     found = find_functions(stack.region, environ=environ)
     assert (found.place, found.lambda_url) == (access.place, stack.endpoint_url)
 

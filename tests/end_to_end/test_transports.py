@@ -33,7 +33,8 @@ def _place(
     )
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setenv("AWS_ENDPOINT_URL", stack.endpoint_url)
+    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_LAMBDA", "AWS_ENDPOINT_URL_STS"):
+        monkeypatch.setenv(name, stack.endpoint_url)
     monkeypatch.setenv("AWS_REGION", stack.region)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test" if embeds else stack.access_key_id)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test" if embeds else stack.secret_access_key)

@@ -152,7 +152,7 @@ def make_queue(tmp_path: Path) -> Callable[[bool], Penstock]:
     return make
 
 
-def test_grant_allows_the_aliases_of_the_jobs_and_the_environment_names_the_functions(
+def test_grant_allows_the_aliases_of_the_jobs_and_the_question_for_the_functions(
     make_queue: Callable[[bool], Penstock],
 ) -> None:
     queue = make_queue(True)
@@ -164,7 +164,10 @@ def test_grant_allows_the_aliases_of_the_jobs_and_the_environment_names_the_func
         for each in of_type(resources, "AWS::IAM::Policy").values()
         if [name_of(name) for name in each["Roles"]] == ["<App>"]
     ]
-    assert permissions(policy["PolicyDocument"]["Statement"]) == {
+    allowed = permissions(policy["PolicyDocument"]["Statement"])
+    [(_, question)] = {each for each in allowed if each[0] == "execute-api:Invoke"}
+    assert question.endswith("/$default/GET/v1/metadata")
+    assert allowed - {("execute-api:Invoke", question)} == {
         ("lambda:InvokeFunction", f"<{_alias_id(function, alias)}>")
         for alias in ("direct-produce", "direct-transact")
         for function in functions_of(alias)

@@ -111,7 +111,7 @@ def open_async_transport(
     if name == HTTP or not may_have_functions(configuration):
         return http
     module = module_of(AUTO, is_async=True)  # sync: module = module_of(AUTO)
-    around: AsyncTransport = module.around(http, configuration, is_given=url is not None)
+    around: AsyncTransport = module.around(http, configuration)
     return around
 
 

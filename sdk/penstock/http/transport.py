@@ -108,7 +108,7 @@ def open_transport(
     if name == HTTP or not may_have_functions(configuration):
         return http
     module = module_of(AUTO)
-    around: Transport = module.around(http, configuration, is_given=url is not None)
+    around: Transport = module.around(http, configuration)
     return around
 
 

@@ -23,7 +23,7 @@ from penstock.http.http_message import JSON_TYPE, Response
 from penstock.http.no_answer import ANSWER_TIMEOUT_S, DIRECT_CONNECT_TIMEOUT_S, NoAnswerError
 from penstock.http.transport import Transport
 from penstock.transports.by_lambda import invoked
-from penstock.transports.functions_place import access_by, functions_beside
+from penstock.transports.functions_place import access_by, functions_of_local_env, hinted_functions
 from penstock.transports.invocation import Call, is_no_way, is_way_refused
 from penstock.transports.ways import METADATA_PATH, Trial, Ways
 
@@ -40,12 +40,18 @@ class AutoTransport:
         self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
     ) -> Response:
         """Send one request, and wait for its answer of any status, by the way that is open to it."""
-        if self._ways.asks_first(path):
-            with suppress(ConnectionFailedError):  # of the question: the call has its own
-                self._by_http("GET", METADATA_PATH, {}, {"Accept": JSON_TYPE}, b"")
+        if self._ways.must_know(path) or self._ways.asks_first(path):
+            self._ask()
         trial = self._ways.trial(method, path)
         answer = None if trial is None else self._tried(trial, Call(method, path, query, body))
         return self._by_http(method, path, query, headers, body) if answer is None else answer
+
+    def _ask(self) -> None:
+        try:
+            with suppress(ConnectionFailedError):  # of the question: the call has its own
+                self._by_http("GET", METADATA_PATH, {}, {"Accept": JSON_TYPE}, b"")
+        finally:
+            self._ways.asked()
 
     def _by_http(
         self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
@@ -83,14 +89,15 @@ class AutoTransport:
         self._http.close()
 
 
-def around(http: Transport, configuration: Configuration, *, is_given: bool) -> Transport:
-    """`auto` on top of `http`, which has this configuration. `is_given` if the URL was an argument. It sends no call.
+def around(http: Transport, configuration: Configuration) -> Transport:
+    """`auto` on top of `http`, which has this configuration. It sends no call.
 
     It is `http` itself for a local service without functions, as `penstock dev` is. Raises NotConfiguredError for
     functions in the environment that are none.
     """
-    given = functions_beside(configuration, is_given=is_given)
+    given = functions_of_local_env(configuration)
     if given is None and configuration.is_local:
         return http
-    ways = Ways(given, partial(access_by, configuration, os.environ), lasts=is_api_of_aws(configuration.url))
+    access_of = partial(access_by, configuration, os.environ)
+    ways = Ways(given, access_of, lasts=is_api_of_aws(configuration.url), hint=hinted_functions(configuration))
     return AutoTransport(http, ways)

@@ -5,6 +5,9 @@
 - The outputs of the stack that `PENSTOCK_STACK` names: one DescribeStacks.
 - `.penstock/local.env` of the working directory or of a parent, which `penstock local up` writes. It gives the
   emulator's address and keys, too.
+
+AWS_ENDPOINT_URL of the environment often names a store or an emulator of other services. So it counts for a local stage
+alone: records and proofs go to AWS, or where AWS_ENDPOINT_URL_LAMBDA and AWS_ENDPOINT_URL_STS say.
 """
 
 import os
@@ -12,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from penstock.configuration import Configuration, aws_configuration
+from penstock.configuration import Configuration, aws_configuration, check_secure
 from penstock.errors import NotConfiguredError
 from penstock.local_files import LOCAL_ENV_NAMES, find_local_file, read_local_file
 from penstock_core.direct.function_arn import FunctionsPlace, parse_functions_place
@@ -55,56 +58,78 @@ def find_functions(region: str | None = None, *, environ: Mapping[str, str] = os
     return _access(local[FUNCTIONS_VARIABLE], str(path), local, local)
 
 
-def functions_beside(
-    configuration: Configuration, *, is_given: bool, environ: Mapping[str, str] = os.environ
-) -> FunctionsAccess | None:
-    """The functions of the service at the configuration's URL, if it takes no question to know them.
-
-    The `local.env` that gave the URL gives them, or `PENSTOCK_FUNCTIONS` does. The variable is about the URL of the
-    environment, so it counts for no URL that `is_given` as an argument. Raises NotConfiguredError for a wrong ARN.
-    """
-    values = environ
-    if configuration.is_local:
-        path = find_local_file("local.env")
-        values = {} if path is None else read_local_file(path, LOCAL_ENV_NAMES)
+def functions_of_local_env(configuration: Configuration) -> FunctionsAccess | None:
+    """The functions that the `local.env` names which gave the configuration's URL. Raises NotConfiguredError."""
+    path = find_local_file("local.env") if configuration.is_local else None
+    values = {} if path is None else read_local_file(path, LOCAL_ENV_NAMES)
     text = values.get(FUNCTIONS_VARIABLE)
-    if not text or (is_given and not configuration.is_local):
+    if not text:
         return None
     try:
         return access_by(configuration, values, text)
     except ValueError as error:
-        raise NotConfiguredError(f"{FUNCTIONS_VARIABLE}: {error}") from error
+        raise NotConfiguredError(f"{path}: {FUNCTIONS_VARIABLE}: {error}") from error
+
+
+def hinted_functions(configuration: Configuration, environ: Mapping[str, str] = os.environ) -> str | None:
+    """The ARN that `PENSTOCK_FUNCTIONS` names next to a URL, None without it.
+
+    It may be of another stage than the URL. So the service at the URL has to tell its functions, and the client asks
+    before its first call. Raises NotConfiguredError for a wrong ARN.
+    """
+    text = environ.get(FUNCTIONS_VARIABLE)
+    if configuration.is_local or not text:
+        return None
+    return _place(text, FUNCTIONS_VARIABLE).arn
 
 
 def access_by(configuration: Configuration, values: Mapping[str, str], text: str) -> FunctionsAccess:
-    """The functions of an ARN, for the caller of the configuration. `values` may name endpoints. Raises ValueError."""
+    """The functions of an ARN, for the caller of the configuration. `values` may name endpoints.
+
+    Raises ValueError for no ARN, for functions of another region than the service's API, and for an endpoint that is
+    not to be trusted. An API and its functions are of one region, so a server of another one tells what is not its own.
+    """
     place = parse_functions_place(text)
-    lambda_url, sts_url = (_url_of(service, place, values) for service in ("lambda", "sts"))
+    if not configuration.is_local and place.region != configuration.region:
+        raise ValueError(f"{text!r:.200} is of another region than the API, which is in {configuration.region}")
+    try:
+        lambda_url, sts_url = _urls_of(place, values, is_local=configuration.is_local)
+    except NotConfiguredError as error:
+        raise ValueError(str(error)) from error
     signer = replace(configuration, url=lambda_url, region=place.region)
     return FunctionsAccess(place=place, lambda_url=lambda_url, sts_url=sts_url, signer=signer)
+
+
+def _place(text: str, source: str) -> FunctionsPlace:
+    try:
+        return parse_functions_place(text)
+    except ValueError as error:
+        raise NotConfiguredError(f"{source}: {error}") from error
 
 
 def _access(
     text: str, source: str, values: Mapping[str, str], keys: Mapping[str, str] = MappingProxyType({})
 ) -> FunctionsAccess:
     """The access. Without `keys`, botocore's chain finds the credentials."""
-    try:
-        place = parse_functions_place(text)
-    except ValueError as error:
-        raise NotConfiguredError(f"{source}: {error}") from error
-    urls = {name: _url_of(name, place, values) for name in ("lambda", "sts")}
+    place = _place(text, source)
+    lambda_url, sts_url = _urls_of(place, values, is_local=bool(keys))
     return FunctionsAccess(
         place=place,
-        lambda_url=urls["lambda"],
-        sts_url=urls["sts"],
-        signer=aws_configuration(urls["lambda"], place.region, keys.get(_KEY), keys.get(_SECRET)),
+        lambda_url=lambda_url,
+        sts_url=sts_url,
+        signer=aws_configuration(lambda_url, place.region, keys.get(_KEY), keys.get(_SECRET)),
     )
 
 
-def _url_of(service: str, place: FunctionsPlace, values: Mapping[str, str]) -> str:
-    """The endpoint, as the configuration of AWS's SDKs names it."""
-    own = values.get(f"{_ENDPOINT}_{service.upper()}") or values.get(_ENDPOINT)
-    return (own or place.url_of(service)).rstrip("/")
+def _urls_of(place: FunctionsPlace, values: Mapping[str, str], *, is_local: bool) -> tuple[str, str]:
+    """The endpoints of Lambda and STS. Raises NotConfiguredError for one that anybody on the way could read."""
+    found = []
+    for service in ("lambda", "sts"):
+        own = values.get(f"{_ENDPOINT}_{service.upper()}") or (values.get(_ENDPOINT) if is_local else None)
+        url = (own or place.url_of(service)).rstrip("/")
+        check_secure(url, values)
+        found.append(url)
+    return found[0], found[1]
 
 
 def _arn_of_stack(stack: str, region: str | None, endpoint_url: str | None) -> str:

@@ -1,7 +1,7 @@
 """The ways of the transport `auto`: by which of them a call goes, and what a client remembers of each.
 
-HTTP carries every call, and the functions carry it for less. A client learns the functions from the environment, or
-from an answer of `GET /v1/metadata`. Then it invokes those that it may, function by function.
+HTTP carries every call, and the functions carry it for less. A client learns the functions from an answer of
+`GET /v1/metadata`, or from the file of a local service. Then it invokes those that it may, function by function.
 
 | what a call met                                        | it goes                      | so do later calls         |
 |--------------------------------------------------------|------------------------------|---------------------------|
@@ -19,6 +19,7 @@ connection meanwhile: they go by HTTP.
 """
 
 import json
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -30,6 +31,8 @@ from penstock.transports.invocation import Invocations
 from penstock_core.direct.function_arn import LAMBDA
 from penstock_core.limits import SDK_DETOUR_MS
 from penstock_core.routes import aliases_of, match_route
+
+_log = logging.getLogger("penstock.transport")
 
 METADATA_PATH = "/v1/metadata"
 _LOST_MAX = 2  # answers in a row
@@ -53,6 +56,7 @@ class _Memory:
     invocations: Invocations | None = None
     learned_at: Instant | None = None
     asked_at: Instant | None = None
+    has_asked: bool = False
     http_calls: int = 0
     left: dict[str, Instant] = field(default_factory=dict)  # by the alias's ARN
     lambda_left_at: Instant | None = None
@@ -67,7 +71,8 @@ class Ways:
 
     `given` are functions that need no question. `access_of` makes an address that the service has told into functions,
     and raises ValueError for one that names none. `lasts` says that an address never leads to another stage, as long
-    as the client's URL leads to the same one. Else the client asks anew after `SDK_DETOUR_MS`.
+    as the client's URL leads to the same one. Else the client asks anew after `SDK_DETOUR_MS`. A `hint` is an ARN next
+    to the URL. It may be of another stage, so it is not invoked: it says that the stage has functions to ask for.
     """
 
     def __init__(
@@ -76,15 +81,33 @@ class Ways:
         access_of: Callable[[str], FunctionsAccess],
         *,
         lasts: bool,
+        hint: str | None = None,
         now: Callable[[], Instant] = instant,
     ) -> None:
         self._given = given
         self._access_of = access_of
         self._lasts = lasts
+        self._hint = hint
         self._now = now
         self._lock = ProcessLock()
         self._forks = fork_count()
         self._memory_of_process = self._new_memory()
+
+    def must_know(self, path: str) -> bool:
+        """True if the caller is to ask before this call because of the hint, and to tell `asked` once it has.
+
+        A caller may have the right to invoke alone, so none of its calls goes by HTTP before the answer.
+        """
+        with self._lock:
+            memory = self._memory(self._now())
+            return self._hint is not None and not memory.has_asked and path != METADATA_PATH
+
+    def asked(self) -> None:
+        """The question is over, whatever came of it."""
+        now = self._now()
+        with self._lock:
+            memory = self._memory(now)
+            memory.has_asked, memory.asked_at = True, now
 
     def asks_first(self, path: str) -> bool:
         """True if the caller is to ask for the stage's metadata before this call, and to tell `note_http` the answer.
@@ -111,7 +134,7 @@ class Ways:
             memory = self._memory(now)
             memory.http_calls += 1
             if tells:
-                memory.asked_at = now
+                memory.has_asked, memory.asked_at = True, now
             if access is not None and memory.access is None:
                 memory.access, memory.invocations, memory.learned_at = access, Invocations(access), now
 
@@ -176,18 +199,23 @@ class Ways:
         memory = self._memory_of_process
         if not self._lasts and memory.learned_at is not None and memory.learned_at.age_ms(now) >= SDK_DETOUR_MS:
             memory.access = memory.learned_at = memory.asked_at = None
+            memory.has_asked = False
         return memory
 
     def _new_memory(self) -> _Memory:
         return _Memory(self._given, None if self._given is None else Invocations(self._given))
 
     def _told(self, answer: Response) -> FunctionsAccess | None:
-        """The first address that this client knows how to use. Others are of releases to come."""
+        """The first address that this client may use. Others are of releases to come, or not to be trusted."""
         for address in _addresses_in(answer.body):
             try:
-                return self._access_of(address)
-            except ValueError:
+                found = self._access_of(address)
+            except ValueError as error:
+                _log.warning("calls go by HTTP: %s", error)
                 continue
+            if self._hint not in (None, found.place.arn):
+                _log.warning("PENSTOCK_FUNCTIONS is %s, and the service at the URL has %s", self._hint, address)
+            return found
         return None
 
 

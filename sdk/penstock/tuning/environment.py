@@ -27,7 +27,7 @@ CONNECTION = Section(
         Setting(
             name="PENSTOCK_FUNCTIONS",
             default=None,
-            effect="The functions that `auto` and `lambda` invoke: the output `FunctionsArn` of the stack.",
+            effect="The functions that `lambda` invokes, the output `FunctionsArn`; for `auto` with a URL, a hint.",
         ),
         Setting(
             name="AWS_REGION",
@@ -35,6 +35,8 @@ CONNECTION = Section(
             effect="The region to sign for, unless the URL tells it; AWS_DEFAULT_REGION and the profile come next.",
         ),
         Setting(name="AWS_ENDPOINT_URL", default=None, effect="Jobs and commands call AWS at this URL: the emulator."),
+        Setting(name="AWS_ENDPOINT_URL_LAMBDA", default=None, effect="Clients invoke functions at this URL."),
+        Setting(name="AWS_ENDPOINT_URL_STS", default=None, effect="Clients sign proofs for this URL of STS."),
         Setting(
             name="AWS_ACCESS_KEY_ID",
             default=None,

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.configuration import find_configuration
+from penstock.configuration import find_configuration, has_functions_alone, is_api_of_aws
 from penstock.errors import NotConfiguredError
 
 LOCAL = """# written by penstock local up
@@ -148,3 +148,43 @@ def test_client_with_a_token_signs_no_events() -> None:
     configuration = find_configuration(URL, token=lambda: "given")
     with pytest.raises(NotConfiguredError, match="wake-ups"):
         configuration.credentials.get_frozen_credentials()
+
+
+FUNCTIONS = {"PENSTOCK_FUNCTIONS": "arn:aws:lambda:us-east-1:111122223333:function:penstock"}
+
+
+def test_functions_alone_say_where_the_service_is() -> None:
+    assert has_functions_alone(None, FUNCTIONS)
+    assert not has_functions_alone(None, {})
+
+
+@pytest.mark.parametrize("name", ["PENSTOCK_URL", "PENSTOCK_TOKEN", "PENSTOCK_TOKEN_FILE"])
+def test_functions_are_not_alone_next_to_a_url_or_a_token(name: str) -> None:
+    assert not has_functions_alone(None, {**FUNCTIONS, name: "x"})
+    assert not has_functions_alone(URL, FUNCTIONS)
+
+
+@pytest.mark.usefixtures("local_stack")
+def test_local_stack_goes_before_functions_that_are_exported() -> None:
+    assert not has_functions_alone(None, FUNCTIONS)
+
+
+@pytest.mark.parametrize(
+    ("url", "is_one"),
+    [
+        (URL, True),
+        (f"{URL}/", True),
+        (f"{URL}:443/stage", True),
+        ("https://abc-vpce-0a1b.execute-api.eu-west-1.amazonaws.com", True),
+        ("https://abc.execute-api.cn-north-1.amazonaws.com.cn", True),
+        (f"{URL}.evil.example", False),
+        ("https://evil.example?abc.execute-api.eu-west-1.amazonaws.com", False),
+        ("https://evil.example#.execute-api.eu-west-1.amazonaws.com", False),
+        ("https://evil.example/abc.execute-api.eu-west-1.amazonaws.com", False),
+        ("https://abc.execute-api.eu-west-1.amazonaws.computer", False),
+        ("https://queue.example", False),
+        ("https://[::1", False),
+    ],
+)
+def test_api_of_aws_is_known_by_its_whole_host(url: str, is_one: bool) -> None:
+    assert is_api_of_aws(url) is is_one

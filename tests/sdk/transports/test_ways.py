@@ -153,6 +153,33 @@ def test_address_of_an_api_of_aws_lasts(learner: Ways, clocks: Clocks) -> None:
     assert learner.trial(*FETCH) is not None
 
 
+def test_client_with_a_hint_asks_before_its_first_call_until_it_has_asked(clocks: Clocks) -> None:
+    ways = Ways(None, access_of, lasts=False, hint=ARN, now=clocks.now)
+    assert not ways.must_know(METADATA_PATH)  # which brings the answer itself
+    assert ways.must_know(FETCH[1])
+    assert ways.must_know(PRODUCE[1])  # of another thread meanwhile
+    ways.note_http(*METADATA, told(("lambda", ARN)))
+    assert not ways.must_know(FETCH[1])
+    assert tried(ways, FETCH).target.startswith(ARN)
+    clocks.step(SDK_DETOUR_MS)
+    assert ways.must_know(FETCH[1])  # the domain may lead elsewhere by now
+    ways.asked()
+    assert not ways.must_know(FETCH[1])
+    assert not ways.asks_first(FETCH[1])
+
+
+def test_client_without_a_hint_may_call_before_it_knows(learner: Ways) -> None:
+    assert not learner.must_know(FETCH[1])
+
+
+def test_hint_is_not_invoked_and_a_differing_answer_is_noted(clocks: Clocks, caplog: pytest.LogCaptureFixture) -> None:
+    ways = Ways(None, access_of, lasts=True, hint=f"{ARN}-prod", now=clocks.now)
+    assert ways.trial(*FETCH) is None
+    ways.note_http(*METADATA, told(("lambda", ARN)))
+    assert tried(ways, FETCH).target == f"{ARN}-fetch:direct-consume"
+    assert caplog.messages == [f"PENSTOCK_FUNCTIONS is {ARN}-prod, and the service at the URL has {ARN}"]
+
+
 def test_call_of_no_route_goes_by_http(ways: Ways) -> None:
     assert ways.trial("GET", "/v2/topics") is None
 
