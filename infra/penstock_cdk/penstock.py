@@ -369,19 +369,18 @@ class Penstock(Construct):
         storage: StageStorage,
         spark: SparkJobs,
     ) -> None:
-        """Makes the alarms, and the canary that two or three of them stop."""
-        tokens = self._token_api
+        """Makes the alarms, and the canary that two of them stop."""
         alarms = Alarms(
             self,
             "Alarms",
             settings=settings,
             functions=functions,
-            api_ids={"api": api.api_id, **({} if tokens is None else {"token-api": tokens.api_id})},
+            access_log=api.access_log,
             log_table=storage.tables.log,
         )
         if settings.canary is not None and settings.canary.is_gradual:
-            stopping = alarms.stop_a_release
-            CanaryDeployment(self, "Canary", settings=settings, aliases=releases.api_aliases, alarms=stopping)
+            moving = releases.api_aliases | ({} if self._direct is None else self._direct.moving)
+            CanaryDeployment(self, "Canary", settings=settings, aliases=moving, alarms=alarms.stop_a_release)
         Failures(self, "Failures", settings=settings, functions=functions)
         if settings.repairs_zones:
             ZoneAlarms(self, "ZoneAlarms", settings=settings)

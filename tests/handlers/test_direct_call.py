@@ -17,7 +17,7 @@ from penstock_core.limits import DIRECT_PATH_LENGTH_MAX, REQUEST_BYTES_MAX
 from penstock_core.routes import ROUTE_BY_KEY, ROUTES_OF_ALIAS
 from penstock_handlers import admin as admin_function
 from penstock_handlers import router
-from penstock_handlers.edge import lambda_function
+from penstock_handlers.edge import entry, lambda_function
 from penstock_handlers.edge.access.direct_call import ADDRESS, direct_call
 from penstock_service.adapters.memory.service import memory_instance
 from penstock_service.instance.instance import Instance
@@ -243,6 +243,28 @@ def test_function_of_a_stage_without_direct_calls_refuses_them(
     result = admin_function.handler(event(proof.to_json()), context)
     assert (result["statusCode"], code((403, json.loads(result["body"])))) == (403, "NOT_AUTHORIZED")
     assert "swordfish" not in caplog.text + capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("deployed")
+@pytest.mark.parametrize("where", ["event_of", "_served"])
+def test_direct_call_that_meets_a_defect_leaves_the_line_that_the_alarm_counts(
+    place: FunctionsPlace, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """A filter of the alarm `api-5xx` counts `request` with a status of 500 and more (infra, alarms.py)."""
+
+    def defect(*_: object) -> None:
+        raise RuntimeError("a defect")
+
+    context = SimpleNamespace(**{**vars(CONTEXT), "invoked_function_arn": admin(place)})
+    if where != "event_of":
+        served = {"routeKey": "GET /v1/topics", "rawPath": "/v1/topics", "requestContext": {}}
+        monkeypatch.setattr(entry, "event_of", lambda *_: served)
+        monkeypatch.setattr(entry, "access_of", lambda *_: None)
+        monkeypatch.setattr(entry, "checked_route", lambda *_: ROUTE_BY_KEY["GET /v1/topics"])
+    monkeypatch.setattr(entry, where, defect)
+    assert admin_function.handler(event({}), context)["statusCode"] == 500
+    [line] = [record for record in caplog.records if record.getMessage() == "request"]
+    assert (line.levelname, vars(line)["status"]) == ("WARNING", 500)
 
 
 def test_audit_trail_names_the_proven_caller(aws: FakeAws, place: FunctionsPlace, instance: Instance) -> None:

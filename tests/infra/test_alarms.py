@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from localstack.places import CHECKOUT
-from penstock_cdk.alarms.failures import FAILING, RARE_FAILING, UNDONE
+from penstock_cdk.alarms.failures import CALLS_FAILED, FAILING, RARE_FAILING, UNDONE
 from penstock_cdk.service.functions import construct_name
 from penstock_cdk.settings import JOB_ENVIRONMENTS, STAGES
+from penstock_core.routes import ROUTES
 from penstock_handlers import dispatch, sweep
 from penstock_handlers.tasks import look_at_subscriptions, measure, retention, tier
 from penstock_service.adapters.memory.service import memory_instance
@@ -21,7 +22,7 @@ from tests.infra.templates import functions_in, name_of, of_type
 pytestmark = pytest.mark.synth
 
 ALARMS = {
-    "api-5xx": ("AWS/ApiGateway", "5xx"),
+    "api-5xx": ("Penstock/{stage}", CALLS_FAILED),
     "concurrency": ("AWS/Lambda", "Throttles"),
     "log-writes-throttled": ("AWS/DynamoDB", "WriteThrottleEvents"),
     "produce-slow": ("AWS/Lambda", "Duration"),
@@ -33,6 +34,7 @@ ALARMS = {
     "stream-dead": ("AWS/SQS", "ApproximateNumberOfMessagesVisible"),
     "job-runs-failed": ("AWS/SQS", "NumberOfMessagesSent"),
 }
+_API_STAGE = "AWS::ApiGatewayV2::Stage"
 OF_REPAIRS = ("segment-lost", "zone-behind")
 AGAIN_AND_AGAIN = {"api-5xx": 15, "concurrency": 15, "log-writes-throttled": 15, "functions-failing": 12}
 
@@ -67,7 +69,6 @@ def test_alarms_of_aws_metrics_name_the_resources_of_their_stage(resources: Reso
         if alarm["Namespace"].startswith("AWS/") and alarm["Namespace"] != "AWS/SQS"
     }
     assert found == {
-        "api-5xx": [("ApiId", "<ApiHttpApi>")],
         "concurrency": [],
         "log-writes-throttled": [("TableName", "<TablesLog>")],
         "produce-slow": [("FunctionName", "<FunctionsProduceFunction>")],
@@ -76,10 +77,15 @@ def test_alarms_of_aws_metrics_name_the_resources_of_their_stage(resources: Reso
 
 def counted(resources: Resources, function: str, line: Mapping[str, Any]) -> list[str]:
     """The metrics that count a line of the function's log."""
+    return counted_of(resources, f"<Functions{function}Logs>", line)
+
+
+def counted_of(resources: Resources, log_group: str, line: Mapping[str, Any]) -> list[str]:
+    """The metrics that count a line of the log group."""
     found = []
     for each in of_type(resources, "AWS::Logs::MetricFilter").values():
         [transformation] = each["MetricTransformations"]
-        if name_of(each["LogGroupName"]) == f"<Functions{function}Logs>" and matches(each["FilterPattern"], line):
+        if name_of(each["LogGroupName"]) == log_group and matches(each["FilterPattern"], line):
             assert transformation["MetricValue"] == "1"
             found.append(transformation["MetricName"])
     return found
@@ -93,10 +99,14 @@ def matches(pattern: str, line: Mapping[str, Any]) -> bool:
         for name in found["field"].split("."):
             value = value.get(name) if isinstance(value, Mapping) else None
         wanted = json.loads(found["value"])
-        met = {"=": operator.eq, "!=": operator.ne, ">": operator.gt}[found["operator"]]
+        if isinstance(wanted, str) and wanted.endswith("*"):
+            assert found["operator"] == "="
+            return str(isinstance(value, str) and value.startswith(wanted[:-1]))
+        met = {"=": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge}[found["operator"]]
         return str(value is not None and met(value, wanted))
 
-    text = re.sub(r"\$\.(?P<field>[\w.]+) (?P<operator>=|!=|>) (?P<value>\"\w+(?:\.\w+)?\"|\d+)", compared, pattern)
+    field, value = r"\$\.(?P<field>[\w.]+)", r"(?P<value>\"\w+(?:\.\w+)?\*?\"|\d+)"
+    text = re.sub(rf"{field} (?P<operator>=|!=|>=|>) {value}", compared, pattern)
     text = text.strip("{ }")
     while text not in ("True", "False"):
         shorter = re.sub(r"\((True|False)\)", r"\1", text)
@@ -133,7 +143,9 @@ def test_failures_of_each_function_are_counted_and_rare_ones_ring_with_the_first
     found = {name: counted(resources, name, failed) for name in functions}
     of_each_hour = {"Hourly"} if STAGES[stage].repairs_zones else set()
     rare = {"Sweep"} | of_each_hour
-    assert found == {name: [RARE_FAILING] if name in rare else [FAILING] for name in functions}
+    called = {construct_name(route.function) for route in ROUTES}
+    usual = {name: [CALLS_FAILED] if name in called else [FAILING] for name in functions}
+    assert found == usual | {name: [RARE_FAILING] for name in rare}
     alarm = alarms_of(resources, stage)["runs-failed"]
     assert (alarm["Threshold"], alarm["EvaluationPeriods"], alarm["Period"]) == (1, 1, 3600)
     succeeded = {"type": "platform.report", "record": {"status": "success"}}
@@ -230,6 +242,36 @@ def test_each_metric_that_filters_count_faults_in_has_one_alarm(resources: Resou
     """So the log lines of the tests above ring: among them what rang stream-age and batches-left-whole until 0.1.0."""
     assert alarm_of_metric(resources, stage, FAILING) == ["functions-failing"]
     assert alarm_of_metric(resources, stage, RARE_FAILING) == ["runs-failed"]
+    assert alarm_of_metric(resources, stage, CALLS_FAILED) == ["api-5xx"]
+
+
+@pytest.mark.parametrize("stage", ["dev", "prod"])
+@pytest.mark.parametrize("function", sorted({construct_name(route.function) for route in ROUTES}))
+def test_call_that_a_function_answers_by_a_defect_rings_whichever_way_it_came(
+    resources: Resources, stage: str, function: str
+) -> None:
+    """No log of API Gateway has a call that invokes the function by Lambda's API."""
+
+    def calls(line: Mapping[str, Any]) -> int:
+        return counted_of(resources, f"<Functions{function}Logs>", line).count(CALLS_FAILED)
+
+    assert [calls({"message": "request", "status": status}) for status in (200, 404, 429, 499, 500, 503)] == [
+        0, 0, 0, 0, 1, 1,
+    ]  # fmt: skip
+    assert calls({"message": "run", "status": 500}) == 0
+    assert calls({"type": "platform.report", "record": {"status": "timeout"}}) == 1
+    assert calls({"type": "platform.report", "record": {"status": "success"}}) == 0
+
+
+@pytest.mark.parametrize("stage", ["dev", "prod"])
+def test_answer_of_api_gateway_rings_by_its_access_log(resources: Resources, stage: str) -> None:
+    """So do calls that reach no function: one that Lambda throttles, or one without a permission."""
+    fields = [json.loads(each["AccessLogSettings"]["Format"]) for each in of_type(resources, _API_STAGE).values()]
+    groups = {name_of(each["AccessLogSettings"]["DestinationArn"]) for each in of_type(resources, _API_STAGE).values()}
+    assert {each["status"] for each in fields} == {"$context.status"}  # in quotes, so a word
+    assert groups == {"<ApiAccessLog>"}
+    found = [counted_of(resources, "<ApiAccessLog>", {"status": status}) for status in ("200", "403", "500", "504")]
+    assert found == [[], [], [CALLS_FAILED], [CALLS_FAILED]]
 
 
 def test_page_of_operators_has_a_row_for_each_alarm() -> None:
@@ -237,7 +279,7 @@ def test_page_of_operators_has_a_row_for_each_alarm() -> None:
     table = page.partition("## An alarm rang")[2].partition("## ")[0]
     rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
     named = {name for row in rows for name in re.findall(r"`([a-z0-9-]+)`", row.partition(", from")[0])}
-    assert named == {*ALARMS, "token-api-5xx"}
+    assert named == {*ALARMS}
 
 
 def test_every_resource_that_takes_tags_names_its_stage(template: Callable[[str], dict[str, Any]], stage: str) -> None:

@@ -15,13 +15,19 @@ from penstock_cdk.service.functions import construct_name
 from penstock_cdk.service.grants import grants_of
 from penstock_cdk.service.tasks import tasks_of
 from penstock_cdk.settings import AT_ONCE, STAGES, Canary, StageSettings
-from penstock_core.routes import ROUTES
+from penstock_core.routes import ROUTES, ROUTES_OF_ALIAS, functions_of
 from tests.infra.conftest import Resources, settings_named
 from tests.infra.templates import functions_in, name_of, of_type
 
 pytestmark = pytest.mark.synth
 
 OF_API = {construct_name(route.function) for route in ROUTES}
+DIRECT = {
+    construct_name(f"{function}_{alias}".replace("-", "_")): "admin" not in (function, alias.removeprefix("direct-"))
+    for alias in ROUTES_OF_ALIAS
+    for function in functions_of(alias)
+}
+DIRECT_WITH_RECORDS = {name for name, has_records in DIRECT.items() if has_records}
 CLOUDWATCH_LATE_S = 120
 OPERATE = Path(__file__).parents[2] / "docs/how-to/upgrade.md"
 
@@ -50,17 +56,45 @@ def test_alias_names_the_version_of_its_function(template: Callable[[str], dict[
         assert versions[version]["Properties"]["FunctionName"] == alias["FunctionName"]
 
 
-def test_each_function_of_the_api_moves_by_a_deployment_group_of_its_own(
+def test_each_alias_that_carries_calls_of_applications_moves_by_a_deployment_group_of_its_own(
     template: Callable[[str], dict[str, Any]],
 ) -> None:
+    """Those of direct calls take the same steps at the same time: none waits for another."""
     groups = whole(template("prod"), "AWS::CodeDeploy::DeploymentGroup")
     aliases = whole(template("prod"), "AWS::Lambda::Alias")
     moved = {}
     for name, alias in aliases.items():
         if "UpdatePolicy" in alias:
             moved[name[:-8]] = alias["UpdatePolicy"]["CodeDeployLambdaAliasUpdate"]["DeploymentGroupName"]["Ref"]
-    assert {name.removeprefix("Releases") for name in moved} == OF_API
+            assert not {each for each in alias.get("DependsOn", ()) if each in aliases}
+    assert moved.keys() == {f"Releases{name}" for name in OF_API} | {
+        f"DirectCalls{name}" for name in DIRECT_WITH_RECORDS
+    }
     assert sorted(moved.values()) == sorted(groups)  # none is shared: a group runs one deployment at a time
+    names = {group["Properties"]["DeploymentGroupName"] for group in groups.values()}
+    assert len(names) == len(groups)
+    assert {"penstock-produce", "penstock-produce-direct-produce", "penstock-fetch-direct-consume"} <= names
+    assert len(DIRECT_WITH_RECORDS) == 5
+
+
+def test_direct_aliases_without_a_canary_wait_until_all_others_have_moved(
+    template: Callable[[str], dict[str, Any]],
+) -> None:
+    """A release that is rolled back never reaches them."""
+    aliases = whole(template("prod"), "AWS::Lambda::Alias")
+    moved = {name for name, alias in aliases.items() if "UpdatePolicy" in alias}
+    waiting = [name for name in aliases if name.startswith("DirectCalls") and name not in moved]
+    assert len(waiting) == len(DIRECT) - len(DIRECT_WITH_RECORDS)
+    for name in waiting:
+        assert moved <= set(aliases[name]["DependsOn"])
+
+
+def test_stage_without_direct_calls_moves_the_functions_of_the_api_only(
+    make_stack_of: Callable[[StageSettings], Stack],
+) -> None:
+    settings = replace(settings_named("prod"), name="plain", direct=False)
+    found = dict(Template.from_stack(make_stack_of(settings)).to_json())
+    assert len(whole(found, "AWS::CodeDeploy::DeploymentGroup")) == len(OF_API)
 
 
 def test_steps_are_those_of_aws_where_it_has_them_and_else_the_stage_has_its_own(
@@ -114,12 +148,14 @@ def test_functions_without_a_route_wait_for_those_of_the_api(template: Callable[
     found = whole(template("prod"), "AWS::Lambda::Alias")
     aliases = {name: each for name, each in found.items() if name.startswith("Releases")}
     of_api = {name for name in aliases if name[:-8].removeprefix("Releases") in OF_API}
+    direct = {name for name, each in found.items() if name not in aliases and "UpdatePolicy" in each}
+    assert len(direct) == len(DIRECT_WITH_RECORDS)
     others = aliases.keys() - of_api
     assert {name[:-8].removeprefix("Releases") for name in others} == {
         construct_name(name) for name in grants_of(STAGES["prod"])
     } - OF_API
     for name in others:
-        assert of_api <= set(aliases[name]["DependsOn"])
+        assert of_api | direct <= set(aliases[name]["DependsOn"])
         assert "UpdatePolicy" not in aliases[name]
 
 

@@ -77,9 +77,12 @@ def test_functions_of_the_api_know_the_issuer_and_the_claim(found: dict[str, Any
 
 
 @pytest.mark.synth
-def test_second_api_has_an_alarm_and_outputs(found: dict[str, Any]) -> None:
+def test_one_alarm_watches_both_apis_by_their_log_and_the_second_one_has_outputs(found: dict[str, Any]) -> None:
     alarms = {each["AlarmName"] for each in of_type(found["Resources"], "AWS::CloudWatch::Alarm").values()}
-    assert {"tokens-api-5xx", "tokens-token-api-5xx"} <= alarms
+    assert [name for name in alarms if name.endswith("5xx")] == ["tokens-api-5xx"]
+    stages = of_type(found["Resources"], "AWS::ApiGatewayV2::Stage").values()
+    assert [json.loads(each["AccessLogSettings"]["Format"])["status"] for each in stages] == ["$context.status"] * 2
+    assert {name_of(each["AccessLogSettings"]["DestinationArn"]) for each in stages} == {"<ApiAccessLog>"}
     assert found["Outputs"].keys() >= {"TokenApiUrl", "TokenApiId"}
 
 

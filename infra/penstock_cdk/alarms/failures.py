@@ -17,8 +17,10 @@ from constructs import Construct
 from penstock_cdk.alarm_action import ring
 from penstock_cdk.service.tasks import TASKS
 from penstock_cdk.settings import HOURLY, METRICS_NAMESPACE, UPKEEP, StageSettings
+from penstock_core.routes import ROUTES
 
 FAILING = "functions_failing"
+CALLS_FAILED = "calls_failed"  # of functions that callers reach: they met the failure, by HTTP or by Lambda's API
 RARE_FAILING = "runs_failed"
 # fields of a function's line `run` that are above 0 when work is left undone, or late
 UNDONE: Mapping[str, Sequence[str]] = {
@@ -50,13 +52,17 @@ STUCK: Mapping[str, Mapping[str, Sequence[str]]] = {
     "dispatch": {FAILING: ("push_event_unreadable",)},
     "replicate": {FAILING: ("repair_stream_late",)},
 }
+_CALLED = frozenset(route.function for route in ROUTES)
 # A function that runs this seldom rings with its first failure. The other functions may fail twice an hour, because
 # their next run is due.
 _RARE = Duration.hours(1)
 
 
 class Failures(Construct):
-    """`functions-failing` and `runs-failed`, each behind the stage's name."""
+    """`functions-failing` and `runs-failed`, each behind the stage's name.
+
+    A function with routes that fails counts for `api-5xx`, which is one of `Alarms`, and so does its answer of 5xx.
+    """
 
     def __init__(
         self,
@@ -69,7 +75,7 @@ class Failures(Construct):
         super().__init__(scope, construct_id)
         self._namespace = f"{METRICS_NAMESPACE}/{settings.name}"
         for name, function in functions.items():
-            for metric in (FAILING, RARE_FAILING):
+            for metric in (CALLS_FAILED, FAILING, RARE_FAILING):
                 if patterns := _patterns_of(name, metric):
                     logs.MetricFilter(
                         self,
@@ -114,6 +120,8 @@ def _patterns_of(function: str, metric: str) -> list[logs.JsonPattern]:
         if fields := UNDONE.get(function):
             above = [logs.FilterPattern.number_value(f"$.{field}", ">", 0) for field in fields]
             found.append(_both(_message("run"), logs.FilterPattern.any(*above)))
+    if metric == CALLS_FAILED and function in _CALLED:
+        found.append(_both(_message("request"), logs.FilterPattern.number_value("$.status", ">=", 500)))
     return [*found, *map(_message, STUCK.get(function, {}).get(metric, ()))]
 
 
@@ -126,5 +134,7 @@ def _message(text: str) -> logs.JsonPattern:
 
 
 def _metric_of(function: str) -> str:
+    if function in _CALLED:
+        return CALLS_FAILED
     rates = [task.rate.to_seconds() for task in TASKS.values() if task.function == function]
     return RARE_FAILING if rates and min(rates) >= _RARE.to_seconds() else FAILING

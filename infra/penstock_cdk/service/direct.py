@@ -19,8 +19,10 @@ JOBS = tuple(alias.removeprefix(_PREFIX) for alias in ROUTES_OF_ALIAS)  # produc
 class DirectCalls(Construct):
     """An alias `direct-<job>` on each function that serves a route of that job.
 
-    It names the version of the release, or `$LATEST` where a stage has no versions. It waits for the aliases `live`: a
-    release reaches direct callers when its canary has ended, and a release that is rolled back never does.
+    It names the version of the release, or `$LATEST` where a stage has no versions. With versions,
+    `moving` holds those that carry records, by function and alias: they take part in the canary. The others, which
+    operators invoke, and those of `admin`, wait until it has ended, so a release that is rolled back does not reach
+    them. So do the functions without a route.
     """
 
     def __init__(
@@ -34,12 +36,18 @@ class DirectCalls(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         self._aliases: dict[str, dict[str, lambda_.Alias]] = {}
+        self.moving: dict[str, lambda_.Alias] = {}
         for alias in ROUTES_OF_ALIAS:
             for name in functions_of(alias):
                 made = self._alias(alias, name, functions[name], has_versions=settings.canary is not None)
-                if releases.api_aliases:
-                    made.node.add_dependency(*releases.api_aliases.values())
+                if settings.canary is not None and ADMIN not in (name, alias.removeprefix(_PREFIX)):
+                    self.moving[f"{name}_{alias.replace('-', '_')}"] = made
                 self._aliases.setdefault(alias.removeprefix(_PREFIX), {})[name] = made
+        moving = [*releases.api_aliases.values(), *self.moving.values()]
+        for made in (each for by_function in self._aliases.values() for each in by_function.values()):
+            if moving and made not in moving:
+                made.node.add_dependency(*moving)
+        releases.let_first(self.moving.values())
         self.arn = functions_arn(self, settings)
 
     def invoke_statement(self, job: str, functions: Container[str] = ALL_FUNCTIONS) -> iam.PolicyStatement:

@@ -1,6 +1,6 @@
 """How a release of the functions reaches their callers: versions, the alias `live`, and a canary (docs/adr/0035)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from aws_cdk import Acknowledgment, Duration, Validations
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -23,8 +23,9 @@ _PERCENT_OF_AWS, _MINUTES_OF_AWS = 10, (5, 10, 15, 30)  # canaries that CodeDepl
 class Releases(Construct):
     """`entries` holds what callers call, by function: the alias `live`, or the function where a stage has no versions.
 
-    An alias names the version that the release has published. The aliases of functions without a route wait for those
-    of the API: a release that is rolled back has run no sweep. Lambda does not repeat a scheduled run that failed.
+    An alias names the version that the release has published. `api_aliases` are those of functions with a route.
+    `late_aliases` are the others. They wait for all that callers reach: a release that is rolled back has run no sweep.
+    Lambda does not repeat a scheduled run that failed.
     """
 
     def __init__(
@@ -37,17 +38,22 @@ class Releases(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         self.api_aliases: dict[str, lambda_.Alias] = {}
+        self.late_aliases: tuple[lambda_.Alias, ...] = ()
         self.entries: dict[str, lambda_.IFunction] = dict(functions)
         if settings.canary is not None:
             aliases = {name: self._alias(name, function) for name, function in functions.items()}
             called = {route.function for route in ROUTES}
             self.api_aliases = {name: alias for name, alias in aliases.items() if name in called}
-            for name, alias in aliases.items():
-                if name not in called:
-                    alias.node.add_dependency(*self.api_aliases.values())
+            self.late_aliases = tuple(alias for name, alias in aliases.items() if name not in called)
+            self.let_first(self.api_aliases.values())
             self.entries.update(aliases)
         for name in dict.fromkeys(task.function for task in tasks_of(settings).values()):
             self.entries[name].configure_async_invoke(retry_attempts=0)
+
+    def let_first(self, aliases: Iterable[lambda_.Alias]) -> None:
+        """Makes the functions without a route wait until these aliases have moved."""
+        for alias in self.late_aliases:
+            alias.node.add_dependency(*aliases)
 
     def _alias(self, name: str, function: lambda_.Function) -> lambda_.Alias:
         return lambda_.Alias(
@@ -60,10 +66,10 @@ class Releases(Construct):
 
 
 class CanaryDeployment(Construct):
-    """Lets CodeDeploy move each alias of the API in two steps, and back when one of `alarms` rings.
+    """Lets CodeDeploy move each of `aliases` in two steps, and back when one of `alarms` rings.
 
-    There is one deployment group for each function, because a group runs one deployment at a time ("CodeDeploy
-    quotas"). So all functions move side by side. It costs nothing.
+    The key of an alias names its deployment group. Each alias has a group, because a group runs one deployment at a
+    time ("CodeDeploy quotas"). So all aliases move side by side, those of direct calls with `live`. It costs nothing.
     """
 
     def __init__(

@@ -12,6 +12,7 @@ from penstock.tuning.stage import STAGE, settings_in
 from penstock.upgrade.resources import ResourceFate, find_versions, resource_changes
 from penstock_core.errors import PenstockError
 from penstock_core.release import ReleaseFacts, conflicts, format_changes, moved_routes, own_facts
+from penstock_core.stack_outputs import FUNCTIONS_OUTPUT
 from penstock_core.version import RELEASES, refusal_of_step
 
 KEEP = 3  # versions of each function that `--clean` keeps by default
@@ -21,6 +22,7 @@ _TABLES = ("TopicsTable", "LogTable", "GroupsTable")
 _DIRECTORY_BUCKET = "AWS::S3Express::DirectoryBucket"
 _KEY_NAMES = frozenset({"KMSMasterKeyId", "KMSMasterKeyID", "KmsMasterKeyId", "KmsKeyId"})
 _ALARM = "AWS::CloudWatch::Alarm"
+_DIRECT_PART = "direct-calls-come-with-this-release"
 _MB, _GB = 1_000_000, 1_000_000_000
 
 
@@ -96,6 +98,21 @@ def _functions(upgrade: Upgrade) -> Iterator[Finding]:
     if upgrade.stack.settings.get("direct"):
         remedy = "set transport='http' in clients of the transport lambda until stage and clients have the release"
     yield Finding(check="functions", verdict=Verdict.OK, fact="; ".join(moved), remedy=remedy)
+
+
+def _direct(upgrade: Upgrade) -> Iterator[Finding]:
+    """A stage that turns direct calls on lets callers past what policies say of API Gateway."""
+    name = f"{upgrade.stack.place.prefix}{FUNCTIONS_OUTPUT}"
+    was_on = name in upgrade.stack.template.get("Outputs", {})
+    is_on = upgrade.template is None or name in upgrade.template.get("Outputs", {})
+    if was_on or not is_on:
+        yield _ok("direct calls", "as before" if was_on == is_on else "they are turned off")
+        return
+    fact = "they are turned on: who holds a policy of clients may invoke the functions, past API Gateway"
+    remedy = "copy what your policies deny or condition on execute-api for lambda:InvokeFunction, or give -c direct=off"
+    yield Finding(
+        check="direct calls", verdict=Verdict.OK, fact=fact, remedy=f"{remedy} (docs/how-to/upgrade.md#{_DIRECT_PART})"
+    )
 
 
 def _settings(upgrade: Upgrade) -> Iterator[Finding]:
@@ -280,6 +297,7 @@ _CHECKS = (
     _status,
     _release,
     _functions,
+    _direct,
     _settings,
     _tables,
     _key,

@@ -10,6 +10,7 @@ import boto3
 import pytest
 from click.testing import Result
 
+from localstack.places import CHECKOUT
 from penstock_core.release import METADATA_KEY, own_facts, parse_facts
 from penstock_core.version import VERSION
 from tests.sdk.cli.command import run
@@ -148,6 +149,24 @@ def test_moved_routes_tell_what_direct_clients_must_do(deployed: DeployedStage) 
         "fact": f"{len(moved)} routes of topics go to admin",
         "remedy": "",
     }
+
+
+def test_direct_calls_that_are_turned_on_are_told_with_what_to_do(
+    deployed: DeployedStage, synthesizes: Callable[[dict[str, Any]], list[list[str]]]
+) -> None:
+    new = copy.deepcopy(deployed.template)
+    assert check()["direct calls"]["fact"] == "as before"
+    del deployed.template["Outputs"]["FunctionsArn"]
+    told = check()["direct calls"]  # without an app: by the default of the package
+    assert "turned on" in told["fact"]
+    assert "lambda:InvokeFunction" in told["remedy"]
+    synthesizes(new)
+    assert check()["direct calls"] == told
+    synthesizes(copy.deepcopy(deployed.template))
+    assert check()["direct calls"] == {"check": "direct calls", "verdict": "ok", "fact": "as before", "remedy": ""}
+    page = (CHECKOUT / "docs/how-to/upgrade.md").read_text(encoding="utf-8")
+    anchor = told["remedy"].rpartition("#")[2].rstrip(")")
+    assert f"## {anchor.replace('-', ' ').capitalize()}\n" in page
 
 
 def test_settings_that_are_new_or_gone_are_told(deployed: DeployedStage) -> None:
