@@ -36,6 +36,11 @@ class AutoTransport:
         self._ways = ways
         self._connections = Connections(timeout_s, connect_timeout_s=DIRECT_CONNECT_TIMEOUT_S)
 
+    @property
+    def url(self) -> str:
+        """The service's URL, "" if the transport below tells none."""
+        return str(getattr(self._http, "url", ""))
+
     def call(
         self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
     ) -> Response:

@@ -29,7 +29,7 @@ from penstock.system import Instant, ProcessLock, fork_count, instant
 from penstock.transports.functions_place import FunctionsAccess
 from penstock.transports.invocation import Invocations
 from penstock_core.direct.function_arn import LAMBDA
-from penstock_core.limits import SDK_DETOUR_MS
+from penstock_core.limits import DIRECT_PATH_LENGTH_MAX, SDK_DETOUR_MS
 from penstock_core.routes import aliases_of, match_route
 
 _log = logging.getLogger("penstock.transport")
@@ -141,14 +141,14 @@ class Ways:
     def trial(self, method: str, path: str) -> Trial | None:
         """The alias that the call is to try, None for HTTP. The caller tells `ended` once it is over.
 
-        It is None for an audited change. A call tries one alias at most, so that a client without rights has one more
-        round trip in a call, not four.
+        It is None for an audited change, and for a path that a function refuses for its length. A call tries one alias
+        at most, so that a client without rights has one more round trip in a call, not four.
         """
         match = match_route(method, path)
         now = self._now()
         with self._lock:
             memory = self._memory(now)
-            if match is None or match.route.audit:
+            if match is None or match.route.audit or len(path) > DIRECT_PATH_LENGTH_MAX:
                 return None
             if memory.access is None or memory.invocations is None or _is_left(memory, now):
                 return None

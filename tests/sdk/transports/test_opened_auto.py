@@ -171,3 +171,15 @@ def test_connection_to_lambda_has_two_seconds(opens: Callable[[], Any], world: W
     assert world.aws.invoked == []
     client = opens()
     assert (client.inner if isinstance(client, Looped) else client)._connections._connect_timeout_s == 2
+
+
+@pytest.mark.parametrize("opens_one", [open_transport, open_async_transport], ids=["threads", "loop"])
+def test_default_transport_tells_the_url_for_spans_and_metrics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opens_one: Callable[[], object]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, value in {"PENSTOCK_URL": API, "AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}.items():
+        monkeypatch.setenv(name, value)
+    opened = opens_one()
+    assert isinstance(opened, AutoTransport | AsyncAutoTransport)
+    assert opened.url == API

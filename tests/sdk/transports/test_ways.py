@@ -12,7 +12,7 @@ from penstock.http.http_message import Response
 from penstock.system import Instant
 from penstock.transports.functions_place import FunctionsAccess, access_by
 from penstock.transports.ways import METADATA_PATH, Trial, Ways
-from penstock_core.limits import SDK_DETOUR_MS
+from penstock_core.limits import DIRECT_PATH_LENGTH_MAX, SDK_DETOUR_MS
 from penstock_core.routes import ROUTES, Route
 
 ARN = "arn:aws:lambda:eu-west-1:111122223333:function:penstock"
@@ -189,6 +189,12 @@ def test_change_that_the_trail_notes_goes_by_http_and_all_else_may_be_direct(way
     """The trail notes the caller's address, which API Gateway alone tells, and IAM sees the route there."""
     path = "/".join("x" if part.startswith("{") else part for part in route.segments)
     assert (ways.trial(route.method, path) is None) == bool(route.audit)
+
+
+def test_path_that_is_too_long_for_a_function_goes_by_http(ways: Ways) -> None:
+    group = "g" * (DIRECT_PATH_LENGTH_MAX - len("/v1/groups//heartbeat"))
+    assert ways.trial("POST", f"/v1/groups/{group}/heartbeat") is not None
+    assert ways.trial("POST", f"/v1/groups/{group}g/heartbeat") is None
 
 
 def test_refused_alias_is_left_and_the_next_call_tries_another(ways: Ways) -> None:
