@@ -372,3 +372,41 @@ def test_asynchronous_client_goes_both_ways_as_the_other_one(make: Callable[...,
 
     assert asyncio.run(main()) == [200] * 5 + [1]
     assert client.by_http == ["GET /v1/topics", "GET /v1/metadata", "GET /v1/topics", "GET /v1/topics"]
+
+
+def _looped(client: Client, count: int) -> list[int]:
+    """The answers to calls of an asynchronous client."""
+
+    async def main() -> list[int]:
+        transport = AsyncAutoTransport(ThreadedTransport(client.http), client.ways)
+        try:
+            return [(await transport.call(*LIST)).status for _ in range(count)]
+        finally:
+            await transport.close()
+
+    return asyncio.run(main())
+
+
+def test_asynchronous_call_goes_by_http_when_the_function_cannot_check_its_proof(make: Callable[..., Client]) -> None:
+    client = make()
+    client.aws.sts_faults = [always(sts_error(503, "ServiceUnavailable"))] * 9
+    assert _looped(client, 3) == [200] * 3
+    assert client.by_http == ["GET /v1/topics", "GET /v1/metadata", "GET /v1/topics", "GET /v1/topics"]
+
+
+def test_asynchronous_call_goes_by_http_when_lambda_cannot_be_reached(make: Callable[..., Client]) -> None:
+    client = aware(make())
+    client.transport.close()
+    client.aws.close()
+    assert _looped(client, 3) == [200] * 3
+    assert client.by_http == ["GET /v1/topics"] * 3
+
+
+def test_question_that_nothing_answers_says_nothing_of_an_asynchronous_call(make: Callable[..., Client]) -> None:
+    def no_answer(_: Callable[[], Response]) -> Response:
+        raise ConnectionFailedError("reset", maybe_applied=True)
+
+    client = make()
+    client.http.faults["/v1/metadata"] = [no_answer]
+    assert _looped(client, 3) == [200] * 3
+    assert client.by_http == ["GET /v1/topics", "GET /v1/metadata", "GET /v1/topics", "GET /v1/topics"]
