@@ -118,6 +118,7 @@ def test_consumer_of_json_is_held_to_its_topic(queue: Penstock) -> None:
 def test_share_consumer_is_held_to_its_group(queue: Penstock) -> None:
     group = queue.share_group("workers", [queue.topic("orders")])
     assert allowed(queue, group.grant_consume) == {
+        "GET /v1/metadata",
         "GET /v1/wake-ups",
         "GET /v1/share-groups/workers",
         "POST /v1/share-groups/workers/records",
@@ -127,6 +128,16 @@ def test_share_consumer_is_held_to_its_group(queue: Penstock) -> None:
         f"appsync:EventSubscribe on {CHANNELS}",
         _alias("Share", "Consume"),
     }
+
+
+@pytest.mark.parametrize("kind", ["produce", "consume", "share"])
+def test_grantee_that_may_invoke_functions_may_ask_which_they_are(queue: Penstock, kind: str) -> None:
+    """Else a client of `auto` would stay on HTTP for ever: the answer of `GET /v1/metadata` tells it."""
+    topic = queue.topic("orders")
+    grants = {"produce": topic.grant_produce, "consume": topic.grant_consume}
+    found = allowed(queue, grants.get(kind) or queue.share_group("workers", [topic]).grant_consume)
+    assert any("DirectCalls" in each for each in found)
+    assert "GET /v1/metadata" in found
 
 
 @pytest.mark.parametrize(

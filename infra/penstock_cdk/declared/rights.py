@@ -101,7 +101,7 @@ class Rights:
     def share(self, grantee: iam.IGrantable, group: str, topics: Iterable[str]) -> iam.Grant:
         """Allows to acquire and acknowledge records of the share group, and to be woken by appends."""
         self.rules.allow(grantee, "read", f"share_group:{group}", *(f"topic:{topic}" for topic in topics))
-        allowed = _routes(CONSUME, "share-groups", "wake-ups")
+        allowed = _routes(CONSUME, "metadata", "share-groups", "wake-ups")  # metadata tells the functions to invoke
         grant = self._call(grantee, allowed, group=group)
         if self.denies:
             grant = self._with_direct(grant, grantee, CONSUME, "share")
