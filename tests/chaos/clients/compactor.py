@@ -19,6 +19,7 @@ from random import Random
 from localstack.places import CHECKOUT
 from penstock_core.compaction.merging import CompactionSettings
 from penstock_core.errors import PenstockError
+from penstock_core.log.inline import InlineBounds
 from penstock_service.adapters.aws import Storage, ZoneBucket, aws_instance
 from penstock_service.adapters.storage_calls import StorageCalls
 from penstock_service.compaction import rewrite_run
@@ -111,7 +112,8 @@ def compacting(storage: Storage, folder: Path, checkout: Path, seed: int) -> Ite
 def storage_of_json(text: str) -> Storage:
     """The storage whose `asdict` the text is."""
     found = json.loads(text)
-    return Storage(**{**found, "zones": tuple(ZoneBucket(**each) for each in found["zones"])})
+    zones = tuple(ZoneBucket(**each) for each in found["zones"])
+    return Storage(**{**found, "zones": zones, "small": InlineBounds(**found["small"])})
 
 
 def _started(storage: Storage, folder: Path, checkout: Path, *more: str) -> subprocess.Popen[bytes]:

@@ -55,12 +55,18 @@ def _wrongs(partition: GroupPartition, record: SharedRecord, found: FoundLetter,
     rejects = [each for each in record.decisions if each.verb is Verb.REJECT and partition.may_finish(each)]
     reasons = {each.detail or _REJECTED for each in rejects}
     is_over = share.deliveries_max is not None and letter.deliveries == share.deliveries_max
-    if not (letter.reason in reasons or (is_over and letter.reason == _BY_DELIVERIES)):
+    if not (letter.reason in reasons or (is_over and letter.reason in _last_words(record))):
         yield f"after {letter.deliveries} of {share.deliveries_max} deliveries for the reason {letter.reason!r}"
     if any(
         each.verb is Verb.ACCEPT and each.result is AckResult.OK and each.is_told for each in record.decisions
     ) and not partition.facts.was_reset(where, 0, found.end_ns):
         yield "and was accepted"
+
+
+def _last_words(record: SharedRecord) -> set[str]:
+    """The reasons of a last delivery: what a release said, or nothing."""
+    said = {each.detail for each in record.decisions if each.verb is Verb.RELEASE and each.detail}
+    return {_BY_DELIVERIES, *(f"{_BY_DELIVERIES}: {each}" for each in said)}
 
 
 def check_unfinished(

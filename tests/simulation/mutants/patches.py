@@ -33,7 +33,7 @@ def _head_before_item() -> AbstractContextManager[Any]:
     waiting: dict[SegmentId, Segment] = {}
     original = append_module._append_ref
 
-    def put_later(instance: Any, segment: Segment) -> StoredSegment:
+    def put_later(instance: Any, segment: Segment, *_: Any) -> StoredSegment:
         segment_id = new_segment_id(instance.clock.now_ms(), instance.entropy.random_bytes(10))
         waiting[segment_id] = segment
         window = UpdateWindow.open(instance.clock)
