@@ -4,9 +4,9 @@ A run reads off AWS what each step has done. The note holds what AWS forgets: th
 each function, rule, mapping and schedule was before it was stopped. Each put is conditional: two operators cannot begin
 two restores of one stage, and a machine that slept finds that another one has gone on.
 
-Whoever may write to `restore/` of the bucket can forge it. No role of the stage may. A note is believed only about what
-the stack has: a run refuses other tables, and leaves out other switches. It never takes the `-c` of a deployment from a
-note.
+A writer of `restore/` in the bucket could forge it, and no role of the stage may write there. A run believes it only
+about what the stack has: it refuses other tables, and leaves out other switches. A run never takes the `-c` of a
+deployment from a note.
 """
 
 import json

@@ -206,7 +206,7 @@ class Ways:
         return _Memory(self._given, None if self._given is None else Invocations(self._given))
 
     def _told(self, answer: Response) -> FunctionsAccess | None:
-        """The first address that this client may use. Others are of releases to come, or not to be trusted."""
+        """The first address that this client may use. The client knows no other transport, and trusts no other host."""
         for address in _addresses_in(answer.body):
             try:
                 found = self._access_of(address)
