@@ -1,5 +1,6 @@
 """The files that functions and jobs consist of. The first synthesis builds them, without Docker."""
 
+import sys
 from dataclasses import dataclass
 
 from aws_cdk import Annotations, AssetHashType
@@ -10,6 +11,8 @@ from penstock_cdk.assets import functions_asset
 from penstock_cdk.jobs.job_packages import JobPackages, job_packages
 from penstock_cdk.settings import StageSettings
 from penstock_cdk.sources import installed_sources
+
+_OWN_VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,16 +26,17 @@ class Shipment:
 def built_shipment(scope: Construct, settings: StageSettings) -> Shipment:
     """Builds the files from the packages that this Python imports, and keeps them in .penstock/assets/.
 
+    `cdk synth` and `cdk deploy` refuse a stage whose functions would have no bytecode, with two ways out.
     Raises RuntimeError with the end of pip's output if a dependency has no wheel for the platform of the functions.
     """
     sources = installed_sources()
     asset = functions_asset(sources, settings=settings)
     if not asset.is_compiled:
-        Annotations.of(scope).add_warning_v2(
-            "penstock:asset-without-bytecode",
-            f"python{settings.python_version} is not on the PATH, so the functions have no bytecode: each cold start "
-            f"takes about 0.6 s longer, and is billed. Install it (uv python install {settings.python_version}), or "
-            "let the functions run on a Python that you have: python_version, with app.py by `-c python_version=3.13`",
+        version = settings.python_version
+        Annotations.of(scope).add_error(
+            f"python{version} is not on the PATH, so the functions would have no bytecode: each cold start would take "
+            f"about 0.6 s longer, and Lambda bills it. Install it (uv python install {version}), or let the functions "
+            f"run on the Python that you have: python_version, with app.py by `-c python_version={_OWN_VERSION}`"
         )
     return Shipment(
         code=lambda_.Code.from_asset(

@@ -127,7 +127,7 @@ def test_libraries_of_the_cloud_s_asset_are_for_its_processor(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("has_python", [True, False])
-def test_cdk_says_so_when_the_functions_have_no_bytecode(
+def test_cdk_refuses_functions_without_bytecode(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_python: bool
 ) -> None:
     built = Asset(path=tmp_path, content_hash="0" * 64, is_compiled=has_python)
@@ -135,8 +135,11 @@ def test_cdk_says_so_when_the_functions_have_no_bytecode(
     monkeypatch.setattr(shipment, "job_packages", lambda sources, *, settings: None)
     stack = Stack()
     shipment.built_shipment(stack, StageSettings(name="shop"))
-    told = Match.string_like_regexp("python3.14 is not on the PATH.*uv python install 3.14.*-c python_version=")
-    assert len(Annotations.from_stack(stack).find_warning("*", told)) == (not has_python)
+    own = f"{sys.version_info.major}.{sys.version_info.minor}"
+    told = Match.string_like_regexp(
+        f"python3.14 is not on the PATH.*uv python install 3.14.*-c python_version={own}`"
+    )
+    assert len(Annotations.from_stack(stack).find_error("*", told)) == (not has_python)
 
 
 def test_python_that_is_neither_this_one_nor_on_the_path_compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
