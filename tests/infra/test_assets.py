@@ -136,9 +136,7 @@ def test_cdk_refuses_functions_without_bytecode(
     stack = Stack()
     shipment.built_shipment(stack, StageSettings(name="shop"))
     own = f"{sys.version_info.major}.{sys.version_info.minor}"
-    told = Match.string_like_regexp(
-        f"python3.14 is not on the PATH.*uv python install 3.14.*-c python_version={own}`"
-    )
+    told = Match.string_like_regexp(f"python3.14 is not on the PATH.*uv python install 3.14.*-c python_version={own}`")
     assert len(Annotations.from_stack(stack).find_error("*", told)) == (not has_python)
 
 

@@ -24,7 +24,7 @@ from penstock.http.http_message import JSON_TYPE, Response
 from penstock.http.no_answer import ANSWER_TIMEOUT_S, DIRECT_CONNECT_TIMEOUT_S, NoAnswerError
 from penstock.transports.async_by_lambda import invoked
 from penstock.transports.functions_place import access_by, functions_of_local_env, hinted_functions
-from penstock.transports.invocation import Call, is_no_way, is_way_refused
+from penstock.transports.invocation import Call, is_foreign, is_no_way, is_way_refused
 from penstock.transports.ways import METADATA_PATH, Trial, Ways
 
 
@@ -74,7 +74,7 @@ class AsyncAutoTransport:
                 return None
             told = await asyncio.to_thread(trial.invocations.answer, call.method, trial.target, answer)
             is_refused = is_way_refused(told)
-            self._ways.note_answer(trial, answer.status, is_refused=is_refused)
+            self._ways.note_answer(trial, answer.status, is_refused=is_refused or is_foreign(told))
             return None if is_refused else told
         except NoAnswerError as error:
             self._ways.note_no_answer(maybe_sent=error.maybe_sent)

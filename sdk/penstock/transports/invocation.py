@@ -31,7 +31,7 @@ from penstock.transports.functions_place import FunctionsAccess
 from penstock_core.direct.caller_proof import PROOF_BODY, PROOF_METHOD, CallerProof, unsigned_headers
 from penstock_core.direct.function_arn import WAY_HEADER, WAY_REFUSED
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.limits import SDK_PROOF_RENEW_MS
+from penstock_core.limits import SDK_PROOF_RENEW_MS, SDK_PROOFS_KEPT_MAX
 from penstock_core.routes import aliases_of, match_route
 
 _READS = ("GET", "HEAD")
@@ -48,9 +48,8 @@ _CODES = {
     413: ErrorCode.REQUEST_TOO_LARGE,
     429: ErrorCode.THROTTLED,
 }
-
-
 _SAME_BY_HTTP = (409, 413, 429)
+_FOREIGN = "foreign"  # in WAY_HEADER, which a function of another program does not send
 
 
 def event_bytes(method: str, path: str, query: Mapping[str, str], body: bytes, proof: CallerProof) -> bytes:
@@ -86,6 +85,11 @@ def is_no_way(answer: Response) -> bool:
 def is_way_refused(answer: Response) -> bool:
     """True if the service, whose answer this is, refused the way by which the call came. Nothing was done."""
     return _header(answer, WAY_HEADER.lower()) == WAY_REFUSED
+
+
+def is_foreign(answer: Response) -> bool:
+    """True if the function's result was none of Penstock's. The call may have applied: no client repeats it at once."""
+    return _header(answer, WAY_HEADER.lower()) == _FOREIGN
 
 
 def answer_of(answer: Response, alias_arn: str, *, is_read: bool) -> Response:
@@ -127,7 +131,8 @@ def _result_of(answer: Response, *, is_read: bool) -> Response:
         return Response(int(result["statusCode"]), headers, data)
     except (ValueError, KeyError, TypeError, AttributeError, Base64Error):
         text = "the function's result is none of Penstock's: check that it is one of the stage's functions"
-        return _error(500, ErrorCode.INTERNAL, text, maybe_applied=not is_read)
+        told = _error(500, ErrorCode.INTERNAL, text, maybe_applied=not is_read)
+        return Response(told.status, {**told.headers, WAY_HEADER: _FOREIGN}, told.body)
 
 
 def _error(status: int, code: ErrorCode, message: str, *, maybe_applied: bool, retry_after: str = "") -> Response:
@@ -238,24 +243,25 @@ class Invocations:
 
 
 class _Made(NamedTuple):
-    keys: Keys
     made_at_ms: int
     proof: CallerProof
+
+
+_MADE: dict[tuple[str, str, str, Keys], _Made] = {}  # by STS's URL, region, stage and keys, the oldest first
+_MADE_LOCK = ProcessLock()
 
 
 class OwnProof:
     """Signs a proof for one stage, and signs anew when it is `SDK_PROOF_RENEW_MS` old, or when the keys are others.
 
-    A warm function knows a proof that it has seen. So a client sends the same one for minutes, and STS hears of it once
-    for each function instance. Several threads may use one.
+    A warm function knows a proof that it has seen. So all clients of a process that have the same keys send the same
+    proof for minutes, and STS hears of it once for each function instance. Several threads may use one.
     """
 
     def __init__(self, signer: Configuration, sts_url: str, stage: str) -> None:
         self._signer = signer
         self._sts_url = sts_url
         self._stage = stage
-        self._lock = ProcessLock()
-        self._made: _Made | None = None
 
     def current(self, shift_ms: int = 0) -> CallerProof:
         """The proof of now. `shift_ms` corrects the clock of this machine. It may ask for fresh credentials.
@@ -265,10 +271,14 @@ class OwnProof:
         frozen = self._signer.credentials.get_frozen_credentials()
         keys = Keys(frozen.access_key, frozen.secret_key, frozen.token)
         now_ms = wall_clock_ms() + shift_ms
-        with self._lock:
-            made = self._made
-            if made is None or made.keys != keys or not 0 <= now_ms - made.made_at_ms < SDK_PROOF_RENEW_MS:
-                made = self._made = _Made(keys, now_ms, self._sign(keys, now_ms))
+        name = (self._sts_url, self._signer.region, self._stage, keys)
+        with _MADE_LOCK:
+            made = _MADE.get(name)
+            if made is None or not 0 <= now_ms - made.made_at_ms < SDK_PROOF_RENEW_MS:
+                _MADE.pop(name, None)
+                made = _MADE[name] = _Made(now_ms, self._sign(keys, now_ms))
+                while len(_MADE) > SDK_PROOFS_KEPT_MAX:
+                    del _MADE[next(iter(_MADE))]
         return made.proof
 
     def _sign(self, keys: Keys, now_ms: int) -> CallerProof:

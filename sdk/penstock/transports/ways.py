@@ -7,6 +7,7 @@ HTTP carries every call, and the functions carry it for less. A client learns th
 |--------------------------------------------------------|------------------------------|---------------------------|
 | Lambda refuses the alias, or there is none             | by HTTP, at once             | by another alias, or HTTP |
 | the function refuses the proof, or knows no such route | by HTTP, at once             | by another alias, or HTTP |
+| a function that is none of Penstock's                  | nowhere: it may have applied | by another alias, or HTTP |
 | no connection to Lambda                                | by HTTP, at once             | all by HTTP               |
 | a connection, and no answer                            | nowhere: it may have applied | by HTTP, if it comes twice |
 | a throttle, a crash, any other answer of Penstock      | nowhere: this is the answer  | as before                 |
@@ -15,7 +16,7 @@ Changes that the audit trail notes go by HTTP: API Gateway tells the address of 
 the route. They are rare, so they save nothing by another way.
 
 A way that is left is left for `SDK_DETOUR_MS`, by either clock. Then one call tries it, and the others wait for no
-connection meanwhile: they go by HTTP.
+connection meanwhile: they go by HTTP. The logger `penstock.transport` warns when Lambda does not answer.
 """
 
 import json
@@ -178,6 +179,9 @@ class Ways:
             if not is_refused:
                 memory.let_in |= {trial.target, trial.alias}
                 return
+            _log.warning(
+                "%s answers %d and refuses the call: calls go another way for ten minutes", trial.target, status
+            )
             memory.left[trial.target] = now
             memory.let_in.discard(trial.target)
             if status == _MISSING and memory.access is not self._given:
@@ -190,6 +194,7 @@ class Ways:
             memory = self._memory(now)
             memory.lost += 1
             if not maybe_sent or not memory.is_proven or memory.lost >= _LOST_MAX:
+                _log.warning("Lambda does not answer: calls go by HTTP for %d s", SDK_DETOUR_MS // 1_000)
                 memory.lambda_left_at, memory.is_proven, memory.lost = now, False, 0
 
     def _memory(self, now: Instant) -> _Memory:

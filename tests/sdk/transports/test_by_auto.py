@@ -190,6 +190,19 @@ def test_answer_that_http_would_give_too_is_no_reason_to_leave(
     assert client.by_http == []
 
 
+def test_function_of_another_program_is_left_for_the_next_call(make: Callable[..., Client]) -> None:
+    client = aware(make())
+    foreign = always(Told(200, b'"hello"'))
+    client.aws.lambda_faults = [foreign, foreign]
+    for _ in client.aws.lambda_faults.copy():
+        with pytest.raises(UnavailableError) as failed:
+            raise_for_status(APPEND, client.append())
+        assert failed.value.maybe_applied
+        assert client.by_http == []
+    assert client.append().status == 200
+    assert client.by_http == [BY_HTTP]
+
+
 @pytest.mark.parametrize(
     "told",
     [

@@ -9,7 +9,7 @@ from penstock.http.sigv4 import Keys, Scope, check_signature, read_claim
 from penstock.transports import invocation
 from penstock.transports.invocation import OwnProof
 from penstock_core.direct.caller_proof import PROOF_BODY
-from penstock_core.limits import SDK_PROOF_RENEW_MS
+from penstock_core.limits import SDK_PROOF_RENEW_MS, SDK_PROOFS_KEPT_MAX
 
 STAGE = "arn:aws:lambda:eu-west-1:111122223333:function:penstock"
 STS = "https://sts.eu-west-1.amazonaws.com"
@@ -24,6 +24,11 @@ class Refreshed:
 
     def get_frozen_credentials(self) -> StaticCredentials:
         return self.now
+
+
+@pytest.fixture(autouse=True)
+def nothing_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(invocation, "_MADE", {})
 
 
 @pytest.fixture
@@ -72,3 +77,20 @@ def test_proof_is_signed_anew_when_the_keys_are_others(proof: OwnProof, credenti
     second = proof.current()
     assert (second.key, second.token) == ("AKIA9999999999ABCDEF", "")
     assert second.signature != first.signature
+
+
+def test_clients_of_a_process_share_a_proof_and_stages_do_not(
+    proof: OwnProof, credentials: Refreshed, clock: list[int]
+) -> None:
+    configuration = Configuration(url="https://lambda", region="eu-west-1", credentials=credentials)
+    first = proof.current()
+    clock.append(START_MS + 1_000)
+    assert OwnProof(configuration, STS, STAGE).current() is first
+    assert OwnProof(configuration, STS, f"{STAGE}-dev").current() != first
+
+
+def test_process_keeps_so_many_proofs(credentials: Refreshed, clock: list[int]) -> None:
+    configuration = Configuration(url="https://lambda", region="eu-west-1", credentials=credentials)
+    for number in range(SDK_PROOFS_KEPT_MAX + 1):
+        OwnProof(configuration, STS, f"{STAGE}-{number}").current()
+    assert len(invocation._MADE) == SDK_PROOFS_KEPT_MAX

@@ -265,13 +265,17 @@ def test_probe_that_was_cancelled_lets_the_next_call_try(ways: Ways, clocks: Clo
     assert ways.trial(*FETCH) is not None
 
 
-def test_one_lost_answer_leaves_nothing_and_a_second_one_in_a_row_does(ways: Ways) -> None:
+def test_one_lost_answer_leaves_nothing_and_a_second_one_in_a_row_does(
+    ways: Ways, caplog: pytest.LogCaptureFixture
+) -> None:
     ways.note_no_answer(maybe_sent=True)
     let_in(ways, FETCH)
     ways.note_no_answer(maybe_sent=True)
     assert ways.trial(*FETCH) is not None
+    assert not caplog.messages
     ways.note_no_answer(maybe_sent=True)
     assert ways.trial(*FETCH) is None
+    assert caplog.messages == ["Lambda does not answer: calls go by HTTP for 600 s"]
 
 
 def test_answer_that_never_came_leaves_lambda_at_once(learner: Ways) -> None:
