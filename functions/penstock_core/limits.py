@@ -591,3 +591,9 @@ QUOTA_WAIT_MS_MAX = 60_000  # the longest Retry-After of a quota: the rate may b
 QUOTA_ATTEMPTS_MAX = 4  # writes of one charge, where other instances change the bucket between them
 INSTANCE_SHARES_MAX = 10_000  # of quotas that one instance remembers; it charges anew for those it forgets
 PRINCIPAL_LENGTH_MAX = ACL_PRINCIPAL_LENGTH_MAX  # of a quota
+
+# `penstock apply`.
+APPLY_FILE_BYTES_MAX = 4 * MIB
+APPLY_NODES_MAX = 200_000  # values of a file, those of aliases counted each time
+APPLY_DEPTH_MAX = 24  # levels of a file
+APPLY_CALLS_MAX = 8  # at a time

@@ -15,6 +15,7 @@ PLUGINS = "penstock.commands"  # the group of entry points by which other packag
 # The lines of `penstock --help`: the first sentence of the help of each command. Its module has its name.
 SUMMARIES = {
     "acls": "Say which principal may use which topic, group or other resource.",
+    "apply": "Bring topics, groups, share groups, subscriptions, access rules and quotas to what a file says.",
     "audit": "Look at the audit trail: who created, altered, deleted, reset or redrove what.",
     "completion": "Print the script that completes commands, topics, groups and jobs in SHELL.",
     "config": "Look up settings: their values, defaults, sources and effects.",

@@ -1,7 +1,8 @@
-"""Fields of dataclasses: values from the service's answers, and settings as the options of a client."""
+"""Fields of dataclasses: values from the service's answers, settings as options of a client; and sizes as texts."""
 
 import dataclasses
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value", bound="DataclassInstance")
 Init = TypeVar("Init", bound=Callable[..., None])
+_UNIT_BYTES = {"": 1, "B": 1, "KB": 1_000, "MB": 1_000_000, "KIB": 1_024, "MIB": 1_048_576}
+_SIZE = re.compile(r"([0-9]{1,12})(B|KB|MB|KIB|MIB|)", re.ASCII)
 
 
 def value_of(kind: type[Value], answer: Mapping[str, Any]) -> Value:
@@ -45,3 +48,11 @@ def shows_fields_of(settings: type[Any]) -> Callable[[Init], Init]:
         return init
 
     return decorate
+
+
+def parse_size(text: str) -> int:
+    """The bytes of a whole number of bytes, KB, MB, KiB or MiB. Raises ValueError."""
+    match = _SIZE.fullmatch(text.upper())
+    if match is None:
+        raise ValueError(text)
+    return int(match[1]) * _UNIT_BYTES[match[2]]

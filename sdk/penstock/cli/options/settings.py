@@ -1,6 +1,5 @@
 """Settings, filters and sizes, as people write and read them, and the question before a deletion."""
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -10,12 +9,11 @@ import click
 
 from penstock.cli.options.times import DURATION_OR_FOREVER
 from penstock.cli.service import parse_pairs
+from penstock.model.fields import parse_size
 from penstock_core.groups.group import GroupConfig
 from penstock_core.log.topic import TopicConfig
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-_UNIT_BYTES = {"": 1, "B": 1, "KB": 1_000, "MB": 1_000_000, "KIB": 1_024, "MIB": 1_048_576}
-_FORMAT = re.compile(r"([0-9]{1,12})(B|KB|MB|KIB|MIB|)", re.ASCII)
 YES = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 
 
@@ -100,10 +98,10 @@ class Size(click.ParamType[int]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """The bytes of the text. Fails with the format if it is no size."""
-        match = _FORMAT.fullmatch(str(value).upper())
-        if match is None:
+        try:
+            return parse_size(str(value))
+        except ValueError:
             self.fail(f"{value!r:.100} is not a size: write bytes, or a number with KB, KiB, MB or MiB", param, ctx)
-        return int(match[1]) * _UNIT_BYTES[match[2]]
 
 
 SIZE = Size()

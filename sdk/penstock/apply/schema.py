@@ -1,0 +1,150 @@
+"""The JSON Schema of the file, made of the core's settings and bounds: for editors, and for the reference.
+
+`python -m penstock.apply.schema > docs/reference/stage.schema.json` writes it. The schema knows names, types and bounds
+of single values. What depends on two values, only `penstock apply` tells.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from penstock.apply.stage_file import FOREVER, RETRY
+from penstock_core.acls.rule import ALL, ALLOW, DENY, Operation
+from penstock_core.groups.group import ASSIGNORS, GROUP_BOUNDS, GroupConfig
+from penstock_core.limits import QUOTA_COUNT_MAX, QUOTA_RATE_MAX, TOPIC_PARTITIONS_MAX, UNLIMITED
+from penstock_core.log.topic import CLEANUP_POLICIES, MAY_BE_UNLIMITED, ORDERINGS_ON_CHANGE, TOPIC_BOUNDS, TopicConfig
+from penstock_core.push.subscription import ORDERED, PARALLEL, STARTS, SUBSCRIPTION_BOUNDS, SubscriptionConfig
+from penstock_core.push.targets.target import KINDS
+from penstock_core.quotas.quota import Count, Rate
+from penstock_core.share.share_group import CHOICES, SHARE_BOUNDS, ShareGroupConfig
+
+Schema = dict[str, Any]
+_TEXT: Schema = {"type": "string"}
+_FLAG: Schema = {"type": "boolean"}
+_TEXTS: Schema = {"anyOf": [_TEXT, {"type": "array", "items": _TEXT, "minItems": 1}]}
+_DURATION = rf"^([0-9]{{1,12}}(\.[0-9]{{1,9}})?(ms|s|m|h|d)|{FOREVER})$"
+_SIZE = r"^[0-9]{1,12}([kK]|[mM])?([iI])?[bB]?$"
+_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "cleanup_policy": CLEANUP_POLICIES,
+    "ordering_on_change": ORDERINGS_ON_CHANGE,
+    "assignor": ASSIGNORS,
+    "mode": (ORDERED, PARALLEL),
+    "start": STARTS,
+    "ordering": CHOICES["ordering"],
+}
+_OBJECTS = ("filter",)
+_TOPIC_NAMES = ("dead_letter_topic",)
+
+
+def stage_schema() -> Schema:
+    """The schema, as JSON Schema draft 7 has it: the one that editors read for YAML."""
+    push = _settings(asdict(SubscriptionConfig()), SUBSCRIPTION_BOUNDS)
+    retry = {name: push.pop(name) for name in RETRY}
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "A stage of Penstock: the file of `penstock apply`",
+        **_object(
+            {
+                "owns": {
+                    "description": "What this file owns, by patterns: --prune deletes what it owns and does not have.",
+                    **_object({"names": _TEXTS, "principals": _TEXTS}),
+                },
+                "topics": _named(
+                    {
+                        "partitions": {"type": "integer", "minimum": 1, "maximum": TOPIC_PARTITIONS_MAX},
+                        **_settings(asdict(TopicConfig()), TOPIC_BOUNDS),
+                    }
+                ),
+                "groups": _named(_settings(asdict(GroupConfig()), GROUP_BOUNDS)),
+                "share_groups": _named(
+                    {"topics": _TEXTS, **_settings(asdict(ShareGroupConfig()), SHARE_BOUNDS)}, required=["topics"]
+                ),
+                "subscriptions": _named(
+                    {"topics": _TEXTS, "target": _target(), "retry": _object(retry), **push},
+                    required=["topics", "target"],
+                ),
+                "acls": {"type": ["array", "null"], "items": _rule()},
+                "quotas": {"type": ["array", "null"], "items": _quota()},
+            }
+        ),
+    }
+
+
+def _object(properties: Mapping[str, Schema], required: list[str] | None = None) -> Schema:
+    needs = {"required": required} if required else {}
+    return {"type": "object", "properties": dict(properties), "additionalProperties": False, **needs}
+
+
+def _named(properties: Mapping[str, Schema], required: list[str] | None = None) -> Schema:
+    """Things by name. A thing may be empty, where it needs nothing."""
+    thing = _object(properties, required)
+    return {
+        "type": ["object", "null"],
+        "additionalProperties": thing if required else {**thing, "type": ["object", "null"]},
+    }
+
+
+def _settings(defaults: Mapping[str, Any], bounds: Mapping[str, tuple[int, int]]) -> dict[str, Schema]:
+    return {name: _setting(name, default, bounds) for name, default in defaults.items()}
+
+
+def _setting(name: str, default: Any, bounds: Mapping[str, tuple[int, int]]) -> Schema:
+    known = {} if default is None else {"default": default}
+    if name in _CHOICES:
+        return {"enum": [*_CHOICES[name]], **known}
+    if name in _OBJECTS:
+        return {"type": ["object", "null"]}
+    if name in _TOPIC_NAMES:
+        return {"type": ["string", "null"]}
+    if isinstance(default, bool):
+        return {**_FLAG, **known}
+    low, high = bounds[name]
+    number = _number(name, low, high)
+    if name in MAY_BE_UNLIMITED or name == "age_ms_max":
+        number["anyOf"].append({"const": UNLIMITED})
+    return {**number, **known}
+
+
+def _number(name: str, low: int, high: int) -> Schema:
+    """A whole number, or a text with a unit where the name says time or size."""
+    forms: list[Schema] = [{"type": "integer", "minimum": low, "maximum": high}]
+    if "_ms" in name:
+        forms.append({"type": "string", "pattern": _DURATION})
+    elif "bytes" in name:
+        forms.append({"type": "string", "pattern": _SIZE})
+    return {"anyOf": forms}
+
+
+def _target() -> Schema:
+    endpoint = _object({"url": _TEXT, "secret_env": _TEXT}, required=["url"])
+    kinds = {kind: endpoint if kind == "https" else _TEXT for kind in KINDS}
+    return {**_object(kinds), "minProperties": 1, "maxProperties": 1}
+
+
+def _rule() -> Schema:
+    operation: Schema = {"enum": [*(each.value for each in Operation), ALL]}
+    return _object(
+        {
+            "principal": _TEXTS,
+            "operations": {"anyOf": [operation, {"type": "array", "items": operation, "minItems": 1}]},
+            "resources": _TEXTS,
+            "permission": {"enum": [ALLOW, DENY], "default": ALLOW},
+        },
+        required=["principal", "operations", "resources"],
+    )
+
+
+def _quota() -> Schema:
+    rates = {str(rate): _number(rate, 1, QUOTA_RATE_MAX) for rate in Rate}
+    counts = {str(count): _number(count, 0, QUOTA_COUNT_MAX) for count in Count}
+    return {
+        "anyOf": [
+            _object({"principal": _TEXT, **rates, **counts}, required=["principal"]),
+            _object({"topic": _TEXT, **rates}, required=["topic"]),
+        ]
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(stage_schema(), indent=2))

@@ -1,0 +1,364 @@
+"""The file of a stage: what each section may hold, and how a file becomes a `Stage`.
+
+```yaml
+owns: {names: [shop.*], principals: ["arn:aws:iam::111122223333:role/shop-*"]}
+topics:        {shop.orders: {partitions: 6, retention_ms: 14d}}
+groups:        {shop.billing: {session_timeout_ms: 30s}}
+share_groups:  {shop.pack: {topics: [shop.orders], lock_ms: 1m}}
+subscriptions: {shop.mail: {topics: [shop.orders], target: {lambda: "arn:…"}}}
+acls:   [{principal: "arn:…:role/shop-api", operations: [write], resources: ["topic:shop.*"]}]
+quotas: [{principal: "arn:…:role/shop-api", produce_bytes_per_s: 10MB}]
+```
+
+The service's own checks refuse names and values before anything is sent. All mistakes of a file are told at once.
+"""
+
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from penstock.apply.document import DocumentError, Node, read_document
+from penstock.apply.stage import SECTIONS, Noun, Ownership, Settings, Stage
+from penstock.model.fields import parse_size
+from penstock.model.times import parse_duration_ms
+from penstock_core.acls.rule import ALLOW, NamePattern, Rule, parse_principal_pattern, parse_rule
+from penstock_core.acls.tokens import full_principal
+from penstock_core.errors import ErrorCode, PenstockError, shown
+from penstock_core.groups.group import GroupConfig, alter_group_config
+from penstock_core.ids import parse_group_name, parse_own_topic_name
+from penstock_core.limits import HEARTBEAT_INTERVAL_MS_MIN, SESSION_TIMEOUT_MS_MAX, UNLIMITED
+from penstock_core.log.topic import TopicConfig, alter_config, check_compaction, check_partitions
+from penstock_core.push.subscription import check_declared_subscription, new_subscription_config
+from penstock_core.push.targets.target import parse_target
+from penstock_core.quotas.quota import Subject, parse_quota
+from penstock_core.share.share_group import check_declared_group, new_share_group_config
+
+FOREVER = "forever"
+RETRY = ("attempts_max", "backoff_ms_min", "backoff_ms_max", "patience_ms", "age_ms_max")
+RULE_FIELDS = ("principal", "operations", "resources", "permission")
+MISTAKES_SHOWN = 50
+_BYTES = ("_bytes", "_bytes_per_s")
+_TIMES = ("_ms", "_ms_min", "_ms_max")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageFile:
+    """A file that was read: what it wants, what it owns (None: it does not say), and the line of each part."""
+
+    path: str
+    stage: Stage
+    owned: Ownership | None
+    lines: Mapping[tuple[str, str], int]
+
+    def place(self, what: str, name: str) -> str:
+        """The file and line of a thing or a rule, as a message begins."""
+        return f"{self.path}:{self.lines.get((what, name), 1)}"
+
+
+def patterns_of_names(texts: Sequence[str]) -> tuple[NamePattern, ...]:
+    """Patterns of names, as resources of rules have them. Raises INVALID_REQUEST."""
+    return tuple(parse_rule("*", "all", text if text == "*" else f"topic:{text}").resource for text in texts)
+
+
+def patterns_of_principals(texts: Sequence[str]) -> tuple[NamePattern, ...]:
+    """Patterns of principals, as rules have them. Raises INVALID_REQUEST."""
+    return tuple(parse_principal_pattern(full_principal(text, None)) for text in texts)
+
+
+_PATTERNS = {"names": patterns_of_names, "principals": patterns_of_principals}
+
+
+def mistakes_in(messages: Sequence[str]) -> PenstockError:
+    """The error for these messages. Its fact `mistakes` has each of them."""
+    left = len(messages) - MISTAKES_SHOWN
+    told = [*messages[:MISTAKES_SHOWN], *([f"and {left} more"] if left > 0 else [])]
+    return PenstockError(ErrorCode.INVALID_CONFIG, "; ".join(told), mistakes=told)
+
+
+def read_stage_file(path: Path) -> StageFile:
+    """The file as a stage. Raises INVALID_CONFIG with all its mistakes, each with file, line and field. Reads once."""
+    reader = _Reader(str(path))
+    try:
+        root = read_document(path)
+    except DocumentError as error:
+        place = f"{path}:{error.line}" if error.line else str(path)
+        raise mistakes_in([f"{place}: {error.message}"]) from error
+    return reader.stage(root)
+
+
+class _Reader:
+    """Collects the mistakes of one file."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._mistakes: list[str] = []
+        self._lines: dict[tuple[str, str], int] = {}
+
+    def stage(self, root: Node) -> StageFile:
+        sections = self._fields(root, "the file", SECTIONS)
+        owned = self._ownership(sections["owns"]) if "owns" in sections else None
+        things: dict[Noun, Mapping[str, Settings]] = {}
+        for noun, read in _READERS.items():
+            if noun.section in sections:
+                named = self._object(sections[noun.section], noun.section)
+                things[noun] = {name: read(self, name, node, f"{noun.section}.{name}") for name, node in named.items()}
+                self._lines |= {(noun, name): node.line for name, node in named.items()}
+        if Noun.QUOTA.section in sections:
+            things[Noun.QUOTA] = dict(self._quotas(sections[Noun.QUOTA.section]))
+        rules = frozenset(self._rules(sections["acls"])) if "acls" in sections else None
+        if owned is not None:
+            self._check_owned(owned, things, rules or ())
+        if self._mistakes:
+            raise mistakes_in(self._mistakes)
+        return StageFile(path=self._path, stage=Stage(things=things, rules=rules), owned=owned, lines=self._lines)
+
+    def _wrong(self, node: Node, field_path: str, message: str) -> None:
+        self._mistakes.append(f"{self._path}:{node.line}: {field_path}: {message}")
+
+    @contextmanager
+    def _checking(self, node: Node, field_path: str, prefix: str = "") -> Iterator[None]:
+        """Notes a PenstockError of the block as a mistake."""
+        try:
+            yield
+        except PenstockError as error:
+            self._wrong(node, field_path, error.message.removeprefix(prefix))
+
+    def _object(self, node: Node, field_path: str) -> dict[str, Node]:
+        if isinstance(node.value, dict):
+            return node.value
+        if node.value is not None:
+            self._wrong(node, field_path, f"{shown(node.plain())} is no mapping of names to values")
+        return {}
+
+    def _fields(self, node: Node, field_path: str, known: Collection[str]) -> dict[str, Node]:
+        """The fields that are known. Each other one is a mistake."""
+        found = self._object(node, field_path)
+        for name in found.keys() - known:
+            self._wrong(found[name], field_path, f"unknown field {shown(name)}: known are {', '.join(known)}")
+        return {name: each for name, each in found.items() if name in known}
+
+    def _list(self, node: Node, field_path: str) -> list[Node]:
+        if isinstance(node.value, list):
+            return node.value
+        if node.value is not None:
+            self._wrong(node, field_path, f"{shown(node.plain())} is no list")
+        return []
+
+    def _text(self, node: Node, field_path: str) -> str:
+        if isinstance(node.value, str):
+            return node.value
+        self._wrong(node, field_path, f"{shown(node.plain())} is no text: put it in quotes")
+        return ""
+
+    def _texts(self, node: Node, field_path: str) -> list[str]:
+        """The texts of a list, or the text alone."""
+        if isinstance(node.value, str):
+            return [node.value]
+        found = [self._text(each, f"{field_path}[{at}]") for at, each in enumerate(self._list(node, field_path))]
+        if not found:
+            self._wrong(node, field_path, "give one or more")
+        return found
+
+    def _settings(
+        self, fields: Mapping[str, Node], field_path: str, check: Callable[[Settings], object], prefix: str = ""
+    ) -> dict[str, Any]:
+        """The settings, each checked alone. A time or a size may have a unit."""
+        found: dict[str, Any] = {}
+        for name, node in fields.items():
+            with self._checking(node, f"{field_path}.{name}", prefix):
+                value = _with_unit(name, node.plain())
+                check({name: value})
+                found[name] = value
+        return found
+
+    def _ownership(self, node: Node) -> Ownership:
+        fields = self._fields(node, "owns", tuple(_PATTERNS))
+        found: dict[str, tuple[NamePattern, ...]] = {}
+        for name, each in fields.items():
+            with self._checking(each, f"owns.{name}"):
+                found[name] = _PATTERNS[name](self._texts(each, f"owns.{name}"))
+        return Ownership(**found)
+
+    def _check_owned(
+        self, owned: Ownership, things: Mapping[Noun, Mapping[str, Settings]], rules: Collection[Rule]
+    ) -> None:
+        told = "owns does not cover it, so another file may own it: add its name to owns, or leave it to its owner"
+        for noun, named in things.items():
+            for name in named:
+                if not owned.has(noun, name):
+                    self._mistakes.append(f"{self._path}:{self._lines[noun, name]}: {noun} {name}: {told}")
+        for rule in sorted(rules, key=lambda each: each.place):
+            if not owned.has_rule(rule):
+                line = self._lines["rule", rule.place]
+                self._mistakes.append(f"{self._path}:{line}: rule on {rule.resource_text}: {told}")
+
+    def topic(self, name: str, node: Node, field_path: str) -> Settings:
+        fields = dict(self._object(node, field_path))
+        with self._checking(node, field_path):
+            parse_own_topic_name(name)
+        partitions = fields.pop("partitions", None)
+        found = self._settings(fields, field_path, partial(alter_config, TopicConfig()))
+        with self._checking(node, field_path):
+            check_compaction(alter_config(TopicConfig(), found))
+        if partitions is not None:
+            with self._checking(partitions, f"{field_path}.partitions"):
+                found["partitions"] = check_partitions(_whole(partitions.plain()))
+        return found
+
+    def group(self, name: str, node: Node, field_path: str) -> Settings:
+        with self._checking(node, field_path):
+            parse_group_name(name)
+        fields = self._object(node, field_path)
+        found = self._settings(fields, field_path, partial(alter_group_config, _WIDE_GROUP))
+        with self._checking(node, field_path):
+            alter_group_config(GroupConfig(), found)
+        return found
+
+    def share_group(self, name: str, node: Node, field_path: str) -> Settings:
+        fields = dict(self._object(node, field_path))
+        topics = self._topics(fields.pop("topics", None), node, field_path)
+        prefix = f"share group {shown(name)}: "
+        with self._checking(node, field_path, prefix):
+            check_declared_group(name, {})
+        found = self._settings(fields, field_path, partial(check_declared_group, name), prefix)
+        with self._checking(node, field_path):
+            new_share_group_config(found)
+        return {"topics": topics, **found}
+
+    def subscription(self, name: str, node: Node, field_path: str) -> Settings:
+        fields = dict(self._object(node, field_path))
+        topics = self._topics(fields.pop("topics", None), node, field_path)
+        target = self._target(fields.pop("target", None), node, f"{field_path}.target")
+        prefix = f"subscription {shown(name)}: "
+        with self._checking(node, field_path, prefix):
+            check_declared_subscription(name, {})
+        retry = self._fields(fields.pop("retry", Node({}, node.line)), f"{field_path}.retry", RETRY)
+        for each in fields.keys() & {*RETRY}:
+            self._wrong(fields.pop(each), f"{field_path}.{each}", "belongs below retry")
+        check = partial(check_declared_subscription, name)
+        found = self._settings(fields, field_path, check, prefix)
+        found |= self._settings(retry, f"{field_path}.retry", lambda each: check(_bounded(each)), prefix)
+        found = _bounded(found)
+        with self._checking(node, field_path):
+            new_subscription_config(found)
+        return {"topics": topics, "target": target, **found}
+
+    def _topics(self, topics: Node | None, node: Node, field_path: str) -> list[str]:
+        if topics is None:
+            self._wrong(node, field_path, "topics is missing: name one or more")
+            return []
+        found = self._texts(topics, f"{field_path}.topics")
+        for each in found:
+            with self._checking(topics, f"{field_path}.topics"):
+                parse_own_topic_name(each)
+        return found
+
+    def _target(self, target: Node | None, node: Node, field_path: str) -> Settings:
+        """The target as the API takes it. The environment has the secret of an endpoint, or the service has it yet."""
+        if target is None:
+            self._wrong(node, field_path, 'is missing: give such as {"lambda": "<ARN>"}')
+            return {}
+        found: dict[str, Any] = {name: each.plain() for name, each in self._object(target, field_path).items()}
+        endpoint = found.get("https")
+        if isinstance(endpoint, dict):
+            endpoint = found["https"] = dict(endpoint)
+            variable = endpoint.pop("secret_env", None)
+            if "secret" in endpoint:
+                self._wrong(target, field_path, "keep the secret out of the file: name a variable by secret_env")
+                return {}
+            if variable is not None:
+                if not isinstance(variable, str) or not os.environ.get(variable):
+                    self._wrong(
+                        target, field_path, f"secret_env={shown(variable)}: the environment has no such variable"
+                    )
+                    return {}
+                endpoint["secret"] = os.environ[variable]
+        checked = found
+        if isinstance(endpoint, dict) and "secret" not in endpoint:  # it may be set, so the check gets another
+            checked = {"https": {**endpoint, "secret": _ANY_SECRET}}
+        with self._checking(target, field_path):
+            parse_target(checked, is_http_allowed=True)
+        return found
+
+    def _rules(self, node: Node) -> Iterator[Rule]:
+        for at, each in enumerate(self._list(node, "acls")):
+            path = f"acls[{at}]"
+            fields = self._fields(each, path, RULE_FIELDS)
+            missing = [name for name in RULE_FIELDS[:3] if name not in fields]
+            if missing:
+                self._wrong(each, path, f"{' and '.join(missing)} missing")
+                continue
+            permission = self._text(fields["permission"], f"{path}.permission") if "permission" in fields else ALLOW
+            principals = self._texts(fields["principal"], f"{path}.principal")
+            for principal in principals:
+                for operation in self._texts(fields["operations"], f"{path}.operations"):
+                    for resource in self._texts(fields["resources"], f"{path}.resources"):
+                        with self._checking(each, path):
+                            rule = parse_rule(full_principal(principal, None), operation, resource, permission)
+                            self._lines["rule", rule.place] = each.line
+                            yield rule
+
+    def _quotas(self, node: Node) -> Iterator[tuple[str, Settings]]:
+        seen: set[str] = set()
+        for at, each in enumerate(self._list(node, Noun.QUOTA.section)):
+            path = f"{Noun.QUOTA.section}[{at}]"
+            fields = dict(self._object(each, path))
+            subjects = [subject for subject in Subject if subject in fields]
+            if len(subjects) != 1:
+                self._wrong(each, path, "give one of principal and topic")
+                continue
+            [subject] = subjects
+            given = self._text(fields.pop(subject), f"{path}.{subject}")
+            limits = self._settings(fields, path, partial(parse_quota, subject, "*"))
+            name = given
+            with self._checking(each, f"{path}.{subject}"):
+                name = parse_quota(subject, full_principal(given, None), {}).name
+            if not fields:
+                self._wrong(each, path, "it has no limit: give at least one, such as produce_bytes_per_s: 10MB")
+            full = f"{subject} {name}"
+            if full in seen:
+                self._wrong(each, path, f"{full} has a quota above: write one quota with all limits")
+            seen.add(full)
+            self._lines[Noun.QUOTA, full] = each.line
+            yield full, limits
+
+
+_READERS: Mapping[Noun, Callable[[_Reader, str, Node, str], Settings]] = {
+    Noun.TOPIC: _Reader.topic,
+    Noun.GROUP: _Reader.group,
+    Noun.SHARE_GROUP: _Reader.share_group,
+    Noun.SUBSCRIPTION: _Reader.subscription,
+}
+# Each setting of a group is checked in this one, whatever the others are.
+_WIDE_GROUP = GroupConfig(session_timeout_ms=SESSION_TIMEOUT_MS_MAX, heartbeat_interval_ms=HEARTBEAT_INTERVAL_MS_MIN)
+_ANY_SECRET = "whsec_" + "A" * 43 + "="
+
+
+def _bounded(settings: Settings) -> dict[str, Any]:
+    """The settings, in which no bound of an age is None, as the core has it."""
+    return {name: None if (name, value) == ("age_ms_max", UNLIMITED) else value for name, value in settings.items()}
+
+
+def _whole(value: object) -> int:
+    if type(value) is not int:
+        raise PenstockError(ErrorCode.INVALID_CONFIG, f"{shown(value)} is no whole number")
+    return value
+
+
+def _with_unit(name: str, value: Any) -> Any:
+    """The value, in which `14d` is milliseconds and `10MB` is bytes. Raises INVALID_CONFIG."""
+    if not isinstance(value, str):
+        return value
+    try:
+        if name.endswith(_TIMES):
+            return UNLIMITED if value == FOREVER else parse_duration_ms(value)
+        return parse_size(value) if name.endswith(_BYTES) else value
+    except ValueError:
+        forms = f"90m, 14d or {FOREVER}" if name.endswith(_TIMES) else "10MB or 64KiB"
+        raise PenstockError(
+            ErrorCode.INVALID_CONFIG, f"{shown(value)}: write a number with its unit, such as {forms}"
+        ) from None

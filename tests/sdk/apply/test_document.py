@@ -1,0 +1,106 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from penstock.apply.document import DocumentError, parse_json_nodes, parse_yaml_nodes, read_document, to_yaml
+from penstock_core.limits import APPLY_DEPTH_MAX, APPLY_FILE_BYTES_MAX, APPLY_NODES_MAX
+
+VALUE = {"a": {"b": [1, {"c": 'x, {y}: "z" \\'}], "d": None}, "e": 1.5, "f": True, "g": [], "h": {}, "i": [[], [1]]}
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_json_nodes_have_the_values_of_json(indent: int | None) -> None:
+    text = json.dumps(VALUE, indent=indent)
+    assert parse_json_nodes(text).plain() == VALUE
+    assert parse_yaml_nodes(text).plain() == VALUE
+
+
+def test_nodes_know_their_lines() -> None:
+    of_json = parse_json_nodes('{"a":\n {"b": [1,\n 2]},\n\n "c": 3}').value
+    assert (of_json["a"].line, of_json["a"].value["b"].value[1].line, of_json["c"].line) == (2, 3, 5)
+    of_yaml = parse_yaml_nodes("a:\n  b:\n  - 1\n  - 2\n\nc: 3\n").value
+    assert (of_yaml["a"].line, of_yaml["a"].value["b"].value[1].line, of_yaml["c"].line) == (2, 4, 6)
+
+
+def test_yaml_has_anchors_and_merge_keys() -> None:
+    text = "x: &x {a: 1, b: 2}\ny: {<<: *x, b: 3}\nz: {<<: [{a: 8}, *x]}\n"
+    found = parse_yaml_nodes(text).plain()
+    assert (found["y"], found["z"]) == ({"a": 1, "b": 3}, {"a": 8, "b": 2})
+    assert parse_yaml_nodes("").plain() == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ('{"a": 1,\n "b" 2}', 2, "it is no JSON"),
+        ('{"a": 1,\n "a": 2}', 2, "'a' stands twice"),
+        ('{"a": NaN}', 0, "NaN is not a JSON number"),
+        ('{"a": ' + "9" * 5_000 + "}", 0, "5000 digits"),
+        ("[" * (APPLY_DEPTH_MAX + 2) + "]" * (APPLY_DEPTH_MAX + 2), 1, "nested deeper"),
+        ("[" * 100_000, 0, "nested deeper"),
+        ("[" + "1," * APPLY_NODES_MAX + "1]", 1, "more than 200,000 values"),
+    ],
+)
+def test_json_is_refused_with_its_line(text: str, line: int, message: str) -> None:
+    with pytest.raises(DocumentError) as refused:
+        parse_json_nodes(text)
+    assert message in refused.value.message
+    assert refused.value.line == line
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ("a: 1\nb: [1\n", 3, "it is no YAML"),
+        ("a: 1\na: 2\n", 2, "'a' stands twice"),
+        ("a: !!python/object:os.system {}\n", 1, "it is no YAML"),
+        ("a: 1\n1: 2\n", 2, "is no text"),
+        ("a: {<<: 3}\n", 1, "merges mappings only"),
+        ("a: &a [*a]\n", 1, "nested deeper"),
+        ("a: \x07\n", 0, "it is no YAML"),
+        ("---\na: 1\n---\nb: 1\n", 3, "it is no YAML"),
+        ("a: 2026-13-45\n", 1, "2026-13-45"),
+        ("[" * 3_000, 0, "nested deeper"),
+    ],
+)
+def test_yaml_is_refused_with_its_line(text: str, line: int, message: str) -> None:
+    with pytest.raises(DocumentError) as refused:
+        parse_yaml_nodes(text)
+    assert message in refused.value.message
+    assert refused.value.line == line
+
+
+def test_aliases_of_aliases_are_refused() -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 8)}]" for n in range(1, 9)]
+    with pytest.raises(DocumentError, match="aliases counted each time"):
+        parse_yaml_nodes("\n".join(lines))
+
+
+def test_file_is_refused_when_it_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "large.json").write_bytes(b" " * APPLY_FILE_BYTES_MAX + b"{}")
+    (tmp_path / "latin.yaml").write_bytes(b"a: 1\nb: \xe9\n")
+    for name, message in (
+        ("none.yaml", "it cannot be read: No such file"),
+        ("large.json", "it has more than 4,194,304 bytes"),
+        ("latin.yaml", "byte 0xe9 is not UTF-8"),
+    ):
+        with pytest.raises(DocumentError) as refused:
+            read_document(tmp_path / name)
+        assert message in refused.value.message
+    assert refused.value.line == 2
+
+
+def test_json_file_needs_no_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "yaml", None)
+    file = tmp_path / "stage.json"
+    file.write_text(json.dumps(VALUE))
+    assert read_document(file).plain() == VALUE
+    for refused in (lambda: parse_yaml_nodes("a: 1"), lambda: to_yaml({"a": 1})):
+        with pytest.raises(DocumentError, match=r"pip install 'penstock\[apply\]'"):
+            refused()
+
+
+def test_yaml_text_has_the_document() -> None:
+    assert parse_yaml_nodes(to_yaml(VALUE)).plain() == VALUE

@@ -1,0 +1,176 @@
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+
+from penstock.apply.plan import Action, StagePlan, plan
+from penstock.apply.stage import Noun, Ownership, Settings, Stage
+from penstock.apply.stage_file import StageFile, patterns_of_names, patterns_of_principals
+from penstock_core.acls.rule import Rule, parse_rule
+from penstock_core.groups.group import GroupConfig
+from penstock_core.log.topic import TopicConfig
+from penstock_core.push.subscription import new_subscription_config
+from penstock_core.share.share_group import new_share_group_config
+
+ROLE = "arn:aws:iam::111122223333:role/shop"
+OWNED = Ownership(names=patterns_of_names(["shop.*"]), principals=patterns_of_principals([ROLE]))
+Things = Mapping[Noun, Mapping[str, Settings]]
+
+
+def topic(partitions: int = 1, **config: Any) -> Settings:
+    return {**asdict(TopicConfig(**config)), "partitions": partitions}
+
+
+def share_group(*topics: str, **config: Any) -> Settings:
+    return {"topics": [*topics], **asdict(new_share_group_config(config))}
+
+
+def subscription(*topics: str, target: Settings, **config: Any) -> Settings:
+    return {"topics": [*topics], "target": target, **asdict(new_subscription_config(config))}
+
+
+def planned(
+    wanted: Things, present: Things, *, rules: tuple[set[Rule], set[Rule]] | None = None, prune: bool = False
+) -> StagePlan:
+    of_file, of_stage = (None, None) if rules is None else map(frozenset, rules)
+    file = StageFile(path="f.yaml", stage=Stage(things=wanted, rules=of_file), owned=OWNED, lines={})
+    return plan(file, Stage(things=present, rules=of_stage), prune=prune)
+
+
+def texts(found: StagePlan) -> list[str]:
+    assert found.mistakes == ()
+    return [each.text() for each in found.changes]
+
+
+def test_nothing_changes_when_all_is_as_wanted() -> None:
+    wanted: Things = {
+        Noun.TOPIC: {"shop.a": {"partitions": 2}},
+        Noun.GROUP: {"shop.g": {}},
+        Noun.SHARE_GROUP: {"shop.s": {"topics": ["shop.a", "b"]}},
+        Noun.SUBSCRIPTION: {"shop.p": {"topics": ["shop.a"], "target": {"topic": "b"}}},
+        Noun.QUOTA: {"topic shop.a": {"fetch_bytes_per_s": 1}},
+    }
+    present: Things = {
+        Noun.TOPIC: {"shop.a": topic(2), "b": topic()},
+        Noun.GROUP: {"shop.g": asdict(GroupConfig())},
+        Noun.SHARE_GROUP: {"shop.s": share_group("b", "shop.a")},
+        Noun.SUBSCRIPTION: {"shop.p": subscription("shop.a", target={"topic": "b"})},
+        Noun.QUOTA: {"topic shop.a": {"fetch_bytes_per_s": 1}},
+    }
+    rule = parse_rule(ROLE, "read", "topic:shop.a")
+    found = planned(wanted, present, rules=({rule}, {rule}), prune=True)
+    assert (texts(found), found.unchanged, found.is_destructive) == ([], 6, False)
+
+
+def test_missing_things_are_created() -> None:
+    found = planned(
+        {Noun.TOPIC: {"shop.a": {"retention_ms": 86_400_000}}, Noun.GROUP: {"shop.g": {}}},
+        {},
+        rules=({parse_rule(ROLE, "read", "topic:shop.a")}, set()),
+    )
+    assert texts(found) == [
+        "+ topic shop.a: partitions=1 retention_ms=1d",
+        "+ group shop.g",
+        f"+ rule topic:shop.a read allow {ROLE}",
+    ]
+    assert found.changes[0].to_json()["after"] == {"partitions": 1, "retention_ms": 86_400_000}
+
+
+def test_setting_that_the_file_leaves_out_goes_back_to_its_default() -> None:
+    found = planned({Noun.TOPIC: {"a": {}}}, {Noun.TOPIC: {"a": topic(5, retention_ms=60_000, index_tags=True)}})
+    assert texts(found) == ["~ topic a: index_tags: true -> false  retention_ms: 1m -> 14d"]
+    assert not found.is_destructive
+
+
+def test_quota_loses_the_limit_that_the_file_leaves_out() -> None:
+    found = planned(
+        {Noun.QUOTA: {"topic a": {"fetch_bytes_per_s": 2}}},
+        {Noun.QUOTA: {"topic a": {"fetch_bytes_per_s": 1, "produce_bytes_per_s": 1}}},
+    )
+    assert texts(found) == ["~ quota topic a: fetch_bytes_per_s: 1 -> 2  produce_bytes_per_s: 1 -> none"]
+    assert found.changes[0].settings == {"fetch_bytes_per_s": 2}
+
+
+@pytest.mark.parametrize(("partitions", "note", "drains"), [(5, "keys map", False), (1, "drain", True)])
+def test_partitions_change_with_a_note(partitions: int, note: str, drains: bool) -> None:
+    found = planned({Noun.TOPIC: {"a": {"partitions": partitions}}}, {Noun.TOPIC: {"a": topic(3)}})
+    assert found.changes[0].action is Action.CHANGE
+    assert note in found.changes[0].note
+    assert found.is_destructive is drains
+
+
+def test_what_is_fixed_stays_or_is_refused() -> None:
+    present = {Noun.TOPIC: {"a": topic()}, Noun.SHARE_GROUP: {"s": share_group("a", ordering="key", start="latest")}}
+    assert texts(planned({Noun.SHARE_GROUP: {"s": {"topics": ["a"]}}}, present)) == []
+    refused = planned({Noun.SHARE_GROUP: {"s": {"topics": ["a"], "ordering": "none"}}}, present)
+    assert (
+        "f.yaml:1: share_groups.s.ordering: 'none': a share group keeps its ordering (key) for ever"
+        in refused.mistakes[0]
+    )
+
+
+def test_unknown_topic_is_a_mistake() -> None:
+    found = planned(
+        {Noun.SHARE_GROUP: {"s": {"topics": ["a"], "dead_letter_topic": "b"}}}, {Noun.TOPIC: {"a": topic()}}
+    )
+    assert found.mistakes == (
+        "f.yaml:1: share_groups.s.dead_letter_topic: the topic 'b' is neither in the file nor in the stage",
+    )
+
+
+def test_reader_of_a_topic_that_is_made_anew_is_bound_again() -> None:
+    wanted: Things = {Noun.TOPIC: {"a": {}}, Noun.SHARE_GROUP: {"s": {"topics": ["a"]}}}
+    found = planned(wanted, {Noun.SHARE_GROUP: {"s": share_group("a")}})
+    assert texts(found) == ["+ topic a: partitions=1", "~ share group s  (it reads the new a)"]
+
+
+def test_secret_makes_no_change_and_is_not_shown() -> None:
+    target = {"https": {"url": "https://a.example/", "secret": "whsec_x"}}
+    wanted = {Noun.SUBSCRIPTION: {"s": {"topics": ["a"], "target": target}}}
+    present = {Noun.TOPIC: {"a": topic()}}
+    created = planned(wanted, present)
+    assert texts(created) == ["+ subscription s: topics=a target=https:https://a.example/"]
+    assert "whsec" not in str(created.changes[0].to_json())
+    known = subscription("a", target={"https": {"url": "https://a.example/"}})
+    assert texts(planned(wanted, {**present, Noun.SUBSCRIPTION: {"s": known}})) == []
+
+
+def test_prune_deletes_what_is_owned_and_not_wanted() -> None:
+    kept, gone, foreign = (
+        parse_rule(ROLE, "read", each) for each in ("topic:shop.a", "topic:shop.old", "topic:till.*")
+    )
+    present: Things = {
+        Noun.TOPIC: {"shop.a": topic(), "shop.old": topic(), "till.a": topic(), "_audit": topic()},
+        Noun.SHARE_GROUP: {"shop.old": share_group("shop.old"), "till.s": share_group("till.a")},
+        Noun.SUBSCRIPTION: {},
+        Noun.QUOTA: {f"principal {ROLE}": {"topics_max": 1}, "principal *": {"topics_max": 1}},
+    }
+    wanted: Things = {Noun.TOPIC: {"shop.a": {}}, Noun.SHARE_GROUP: {}, Noun.QUOTA: {}}
+    found = planned(wanted, present, rules=({kept}, {kept, gone, foreign}), prune=True)
+    assert texts(found) == [
+        "- share group shop.old",
+        f"- quota principal {ROLE}",
+        "- topic shop.old  (and all its records)",
+        f"- rule topic:shop.old read allow {ROLE}",
+    ]
+    assert found.is_destructive
+    assert texts(planned(wanted, present, rules=({kept}, {kept, gone, foreign}))) == []
+
+
+def test_prune_leaves_sections_that_the_file_does_not_have() -> None:
+    present: Things = {Noun.TOPIC: {"shop.a": topic()}, Noun.SHARE_GROUP: {"shop.s": share_group("shop.a")}}
+    assert texts(planned({Noun.TOPIC: {"shop.a": {}}}, present, prune=True)) == []
+
+
+def test_prune_refuses_a_topic_that_others_use() -> None:
+    present: Things = {
+        Noun.TOPIC: {"shop.a": topic()},
+        Noun.SHARE_GROUP: {"till.s": share_group("till.a", dead_letter_topic="shop.a")},
+        Noun.SUBSCRIPTION: {"till.p": subscription("till.a", target={"topic": "shop.a"})},
+    }
+    found = planned({Noun.TOPIC: {}}, present, prune=True)
+    assert [each.split("but ")[1] for each in found.mistakes] == [
+        "share group till.s uses it (dead_letter_topic): change that first",
+        "subscription till.p uses it (target): change that first",
+    ]

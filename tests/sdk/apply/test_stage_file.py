@@ -1,0 +1,119 @@
+from pathlib import Path
+
+import pytest
+
+from penstock.apply.stage import Noun
+from penstock.apply.stage_file import MISTAKES_SHOWN, StageFile, read_stage_file
+from penstock_core.errors import PenstockError
+
+ROLE = "arn:aws:iam::111122223333:role"
+
+
+def read(folder: Path, text: str) -> StageFile:
+    file = folder / "stage.yaml"
+    file.write_text(text)
+    return read_stage_file(file)
+
+
+def mistakes(folder: Path, text: str) -> list[str]:
+    with pytest.raises(PenstockError) as refused:
+        read(folder, text)
+    found: list[str] = refused.value.facts["mistakes"]
+    return [each.removeprefix(f"{folder}/stage.yaml") for each in found]
+
+
+def test_times_and_sizes_have_units(tmp_path: Path) -> None:
+    file = read(
+        tmp_path,
+        """
+topics: {a: {retention_ms: 14d, max_batch_bytes: 512KiB, partitions: 3}, b: {retention_ms: forever}, c: }
+subscriptions: {s: {topics: a, target: {topic: b}, retry: {age_ms_max: -1, patience_ms: 2m}}}
+quotas: [{topic: a, produce_bytes_per_s: 10MB}]
+""",
+    )
+    things = file.stage.things
+    assert things[Noun.TOPIC] == {
+        "a": {"retention_ms": 1_209_600_000, "max_batch_bytes": 524_288, "partitions": 3},
+        "b": {"retention_ms": -1},
+        "c": {},
+    }
+    assert things[Noun.SUBSCRIPTION]["s"]["patience_ms"] == 120_000
+    assert things[Noun.SUBSCRIPTION]["s"]["age_ms_max"] is None
+    assert things[Noun.QUOTA] == {"topic a": {"produce_bytes_per_s": 10_000_000}}
+    assert file.stage.rules is None
+    assert Noun.GROUP not in things
+    assert file.place(Noun.TOPIC, "a") == f"{tmp_path}/stage.yaml:2"
+
+
+def test_rules_are_the_product_of_their_lists(tmp_path: Path) -> None:
+    entry = f"acls: [{{principal: ['{ROLE}/a', '{ROLE}/b'], operations: [read, write], resources: 'topic:x*'}}]"
+    rules = read(tmp_path, entry).stage.rules
+    assert rules is not None
+    assert sorted(rule.place for rule in rules) == [
+        f"topic:x* {operation} allow {ROLE}/{role}" for operation in ("read", "write") for role in ("a", "b")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "mistake"),
+    [
+        ("topic: {}", ":1: the file: unknown field 'topic': known are owns, topics"),
+        ("topics: [a]", ":1: topics: ['a'] is no mapping"),
+        ("topics:\n  a:\n    partition: 3", ":3: topics.a.partition: unknown topic setting 'partition'"),
+        ("topics:\n  a:\n    partitions: 0", ":3: topics.a.partitions: 0 partitions: a topic has 1 to"),
+        ("topics: {a: {partitions: '3'}}", ":1: topics.a.partitions: '3' is no whole number"),
+        ("topics: {a: {retention_ms: '14'}}", "'14': write a number with its unit, such as 90m"),
+        ("topics: {a: {retention_ms: 1.5}}", "retention_ms=1.5: must be a whole number"),
+        ("topics: {a b: {}}", ":1: topics.a b: topic name 'a b'"),
+        ("topics: {_audit: {}}", "which only it makes"),
+        ("topics: {a: {cleanup_policy: compact, ordering_on_change: wait}}", "compaction would leave old records"),
+        ("groups: {g: {session_timeout_ms: 1s}}", "groups.g.session_timeout_ms: session_timeout_ms=1000: must be"),
+        ("groups: {g: {session_timeout_ms: 6s, heartbeat_interval_ms: 6s}}", "a session must last"),
+        ("share_groups: {s: {lock_ms: 1m}}", ":1: share_groups.s: topics is missing"),
+        ("share_groups: {s: {topics: []}}", "share_groups.s.topics: give one or more"),
+        ("share_groups: {s: {topics: t, lock_ms: 1ms}}", "share_groups.s.lock_ms: lock_ms=1: must be"),
+        ("share_groups: {s: {topics: t, deliveries_max: 3}}", "share_groups.s: deliveries_max=3"),
+        ("subscriptions: {s: {topics: t}}", "subscriptions.s.target: is missing"),
+        ("subscriptions: {s: {topics: t, target: {ftp: x}}}", "target with ['ftp']: give one of"),
+        ("subscriptions: {s: {topics: t, target: {topic: u}, patience_ms: 1s}}", "s.patience_ms: belongs below retry"),
+        ("subscriptions: {s: {topics: t, target: {topic: u}, retry: {x: 1}}}", "s.retry: unknown field 'x'"),
+        ("subscriptions: {s: {topics: t, target: {https: {url: 'https://a.b', secret: x}}}}", "keep the secret out"),
+        ("subscriptions: {s: {topics: t, target: {https: {url: 'https://a.b', secret_env: NO_SUCH}}}}", "no such var"),
+        ("subscriptions: {s: {topics: t, target: {https: {url: 'nowhere'}}}}", "target.https.url='nowhere'"),
+        ("acls: [{principal: '*', operations: read}]", ":1: acls[0]: resources missing"),
+        ("acls: [{principal: x, operations: read, resources: 'topic:a'}]", "acls[0]: principal='x': give an IAM ARN"),
+        ("acls: [{principal: '*', operations: look, resources: 'topic:a'}]", "operation='look': must be one of"),
+        ("acls: [{principal: 'jwt:ada', operations: read, resources: 'topic:a'}]", "give jwt:ISSUER#SUBJECT"),
+        ("acls: [{principal: no, operations: read, resources: 'topic:a'}]", "acls[0].principal: False is no list"),
+        ("quotas: [{produce_bytes_per_s: 1}]", "quotas[0]: give one of principal and topic"),
+        ("quotas: [{topic: a}]", "quotas[0]: it has no limit"),
+        ("quotas: [{topic: a, topics_max: 1}]", "limit 'topics_max': a quota of a topic has"),
+        ("quotas: [{topic: a, fetch_bytes_per_s: 1}, {topic: a, fetch_bytes_per_s: 2}]", "topic a has a quota above"),
+        ("owns: {names: ['a*b']}", "owns.names: resource='topic:a*b'"),
+        ("owns: {names: [a.*]}\ntopics:\n  b: {}", ":3: topic b: owns does not cover it"),
+        ("owns: {names: [a.*]}\nquotas: [{principal: '*', fetch_bytes_per_s: 1}]", ":2: quota principal *: owns does"),
+        (
+            "owns: {names: [a.*]}\nacls: [{principal: '*', operations: read, resources: 'topic:*'}]",
+            "rule on topic:*: owns",
+        ),
+        ("topics: [", ": it is no YAML"),
+    ],
+)
+def test_mistake_is_told_with_line_and_field(tmp_path: Path, text: str, mistake: str) -> None:
+    found = mistakes(tmp_path, text)
+    assert mistake in found[0], found
+
+
+def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
+    found = mistakes(tmp_path, "topics:\n  a: {partitions: 0, lock_ms: 1}\n  b: {retention_ms: x}\n")
+    assert len(found) == 3
+    many = "topics:\n" + "".join(f"  t{n}: {{x: 1}}\n" for n in range(MISTAKES_SHOWN + 3))
+    assert mistakes(tmp_path, many)[-1] == "and 3 more"
+
+
+def test_secret_comes_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = "whsec_" + "A" * 43 + "="
+    monkeypatch.setenv("SHOP_SECRET", secret)
+    target = "{https: {url: 'https://shop.example/in', secret_env: SHOP_SECRET}}"
+    file = read(tmp_path, f"subscriptions: {{s: {{topics: t, target: {target}}}}}")
+    assert file.stage.things[Noun.SUBSCRIPTION]["s"]["target"]["https"]["secret"] == secret
