@@ -298,7 +298,8 @@ ROUTES: tuple[Route, ...] = (
     _route("DELETE /v1/quotas", "admin/quotas", _ALTERS_SERVICE, audit="delete_quota", tokens=False),
     _route("GET /v1/zones", "admin/zones", _DESCRIBES_SERVICE, tokens=False),
     _route("POST /v1/zones/{zone}", "admin/zones", _ALTERS_SERVICE, audit="move_zone", tokens=False),
-    _route("GET /v1/acls", "admin/acls", _DESCRIBES_SERVICE, tokens=False),
+    # Who may not describe the service gets the rules that are about it.
+    _route("GET /v1/acls", "admin/acls", _shown(_SERVICE), tokens=False),
     _route("POST /v1/acls", "admin/acls", _ALTERS_SERVICE, audit="change_acls", tokens=False),
     _route("DELETE /v1/acls", "admin/acls", _ALTERS_SERVICE, audit="delete_acl", tokens=False),
     _route(

@@ -141,6 +141,7 @@ def world(open_service: Service | None = None) -> World:
     ):
         answer = as_ada(instance, method, path, body)
         assert answer.status == 200, answer.body
+    change_acls(instance, [parse_rule("arn:aws:iam::111122223333:role/eve", "read", "topic:orders")], [])
     [record] = open_service.call("POST", "/v1/share-groups/workers/records", {"max_records": 1}).json["records"]
     open_service.send({"value": "shared too"}, topic="shared")
     denying = Instance.new(instance.stores, instance.runtime, acl_settings=AclSettings(allows_by_default=False))
@@ -465,7 +466,7 @@ SAMPLES = (
     Sample("GET /v1/quotas", (_path("describe", "service"),)),
     Sample("PUT /v1/quotas", (_path("alter", "service"),), {**_QUOTA, "limits": {"fetch_bytes_per_s": 1_000_000}}),
     Sample("DELETE /v1/quotas", (_path("alter", "service"),), query=_QUOTA),
-    Sample("GET /v1/acls", (_path("describe", "service"),)),
+    Sample("GET /v1/acls", (_shown("describe", "service", "role/eve"),)),
     Sample("POST /v1/acls", (_path("alter", "service"),), {"add": [_RULE]}),
     Sample("DELETE /v1/acls", (_path("alter", "service"),), query=_RULE),
     Sample(

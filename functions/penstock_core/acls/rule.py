@@ -38,6 +38,10 @@ class NamePattern:
     def __str__(self) -> str:
         return f"{self.text}{EVERY}" if self.is_prefix else self.text
 
+    def matches(self, name: str) -> bool:
+        """True for a name that the pattern is about. Nothing is about "", which is no name."""
+        return bool(name) and (name.startswith(self.text) if self.is_prefix else name == self.text)
+
 
 class Operation(Enum):
     """The work of a caller on a resource."""

@@ -45,10 +45,15 @@ def list_all(
     principal: _Text = None,
     resource: _Text = None,
 ) -> AclList:
-    """List the access rules by resource, `limit` at a time, from behind `after`."""
+    """List the access rules by resource, `limit` at a time, from behind `after`.
+
+    If you may not describe the service, you get the rules about you.
+    """
     if principal is not None:
         principal = str(parse_principal_pattern(_full(principal)))
-    rules, next_after = list_acls(instance_of(app), limit, after, principal=principal, resource=resource)
+    rules, next_after = list_acls(
+        instance_of(app), limit, after, access=caller_of(app), principal=principal, resource=resource
+    )
     page, next_after = fitting_page([rule_answer(rule) for rule in rules], next_after, lambda last: rules[last].place)
     return {"acls": page, "next_after": next_after}
 

@@ -3,8 +3,8 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from penstock_core.acls.rule import Rule
-from penstock_core.acls.rule_set import REVISION_BYTES, changed
+from penstock_core.acls.rule import Kind, Operation, Rule
+from penstock_core.acls.rule_set import REVISION_BYTES, UNRESTRICTED, Access, changed
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import ACL_ATTEMPTS_MAX
 from penstock_service.instance.instance import Instance
@@ -46,13 +46,23 @@ def change_acls(instance: Instance, added: Collection[Rule], removed: Collection
 
 
 def list_acls(
-    instance: Instance, limit: int, after: str, *, principal: str | None = None, resource: str | None = None
+    instance: Instance,
+    limit: int,
+    after: str,
+    *,
+    access: Access = UNRESTRICTED,
+    principal: str | None = None,
+    resource: str | None = None,
 ) -> tuple[Sequence[Rule], str | None]:
     """Up to `limit` rules behind the place `after`, and the `after` of the next page, or None. One read.
 
-    With `principal` or `resource`, only the rules with that very text: a pattern stands for itself.
+    With `principal` or `resource`, only the rules with that very text: a pattern stands for itself. Without the right
+    to describe the service, only the rules whose pattern matches the caller.
     """
-    rules = sorted(instance.stores.acls.get().rules, key=lambda rule: rule.place)
+    shown = instance.stores.acls.get().rules
+    if not access.may(Operation.DESCRIBE, Kind.SERVICE):
+        shown = frozenset(rule for rule in shown if rule.principal.matches(access.principal.name))
+    rules = sorted(shown, key=lambda rule: rule.place)
     found = [
         rule
         for rule in rules

@@ -24,7 +24,7 @@ from penstock.model import (
 from penstock.model.access import AccessChange, AccessDecision, AccessRule, Quota
 from penstock.model.groups import Group, GroupDescription, ResetOffset
 from penstock.model.heat import TopicHeat
-from penstock.model.push import Subscription, SubscriptionDescription
+from penstock.model.push import Subscription, SubscriptionDescription, TopicUser
 from penstock.model.share import DeadLetterCounts, Redrive, RedriveOptions, ShareGroup, ShareGroupDescription
 from penstock.system import wall_clock_ms
 
@@ -87,6 +87,13 @@ class AsyncAdmin:
     async def delete_topic(self, name: str) -> None:
         """Delete the topic and all its records. Raises UnknownTopicError."""
         await self._client.call(calls.delete_topic(name))
+
+    async def topic_users(self, name: str) -> list[TopicUser]:
+        """Tell which share groups and subscriptions use the topic, of those that you may describe.
+
+        Ask before you delete it: they stand still without it. One request per hundred share groups and subscriptions.
+        """
+        return await self._client.call(subscription_calls.topic_users(name))
 
     async def list_offsets(self, name: str, timestamp: int | str = "latest") -> dict[int, int | None]:
         """Return offsets by partition: the "earliest", the "latest", or the first at or after a time; None if none."""

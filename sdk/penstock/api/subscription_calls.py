@@ -1,9 +1,10 @@
 """The calls by which operators manage subscriptions. Every call is one request, unless its docs say more."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from penstock.api.calls import all_pages, pages
+from penstock.api.share_group_calls import list_share_groups
 from penstock.arguments import check, check_mapping, checked_name, checked_topic
 from penstock.http.http_message import json_request
 from penstock.http.steps import Calls
@@ -13,6 +14,7 @@ from penstock.model.push import (
     SubscriptionDescription,
     SubscriptionLanes,
     SubscriptionPartition,
+    TopicUser,
 )
 from penstock_core.ids import parse_subscription_name
 
@@ -85,6 +87,25 @@ def resume_subscription(name: str) -> Calls[Subscription]:
 def delete_subscription(name: str) -> Calls[None]:
     """Delete the subscription. Not repeatable: a second delete could meet a new one of the name."""
     yield json_request("DELETE", subscription_path(name))
+
+
+def topic_users(topic: str) -> Calls[list[TopicUser]]:
+    """The share groups and subscriptions that use the topic. One request per page of the two lists."""
+    name = checked_topic(topic)
+    users: list[TopicUser] = []
+    for group in (yield from list_share_groups()):
+        users += _uses(name, "share group", group.group, group.topics, group.config["dead_letter_topic"])
+    for each in (yield from list_subscriptions()):
+        letters, target = each.config["dead_letter_topic"], each.target.get("topic")
+        users += _uses(name, "subscription", each.name, each.topics, letters, target)
+    return users
+
+
+def _uses(
+    topic: str, kind: str, name: str, topics: Sequence[str], letters: str | None, target: str | None = None
+) -> Iterator[TopicUser]:
+    found = (("reads", topic in topics), ("dead letters", topic == letters), ("target", topic == target))
+    return (TopicUser(kind=kind, name=name, use=use) for use, is_so in found if is_so)
 
 
 def subscription_path(name: str) -> str:

@@ -21,11 +21,13 @@ from penstock.cli.options.settings import (
 )
 from penstock.cli.options.times import DURATION, DURATION_OR_FOREVER
 from penstock.cli.service import Service, parse_offsets, service_command, time_text
-from penstock.errors import TopicExistsError
+from penstock.errors import AccessDeniedError, TopicExistsError
 from penstock.model import Topic
 from penstock.model.heat import HotPartition
+from penstock.model.push import TopicUser
 from penstock.model.times import duration_text
 from penstock_core.limits import UNLIMITED
+from penstock_core.text import escaped
 
 
 @click.group()
@@ -143,12 +145,33 @@ def _preview(admin: Admin, name: str, partitions: int, *, yes: bool) -> None:
 @topics.command()
 @click.argument("name", shell_complete=complete_topics)
 @YES
+@click.option("--force", is_flag=True, help="Delete it although share groups or subscriptions use it.")
 @service_command
-def delete(service: Service, name: str, yes: bool) -> None:
-    """Delete the topic NAME and all its records."""
+def delete(service: Service, name: str, yes: bool, force: bool) -> None:
+    """Delete the topic NAME and all its records.
+
+    If share groups or subscriptions that you may describe use it, it names them, and needs --force.
+
+    For example: penstock topics delete orders --yes
+    """
+    admin = Admin(transport=service.transport)
+    users = _users(admin, name)
+    for each in users:
+        click.echo(escaped(f"{each.kind} {each.name} uses {name}: {each.use}"), err=True)
+    if users and not force:
+        raise click.ClickException(f"{name} is in use: change or delete its users first, or give --force")
     confirm(f"Delete {name} and all its records, for ever?", yes=yes)
-    Admin(transport=service.transport).delete_topic(name)
+    admin.delete_topic(name)
     service.say({"deleted": name}, f"deleted {name}")
+
+
+def _users(admin: Admin, name: str) -> list[TopicUser]:
+    """The users that the caller may see. A caller that may call neither list sees none, and is told so."""
+    try:
+        return admin.topic_users(name)
+    except AccessDeniedError as error:
+        click.echo(escaped(f"who uses {name} is not known: {error}"), err=True)
+        return []
 
 
 @topics.command()

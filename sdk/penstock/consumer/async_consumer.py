@@ -65,7 +65,7 @@ class AsyncConsumer:
         )
         if topics:
             self._core.subscribe(topics)
-        self._client = AsyncClient(carrier, retry=settings.retry)
+        self._client = AsyncClient(carrier, retry=settings.retry, job="read")
         self._fetcher = AsyncFetcher(self._core, self._client, max_in_flight=settings.max_in_flight, fork=self._fork)
 
     # Reading.

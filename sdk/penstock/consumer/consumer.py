@@ -63,7 +63,7 @@ class Consumer:
         )
         if topics:
             self._core.subscribe(topics)
-        self._client = Client(carrier, retry=settings.retry)
+        self._client = Client(carrier, retry=settings.retry, job="read")
         self._fetcher = Fetcher(self._core, self._client, max_in_flight=settings.max_in_flight, fork=self._fork)
 
     # Reading.

@@ -9,7 +9,16 @@ from collections.abc import Mapping
 
 from penstock.http.abilities import event_signer
 from penstock.http.async_transport import AsyncTransport
-from penstock.http.http_message import Document, HttpRequest, Response, final_document, final_error, json_document
+from penstock.http.http_message import (
+    Document,
+    HttpRequest,
+    Job,
+    Response,
+    asking_for,
+    final_document,
+    final_error,
+    json_document,
+)
 from penstock.http.steps import Calls, Result, drive_async
 from penstock.retry import Attempts, RetryPolicy
 from penstock.system import monotonic_ms, random_fraction
@@ -21,8 +30,14 @@ class AsyncClient:
     """Raises the classes of penstock.errors. It belongs to one event loop, and to any number of its tasks."""
 
     def __init__(
-        self, transport: AsyncTransport, *, retry: RetryPolicy | None = None, timeout_ms: int = SDK_CALL_MS_MAX
+        self,
+        transport: AsyncTransport,
+        *,
+        retry: RetryPolicy | None = None,
+        timeout_ms: int = SDK_CALL_MS_MAX,
+        job: Job | None = None,
     ) -> None:
+        self._job = job  # what the calls are for: a refusal asks for the right to it, which implies describe
         self._transport = transport
         self._retry = retry or RetryPolicy()
         self._timeout_ms = timeout_ms
@@ -46,7 +61,8 @@ class AsyncClient:
             except PenstockError as error:
                 wait_ms = attempts.wait_ms(error, now_ms=monotonic_ms(), chance=random_fraction())
                 if wait_ms is None:
-                    raise final_error(request, error, maybe_applied=attempts.maybe_applied) from error.__cause__
+                    final = final_error(request, error, maybe_applied=attempts.maybe_applied)
+                    raise asking_for(final, self._job) from error.__cause__
             await asyncio.sleep(wait_ms / 1_000)
 
     async def try_once(self, request: HttpRequest) -> Response:

@@ -9,7 +9,16 @@ import time
 from collections.abc import Mapping
 
 from penstock.http.abilities import event_signer
-from penstock.http.http_message import Document, HttpRequest, Response, final_document, final_error, json_document
+from penstock.http.http_message import (
+    Document,
+    HttpRequest,
+    Job,
+    Response,
+    asking_for,
+    final_document,
+    final_error,
+    json_document,
+)
 from penstock.http.steps import Calls, Result, drive
 from penstock.http.transport import Transport
 from penstock.retry import Attempts, RetryPolicy
@@ -22,8 +31,14 @@ class Client:
     """Raises the classes of penstock.errors. Several threads may use one."""
 
     def __init__(
-        self, transport: Transport, *, retry: RetryPolicy | None = None, timeout_ms: int = SDK_CALL_MS_MAX
+        self,
+        transport: Transport,
+        *,
+        retry: RetryPolicy | None = None,
+        timeout_ms: int = SDK_CALL_MS_MAX,
+        job: Job | None = None,
     ) -> None:
+        self._job = job  # what the calls are for: a refusal asks for the right to it, which implies describe
         self._transport = transport
         self._retry = retry or RetryPolicy()
         self._timeout_ms = timeout_ms
@@ -47,7 +62,8 @@ class Client:
             except PenstockError as error:
                 wait_ms = attempts.wait_ms(error, now_ms=monotonic_ms(), chance=random_fraction())
                 if wait_ms is None:
-                    raise final_error(request, error, maybe_applied=attempts.maybe_applied) from error.__cause__
+                    final = final_error(request, error, maybe_applied=attempts.maybe_applied)
+                    raise asking_for(final, self._job) from error.__cause__
             time.sleep(wait_ms / 1_000)
 
     def try_once(self, request: HttpRequest) -> Response:

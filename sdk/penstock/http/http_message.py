@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from penstock.errors import InvalidError, UnavailableError, as_maybe_applied, error_from_response
 from penstock_core.errors import ErrorCode, PenstockError
@@ -14,7 +14,10 @@ BATCHES_TYPE = "application/vnd.penstock.batches"
 
 Document = dict[str, Any]  # JSON as it came: the caller parses it at once
 
+Job = Literal["read", "write"]  # the right that a consumer or a producer needs in any case
+
 _READS = ("GET", "HEAD")
+_DESCRIBE = "describe"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +118,18 @@ def final_document(request: HttpRequest, document: Document, *, maybe_applied: b
 def final_error(request: HttpRequest, error: PenstockError, *, maybe_applied: bool) -> PenstockError:
     """The last try's error. If an earlier try may have been applied, it says so too (G3)."""
     return as_maybe_applied(error) if maybe_applied and not request.is_read else error
+
+
+def asking_for(error: PenstockError, job: Job | None) -> PenstockError:
+    """The error, in which a refusal to describe asks for the right that the job needs in any case, and that implies it.
+
+    Without this, a producer without rights would ask for `describe` first, and then for `write`.
+    """
+    is_grantable = error.facts.get("operation") == _DESCRIBE and error.message.endswith(" grants it")
+    if job is None or not is_grantable:
+        return error
+    message = error.message.replace(f" {_DESCRIBE} ", f" {job} ")
+    return type(error)(error.code, message, maybe_applied=error.maybe_applied, **{**error.facts, "operation": job})
 
 
 def misunderstood(request: HttpRequest) -> PenstockError:

@@ -79,3 +79,15 @@ class SubscriptionDescription:
     def oldest_age_ms(self) -> int | None:
         """The age of the oldest of these records, None if there is none."""
         return max((each.oldest_age_ms for each in self.partitions if each.oldest_age_ms is not None), default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicUser:
+    """A share group or a subscription that uses a topic.
+
+    `kind` is "share group" or "subscription". `use` is "reads", "dead letters" or "target".
+    """
+
+    kind: str
+    name: str
+    use: str

@@ -67,7 +67,7 @@ class Producer:
         self._core = ProducerCore(settings, now_ms=monotonic_ms, choose=choose, new_nonce=new_nonce)
         carrier = open_transport(url, region, transport)
         settings.check_carrier(request_bytes_max_of(carrier))
-        self._client = Client(carrier, retry=settings.retry, timeout_ms=settings.max_block_ms)
+        self._client = Client(carrier, retry=settings.retry, timeout_ms=settings.max_block_ms, job="write")
         self._tracing = ProducerTracing(carrier, has_spans=settings.trace_records)
         self._sender = Sender(
             self._core,

@@ -62,7 +62,7 @@ class AsyncShareConsumer:
         self._fork = ForkGuard("AsyncShareConsumer")
         carrier = open_async_transport(url, region, transport)
         self._core = share_core(settings, topics, open_notes(carrier, settings.group_id))
-        self._client = AsyncClient(carrier, retry=settings.retry)
+        self._client = AsyncClient(carrier, retry=settings.retry, job="read")
         self._driver = AsyncShareDriver(
             self._core,
             self._client,

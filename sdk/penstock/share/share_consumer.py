@@ -61,7 +61,7 @@ class ShareConsumer:
         self._fork = ForkGuard("ShareConsumer")
         carrier = open_transport(url, region, transport)
         self._core = share_core(settings, topics, open_notes(carrier, settings.group_id))
-        self._client = Client(carrier, retry=settings.retry)
+        self._client = Client(carrier, retry=settings.retry, job="read")
         self._driver = ShareDriver(
             self._core,
             self._client,

@@ -20,3 +20,8 @@ def test_pattern_survives_a_round_trip(pattern: NamePattern) -> None:
 
 def test_star_matches_every_name() -> None:
     assert NamePatterns([parse_name_pattern("*")]).match("anything")
+
+
+@given(PATTERNS, NAMES)
+def test_pattern_matches_as_a_set_of_one_does(pattern: NamePattern, name: str) -> None:
+    assert pattern.matches(name) is (bool(name) and NamePatterns([pattern]).match(name))

@@ -13,6 +13,7 @@ from penstock.errors import (
     UnknownTopicError,
 )
 from penstock.model import PartitionOffsets, TopicPartition
+from penstock.model.push import TopicUser
 from penstock.testing import MemoryPenstock
 from tests.sdk.http.faulty_transport import FaultyTransport, answer, lost_answer, lost_request
 
@@ -71,6 +72,19 @@ def test_deleted_topic_is_unknown(service: MemoryPenstock, orders: str) -> None:
     service.admin().delete_topic(orders)
     with pytest.raises(UnknownTopicError):
         service.admin().describe_topic(orders)
+
+
+def test_users_of_a_topic_are_told(service: MemoryPenstock, orders: str) -> None:
+    admin = service.admin()
+    service.create_topic("copy")
+    admin.create_share_group("pack", orders)
+    admin.put_subscription("mirror", orders, {"topic": "copy"})
+    assert admin.topic_users(orders) == [
+        TopicUser(kind="share group", name="pack", use="reads"),
+        TopicUser(kind="subscription", name="mirror", use="reads"),
+    ]
+    assert admin.topic_users("copy") == [TopicUser(kind="subscription", name="mirror", use="target")]
+    assert admin.topic_users("other") == []
 
 
 def test_offsets_are_listed_by_place_and_time(service: MemoryPenstock, orders: str) -> None:

@@ -4,9 +4,14 @@ instead of failing.
 `penstock audit list` shows the changes that the service has written.
 """
 
+import re
+import shlex
+from collections.abc import Callable
+
 import pytest
 
-from penstock import AccessDeniedError, Producer
+from penstock import AccessDeniedError, Admin, Consumer, Producer, ShareConsumer, TopicPartition
+from penstock.http.transport import Transport
 from penstock.testing import MemoryPenstock
 from penstock_core.ids import AUDIT_TOPIC
 from penstock_handlers.router import LOCAL_PRINCIPAL
@@ -53,6 +58,80 @@ def test_command_of_a_refusal_grants_what_was_refused() -> None:
         run_json(service.transport, *ADD)
         with Producer(transport=service.transport_as(SESSION)) as producer:
             assert producer.send("orders", b"taken").result().offset == 0
+
+
+def _produce(transport: Transport) -> None:
+    with Producer(transport=transport) as producer:
+        producer.send("orders", b"taken").result()
+
+
+def _produce_in_a_transaction(transport: Transport) -> None:
+    with Producer(transport=transport, transactional_id="tx") as producer, producer.transaction():
+        producer.send("orders", b"taken").result()
+
+
+def _fetch(transport: Transport) -> None:
+    with Consumer(transport=transport, auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition("orders", 0)])
+        assert consumer.poll(timeout_ms=5_000)
+
+
+def _commit(transport: Transport) -> None:
+    with Consumer(transport=transport, group_id="g", auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition("orders", 0)])
+        assert consumer.poll(timeout_ms=5_000)
+        consumer.commit()
+
+
+def _acquire(transport: Transport) -> None:
+    with ShareConsumer("orders", group_id="w", transport=transport) as consumer:
+        [record] = consumer.poll(timeout_ms=5_000)
+        consumer.accept(record)
+
+
+@pytest.mark.parametrize(
+    ("work", "rights"),
+    [
+        (_produce, ["write topic:orders"]),
+        (_produce_in_a_transaction, ["write topic:orders", "write transactional_id:tx"]),
+        (_fetch, ["read topic:orders"]),
+        (_commit, ["read group:g", "read topic:orders"]),
+        (_acquire, ["read share_group:w", "read topic:orders"]),
+    ],
+)
+def test_refusals_ask_for_each_right_once(work: Callable[[Transport], None], rights: list[str]) -> None:
+    with MemoryPenstock(denies_by_default=True) as service:
+        service.create_topic("orders")
+        Admin(transport=service.transport).create_share_group("w", "orders")
+        _produce(service.transport)
+        for _ in rights:
+            with pytest.raises(AccessDeniedError) as caught:
+                work(service.transport_as(SESSION))
+            [command] = re.findall(r"`penstock (acls add [^`]*)`", caught.value.message)
+            run_json(service.transport, *shlex.split(command))
+            assert f" {caught.value.facts['operation']} " in command
+        work(service.transport_as(SESSION))
+        found = run_json(service.transport, "acls", "list", "--principal", SHOP)
+        assert sorted(f"{each['operation']} {each['resource']}" for each in found) == rights
+
+
+def test_refusal_by_a_deny_rule_stays_as_it_is() -> None:
+    with MemoryPenstock(denies_by_default=True) as service:
+        service.create_topic("orders")
+        run_json(service.transport, "acls", "add", SHOP, "describe", "topic:orders", "--deny")
+        with pytest.raises(AccessDeniedError, match="may not describe 'topic:orders': a deny rule says so"):
+            _produce(service.transport_as(SESSION))
+
+
+def test_caller_without_rights_on_the_service_lists_the_rules_about_itself() -> None:
+    with MemoryPenstock(denies_by_default=True) as service:
+        for principal in (SHOP, f"{SHOP}*", f"{SHOP}-other", "*"):
+            run_json(service.transport, "acls", "add", principal, "read", "topic:orders")
+        own = run_json(service.transport_as(SESSION), "acls", "list")
+        assert [each["principal"] for each in own] == ["*", SHOP, f"{SHOP}*"]
+        assert len(run_json(service.transport, "acls", "list")) == 4
+        foreign = run_json(service.transport_as(SESSION), "acls", "list", "--principal", f"{SHOP}-other")
+        assert foreign == []
 
 
 def test_quota_is_set_listed_and_deleted(service: MemoryPenstock) -> None:

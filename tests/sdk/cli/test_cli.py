@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from penstock import Admin
 from penstock.cli import main
 from penstock.http.transport import Transport
+from penstock.model.access import AccessRule
 from penstock.testing import MemoryPenstock
 from penstock_core.records.codec import NewRecord, encode
 from tests.sdk.http.faulty_transport import FaultyTransport, answer
@@ -113,6 +115,39 @@ def test_people_get_tables(service: MemoryPenstock, orders: str, command: list[s
 def test_delete_asks_first(service: MemoryPenstock, orders: str) -> None:
     assert _run(service.transport, "topics", "delete", orders, input=b"n\n").exit_code == 1
     assert _run(service.transport, "topics", "delete", orders, input=b"y\n").exit_code == 0
+
+
+def test_topic_in_use_is_deleted_by_force_only(service: MemoryPenstock) -> None:
+    for name in ("orders", "dead", "copy"):
+        service.create_topic(name)
+    admin = Admin(transport=service.transport)
+    admin.create_share_group("pack", "orders", {"dead_letter_topic": "dead"})
+    admin.put_subscription("mirror", "orders", {"topic": "copy"}, {"dead_letter_topic": "dead"})
+    for name, uses in (
+        ("orders", {"share group pack uses orders: reads", "subscription mirror uses orders: reads"}),
+        ("dead", {"share group pack uses dead: dead letters", "subscription mirror uses dead: dead letters"}),
+        ("copy", {"subscription mirror uses copy: target"}),
+    ):
+        refused = _run(service.transport, "topics", "delete", name, "--yes")
+        assert refused.exit_code == 1
+        *told, error = refused.stderr.splitlines()
+        assert {*told} == uses
+        assert error == f"Error: {name} is in use: change or delete its users first, or give --force"
+    assert _json(service.transport, "topics", "delete", "copy", "--yes", "--force") == {"deleted": "copy"}
+    admin.delete_subscription("mirror")
+    admin.delete_share_group("pack")
+    assert _json(service.transport, "topics", "delete", "orders", "--yes") == {"deleted": "orders"}
+
+
+def test_topic_is_deleted_by_a_caller_who_may_not_see_its_users() -> None:
+    with MemoryPenstock(denies_by_default=True) as service:
+        service.create_topic("orders")
+        admin = Admin(transport=service.transport)
+        admin.create_share_group("pack", "orders")
+        role = "arn:aws:iam::111122223333:role/shop"
+        admin.change_acls(add=[AccessRule(principal=role, operation="delete", resource="topic:orders")])
+        transport = service.transport_as(role)
+        assert _json(transport, "topics", "delete", "orders", "--yes") == {"deleted": "orders"}
 
 
 def test_lines_go_in_and_come_out_with_keys(service: MemoryPenstock, orders: str, tmp_path: Path) -> None:
