@@ -30,6 +30,7 @@ def test_wheel_holds_the_packages_of_penstock_only(tmp_path: Path) -> None:
         "penstock",
         "penstock_kafka",
         "penstock_import",
+        "penstock_kombu",
         "penstock_core",
         "penstock_service",
         "penstock_handlers",
@@ -109,6 +110,7 @@ def _run(command: str, folder: Path, environment: Mapping[str, str]) -> str:
         ("penstock_spark", "boto3", "spark"),
         ("penstock_spark", "pyspark", "spark"),
         ("penstock_import.source.confluent", "confluent_kafka", "import"),
+        ("penstock_kombu", "kombu", "celery"),
     ],
 )
 def test_import_without_its_extra_names_the_extra(module: str, missing: str, extra: str) -> None:
