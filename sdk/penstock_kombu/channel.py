@@ -32,7 +32,7 @@ from penstock_kombu.session import Session
 
 _log = logging.getLogger("penstock.kombu")
 
-_RECORDS_MAX = 500  # of one acquire
+_RECORDS_MAX = 500  # an acquire takes no more
 _NO_FANOUT = (
     "exchange {0!r} is of type {1!r}: Penstock has direct exchanges only. Remote control (inspect, ping, revoke, "
     "broadcast), events and task queues behind topic exchanges need another broker; name a queue in task_routes instead"
@@ -187,7 +187,7 @@ class Channel(StdChannel):  # type: ignore[misc]  # kombu has no types
     # Messages in.
 
     def basic_qos(self, prefetch_size: int = 0, prefetch_count: int = 0, apply_global: bool = False) -> None:
-        """How many messages the channel holds at most, of all its queues; 0 for no bound."""
+        """Bound the messages that the channel holds, of all its queues; 0 for no bound."""
         with self.deliveries.changed:
             self.deliveries.prefetch_count = prefetch_count or 0
             self.deliveries.changed.notify_all()

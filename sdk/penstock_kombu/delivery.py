@@ -35,7 +35,7 @@ class InFlight:
 
 
 class Deliveries:
-    """What one channel has in flight. `changed` is the condition that all channels of a connection share."""
+    """The messages of one channel. `changed` is the condition that all channels of a connection share."""
 
     def __init__(self, changed: threading.Condition) -> None:
         self.changed = changed

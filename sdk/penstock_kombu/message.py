@@ -29,7 +29,7 @@ class NotAMessageError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireMessage:
-    """What a record holds of a message."""
+    """The parts of a record that a message fills."""
 
     value: bytes
     headers: Headers

@@ -13,7 +13,7 @@ from penstock.share.settings import ShareSettings
 _log = logging.getLogger("penstock.kombu")
 
 _DAY_MS = 86_400_000
-_OF_KOMBU = {  # what kombu.Connection reads by itself
+_OF_KOMBU = {  # kombu.Connection reads these
     *("max_retries", "interval_start", "interval_step", "interval_max", "connect_retries_timeout"),
     *("errback", "callback", "client_properties"),
 }
@@ -132,7 +132,7 @@ class Session:
         )
 
     def drop_event(self, routing_key: str) -> None:
-        """An event of Celery goes nowhere. Those of tasks are asked for by `-E`, so tell once."""
+        """Drop an event of Celery. The option `-E` asks for those of tasks, so tell once."""
         if routing_key.startswith("task") and not self._has_told_of_events:
             self._has_told_of_events = True
             _log.warning("task events go nowhere: Penstock carries none, so start workers without -E")

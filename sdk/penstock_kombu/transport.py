@@ -26,7 +26,7 @@ _BUSY_WAIT_MS = 20
 
 
 class Transport(base.Transport):  # type: ignore[misc]  # kombu has no types
-    """What a `kombu.Connection` holds."""
+    """The transport of one `kombu.Connection`."""
 
     can_parse_url = True
     driver_type = "penstock"

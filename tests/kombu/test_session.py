@@ -49,7 +49,7 @@ def test_other_address_is_refused(address: str) -> None:
 
 
 def _child(session: Session, before: tuple[int, int], answers: Any) -> None:
-    session.close()  # what kombu does with an inherited connection: it leaves the parent's clients alone
+    session.close()  # kombu closes an inherited connection: that leaves the parent's clients alone
     admin, producer = session.admin(), session.producer()
     answers.send((session.is_forked, (id(admin), id(producer)) != before, os.getpid()))
 

@@ -95,7 +95,7 @@ class Workers:
         return str(self.app.send_task(f"{celery_app.__name__}.{task}", arguments, **options).id)
 
     def seen(self, kind: str) -> Counter[str]:
-        """How often each task id has left a line of this kind."""
+        """Count the lines of this kind by task id."""
         lines = (line.split() for line in self.effects.read_text().splitlines())
         return Counter(words[2] for words in lines if words[0] == kind)
 
