@@ -134,7 +134,10 @@ class RequestFuzzer:
             if rng.random() < 0.3:
                 record["partition"] = self._or_odd(rng.randrange(4))
             records.append(self._or_odd(record))
-        return self._json("POST", f"/v1/topics/{self._name(TOPICS)}/records", {"records": records})
+        body: dict[str, Any] = {"records": records}
+        if rng.random() < 0.2:
+            body["sequence"] = self._or_odd({"producer_id": self._or_odd(7), "first_sequence": self._or_odd(0)})
+        return self._json("POST", f"/v1/topics/{self._name(TOPICS)}/records", body)
 
     def _read_json(self) -> FuzzedRequest:
         path = f"/v1/topics/{self._name(TOPICS)}/partitions/{self._name(('0', '1', '7'))}/records"

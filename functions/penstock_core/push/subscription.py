@@ -71,7 +71,7 @@ SUBSCRIPTION_BOUNDS: Mapping[str, tuple[int, int]] = {
 }
 _FIXED = ("mode", "start")
 _OF_DEAD_LETTERS = ("attempts_max", "age_ms_max")  # without a dead-letter topic they mean nothing
-_CHOICES = {"mode": (ORDERED, PARALLEL), "start": STARTS}
+SUBSCRIPTION_CHOICES = {"mode": (ORDERED, PARALLEL), "start": STARTS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,9 +185,9 @@ def _check_setting(name: str, value: Any) -> None:
     elif name == "bisect":
         if not isinstance(value, bool):
             raise _refused(f"{name}={shown(value)}: must be true or false")
-    elif name in _CHOICES:
-        if value not in _CHOICES[name]:
-            raise _refused(f"{name}={shown(value)}: must be one of {', '.join(_CHOICES[name])}")
+    elif name in SUBSCRIPTION_CHOICES:
+        if value not in SUBSCRIPTION_CHOICES[name]:
+            raise _refused(f"{name}={shown(value)}: must be one of {', '.join(SUBSCRIPTION_CHOICES[name])}")
     else:
         low, high = SUBSCRIPTION_BOUNDS[name]
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:

@@ -11,7 +11,7 @@ from penstock_core.ids import NONCE_BYTES
 from penstock_core.routes import ROUTES
 from penstock_handlers import groups
 from penstock_handlers.edge.http import BATCHES
-from penstock_handlers.openapi.rules import NAME, PARTITION, SCHEDULED_ID, apply_rules
+from penstock_handlers.openapi.rules import FREE_OBJECT, NAME, PARTITION, SCHEDULED_ID, TOPIC_ID, apply_rules
 from penstock_handlers.openapi.share_paths import share_paths, share_schemas
 from penstock_handlers.routes import (
     acls,
@@ -41,6 +41,12 @@ _TITLE = "Penstock"
 _VERSION = "1"
 _DESCRIPTION = "A serverless message queue. docs/reference/http-api.md is this for people."
 _ERROR = {"$ref": "#/components/schemas/Error"}
+_REFUSALS = [{"$ref": f"#/components/schemas/{name}"} for name in ("ErrorAnswer", "GatewayAnswer")]
+_REFUSAL = {
+    "description": "An error: docs/reference/http-api.md lists the codes",
+    "headers": {"Retry-After": {"description": "Seconds, of 429 and 503", "schema": {"type": "integer"}}},
+    "content": {"application/json": {"schema": {"anyOf": _REFUSALS}}},
+}
 _UNUSED = {"HTTPValidationError", "ResponseValidationError", "ValidationError"}  # Powertools' own, which never leave
 _OFFSET = {"type": "integer", "minimum": 0, "maximum": limits.OFFSET_MAX}
 
@@ -51,7 +57,11 @@ def document() -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {"title": _TITLE, "version": _VERSION, "description": _DESCRIPTION},
         "paths": {},
-        "components": {"schemas": {}, "securitySchemes": {"sigv4": _sigv4()}},
+        "components": {
+            "schemas": {},
+            "responses": {"Refusal": _REFUSAL},
+            "securitySchemes": {"sigv4": _sigv4()},
+        },
         "security": [{"sigv4": []}],
         "servers": [_server()],
     }
@@ -62,7 +72,7 @@ def document() -> dict[str, Any]:
         schemas = part["components"]["schemas"]
         merged["components"]["schemas"] |= {name: schemas[name] for name in schemas if name not in _UNUSED}
     merged["paths"] |= share_paths()
-    merged["components"]["schemas"] |= share_schemas()
+    merged["components"]["schemas"] |= {**share_schemas(), **_ERROR_SCHEMAS}
     merged["paths"] |= {
         "/v1/produce": {"post": _produce()},
         "/v1/fetch": {"post": _fetch()},
@@ -78,12 +88,9 @@ def document() -> dict[str, Any]:
 
 
 def _describe_errors(operation: dict[str, Any]) -> None:
-    """Every error has the same form, whatever Powertools says by itself of 422."""
+    """Every error of a function has the same form, whatever Powertools says by itself of 422."""
     operation["responses"].pop("422", None)
-    operation["responses"]["default"] = {
-        "description": "An error: docs/reference/http-api.md lists the codes",
-        "content": {"application/json": {"schema": _object(error=_ERROR)}},
-    }
+    operation["responses"]["default"] = {"$ref": "#/components/responses/Refusal"}
 
 
 def _produce() -> dict[str, Any]:
@@ -190,6 +197,7 @@ def _fetch() -> dict[str, Any]:
         "partition",
         "offset",
         topic=NAME,
+        topic_id=TOPIC_ID,
         partition=PARTITION,
         offset=_OFFSET,
         max_bytes={"type": "integer", "minimum": 1, "maximum": limits.FETCH_BYTES_MAX},
@@ -220,7 +228,7 @@ def _fetch() -> dict[str, Any]:
 
 _FILTER = {
     "description": "An SNS filter policy over the records' headers, or its JSON text",
-    "oneOf": [{"type": "object"}, {"type": "string"}, {"type": "null"}],
+    "oneOf": [FREE_OBJECT, {"type": "string"}, {"type": "null"}],
 }
 
 
@@ -230,6 +238,15 @@ def _request(*required: str, **properties: Any) -> dict[str, Any]:
 
 def _object(*required: str, **properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(required)}
+
+
+_ERROR_SCHEMAS = {
+    "ErrorAnswer": {**_object("error", error=_ERROR), "description": "The answer of a function to what it refuses."},
+    "GatewayAnswer": {
+        **_object("message", message={"type": "string"}),
+        "description": "The answer of API Gateway where no function could: 403, 404, 413, 429, 500, 503 or 504.",
+    },
+}
 
 
 def _server() -> dict[str, Any]:

@@ -3,21 +3,25 @@
 A generated client refuses a wrong request before it sends it, and a fuzzer knows what the service must refuse.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
 from penstock_core import limits
 from penstock_core.acls.rule import ALL, ALLOW, DENY, Kind, Operation
+from penstock_core.acls.rule_set import Reason
 from penstock_core.errors import ErrorCode
 from penstock_core.groups.group import ASSIGNORS, GROUP_BOUNDS
 from penstock_core.groups.topic_patterns import PATTERN_CHARACTERS
 from penstock_core.ids import NAME_CHARACTERS, TOPIC_ID_BYTES
 from penstock_core.log.topic import CLEANUP_POLICIES, MAY_BE_UNLIMITED, ORDERINGS_ON_CHANGE, TOPIC_BOUNDS, TopicConfig
-from penstock_core.push.subscription import SUBSCRIPTION_BOUNDS
+from penstock_core.push.subscription import SUBSCRIPTION_BOUNDS, SUBSCRIPTION_CHOICES
 from penstock_core.push.targets.target import KINDS
+from penstock_core.quotas.quota import Subject
+from penstock_core.share.acknowledge import AckResult
 from penstock_core.share.share_group import CHOICES, SHARE_BOUNDS
-from penstock_core.zones.zone_state import ACKS_ALIASES, Acks
+from penstock_core.zones.zone_state import ACKS_ALIASES, Acks, ZoneStatus
+from penstock_service.push.admin.describe_subscription import LastResult
 
 _NUMBER = "(0|[1-9][0-9]{0,18})"
 _PARTITION_NAME = {"pattern": "^(0|[1-9][0-9]{0,2})$"}  # a number as the name of a field
@@ -29,6 +33,7 @@ _BOUNDS = frozenset(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum
 NAME = {"type": "string", "maxLength": limits.NAME_LENGTH_MAX, "pattern": rf"^(?!\.\.?$){NAME_CHARACTERS}$"}
 MEMBER_ID = {**NAME, "maxLength": limits.MEMBER_ID_LENGTH_MAX}
 TOPIC_PATTERN = {"type": "string", "maxLength": limits.NAME_LENGTH_MAX, "pattern": f"^{PATTERN_CHARACTERS}$"}
+FREE_OBJECT = {"type": "object", "additionalProperties": True}  # without this a typed client allows no field at all
 TOPIC_ID = {"type": "string", "pattern": f"^[0-9a-f]{{{2 * TOPIC_ID_BYTES}}}$"}
 PLACE = {"type": "string", "pattern": f"^(earliest|latest|{_NUMBER})$"}
 ACKS = {"type": "string", "enum": [*(each.value for each in Acks), *sorted(ACKS_ALIASES)]}
@@ -78,6 +83,26 @@ _REQUEST_FIELDS: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("CheckAcl", "operation"): {"type": "string", "enum": [each.value for each in Operation]},
     ("Base64", "base64"): {"type": "string", "pattern": _BASE64},
 }
+_ANSWER_CHOICES: Mapping[tuple[str, str], Iterable[str]] = {
+    ("AcknowledgedRanges", "result"): [each.value for each in AckResult],
+    ("AcquiredRecords", "ordering"): CHOICES["ordering"],
+    ("AclRule", "permission"): (ALLOW, DENY),
+    ("AclRule", "operation"): ACL_OPERATION["enum"],
+    ("AclDecision", "operation"): [each.value for each in Operation],
+    ("AclDecision", "reason"): [each.value for each in Reason],
+    ("QuotaAnswer", "subject"): [each.value for each in Subject],
+    ("SubscriptionPartitionAnswer", "last_result"): [each.value for each in LastResult],
+    ("ZoneAnswer", "state"): [each.value for each in ZoneStatus],
+    **{
+        (schema, field): values
+        for schema in ("SubscriptionAnswer", "SubscriptionDescriptionAnswer")
+        for field, values in {**SUBSCRIPTION_CHOICES, "state": ("active", "paused")}.items()
+    },
+}
+_TOPIC_ANSWERS = ("TopicAnswer", "TopicDescription", "TopicMetadata")
+_GROUP_ANSWERS = ("GroupAnswer", "GroupDescriptionAnswer")
+_SHARE_GROUP_ANSWERS = ("ShareGroupAnswer", "ShareGroupDescriptionAnswer")
+_MAY_BE_NULL = ("dead_letter_topic", "deliveries_max", "filter")
 
 
 def apply_rules(document: dict[str, Any]) -> None:
@@ -118,6 +143,7 @@ def apply_rules(document: dict[str, Any]) -> None:
     }
     schemas["ResetOffsets"]["oneOf"] = _each_required("to", "timestamp_ms", "shift_by", "offsets")
     schemas["Error"]["properties"]["code"]["enum"] = sorted(ErrorCode.__members__)
+    _refine_answers(schemas)
 
 
 def _mend(node: Any) -> None:
@@ -140,6 +166,44 @@ def _refine(schema: dict[str, Any], rule: Mapping[str, Any]) -> None:
     next((each for each in parts if each.get("type") == rule.get("type")), schema).update(rule)
 
 
+def _refine_answers(schemas: Mapping[str, Any]) -> None:
+    """What a typed client may rely on: choices, and settings by their names in place of any object."""
+    for (schema, field), values in _ANSWER_CHOICES.items():
+        schemas[schema]["properties"][field]["enum"] = list(values)
+    for names, config in (
+        (_TOPIC_ANSWERS, _topic_config()),
+        (_GROUP_ANSWERS, _group_config()),
+        (_SHARE_GROUP_ANSWERS, _share_group_config()),
+    ):
+        for name in names:
+            schemas[name]["properties"]["config"] = _all_set(config)
+    target = {**schemas["SubscriptionTarget"]["properties"], "https": _https_answer()}
+    for name in ("SubscriptionAnswer", "SubscriptionDescriptionAnswer"):
+        schemas[name]["properties"]["target"] = {
+            "type": "object",
+            "properties": {kind: _not_null(schema) for kind, schema in target.items()},
+            "oneOf": _each_required(*KINDS),
+        }
+
+
+def _https_answer() -> dict[str, Any]:
+    return {"type": "object", "properties": {"url": {"type": "string"}}, "required": ["url"]}
+
+
+def _all_set(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings as an answer has them: each has its value. A later release may add some."""
+    settings = {
+        name: schema if name in _MAY_BE_NULL else _not_null(schema) for name, schema in config["properties"].items()
+    }
+    return {"type": "object", "properties": settings, "required": sorted(settings)}
+
+
+def _not_null(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The schema without null among its kinds."""
+    kinds = [each for each in schema.get("anyOf", ()) if each.get("type") != "null"]
+    return kinds[0] if len(kinds) == 1 else {**schema, "anyOf": kinds} if kinds else schema
+
+
 def _topic_config() -> dict[str, Any]:
     settings: dict[str, Any] = {
         name: _between(bounds, may_be_unlimited=name in MAY_BE_UNLIMITED) for name, bounds in TOPIC_BOUNDS.items()
@@ -160,7 +224,7 @@ def _group_config() -> dict[str, Any]:
 def _share_group_config() -> dict[str, Any]:
     settings = {name: _between(bounds, may_be_unlimited=False) for name, bounds in SHARE_BOUNDS.items()}
     choices = {name: _or_null({"type": "string", "enum": list(values)}) for name, values in CHOICES.items()}
-    return _config({**settings, **choices, "dead_letter_topic": _or_null(NAME), "filter": _or_null({"type": "object"})})
+    return _config({**settings, **choices, "dead_letter_topic": _or_null(NAME), "filter": _or_null(FREE_OBJECT)})
 
 
 def _refine_subscription(schemas: Mapping[str, Any]) -> None:
@@ -171,7 +235,7 @@ def _refine_subscription(schemas: Mapping[str, Any]) -> None:
     for properties, name in ((put, "dead_letter_topic"), (schemas["SubscriptionTarget"]["properties"], "topic")):
         _refine(properties[name], NAME)
     endpoint = schemas["HttpsEndpoint"]
-    _refine(endpoint["properties"]["url"], {"type": "string", "maxLength": limits.PUSH_URL_LENGTH_MAX})
+    endpoint["properties"]["url"] = {"type": "string", "maxLength": limits.PUSH_URL_LENGTH_MAX}
     endpoint["required"] = ["url"]
     schemas["SubscriptionTarget"]["oneOf"] = _each_required(*KINDS)
 

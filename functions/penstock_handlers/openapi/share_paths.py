@@ -9,7 +9,7 @@ from penstock_core import limits
 from penstock_core.share.acknowledge import AckType
 from penstock_handlers.edge.http import BATCHES
 from penstock_handlers.edge.models.share_answers import AcknowledgedAnswer, AcquiredRecords, RedriveAnswer
-from penstock_handlers.openapi.rules import NAME, PARTITION
+from penstock_handlers.openapi.rules import FREE_OBJECT, NAME, PARTITION
 
 _ANSWERS: Mapping[str, Any] = {
     "AcquiredRecords": AcquiredRecords,
@@ -64,7 +64,7 @@ def share_schemas() -> dict[str, Any]:
         "AcquireRecords": _acquire(),
         "Redrive": _object(
             to=_or_null(NAME),
-            filter=_or_null({"type": "object"}),
+            filter=_or_null(FREE_OBJECT),
             records_max=_or_null({"type": "integer", "minimum": 1, "maximum": limits.REDRIVE_RECORDS_MAX}),
             cursor=_or_null({"type": "string"}),
             record=_or_null(_object("partition", "offset", partition=PARTITION, offset=_OFFSET)),
@@ -116,7 +116,7 @@ def _acknowledgements(minimum: int) -> dict[str, Any]:
 
 
 def _acknowledgement() -> dict[str, Any]:
-    span = {"type": "array", "items": _OFFSET, "minItems": 2, "maxItems": 2}
+    span = {"type": "array", "prefixItems": [_OFFSET, _OFFSET], "minItems": 2, "maxItems": 2}
     return _object(
         "topic",
         "partition",

@@ -9,6 +9,7 @@ from typing import Annotated, NamedTuple
 import aiokafka.record.default_records  # noqa: F401 - while the function starts, not in its first request
 from aws_lambda_powertools.event_handler.openapi.params import Path, Query
 
+from penstock_core.acls.principal import Principal
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.filters.filter import tags_of
 from penstock_core.ids import Partition, TimerId
@@ -18,11 +19,12 @@ from penstock_core.log.topic import Topic
 from penstock_core.outcomes import Outcome
 from penstock_core.records.codec import BatchBuilder
 from penstock_core.records.partitioner import partition_for_key
+from penstock_core.records.producer_state import SEQUENCE_MAX, owner_of
 from penstock_core.zones.zone_state import Acks, parse_acks
-from penstock_handlers.edge.json_api import JsonApp, error_json, instance_of, principal_name, serve_with
+from penstock_handlers.edge.json_api import JsonApp, caller_of, error_json, instance_of, serve_with
 from penstock_handlers.edge.json_records import headers_of, key_of, value_of
 from penstock_handlers.edge.models.answer_models import ProducedOffset, ProducedOffsets
-from penstock_handlers.edge.models.request_models import ProduceRecords, Record
+from penstock_handlers.edge.models.request_models import ProduceRecords, Record, RecordSequence
 from penstock_service.instance.instance import Instance
 from penstock_service.records.append import is_head_closed
 from penstock_service.records.produce import ProduceEntry
@@ -39,7 +41,9 @@ def produce_records(
     """Append JSON records to a topic, and answer each record's offset or its error."""
     instance = instance_of(app)
     wanted_acks = parse_acks(acks)
-    produce = partial(_produce, instance, principal_name(app), acks=wanted_acks)
+    if request.sequence is not None:
+        _check_sequence(request.sequence, request.records)
+    produce = partial(_produce, instance, caller_of(app).principal, sequence=request.sequence, acks=wanted_acks)
     outcomes, closed = produce(instance.topic_cache.get(topic), dict(enumerate(request.records)))
     again = {index: request.records[index] for index in closed if request.records[index].partition is None}
     if again:
@@ -49,11 +53,38 @@ def produce_records(
     return {"offsets": [outcomes[index] for index in range(len(request.records))]}
 
 
+def _check_sequence(sequence: RecordSequence, records: Sequence[Record]) -> None:
+    """A repeat has the same bytes in the same partition, or it is none. Raises INVALID_REQUEST."""
+    partition, last = records[0].partition, sequence.first_sequence + len(records) - 1
+    for index, record in enumerate(records):
+        if record.partition is None or record.partition != partition:
+            lack = f"has partition={record.partition} next to {partition}: name one partition in each record"
+        elif record.timestamp_ms is None:
+            lack = "has no timestamp_ms: give it its time, so that a repeat has the same"
+        elif record.deliver_at_ms is not None or record.delay_ms is not None:
+            lack = "is delayed: send it without a sequence"
+        else:
+            continue
+        raise PenstockError(ErrorCode.INVALID_REQUEST, f"records[{index}] of a request with a sequence {lack}")
+    if last > SEQUENCE_MAX:
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST,
+            f"first_sequence={sequence.first_sequence} and {len(records)} records end at {last}: {SEQUENCE_MAX} at "
+            "most, so go on as a new producer, from 0",
+        )
+
+
 def _produce(
-    instance: Instance, principal: str, topic: Topic, records: Mapping[int, Record], *, acks: Acks
+    instance: Instance,
+    principal: Principal,
+    topic: Topic,
+    records: Mapping[int, Record],
+    *,
+    sequence: RecordSequence | None,
+    acks: Acks,
 ) -> tuple[dict[int, ProducedOffset], list[int]]:
     """The outcomes of the records by their indexes, and the indexes of those whose partition is closed."""
-    packed = [_pack(topic, target, parsed) for target, parsed in _targets(instance, topic, records).items()]
+    packed = [_pack(topic, target, parsed, sequence) for target, parsed in _targets(instance, topic, records).items()]
     filled = [each for each in packed if each.data]
     _check_targets(filled)
     entries = [
@@ -64,10 +95,11 @@ def _produce(
             is_own_encoding=True,
             tag_filter=each.tag_filter,
             timer=each.target.timer,
+            owner=owner_of(principal.digest),
         )
         for each in filled
     ]
-    results = produce_within_quotas(instance, principal, entries, acks) if entries else []
+    results = produce_within_quotas(instance, principal.name, entries, acks) if entries else []
     closed: list[int] = []
     for each, result in zip(filled, results, strict=True):
         each.settle(result)
@@ -86,15 +118,21 @@ class _Target(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class _Packed:
-    """One target's records as batches, and each record's outcome by its index in the request."""
+    """One target's records as batches, and each record's outcome by its index in the request.
+
+    If it is whole, no record goes without the others.
+    """
 
     target: _Target
+    is_whole: bool = False
     data: bytearray = field(default_factory=bytearray)
     indexes: list[int] = field(default_factory=list)
     outcomes: dict[int, ProducedOffset] = field(default_factory=dict)
     tag_filter: int = 0
 
     def refuse(self, index: int, error: PenstockError) -> None:
+        if self.is_whole and index not in self.indexes:
+            raise error
         self.outcomes[index] = {"partition": self.target.partition, "error": error_json(error)}
 
     def settle(self, result: Outcome[Produced]) -> None:
@@ -183,12 +221,13 @@ def _check_targets(packed: Sequence["_Packed"]) -> None:
         )
 
 
-def _pack(topic: Topic, target: _Target, records: Sequence[_Parsed]) -> _Packed:
+def _pack(topic: Topic, target: _Target, records: Sequence[_Parsed], sequence: RecordSequence | None) -> _Packed:
     """Batches of at most `max_batch_bytes`.
 
-    Refuses a record that is too large for a batch of its own, and for a compacted topic one without a key.
+    Refuses a record that is too large for a batch of its own, and for a compacted topic one without a key. With a
+    sequence, raises what is wrong with any record, and REQUEST_TOO_LARGE if they do not fit into one batch.
     """
-    packed = _Packed(target=target)
+    packed = _Packed(target=target, is_whole=sequence is not None)
     limit = topic.config.max_batch_bytes
     builder = BatchBuilder(batch_bytes=limit)
     for record in records:
@@ -196,6 +235,8 @@ def _pack(topic: Topic, target: _Target, records: Sequence[_Parsed]) -> _Packed:
             packed.refuse(record.index, _keyless(topic, record.index))
             continue
         if not _append(builder, record):
+            if packed.is_whole:
+                raise _too_many(topic, record.index)
             packed.data += builder.build()
             builder = BatchBuilder(batch_bytes=limit)
             _append(builder, record)
@@ -211,8 +252,23 @@ def _pack(topic: Topic, target: _Target, records: Sequence[_Parsed]) -> _Packed:
         )
         packed.refuse(record.index, error)
         builder = BatchBuilder(batch_bytes=limit)
-    packed.data += builder.build() if builder.record_count else b""
+    if sequence is not None:
+        packed.data += builder.build(
+            producer_id=sequence.producer_id, producer_epoch=sequence.epoch, base_sequence=sequence.first_sequence
+        )
+    elif builder.record_count:
+        packed.data += builder.build()
     return packed
+
+
+def _too_many(topic: Topic, index: int) -> PenstockError:
+    limit = topic.config.max_batch_bytes
+    return PenstockError(
+        ErrorCode.REQUEST_TOO_LARGE,
+        f"records[{index}] does not fit into one batch with those before it: topic {topic.name!r} allows {limit} bytes "
+        "(max_batch_bytes), and the records of a request with a sequence go together, so send fewer at once",
+        limit=limit,
+    )
 
 
 def _keyless(topic: Topic, index: int) -> PenstockError:

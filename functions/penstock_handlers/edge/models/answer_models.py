@@ -24,25 +24,41 @@ class ZoneList(TypedDict):
 
 
 class Error(TypedDict):
-    """An error: its code and message, and further facts if they help."""
+    """An error: its code and message, and further facts if they help (docs/reference/http-api.md)."""
 
     code: str
     message: str
     maybe_applied: bool
     limit: NotRequired[int]
-    lease_epoch: NotRequired[int]
-    committed_offset: NotRequired[int]
-    committed_at_ms: NotRequired[int]
-    topic_id: NotRequired[str]
-    log_start_offset: NotRequired[int]
-    high_watermark: NotRequired[int]
+    retry_after_ms: NotRequired[int]
+    quota: NotRequired[str]
+    subject: NotRequired[str]
     principal: NotRequired[str]
     operation: NotRequired[str]
     resource: NotRequired[str]
+    place: NotRequired[str]
+    topic: NotRequired[str]
+    topic_id: NotRequired[str]
+    partition: NotRequired[int]
+    writable_partitions: NotRequired[int]
+    first_writable_partition: NotRequired[int]
+    log_start_offset: NotRequired[int]
+    high_watermark: NotRequired[int]
+    to: NotRequired[int]
+    batch: NotRequired[int]
+    base_offset: NotRequired[int]
+    next_offset: NotRequired[int]
+    lease_epoch: NotRequired[int]
+    committed_offset: NotRequired[int]
+    committed_at_ms: NotRequired[int]
+    expected_sequence: NotRequired[int]
+    epoch: NotRequired[int | None]
+    last_transaction: NotRequired[int | None]
+    last_nonce: NotRequired[str]
 
 
 class ErrorAnswer(TypedDict):
-    """The body of every answer that is not a success."""
+    """The body of every answer of a function that is not a success."""
 
     error: Error
 

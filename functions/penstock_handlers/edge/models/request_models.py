@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, Strict
 
 from penstock_core import limits
 from penstock_core.ids import TOPIC_ID_BYTES
+from penstock_core.records.producer_state import SEQUENCE_MAX
 from penstock_core.records.record_batch import NO_TIME_MS
 from penstock_core.zones.zone_state import REASON_LENGTH_MAX
 
@@ -57,10 +58,26 @@ class Record(JsonRequest):
     cancellable: bool = False
 
 
+class RecordSequence(JsonRequest):
+    """The number of a request's first record in the sequence of its producer; each next record has the next number.
+
+    A repeat of the request stores nothing twice. `producer_id` is drawn at random by the producer.
+    """
+
+    producer_id: Number
+    epoch: Annotated[int, Field(ge=0, le=limits.PRODUCER_EPOCH_MAX)] = 0
+    first_sequence: Annotated[int, Field(ge=0, le=SEQUENCE_MAX)]
+
+
 class ProduceRecords(JsonRequest):
-    """Records for one topic."""
+    """Records for one topic.
+
+    With `sequence`, they go together or not at all: each names the same `partition` and its `timestamp_ms`, none is
+    delayed, and they fit into one batch.
+    """
 
     records: Items[Record] = Field(min_length=1, max_length=limits.JSON_RECORDS_MAX)
+    sequence: RecordSequence | None = None
 
 
 class CreateTopic(JsonRequest):
