@@ -163,6 +163,6 @@ clean: ## Remove what was made: .venv, node_modules, caches, and the local stack
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps --require-hashes --target $(@D) -r $<
 	touch $@
 
-node_modules/.stamp: package.json package-lock.json
+node_modules/.stamp: package.json package-lock.json examples/typescript/package.json
 	npm ci --silent
 	touch $@
