@@ -576,7 +576,7 @@ KAFKA_LED_TRIES_MAX = 12  # of a change to that document, when other gateways ch
 KAFKA_LED_GROUPS_MAX = 1_000  # that one gateway looks at
 
 # Quotas (docs/adr/0049).
-QUOTAS_MAX = 1_000  # of a stage, defaults and those of single principals and topics: each instance remembers all
+QUOTAS_MAX = 1_000  # of a stage, patterns and defaults among them: each instance remembers all
 QUOTA_RATE_MAX = 10**12  # bytes or requests in a second
 QUOTA_COUNT_MAX = 1_000_000  # topics, partitions, groups or subscriptions of one principal
 CLAIMS_CHECKED_MAX = 100  # of a principal at its limit, at once: a call looks which resources are gone

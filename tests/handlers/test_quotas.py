@@ -51,9 +51,22 @@ def test_quotas_are_set_listed_and_deleted(service: Service) -> None:
     assert (again.status, again.json["error"]["code"]) == (404, "UNKNOWN_QUOTA")
 
 
+def test_team_shares_the_quota_of_a_pattern(service: Service) -> None:
+    body = {"subject": "topic", "name": "o*", "limits": {"produce_bytes_per_s": SMALL}, "shared": True}
+    service.create("others")
+    assert service.call("PUT", "/v1/quotas", body).json == body
+    assert service.call("GET", "/v1/quotas").json["quotas"] == [body]
+    error = spend(service).json["error"]
+    assert error["message"].startswith("the team of 'o*' has spent its quota produce_bytes_per_s")
+    assert service.produce(("others", 0, batch("x"))).status == 429
+    assert put(service, "topic", "o*", produce_bytes_per_s=SMALL)["shared"] is False
+    assert service.produce(("others", 0, batch("x"))).status == 200
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [
+        ({"subject": "topic", "name": "t", "limits": {"fetch_bytes_per_s": 1}, "shared": True}, "give a pattern"),
         ({"subject": "group", "name": "g", "limits": {}}, "subject"),
         ({"subject": "topic", "name": "t", "limits": {}}, "give at least one limit"),
         ({"subject": "topic", "name": "t", "limits": {"fetch_bytes_per_s": 0}}, "fetch_bytes_per_s=0"),

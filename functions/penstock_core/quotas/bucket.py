@@ -30,6 +30,8 @@ _RATE = "wait_ms_per_s"
 class BucketKey:
     """The bucket of one rate of one principal or topic. A topic has its id, so that a new one begins anew.
 
+    The bucket of a shared quota has the pattern as its name: no principal and no id of a topic has a `*`.
+
     `subject` and `rate` are a `Subject` and its `Rate`, or those of the stage's waiting time (wait_pool.py).
     """
 

@@ -1,6 +1,10 @@
 """Quotas as an operator sets them: what a principal or a topic may send and read in a second, and what it may have.
 
-A quota is the default of all principals or of all topics, or it is that of one. Of a missing limit there is no bound.
+A quota is that of one principal or topic, or of all whose names match a pattern: a beginning and a `*`. The pattern `*`
+is the default. Each that matches has a budget of its own, unless the quota is shared: then all of them have one.
+
+Each limit is looked up by itself: it is that of the most specific quota that has the limit. The quota of the name
+itself goes first, then that of the longest beginning, and the default last. Of a missing limit there is no bound.
 
 Claims: a principal's list of what it has created, by which its quotas count (docs/adr/0053).
 
@@ -13,10 +17,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from penstock_core.acls.rule import parse_principal_pattern
+from penstock_core.acls.rule import EVERY, parse_principal_pattern
 from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.ids import parse_topic_name
-from penstock_core.limits import QUOTA_COUNT_MAX, QUOTA_RATE_MAX, QUOTAS_MAX
+from penstock_core.limits import INSTANCE_SHARES_MAX, QUOTA_COUNT_MAX, QUOTA_RATE_MAX, QUOTAS_MAX
 
 DEFAULT = "*"  # the name of the quota of all that have none of their own
 
@@ -48,28 +52,29 @@ class Count(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quota:
-    """The limits of one principal or topic, or the defaults."""
+    """The limits of one principal or topic, or of all that match a pattern. `is_shared`: these have one budget."""
 
     subject: Subject
     name: str
     rates: Mapping[Rate, int] = field(default_factory=dict)
     counts: Mapping[Count, int] = field(default_factory=dict)
+    is_shared: bool = False
 
     @property
-    def is_default(self) -> bool:
-        """True for the quota of all that have none of their own."""
-        return self.name == DEFAULT
+    def is_pattern(self) -> bool:
+        """True for the quota of all names that begin like this one."""
+        return self.name.endswith(EVERY)
 
     def to_json(self) -> dict[str, int]:
         """The limits as the API writes them, without those that are missing."""
         return {str(limit): value for limits in (self.rates, self.counts) for limit, value in limits.items()}
 
 
-def parse_quota(subject: str, name: str, limits: Mapping[str, Any]) -> Quota:
+def parse_quota(subject: str, name: str, limits: Mapping[str, Any], *, is_shared: bool = False) -> Quota:
     """A quota from what a caller sent. Null stands for a limit that is taken away.
 
-    Raises INVALID_CONFIG for an unknown subject or limit, and for a value out of its bounds. Raises INVALID_NAME for
-    the name of a topic that no topic can have.
+    Raises INVALID_CONFIG for an unknown subject or limit, for a value out of its bounds, and for a shared quota of one
+    name or with counts. Raises INVALID_NAME for the name of a topic that no topic can have.
     """
     kind = _subject(subject)
     rates: dict[Rate, int] = {}
@@ -82,20 +87,66 @@ def parse_quota(subject: str, name: str, limits: Mapping[str, Any]) -> Quota:
             rates[limit] = _checked(name_of_limit, value, least=1, most=QUOTA_RATE_MAX)
         else:
             counts[limit] = _checked(name_of_limit, value, least=0, most=QUOTA_COUNT_MAX)
-    return Quota(subject=kind, name=_name(kind, name), rates=rates, counts=counts)
+    quota = Quota(subject=kind, name=_name(kind, name), rates=rates, counts=counts, is_shared=is_shared)
+    if is_shared and not quota.is_pattern:
+        raise PenstockError(
+            ErrorCode.INVALID_CONFIG, f"shared with name {shown(name)}: give a pattern, with a {EVERY} at the end"
+        )
+    if is_shared and counts:
+        raise PenstockError(
+            ErrorCode.INVALID_CONFIG,
+            f"shared with {', '.join(counts)}: what a principal creates counts for it alone. Set these limits in a "
+            "quota that is not shared, of a longer or shorter pattern",
+        )
+    return quota
 
 
-def merged(default: Quota | None, own: Quota | None, rate: Rate) -> int | None:
-    """The rate that holds: the own one, else the default, else None."""
-    for quota in (own, default):
-        if quota is not None and rate in quota.rates:
-            return quota.rates[rate]
-    return None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateLimit:
+    """A rate that holds for a name. `shared_by` is the pattern whose names spend it together, "" if none do."""
+
+    units_per_s: int
+    shared_by: str = ""
 
 
-def merged_counts(default: Quota | None, own: Quota | None) -> dict[Count, int]:
-    """The counts that hold, each by itself: the own one, else the default."""
-    return {**(default.counts if default else {}), **(own.counts if own else {})}
+class QuotaBook:
+    """All quotas of a stage. The first lookup of a name probes each length of a pattern, and later ones nothing."""
+
+    def __init__(self, quotas: Iterable[Quota]) -> None:
+        self._by_name = {(quota.subject, quota.name): quota for quota in quotas}
+        self._subjects = frozenset(subject for subject, _ in self._by_name)
+        patterns = (name for _, name in self._by_name if name.endswith(EVERY))
+        self._lengths = sorted({len(name) - 1 for name in patterns}, reverse=True)
+        self._found: dict[tuple[Subject, str], tuple[Quota, ...]] = {}
+
+    def has(self, subject: Subject) -> bool:
+        """True if some principal, or some topic, has a quota."""
+        return subject in self._subjects
+
+    def of(self, subject: Subject, name: str) -> tuple[Quota, ...]:
+        """The quotas that hold for the name, the most specific one first."""
+        found = self._found.get((subject, name))
+        if found is None:
+            if len(self._found) >= INSTANCE_SHARES_MAX:
+                self._found.clear()
+            keys = [name, *(f"{name[:length]}{EVERY}" for length in self._lengths if length <= len(name))]
+            known = (self._by_name.get((subject, key)) for key in dict.fromkeys(keys))
+            found = self._found[subject, name] = tuple(quota for quota in known if quota is not None)
+        return found
+
+    def rate(self, subject: Subject, name: str, rate: Rate) -> RateLimit | None:
+        """The rate that holds for the name, None without one."""
+        for quota in self.of(subject, name):
+            if rate in quota.rates:
+                return RateLimit(units_per_s=quota.rates[rate], shared_by=quota.name if quota.is_shared else "")
+        return None
+
+    def counts(self, principal: str) -> dict[Count, int]:
+        """The limits of what the principal may create, without those that are missing."""
+        found: dict[Count, int] = {}
+        for quota in self.of(Subject.PRINCIPAL, principal):
+            found = {**quota.counts, **found}
+        return found
 
 
 def too_many_quotas() -> PenstockError:
@@ -119,18 +170,18 @@ def _name(kind: Subject, name: str) -> str:
     if name == DEFAULT:
         return name
     if kind is Subject.TOPIC:
-        return parse_topic_name(name)
+        return f"{parse_topic_name(name.removesuffix(EVERY))}{EVERY if name.endswith(EVERY) else ''}"
     try:
         pattern = parse_principal_pattern(name)  # a session counts as its role, and a role has no path here
     except PenstockError as error:
         raise PenstockError(ErrorCode.INVALID_NAME, error.message) from error
-    if pattern.is_prefix or " " in name:
+    if " " in name:
         raise PenstockError(
             ErrorCode.INVALID_NAME,
-            f"principal {shown(name)}: name one, for example arn:aws:iam::111122223333:role/ledger, or * for the "
-            "default of all",
+            f"principal {shown(name)}: name one, for example arn:aws:iam::111122223333:role/ledger, those that begin "
+            "alike by a * at the end, or * for the default of all",
         )
-    return pattern.text
+    return str(pattern)
 
 
 def _limit(kind: Subject, text: str) -> Rate | Count:

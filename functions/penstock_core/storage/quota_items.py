@@ -1,14 +1,15 @@
 """The item of a quota (core/quotas/quota.py).
 
 ```
-groups table   pk "#quotas"   sk "<subject>#<name>", "*" as the name of the default
-limits   M   by the limit's name in the API, rates and counts: N
+groups table   pk "#quotas"   sk "<subject>#<name>", a pattern ends in "*", and "*" is the default
+limits   M      by the limit's name in the API, rates and counts: N
+shared   BOOL   of a pattern whose names have one budget; absent for budgets of their own
 ```
 
 The item of a bucket, which all instances charge (core/quotas/bucket.py).
 
 ```
-groups table   pk "#bucket#<subject>#<name or topic id>"   sk "<rate's name>"
+groups table   pk "#bucket#<subject>#<name, topic id, or pattern of a shared quota>"   sk "<rate's name>"
 rate           N   units a second
 since_ms       N   when the bucket began
 charged        N   units since then
@@ -45,7 +46,8 @@ def quota_key(subject: Subject, name: str) -> Item:
 def quota_item(quota: Quota) -> Item:
     """The whole item."""
     limits = {name: number(value) for name, value in quota.to_json().items()}
-    return {**quota_key(quota.subject, quota.name), "limits": {"M": limits}}
+    shared = {"shared": {"BOOL": True}} if quota.is_shared else {}
+    return {**quota_key(quota.subject, quota.name), "limits": {"M": limits}, **shared}
 
 
 def parse_quota_item(item: Mapping[str, Any]) -> Quota:
@@ -58,6 +60,7 @@ def parse_quota_item(item: Mapping[str, Any]) -> Quota:
         name=name,
         rates={Rate(limit): value for limit, value in limits.items() if limit in set(Rate)},
         counts={Count(limit): value for limit, value in limits.items() if limit in set(Count)},
+        is_shared=item.get("shared", {}).get("BOOL", False),
     )
 
 

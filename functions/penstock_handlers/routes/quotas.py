@@ -27,12 +27,13 @@ def list_all(
     return {"quotas": page, "next_after": next_after}
 
 
-@app.operation("PUT /v1/quotas", "putQuota", "Set the quota of a principal or a topic, or a default")
+@app.operation("PUT /v1/quotas", "putQuota", "Set the quota of a principal or a topic, or of a pattern of names")
 def put(request: PutQuota) -> QuotaAnswer:
     """Set all limits of one quota. A limit that you leave out is taken away, and the default holds for it."""
     if request.subject == "principal":
         trusted_principal(request.name, instance_of(app).acl_cache.settings.tokens)
-    return _answer(put_quota(instance_of(app), request.subject, _full(request.subject, request.name), request.limits))
+    name = _full(request.subject, request.name)
+    return _answer(put_quota(instance_of(app), request.subject, name, request.limits, is_shared=request.shared))
 
 
 @app.operation(
@@ -57,7 +58,7 @@ def _full(subject: str, name: str) -> str:
 
 
 def _answer(quota: Quota) -> QuotaAnswer:
-    return {"subject": str(quota.subject), "name": quota.name, "limits": quota.to_json()}
+    return {"subject": str(quota.subject), "name": quota.name, "limits": quota.to_json(), "shared": quota.is_shared}
 
 
 serve = serve_with(app)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import INSTANCE_SHARES_MAX, QUOTA_PAUSE_MS_MAX, QUOTA_PAUSE_MS_MIN
 from penstock_core.quotas.bucket import Bucket, BucketKey, expected_units
-from penstock_core.quotas.quota import DEFAULT, Count, Quota, Rate, Subject, merged, merged_counts
+from penstock_core.quotas.quota import Count, QuotaBook, Rate, RateLimit, Subject
 from penstock_service.instance.telemetry import Telemetry
 from penstock_service.instance.update_window import Moment
 from penstock_service.ports.runtime import Clock
@@ -139,14 +139,11 @@ class QuotaCache:
         self._telemetry = telemetry
         self._asked: Moment | None = None
         self._is_known = False  # they were read once
-        self._quotas: Mapping[tuple[Subject, str], Quota] = {}
-        self._subjects: frozenset[Subject] = frozenset()
+        self._book = QuotaBook(())
 
-    def rate_of(self, subject: Subject, name: str, rate: Rate) -> int | None:
+    def rate_of(self, subject: Subject, name: str, rate: Rate) -> RateLimit | None:
         """The rate that holds for the principal or topic, None without one. One query if the memory is old."""
-        if not self.has_quotas(subject):
-            return None
-        return merged(self._quotas.get((subject, DEFAULT)), self._quotas.get((subject, name)), rate)
+        return self._book.rate(subject, name, rate) if self.has_quotas(subject) else None
 
     def counts_of(self, principal: str) -> Mapping[Count, int]:
         """The limits of what the principal may create, without those that are missing. One query as `rate_of`.
@@ -160,16 +157,13 @@ class QuotaCache:
                 ErrorCode.STORAGE_UNAVAILABLE,
                 "the quotas cannot be read now, so nothing is created: try again",
             )
-        if not has_quotas:
-            return {}
-        default, own = ((Subject.PRINCIPAL, name) for name in (DEFAULT, principal))
-        return merged_counts(self._quotas.get(default), self._quotas.get(own))
+        return self._book.counts(principal) if has_quotas else {}
 
     def has_quotas(self, subject: Subject) -> bool:
         """True if some principal, or some topic, has a quota. One query if the memory is old."""
         if self._asked is None or self._asked.age_ms(self._clock) >= TTL_MS:
             self._read()
-        return subject in self._subjects
+        return self._book.has(subject)
 
     def forget(self) -> None:
         """Makes the next `rate_of` read."""
@@ -183,7 +177,6 @@ class QuotaCache:
         except PenstockError as error:
             self._telemetry.log("quotas_unread", error=error.code.name)
         else:
-            self._quotas = {(quota.subject, quota.name): quota for quota in found}
-            self._subjects = frozenset(quota.subject for quota in found)
+            self._book = QuotaBook(found)
             self._is_known = True
         self._asked = asked

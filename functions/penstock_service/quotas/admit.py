@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import ceil
 
-from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.acls.rule import EVERY
+from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.ids import TopicName
 from penstock_core.limits import QUOTA_ATTEMPTS_MAX, QUOTA_FETCH_BYTES_MIN, QUOTA_WAIT_MS_MAX
 from penstock_core.metrics.lag_memory import OTHER
@@ -38,11 +39,11 @@ def admit(instance: Instance, spender: Spender, units: Mapping[Rate, int]) -> No
     """
     taken: dict[Rate, int] = {}
     for rate, needed in units.items():
-        limit = instance.quota_cache.rate_of(spender.subject, spender.name, rate)
+        limit = _limit_of(instance, spender, rate)
         if limit is None:
             continue
         try:
-            take_share(instance, _key(spender, rate), limit, needed)
+            take_share(instance, *limit, needed)
         except PenstockError:
             give_back(instance, spender, taken)
             raise
@@ -52,8 +53,8 @@ def admit(instance: Instance, spender: Spender, units: Mapping[Rate, int]) -> No
 def give_back(instance: Instance, spender: Spender, units: Mapping[Rate, int]) -> None:
     """Gives back what `admit` has taken for a request that another quota refuses. Sends no call."""
     for rate, count in units.items():
-        if instance.quota_cache.rate_of(spender.subject, spender.name, rate) is not None:
-            instance.quota_shares.spend(_key(spender, rate), -count)
+        if (limit := _limit_of(instance, spender, rate)) is not None:
+            instance.quota_shares.spend(limit[0], -count)
 
 
 def admit_fetch(instance: Instance, spender: Spender, max_bytes: int) -> int:
@@ -63,12 +64,12 @@ def admit_fetch(instance: Instance, spender: Spender, max_bytes: int) -> int:
     however little is left, and one batch: a debt, which delays the next fetch. Raises THROTTLED. Costs as `admit`.
     """
     admit(instance, spender, _ONE_FETCH)
-    limit = instance.quota_cache.rate_of(spender.subject, spender.name, Rate.FETCH_BYTES)
+    limit = _limit_of(instance, spender, Rate.FETCH_BYTES)
     if limit is None:
         return max_bytes
-    key = _key(spender, Rate.FETCH_BYTES)
+    key, rate = limit
     try:
-        take_share(instance, key, limit, 1, max_bytes)
+        take_share(instance, key, rate, 1, max_bytes)
     except PenstockError:
         give_back(instance, spender, _ONE_FETCH)
         raise
@@ -82,12 +83,17 @@ def give_back_fetch(instance: Instance, spender: Spender) -> None:
 
 def spend_fetched(instance: Instance, spender: Spender, fetched_bytes: int) -> None:
     """Spends the bytes that a fetch has answered, or has read and passed over. Sends no call."""
-    if instance.quota_cache.rate_of(spender.subject, spender.name, Rate.FETCH_BYTES) is not None:
-        instance.quota_shares.spend(_key(spender, Rate.FETCH_BYTES), fetched_bytes)
+    if (limit := _limit_of(instance, spender, Rate.FETCH_BYTES)) is not None:
+        instance.quota_shares.spend(limit[0], fetched_bytes)
 
 
-def _key(spender: Spender, rate: Rate) -> BucketKey:
-    return BucketKey(subject=spender.subject, name=spender.bucket_name, rate=rate)
+def _limit_of(instance: Instance, spender: Spender, rate: Rate) -> tuple[BucketKey, int] | None:
+    """The bucket that the spender spends of, its own or that of a shared quota, and the rate. None without a quota."""
+    limit = instance.quota_cache.rate_of(spender.subject, spender.name, rate)
+    if limit is None:
+        return None
+    name = limit.shared_by or spender.bucket_name
+    return BucketKey(subject=spender.subject, name=name, rate=rate), limit.units_per_s
 
 
 def count_throttled(instance: Instance, topics: Iterable[str], error: PenstockError) -> None:
@@ -209,6 +215,8 @@ def over_quota(key: BucketKey, rate: int, wait_ms: float) -> PenstockError:
     """The error of a request over its quota. It names the quota and the time to wait."""
     retry_after_ms = ceil(min(max(wait_ms, 1), QUOTA_WAIT_MS_MAX))
     whose = "your principal" if key.subject == Subject.PRINCIPAL else "the topic"
+    if key.name.endswith(EVERY):
+        whose = f"the team of {shown(key.name)}"
     return PenstockError(
         ErrorCode.THROTTLED,
         f"{whose} has spent its quota {key.rate}={rate}: try again in {retry_after_ms} ms, or have the quota raised",

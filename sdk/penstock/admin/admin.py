@@ -354,13 +354,15 @@ class Admin:
         """All quotas, sorted by subject and name; one request per thousand."""
         return self._client.call(acl_calls.list_quotas())
 
-    def set_quota(self, subject: str, name: str, limits: Mapping[str, int]) -> Quota:
+    def set_quota(self, subject: str, name: str, limits: Mapping[str, int], *, shared: bool = False) -> Quota:
         """Set all limits of a "principal" or a "topic"; the name "*" is the default of all without a quota.
 
         A limit that you leave out is taken away. A principal's name is the ARN of an IAM user or role, without a
-        session. Takes effect everywhere within 30 seconds. Raises InvalidError, which names the value.
+        session. A name may end in "*": each name that matches has these limits, and with `shared` all of them together
+        have them once. The most specific quota that has a limit holds. Takes effect everywhere within 30 seconds.
+        Raises InvalidError, which names the value.
         """
-        return self._client.call(acl_calls.set_quota(subject, name, limits))
+        return self._client.call(acl_calls.set_quota(subject, name, limits, shared=shared))
 
     def delete_quota(self, subject: str, name: str) -> None:
         """Delete a quota: the default holds from then on. Raises NotFoundError if there is none."""

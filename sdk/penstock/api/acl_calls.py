@@ -56,11 +56,11 @@ def list_quotas() -> Calls[list[Quota]]:
     return [_quota(each) for each in (yield from all_pages("/v1/quotas", "quotas"))]
 
 
-def set_quota(subject: str, name: str, limits: Mapping[str, int]) -> Calls[Quota]:
-    """Set all limits of one quota."""
+def set_quota(subject: str, name: str, limits: Mapping[str, int], *, shared: bool = False) -> Calls[Quota]:
+    """Set all limits of one quota. An older service takes no `shared`, so only a shared quota says so."""
     _check(subject, name)
     check_mapping("limits", limits, _LIMITS_EXAMPLE)
-    body = {"subject": subject, "name": name, "limits": dict(limits)}
+    body = {"subject": subject, "name": name, "limits": dict(limits), **({"shared": True} if shared else {})}
     return _quota((yield json_request("PUT", "/v1/quotas", body=body, is_repeatable=True)))
 
 

@@ -21,6 +21,7 @@ from penstock_core.acls.rule import Rule, parse_rule
 from penstock_core.errors import PenstockError
 from penstock_core.limits import ACL_CHANGES_MAX, APPLY_CALLS_MAX, UNLIMITED
 
+_SHARED: Mapping[bool, Settings] = {False: {}, True: {"shared": True}}
 _WAYS = (Noun.GROUP, Noun.SHARE_GROUP, Noun.SUBSCRIPTION)
 
 
@@ -74,7 +75,7 @@ def _subscriptions(admin: Admin) -> dict[str, Settings]:
 
 
 def _quotas(admin: Admin) -> dict[str, Settings]:
-    return {f"{each.subject} {each.name}": dict(each.limits) for each in admin.list_quotas()}
+    return {f"{each.subject} {each.name}": {**each.limits, **_SHARED[each.shared]} for each in admin.list_quotas()}
 
 
 _LISTS: Mapping[Noun, Callable[[Admin], dict[str, Settings]]] = {
@@ -171,7 +172,8 @@ def _put_subscription(admin: Admin, change: StageChange) -> None:
 
 def _put_quota(admin: Admin, change: StageChange) -> None:
     subject, _, name = change.name.partition(" ")
-    admin.set_quota(subject, name, change.settings)
+    limits = {limit: value for limit, value in change.settings.items() if limit != "shared"}
+    admin.set_quota(subject, name, limits, shared="shared" in change.settings)
 
 
 def _delete_quota(admin: Admin, change: StageChange) -> None:

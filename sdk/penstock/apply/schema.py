@@ -140,8 +140,8 @@ def _quota() -> Schema:
     counts = {str(count): _number(count, 0, QUOTA_COUNT_MAX) for count in Count}
     return {
         "anyOf": [
-            _object({"principal": _TEXT, **rates, **counts}, required=["principal"]),
-            _object({"topic": _TEXT, **rates}, required=["topic"]),
+            _object({"principal": _TEXT, "shared": _FLAG, **rates, **counts}, required=["principal"]),
+            _object({"topic": _TEXT, "shared": _FLAG, **rates}, required=["topic"]),
         ]
     }
 

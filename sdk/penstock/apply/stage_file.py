@@ -313,10 +313,15 @@ class _Reader:
                 continue
             [subject] = subjects
             given = self._text(fields.pop(subject), f"{path}.{subject}")
+            is_shared = fields.pop("shared", Node(False, each.line)).value
+            if not isinstance(is_shared, bool):
+                self._wrong(each, f"{path}.shared", f"{shown(is_shared)}: must be true or false")
             limits = self._settings(fields, path, partial(parse_quota, subject, "*"))
             name = given
             with self._checking(each, f"{path}.{subject}"):
-                name = parse_quota(subject, full_principal(given, None), {}).name
+                name = parse_quota(subject, full_principal(given, None), limits, is_shared=is_shared is True).name
+            if is_shared is True:
+                limits["shared"] = True
             if not fields:
                 self._wrong(each, path, "it has no limit: give at least one, such as produce_bytes_per_s: 10MB")
             full = f"{subject} {name}"

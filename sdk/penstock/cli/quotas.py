@@ -34,6 +34,7 @@ def list_quotas(service: Service) -> None:
 @quotas.command("set")
 @_SUBJECT
 @click.argument("name")
+@click.option("--shared", is_flag=True, help="All names that match the pattern NAME share these limits.")
 @click.option("--produce-bytes", type=SIZE, metavar="SIZE", help="Bytes that it may produce in a second, such as 10MB.")
 @click.option("--produce-requests", type=int, metavar="N", help="Produce requests in a second.")
 @click.option("--fetch-bytes", type=SIZE, metavar="SIZE", help="Bytes that it may read in a second.")
@@ -43,12 +44,17 @@ def list_quotas(service: Service) -> None:
 @click.option("--groups-max", type=int, metavar="N", help="Groups and share groups that it may create.")
 @click.option("--subscriptions-max", type=int, metavar="N", help="Subscriptions that it may create.")
 @service_command
-def set_quota(service: Service, subject: str, name: str, **given: int | None) -> None:
-    """Set the limits of the principal or topic NAME; * is the default (quote it in a shell).
+def set_quota(service: Service, subject: str, name: str, shared: bool, **given: int | None) -> None:
+    r"""Set the limits of the principal or topic NAME; * is the default (quote it in a shell).
 
-    Limits that you leave out are taken away.
+    NAME may end in *: then each principal or topic that matches has these limits for itself, and with --shared all of
+    them have them together. Each limit is that of the most specific quota that has it. Limits that you leave out are
+    taken away.
 
-    For example: penstock quotas set principal arn:aws:iam::111122223333:role/ledger --produce-bytes 10MB
+    \b
+    For example:
+      penstock quotas set principal arn:aws:iam::111122223333:role/ledger --produce-bytes 10MB
+      penstock quotas set principal 'arn:aws:iam::111122223333:role/shop-*' --shared --produce-bytes 50MB
     """
     limits = {
         option if option in _COUNTS else f"{option}_per_s": value
@@ -57,7 +63,7 @@ def set_quota(service: Service, subject: str, name: str, **given: int | None) ->
     }
     if not limits:
         raise click.UsageError("give at least one limit, such as --produce-bytes 10MB")
-    done = Admin(transport=service.transport).set_quota(subject, name, limits)
+    done = Admin(transport=service.transport).set_quota(subject, name, limits, shared=shared)
     _show(service, asdict(done), [done])
 
 
@@ -75,11 +81,12 @@ def _show(service: Service, document: object, found: list[Quota]) -> None:
     service.show(
         document,
         title="quotas",
-        columns=("subject", "name", *_RATES, *_COUNTS),
+        columns=("subject", "name", "shared", *_RATES, *_COUNTS),
         rows=[
             (
                 each.subject,
                 each.name,
+                "yes" if each.shared else "-",
                 *(f"{each.limits[limit]:,}" if limit in each.limits else "-" for limit in (*_RATES, *_COUNTS)),
             )
             for each in found

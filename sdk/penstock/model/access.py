@@ -44,7 +44,10 @@ class AccessDecision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quota:
-    """The limits of one principal or topic. The name "*" is the default of all that have no quota of their own.
+    """The limits of one principal or topic, or of all whose names match a pattern that ends in "*".
+
+    Each that matches has these limits for itself; with `shared`, all of them have them together. Each limit is that of
+    the most specific quota that has it: the name itself, then the longest pattern. The name "*" is the default.
 
     `limits` has rates in bytes or requests a second: `produce_bytes_per_s`, `produce_requests_per_s`,
     `fetch_bytes_per_s`, `fetch_requests_per_s`. A principal may also have bounds of what it creates: `topics_max`,
@@ -55,3 +58,4 @@ class Quota:
     subject: str
     name: str
     limits: Mapping[str, int]
+    shared: bool = False

@@ -13,10 +13,17 @@ def test_item_has_its_golden_layout() -> None:
     }
 
 
+def test_item_of_a_shared_quota_says_so() -> None:
+    item = quota_item(parse_quota("topic", "shop.*", {"fetch_bytes_per_s": 1}, is_shared=True))
+    assert item["shared"] == {"BOOL": True}
+
+
 def test_item_gives_the_quota_back() -> None:
     for quota in (
         parse_quota("principal", "*", {"fetch_requests_per_s": 9}),
         parse_quota("principal", "jwt:https://login.example#ada", {"fetch_bytes_per_s": 1}),
+        parse_quota("topic", "shop.*", {"fetch_bytes_per_s": 1}),
+        parse_quota("topic", "shop.*", {"fetch_bytes_per_s": 1}, is_shared=True),
     ):
         assert parse_quota_item(quota_item(quota)) == quota
 

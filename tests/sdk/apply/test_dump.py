@@ -29,7 +29,7 @@ STAGE = {
         {"principal": f"{ROLE}/a", "operations": ["read", "write"], "resources": ["topic:a", "topic:b"]},
         {"principal": f"{ROLE}/b", "permission": "deny", "operations": ["all"], "resources": ["topic:a"]},
     ],
-    "quotas": [{"principal": f"{ROLE}/a", "topics_max": 3}, {"topic": "a", "fetch_bytes_per_s": 1}],
+    "quotas": [{"principal": f"{ROLE}/a", "topics_max": 3}, {"topic": "a*", "fetch_bytes_per_s": 1, "shared": True}],
 }
 
 

@@ -18,7 +18,10 @@ STAGE = {
     "share_groups": {"s": {"topics": "a", "dead_letter_topic": "a.dead", "deliveries_max": 3}},
     "subscriptions": {"p": {"topics": ["a"], "target": {"topic": "b"}, "retry": {"patience_ms": "2m"}}},
     "acls": [{"principal": f"{ROLE}/a", "operations": ["read"], "resources": "topic:a"}],
-    "quotas": [{"principal": f"{ROLE}/a", "topics_max": 3}],
+    "quotas": [
+        {"principal": f"{ROLE}/a", "topics_max": 3},
+        {"principal": f"{ROLE}/a*", "shared": True, "fetch_bytes_per_s": "1MB"},
+    ],
 }
 
 
@@ -42,8 +45,9 @@ def admin(service: MemoryPenstock) -> Admin:
 
 def test_second_run_changes_nothing(admin: Admin, tmp_path: Path) -> None:
     outcome = brought_to(admin, tmp_path, STAGE)
-    assert (len(outcome.made), outcome.failed) == (8, ())
+    assert (len(outcome.made), outcome.failed) == (9, ())
     assert admin.describe_topic("a").topic.partitions == 2
+    assert [each.shared for each in admin.list_quotas()] == [False, True]
     assert admin.describe_subscription("p").subscription.config["retry"]["patience_ms"] == 120_000
     assert planned(admin, tmp_path, STAGE).changes == ()
 

@@ -89,6 +89,8 @@ def test_rules_are_the_product_of_their_lists(tmp_path: Path) -> None:
         ("quotas: [{topic: a}]", "quotas[0]: it has no limit"),
         ("quotas: [{topic: a, topics_max: 1}]", "limit 'topics_max': a quota of a topic has"),
         ("quotas: [{topic: a, fetch_bytes_per_s: 1}, {topic: a, fetch_bytes_per_s: 2}]", "topic a has a quota above"),
+        ("quotas: [{topic: a, fetch_bytes_per_s: 1, shared: true}]", "quotas[0].topic: shared with name 'a'"),
+        ("quotas: [{topic: a, fetch_bytes_per_s: 1, shared: yes!}]", "quotas[0].shared: 'yes!': must be true or false"),
         ("owns: {names: ['a*b']}", "owns.names: resource='topic:a*b'"),
         ("owns: {names: [a.*]}\ntopics:\n  b: {}", ":3: topic b: owns does not cover it"),
         ("owns: {names: [a.*]}\nquotas: [{principal: '*', fetch_bytes_per_s: 1}]", ":2: quota principal *: owns does"),

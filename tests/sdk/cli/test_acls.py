@@ -136,7 +136,11 @@ def test_caller_without_rights_on_the_service_lists_the_rules_about_itself() -> 
 
 def test_quota_is_set_listed_and_deleted(service: MemoryPenstock) -> None:
     made = run_json(service.transport, "quotas", "set", "principal", "*", "--produce-bytes", "5000000")
-    assert made == {"subject": "principal", "name": "*", "limits": {"produce_bytes_per_s": 5_000_000}}
+    limits = {"produce_bytes_per_s": 5_000_000}
+    assert made == {"subject": "principal", "name": "*", "limits": limits, "shared": False}
+    team = run_json(service.transport, "quotas", "set", "topic", "shop.*", "--shared", "--fetch-bytes", "1MB")
+    assert team == {"subject": "topic", "name": "shop.*", "limits": {"fetch_bytes_per_s": 1_000_000}, "shared": True}
+    assert run_json(service.transport, "quotas", "delete", "topic", "shop.*")["deleted"]["name"] == "shop.*"
     assert run_json(service.transport, "quotas", "list") == [made]
     shown = run(service.transport, "quotas", "list")
     assert (shown.exit_code, "5,000,000" in shown.output) == (0, True)

@@ -13,7 +13,8 @@ from penstock_service.adapters.memory.service import memory_stores
 from penstock_service.adapters.system import SystemEntropy, ThreadExecutor
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.runtime import Runtime
-from penstock_service.quotas.admit import take_share
+from penstock_service.quotas.admin.set_quota import put_quota
+from penstock_service.quotas.admit import admit, admit_fetch, principal_spender, spend_fetched, take_share
 from tests.service.quotas.counted_quotas import CountedQuotas
 from tests.support.service import SteppedClock
 
@@ -130,3 +131,57 @@ def test_request_is_refused_when_the_bucket_is_throttled() -> None:
     service = Service(1)
     service.quotas.failure = PenstockError(ErrorCode.THROTTLED, "too many charges")
     assert not service.is_taken(0)
+
+
+def _served(service: Service, principals: list[str], for_ms: int) -> dict[str, int]:
+    """The requests that passed, if each principal asks for three times the rate, of all instances in turn."""
+    passed = dict.fromkeys(principals, 0)
+    asked = 0
+    for elapsed_ms in range(for_ms):
+        while asked * 1_000 < 3 * RATE * len(principals) * elapsed_ms:
+            principal = principals[asked % len(principals)]
+            instance = service.instances[asked // len(principals) % len(service.instances)]
+            try:
+                admit(instance, principal_spender(principal), {Rate.PRODUCE_REQUESTS: 1})
+                passed[principal] += 1
+            except PenstockError:
+                pass
+            asked += 1
+        service.clock.time_ms += 1
+    return passed
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_names_of_a_pattern_have_a_budget_each_or_share_one(is_shared: bool) -> None:
+    service = Service(3)
+    put_quota(service.instances[0], "principal", "arn:shop-*", {"produce_requests_per_s": RATE}, is_shared=is_shared)
+    passed = _served(service, ["arn:shop-api", "arn:shop-jobs"], 10_000)
+    budget = RATE * 10
+    if is_shared:
+        assert 0.9 * budget <= sum(passed.values()) <= 1.1 * budget
+    else:
+        assert all(0.9 * budget <= each <= 1.1 * budget for each in passed.values())
+
+
+def test_spent_shared_quota_refuses_all_its_names_and_no_other() -> None:
+    service = Service(1)
+    [instance] = service.instances
+    put_quota(instance, "principal", "arn:shop-*", {"fetch_bytes_per_s": RATE}, is_shared=True)
+    spend_fetched(instance, principal_spender("arn:shop-api"), 100 * RATE)
+    with pytest.raises(PenstockError, match=r"the team of 'arn:shop-\*' has spent its quota fetch_bytes_per_s"):
+        admit_fetch(instance, principal_spender("arn:shop-jobs"), 10)
+    assert admit_fetch(instance, principal_spender("arn:till"), 10) == 10
+
+
+def test_many_names_of_patterns_read_the_quotas_once() -> None:
+    service = Service(1)
+    [instance] = service.instances
+    for number in range(50):
+        put_quota(
+            instance, "principal", f"arn:team{number:02}-*", {"produce_requests_per_s": 10 * RATE}, is_shared=True
+        )
+    service.quotas.calls = service.quotas.lists = 0
+    for number in range(500):
+        admit(instance, principal_spender(f"arn:team{number % 50:02}-{number}"), {Rate.PRODUCE_REQUESTS: 1})
+    assert service.quotas.lists == 1
+    assert service.quotas.calls <= 2 * 50  # what the bucket of each team costs

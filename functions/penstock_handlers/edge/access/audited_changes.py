@@ -120,7 +120,8 @@ def state_of_zone(instance: Instance, name: str) -> State:
 
 def state_of_quota(instance: Instance, name: str) -> State:
     """The limits of the principal and of the topic with this name. One query."""
-    return {str(quota.subject): quota.to_json() for quota in instance.stores.quotas.list() if quota.name == name}
+    found = [quota for quota in instance.stores.quotas.list() if quota.name == name]
+    return {str(each.subject): {**each.to_json(), **({"shared": True} if each.is_shared else {})} for each in found}
 
 
 _PLAIN = AuditedChange()

@@ -83,19 +83,25 @@ def rule_answer(rule: Rule) -> AclRule:
 
 
 class PutQuota(JsonRequest):
-    """The limits of one principal or topic. The name `*` stands for all that have no quota of their own."""
+    """The limits of one principal or topic, or of all whose names match a pattern that ends in `*`.
+
+    Each that matches has these limits for itself; with `shared` all of them have them together. The name `*` stands for
+    all that no other quota is about.
+    """
 
     subject: Literal["principal", "topic"]
     name: str = Field(default=DEFAULT, max_length=PRINCIPAL_LENGTH_MAX)
     limits: dict[str, int | None]
+    shared: bool = False
 
 
 class QuotaAnswer(TypedDict):
-    """The limits of one principal or topic, or a default. There is no bound for a limit that is missing."""
+    """The limits of one principal or topic, or of a pattern. There is no bound for a limit that is missing."""
 
     subject: str
     name: str
     limits: dict[str, int]
+    shared: bool
 
 
 class QuotaList(TypedDict):

@@ -20,12 +20,14 @@ def place_of(quota: Quota) -> str:
     return f"{quota.subject}#{quota.name}"
 
 
-def put_quota(instance: Instance, subject: str, name: str, limits: Mapping[str, Any]) -> Quota:
+def put_quota(
+    instance: Instance, subject: str, name: str, limits: Mapping[str, Any], *, is_shared: bool = False
+) -> Quota:
     """Stores a quota in place of the one of that subject and name. One query and one put.
 
     Raises INVALID_CONFIG, INVALID_NAME and TOO_MANY_QUOTAS.
     """
-    quota = parse_quota(subject, name, limits)
+    quota = parse_quota(subject, name, limits, is_shared=is_shared)
     if not quota.to_json():
         raise PenstockError(
             ErrorCode.INVALID_CONFIG, f"limits={shown(dict(limits))}: give at least one limit, or delete the quota"

@@ -12,7 +12,8 @@ from tests.support.service import SteppedClock
 
 
 def rate_of(instance: Instance) -> int | None:
-    return instance.quota_cache.rate_of(Subject.TOPIC, "orders", Rate.FETCH_BYTES)
+    found = instance.quota_cache.rate_of(Subject.TOPIC, "orders", Rate.FETCH_BYTES)
+    return None if found is None else found.units_per_s
 
 
 def test_change_holds_at_once_here_and_within_the_ttl_elsewhere() -> None:
