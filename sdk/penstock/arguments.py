@@ -1,11 +1,9 @@
 """The checks of arguments. Each error names the argument, its value, and what to give instead."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from penstock.errors import InvalidError, as_sdk_error
-from penstock.model import (
-    TopicPartition,
-)
+from penstock.model import HeadersToSend, TopicPartition
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import parse_topic_name
 
@@ -108,3 +106,27 @@ def checked_name(parse: Callable[[str], str], name: str) -> str:
 def checked_topic(name: str) -> str:
     """The name, if a topic may have it. Raises InvalidError."""
     return checked_name(parse_topic_name, name)
+
+
+def checked_headers(headers: HeadersToSend) -> Sequence[tuple[str, bytes | None]]:
+    """The headers as pairs with bytes. Raises InvalidError for other types."""
+    pairs: list[tuple[str, bytes | None]] = []
+    try:
+        for name, value in headers.items() if isinstance(headers, Mapping) else headers:
+            if not isinstance(name, str):
+                raise TypeError(f"the name {name!r:.100}")
+            pairs.append((name, None if value is None else _bytes_of(value)))
+    except (TypeError, ValueError) as error:
+        raise InvalidError(
+            ErrorCode.INVALID_REQUEST,
+            f"headers={headers!r:.100}: give a dict or pairs, of names (str) and values (bytes, str or None) ({error})",
+        ) from error
+    return tuple(pairs)
+
+
+def _bytes_of(value: object) -> bytes:
+    if isinstance(value, str):
+        return value.encode()
+    if not isinstance(value, bytes | bytearray | memoryview):
+        raise TypeError(f"the value {value!r:.100}")
+    return bytes(value)

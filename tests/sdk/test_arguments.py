@@ -17,6 +17,7 @@ from penstock import (
     Consumer,
     InvalidError,
     Producer,
+    ShareConsumer,
     TopicPartition,
 )
 from penstock.consumer.settings import ConsumerOptions, ConsumerSettings
@@ -101,7 +102,9 @@ SENDS: list[tuple[dict[str, Any], str]] = [
     ({"value": 5}, "value=5: give bytes, str or None"),
     ({"value": {}}, "value={}: give bytes, str or None"),
     ({"key": 5}, "key=5: give bytes, str or None"),
-    ({"headers": 5}, "headers=5: give (str, bytes or None) pairs"),
+    ({"headers": 5}, "headers=5: give a dict or pairs, of names (str) and values (bytes, str or None)"),
+    ({"headers": {5: b"a"}}, "(the name 5)"),
+    ({"headers": "ab"}, "headers='ab'"),
     ({"headers": [("a", 5)]}, "headers=[('a', 5)]"),
     ({"timestamp_ms": "x"}, "timestamp_ms='x': give milliseconds since 1970"),
     ({"timestamp_ms": 0.5}, "timestamp_ms=0.5: give milliseconds since 1970"),
@@ -311,3 +314,22 @@ def test_settings_of_a_producer(service: MemoryPenstock, settings: dict[str, Any
         with pytest.raises(InvalidError) as caught:
             make(**settings)
         assert says in str(caught.value)
+
+
+OPTIONS: list[tuple[Callable[..., object], dict[str, Any], str]] = [
+    (Consumer, {"group": "g"}, "Consumer has no option 'group': use group_id"),
+    (Consumer, {"value_deserializer": str}, "a record's value is bytes: decode it yourself"),
+    (AsyncConsumer, {"fetch_max_byte": 1}, "did you mean fetch_max_bytes?"),
+    (Producer, {"compression": "zstd"}, "Producer has no option 'compression': use compression_type"),
+    (AsyncProducer, {"bootstrap_servers": "x"}, "give url=, or let the environment tell it"),
+    (Producer, {"qqq": 1}, "see help(Producer)"),
+    (ShareConsumer, {"group_id": "g", "lock_milis": 1}, "ShareConsumer has no option 'lock_milis'"),
+]
+
+
+@pytest.mark.parametrize(("client", "options", "told"), OPTIONS, ids=lambda each: str(each)[:40])
+def test_option_that_there_is_not_is_told_with_a_likely_one(
+    client: Callable[..., object], options: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(TypeError, match=re.escape(told)):
+        client(**options)

@@ -106,7 +106,7 @@ class TopicCache:
         topic = self._topics.get(topic_name)
         if topic is None:
             self._remembered.pop(topic_name, None)
-            raise PenstockError(ErrorCode.UNKNOWN_TOPIC, f"topic {name!r} does not exist: create it first")
+            raise PenstockError(ErrorCode.UNKNOWN_TOPIC, f"topic {name!r} does not exist: check its name, or create it")
         if len(self._remembered) >= INSTANCE_TOPICS_MAX:
             self._remembered.clear()
         self._remembered[topic_name] = (asked, topic)
@@ -205,7 +205,9 @@ class ShareGroupCache:
 
 def unknown_share_group(name: GroupName) -> PenstockError:
     """The error for a name that no share group has."""
-    return PenstockError(ErrorCode.UNKNOWN_SHARE_GROUP, f"share group {name!r} does not exist: create it first")
+    return PenstockError(
+        ErrorCode.UNKNOWN_SHARE_GROUP, f"share group {name!r} does not exist: check its name, or create it"
+    )
 
 
 class AclCache:

@@ -12,7 +12,9 @@ def find_subscription(instance: Instance, name: str) -> Subscription:
     """The subscription as it is now. One read. Raises INVALID_NAME and UNKNOWN_SUBSCRIPTION."""
     found = instance.stores.push.get_subscription(parse_subscription_name(name))
     if found is None:
-        raise PenstockError(ErrorCode.UNKNOWN_SUBSCRIPTION, f"subscription {name!r} does not exist: create it first")
+        raise PenstockError(
+            ErrorCode.UNKNOWN_SUBSCRIPTION, f"subscription {name!r} does not exist: check its name, or create it"
+        )
     return found
 
 

@@ -1,6 +1,8 @@
 """The common parts of the commands: how they reach the service, print, and fail."""
 
+import difflib
 import json
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,6 +18,7 @@ from penstock.http.transport import Transport, open_transport
 from penstock_core.errors import PenstockError
 from penstock_core.text import escaped
 
+_ABSENT = re.compile(r"^(?P<noun>topic|group|share group|subscription) '?(?P<name>[\w.-]+)'? does not exist")
 TOKEN_FILE = click.option(
     "--token-file",
     metavar="FILE",
@@ -81,7 +84,7 @@ def service_command(command: Callable[..., None]) -> Callable[..., None]:
             with without_logs_of_failed_calls():
                 command(Service(transport=carrier, as_json=as_json, transport_name=transport), **options)
         except PenstockError as error:
-            raise CommandError(error, as_json=as_json) from error
+            raise CommandError(error if as_json else _with_likely_name(error, carrier), as_json=as_json) from error
         except ServiceDownError as down:
             raise CommandError(down.error, as_json=as_json) from down
 
@@ -100,6 +103,38 @@ def service_command(command: Callable[..., None]) -> Callable[..., None]:
         with_service
     )
     return with_service
+
+
+def _with_likely_name(error: PenstockError, transport: Transport) -> PenstockError:
+    """The error of an unknown name, with the name that was likely meant. It lists the names by further calls."""
+    absent = _ABSENT.search(error.message)
+    if absent is None:
+        return error
+    noun, name = absent["noun"], absent["name"]
+    kinds = [noun, *({"group", "share group"} - {noun} if "group" in noun else ())]
+    try:
+        names = {kind: _names(kind, transport) for kind in kinds}
+    except PenstockError:  # of the list: the command has its own error
+        return error
+    near = difflib.get_close_matches(name, names[noun], 1)
+    hint = f"did you mean {near[0]!r}?" if near else ""
+    for kind in kinds[1:]:
+        if name in names[kind]:
+            hint = f"{name!r} is a {kind}: use `penstock {kind.replace(' ', '-')}s`"
+    if not hint:
+        return error
+    return PenstockError(error.code, f"{noun} {name!r} does not exist: {hint}", maybe_applied=error.maybe_applied)
+
+
+def _names(kind: str, transport: Transport) -> list[str]:
+    from penstock.admin.admin import Admin  # noqa: PLC0415 - a command that fails alone needs it
+
+    admin = Admin(transport=transport)
+    if kind == "topic":
+        return [each.name for each in admin.list_topics()]
+    if kind == "subscription":
+        return [each.name for each in admin.list_subscriptions()]
+    return [each.group for each in (admin.list_groups() if kind == "group" else admin.list_share_groups())]
 
 
 def _tell(text: str) -> None:

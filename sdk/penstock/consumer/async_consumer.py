@@ -15,7 +15,7 @@ from penstock.http.async_client import AsyncClient
 from penstock.http.async_transport import AsyncTransport, open_async_transport
 from penstock.http.named_transport import TransportName
 from penstock.model import ConsumerRecord, GroupOffset, OffsetAndTimestamp, TopicPartition
-from penstock.model.fields import shows_fields_of
+from penstock.model.fields import settings_of, shows_fields_of
 from penstock.system import monotonic_ms, new_member_id, process_name
 from penstock.telemetry.opening import open_notes
 from penstock.workers.fork_guard import ForkGuard
@@ -51,7 +51,7 @@ class AsyncConsumer:
         NotConfiguredError, and InvalidError for an option. Needs the extra `penstock[async]`, unless a transport is
         given.
         """
-        settings = ConsumerSettings(**options)
+        settings = settings_of(ConsumerSettings, "Consumer", options)
         self._settings = settings
         self._fork = ForkGuard("AsyncConsumer")
         carrier = open_async_transport(url, region, transport)

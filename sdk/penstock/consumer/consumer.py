@@ -15,7 +15,7 @@ from penstock.http.client import Client
 from penstock.http.named_transport import TransportName
 from penstock.http.transport import Transport, open_transport
 from penstock.model import ConsumerRecord, GroupOffset, OffsetAndTimestamp, TopicPartition
-from penstock.model.fields import shows_fields_of
+from penstock.model.fields import settings_of, shows_fields_of
 from penstock.system import monotonic_ms, new_member_id, process_name
 from penstock.telemetry.opening import open_notes
 from penstock.workers.fork_guard import ForkGuard
@@ -49,7 +49,7 @@ class Consumer:
         environment, else the local stack. `transport` replaces `auto`, as penstock.testing does. Raises
         NotConfiguredError, and InvalidError for an option.
         """
-        settings = ConsumerSettings(**options)
+        settings = settings_of(ConsumerSettings, "Consumer", options)
         self._settings = settings
         self._fork = ForkGuard("Consumer")
         carrier = open_transport(url, region, transport)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 
 from penstock.api import calls
-from penstock.arguments import check_number, check_whole, checked_offsets, checked_partition, checked_partitions
+from penstock.arguments import check, check_number, check_whole, checked_offsets, checked_partition, checked_partitions
 from penstock.consumer.commits import Commits
 from penstock.consumer.fetch_buffer import FetchBuffer
 from penstock.consumer.listener import ConsumerRebalanceListener, ConsumerSteps
@@ -271,6 +271,10 @@ class ConsumerCore:
     def _keep_up(self) -> ConsumerSteps[None]:
         """Do what is due when the application has dealt with all records that were returned."""
         self._refuse_closed()
+        check(
+            self._subscriber.changes > 0,
+            "the consumer reads no topic: give it topics, or subscribe() or assign() first",
+        )
         if self._rebalance is not None and self._subscriber.is_member:
             self._rebalance.membership.poll_began(self._now_ms())
             yield from self._rebalance.carry_out()

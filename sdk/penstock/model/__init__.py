@@ -1,6 +1,6 @@
 """The values that the SDK takes and gives. All are immutable; times are milliseconds since 1970."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ __all__ = [
     "ConsumerRecord",
     "GroupOffset",
     "Headers",
+    "HeadersToSend",
     "OffsetAndTimestamp",
     "PartitionOffsets",
     "RecordMetadata",
@@ -24,6 +25,8 @@ __all__ = [
 
 # A record's headers, in order; a name may come more than once.
 Headers = tuple[tuple[str, bytes | None], ...]
+# What `send` takes: a dict, or pairs. Text is sent as UTF-8.
+HeadersToSend = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
 
 
 class TopicPartition(NamedTuple):

@@ -1,6 +1,7 @@
 """Fields of dataclasses: values from the service's answers, settings as options of a client; and sizes as texts."""
 
 import dataclasses
+import difflib
 import inspect
 import re
 from collections.abc import Callable, Mapping
@@ -10,6 +11,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+
+# What users of Kafka's clients write, and what they find here.
+_WORDS_OF_KAFKA = {
+    "bootstrap_servers": "give url=, or let the environment tell it",
+    "compression": "use compression_type",
+    "group": "use group_id",
+    "key_deserializer": "a record's key is bytes: decode it yourself",
+    "key_serializer": "give send() the key as bytes or str",
+    "topics": "name the topics first: Consumer('orders', 'bills')",
+    "value_deserializer": "a record's value is bytes: decode it yourself",
+    "value_serializer": "give send() the value as bytes or str",
+}
 
 Value = TypeVar("Value", bound="DataclassInstance")
 Init = TypeVar("Init", bound=Callable[..., None])
@@ -56,3 +69,14 @@ def parse_size(text: str) -> int:
     if match is None:
         raise ValueError(text)
     return int(match[1]) * _UNIT_BYTES[match[2]]
+
+
+def settings_of(settings: type[Value], client: str, options: Mapping[str, Any]) -> Value:
+    """The settings of a client's options. Raises TypeError for an option that there is none of, with a likely one."""
+    known = [each.name for each in fields(settings)]
+    for name in options:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = _WORDS_OF_KAFKA.get(name) or (f"did you mean {near[0]}?" if near else f"see help({client})")
+            raise TypeError(f"{client} has no option {name!r}: {hint}")
+    return settings(**options)

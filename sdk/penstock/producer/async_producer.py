@@ -10,13 +10,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack
 from weakref import WeakValueDictionary
 
-from penstock.arguments import check_callable, check_timeout
+from penstock.arguments import check_callable, check_timeout, checked_headers
 from penstock.http.abilities import request_bytes_max_of
 from penstock.http.async_client import AsyncClient
 from penstock.http.async_transport import AsyncTransport, open_async_transport
 from penstock.http.named_transport import TransportName
-from penstock.model import RecordMetadata
-from penstock.model.fields import shows_fields_of
+from penstock.model import HeadersToSend, RecordMetadata
+from penstock.model.fields import settings_of, shows_fields_of
 from penstock.producer.async_sender import AsyncSender
 from penstock.producer.async_transaction import AsyncTransaction
 from penstock.producer.batching.producer_batch import ProducerBatch
@@ -66,7 +66,7 @@ class AsyncProducer:
         NotConfiguredError, and InvalidError for an option. Needs the extra `penstock[async]`, unless a transport is
         given.
         """
-        settings = ProducerSettings(**options)
+        settings = settings_of(ProducerSettings, "Producer", options)
         self._on_delivery = settings.on_delivery
         self._fork = ForkGuard("AsyncProducer")
         self._core = ProducerCore(settings, now_ms=monotonic_ms, choose=choose, new_nonce=new_nonce)
@@ -95,7 +95,7 @@ class AsyncProducer:
         value: bytes | str | None,
         *,
         key: bytes | str | None = None,
-        headers: Headers = (),
+        headers: HeadersToSend = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
         deliver_at_ms: int | None = None,
@@ -105,9 +105,10 @@ class AsyncProducer:
     ) -> asyncio.Future[RecordMetadata]:
         """Put a record into its partition's batch and return its future: the RecordMetadata, or the error.
 
-        Text is sent as UTF-8. A value of None is a tombstone. Without `partition` the murmur2 hash of the key decides,
-        as in Kafka's Java client. Records without a key go to one partition, 16 KiB of them or more, and then to the
-        one that has had the fewest bytes; slow partitions get less. `timestamp_ms` defaults to now.
+        Text is sent as UTF-8. Headers are a dict, or pairs. A value of None is a tombstone. Without `partition` the
+        murmur2 hash of the key decides, as in Kafka's Java client. Records without a key go to one partition, 16 KiB
+        of them or more, and then to the one that has had the fewest bytes; slow partitions get less. `timestamp_ms`
+        defaults to now.
 
         With `delay_ms`, or `deliver_at_ms` (milliseconds since 1970), the record waits in the service and gets its
         offset when it comes: not before that time, and some seconds after it at most. It may wait a year. The future is
@@ -124,6 +125,7 @@ class AsyncProducer:
         """
         if self._fork.is_forked:
             self._fork.check()
+        told = checked_headers(headers) if headers else ()
         if timestamp_ms is None:
             timestamp_ms = wall_clock_ns() // NS_PER_MS
         timer = None
@@ -138,18 +140,18 @@ class AsyncProducer:
         if self.is_encrypting:
             # In turns: no record overtakes one of its topic that waits for a data key.
             turn = self._turns.setdefault(str(topic), asyncio.Lock())  # sync:
-            async with turn:  # sync: value, headers = self._sender.encrypted(topic, value, key, headers)
-                value, headers = await self._sender.encrypted(topic, value, key, headers)
-                with self._tracing.creating(topic, headers) as (told, origin):
+            async with turn:  # sync: value, told = self._sender.encrypted(topic, value, key, told)
+                value, told = await self._sender.encrypted(topic, value, key, told)
+                with self._tracing.creating(topic, told) as (told, origin):
                     return await self._append(
                         topic, value, key, told, partition, timestamp_ms, timer, on_delivery, origin
                     )
         if not self._tracing.is_on:
-            batch = self._core.append_now(topic, value, key, headers, partition, timestamp_ms, timer)  # sync:
+            batch = self._core.append_now(topic, value, key, told, partition, timestamp_ms, timer)  # sync:
             if batch is not None:  # sync:
                 return self._followed(batch, timestamp_ms, on_delivery)
-            return await self._append(topic, value, key, headers, partition, timestamp_ms, timer, on_delivery)
-        with self._tracing.creating(topic, headers) as (told, origin):
+            return await self._append(topic, value, key, told, partition, timestamp_ms, timer, on_delivery)
+        with self._tracing.creating(topic, told) as (told, origin):
             return await self._append(topic, value, key, told, partition, timestamp_ms, timer, on_delivery, origin)
 
     def transaction(self) -> AsyncTransaction:

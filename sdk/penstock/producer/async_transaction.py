@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from penstock.model import RecordMetadata, TopicPartition
+from penstock.arguments import checked_headers
+from penstock.model import HeadersToSend, RecordMetadata, TopicPartition
 from penstock.model.share import ShareRecord
 from penstock.producer.async_sender import AsyncSender
 from penstock.producer.batching.producer_batch import ProducerBatch
@@ -14,7 +15,6 @@ from penstock.producer.producer_core import ProducerCore
 from penstock.producer.tracing import ProducerTracing
 from penstock.producer.transaction_core import LeaseHolder, LockHolder, group_offsets
 from penstock.system import wall_clock_ms, wall_clock_ns
-from penstock_core.records.codec import Headers
 
 # sync: from penstock.producer.delivery import Delivery
 
@@ -46,7 +46,7 @@ class AsyncTransaction:
         value: bytes | str | None,
         *,
         key: bytes | str | None = None,
-        headers: Headers = (),
+        headers: HeadersToSend = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
         deliver_at_ms: int | None = None,
@@ -57,8 +57,8 @@ class AsyncTransaction:
         if timestamp_ms is None:
             timestamp_ms = wall_clock_ms()
         timer = self._core.timers.timer(deliver_at_ms, delay_ms, cancellable=cancellable)
-        value, headers = await self._sender.encrypted(topic, value, key, headers)
-        with self._tracing.creating(topic, headers) as (told, origin), self._sender.lock:
+        value, told = await self._sender.encrypted(topic, value, key, checked_headers(headers))
+        with self._tracing.creating(topic, told) as (told, origin), self._sender.lock:
             batch = await self._sender.drive(
                 self._core.append_to(self._transaction, topic, value, key, told, partition, timestamp_ms, timer)
             )

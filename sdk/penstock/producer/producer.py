@@ -8,13 +8,14 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack
 
-from penstock.arguments import check_callable, check_timeout
+from penstock.arguments import check_callable, check_timeout, checked_headers
 from penstock.errors import InvalidError
 from penstock.http.abilities import request_bytes_max_of
 from penstock.http.client import Client
 from penstock.http.named_transport import TransportName
 from penstock.http.transport import Transport, open_transport
-from penstock.model.fields import shows_fields_of
+from penstock.model import HeadersToSend
+from penstock.model.fields import settings_of, shows_fields_of
 from penstock.producer.batching.producer_batch import ProducerBatch
 from penstock.producer.delays import Timer
 from penstock.producer.delivery import CallbackFollower, Delivery, DeliveryCallback
@@ -61,7 +62,7 @@ class Producer:
         `transport` replaces `auto`: a name (docs/how-to/transports.md), or an object as of penstock.testing. Raises
         NotConfiguredError, and InvalidError for an option.
         """
-        settings = ProducerSettings(**options)
+        settings = settings_of(ProducerSettings, "Producer", options)
         self._on_delivery = settings.on_delivery
         self._fork = ForkGuard("Producer")
         self._core = ProducerCore(settings, now_ms=monotonic_ms, choose=choose, new_nonce=new_nonce)
@@ -89,7 +90,7 @@ class Producer:
         value: bytes | str | None,
         *,
         key: bytes | str | None = None,
-        headers: Headers = (),
+        headers: HeadersToSend = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
         deliver_at_ms: int | None = None,
@@ -99,9 +100,10 @@ class Producer:
     ) -> Delivery:
         """Put a record into its partition's batch and return its future: the RecordMetadata, or the error.
 
-        Text is sent as UTF-8. A value of None is a tombstone. Without `partition` the murmur2 hash of the key decides,
-        as in Kafka's Java client. Records without a key go to one partition, 16 KiB of them or more, and then to the
-        one that has had the fewest bytes; slow partitions get less. `timestamp_ms` defaults to now.
+        Text is sent as UTF-8. Headers are a dict, or pairs. A value of None is a tombstone. Without `partition` the
+        murmur2 hash of the key decides, as in Kafka's Java client. Records without a key go to one partition, 16 KiB
+        of them or more, and then to the one that has had the fewest bytes; slow partitions get less. `timestamp_ms`
+        defaults to now.
 
         With `delay_ms`, or `deliver_at_ms` (milliseconds since 1970), the record waits in the service and gets its
         offset when it comes: not before that time, and some seconds after it at most. It may wait a year. The future is
@@ -117,6 +119,7 @@ class Producer:
         """
         if self._fork.is_forked:
             self._fork.check()
+        told = checked_headers(headers) if headers else ()
         if timestamp_ms is None:
             timestamp_ms = wall_clock_ns() // NS_PER_MS
         timer = None
@@ -128,10 +131,10 @@ class Producer:
             check_callable("on_delivery", on_delivery)
         if self.is_encrypting:
             # In turns: no record overtakes one of its topic that waits for a data key.
-            value, headers = self._sender.encrypted(topic, value, key, headers)
+            value, told = self._sender.encrypted(topic, value, key, told)
         if not self._tracing.is_on:
-            return self._append(topic, value, key, headers, partition, timestamp_ms, timer, on_delivery)
-        with self._tracing.creating(topic, headers) as (told, origin):
+            return self._append(topic, value, key, told, partition, timestamp_ms, timer, on_delivery)
+        with self._tracing.creating(topic, told) as (told, origin):
             return self._append(topic, value, key, told, partition, timestamp_ms, timer, on_delivery, origin)
 
     def transaction(self) -> Transaction:

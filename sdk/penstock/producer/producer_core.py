@@ -111,7 +111,7 @@ class ProducerCore:
                 chosen = partition if key is None or partition is not None else self._partition_of(queues, key)
                 batch = self._join(queues, chosen, key, value, headers, timestamp_ms)
             except (PenstockError, TypeError, ValueError) as error:
-                raise _refused(error, value, key, headers, timestamp_ms) from None
+                raise _refused(error, value, key, timestamp_ms) from None
             if batch is not None:
                 batch.is_pinned = batch.is_pinned or partition is not None
                 return batch
@@ -274,7 +274,7 @@ class ProducerCore:
                 partition = self._partition_of(queues, key)
             batch = batches.append(queues, partition, key, value, headers, index(timestamp_ms), now_ms, timer)
         except (PenstockError, TypeError, ValueError) as error:
-            raise _refused(error, value, key, headers, timestamp_ms) from None
+            raise _refused(error, value, key, timestamp_ms) from None
         if is_pinned and batch is not None:
             batch.is_pinned = True
         return batch
@@ -322,11 +322,11 @@ def _check_keyless(queues: TopicQueues) -> None:
         )
 
 
-def _refused(error: Exception, value: object, key: object, headers: object, timestamp_ms: object) -> PenstockError:
+def _refused(error: Exception, value: object, key: object, timestamp_ms: object) -> PenstockError:
     """The SDK's error for a record that was refused. It names the argument whose type is wrong, if one is."""
     if isinstance(error, PenstockError) and error.code is not ErrorCode.INVALID_REQUEST:
         return as_sdk_error(error)
-    wrong = f"headers={headers!r:.100}: give (str, bytes or None) pairs" if headers else ""
+    wrong = ""
     for name, each in (("value", value), ("key", key)):
         if each is not None and not isinstance(each, bytes | bytearray | memoryview):
             wrong = f"{name}={each!r:.100}: give bytes, str or None"

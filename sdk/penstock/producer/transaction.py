@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from penstock.model import TopicPartition
+from penstock.arguments import checked_headers
+from penstock.model import HeadersToSend, TopicPartition
 from penstock.model.share import ShareRecord
 from penstock.producer.batching.producer_batch import ProducerBatch
 from penstock.producer.delivery import Delivery, resolve, resolve_quietly
@@ -14,7 +15,6 @@ from penstock.producer.sender import Sender
 from penstock.producer.tracing import ProducerTracing
 from penstock.producer.transaction_core import LeaseHolder, LockHolder, group_offsets
 from penstock.system import wall_clock_ms, wall_clock_ns
-from penstock_core.records.codec import Headers
 
 
 class Transaction:
@@ -44,7 +44,7 @@ class Transaction:
         value: bytes | str | None,
         *,
         key: bytes | str | None = None,
-        headers: Headers = (),
+        headers: HeadersToSend = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
         deliver_at_ms: int | None = None,
@@ -55,8 +55,8 @@ class Transaction:
         if timestamp_ms is None:
             timestamp_ms = wall_clock_ms()
         timer = self._core.timers.timer(deliver_at_ms, delay_ms, cancellable=cancellable)
-        value, headers = self._sender.encrypted(topic, value, key, headers)
-        with self._tracing.creating(topic, headers) as (told, origin), self._sender.lock:
+        value, told = self._sender.encrypted(topic, value, key, checked_headers(headers))
+        with self._tracing.creating(topic, told) as (told, origin), self._sender.lock:
             batch = self._sender.drive(
                 self._core.append_to(self._transaction, topic, value, key, told, partition, timestamp_ms, timer)
             )

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable
 
 from penstock.arguments import check, check_callable, check_number, check_whole, checked_topic
+from penstock.model.fields import settings_of
 from penstock.model.share import Reject, Release, ShareRecord
 from penstock.share.acknowledgements import Wish, release
 from penstock.share.held_locks import Moment
@@ -34,7 +35,7 @@ def share_core(settings: ShareSettings, topics: tuple[str, ...], notes: Notes | 
 def checked_settings(options: ShareOptions) -> ShareSettings:
     """The settings of these options. Raises InvalidError, also without a `group_id`."""
     check("group_id" in options, "group_id: give the name of a share group")
-    return ShareSettings(**options)
+    return settings_of(ShareSettings, "ShareConsumer", options)
 
 
 def release_wish(delay_ms: int | None, reason: str, *, is_counted: bool) -> Wish:

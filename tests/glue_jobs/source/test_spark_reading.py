@@ -95,7 +95,7 @@ def test_read_raises_before_the_query_runs_when_an_option_is_wrong(
 ) -> None:
     frame = penstock.read.format("penstock").options(subscribe="nowhere", **storage_options).load()
 
-    with pytest.raises(Exception, match=re.escape("topic 'nowhere' does not exist: create it first")):
+    with pytest.raises(Exception, match=re.escape("topic 'nowhere' does not exist: check its name, or create it")):
         frame.count()
 
 

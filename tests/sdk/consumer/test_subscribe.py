@@ -284,8 +284,10 @@ def test_async_callbacks_may_read_positions_while_the_consumer_is_closed(
 def test_waiting_iteration_reads_the_topic_that_another_task_subscribes_to(
     service: MemoryPenstock, topics: list[str], settings: dict[str, Any]
 ) -> None:
+    service.create_topic("empty")
+
     async def read() -> ConsumerRecord:
-        async with service.async_consumer(**settings) as consumer:
+        async with service.async_consumer("empty", **settings) as consumer:
             waiting = asyncio.create_task(anext(consumer))
             for _ in range(20):
                 await asyncio.sleep(0)  # the task comes to its wait in fewer turns of the loop
@@ -294,3 +296,10 @@ def test_waiting_iteration_reads_the_topic_that_another_task_subscribes_to(
             return await asyncio.wait_for(waiting, DEADLINE_S)
 
     assert asyncio.run(read()).topic == "bills"
+
+
+def test_poll_of_no_topic_says_what_to_do(service: MemoryPenstock) -> None:
+    with service.consumer() as consumer:
+        for read in (lambda: consumer.poll(timeout_ms=0), lambda: next(consumer)):
+            with pytest.raises(InvalidError, match=r"reads no topic: give it topics, or subscribe\(\) or assign\(\)"):
+                read()

@@ -20,6 +20,7 @@ from penstock_core.records import frame
 from penstock_core.records.partitioner import partition_for_key
 from tests.sdk.client_kinds import ClientKind
 from tests.sdk.http.faulty_transport import FaultyTransport, answer, lost_request
+from tests.sdk.polling import poll_count
 from tests.support.deadlines import DEADLINE_S, until
 
 PRODUCE = "/v1/produce"
@@ -377,3 +378,14 @@ def test_flush_waits_for_callbacks_that_are_under_way(service: MemoryPenstock, o
         may_end.set()
         flushing.join(DEADLINE_S)
         assert told == [0]
+
+
+@pytest.mark.parametrize(
+    "headers", [{"a": "é", "b": None}, [("a", "é"), ("b", None)], (("a", "é".encode()), ("b", None))]
+)
+def test_headers_are_a_dict_or_pairs_and_text_is_utf8(service: MemoryPenstock, headers: Any) -> None:
+    service.create_topic("told")
+    with service.producer() as producer:
+        producer.send("told", b"v", headers=headers).result()
+    with service.consumer("told", auto_offset_reset="earliest", consumer_timeout_ms=0) as consumer:
+        assert poll_count(1, consumer)[0].headers == (("a", "é".encode()), ("b", None))
