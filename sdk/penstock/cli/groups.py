@@ -18,9 +18,11 @@ from penstock.cli.options.settings import (
     confirm,
     parse_settings,
     settings_text,
+    told_settings,
 )
 from penstock.cli.service import Service, parse_offsets, service_command, time_text
 from penstock.model import CommittedOffset, TopicPartition
+from penstock_core.errors import ErrorCode, PenstockError
 
 
 @click.group()
@@ -109,7 +111,7 @@ def describe(service: Service, group: str) -> None:
             "members": [asdict(each) for each in found.members],
             "partitions": [asdict(each) for each in found.partitions],
         },
-        title=f"{group}; {settings_text(found.group.config)}; "
+        title=f"{group}; {told_settings(found.group.config, GROUP_DEFAULTS)}; "
         f"members: {', '.join(names.values()) or 'none'}; {lag} behind in all",
         columns=("topic", "partition", "owner", "goes to", "offset", "lag", "committed at"),
         rows=[
@@ -151,6 +153,7 @@ def alter(service: Service, group: str, settings: tuple[str, ...], defaults: tup
 @PARTITIONS
 @DRY_RUN
 @click.option("--force", is_flag=True, help="Even if the group has members: they start again from the new offsets.")
+@click.option("--create", is_flag=True, help="Make the group if there is none of that name.")
 @service_command
 def reset(
     service: Service,
@@ -163,9 +166,13 @@ def reset(
     partitions: tuple[int, ...],
     dry_run: bool,
     force: bool,
+    create: bool,
 ) -> None:
     """Set the offsets of GROUP in TOPIC by --to, --at, --shift-by, or by PARTITION=OFFSET."""
-    done = Admin(transport=service.transport).reset_group_offsets(
+    admin = Admin(transport=service.transport)
+    if not create:
+        _check_known(admin, group)
+    done = admin.reset_group_offsets(
         group,
         topic,
         to=to,
@@ -177,6 +184,15 @@ def reset(
         force=force,
     )
     show_resets(service, done, title=reset_title(group, dry_run=dry_run), what="offset")
+
+
+def _check_known(admin: Admin, group: str) -> None:
+    """Raises UNKNOWN_GROUP, so that a misspelt name makes no new group."""
+    try:
+        admin.describe_group(group)
+    except PenstockError as error:
+        if error.code is ErrorCode.UNKNOWN_GROUP:
+            raise PenstockError(error.code, f"{error.message}; give --create to make it") from error
 
 
 @groups.command()

@@ -127,7 +127,7 @@ def _with_likely_name(error: PenstockError, transport: Transport) -> PenstockErr
 
 
 def _names(kind: str, transport: Transport) -> list[str]:
-    from penstock.admin.admin import Admin  # noqa: PLC0415 - a command that fails alone needs it
+    from penstock.admin.admin import Admin  # only a command that fails needs it
 
     admin = Admin(transport=transport)
     if kind == "topic":

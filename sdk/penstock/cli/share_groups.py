@@ -1,7 +1,6 @@
 """`penstock share-groups`: create, list, describe, alter, reset and delete share groups."""
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -12,12 +11,15 @@ from penstock.cli.completion import complete_share_groups, complete_topics
 from penstock.cli.offsets import AT, DRY_RUN, PARTITIONS, TO, reset_title, show_resets
 from penstock.cli.options.settings import (
     BACK_TO_DEFAULT,
+    SHARE_GROUP_DEFAULTS,
     YES,
     config_option,
     confirm,
     dead_letters_option,
     filter_text,
     parse_settings,
+    settings_text,
+    told_settings,
 )
 from penstock.cli.service import Service, service_command
 from penstock.model.share import ShareGroup, ShareHolder
@@ -109,8 +111,8 @@ def describe(service: Service, group: str) -> None:
     found = Admin(transport=service.transport).describe_share_group(group)
     service.show(
         {**asdict(found.group), "partitions": [asdict(each) for each in found.partitions]},
-        title=f"{group}; {_settings_text(found.group.config)}; {sum(each.lag for each in found.partitions)} not "
-        f"finished in all; locks: {_holders_text(found.holders)}",
+        title=f"{group}; {told_settings(found.group.config, SHARE_GROUP_DEFAULTS)}; "
+        f"{sum(each.lag for each in found.partitions)} not finished in all; locks: {_holders_text(found.holders)}",
         columns=("topic", "partition", "start", "position", "in flight", "available", "waiting", "lag", "oldest", "by"),
         rows=[
             (
@@ -207,11 +209,7 @@ def _config(settings: tuple[str, ...], dead_letter_topic: str | None, policy: di
 
 
 def _say(service: Service, group: ShareGroup) -> None:
-    service.say(asdict(group), f"{group.group} over {', '.join(group.topics)}; {_settings_text(group.config)}")
-
-
-def _settings_text(config: Mapping[str, Any]) -> str:
-    return " ".join(f"{name}={_value_text(value)}" for name, value in config.items() if value is not None)
+    service.say(asdict(group), f"{group.group} over {', '.join(group.topics)}; {settings_text(group.config)}")
 
 
 def _holders_text(holders: Sequence[ShareHolder]) -> str:
@@ -219,10 +217,6 @@ def _holders_text(holders: Sequence[ShareHolder]) -> str:
     names = [f"{each.consumer or NO_NAME} ({each.records})" for each in holders[:_NAMES_SHOWN]]
     more = len(holders) - len(names)
     return ", ".join([*names, f"and {more} more"] if more else names) or "none"
-
-
-def _value_text(value: Any) -> str:
-    return json.dumps(value) if isinstance(value, dict) else str(value)
 
 
 def _duration(duration_ms: int | None) -> str | None:

@@ -1,6 +1,5 @@
 """`penstock subscriptions`: create, list, describe, alter, pause, resume and delete subscriptions."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -11,17 +10,20 @@ from penstock.admin.admin import Admin
 from penstock.cli.completion import complete_subscriptions, complete_topics
 from penstock.cli.options.settings import (
     BACK_TO_DEFAULT,
+    SUBSCRIPTION_DEFAULTS,
     YES,
     config_option,
     confirm,
     dead_letters_option,
     parse_settings,
+    told_settings,
 )
-from penstock.cli.options.target import target_of, target_options
+from penstock.cli.options.target import TARGETS, target_of, target_options
 from penstock.cli.service import Service, service_command, time_text
 from penstock.cli.share_groups import FILTER
 from penstock.model.push import Subscription, SubscriptionPartition
 from penstock.model.times import duration_text
+from penstock_core.errors import PenstockError
 
 _RETRY = ("attempts_max", "backoff_ms_min", "backoff_ms_max", "patience_ms", "age_ms_max")
 CONFIG = config_option("batch_records=10, start=earliest or backoff_ms_max=5m")
@@ -52,7 +54,15 @@ def create(
 ) -> None:
     """Create the subscription NAME of TOPICS, to one target. If it exists, it gets these topics and settings."""
     config = _config(settings, (), dead_letter_topic, policy)
-    _say(service, Admin(transport=service.transport).put_subscription(name, topics, target_of(**target), config))
+    chosen = target_of(**target)
+    try:
+        _say(service, Admin(transport=service.transport).put_subscription(name, topics, chosen, config))
+    except PenstockError as error:
+        if chosen is None and "does not exist yet" in error.message:
+            raise click.UsageError(f"{name!r:.100} is new: give it a target, {TARGETS}") from error
+        if "target.https" in error.message and not {"secret_file", "secret_env"} & _given(target):
+            raise click.UsageError("--https wants the endpoint's secret: give --secret-file or --secret-env") from error
+        raise
 
 
 @subscriptions.command("list")
@@ -174,6 +184,10 @@ def delete(service: Service, name: str, yes: bool) -> None:
     service.say({"deleted": name}, f"deleted {name}")
 
 
+def _given(options: Mapping[str, Any]) -> set[str]:
+    return {name for name, value in options.items() if value is not None}
+
+
 def _config(
     settings: tuple[str, ...],
     defaults: tuple[str, ...],
@@ -186,6 +200,11 @@ def _config(
         flat["dead_letter_topic"] = dead_letter_topic
     if policy is not None:
         flat["filter"] = policy
+    for name in flat:
+        if name not in SUBSCRIPTION_DEFAULTS:
+            raise click.BadParameter(
+                f"{name!r:.100} is no setting: there are {', '.join(SUBSCRIPTION_DEFAULTS)}", param_hint="--config"
+            )
     retry = {name: flat.pop(name) for name in _RETRY if name in flat}
     return {**flat, "retry": retry} if retry else flat
 
@@ -199,7 +218,7 @@ def _text(subscription: Subscription) -> str:
     settings = {**{name: value for name, value in config.items() if name != "retry"}, **config["retry"]}
     return (
         f"{subscription.name} ({subscription.state}) of {', '.join(subscription.topics)} to "
-        f"{_target_text(subscription)}; {_settings_text(settings)}"
+        f"{_target_text(subscription)}; {told_settings(settings, SUBSCRIPTION_DEFAULTS)}"
     )
 
 
@@ -213,14 +232,6 @@ def _error_text(partition: SubscriptionPartition) -> str | None:
 def _target_text(subscription: Subscription) -> str:
     [(kind, place)] = subscription.target.items()
     return f"{kind} {place['url'] if isinstance(place, Mapping) else place}"
-
-
-def _settings_text(settings: Mapping[str, Any]) -> str:
-    return " ".join(
-        f"{name}={json.dumps(value) if isinstance(value, bool | dict) else value}"
-        for name, value in settings.items()
-        if value is not None
-    )
 
 
 def _duration(duration_ms: int | None) -> str | None:

@@ -17,7 +17,7 @@ from penstock.cli.options.settings import (
     changed_settings_text,
     confirm,
     parse_settings,
-    settings_text,
+    told_settings,
 )
 from penstock.cli.options.times import DURATION, DURATION_OR_FOREVER
 from penstock.cli.service import Service, parse_offsets, service_command, time_text
@@ -86,7 +86,7 @@ def describe(service: Service, name: str) -> None:
     service.show(
         {**asdict(topic), "offsets": [asdict(each) for each in described.offsets]},
         title=f"{topic.name}, id {topic.topic_id}, created {time_text(topic.created_at_ms)}, "
-        f"keeps records {_kept(topic.config)}; settings: {settings_text(topic.config)}",
+        f"keeps records {_kept(topic.config)}; {told_settings(topic.config, TOPIC_DEFAULTS)}",
         columns=("partition", "state", "log start", "high watermark", "records"),
         rows=[
             (each.partition, each.state, each.log_start_offset, each.high_watermark, records_of(each))

@@ -9,10 +9,12 @@ import subprocess
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import click
 
+from penstock.admin.admin import Admin
 from penstock.cli.completion import complete_share_groups
 from penstock.cli.options.times import DURATION
 from penstock.cli.records.json_lines import header_value
@@ -21,7 +23,7 @@ from penstock.errors import InvalidError
 from penstock.model.share import Reject, Release, ShareRecord
 from penstock.share.share_consumer import ShareConsumer
 from penstock.system import monotonic_ms
-from penstock_core.errors import ErrorCode
+from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import SDK_SHARE_FAILURES_MAX
 from penstock_core.text import escaped
 
@@ -90,6 +92,7 @@ def work(
         drain_ms=drain_ms + _MARGIN_MS,
         on_lock_lost=_tell_lost,
     )
+    _tell_of_no_dead_letters(Admin(transport=service.transport), group)
     crew = Crew(consumer, command, drain_ms=drain_ms)
     over = threading.Event()
     if idle_ms is not None:
@@ -103,6 +106,17 @@ def work(
     service.say(counts, ", ".join(f"{count} {name}" for name, count in counts.items()))
     if crew.failure is not None:
         raise CommandError(crew.failure, as_json=service.as_json)
+
+
+def _tell_of_no_dead_letters(admin: Admin, group: str) -> None:
+    """Warn of a share group without a dead-letter topic, if the caller may know its settings."""
+    with suppress(PenstockError):  # the first acquire has a better one
+        if admin.describe_share_group(group).group.config.get("dead_letter_topic") is None:
+            click.echo(
+                f"share group {group} has no dead-letter topic: a record that exit code {REJECT_CODE} rejects is "
+                "finished, and kept nowhere else",
+                err=True,
+            )
 
 
 class Crew:

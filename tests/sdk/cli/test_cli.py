@@ -365,3 +365,38 @@ def test_zones_are_listed_taken_out_and_let_in(service: MemoryPenstock) -> None:
     assert (refused.exit_code, refused.stderr.startswith("error: ZONE_STATE_CONFLICT")) == (1, True)
     assert _json(transport, "zones", "in", "b")["state"] == "catching_up"
     assert _run(transport, "zones", "in", "d").stderr.startswith("error: UNKNOWN_ZONE")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ("topics describe ordesr", "topic 'ordesr' does not exist: did you mean 'orders'?"),
+        ("offsets quux", "topic 'quux' does not exist: check its name, or create it"),
+        ("groups describe billngi", "group 'billngi' does not exist: did you mean 'billing'?"),
+        ("groups describe packers", "group 'packers' does not exist: 'packers' is a share group: use `penstock share-"),
+        ("share-groups describe billing", "'billing' is a group: use `penstock groups`"),
+        ("subscriptions describe hok", "subscription 'hok' does not exist: did you mean 'hook'?"),
+        ("groups reset bilingg orders --to earliest", "did you mean 'billing'?"),
+    ],
+)
+def test_unknown_name_is_told_with_the_one_that_was_likely_meant(
+    service: MemoryPenstock, orders: str, arguments: str, told: str
+) -> None:
+    admin = service.admin()
+    admin.alter_group("billing", {})
+    admin.create_share_group("packers", [orders])
+    admin.put_subscription("hook", [orders], {"lambda": "arn:aws:lambda:us-east-1:123456789012:function:f"})
+    failed = _run(service.transport, *arguments.split())
+    assert failed.exit_code == 1
+    assert told in failed.stderr
+    failed = _run(service.transport, *arguments.split(), "--json")
+    assert json.loads(failed.stderr)["error"]["code"].startswith("UNKNOWN_")
+
+
+def test_misspelt_group_is_not_made_by_a_reset(service: MemoryPenstock, orders: str) -> None:
+    reset = ("groups", "reset", "nosuch", orders, "--to", "earliest")
+    failed = _run(service.transport, *reset)
+    assert (failed.exit_code, service.admin().list_groups()) == (1, [])
+    assert "give --create to make it" in failed.stderr
+    assert _run(service.transport, *reset, "--create").exit_code == 0
+    assert [each.group for each in service.admin().list_groups()] == ["nosuch"]

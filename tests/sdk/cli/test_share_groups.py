@@ -98,6 +98,7 @@ sys.exit({{"good": 0, "bad": {REJECT_CODE}, "late": 0 if tries > 1 else 3}}[valu
     result = run(service.transport, "work", "workers", "--json", "--idle", "1s", "--concurrency", "2", "--", script)
     assert json.loads(result.stdout) == {"accepted": 2, "rejected": 1, "released": 1}
     assert f"released orders[0] offset 2 after delivery 1: {script}: exit code 3" in result.stderr
+    assert "share group workers has no dead-letter topic: a record that exit code 65 rejects is" in result.stderr
     place = 'ordersk[["h", "x"]]'
     assert sorted((tmp_path / "log").read_text().splitlines()) == [
         f"bad 1 {place}",

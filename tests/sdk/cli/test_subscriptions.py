@@ -83,5 +83,22 @@ def test_alter_without_a_change_is_wrong_usage(service: MemoryPenstock) -> None:
 
 
 def test_service_refuses_what_it_does_not_take(service: MemoryPenstock) -> None:
-    for options in ((), ("--lambda", "pack"), ("--lambda", ARN, "--config", "mode=fast")):
+    for options in (("--lambda", "pack"), ("--lambda", ARN, "--config", "mode=fast")):
         assert run(service.transport, *CREATE, *options).exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ((), "'packing' is new: give it a target, one of --lambda"),
+        (("--https", "https://example.com/hook"), "give --secret-file or --secret-env"),
+        (
+            ("--lambda", ARN, "--config", "batch_record=5"),
+            "'batch_record' is no setting: there are mode, start",
+        ),
+    ],
+)
+def test_error_names_the_options(service: MemoryPenstock, options: tuple[str, ...], told: str) -> None:
+    refused = run(service.transport, *CREATE, *options)
+    assert refused.exit_code == 2
+    assert told in refused.stderr

@@ -1,5 +1,6 @@
 """Settings, filters and sizes, as people write and read them, and the question before a deletion."""
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -12,6 +13,8 @@ from penstock.cli.service import parse_pairs
 from penstock.model.fields import parse_size
 from penstock_core.groups.group import GroupConfig
 from penstock_core.log.topic import TopicConfig
+from penstock_core.push.subscription import SubscriptionConfig
+from penstock_core.share.share_group import ShareGroupConfig
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 YES = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
@@ -49,6 +52,8 @@ BACK_TO_DEFAULT = click.option(
 )
 TOPIC_DEFAULTS = asdict(TopicConfig())
 GROUP_DEFAULTS = asdict(GroupConfig())
+SHARE_GROUP_DEFAULTS = asdict(ShareGroupConfig())
+SUBSCRIPTION_DEFAULTS = asdict(SubscriptionConfig())
 
 
 def parse_settings(texts: Iterable[str]) -> dict[str, Any]:
@@ -60,17 +65,27 @@ def parse_settings(texts: Iterable[str]) -> dict[str, Any]:
 
 
 def settings_text(config: Mapping[str, Any]) -> str:
-    """All of them."""
-    return " ".join(f"{name}={_text(value)}" for name, value in config.items())
+    """All that have a value."""
+    return " ".join(f"{name}={_text(value)}" for name, value in config.items() if value is not None)
+
+
+def changed_settings(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Those that differ from their defaults."""
+    return {name: value for name, value in config.items() if value != defaults.get(name)}
 
 
 def changed_settings_text(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> str | None:
     """Those that differ from their defaults; None if none does."""
-    return settings_text({name: value for name, value in config.items() if value != defaults.get(name)}) or None
+    return settings_text(changed_settings(config, defaults)) or None
+
+
+def told_settings(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
+    """Those that differ from their defaults, in a sentence."""
+    return f"settings: {changed_settings_text(config, defaults) or 'all by default'}"
 
 
 def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return json.dumps(value) if isinstance(value, bool | dict) else str(value)
 
 
 def _value(name: str, text: str) -> int | str | bool:

@@ -9,7 +9,8 @@ import click
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_TARGETS = (
+TARGETS = "one of --lambda, --sqs, --event-bus, --https and --topic"
+_OPTIONS = (
     click.option("--lambda", "function", metavar="ARN", help="Deliver to this Lambda function."),
     click.option("--sqs", metavar="URL", help="Deliver to this standard SQS queue."),
     click.option("--event-bus", metavar="ARN", help="Deliver to this EventBridge bus."),
@@ -22,7 +23,7 @@ _TARGETS = (
 
 def target_options(command: Command) -> Command:
     """Decorate a command whose keyword arguments are those of `target_of`."""
-    for option in reversed(_TARGETS):
+    for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
@@ -42,7 +43,7 @@ def target_of(**given: Any) -> dict[str, Any] | None:
     chosen = {kind: value for kind, value in targets.items() if value is not None}
     secret = _secret(given["secret_file"], given["secret_env"])
     if len(chosen) > 1:
-        raise click.UsageError("give one of --lambda, --sqs, --event-bus, --https and --topic")
+        raise click.UsageError(f"give {TARGETS}")
     if secret is not None and "https" not in chosen:
         raise click.UsageError("--secret-file and --secret-env go with --https")
     if "https" in chosen:

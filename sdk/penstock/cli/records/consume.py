@@ -19,12 +19,12 @@ from penstock.consumer.consumer import Consumer
 from penstock.consumer.settings import WaitMode
 from penstock.encryption.keys import keys_of
 from penstock.encryption.values import Encryption
-from penstock.errors import AccessDeniedError, UnknownPartitionError
+from penstock.errors import AccessDeniedError, InvalidError, UnknownPartitionError
 from penstock.model import ConsumerRecord, TopicPartition
 from penstock.model.times import TIME_FORMS
 from penstock.system import monotonic_ms
 from penstock.workers.signals import stopped_by_signals
-from penstock_core.errors import ErrorCode
+from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.groups.topic_patterns import check_pattern, matches
 from penstock_core.text import escaped
 
@@ -69,7 +69,7 @@ _FIELDS: dict[str, Callable[[ConsumerRecord], bytes]] = {
     help="Share the partitions with the other members, start at the group's offsets, and commit. TOPIC may be a "
     "pattern then: * stands for any characters. With --partition there is no sharing.",
 )
-@click.option("--max-records", type=click.IntRange(min=1), metavar="N", help="Stop after so many records.")
+@click.option("-n", "--max-records", type=click.IntRange(min=1), metavar="N", help="Stop after so many records.")
 @click.option(
     "--timeout",
     "timeout_ms",
@@ -140,6 +140,8 @@ def consume(
             raise click.UsageError("give --from or --last, not both")
         start = Start(last=last)
     is_shared = group is not None and not partitions
+    if group is not None:
+        _refuse_share_group(Admin(transport=service.transport), group)
     chosen = _chosen(Admin(transport=service.transport), topic, partitions, is_shared=is_shared)
 
     def seek(assigned: list[TopicPartition]) -> None:
@@ -170,6 +172,20 @@ def consume(
         # The reader has gone, so the consumer has not committed the last records. Python flushes stdout once more at
         # exit: let that go nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _refuse_share_group(admin: Admin, group: str) -> None:
+    """Raises InvalidError if only a share group has this name: a new group would read all its records once more."""
+    try:
+        admin.describe_share_group(group)
+    except PenstockError:  # there is none, or the caller may not know
+        return
+    try:
+        admin.describe_group(group)
+    except PenstockError as error:
+        if error.code is ErrorCode.UNKNOWN_GROUP:
+            text = f"{group!r:.100} is a share group: read it by `penstock work`, or give --group another name"
+            raise InvalidError(ErrorCode.INVALID_REQUEST, text) from None
 
 
 def _chosen(admin: Admin, topic: str, partitions: Sequence[int], *, is_shared: bool) -> list[TopicPartition]:

@@ -1,8 +1,11 @@
 """`penstock produce`: a record per line."""
 
+import io
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from itertools import count
 from pathlib import Path
 from typing import IO, Any
@@ -111,6 +114,7 @@ class _AcksChoice(click.Choice[str]):
 
 @click.command()
 @click.argument("topic", shell_complete=complete_topics)
+@click.argument("texts", metavar="[LINE]...", nargs=-1)
 @click.option(
     "--file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -163,6 +167,7 @@ class _AcksChoice(click.Choice[str]):
 def produce(
     service: Service,
     topic: str,
+    texts: tuple[str, ...],
     file: Path | None,
     line_format: str,
     key: str | None,
@@ -180,6 +185,8 @@ def produce(
 ) -> None:
     """Send each line of a file, or of standard input, to TOPIC as a record.
 
+    Give a LINE or more to send these in place of an input: penstock produce orders "a cup" "a plate".
+
     Line ends (LF, CR LF) are not part of the record. The exit code is 1 if any record was not delivered, and if a line
     cannot be read or sent: the records before it are delivered, and the error tells from which line to go on.
     """
@@ -189,13 +196,15 @@ def produce(
         raise click.UsageError("--by-key is for --format json")
     if delay is not None and deliver_at is not None:
         raise click.UsageError("give --delay or --deliver-at, not both")
+    if texts and file is not None:
+        raise click.UsageError("give lines or --file, not both")
     Admin(transport=service.transport).partitions([topic])  # says so if there is no such topic, or no service
     encryption = None if encrypt_key is None else Encryption(keys_of((encrypt_key,)))
     outcome = _Outcome()
     started = time.monotonic()
     records = 0
     with (
-        click.open_file(str(file or "-"), "rb") as opened,
+        nullcontext(io.BytesIO()) if texts else click.open_file(str(file or "-"), "rb") as opened,
         Producer(
             transport=service.transport,
             acks=acks,
@@ -204,7 +213,8 @@ def produce(
             encryption=encryption,
         ) as producer,
     ):
-        source = _Source(_lines(opened, file, is_shown=not service.as_json), parse, is_skipping=skip_bad)
+        lines = map(os.fsencode, texts) if texts else _lines(opened, file, is_shown=not service.as_json)
+        source = _Source(lines, parse, is_skipping=skip_bad)
         with stopped_by_signals(source.stop):
             for record in source:
                 try:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from penstock.model import TopicPartition
 from penstock.testing import MemoryPenstock
 from tests.sdk.cli.command import run, run_json
 from tests.sdk.http.faulty_transport import FaultyTransport
@@ -15,6 +16,7 @@ from tests.support.child_process import bare_environment, child_process
 SIGNALLED = """
 import threading
 from penstock.cli import main
+from penstock.model import TopicPartition
 from penstock.testing import MemoryPenstock
 with MemoryPenstock() as service:
     service.create_topic("t")
@@ -70,7 +72,7 @@ def test_time_may_be_relative(service: MemoryPenstock) -> None:
         result = run(service.transport, "consume", "orders", "--from", start, "--max-records", "1")
         assert result.stdout == "now\n"
     assert run_json(service.transport, "offsets", "orders", "--at", "1h")[0]["offset_at_time"] == 5
-    assert run(service.transport, "groups", "reset", "g", "orders", "--at", "1h").exit_code == 0
+    assert run(service.transport, "groups", "reset", "g", "orders", "--at", "1h", "--create").exit_code == 0
     assert run_json(service.transport, "groups", "offsets", "g")[0]["offset"] == 5
 
 
@@ -120,3 +122,12 @@ def test_signal_ends_a_member_that_commits_and_leaves(consuming: "subprocess.Pop
     os.kill(consuming.pid, number)
     assert consuming.stdout.readline() == b"None 1 0\n"
     assert consuming.wait() == 0
+
+
+def test_share_groups_name_is_refused_for_a_group_that_is_not_there(service: MemoryPenstock) -> None:
+    service.create_share_group("packers", "orders")
+    refused = run(service.transport, "consume", "orders", "--group", "packers", "-n", "1")
+    assert refused.exit_code == 1
+    assert "'packers' is a share group: read it by `penstock work`" in refused.stderr
+    service.admin().commit_group_offsets("packers", {TopicPartition("orders", 0): 4})
+    assert run(service.transport, "consume", "orders", "--group", "packers", "-n", "1").exit_code == 0

@@ -152,3 +152,10 @@ def test_interruption_delivers_the_lines_that_were_read_and_tells_their_count(nu
     assert code == 1
     assert 0 < delivered <= 100_000
     assert said.startswith(f"interrupted: {delivered:,} records, ")
+
+
+def test_lines_may_be_arguments(service: MemoryPenstock) -> None:
+    service.create_topic("cups")
+    assert run(service.transport, "produce", "cups", "k:a cup", "k:b", "--key-separator", ":").exit_code == 0
+    assert [(each.key, each.value) for each in service.records("cups")] == [(b"k", b"a cup"), (b"k", b"b")]
+    assert run(service.transport, "produce", "cups", "a", "--file", __file__).exit_code == 2
