@@ -25,6 +25,7 @@ from kombu.message import Message
 from kombu.transport.base import StdChannel
 
 from penstock.errors import NotFoundError, UnavailableError
+from penstock.share.settings import RECORDS_MAX
 from penstock.system import wall_clock_ms
 from penstock_kombu.delivery import UNBOUNDED_RECORDS, Deliveries, InFlight, QueueReader
 from penstock_kombu.message import NotAMessageError, from_record, to_record
@@ -32,7 +33,6 @@ from penstock_kombu.session import Session
 
 _log = logging.getLogger("penstock.kombu")
 
-_RECORDS_MAX = 500  # an acquire takes no more
 _NO_FANOUT = (
     "exchange {0!r} is of type {1!r}: Penstock has direct exchanges only. Remote control (inspect, ping, revoke, "
     "broadcast), events and task queues behind topic exchanges need another broker; name a queue in task_routes instead"
@@ -199,7 +199,7 @@ class Channel(StdChannel):  # type: ignore[misc]  # kombu has no types
         wanted = self.deliveries.prefetch_count or UNBOUNDED_RECORDS
         self._readers[consumer_tag] = QueueReader(
             queue,
-            self._session.share_consumer(queue, max_records=min(wanted, _RECORDS_MAX)),
+            self._session.share_consumer(queue, max_records=min(wanted, RECORDS_MAX)),
             self.deliveries,
             callback,
             is_acknowledged=bool(no_ack),

@@ -8,9 +8,14 @@ import penstock_kombu
 from penstock.errors import InvalidError, NotFoundError
 from penstock.testing import MemoryPenstock
 from penstock_core.version import VERSION
+from penstock_kombu.session import TransportOptions
 from tests.kombu.conftest import Connect
 from tests.kombu.test_channel import Taker
 from tests.support.deadlines import DEADLINE_S, until
+from tests.support.fake_app_sync import FakeAppSync
+from tests.support.waking_transport import KEYS, WakingTransport
+
+_PARTITIONS = TransportOptions().partitions
 
 
 @pytest.mark.parametrize("url", ["penstock://", "penstock+https://host/prod"])
@@ -86,6 +91,22 @@ def test_channel_without_room_acquires_once_more_at_most(service: MemoryPenstock
     assert _acquires(calls) <= acquires + 1
     taker.messages[0].ack()
     assert len(taker.until(2)) == 2
+
+
+def test_idle_consumer_sends_no_request_until_a_wake_up(service: MemoryPenstock, connect: Connect) -> None:
+    with FakeAppSync(KEYS) as events:
+        waking = WakingTransport(service.transport, events)
+        connection = connect(transport=waking)
+        taker = Taker(connection, Queue("tasks"))
+        until(lambda: waking.armed() == _PARTITIONS)
+        asked = len(waking.fetches)
+        for _ in range(20):
+            taker.drain()
+        assert len(waking.fetches) == asked
+        with connect(transport=waking).Producer() as producer:
+            producer.publish("a", routing_key="tasks", serializer="json")
+        assert [each.decode() for each in taker.until(1)] == ["a"]
+        connection.release()
 
 
 def _acquires(calls: list[str]) -> int:
