@@ -7,18 +7,25 @@ operator has made anew under the name is not the stack's.
 
 import hashlib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from penstock_core.acls.rule import Rule, parse_rule
+from penstock_core.acls.rule import ALLOW, Rule, parse_rule
 from penstock_core.audit.audit_entry import Caller
 from penstock_core.errors import Category, ErrorCode, PenstockError, shown
 from penstock_core.log.topic import check_declared_topic
 from penstock_core.push.subscription import check_declared_subscription
 from penstock_core.push.targets.target import parse_target
+from penstock_core.quotas.quota import parse_quota
 from penstock_core.share.share_group import check_declared_group
 from penstock_core.text import parse_json
-from penstock_handlers.edge.access.audited_changes import state_of_share_group, state_of_subscription, state_of_topic
+from penstock_handlers.edge.access.audited_changes import (
+    state_of_quota,
+    state_of_share_group,
+    state_of_subscription,
+    state_of_topic,
+)
 from penstock_handlers.edge.custom_resource import Change, Settled, custom_resource_entry_point
 from penstock_handlers.edge.fields import whole_number
 from penstock_service.acls.change_acls import change_acls
@@ -29,6 +36,7 @@ from penstock_service.ports.runtime import CloudFormation
 from penstock_service.push.admin.pause_subscription import delete_subscription
 from penstock_service.push.admin.put_subscription import SubscriptionWish, put_subscription
 from penstock_service.push.subscriptions import find_subscription
+from penstock_service.quotas.admin.set_quota import delete_quota, put_quota
 from penstock_service.share.admin.put_share_group import put_share_group
 from penstock_service.share.admin.reset_share_group import delete_share_group
 from penstock_service.topics.alter_topic import alter_topic, delete_topic
@@ -36,6 +44,7 @@ from penstock_service.topics.create_topic import create_topic
 
 DESTROY = "destroy"
 ACLS = "Custom::PenstockAcls"
+QUOTA = "Custom::PenstockQuota"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +68,8 @@ def settle(change: Change, to: Instance, stack: CloudFormation) -> Settled:
     """Does what the event asks for. It may be repeated, and finds its own work done."""
     if change.resource_type == ACLS:
         return _settle_acls(change, to)
+    if change.resource_type == QUOTA:
+        return _settle_quota(change, to)
     if change.request_type == "Delete":
         return _delete(change, to)
     kind = KINDS[change.resource_type]
@@ -89,11 +100,40 @@ def _settle_acls(change: Change, to: Instance) -> Settled:
     return Settled(resource_id=own, attributes={})
 
 
+def _settle_quota(change: Change, to: Instance) -> Settled:
+    """Sets the quota, in place of one that somebody else has set. It goes with the resource, as a rule does."""
+    if change.request_type == "Delete":
+        with suppress(PenstockError):  # it is gone, or was never set: a rollback must not fail by wrong properties
+            subject, name = _text(change.properties, "Subject"), _text(change.properties, "Name")
+            trail = _quota_trail("delete_quota", to, name)
+            audited(to, _caller(change), trail, lambda: delete_quota(to, subject, name), lambda _: None)
+        return Settled(resource_id=change.resource_id or "", attributes={})
+    subject, name = _text(change.properties, "Subject"), _text(change.properties, "Name")
+    limits, is_shared = _object(change.properties, "Limits"), change.properties.get("Shared") == "true"
+    name = parse_quota(subject, name, limits, is_shared=is_shared).name
+    trail = _quota_trail("put_quota", to, name)
+    audited(
+        to,
+        _caller(change),
+        trail,
+        lambda: put_quota(to, subject, name, limits, is_shared=is_shared),
+        lambda _: state_of_quota(to, name),
+    )
+    return Settled(resource_id=f"quota/{subject}/{name}", attributes={"Name": name})
+
+
+def _quota_trail(action: str, to: Instance, name: str) -> Trail:
+    return Trail(action=action, kind="quota", name=name, before=state_of_quota(to, name))
+
+
 def _rules(properties: Mapping[str, Any]) -> list[Rule]:
     text = _text(properties, "Rules")
     try:
-        return [parse_rule(each["principal"], each["operation"], each["resource"]) for each in parse_json(text)]
-    except (ValueError, TypeError, KeyError) as error:
+        return [
+            parse_rule(each["principal"], each["operation"], each["resource"], each.get("permission", ALLOW))
+            for each in parse_json(text)
+        ]
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise _wrong("Rules", text, "a JSON array of rules") from error
 
 

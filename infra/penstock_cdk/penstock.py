@@ -20,7 +20,7 @@ from penstock_cdk.alarms.zone_alarms import ZoneAlarms
 from penstock_cdk.customer_key import encrypt
 from penstock_cdk.declared.consumer_metrics import ConsumerMetrics
 from penstock_cdk.declared.provision import Provision
-from penstock_cdk.declared.rights import AccessRules, Rights
+from penstock_cdk.declared.rights import AccessRules, Quotas, Rights
 from penstock_cdk.declared.share_group import Group, ShareGroup
 from penstock_cdk.declared.subscription import Subscription
 from penstock_cdk.declared.targets import Target
@@ -50,6 +50,7 @@ from penstock_cdk.storage.stage_storage import StageStorage
 from penstock_cdk.storage.tables import Tables
 from penstock_cdk.storage.zones import Zones
 from penstock_cdk.told_settings import METADATA_KEY, settings_text
+from penstock_core.acls.rule import DENY
 from penstock_core.log.inline import NO_ITEMS
 from penstock_core.metrics.lag_memory import Consumer, ConsumerKind
 from penstock_core.release import METADATA_KEY as RELEASE_KEY
@@ -300,6 +301,28 @@ class Penstock(Construct):
         # Its creation switches on the pollers of deliveries, and the rule of the look. They must be there.
         made.node.add_dependency(self.node.find_child("PushSource"), self.node.find_child("Schedules"))
         return made
+
+    def allow(self, principal: iam.IGrantable | str, operation: str, *resources: str) -> None:
+        """Declares access rules: the principal may do the operation on these resources, such as `topic:shop.*`.
+
+        Name roles outside of this app by their ARN, or by a beginning of it and a `*`. A rule gives no right in IAM.
+        It goes with the stack. Raises ValueError for a rule that the service would refuse.
+        """
+        self._access_rules().allow(principal, operation, *resources)
+
+    def deny(self, principal: iam.IGrantable | str, operation: str, *resources: str) -> None:
+        """Declares access rules that deny, as `allow`. A deny goes before each allow."""
+        self._access_rules().allow(principal, operation, *resources, permission=DENY)
+
+    def quota(self, subject: str, name: iam.IGrantable | str, *, shared: bool = False, **limits: int) -> None:
+        """Declares the quota of a `principal` or a `topic`, or of all whose names begin like `name`, which ends in `*`.
+
+        `limits` are those of the API, such as `produce_bytes_per_s`. With `shared`, all names that match have one
+        budget. A quota of that name that is there is replaced, and goes with the stack. Raises ValueError for a quota
+        that the service would refuse.
+        """
+        quotas = Quotas(room=lambda: (_room(self, "Quotas"), self._provision))
+        quotas.put(subject, name, limits, is_shared=shared)
 
     def grant_admin(self, grantee: iam.IGrantable) -> iam.Grant:
         """Allows every call of the API, and to be woken by every topic."""

@@ -253,3 +253,52 @@ def some_function(queue: Penstock) -> lambda_.Function:
         handler="index.handler",
         code=lambda_.Code.from_inline("handler = print"),
     )
+
+
+TEAM = "arn:aws:iam::111122223333:role/shop-*"
+
+
+def test_rules_of_principals_outside_the_app_are_declared(queue: Penstock) -> None:
+    queue.allow(TEAM, "read", "topic:shop.*", "group:shop.*")
+    queue.allow(TEAM, "read", "topic:shop.*")  # again: it is one rule
+    queue.deny("*", "delete", "topic:*")
+    found = of_type(resources_in(queue), "Custom::PenstockAcls").values()
+    rules = [rule for each in found for rule in json.loads(each["Rules"])]
+    assert sorted(f"{each['operation']} {each['resource']} {each.get('permission')}" for each in rules) == [
+        "delete topic:* deny",
+        "read group:shop.* None",
+        "read topic:shop.* None",
+    ]
+
+
+def test_quotas_are_declared(queue: Penstock) -> None:
+    role = iam.Role(Stack.of(queue), "App", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
+    queue.quota("principal", TEAM, shared=True, produce_bytes_per_s=50_000_000)
+    queue.quota("principal", role, topics_max=3)
+    queue.quota("topic", "shop.*", fetch_bytes_per_s=1)
+    found = of_type(resources_in(queue), "Custom::PenstockQuota").values()
+    assert sorted((each["Subject"], name_of(each["Name"]), each["Limits"], each["Shared"]) for each in found) == [
+        ("principal", "<App>", '{"topics_max":3}', "false"),
+        ("principal", TEAM, '{"produce_bytes_per_s":50000000}', "true"),
+        ("topic", "shop.*", '{"fetch_bytes_per_s":1}', "false"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("declare", "message"),
+    [
+        (lambda queue: queue.allow("shop", "read", "topic:a"), "give an IAM ARN"),
+        (lambda queue: queue.allow(TEAM, "look", "topic:a"), "must be one of"),
+        (lambda queue: queue.deny(TEAM, "read", "orders"), "give service, or KIND:NAME"),
+        (lambda queue: queue.quota("group", "g", fetch_bytes_per_s=1), "quotas are of a"),
+        (lambda queue: queue.quota("topic", "a"), "has no limit"),
+        (lambda queue: queue.quota("topic", "a", shared=True, fetch_bytes_per_s=1), "give a pattern"),
+        (lambda queue: queue.quota("topic", "a", topics_max=1), "limit 'topics_max'"),
+        (lambda queue: [queue.quota("topic", "a", fetch_bytes_per_s=1) for _ in range(2)], "has a quota in this app"),
+    ],
+)
+def test_wrong_rule_or_quota_is_refused_at_synthesis(
+    queue: Penstock, declare: Callable[[Penstock], object], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        declare(queue)

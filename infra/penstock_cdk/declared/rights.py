@@ -4,14 +4,16 @@ IAM sees the path of a request and not its body. POST /v1/produce and POST /v1/f
 GET /v1/metadata names one in its query. A grantee of one topic may call these three for every topic. `json_only` leaves
 out the first two. docs/how-to/cdk.md has the table.
 
-The access rules that grants write: a custom resource for each rule, so that two grants may share one.
+The access rules that grants write: a custom resource for each rule, so that two grants may share one. An app may also
+declare rules and quotas of principals outside of it.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from aws_cdk import RemovalPolicy, Stack
+from aws_cdk import RemovalPolicy, Stack, Token
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
@@ -21,12 +23,15 @@ from penstock_cdk.service.api import Api
 from penstock_cdk.service.direct import ALL_FUNCTIONS, DirectCalls
 from penstock_cdk.service.wake_ups import WakeUps
 from penstock_cdk.wildcards import acknowledge_wildcard
+from penstock_core.acls.rule import ALLOW, parse_rule
 from penstock_core.errors import PenstockError
 from penstock_core.ids import AUDIT_TOPIC, parse_group_name
+from penstock_core.quotas.quota import parse_quota
 from penstock_core.routes import ADMIN, CONSUME, PRODUCE, ROUTES, Route
 
 _JSON = ("metadata", "topics")
 _ID_LENGTH = 12
+_ANY_ROLE = "arn:aws:iam::111122223333:role/any"
 
 
 def _routes(policy: str, *nouns: str) -> tuple[Route, ...]:
@@ -40,21 +45,72 @@ class AccessRules:
     def __init__(self, room: Callable[[], tuple[Construct, Provision]]) -> None:
         self._room = room
 
-    def allow(self, grantee: iam.IGrantable, operation: str, *resources: str) -> None:
-        """Allows the operation on these resources. A rule goes with the resource that has made it."""
+    def allow(self, grantee: iam.IGrantable | str, operation: str, *resources: str, permission: str = ALLOW) -> None:
+        """Allows the operation on these resources, or denies it. A rule goes with the resource that has made it.
+
+        Raises ValueError for a rule that the service would refuse.
+        """
         scope, provision = self._room()
         principal = principal_name(grantee)
         for resource in resources:
-            place = f"{_place_of(grantee, principal)} {operation} {resource}"
-            construct_id = hashlib.sha256(place.encode()).hexdigest()[:_ID_LENGTH]
+            _check(partial(parse_rule, _known(principal), operation, resource, permission))
+            denies = {} if permission == ALLOW else {"permission": permission}
+            place = f"{_place_of(grantee, principal)} {operation} {resource}{''.join(denies.values())}"
+            construct_id = _id_of(place)
             if scope.node.try_find_child(construct_id) is None:
-                rule = {"principal": principal, "operation": operation, "resource": resource}
+                rule = {"principal": principal, "operation": operation, "resource": resource, **denies}
                 properties = {"Rules": Stack.of(scope).to_json_string([rule])}
                 provision.resource(Construct(scope, construct_id), "Acls", properties, RemovalPolicy.DESTROY)
 
 
-def _place_of(grantee: iam.IGrantable, principal: str) -> str:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quotas:
+    """Sets quotas. `room` is as that of the rules."""
+
+    room: Callable[[], tuple[Construct, Provision]]
+
+    def put(self, subject: str, of: iam.IGrantable | str, limits: Mapping[str, int], *, is_shared: bool) -> None:
+        """Sets the quota of a principal, a topic, or a pattern of names. It goes with the resource that has made it.
+
+        Raises ValueError for a quota that the service would refuse, and for a second one of the name.
+        """
+        scope, provision = self.room()
+        name = principal_name(of)
+        _check(partial(parse_quota, subject, _known(name), limits, is_shared=is_shared))
+        if not limits:
+            raise ValueError(f"the quota of {subject} {name} has no limit: give one, such as produce_bytes_per_s")
+        construct_id = _id_of(f"{subject} {_place_of(of, name)}")
+        if scope.node.try_find_child(construct_id) is not None:
+            raise ValueError(f"{subject} {name} has a quota in this app already: give it all limits at once")
+        properties = {
+            "Subject": subject,
+            "Name": name,
+            "Limits": Stack.of(scope).to_json_string(dict(limits)),
+            "Shared": "true" if is_shared else "false",
+        }
+        provision.resource(Construct(scope, construct_id), "Quota", properties, RemovalPolicy.DESTROY)
+
+
+def _check(parse: Callable[[], object]) -> None:
+    try:
+        parse()
+    except PenstockError as error:
+        raise ValueError(error.message) from error
+
+
+def _known(name: str) -> str:
+    """The name, or where the template knows it only when it is deployed another one that is right."""
+    return _ANY_ROLE if Token.is_unresolved(name) else name
+
+
+def _id_of(place: str) -> str:
+    return hashlib.sha256(place.encode()).hexdigest()[:_ID_LENGTH]
+
+
+def _place_of(grantee: iam.IGrantable | str, principal: str) -> str:
     """The path of the role or user in the app: the same in each synthesis, which a token is not."""
+    if isinstance(grantee, str):
+        return grantee
     found = grantee.grant_principal
     return found.node.path if isinstance(found, Construct) else principal
 
@@ -87,7 +143,7 @@ class Rights:
         Raises ValueError for what is no group name, such as `*`, which would be every group.
         """
         if group is not None:
-            _check_group(group)
+            _check(partial(parse_group_name, group))
         binary = () if json_only else ("fetch", "wake-ups")
         self.rules.allow(grantee, "read", f"topic:{topic}", *([] if group is None else [f"group:{group}"]))
         grant = self._call(grantee, _routes(CONSUME, *_JSON, *binary), topic=topic)
@@ -137,13 +193,6 @@ class Rights:
             for each in self.wake_ups.receive_statements()
         ]
         return grants[0].combine(grants[1])
-
-
-def _check_group(group: str) -> None:
-    try:
-        parse_group_name(group)
-    except PenstockError as error:
-        raise ValueError(error.message) from error
 
 
 def _granted(grantee: iam.IGrantable, actions: Sequence[str], resources: Sequence[str], reason: str) -> iam.Grant:

@@ -315,14 +315,15 @@ GRANTS: Mapping[str, Grants] = {
     ),
 }
 
-# `provision` makes, alters and deletes topics, share groups, subscriptions and access rules. It closes and opens heads,
-# and lists no deleted topics. "latest" reads heads. The service itself claims nothing.
+# `provision` makes, alters and deletes topics, share groups, subscriptions, access rules and quotas. It closes and
+# opens heads, and lists no deleted topics. "latest" reads heads. The service itself claims nothing.
 PROVISION_GRANTS = replace(
     GRANTS["subscriptions"],
     topics=("GetItem", "PutItem", "UpdateItem", "DeleteItem", "Scan"),
     settles_deletions=True,
     dates_index=True,
     changes_acls=True,
+    sets_quotas=True,
     claims_resources=False,
     log=("GetItem", "BatchGetItem", "PutItem", "UpdateItem", "DeleteItem"),
     notes_changes=True,

@@ -66,8 +66,8 @@ def _produce(transport: Transport) -> None:
 
 
 def _produce_in_a_transaction(transport: Transport) -> None:
-    with Producer(transport=transport, transactional_id="tx") as producer, producer.transaction():
-        producer.send("orders", b"taken").result()
+    with Producer(transport=transport, transactional_id="tx") as producer, producer.transaction() as transaction:
+        transaction.send("orders", b"taken")
 
 
 def _fetch(transport: Transport) -> None:
