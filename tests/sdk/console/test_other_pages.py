@@ -87,6 +87,10 @@ def test_quotas_are_set_and_deleted(service: MemoryPenstock, visitor: Visitor) -
     seen = visitor.post("/quotas/set", subject="principal", name="*", produce_bytes_per_s=1048576, topics_max=7)
     assert "1.0 MiB/s no bound no bound no bound 7 no bound" in seen.text
     assert service.admin().list_quotas()[0].limits == {"produce_bytes_per_s": 1_048_576, "topics_max": 7}
+    seen = visitor.post("/quotas/set", subject="topic", name="shop.*", fetch_bytes_per_s=1, shared="yes")
+    assert "shop.* shared topic" in seen.text
+    assert [each.shared for each in service.admin().list_quotas()] == [False, True]
+    service.admin().delete_quota("topic", "shop.*")
     assert visitor.post("/quotas/delete", subject="principal", name="*", confirm="").status == 400
     assert "Deleted the quota" in visitor.post("/quotas/delete", subject="principal", name="*", confirm="*").text
     assert service.admin().list_quotas() == []

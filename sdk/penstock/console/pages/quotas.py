@@ -29,7 +29,8 @@ def show(asked: Asked) -> Shown:
 def put(asked: Asked) -> Moved:
     """Set all limits of the form; those that are empty are taken away."""
     limits = {limit: asked.number(limit, 0) for limit in (*RATES, *COUNTS) if asked.word(limit)}
-    done = asked.admin.set_quota(asked.word("subject"), asked.word("name"), limits)
+    is_shared = asked.word("shared") == "yes"
+    done = asked.admin.set_quota(asked.word("subject"), asked.word("name"), limits, shared=is_shared)
     return Moved(to="/quotas", said=f"Set the quota of {done.subject} {done.name}. It holds within 30 seconds.")
 
 
