@@ -27,7 +27,7 @@ _PRUNED = (Noun.SUBSCRIPTION, Noun.SHARE_GROUP, Noun.QUOTA, Noun.TOPIC)  # group
 _MISSING = object()
 
 
-class Action(StrEnum):
+class ChangeAction(StrEnum):
     """What a change does, by the sign that shows it."""
 
     CREATE = "+"
@@ -42,7 +42,7 @@ class StageChange:
     A rule has its `rule`, and no settings. `note` is what a reader must know before the change.
     """
 
-    action: Action
+    action: ChangeAction
     what: str
     name: str
     before: Settings
@@ -53,7 +53,7 @@ class StageChange:
 
     def text(self) -> str:
         """The line of the diff."""
-        if self.action is Action.CHANGE:
+        if self.action is ChangeAction.CHANGE:
             names = sorted({*self.before, *self.after})
             changed = "  ".join(f"{each}: {_shown(each, self.before)} -> {_shown(each, self.after)}" for each in names)
         else:
@@ -87,7 +87,7 @@ class StagePlan:
     @property
     def is_destructive(self) -> bool:
         """True if something goes, or partitions drain: a person should say yes to it."""
-        return any(each.action is Action.DELETE or _drains(each) for each in self.changes)
+        return any(each.action is ChangeAction.DELETE or _drains(each) for each in self.changes)
 
 
 def plan(file: StageFile, present: Stage, *, prune: bool) -> StagePlan:
@@ -103,9 +103,9 @@ def plan(file: StageFile, present: Stage, *, prune: bool) -> StagePlan:
             change = _changed(noun, name, given, known)
             changes += [] if change is None else [change]
     count = sum(map(len, wanted.things.values()))
-    made = {each.name for each in changes if each.what == Noun.TOPIC and each.action is Action.CREATE}
+    made = {each.name for each in changes if each.what == Noun.TOPIC and each.action is ChangeAction.CREATE}
     changes += _bound_again(wanted, present, changes, made)
-    added = _rule_changes(Action.CREATE, (wanted.rules or frozenset()) - (present.rules or frozenset()))
+    added = _rule_changes(ChangeAction.CREATE, (wanted.rules or frozenset()) - (present.rules or frozenset()))
     unchanged = count - len(changes) + len(wanted.rules or ()) - len(added)
     changes += added
     if prune and file.owned is not None:
@@ -160,7 +160,9 @@ def _changed(noun: Noun, name: str, given: Settings, known: Settings | None) -> 
     wanted = whole(noun, given, known)
     if known is None:
         shown_ones = given if noun is not Noun.TOPIC else {"partitions": 1, **given}
-        return StageChange(action=Action.CREATE, what=noun, name=name, before={}, after=shown_ones, settings=wanted)
+        return StageChange(
+            action=ChangeAction.CREATE, what=noun, name=name, before={}, after=shown_ones, settings=wanted
+        )
     # An older service does not tell each setting, and a newer one tells more than this release knows.
     names = [each for each in wanted if each in known or each in given]
     if noun is Noun.QUOTA:
@@ -169,7 +171,7 @@ def _changed(noun: Noun, name: str, given: Settings, known: Settings | None) -> 
     if not differing:
         return None
     return StageChange(
-        action=Action.CHANGE,
+        action=ChangeAction.CHANGE,
         what=noun,
         name=name,
         before={each: known[each] for each in differing if each in known},
@@ -239,7 +241,7 @@ def _bound_again(
             topics = sorted(made & {*given["topics"]})
             if known is not None and topics and (noun, name) not in changed:
                 yield StageChange(
-                    action=Action.CHANGE,
+                    action=ChangeAction.CHANGE,
                     what=noun,
                     name=name,
                     before={},
@@ -249,7 +251,7 @@ def _bound_again(
                 )
 
 
-def _rule_changes(action: Action, rules: Collection[Rule]) -> list[StageChange]:
+def _rule_changes(action: ChangeAction, rules: Collection[Rule]) -> list[StageChange]:
     return [
         StageChange(action=action, what=RULE, name=rule.place, before={}, after={}, settings={}, rule=rule)
         for rule in sorted(rules, key=lambda each: each.place)
@@ -265,11 +267,11 @@ def _pruned(wanted: Stage, present: Stage, owned: Ownership) -> Iterator[StageCh
                 continue
             note = "and all its records" if noun is Noun.TOPIC else ""
             yield StageChange(
-                action=Action.DELETE, what=noun, name=name, before=known, after={}, settings=known, note=note
+                action=ChangeAction.DELETE, what=noun, name=name, before=known, after={}, settings=known, note=note
             )
     if wanted.rules is not None:
         left = (present.rules or frozenset()) - wanted.rules
-        yield from _rule_changes(Action.DELETE, {rule for rule in left if owned.has_rule(rule)})
+        yield from _rule_changes(ChangeAction.DELETE, {rule for rule in left if owned.has_rule(rule)})
 
 
 def _still_used(wanted: Stage, present: Stage, pruned: Collection[StageChange]) -> Iterator[str]:

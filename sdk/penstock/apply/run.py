@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.admin.admin import Admin
-from penstock.apply.plan import RULE, Action, StageChange
+from penstock.apply.plan import RULE, ChangeAction, StageChange
 from penstock.apply.stage import Noun, Settings, Stage
 from penstock.apply.stage_file import RETRY
 from penstock.model.access import AccessRule
@@ -107,8 +107,8 @@ def apply_changes(admin: Admin, changes: Sequence[StageChange]) -> ApplyOutcome:
 
 def _steps(changes: Sequence[StageChange]) -> Iterator[list[list[StageChange]]]:
     """The steps, each a list of jobs. A job is one change, or as many rules as one call takes."""
-    puts = [each for each in changes if each.action is not Action.DELETE]
-    deletions = [each for each in changes if each.action is Action.DELETE]
+    puts = [each for each in changes if each.action is not ChangeAction.DELETE]
+    deletions = [each for each in changes if each.action is ChangeAction.DELETE]
     yield [[each] for each in puts if each.what in (Noun.TOPIC, Noun.QUOTA)]
     yield from _of_rules(puts)
     yield [[each] for each in puts if each.what in _WAYS]
@@ -129,11 +129,11 @@ def _carry_out(admin: Admin, changes: Sequence[StageChange]) -> PenstockError | 
     try:
         rules = [AccessRule(**each.rule.to_json()) for each in changes if each.rule is not None]
         if rules:
-            is_deletion = changes[0].action is Action.DELETE
+            is_deletion = changes[0].action is ChangeAction.DELETE
             admin.change_acls(remove=rules) if is_deletion else admin.change_acls(add=rules)
         else:
             [change] = changes
-            _CALLS[Noun(change.what), change.action is Action.DELETE](admin, change)
+            _CALLS[Noun(change.what), change.action is ChangeAction.DELETE](admin, change)
     except PenstockError as error:
         return error
     return None
@@ -141,7 +141,7 @@ def _carry_out(admin: Admin, changes: Sequence[StageChange]) -> PenstockError | 
 
 def _put_topic(admin: Admin, change: StageChange) -> None:
     config = {name: value for name, value in change.after.items() if name != "partitions"}
-    if change.action is Action.CREATE:
+    if change.action is ChangeAction.CREATE:
         admin.create_topic(change.name, change.after["partitions"], config, exist_ok=True)
         return
     if config:
@@ -161,7 +161,7 @@ def _put_share_group(admin: Admin, change: StageChange) -> None:
 
 def _put_subscription(admin: Admin, change: StageChange) -> None:
     """Of one that is there, it sends what changes: a target is tried out each time it is sent."""
-    is_new = change.action is Action.CREATE
+    is_new = change.action is ChangeAction.CREATE
     config: dict[str, Any] = {name: each for name, each in change.after.items() if name not in ("topics", "target")}
     retry = {name: config.pop(name) for name in RETRY if name in config}
     if retry:

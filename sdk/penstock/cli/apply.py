@@ -11,7 +11,7 @@ import click
 from penstock.admin.admin import Admin
 from penstock.apply.document import DocumentError, to_yaml
 from penstock.apply.dump import dump
-from penstock.apply.plan import Action, StagePlan, plan
+from penstock.apply.plan import ChangeAction, StagePlan, plan
 from penstock.apply.run import ApplyOutcome, apply_changes, read_stage
 from penstock.apply.schema import stage_schema
 from penstock.apply.stage import Noun, Ownership
@@ -130,7 +130,7 @@ def _tell(service: Service, found: StagePlan, outcome: ApplyOutcome | None) -> N
         "made": 0 if outcome is None else len(outcome.made),
         "errors": [{"what": each.what, "name": each.name, "error": error.to_json()} for each, error in failed],
     }
-    counts = {action: sum(each.action is action for each in found.changes) for action in Action}
+    counts = {action: sum(each.action is action for each in found.changes) for action in ChangeAction}
     words = ("to create", "to change", "to delete") if outcome is None else ("created", "changed", "deleted")
     if failed:
         summary = f"{document['made']} of {len(found.changes)} changes were made: run it again to go on"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from penstock.apply.plan import Action, StagePlan, plan
+from penstock.apply.plan import ChangeAction, StagePlan, plan
 from penstock.apply.stage import Noun, Ownership, Settings, Stage
 from penstock.apply.stage_file import StageFile, patterns_of_names, patterns_of_principals
 from penstock_core.acls.rule import Rule, parse_rule
@@ -95,7 +95,7 @@ def test_quota_loses_the_limit_that_the_file_leaves_out() -> None:
 @pytest.mark.parametrize(("partitions", "note", "drains"), [(5, "keys map", False), (1, "drain", True)])
 def test_partitions_change_with_a_note(partitions: int, note: str, drains: bool) -> None:
     found = planned({Noun.TOPIC: {"a": {"partitions": partitions}}}, {Noun.TOPIC: {"a": topic(3)}})
-    assert found.changes[0].action is Action.CHANGE
+    assert found.changes[0].action is ChangeAction.CHANGE
     assert note in found.changes[0].note
     assert found.is_destructive is drains
 
