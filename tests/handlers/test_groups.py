@@ -55,7 +55,7 @@ def test_member_joins_reads_commits_hands_over_and_leaves(service: Service, topi
     assert {name: told[name] for name in told if name != "granted"} == {
         "epoch": epoch,
         "session": 1,
-        "heartbeat_after_ms": 5_000,
+        "heartbeat_after_ms": 400,
         "session_timeout_ms": 45_000,
         "is_complete": True,
         "revoked": {},

@@ -44,7 +44,7 @@ PUBLIC = {
     "penstock": f"{CLIENTS} {PORTS} {GROUP_VALUES} {SHARE_VALUES} {PUSH_VALUES} {ADMIN_VALUES} {VALUES} {ERRORS}",
     "penstock.encryption": "HEADER DataKey Encryption Keys KmsKeys LocalKeys",
     "penstock.errors": f"{ERRORS} Category ClientError ErrorCode",
-    "penstock.model": f"{VALUES} GroupOffset Headers",
+    "penstock.model": f"{VALUES} GroupOffset Headers HeadersToSend",
     "penstock.testing": "MemoryPenstock MemoryTransport ThreadedTransport",
     "penstock.tracing": "context_of processing",
     "penstock.webhook": "WebhookDelivery WebhookRecord WebhookRequest failure_answer sign verify",

@@ -136,7 +136,8 @@ def next_check_ms(members: Iterable[Member], now_ms: int) -> int:
 class GroupState:
     """The group's item. Each `epoch` has one target assignment, stored under `target_id` before the epoch begins.
 
-    Epoch 0 has none, because no member has joined yet. `empty_since_ms` is when the group was first seen without
+    Epoch 0 has none, because no member has joined yet. `created_at_ms` is None in a group of an earlier release.
+    `empty_since_ms` is when the group was first seen without
     members. `document` is there in a group whose leader assigns.
     """
 
@@ -148,6 +149,7 @@ class GroupState:
     config: GroupConfig = field(default_factory=GroupConfig)
     next_check_ms: int = 0
     changed_at_ms: int = 0
+    created_at_ms: int | None = None
     empty_since_ms: int | None = None
     document: GroupDocument | None = None
 

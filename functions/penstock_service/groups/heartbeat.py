@@ -35,9 +35,12 @@ from penstock_core.ids import GroupName, MemberName, Offset, PartitionKey, membe
 from penstock_core.limits import (
     ENROL_ATTEMPTS_MAX,
     GROUP_MEMBERS_MAX,
+    HEARTBEAT_INTERVAL_MS_DEFAULT,
     HEARTBEAT_SEQUENCE_AHEAD_MS_MAX,
     HEARTBEATS_PER_SESSION_MIN,
     WAITING_HEARTBEAT_MS,
+    YOUNG_GROUP_MS,
+    YOUNG_HEARTBEAT_MS,
 )
 from penstock_core.outcomes import errors_maybe_applied
 from penstock_service.groups.claim_group import acquire_leases
@@ -164,7 +167,7 @@ def leave(instance: Instance, group_name: str, beat: HeartbeatRequest) -> Heartb
         state, _ = rebalance(instance, group, lambda target: not target.part_of(name))
     except PenstockError:
         instance.telemetry.count("group_rebalances_failed")  # the next check finds that the target does not fit
-    return _plain_answer(state, beat, state.epoch, member.session)
+    return _plain_answer(instance.clock.now_ms(), state, beat, state.epoch, member.session)
 
 
 def _check_request(beat: HeartbeatRequest) -> None:
@@ -235,7 +238,7 @@ def _enrol(
 def _extend_idle(instance: Instance, state: GroupState, beat: HeartbeatRequest) -> HeartbeatAnswer:
     """Extend the session of a member that reports nothing. If it knows an older epoch, ask for all that it holds."""
     member = _extend_session(instance, state, beat, beat.session, None)
-    answer = _plain_answer(state, beat, beat.epoch, beat.session)
+    answer = _plain_answer(instance.clock.now_ms(), state, beat, beat.epoch, beat.session)
     if state.epoch == beat.epoch == member.epoch:
         return answer
     return replace(answer, is_complete=False, heartbeat_after_ms=0)
@@ -274,7 +277,7 @@ def _reconcile(
     """Compare the member's partitions with its part of the target: revoke some of them, and take leases."""
     if target is None:  # many members join at once: this one's turn comes later
         _extend_session(instance, state, beat, member.session, None)
-        answer = _plain_answer(state, beat, beat.epoch, member.session)
+        answer = _plain_answer(instance.clock.now_ms(), state, beat, beat.epoch, member.session)
         return replace(answer, is_complete=False, heartbeat_after_ms=WAITING_HEARTBEAT_MS)
     assigned = target.part_of(member.name)
     readable = {*access.readable({*assigned.values()})}
@@ -284,7 +287,7 @@ def _reconcile(
     _extend_session(instance, state, beat, member.session, progress)
     tried = {key: part[key] for key in plan.tried}
     granted, is_outdated = acquire_leases(instance, state, member.name, tried, access.principal.name)
-    plain = _plain_answer(state, beat, state.epoch, member.session)
+    plain = _plain_answer(instance.clock.now_ms(), state, beat, state.epoch, member.session)
     answer = _lease_answer(plain, plan, granted, is_outdated=is_outdated)
     return replace(answer, late=frozenset(lease.partition for lease in granted if target.is_late(lease.partition)))
 
@@ -337,13 +340,19 @@ def _extend_session(
     return instance.stores.memberships.touch_member(state.name, beat.name, touch)
 
 
-def _plain_answer(state: GroupState, beat: HeartbeatRequest, epoch: int, session: int) -> HeartbeatAnswer:
-    """An answer that changes nothing for the member."""
+def _plain_answer(now_ms: int, state: GroupState, beat: HeartbeatRequest, epoch: int, session: int) -> HeartbeatAnswer:
+    """An answer that changes nothing for the member. Members of a young group come soon, because others are to join.
+
+    A group with an interval of its own keeps to that.
+    """
     session_timeout_ms = _session_timeout_ms(state, beat)
+    after_ms = min(state.config.heartbeat_interval_ms, session_timeout_ms // HEARTBEATS_PER_SESSION_MIN)
+    has_default = state.config.heartbeat_interval_ms == HEARTBEAT_INTERVAL_MS_DEFAULT
+    is_young = has_default and now_ms - (state.created_at_ms or 0) < YOUNG_GROUP_MS
     return HeartbeatAnswer(
         epoch=epoch,
         session=session,
-        heartbeat_after_ms=min(state.config.heartbeat_interval_ms, session_timeout_ms // HEARTBEATS_PER_SESSION_MIN),
+        heartbeat_after_ms=min(after_ms, YOUNG_HEARTBEAT_MS) if is_young else after_ms,
         session_timeout_ms=session_timeout_ms,
         is_complete=True,
     )

@@ -69,6 +69,7 @@ def create_group(
         config=alter_group_config(GroupConfig(), config),
         next_check_ms=now_ms,
         changed_at_ms=now_ms,
+        created_at_ms=now_ms,
         empty_since_ms=now_ms,
     )
     list_group(instance, window, principal, group)

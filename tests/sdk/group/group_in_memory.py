@@ -33,6 +33,7 @@ class DrivenMember:
         instance_id: str | None = None,
         *,
         session_ms: int = SESSION_MS,
+        interval_ms: int | None = BEAT_MS,
         sleepers: Sleepers | None = None,
     ) -> None:
         self.group = group
@@ -41,7 +42,8 @@ class DrivenMember:
                 member_id=name,
                 instance_id=instance_id,
                 client_id="",
-                config={"session_timeout_ms": session_ms, "heartbeat_interval_ms": BEAT_MS},
+                config={"session_timeout_ms": session_ms}
+                | ({} if interval_ms is None else {"heartbeat_interval_ms": interval_ms}),
                 max_poll_interval_ms=POLL_MS,
                 retry=RetryPolicy(backoff_ms=100, backoff_max_ms=1_000),
             ),

@@ -9,7 +9,7 @@ from penstock.group.group_calls import Look
 from penstock.group.membership import MemberState
 from penstock.retry import NEVER_MS
 from penstock_core.errors import PenstockError
-from penstock_core.limits import SDK_LOOK_AHEAD_MS, SDK_SAFETY_NET_MS
+from penstock_core.limits import SDK_LOOK_AHEAD_MS, SDK_SAFETY_NET_MS, YOUNG_GROUP_MS, YOUNG_HEARTBEAT_MS
 from penstock_service.topics.create_topic import create_topic
 from tests.sdk.group.group_in_memory import BEAT, BEAT_MS, POLL_MS, SESSION_MS, DrivenMember, GroupInMemory, commit
 from tests.sdk.http.faulty_transport import answer, lost_answer, lost_request
@@ -380,3 +380,33 @@ def test_heartbeats_of_a_long_session_grow_to_the_safety_net(group: GroupInMemor
         if member.beat():
             sent_ms.append(group.now_ms)
     assert sent_ms[-1] - sent_ms[-2] == SDK_SAFETY_NET_MS
+
+
+def _young(group: GroupInMemory, name: str) -> DrivenMember:
+    """A member of a group whose settings are the defaults."""
+    member = DrivenMember(group, name, session_ms=45_000, interval_ms=None)
+    member.poll()
+    return member
+
+
+def test_heartbeats_of_a_member_of_a_young_group_do_not_grow(group: GroupInMemory) -> None:
+    member = _young(group, "a")
+    member.beat()
+    member.poll()
+    waits = _waits(group, member, YOUNG_GROUP_MS // YOUNG_HEARTBEAT_MS - 2)
+    assert set(waits[1:]) == {YOUNG_HEARTBEAT_MS}
+    assert _waits(group, member, 4)[-1] > 5 * YOUNG_HEARTBEAT_MS
+
+
+def test_second_member_of_a_young_group_has_its_part_within_a_second(group: GroupInMemory) -> None:
+    first = _young(group, "a")
+    _waits(group, first, 40)  # it is idle meanwhile
+    group.step(10)
+    began_ms = group.now_ms
+    second = _young(group, "b")
+    while len(second.numbers) < 3:
+        for each in (first, second):
+            each.beat()
+            each.poll()
+        group.step(10)
+    assert group.now_ms - began_ms <= 2 * YOUNG_HEARTBEAT_MS + 2 * 10  # and two steps of the clock

@@ -114,6 +114,7 @@ def test_group_is_written_whole(stage: Stage) -> None:
         config=GroupConfig(assignor="range"),
         next_check_ms=5,
         changed_at_ms=6,
+        created_at_ms=5,
         empty_since_ms=7,
         document=GroupDocument(protocol_type="connect", member_count=2, data=b"d"),
     )

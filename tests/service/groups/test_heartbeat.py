@@ -17,11 +17,13 @@ from penstock_core.limits import (
     ACQUIRE_MAX,
     GROUP_CHECK_MS_MAX,
     HEARTBEAT_SEQUENCE_AHEAD_MS_MAX,
-    WAITING_HEARTBEAT_MS,
+    YOUNG_GROUP_MS,
+    YOUNG_HEARTBEAT_MS,
 )
 from penstock_service.adapters.memory.messages import MemoryWakeUps
 from penstock_service.groups import heartbeat as heartbeat_module
 from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
+from penstock_service.groups.group_document import alter_group
 from penstock_service.groups.heartbeat import HeartbeatRequest, heartbeat
 from penstock_service.instance.instance import Instance
 from penstock_service.topics.alter_topic import alter_topic, delete_topic
@@ -47,7 +49,7 @@ def test_first_member_is_given_everything_at_once_with_what_was_committed(instan
     commit_offsets(instance, "billing", [CommitEntry(topic="orders", partition=2, offset=7, metadata="m")])
     told = a.beat()
     assert (told.session, told.is_complete, told.waiting, told.revoked) == (1, True, 0, [])
-    assert (told.heartbeat_after_ms, told.session_timeout_ms) == (5_000, SESSION_MS)
+    assert (told.heartbeat_after_ms, told.session_timeout_ms) == (YOUNG_HEARTBEAT_MS, SESSION_MS)
     assert a.partitions == [*range(6)]
     given = {lease.partition.partition: (lease.offset, lease.metadata) for lease in told.granted}
     assert given == dict.fromkeys(range(6), (None, "")) | {2: (7, "m")}
@@ -60,7 +62,7 @@ def test_partition_moves_only_after_its_owner_has_said_that_it_let_go(a: GroupMe
     a.keeps_revoked = True
     told = b.beat()
     assert (told.epoch, told.granted, told.waiting, told.is_complete) == (epoch + 1, [], 3, False)
-    assert told.heartbeat_after_ms == WAITING_HEARTBEAT_MS
+    assert told.heartbeat_after_ms == YOUNG_HEARTBEAT_MS
     asked = a.beat()
     assert (asked.is_complete, asked.heartbeat_after_ms, asked.revoked) == (False, 0, ())
     assert len(a.beat().revoked) == 3
@@ -255,7 +257,7 @@ def test_leases_are_acquired_in_portions(instance: Instance) -> None:
     member = GroupMember(instance, "m", topics=("wide",))
     portions = [member.beat() for _ in range(3)]
     assert [len(told.granted) for told in portions] == [ACQUIRE_MAX, ACQUIRE_MAX, 50]
-    assert [told.heartbeat_after_ms for told in portions] == [0, 0, 5_000]
+    assert [told.heartbeat_after_ms for told in portions] == [0, 0, YOUNG_HEARTBEAT_MS]
     assert [told.waiting for told in portions] == [ACQUIRE_MAX + 50, 50, 0]
 
 
@@ -394,3 +396,19 @@ def test_heartbeat_counts_when_its_look_fails(instance: Instance, a: GroupMember
     told = a.beat(watched=_watched(instance, 1))
     assert (told.armed, told.is_complete) == (None, True)
     assert a.instance.telemetry.take()[0]["watched_looks_failed"] == 1
+
+
+def test_members_of_a_young_group_come_soon_unless_it_has_an_interval_of_its_own(
+    instance: Instance, clock: SteppedClock, a: GroupMember, b: GroupMember
+) -> None:
+    settle(a, b)
+    alter_group(instance, "billing", {"heartbeat_interval_ms": 4_000})
+    settle(a, b)
+    assert a.beat().heartbeat_after_ms == 4_000
+    alter_group(instance, "billing", {"heartbeat_interval_ms": None})
+    for _ in range(3):
+        settle(a, b)
+        assert a.beat().heartbeat_after_ms == YOUNG_HEARTBEAT_MS
+        clock.time_ms += YOUNG_GROUP_MS // 3
+    settle(a, b)
+    assert a.beat().heartbeat_after_ms == 5_000

@@ -9,6 +9,7 @@ member_count     N   members that the target was made for
 config           M   settings that differ from their defaults: N, or S for the assignor
 next_check_ms    N   when a heartbeat looks at members and topics again
 changed_at_ms    N   when this item was last changed
+created_at_ms    N   when the group was made; absent in groups of releases up to 0.1.0
 empty_since_ms   N   when the group was first seen without members; absent while it has some
 protocol_type    S   what the members are; this and the next two in a group whose leader assigns only
 document_members N   how many of them the document has
@@ -32,7 +33,7 @@ from penstock_core.quotas.quota import GroupClaim
 from penstock_core.storage import keys
 from penstock_core.storage.item import Item, number
 
-OPTIONAL = ("empty_since_ms", "protocol_type", "document_members", "document")
+OPTIONAL = ("created_at_ms", "empty_since_ms", "protocol_type", "document_members", "document")
 
 
 def group_key(group: GroupName) -> Item:
@@ -54,6 +55,8 @@ def group_item(group: GroupState) -> Item:
         "next_check_ms": number(group.next_check_ms),
         "changed_at_ms": number(group.changed_at_ms),
     }
+    if group.created_at_ms is not None:
+        item["created_at_ms"] = number(group.created_at_ms)
     if group.empty_since_ms is not None:
         item["empty_since_ms"] = number(group.empty_since_ms)
     if group.document is not None:
@@ -76,6 +79,7 @@ def parse_group(item: Mapping[str, Any]) -> GroupState:
         config=alter_group_config(GroupConfig(), settings),
         next_check_ms=int(item["next_check_ms"]["N"]),
         changed_at_ms=int(item["changed_at_ms"]["N"]),
+        created_at_ms=int(item["created_at_ms"]["N"]) if "created_at_ms" in item else None,
         empty_since_ms=int(item["empty_since_ms"]["N"]) if "empty_since_ms" in item else None,
         document=_document(item) if "document" in item else None,
     )

@@ -20,6 +20,7 @@ GROUP = GroupName("billing")
             config=GroupConfig(assignor="range", session_timeout_ms=60_000),
             next_check_ms=7,
             changed_at_ms=8,
+            created_at_ms=4,
             empty_since_ms=5,
         ),
         GroupState(name=GROUP, version=2, document=GroupDocument(protocol_type="connect", member_count=2, data=b"{}")),
@@ -50,6 +51,7 @@ def test_group_item_is_what_is_stored_today() -> None:
         config=GroupConfig(assignor="range", session_timeout_ms=60_000),
         next_check_ms=7,
         changed_at_ms=8,
+        created_at_ms=4,
         empty_since_ms=5,
     )
     assert group_item(group) == {
@@ -61,6 +63,7 @@ def test_group_item_is_what_is_stored_today() -> None:
         "config": {"M": {"assignor": {"S": "range"}, "session_timeout_ms": {"N": "60000"}}},
         "next_check_ms": {"N": "7"},
         "changed_at_ms": {"N": "8"},
+        "created_at_ms": {"N": "4"},
         "empty_since_ms": {"N": "5"},
     }
     assert group_key(GROUP) == {"pk": {"S": "billing"}, "sk": {"S": "group"}}
