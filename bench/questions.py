@@ -60,6 +60,8 @@ QUESTIONS = (
              "bench.inline_appends", ("inline_appends",), "costs"),
     Question("What does Penstock cost compared with Kinesis, SQS, MSK and WarpStream?",
              "bench.money", ("money",), "costs"),
+    Question("Does the estimate say what a run of the SDK's clients costs?",
+             "bench.money", ("money_runs",), "costs"),
     Question("How do Penstock and Kinesis compare on one emulator?",
              "bench.rivals", ("rivals",), "rivals", needs=STACK, quick=True),
     Question("What does a surge of appends meet, and which availability do AWS's agreements add up to?",

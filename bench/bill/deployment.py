@@ -24,7 +24,16 @@ import boto3
 from botocore.config import Config
 from moto import mock_aws
 
-from bench.bill.metered_calls import EXPRESS, STANDARD, BucketPrices, Lines, MeteredCalls, MeteredWakeUps, Usage
+from bench.bill.metered_calls import (
+    EXPRESS,
+    STANDARD,
+    BucketPrices,
+    Lines,
+    MeteredCalls,
+    MeteredDeliveries,
+    MeteredWakeUps,
+    Usage,
+)
 from penstock import prices
 from penstock.http.http_message import Response
 from penstock_cdk.settings import FUNCTION_SIZES, METRICS_NAMESPACE
@@ -34,6 +43,7 @@ from penstock_core.routes import ROUTES, match_route
 from penstock_handlers import router
 from penstock_handlers.edge import entry, lambda_function
 from penstock_service.adapters.aws import Storage, ZoneBucket, aws_instance, format_zones, storage_of_environment
+from penstock_service.adapters.memory.messages import MemoryTargets
 from penstock_service.adapters.system import SequentialExecutor, SystemEntropy
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.runtime import Runtime
@@ -199,9 +209,12 @@ class BilledDeployment:
 
 @contextmanager
 def billed_deployment(
-    profile: BilledProfile, log_level: str = "INFO", inline_bytes_max: int | str = 0
+    profile: BilledProfile, log_level: str = "INFO", inline_bytes_max: int | str = 0, *, pushes: bool = False
 ) -> Iterator[BilledDeployment]:
-    """A deployment that holds nothing yet, on moto, with one zone per bucket of the profile."""
+    """A deployment that holds nothing yet, on moto, with one zone per bucket of the profile.
+
+    If it `pushes`, its queue of deliveries and its targets are in memory.
+    """
     environment = {
         "PENSTOCK_TOPICS_TABLE": "topics",
         "PENSTOCK_LOG_TABLE": "log",
@@ -220,8 +233,11 @@ def billed_deployment(
         _create_storage(unwatched, storage)
         calls, clock = MeteredCalls(unwatched), BilledClock()
         made = aws_instance(storage, calls)
+        stores = replace(made.stores, wake_ups=MeteredWakeUps(calls))
+        if pushes:
+            stores = replace(stores, deliveries=MeteredDeliveries(clock, calls), targets=MemoryTargets())
         instance = Instance.new(
-            replace(made.stores, wake_ups=MeteredWakeUps(calls)),
+            stores,
             Runtime(clock=clock, entropy=SystemEntropy(), executor=SequentialExecutor()),
         )
         provider = lambda_function.metrics.provider

@@ -46,6 +46,17 @@ def bill_waiting_member(profile: BilledProfile, session_timeout_ms: int | None =
         return _with_connection(deployment.take(), MEMBER_MS)
 
 
+def bill_busy_member(profile: BilledProfile, beats: int = 12) -> Bill:
+    """So many heartbeats of a member that gets records: each comes after the group's interval, and looks at nothing."""
+    with with_topic(profile, IDLE_PARTITIONS) as deployment:
+        member = _Member(deployment, ConsumerSettings(group_id=_GROUP), looks=False)
+        member.run(MEMBER_MS)
+        deployment.take()
+        for _ in range(beats):
+            member.beat_busily()
+        return deployment.take()
+
+
 def _bill_idle(profile: BilledProfile, wait: WaitMode, duration_ms: int) -> Bill:
     with with_topic(profile, IDLE_PARTITIONS) as deployment:
         consumer = Fetching(deployment, partitions=IDLE_PARTITIONS, wait=wait)
@@ -66,14 +77,14 @@ def _with_connection(bill: Bill, duration_ms: int) -> Bill:
 class _Member:
     """The parts of a Consumer that decide what a member says and fetches, and when, in the deployment's time."""
 
-    def __init__(self, deployment: BilledDeployment, settings: ConsumerSettings) -> None:
+    def __init__(self, deployment: BilledDeployment, settings: ConsumerSettings, *, looks: bool = True) -> None:
         self._clock = deployment.clock
         self._client = Client(deployment)
         self._buffer = FetchBuffer(settings.fetch())
         member = settings.member("0" * 32, "host-1")
         if member is None:
             raise BillError("a consumer with a group is a member")
-        self._membership = Membership(member, self._buffer)
+        self._membership = Membership(member, self._buffer if looks else None)
         self._membership.subscribe(parse_subscription((TOPIC,), ()), self._now_ms())
         self._membership.poll_began(self._now_ms())
 
@@ -87,6 +98,12 @@ class _Member:
                 self._clock.sleep_ms(max(1, wake_at_ms - self._clock.passed_ms))
         if len(self._membership.owned) != IDLE_PARTITIONS:
             raise BillError(f"the member owns {len(self._membership.owned)} partitions")
+
+    def beat_busily(self) -> None:
+        """Gets records, and heartbeats when that is due."""
+        self._membership.handed_out(self._now_ms())
+        while not self._beat():
+            self._clock.sleep_ms(max(1, self._membership.wake_at_ms - self._clock.passed_ms))
 
     def _now_ms(self) -> int:
         return int(self._clock.passed_ms)

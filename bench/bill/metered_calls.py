@@ -17,11 +17,14 @@ from typing import Any
 
 from penstock import prices
 from penstock.prices import Price
-from penstock_core.limits import KIB
+from penstock_core.limits import KIB, PUSH_ENTRIES_MAX
 from penstock_core.log.wake_up import WakeUpMessage
+from penstock_core.push.lane import PushMessage
 from penstock_core.storage.item import item_bytes
+from penstock_service.adapters.memory.messages import MemoryDeliveryQueue
 from penstock_service.adapters.storage_calls import StorageCalls
 from penstock_service.ports.push import WakeUpPlace
+from penstock_service.ports.runtime import Clock
 
 Item = Mapping[str, Any]
 Key = tuple[str, str]  # a table, and the key's text
@@ -204,17 +207,39 @@ class MeteredCalls(StorageCalls):
 
 
 class MeteredWakeUps:
-    """WakeUps that sends nothing and meters each message: boto3 has no call for it that could be captured."""
+    """WakeUps that meters each message: boto3 has no call for it that could be captured. `heard` are the messages."""
 
     def __init__(self, calls: MeteredCalls) -> None:
         self._calls = calls
+        self.heard: list[WakeUpMessage] = []
         self.place: WakeUpPlace | None = WakeUpPlace(
             realtime_url="wss://wake.example/event/realtime", host="wake.example", realtime_host="wake.example"
         )
 
-    def publish(self, message: WakeUpMessage) -> None:  # noqa: ARG002 - every message costs the same
+    def publish(self, message: WakeUpMessage) -> None:
+        self.heard.append(message)
         self._calls.usage.calls["appsync.Publish"] += 1
         self._calls.usage.wake_ups += 1
+
+
+class MeteredDeliveries(MemoryDeliveryQueue):
+    """The queue of deliveries in memory, that meters each request to SQS: one for ten messages, and one to hide one."""
+
+    def __init__(self, clock: Clock, calls: MeteredCalls) -> None:
+        super().__init__(clock)
+        self._calls = calls
+
+    def send(self, messages: Sequence[PushMessage]) -> None:
+        super().send(messages)
+        self._meter("SendMessageBatch", math.ceil(len(messages) / PUSH_ENTRIES_MAX))
+
+    def postpone(self, receipt: str, delay_ms: int) -> None:
+        super().postpone(receipt, delay_ms)
+        self._meter("ChangeMessageVisibility", 1)
+
+    def _meter(self, operation: str, requests: int) -> None:
+        self._calls.usage.calls[f"sqs.{operation}"] += requests
+        self._calls.usage.sqs_requests += requests
 
 
 def _written(operation: str, params: dict[str, Any]) -> list[tuple[str, Item]]:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
@@ -12,6 +13,7 @@ import click
 from bench.bill.deployment import billed_profile
 from bench.bill.requests import PROFILES
 from bench.money import capture as counting
+from bench.money import queues, real_run
 from bench.report.recording import Report, reported
 from bench.report.result import Row, Value, load_results
 from penstock import prices
@@ -37,6 +39,15 @@ REQUESTS = {
 }
 TYPICAL = Workload(records_per_s=1_024, record_bytes=KIB, retention_days=1, request_bytes=64 * KIB)
 """1 MiB a second of records of 1 KiB, in requests of 64 KiB, read once and kept for a day."""
+MONTHS = {
+    "a small team, with the defaults": real_run.TEAM,
+    "with inline_bytes_max=auto": replace(real_run.TEAM, has_items=True),
+    "with linger_ms=1000, fetch_interval_ms=1000": real_run.TEAM_AT_1_S,
+    "the same, and keys": replace(real_run.TEAM_AT_1_S, has_keys=True),
+    "1 MiB a second, in requests of 64 KiB": TYPICAL,
+    "the same, with fetch_interval_ms=1000": replace(TYPICAL, fetch_interval_ms=1_000),
+}
+"""A small team's month by its settings, and the typical month."""
 RATES = {
     "idle": 0,
     "1 KiB/s": 1,
@@ -46,6 +57,7 @@ RATES = {
     "10 MiB/s": 10 * KIB,
     "100 MiB/s": 100 * KIB,
 }
+_AT_ONCE = 3  # runs, each in a process of its own
 _STAGES = {"express3": "prod", "express2": "prod", "standard1": "dev"}
 
 
@@ -63,6 +75,7 @@ def capture() -> None:
         **counting.model_constants(),
         "many_partitions": counting.MANY_PARTITIONS,
         "many_segments": counting.MANY_SEGMENTS,
+        "item_record_bytes": queues.ITEM_RECORD_BYTES,
         "profiles": {name: _profile(name) for name in PROFILES},
     }
     path = files("penstock") / "cost" / "counted.json"
@@ -86,7 +99,12 @@ def _profile(name: Profile) -> dict[str, object]:
         "arming_fetch_of_many": counting.count_arming_fetches(profile, many),
         "commit": counting.count_commit(profile, 1),
         "commit_of_many": counting.count_commit(profile, many),
-        "idle_member_hour": _idle_member_hour(),
+        **_of_all_profiles(),
+        "acquire": queues.count_acquires(profile, 1),
+        "acquire_of_many_segments": queues.count_acquires(profile, counting.MANY_SEGMENTS),
+        "delivery": queues.count_deliveries(profile, 1),
+        "delivery_of_many_segments": queues.count_deliveries(profile, counting.MANY_SEGMENTS),
+        **queues.count_items(profile),
         "idle_stage_usd_per_month": load_results()["bill"].find(
             "an unused stage, a month", {"stage": _STAGES[name]}, "sum_usd"
         ),
@@ -97,9 +115,42 @@ def _profile(name: Profile) -> dict[str, object]:
 
 
 @cache
-def _idle_member_hour() -> counting.Counts:
-    """It reads and writes no object, so it is the same for all profiles."""
-    return counting.count_idle_member(billed_profile("standard1"))
+def _of_all_profiles() -> Mapping[str, counting.Counts]:
+    """The counts of requests without an object are the same for all profiles."""
+    profile = billed_profile("standard1")
+    return {
+        "idle_member_hour": counting.count_idle_member(profile),
+        "heartbeat": queues.count_heartbeat(profile),
+        "idle_worker_hour": queues.count_idle_worker(profile),
+        "arming_acquire": queues.count_arming_acquires(profile, 1),
+        "arming_acquire_of_many": queues.count_arming_acquires(profile, counting.MANY_PARTITIONS),
+    }
+
+
+@main.command()
+@reported("money_runs")
+def runs(report: Report) -> None:
+    """Run the SDK's own clients against the handlers on moto, and hold the estimate of the same workload."""
+    report.conditions += [
+        f"List prices of {prices.REGION}, {prices.DATE}, by the transport lambda, while records come all day.",
+        f"Storage, the archive and the idle stage are left out. Held: the estimate is within {real_run.WITHIN:.0%}.",
+    ]
+    totals: list[Row] = []
+    lines: list[Row] = []
+    with ProcessPoolExecutor(_AT_ONCE) as pool:
+        ran = dict(zip(real_run.RUNS, pool.map(real_run.run_of, real_run.RUNS), strict=True))
+    for name, (records_per_s, month) in ran.items():
+        estimated = real_run.estimated("express3", real_run.RUNS[name][0], records_per_s)
+        ratio = estimated.total() / sum(month.values())
+        report.judge(holds=abs(ratio - 1) <= real_run.WITHIN)
+        usd = {"run_usd": _round(sum(month.values())), "estimate_usd": _round(estimated.total())}
+        totals.append({"workload": name, "records_per_s": records_per_s, **usd, "estimate_of_run": round(ratio, 3)})
+        for line in sorted({*month, *estimated}):
+            both = {"run_usd": _round(month.get(line, 0.0)), "estimate_usd": _round(estimated[line])}
+            if any(both.values()):
+                lines.append({"workload": name, "line": line, **both})
+    report.show("The run and the estimate, $ a month", totals)
+    report.show("The same by line, $ a month", lines)
 
 
 @main.command()
@@ -113,11 +164,32 @@ def tables(report: Report) -> None:
         f"assumed: {each_ms:g} ms, and {mib_ms:g} ms for each MiB.",
         "The other systems are computed from their billing rules. `penstock.prices` says which prices nobody has seen.",
     ]
-    report.show("A produce request of Penstock by transport, $ per GiB", list(_transport_rows()))
+    for title, rows in priced_tables().items():
+        report.show(title, rows)
+
+
+def priced_tables() -> dict[str, list[Row]]:
+    """All tables, by title: from the counts of the SDK and the price table alone."""
     by_request = {name: replace(TYPICAL, request_bytes=size) for name, size in REQUESTS.items()}
-    report.show("All systems by request, $ per GiB", _by(by_request, _per_gib))
     by_rate = {name: replace(TYPICAL, records_per_s=rate) for name, rate in RATES.items()}
-    report.show("All systems by rate, $ a month", _by(by_rate, lambda month, _: month.usd))
+    return {
+        "A produce request of Penstock by transport, $ per GiB": list(_transport_rows()),
+        "Months of teams, $": [_team_row(name, workload) for name, workload in MONTHS.items()],
+        "All systems by request, $ per GiB": _by(by_request, _per_gib),
+        "All systems by rate, $ a month": _by(by_rate, lambda month, _: month.usd),
+    }
+
+
+def _team_row(name: str, workload: Workload) -> Row:
+    """The month by profile, by the transport `auto`, and the largest line of the first one."""
+    months = {profile: estimate(profile, workload) for profile in PROFILES}
+    largest = months["express3"].lines[0]
+    line = f"{largest.part}: {largest.what}, {_round(largest.usd)}"
+    return {
+        "month": name,
+        **{profile: _round(month.usd) for profile, month in months.items()},
+        "largest of express3": line,
+    }
 
 
 def _transport_rows() -> Iterator[Row]:

@@ -40,8 +40,8 @@ MANY_PARTITIONS = 6
 MANY_SEGMENTS = 4
 TIERED_REQUESTS = 64
 TIER_MS_PER_CALL = 10  # of S3, one after the other, assumed
-_ROUNDS = TAIL_ROLL_REFS
-_TOPIC, _GROUP = "orders", "billing"
+ROUNDS = TAIL_ROLL_REFS
+TOPIC, _GROUP = "orders", "billing"
 _TIER_AFTER_MS = 6 * 3_600_000
 
 
@@ -50,14 +50,17 @@ class CountingBill(Bill):
     """A bill that keeps what was metered, too."""
 
     usage: Usage = field(default_factory=Usage)
+    runs: int = 0  # of functions, be it for a request or not
 
     def add(self, usage: Usage, lines: Lines) -> None:
         """Puts captured calls and dollars on the bill."""
         Bill.add(self, usage, lines)
         mine = self.usage
+        self.runs += 1
         for each in ("puts", "gets", "uploaded", "retrieved"):
             getattr(mine, each).update(getattr(usage, each))
         mine.wake_ups += usage.wake_ups
+        mine.sqs_requests += usage.sqs_requests
 
 
 @dataclass(slots=True)
@@ -82,7 +85,7 @@ class Counting:
     def _all(self, bill: CountingBill, function: str, answer_bytes: int) -> Counts:
         counts: Counts = {
             "API_REQUESTS": round(bill.lines["api"] * prices.API_REQUESTS.per / prices.API_REQUESTS.usd),
-            "LAMBDA_REQUESTS": bill.requests,
+            "LAMBDA_REQUESTS": bill.requests or bill.runs,
             "LAMBDA_GB_SECONDS": FUNCTION_SIZES[function].memory_mb
             / KIB
             * (bill.function_ms + bill.requests * FUNCTION_MS_PER_MIB * answer_bytes / MIB)
@@ -91,6 +94,7 @@ class Counting:
             "READ_UNITS": bill.read_units,
             "LOGGED_BYTES": bill.lines["logs"] * prices.LOGGED_BYTES.per / prices.LOGGED_BYTES.usd,
             "WAKE_UPS": bill.usage.wake_ups,
+            "SQS_REQUESTS": bill.usage.sqs_requests,
         }
         for bucket, bucket_prices in self.profile.buckets.items():
             kind = "EXPRESS" if bucket_prices == EXPRESS else "S3"
@@ -110,28 +114,31 @@ def _add(counts: Counts, name: str, value: float) -> None:
     counts[name] = counts.get(name, 0.0) + value
 
 
-def count_appends(profile: BilledProfile, size: int, partitions: int) -> Counts:
+def count_appends(profile: BilledProfile, size: int, partitions: int, inline_bytes_max: str = "0") -> Counts:
     """One produce request by an idempotent producer, with its share of rolls, and the bytes it leaves in the index."""
-    with _topic(profile, partitions) as counting:
-        with _producer(counting.deployment) as producer:
-            _append(producer, size, partitions)
+    with topic_of(profile, partitions, inline_bytes_max) as counting:
+        with producer_of(counting.deployment) as producer:
+            append(producer, size, partitions)
             before = _index_bytes()
             counting.start()
-            for _ in range(_ROUNDS):
-                _append(producer, size, partitions)
-            counts = counting.take(_ROUNDS, "produce")
+            for _ in range(ROUNDS):
+                append(producer, size, partitions)
+            counts = counting.take(ROUNDS, "produce")
         added = _index_bytes() - before
-        return counts | {"INDEX_BYTES": round(added / _ROUNDS, 1)}
+        return counts | {"INDEX_BYTES": round(added / ROUNDS, 1)}
 
 
-def count_fetches(profile: BilledProfile, size: int, *, segments: int = 1, partitions: int = 1) -> Counts:
+def count_fetches(
+    profile: BilledProfile, size: int, *, segments: int = 1, partitions: int = 1, inline_bytes_max: str = "0"
+) -> Counts:
     """One fetch at the tail that asks for so many partitions, and finds so many requests' records in the first."""
-    with _topic(profile, partitions) as counting, _producer(counting.deployment) as producer:
+    opened = topic_of(profile, partitions, inline_bytes_max)
+    with opened as counting, producer_of(counting.deployment) as producer:
         offset = 0
         total: Counts = {}
-        for _ in range(_ROUNDS):
+        for _ in range(ROUNDS):
             for _ in range(segments):
-                _append(producer, size, 1)
+                append(producer, size, 1)
             counting.start()
             found = _fetch(counting.deployment, [offset, *[0] * (partitions - 1)])
             if found != segments:
@@ -139,33 +146,33 @@ def count_fetches(profile: BilledProfile, size: int, *, segments: int = 1, parti
             offset += found
             for name, value in counting.take(1, "fetch", answer_bytes=size * segments).items():
                 _add(total, name, value)
-        return {name: round(value / _ROUNDS, 6) for name, value in total.items()}
+        return {name: round(value / ROUNDS, 6) for name, value in total.items()}
 
 
 def count_arming_fetches(profile: BilledProfile, partitions: int) -> Counts:
     """One fetch at the end of all partitions that arms them, because the append before has woken the reader."""
-    with _topic(profile, partitions) as counting, _producer(counting.deployment) as producer:
+    with topic_of(profile, partitions) as counting, producer_of(counting.deployment) as producer:
         total: Counts = {}
-        for number in range(_ROUNDS):
+        for number in range(ROUNDS):
             counting.start()
             _fetch(counting.deployment, [number] * partitions, arm=True)
             for name, value in counting.take(1, "fetch").items():
                 _add(total, name, value)
             counting.start()
-            _append(producer, KIB, partitions)
+            append(producer, KIB, partitions)
             for name, value in counting.take(1, "produce").items():
                 if name == "WAKE_UPS":
                     _add(total, name, value)
-        return {name: round(value / _ROUNDS, 6) for name, value in total.items()}
+        return {name: round(value / ROUNDS, 6) for name, value in total.items()}
 
 
 def count_commit(profile: BilledProfile, partitions: int) -> Counts:
     """One commit of an offset for each partition, by a group."""
-    with _topic(profile, partitions) as counting, _producer(counting.deployment) as producer:
-        _append(producer, KIB, partitions)
+    with topic_of(profile, partitions) as counting, producer_of(counting.deployment) as producer:
+        append(producer, KIB, partitions)
         for number in range(2):  # the first one makes the items
             counting.start()
-            offsets = [{"topic": _TOPIC, "partition": each, "offset": number} for each in range(partitions)]
+            offsets = [{"topic": TOPIC, "partition": each, "offset": number} for each in range(partitions)]
             body = json.dumps({"offsets": offsets}).encode()
             answer = counting.deployment.call("POST", f"/v1/groups/{_GROUP}/offsets", {}, {}, body)
             if answer.status != 200 or b"error" in answer.body:
@@ -175,25 +182,28 @@ def count_commit(profile: BilledProfile, partitions: int) -> Counts:
 
 def count_idle_member(profile: BilledProfile) -> Counts:
     """An hour of a member of a group that waits for wake-ups on six partitions and gets none."""
-    bill = bill_waiting_member(profile)
-    hours = MEMBER_MS / 3_600_000
+    return of_bill(bill_waiting_member(profile), "groups", MEMBER_MS / 3_600_000) | {"APPSYNC_MINUTES": 60}
+
+
+def of_bill(bill: Bill, function: str, shares: float) -> Counts:
+    """The counts of one of so many shares of a bill of requests that one function serves."""
     lines = {
         "API_REQUESTS": bill.requests,
         "LAMBDA_REQUESTS": bill.requests,
-        "LAMBDA_GB_SECONDS": bill.function_ms / 1_000 * FUNCTION_SIZES["groups"].memory_mb / KIB,
+        "LAMBDA_GB_SECONDS": bill.function_ms / 1_000 * FUNCTION_SIZES[function].memory_mb / KIB,
         "WRITE_UNITS": bill.write_units,
         "READ_UNITS": bill.read_units,
         "LOGGED_BYTES": bill.lines["logs"] * prices.LOGGED_BYTES.per / prices.LOGGED_BYTES.usd,
     }
-    return {name: round(value / hours, 6) for name, value in lines.items()} | {"APPSYNC_MINUTES": 60}
+    return {name: round(value / shares, 6) for name, value in lines.items()}
 
 
 def count_tiering(profile: BilledProfile, size: int) -> Counts:
     """The share of one request of `size` in the run of `tier` that moves it to the archive."""
-    with _topic(profile, 1) as counting:
-        with _producer(counting.deployment) as producer:
+    with topic_of(profile, 1) as counting:
+        with producer_of(counting.deployment) as producer:
             for _ in range(TIERED_REQUESTS):
-                _append(producer, size, 1)
+                append(producer, size, 1)
         counting.deployment.clock.sleep_ms(_TIER_AFTER_MS)
         counting.start()
         with patch.dict("os.environ", {"PENSTOCK_TIER_BUDGET_MS": "720000"}):
@@ -208,30 +218,34 @@ def count_tiering(profile: BilledProfile, size: int) -> Counts:
 
 
 @contextmanager
-def _topic(profile: BilledProfile, partitions: int) -> Iterator[Counting]:
-    with billed_deployment(profile) as deployment:
+def topic_of(
+    profile: BilledProfile, partitions: int, inline_bytes_max: str = "0", *, pushes: bool = False
+) -> Iterator[Counting]:
+    """A deployment with one topic, which is counted."""
+    with billed_deployment(profile, inline_bytes_max=inline_bytes_max, pushes=pushes) as deployment:
         with Admin(transport=deployment) as admin:
-            admin.create_topic(_TOPIC, partitions=partitions, config={"max_batch_bytes": BATCH_BYTES_MAX})
+            admin.create_topic(TOPIC, partitions=partitions, config={"max_batch_bytes": BATCH_BYTES_MAX})
         yield Counting(profile, deployment)
 
 
-def _producer(deployment: BilledDeployment) -> Producer:
+def producer_of(deployment: BilledDeployment) -> Producer:
+    """A producer that sends when it is told to."""
     return Producer(
         transport=deployment, linger_ms=60_000, batch_bytes=BATCH_BYTES_MAX, compression_type="none", max_in_flight=1
     )
 
 
-def _append(producer: Producer, size: int, partitions: int) -> None:
+def append(producer: Producer, size: int, partitions: int) -> None:
     """One request with `size` bytes of records in all, one record for each partition."""
     for partition in range(partitions):
-        producer.send(_TOPIC, b"x" * (size // partitions), partition=partition)
+        producer.send(TOPIC, b"x" * (size // partitions), partition=partition)
     producer.flush()
 
 
 def _fetch(deployment: BilledDeployment, offsets: list[int], *, arm: bool = False) -> int:
     """One fetch of all partitions from these offsets on. Returns the number of batches."""
     wanted = [
-        {"topic": _TOPIC, "partition": partition, "offset": offset, "max_bytes": 4 * MIB}
+        {"topic": TOPIC, "partition": partition, "offset": offset, "max_bytes": 4 * MIB}
         for partition, offset in enumerate(offsets)
     ]
     body = json.dumps({"partitions": wanted, "max_bytes": 4 * MIB, "arm": arm}).encode()

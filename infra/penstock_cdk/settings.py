@@ -69,10 +69,11 @@ class FunctionSize:
             raise ValueError(f"{self}: give 128 to 10,240 MB, and 1 to 900 s")
 
 
-# fetch and share wait up to FETCH_WAIT_MS_MAX (20 s) for records. API Gateway hangs up after 30 s.
+# fetch and share wait up to FETCH_WAIT_MS_MAX (20 s) for records. API Gateway hangs up after 30 s. A warm produce or
+# fetch takes 2 to 3.5 ms of a core (bench/handler_cpu.py): 7 to 12 ms at 512 MB, and waits for storage the rest.
 FUNCTION_SIZES: Mapping[str, FunctionSize] = {
-    "produce": FunctionSize(memory_mb=1024, timeout_s=15),
-    "fetch": FunctionSize(memory_mb=1024, timeout_s=28),
+    "produce": FunctionSize(memory_mb=512, timeout_s=15),
+    "fetch": FunctionSize(memory_mb=512, timeout_s=28),
     "transactions": FunctionSize(memory_mb=1024, timeout_s=15),
     "groups": FunctionSize(memory_mb=512, timeout_s=15),
     "share": FunctionSize(memory_mb=1024, timeout_s=28),

@@ -12,6 +12,8 @@ README = (CHECKOUT / "README.md").read_text()
 COMPARE = (CHECKOUT / "docs" / "explanation" / "compare.md").read_text()
 FIGURES = "".join(page.read_text() for page in (CHECKOUT / "docs").rglob("*.md") if "/performance" in str(page))
 README_LINES_MAX = 130
+BILL_AGAIN = "python -m bench.bill --write and python -m bench.pages write them"
+MONEY_AGAIN = "compare.md takes it from bench.money: python -m bench.money tables --write and bench.pages write it"
 
 
 def _row(page: str, name: str) -> list[str]:
@@ -39,7 +41,8 @@ def test_figures_of_the_readme_are_those_of_the_comparison() -> None:
     for short, long in pairs.items():
         for figure, whole in zip(_row(README, short), _row(COMPARE, long), strict=True):
             for number in re.findall(r"[\d.]*\d", figure):
-                assert number in re.findall(r"[\d.]*\d", whole) or number == "0", (short, figure)
+                said = re.findall(r"[\d.]*\d", whole)
+                assert number in said or number == "0", (short, figure, "README takes the figures of compare.md")
 
 
 def test_comparison_shows_the_latency_that_was_measured() -> None:
@@ -51,7 +54,7 @@ def test_comparison_shows_the_cost_that_was_modelled() -> None:
     table = "A produce request of Penstock by transport, $ per GiB"
     ours = {"profile": "express3", "transport": "lambda"}  # which clients in the account take by themselves
     for dollars, size in re.findall(r"\$([\d.]+) (?:in requests )?of ([\w ]+?KiB|1 MiB)", cost):
-        assert float(dollars) == load_results()["money"].find(table, ours, size), size
+        assert float(dollars) == load_results()["money"].find(table, ours, size), (size, MONEY_AGAIN)
     assert cost.count("$") == 3
 
 
@@ -70,7 +73,8 @@ def test_comparison_shows_the_idle_costs_of_the_bill() -> None:
     )
     assert f"${default} a day with the default session, and ${long} with one of 3 minutes" in COMPARE
     idle = _row(COMPARE, "Idle stage, a month")[0] + _row(COMPARE, "Idle consumer of six partitions, a day")[0]
-    assert [float(each) for each in re.findall(r"\$([\d.]+)", idle)] == [stage, without_alarms, waiting, polling]
+    shown = [float(each) for each in re.findall(r"\$([\d.]+)", idle)]
+    assert shown == [stage, without_alarms, waiting, polling], f"compare.md takes them from bench.bill: {BILL_AGAIN}"
 
 
 @pytest.mark.parametrize("page", ["CONTRIBUTING.md", "README.md", "SECURITY.md", "CHANGELOG.md"])

@@ -1,4 +1,4 @@
-"""What a workload costs in a month, and what yesterday's real use cost.
+"""The price of a workload's month, and of yesterday's real use.
 
 `counted.json` has what AWS meters of single requests, captured from the handlers (`python -m bench.money capture`). All
 dollars are these counts times `penstock.prices`. others.py prices the same workload on other systems, from their

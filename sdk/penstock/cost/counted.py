@@ -19,12 +19,15 @@ from typing import Any
 from penstock import prices
 from penstock.http.named_transport import AUTO, HTTP, LAMBDA, TransportName
 from penstock_core.limits import KIB
+from penstock_core.log.inline import BOUNDS_OF_PROFILES, ITEM_OVERHEAD_BYTES
 
 Counts = dict[str, float]
 
 PROFILES = ("express3", "express2", "standard1")
 _OF_FUNCTIONS = ("API_REQUESTS", "LAMBDA_REQUESTS", "LAMBDA_GB_SECONDS", "LOGGED_BYTES")
 _FRAME_BYTES = KIB  # around the records of a request, at most
+_BATCH_BYTES = 100  # of a batch's frame, and of its place in the segment
+_READ_UNIT_BYTES = 4 * KIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,28 +38,60 @@ class Counted:
     found: Mapping[str, Any]
     many_partitions: int
     many_segments: int
+    item_record_bytes: int
     access_log_bytes: float
     transport: TransportName = HTTP
 
     def append(self, request_bytes: float, partitions: float = 1.0) -> Counts:
         """One produce request to so many partitions, with its share of rolls."""
-        extra = _difference(self.found["append_to_many"], _between(self.found["append"], 6 * KIB))
         one = _between(self.found["append"], request_bytes)
-        counts = _sum(one, _times(extra, (partitions - 1) / (self.many_partitions - 1)))
+        counts = add(one, times(self._append_to_another(), partitions - 1))
         return self._carried(counts | {"API_REQUESTS": _api_requests(request_bytes)})
+
+    def append_as_item(self, request_bytes: float, partitions: float = 1.0) -> Counts:
+        """The same, where the request becomes an item with a TTL: `INDEX_BYTES` has its bytes, too."""
+        one = self.found["append_as_item"]
+        item, captured = self.item_bytes(request_bytes, partitions), self.item_bytes(self.item_record_bytes)
+        changed = {
+            "WRITE_UNITS": one["WRITE_UNITS"] + math.ceil(item / KIB) - math.ceil(captured / KIB),
+            "INDEX_BYTES": one["INDEX_BYTES"] + item - captured,
+        }
+        another = {name: value for name, value in self._append_to_another().items() if not name.startswith("EXPRESS")}
+        return self._carried(add(one | changed, times(another, partitions - 1)))
+
+    def item_bytes(self, request_bytes: float, partitions: float = 1.0) -> float:
+        """The bytes of a request's item, with its keys, and the frames of its batches."""
+        one = self.found["append_as_item"]["INDEX_BYTES"] - self.found["append"][str(KIB)]["INDEX_BYTES"]
+        return request_bytes + float(one) - self.item_record_bytes + _BATCH_BYTES * (partitions - 1)
+
+    def fits_item(self, request_bytes: float, partitions: float = 1.0) -> bool:
+        """True if a request becomes an item with a TTL on a stage with `inline_bytes_max=auto`."""
+        most = BOUNDS_OF_PROFILES[self.profile].expiring_bytes + ITEM_OVERHEAD_BYTES
+        return self.item_bytes(request_bytes, partitions) <= most
 
     def fetch(self, answer_bytes: float, segments: float = 1.0, partitions: float = 1.0) -> Counts:
         """One fetch that asks for so many partitions, and finds the records of so many produce requests."""
-        one = _between(self.found["fetch"], KIB)
         many = _between(self.found["fetch"], self.many_segments * KIB)
-        per_segment = _times(_difference(self.found["fetch_of_many_segments"], many), 1 / (self.many_segments - 1))
-        per_partition = _times(_difference(self.found["fetch_of_many_partitions"], one), 1 / (self.many_partitions - 1))
-        counts = _sum(
+        per_segment = times(_difference(self.found["fetch_of_many_segments"], many), 1 / (self.many_segments - 1))
+        counts = add(
             _between(self.found["fetch"], answer_bytes),
-            _times(per_segment, segments - 1),
-            _times(per_partition, partitions - 1),
+            times(per_segment, segments - 1),
+            times(self._fetch_of_another(), partitions - 1),
         )
         return self._carried(counts | {"API_REQUESTS": _api_requests(answer_bytes)})
+
+    def fetch_of_items(self, answer_bytes: float, segments: float = 1.0, partitions: float = 1.0) -> Counts:
+        """The same, where each of the requests is an item."""
+        one, many = self.found["fetch_of_item"], self.found["fetch_of_many_items"]
+        per_segment = times(_difference(many, one), 1 / (self.many_segments - 1))
+        larger = math.ceil(answer_bytes / segments / _READ_UNIT_BYTES) - 1
+        counts = add(
+            one,
+            times(per_segment, segments - 1),
+            times(self._fetch_of_another(), partitions - 1),
+            {"READ_UNITS": larger * segments},
+        )
+        return self._carried(counts)
 
     def empty_fetch(self, partitions: float) -> Counts:
         """One fetch at the end of so many partitions: what arms them, without the writes and the wake-up."""
@@ -75,9 +110,37 @@ class Counted:
         """One commit of a group's offsets of so many partitions."""
         return self._of_many("commit", "commit_of_many", partitions)
 
+    def heartbeat(self) -> Counts:
+        """One heartbeat of a member that gets records."""
+        return self._carried(self.found["heartbeat"])
+
     def idle_member_hour(self) -> Counts:
         """An hour of a member of a group that waits and gets nothing."""
         return self._carried(self.found["idle_member_hour"])
+
+    def acquire(self, answer_bytes: float, segments: float = 1.0) -> Counts:
+        """One acquire that accepts the records of the one before, and finds those of so many produce requests."""
+        return self._carried(self._of_segments("acquire", answer_bytes, segments))
+
+    def empty_acquire(self, partitions: float) -> Counts:
+        """One acquire that finds nothing in so many partitions: what arms them, without the writes."""
+        return {name: count for name, count in self.arming_acquire(partitions, 1).items() if name != "WRITE_UNITS"}
+
+    def arming_acquire(self, partitions: float, armed: float) -> Counts:
+        """One acquire that finds nothing in so many partitions, and arms the heads that the last append woke."""
+        asked, written = (self._of_many("arming_acquire", "arming_acquire_of_many", each) for each in (partitions, 1.0))
+        return asked | {"WRITE_UNITS": written["WRITE_UNITS"] * armed}
+
+    def idle_worker_hour(self) -> Counts:
+        """An hour of a share worker that waits and gets nothing."""
+        return self._carried(self.found["idle_worker_hour"])
+
+    def delivery(self, answer_bytes: float, segments: float = 1.0) -> Counts:
+        """One delivery of a subscription, with the records of so many produce requests, from its wake-up on.
+
+        No client calls it, so it is the same by all transports.
+        """
+        return self._of_segments("delivery", answer_bytes, segments)
 
     def tier(self, request_bytes: float) -> Counts:
         """The share of one produce request in the run that moves its bytes to the archive; nothing without zones."""
@@ -93,9 +156,28 @@ class Counted:
         """The number of S3 Express zones that hold each record at first."""
         return int(self.found["append"][str(KIB)].get("EXPRESS_PUTS", 0))
 
+    def _append_to_another(self) -> Counts:
+        """The surplus of an append for a partition more."""
+        extra = _difference(self.found["append_to_many"], _between(self.found["append"], 6 * KIB))
+        return times(extra, 1 / (self.many_partitions - 1))
+
+    def _fetch_of_another(self) -> Counts:
+        """The surplus of a fetch for a partition more."""
+        extra = _difference(self.found["fetch_of_many_partitions"], _between(self.found["fetch"], KIB))
+        return times(extra, 1 / (self.many_partitions - 1))
+
+    def _of_segments(self, one: str, answer_bytes: float, segments: float) -> Counts:
+        """The counts of a read of so many produce requests: captured with 1 KiB each, and larger as a fetch is."""
+        extra = _difference(self.found[f"{one}_of_many_segments"], self.found[one])
+        larger = _difference(_between(self.found["fetch"], answer_bytes / segments), _between(self.found["fetch"], KIB))
+        moved = {name: larger.get(name, 0.0) for name in ("LAMBDA_GB_SECONDS", "EXPRESS_RETRIEVED_BYTES")}
+        per_segment = times(extra, 1 / (self.many_segments - 1))
+        counts = add(self.found[one], times(per_segment, segments - 1), times(moved, segments))
+        return counts | ({"API_REQUESTS": _api_requests(answer_bytes)} if "API_REQUESTS" in counts else {})
+
     def _of_many(self, one: str, many: str, partitions: float) -> Counts:
         extra = _difference(self.found[many], self.found[one])
-        return self._carried(_sum(self.found[one], _times(extra, (partitions - 1) / (self.many_partitions - 1))))
+        return self._carried(add(self.found[one], times(extra, (partitions - 1) / (self.many_partitions - 1))))
 
     def _carried(self, counts: Mapping[str, float]) -> Counts:
         """The counts of calls by HTTP as those of this transport."""
@@ -119,6 +201,7 @@ def counted(profile: str, transport: TransportName = HTTP) -> Counted:
         found=document["profiles"][profile],
         many_partitions=document["many_partitions"],
         many_segments=document["many_segments"],
+        item_record_bytes=document["item_record_bytes"],
         access_log_bytes=document["access_log_bytes"],
         transport=transport,
     )
@@ -150,15 +233,17 @@ def _between(by_size: Mapping[str, Counts], size: float) -> Counts:
     at = min(max(bisect_left(sizes, size), 1), len(sizes) - 1)
     low, high = sizes[at - 1], sizes[at]
     share = max(0.0, (size - low) / (high - low))
-    return _sum(_times(by_size[str(low)], 1 - share), _times(by_size[str(high)], share))
+    return add(times(by_size[str(low)], 1 - share), times(by_size[str(high)], share))
 
 
-def _sum(*parts: Mapping[str, float]) -> Counts:
+def add(*parts: Mapping[str, float]) -> Counts:
+    """The sums of all."""
     names = dict.fromkeys(name for part in parts for name in part)
     return {name: sum(part.get(name, 0.0) for part in parts) for name in names}
 
 
-def _times(counts: Mapping[str, float], factor: float) -> Counts:
+def times(counts: Mapping[str, float], factor: float) -> Counts:
+    """So many times as much of each."""
     return {name: value * factor for name, value in counts.items()}
 
 

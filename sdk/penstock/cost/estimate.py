@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock import prices
-from penstock.cost.counted import Counted, Counts, counted
-from penstock.cost.reading import reads_per_s
-from penstock.cost.workload import HOURS_PER_MONTH, SECONDS_PER_MONTH, Workload
+from penstock.cost.counted import Counted, Counts, add, counted, times
+from penstock.cost.readers import becomes_items, month_of_groups, month_of_share_groups, month_of_subscriptions
+from penstock.cost.workload import SECONDS_PER_MONTH, Workload
 from penstock.http.named_transport import AUTO, TransportName
-from penstock_core.limits import TIERED_SWEEP_GRACE_MS, TIERING_MS_MAX
+from penstock_core.limits import EXPIRING_MARGIN_DAYS, TIERED_SWEEP_GRACE_MS, TIERING_MS_MAX
 
-COMMIT_S = 5.0  # between two commits of a consumer's offsets
+_DAY_S = 86_400
 ZONE_HOURS = (TIERING_MS_MAX + TIERED_SWEEP_GRACE_MS) / 3_600_000 + 2.0
 """The hours that bytes lie in S3 Express: until `tier` moves them, and until `sweep` has removed the copies."""
 
@@ -21,18 +21,19 @@ FUNCTIONS = 13
 _WHAT = {
     "API_REQUESTS": "API Gateway requests",
     "LAMBDA_REQUESTS": "Lambda requests",
-    "LAMBDA_GB_SECONDS": "Lambda time",
-    "WRITE_UNITS": "DynamoDB writes",
-    "READ_UNITS": "DynamoDB reads",
+    "LAMBDA_GB_SECONDS": "Lambda GB-seconds",
+    "WRITE_UNITS": "DynamoDB write units",
+    "READ_UNITS": "DynamoDB read units",
     "S3_PUTS": "S3 puts",
     "S3_GETS": "S3 gets",
     "EXPRESS_PUTS": "S3 Express puts",
     "EXPRESS_GETS": "S3 Express gets",
-    "EXPRESS_UPLOADED_BYTES": "S3 Express uploads",
-    "EXPRESS_RETRIEVED_BYTES": "S3 Express retrievals",
-    "LOGGED_BYTES": "log lines",
+    "EXPRESS_UPLOADED_BYTES": "S3 Express bytes in",
+    "EXPRESS_RETRIEVED_BYTES": "S3 Express bytes out",
+    "LOGGED_BYTES": "log bytes",
     "APPSYNC_OPERATIONS": "wake-ups",
-    "APPSYNC_MINUTES": "connections that wait",
+    "APPSYNC_MINUTES": "waiting minutes",
+    "SQS_REQUESTS": "SQS requests",
 }
 
 
@@ -75,7 +76,7 @@ def estimate(profile: str, workload: Workload, transport: TransportName = AUTO) 
     """The month on Penstock with that storage profile, by a transport. Raises LookupError for an unknown profile."""
     counts = counted(profile, transport)
     lines: list[CostLine] = []
-    for part, found in _monthly(counts, workload).items():
+    for part, found in monthly(counts, workload).items():
         lines += priced(part, found)
     lines += _storage(counts, workload)
     lines.append(
@@ -88,7 +89,7 @@ def estimate(profile: str, workload: Workload, transport: TransportName = AUTO) 
         )
     )
     if workload.kms_key:
-        busy = sum(each.quantity for each in lines if each.what == "Lambda time") / SECONDS_PER_MONTH
+        busy = sum(each.quantity for each in lines if each.what == "Lambda GB-seconds") / SECONDS_PER_MONTH
         stores = 3 + max(1, counts.zones) + 1  # tables, zones, the archive
         lines.append(line("encrypt", "a key of yours", 1, prices.KMS_KEYS))
         asked = key_requests(FUNCTIONS + busy, stores)
@@ -107,56 +108,40 @@ def key_requests(callers: float, stores: int) -> float:
     return SECONDS_PER_MONTH / KEY_S * callers * stores
 
 
-def _monthly(counts: Counted, workload: Workload) -> dict[str, Counts]:
+def monthly(counts: Counted, workload: Workload) -> dict[str, Counts]:
     """The counts of a month by part of the work."""
-    requests = workload.requests_per_s
-    reads = reads_per_s(workload)
-    consumers = workload.consumers
-    produce = _scaled(counts.append(workload.bytes_per_request, workload.partitions_per_request), requests)
-    produce.pop("INDEX_BYTES")
-    parts = {"produce": produce}
-    if reads.found and consumers:
-        asked = min(workload.partitions, 100)
-        fetch = counts.fetch(workload.bytes_per_s / reads.found, max(1.0, requests / reads.found), asked)
-        parts["consume"] = _scaled(fetch, reads.found * consumers)
-        parts["look for records"] = _scaled(counts.empty_fetch(asked), reads.empty * consumers)
-        armed = min(workload.partitions_per_request, 100)
-        woken = counts.arming_fetch(asked, armed)
-        messages = min(woken.pop("WAKE_UPS"), armed)
-        parts["wait"] = _scaled(woken, reads.sleeps * consumers)
-        parts["wait"]["APPSYNC_OPERATIONS"] = _monthly_of(reads.sleeps * messages * (1 + consumers))
-        touched = min(workload.partitions, requests * COMMIT_S * workload.partitions_per_request)
-        commits = min(1 / COMMIT_S, requests)
-        parts["commit"] = _scaled(counts.commit(max(1.0, touched)), commits * consumers)
-    if consumers:
-        idle = {name: value * HOURS_PER_MONTH * consumers for name, value in counts.idle_member_hour().items()}
-        parts["idle"] = idle
-    tier = _scaled(counts.tier(workload.bytes_per_request), requests)
-    tier.pop("INDEX_BYTES", None)
-    parts["move to the archive"] = tier
-    return parts
+    requests, size, partitions = workload.requests_per_s, workload.bytes_per_request, workload.partitions_per_request
+    is_item = becomes_items(counts, workload)
+    appended = counts.append_as_item(size, partitions) if is_item else counts.append(size, partitions)
+    moved = {} if is_item else counts.tier(size)
+    parts = {
+        "produce": times(appended, requests * workload.busy_s),
+        "move to the archive": times(moved, requests * workload.busy_s),
+    }
+    readers = (month_of_groups, month_of_share_groups, month_of_subscriptions)
+    for found in (each(counts, workload) for each in readers):
+        parts |= {part: add(parts.get(part, {}), its) for part, its in found.items()}
+    return {part: {name: each for name, each in its.items() if name != "INDEX_BYTES"} for part, its in parts.items()}
 
 
 def _storage(counts: Counted, workload: Workload) -> list[CostLine]:
-    """The bytes of records and of the index, once the topic is as old as its retention."""
-    retention_s = workload.retention_days * 86_400
+    """The bytes of records and of the index, once the topics are as old as their retention."""
+    retention_s = workload.retention_days * _DAY_S
+    requests = workload.requests_per_s * workload.busy_s / SECONDS_PER_MONTH
+    size, partitions = workload.bytes_per_request, workload.partitions_per_request
+    index = counts.append(size, partitions)["INDEX_BYTES"]
+    if becomes_items(counts, workload):
+        item = counts.item_bytes(size, partitions)
+        kept_bytes = requests * (index * retention_s + item * (retention_s + EXPIRING_MARGIN_DAYS * _DAY_S))
+        return [line("store", "DynamoDB GB-months", kept_bytes / prices.GB, prices.TABLE_GB_MONTHS)]
     zone_s = min(retention_s, ZONE_HOURS * 3_600) if counts.zones else 0.0
     archive_s = max(0.0, retention_s - (TIERING_MS_MAX / 1_000 if counts.zones else 0.0))
-    index = counts.append(workload.bytes_per_request, workload.partitions_per_request)["INDEX_BYTES"]
-    kept = counts.tier(workload.bytes_per_request).get("INDEX_BYTES", index)
+    kept = counts.tier(size).get("INDEX_BYTES", index)
     young_s = min(retention_s, TIERING_MS_MAX / 1_000)
-    index_bytes = workload.requests_per_s * (index * young_s + kept * (retention_s - young_s))
-    stored = workload.bytes_per_s / prices.GB
+    index_bytes = requests * (index * young_s + kept * (retention_s - young_s))
+    stored = workload.bytes_per_month / SECONDS_PER_MONTH / prices.GB
     return [
-        line("store", "S3 Express", stored * zone_s * counts.zones, prices.EXPRESS_GB_MONTHS),
-        line("store", "S3", stored * archive_s, prices.S3_GB_MONTHS),
-        line("store", "the index in DynamoDB", index_bytes / prices.GB, prices.TABLE_GB_MONTHS),
+        line("store", "S3 Express GB-months", stored * zone_s * counts.zones, prices.EXPRESS_GB_MONTHS),
+        line("store", "S3 GB-months", stored * archive_s, prices.S3_GB_MONTHS),
+        line("store", "index, DynamoDB GB-months", index_bytes / prices.GB, prices.TABLE_GB_MONTHS),
     ]
-
-
-def _scaled(counts: Mapping[str, float], per_s: float) -> Counts:
-    return {name: value * _monthly_of(per_s) for name, value in counts.items()}
-
-
-def _monthly_of(per_s: float) -> float:
-    return per_s * SECONDS_PER_MONTH

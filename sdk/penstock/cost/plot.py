@@ -45,7 +45,7 @@ def write_plot(path: Path, workload: Workload) -> None:
         yscale="log",
         xlabel=f"records of {workload.record_bytes:,} bytes a second",
         ylabel="dollars a month",
-        title=f"{workload.consumers} consumers, {workload.retention_days:g} days",
+        title=f"{workload.readers} readers, {workload.retention_days:g} days",
     )
     axes.grid(visible=True, which="major", alpha=0.3)
     axes.legend()

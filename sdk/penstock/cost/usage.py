@@ -3,13 +3,19 @@
 On AWS they come from the metrics that a stage with `metrics=topics` or `all` publishes (docs/adr/0045). Without them
 they come from the offsets of the topics at the day's begin and end, which every service knows. Then bytes, reads and
 requests are missing.
+
+The dollars of a day's real counts, by topic: requests and records. Storage and waiting are not in it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.admin.admin import Admin
+from penstock.cost.counted import counted, times
+from penstock.cost.estimate import CostLine, by_price, priced
+from penstock.cost.reading import reads_per_s
+from penstock.cost.workload import Workload
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import SDK_PAGES_MAX
 
@@ -107,7 +113,7 @@ def usage_from_offsets(admin: Admin, start_ms: int) -> DayUsage:
         missing=(
             "bytes: --size gives the bytes of a record",
             "produce requests: they follow from --request, or --linger and --producers",
-            "reads: --consumers gives the consumers of each topic",
+            "reads: --groups gives the groups that read each topic",
             "records that retention has removed since",
             "a stage with metrics=topics counts all of these but the last (docs/how-to/operate.md)",
         ),
@@ -149,3 +155,64 @@ def hourly_sum(number: int, namespace: str, metric: str, dimensions: Mapping[str
             "Stat": "Sum",
         },
     }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicPrice:
+    """A topic's day: what was counted, and its lines, the dearest first."""
+
+    day: TopicDay
+    lines: Sequence[CostLine]
+
+    @property
+    def usd(self) -> float:
+        """The dollars of the day."""
+        return sum(line.usd for line in self.lines)
+
+
+def price_day(profile: str, usage: DayUsage, assumed: Workload) -> list[TopicPrice]:
+    """The day of each topic, the dearest first.
+
+    Requests that were counted for the stage are split by records. Where nothing counted them, they follow from
+    `assumed`, as an estimate's do.
+    """
+    received = sum(day.records_received for day in usage.topics) or 1.0
+    sent = sum(day.records_sent or 0.0 for day in usage.topics) or 1.0
+    found = []
+    for day in usage.topics:
+        shape = _workload(day, assumed)
+        if usage.produce_requests is None or usage.fetch_requests is None:
+            produced = shape.requests_per_s * DAY_S
+            fetched = reads_per_s(shape).fetches * DAY_S
+        else:
+            produced = usage.produce_requests * day.records_received / received
+            fetched = usage.fetch_requests * (day.records_sent or 0.0) / sent
+        lines = [*_produce(profile, shape, produced), *_fetch(profile, day, shape, fetched, produced)]
+        found.append(TopicPrice(day=day, lines=by_price(lines)))
+    return sorted(found, key=lambda each: -each.usd)
+
+
+def _workload(day: TopicDay, assumed: Workload) -> Workload:
+    size = assumed.record_bytes
+    if day.bytes_received and day.records_received:
+        size = max(1, round(day.bytes_received / day.records_received))
+    return replace(assumed, records_per_s=day.records_received / DAY_S, record_bytes=size)
+
+
+def _produce(profile: str, shape: Workload, requests: float) -> list[CostLine]:
+    if not requests:
+        return []
+    size = shape.bytes_per_s * DAY_S / requests
+    counts = counted(profile).append(size, shape.partitions_per_request)
+    return priced("produce", times(counts, requests))
+
+
+def _fetch(profile: str, day: TopicDay, shape: Workload, requests: float, produced: float) -> list[CostLine]:
+    """The gets are one for each produce request and reader, since each one made a segment."""
+    if not requests:
+        return []
+    readers = shape.groups if day.records_sent is None else day.records_sent / max(1.0, day.records_received)
+    sent_bytes = shape.bytes_per_s * DAY_S * readers if day.bytes_sent is None else day.bytes_sent
+    segments = max(1.0, produced * readers / requests)
+    counts = counted(profile).fetch(sent_bytes / requests, segments)
+    return priced("consume", times(counts, requests))

@@ -2,6 +2,7 @@
 tests/sdk/metrics/test_endpoint.py has the endpoint.
 """
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,14 +11,57 @@ import pytest
 from penstock.testing import MemoryPenstock
 from tests.sdk.cli.command import run, run_json
 
+TEAM = ("--rate", "50", "--topics", "3", "--members", "10", "--producers", "5", "--hours", "10")
 
-def test_estimate_shows_levers_bill_and_others_and_needs_no_service() -> None:
-    result = run(None, "cost", "--rate", "1000", "--size", "1KiB", "--consumers", "2", "--retention", "7d")
+
+@pytest.mark.parametrize(
+    "arguments", [TEAM, ("--rate", "1e6", "--size", "4KiB"), ("--rate", "1", "--retention", "30d")]
+)
+def test_estimate_shows_levers_bill_and_others_in_80_columns_and_needs_no_service(arguments: tuple[str, ...]) -> None:
+    result = run(None, "cost", *arguments)
     assert result.exit_code == 0, result.output
     order = [result.stdout.index(text) for text in ("About $", "levers, the largest", "the bill,", "beside others")]
     assert order == sorted(order)
     assert "Kinesis Advantage" in result.stdout
-    assert "unverified prices" in result.stdout
+    assert "  unverified" in result.stdout
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    assert result.stderr == ""
+
+
+def test_system_that_takes_no_such_workload_says_why() -> None:
+    result = run(None, "cost", "--rate", "1", "--retention", "30d")
+    assert "SQS standard takes no such workload: a queue keeps messages for 14 days at most." in result.stdout
+
+
+def test_consumers_are_groups_for_one_release_and_say_so() -> None:
+    old, new = (run(None, "cost", "--rate", "10", option, "3") for option in ("--consumers", "--groups"))
+    assert old.stdout == new.stdout
+    assert "--consumers is --groups now" in old.stderr
+    assert all(option in old.stderr for option in ("--members", "--share-workers", "--subscriptions"))
+    both = run(None, "cost", "--rate", "10", "--consumers", "3", "--groups", "2")
+    assert both.exit_code == 2
+    assert "--consumers is the old name of --groups" in both.output
+
+
+def test_latency_finds_the_settings_and_takes_none_beside_it() -> None:
+    result = run(None, "cost", "--rate", "50", "--max-latency", "2s", "--json")
+    found = json.loads(result.stdout)["workload"]
+    assert 500 < found["linger_ms"] + 1.1 * found["fetch_interval_ms"] <= 1_900
+    shown = run(None, "cost", "--rate", "50", "--max-latency", "2s").stdout
+    assert f"linger_ms={found['linger_ms']:g}, fetch_interval_ms={found['fetch_interval_ms']:g}." in shown
+    for option in ("--linger", "--fetch-interval"):
+        both = run(None, "cost", "--rate", "50", "--max-latency", "2s", option, "5")
+        assert both.exit_code == 2
+        assert f"leave {option} out" in both.output
+    short = run(None, "cost", "--rate", "50", "--max-latency", "50ms")
+    assert short.exit_code == 1
+    assert "--max-latency is 50 ms" in short.output
+
+
+def test_setting_of_the_stage_is_auto_or_nothing() -> None:
+    with_items = run(None, "cost", *TEAM, "--inline-bytes-max", "auto")
+    assert "DynamoDB GB-months" in with_items.stdout
+    assert "'4096' is not one of '0', 'auto'" in run(None, "cost", *TEAM, "--inline-bytes-max", "4096").output
 
 
 def test_estimate_as_json_has_the_same_parts(service: MemoryPenstock) -> None:
@@ -70,7 +114,7 @@ def test_rate_or_usage_is_wanted_and_not_both(arguments: tuple[str, ...]) -> Non
 def test_number_without_sense_is_refused() -> None:
     result = run(None, "cost", "--rate", "1", "--partitions", "0")
     assert result.exit_code == 1
-    assert "use a number from 1" in result.output
+    assert "--partitions is 0: use a number from 1" in result.output
 
 
 def test_figures_are_printed_in_prometheus_text_format(service: MemoryPenstock) -> None:

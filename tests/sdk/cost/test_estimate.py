@@ -8,7 +8,7 @@ import pytest
 from bench.report.result import load_results
 from penstock.cost.counted import PROFILES, counted
 from penstock.cost.estimate import Estimate, estimate, priced
-from penstock.cost.levers import levers
+from penstock.cost.levers import levers, within_latency
 from penstock.cost.others import NAMES, estimates, kinesis, kinesis_advantage, msk_express, sqs
 from penstock.cost.workload import HOURS_PER_MONTH, SECONDS_PER_MONTH, Workload
 from penstock_core.errors import PenstockError
@@ -33,11 +33,15 @@ def test_append_and_fetch_cost_what_the_bill_says(profile: str) -> None:
 def test_idle_month_has_the_floor_and_members_that_wait() -> None:
     month = estimate("express3", replace(TYPICAL, records_per_s=0))
     assert {line.part for line in month.lines} == {"idle"}
-    assert month.usd == pytest.approx(1.90 + 0.0138 * HOURS_PER_MONTH / 24, rel=0.05)
+    bill = load_results()["bill"]
+    stage = bill.find("an unused stage, a month", {"stage": "prod"}, "sum_usd")
+    assert isinstance(stage, float)
+    member = priced("", counted("express3", "lambda").idle_member_hour())
+    assert month.usd == pytest.approx(stage + sum(line.usd for line in member) * HOURS_PER_MONTH)
 
 
 def test_key_of_yours_costs_its_month_and_a_request_in_five_minutes_for_each_function_and_store() -> None:
-    quiet = replace(TYPICAL, records_per_s=0, consumers=0)
+    quiet = replace(TYPICAL, records_per_s=0, groups=0)
     added = estimate("express3", replace(quiet, kms_key=True)).usd - estimate("express3", quiet).usd
     assert added == pytest.approx(1.00 + 13 * 7 * 8_760 * 0.03 / 10_000)
     busy = estimate("express3", replace(TYPICAL, kms_key=True)).usd - estimate("express3", TYPICAL).usd
@@ -50,9 +54,9 @@ def test_lines_are_sorted_and_sum_up() -> None:
     assert month.usd == pytest.approx(sum(line.usd for line in month.lines))
 
 
-def test_each_consumer_adds_as_much_as_the_one_before() -> None:
-    months = [estimate("express3", replace(TYPICAL, consumers=count)).usd for count in (1, 2, 3)]
-    assert months[2] - months[1] == pytest.approx(months[1] - months[0], rel=0.01)
+def test_each_group_adds_as_much_as_the_one_before() -> None:
+    months = [estimate("express3", replace(TYPICAL, groups=count)).usd for count in (1, 2, 3)]
+    assert months[2] - months[1] == pytest.approx(months[1] - months[0], rel=0.02)
 
 
 def test_waiting_consumer_writes_to_the_heads_of_the_last_append_alone() -> None:
@@ -82,7 +86,7 @@ def test_lever_saves_what_the_changed_workload_costs_less() -> None:
 
 
 def test_kinesis_counts_whole_kb_and_each_reader() -> None:
-    month = _month(kinesis(replace(TYPICAL, record_bytes=100, consumers=2)))
+    month = _month(kinesis(replace(TYPICAL, record_bytes=100, groups=2)))
     gb = 1_000 * KIB * SECONDS_PER_MONTH / 1e9
     assert month.usd == pytest.approx(gb * (0.08 + 2 * 0.04) + 0.04 * HOURS_PER_MONTH)
 
@@ -108,7 +112,7 @@ def test_express_brokers_come_in_threes_and_grow_with_the_readers() -> None:
     brokers = [
         sum(
             line.quantity
-            for line in _month(msk_express(replace(TYPICAL, records_per_s=rate, consumers=readers))).lines
+            for line in _month(msk_express(replace(TYPICAL, records_per_s=rate, groups=readers))).lines
             if "brokers" in line.what
         )
         / HOURS_PER_MONTH
@@ -127,21 +131,28 @@ def _month(found: Estimate | str) -> Estimate:
 
 
 def test_slow_producer_sends_one_record_a_request() -> None:
-    assert Workload(records_per_s=1).records_per_request == 1
+    assert Workload(records_per_s=1).records_per_request == pytest.approx(1, rel=0.01)
+
+
+def test_request_leaves_when_its_first_record_has_lingered() -> None:
+    """The first record, and those of a second after it."""
+    assert Workload(records_per_s=10, linger_ms=1_000).records_per_request == pytest.approx(11)
+    assert Workload(records_per_s=50, producers=5, linger_ms=1_000).records_per_request == pytest.approx(11)
 
 
 def test_busy_producer_gathers_records_while_it_waits_for_answers() -> None:
     one_partition = Workload(records_per_s=10_000, partitions=1)
-    assert one_partition.records_per_request == 500  # of 50 ms
-    assert replace(one_partition, partitions=6, has_keys=True).records_per_request == 100  # five are under way
-    assert replace(one_partition, linger_ms=100).records_per_request == 1_000
-    assert replace(one_partition, producers=100).records_per_request == 5
+    assert one_partition.records_per_request == pytest.approx(500)  # of 50 ms
+    keyed = replace(one_partition, partitions=6, has_keys=True)
+    assert keyed.records_per_request == pytest.approx(100)  # five are under way
+    assert replace(one_partition, linger_ms=100).records_per_request == pytest.approx(1_001)
+    assert replace(one_partition, producers=100).records_per_request == pytest.approx(5, rel=0.01)
 
 
 def test_records_without_keys_stick_to_a_partition_for_a_batch() -> None:
     slow = Workload(records_per_s=200, partitions=6)
-    assert slow.records_per_request == 10  # of 50 ms, in one request after the other
-    assert replace(slow, has_keys=True).records_per_request == 2
+    assert slow.records_per_request == pytest.approx(10, rel=0.01)  # of 50 ms, in one request after the other
+    assert replace(slow, has_keys=True).records_per_request == pytest.approx(2.37, rel=0.01)
     assert replace(slow, records_per_s=10_000).records_per_request == pytest.approx(256)  # they move on when it is full
 
 
@@ -161,9 +172,101 @@ def test_keys_spread_a_request_over_partitions() -> None:
     assert replace(keyed, request_bytes=KIB).partitions_per_request == pytest.approx(1)
 
 
+def test_request_of_a_producer_goes_to_many_topics() -> None:
+    alone = Workload(records_per_s=1, topics=3)
+    assert alone.partitions_per_request == pytest.approx(1, rel=0.01)
+    assert replace(alone, records_per_s=10, linger_ms=1_000).partitions_per_request == pytest.approx(2.97, rel=0.01)
+
+
 @pytest.mark.parametrize(
-    "change", [{"records_per_s": -1}, {"record_bytes": 0}, {"partitions": 0}, {"request_bytes": 10**9}]
+    ("change", "said"),
+    [
+        ({"records_per_s": -1}, r"--rate is -1: use a number from 0 to 1,000,000,000 records a second"),
+        ({"records_per_s": float("nan")}, r"--rate is nan: use a number from"),
+        ({"record_bytes": 0}, r"--size is 0: use a number from 1"),
+        ({"topics": 0}, r"--topics is 0"),
+        ({"partitions": 0}, r"--partitions is 0: use a number from 1 to 10,000"),
+        ({"groups": -2}, r"--groups is -2"),
+        ({"topics": 3, "members": 2}, r"--members is 2: use one for each of the 3 groups at least"),
+        ({"groups": 0, "members": 2}, r"--members is 2: there is no group"),
+        (
+            {"topics": 3, "share_workers": 2},
+            r"--share-workers is 2: use one for the share group of each of the 3",
+        ),
+        ({"subscriptions": -1}, r"--subscriptions is -1"),
+        ({"hours": 0}, r"--hours is 0: use a number from 0.1 to 24"),
+        ({"worker_hours": 25}, r"--worker-hours is 25"),
+        ({"days": 8}, r"--days is 8: use a number from 0.1 to 7"),
+        ({"retention_days": -1}, r"--retention is -1: use a number from 0 to 3,650 days"),
+        ({"producers": 0}, r"--producers is 0"),
+        ({"linger_ms": -1}, r"--linger is -1: use a number from 0 to 600,000 ms"),
+        ({"fetch_interval_ms": -3}, r"--fetch-interval is -3: use a number from 0 to 60,000 ms"),
+        ({"request_bytes": 10**9}, r"--request is 1,000,000,000: use a number from 1"),
+    ],
 )
-def test_number_without_sense_is_refused_with_its_bounds(change: dict[str, Any]) -> None:
-    with pytest.raises(PenstockError, match="use a number from"):
+def test_number_without_sense_is_refused_with_its_option_and_its_bounds(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(PenstockError, match=said):
         replace(Workload(records_per_s=1), **change)
+
+
+def test_hours_and_days_scale_what_records_cost_and_no_idle_hour() -> None:
+    always = replace(TYPICAL, groups=0)
+    working = replace(always, hours=8, days=5)
+    floor = estimate("express3", replace(always, records_per_s=0)).usd
+    share = 8 / 24 * 5 / 7
+    months = [estimate("express3", each).usd - floor for each in (working, always)]
+    assert months[0] == pytest.approx(share * months[1])
+    assert working.records_per_month == pytest.approx(share * always.records_per_month)
+
+
+def test_readers_that_stop_by_night_pay_for_no_idle_hour() -> None:
+    by_day = replace(TYPICAL, hours=10, members=4)
+    stopping = replace(by_day, worker_hours=10)
+    member = sum(line.usd for line in priced("", counted("express3", "lambda").idle_member_hour()))
+    saved = estimate("express3", by_day).usd - estimate("express3", stopping).usd
+    assert saved == pytest.approx(4 * member * HOURS_PER_MONTH * 14 / 24)
+
+
+def test_readers_that_run_for_fewer_hours_than_records_come_read_the_rest_in_full_fetches() -> None:
+    """They read all bytes all the same."""
+    always, nightly = (replace(TYPICAL, worker_hours=hours) for hours in (24, 1))
+    lines = [
+        {line.what: line.quantity for line in estimate("express3", each).lines if line.part == "consume"}
+        for each in (always, nightly)
+    ]
+    assert lines[1]["S3 Express bytes out"] == pytest.approx(lines[0]["S3 Express bytes out"], rel=0.05)
+    assert lines[1]["Lambda requests"] < lines[0]["Lambda requests"] / 10
+
+
+def test_small_requests_are_items_where_the_stage_lets_them() -> None:
+    small = Workload(records_per_s=50, producers=50, has_items=True)
+    whats = {line.what for line in estimate("express3", small).lines}
+    assert not {each for each in whats if each.startswith("S3 Express p")}
+    assert "DynamoDB GB-months" in whats
+    parts = {line.part for line in estimate("express3", small).lines}
+    assert "move to the archive" not in parts
+    for zonal in (replace(small, record_bytes=4 * KIB), replace(small, retention_days=22)):
+        assert estimate("express3", zonal).usd == estimate("express3", replace(zonal, has_items=False)).usd
+
+
+@pytest.mark.parametrize("change", [{"share_workers": 3}, {"subscriptions": 2}, {"members": 6}])
+def test_each_kind_of_reader_costs_something(change: dict[str, Any]) -> None:
+    quiet = Workload(records_per_s=1, groups=1)
+    assert estimate("express3", replace(quiet, **change)).usd > estimate("express3", quiet).usd + 0.2
+
+
+def test_latency_chooses_the_settings_within_it() -> None:
+    workload = Workload(records_per_s=50, producers=5)
+    found = within_latency("express3", workload, 2_000)
+    assert found.linger_ms + 1.1 * found.fetch_interval_ms + 100 <= 2_000
+    assert estimate("express3", found).usd < estimate("express3", workload).usd / 2
+    at_once = within_latency("express3", workload, 100)
+    assert (at_once.linger_ms, at_once.fetch_interval_ms) == (0, 0)
+    with pytest.raises(PenstockError, match=r"--max-latency is 99 ms: an append and a fetch take 100"):
+        within_latency("express3", workload, 99)
+
+
+def test_lever_of_readers_that_stop_is_named_with_the_hours() -> None:
+    found = [each.change for each in levers("express3", Workload(records_per_s=0.1, members=30, hours=8))]
+    assert "readers run 8 hours a day, as records come" in found
+    assert "one member in each group: 29 fewer" in found

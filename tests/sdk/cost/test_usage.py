@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from penstock.cost.day_price import price_day
 from penstock.cost.plot import curves, write_plot
-from penstock.cost.usage import DayUsage, TopicDay, hourly_sum, usage_from_metrics, usage_from_offsets
+from penstock.cost.usage import DayUsage, TopicDay, hourly_sum, price_day, usage_from_metrics, usage_from_offsets
 from penstock.cost.workload import Workload
 from penstock.system import wall_clock_ms
 from penstock.testing import MemoryPenstock

@@ -1,0 +1,148 @@
+"""The counts of a month by part of the work, for each kind of reader: groups, share groups, subscriptions.
+
+Three times are assumed of a subscription: that the stream and the queue take a while to start a delivery, that the
+target answers soon, and that a delivery takes along what comes meanwhile.
+"""
+
+import math
+
+from penstock.cost.counted import Counted, Counts, add, times
+from penstock.cost.reading import Reads, reads_per_s
+from penstock.cost.working import acquires_per_s
+from penstock.cost.workload import SECONDS_PER_MONTH, Workload
+from penstock_core.limits import (
+    BATCH_BYTES_MAX,
+    EXPIRING_RETENTION_MS_MAX,
+    HEARTBEAT_INTERVAL_MS_DEFAULT,
+    HEARTBEATS_PER_SESSION_MIN,
+    SDK_HEARTBEAT_GROWTH,
+    SESSION_TIMEOUT_MS_DEFAULT,
+)
+
+Parts = dict[str, Counts]
+
+COMMIT_S = 5.0  # between two commits of a consumer's offsets
+TARGET_MS = 50.0  # of a subscription's target, assumed
+DELIVERY_MS = 250.0  # from an append to the end of its delivery, assumed: stream, queue, function and target
+_DELIVER_GB = 1.0  # the memory of the function `deliver`
+_POLLS_PER_S = 5 / 20  # Lambda's receives on the queue of deliveries: five long polls of 20 s
+_ASKED_MAX = 100  # partitions of a request
+_DAY_MS = 86_400_000
+
+
+def becomes_items(counts: Counted, workload: Workload) -> bool:
+    """True if the stage puts the workload's requests into DynamoDB, for its TTL to remove."""
+    is_short = workload.retention_days * _DAY_MS <= EXPIRING_RETENTION_MS_MAX
+    fits = counts.fits_item(workload.bytes_per_request, workload.partitions_per_request)
+    return workload.has_items and is_short and fits
+
+
+def month_of_groups(counts: Counted, workload: Workload) -> Parts:
+    """The fetches, wake-ups, commits and heartbeats of all members."""
+    members = workload.all_members
+    idle = times(counts.idle_member_hour(), workload.worked_s / 3_600 * members)
+    reads = reads_per_s(workload).times(workload.topics)
+    if not reads.found:
+        return {"idle": idle}
+    live_s = workload.live_s
+    parts = {
+        "consume": times(_found(counts, workload, reads), reads.found * live_s),
+        "look for records": times(counts.empty_fetch(_mean(reads.asked_empty, reads.empty)), reads.empty * live_s),
+        "wait": times(_arming(counts, reads), reads.arming * live_s),
+        "idle": idle,
+    }
+    published = reads.messages / workload.groups * live_s
+    parts["wait"]["APPSYNC_OPERATIONS"] = published * (1 + workload.groups + workload.share_workers / workload.topics)
+    late = workload.bytes_per_month * (1 - live_s / workload.busy_s) * workload.groups
+    if late:  # it lies there when the members begin, and is read by fetches that are full
+        full = _fetch(counts, workload, BATCH_BYTES_MAX, max(1.0, BATCH_BYTES_MAX / workload.bytes_per_request), 1.0)
+        parts["consume"] = add(parts["consume"], times(full, late / BATCH_BYTES_MAX))
+    readers = min(members, workload.all_groups * workload.partitions)
+    gets_per_s = reads.segments / readers
+    parts["commit"] = times(_commits(counts, workload, gets_per_s, readers), readers * live_s)
+    more = max(0.0, beats_per_s(gets_per_s) - beats_per_s(0.0))
+    parts["heartbeat"] = times(counts.heartbeat(), more * readers * live_s)
+    return parts
+
+
+def month_of_share_groups(counts: Counted, workload: Workload) -> Parts:
+    """The acquires and wake-ups of all share workers. An acquire accepts the records of the one before."""
+    workers = workload.share_workers
+    if not workers:
+        return {}
+    parts = {"idle": times(counts.idle_worker_hour(), workload.worked_s / 3_600 * workers)}
+    acquires = acquires_per_s(workload)
+    if not acquires.found:
+        return parts
+    asked, all_s = min(workload.partitions, _ASKED_MAX), workload.live_s * workload.topics
+    segments = max(1.0, acquires.segments / acquires.found)
+    size = workload.bytes_per_s / workload.topics / acquires.found
+    parts["acquire"] = times(counts.acquire(size, segments), acquires.found * all_s)
+    parts["look for records"] = times(counts.empty_acquire(asked), acquires.empty * all_s)
+    armed = _mean(acquires.armed, acquires.arming, 0.0)
+    parts["wait"] = times(counts.arming_acquire(asked, armed), acquires.arming * all_s)
+    delivered = 1 + workload.groups + workers / workload.topics
+    parts["wait"]["APPSYNC_OPERATIONS"] = acquires.messages * delivered * all_s
+    late = workload.bytes_per_month * (1 - workload.live_s / workload.busy_s)
+    if late:
+        full = max(1.0, BATCH_BYTES_MAX / workload.bytes_per_request)
+        parts["acquire"] = add(parts["acquire"], times(counts.acquire(BATCH_BYTES_MAX, full), late / BATCH_BYTES_MAX))
+    return parts
+
+
+def month_of_subscriptions(counts: Counted, workload: Workload) -> Parts:
+    """The deliveries of all subscriptions, without the calls that the targets cost, and the polls of their queue."""
+    if not workload.subscriptions:
+        return {}
+    parts: Parts = {"idle": {"SQS_REQUESTS": _POLLS_PER_S * SECONDS_PER_MONTH}}
+    places = workload.topics * workload.partitions
+    gets_per_s = workload.requests_per_s * workload.partitions_per_request / places
+    if gets_per_s:
+        per_s = gets_per_s / (1 + gets_per_s * DELIVERY_MS / 1_000)
+        size = workload.bytes_per_s / places / per_s
+        one = counts.delivery(size, gets_per_s / per_s)
+        one = add(one, {"LAMBDA_GB_SECONDS": TARGET_MS / 1_000 * _DELIVER_GB})
+        parts["push"] = times(one, per_s * places * workload.subscriptions * workload.busy_s)
+    return parts
+
+
+def beats_per_s(gets_per_s: float) -> float:
+    """The heartbeats of a member that gets records so often: they come less and less often while it gets none."""
+    longest_s = SESSION_TIMEOUT_MS_DEFAULT / HEARTBEATS_PER_SESSION_MIN / 1_000
+    if not gets_per_s:
+        return 1 / longest_s
+    beats, passed_s, interval_s = 0, 0.0, HEARTBEAT_INTERVAL_MS_DEFAULT / 1_000
+    while passed_s + interval_s <= 1 / gets_per_s and interval_s < longest_s:
+        beats, passed_s = beats + 1, passed_s + interval_s
+        interval_s = min(longest_s, interval_s * SDK_HEARTBEAT_GROWTH)
+    return (beats + (1 / gets_per_s - passed_s) / interval_s) * gets_per_s
+
+
+def _found(counts: Counted, workload: Workload, reads: Reads) -> Counts:
+    size = workload.bytes_per_s * workload.groups / reads.found
+    segments = max(1.0, reads.segments / reads.found)
+    return _fetch(counts, workload, size, segments, _mean(reads.asked_found, reads.found))
+
+
+def _fetch(counts: Counted, workload: Workload, size: float, segments: float, partitions: float) -> Counts:
+    if becomes_items(counts, workload):
+        return counts.fetch_of_items(size, segments, partitions)
+    return counts.fetch(size, segments, partitions)
+
+
+def _arming(counts: Counted, reads: Reads) -> Counts:
+    asked, armed = _mean(reads.asked_arming, reads.arming), _mean(reads.armed, reads.arming)
+    return {name: count for name, count in counts.arming_fetch(asked, armed).items() if name != "WAKE_UPS"}
+
+
+def _commits(counts: Counted, workload: Workload, gets_per_s: float, readers: int) -> Counts:
+    """The commits of one member a second: each `COMMIT_S`, of the partitions that got records since."""
+    own = workload.all_groups * workload.partitions / readers
+    touched = gets_per_s * COMMIT_S
+    happens = 1 - math.exp(-touched)
+    partitions = own * (1 - math.exp(-touched / own)) / happens
+    return times(counts.commit(max(1.0, partitions)), happens / COMMIT_S)
+
+
+def _mean(total: float, count: float, least: float = 1.0) -> float:
+    return max(least, total / count) if count else least

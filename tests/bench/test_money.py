@@ -1,0 +1,82 @@
+"""Money in results and pages is what the estimate says now, and the estimate says what a run of the clients costs."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from bench.bill.deployment import billed_profile
+from bench.money import queues, real_run
+from bench.money.__main__ import MONTHS, priced_tables
+from bench.report.result import load_results
+from penstock.cost.counted import counted
+from penstock.cost.estimate import estimate
+from penstock.cost.workload import Workload
+
+CHECKOUT = Path(__file__).parents[2]
+TABLES_AGAIN = "run python -m bench.money tables --write, and then python -m bench.pages"
+RUNS_AGAIN = "run python -m bench.money runs --write, and then python -m bench.pages"
+CAPTURE_AGAIN = "run python -m bench.money capture, and then python -m bench.money tables --write"
+
+
+def test_tables_of_money_are_what_the_estimate_says() -> None:
+    assert load_results()["money"].tables == priced_tables(), TABLES_AGAIN
+
+
+def test_months_of_the_how_to_are_what_the_estimate_says() -> None:
+    page = (CHECKOUT / "docs" / "how-to" / "cost.md").read_text()
+    rows = re.findall(r"^\| ([^|]+) \| \$([\d,]+) \|$", page, re.MULTILINE)
+    said = {name: int(usd.replace(",", "")) for name, usd in rows}
+    months = {name: round(estimate("express3", workload).usd) for name, workload in MONTHS.items()}
+    assert said == months, "docs/how-to/cost.md has other dollars: take those of the estimate, on the right"
+
+
+def test_estimate_was_within_a_tenth_of_each_run() -> None:
+    result = load_results()["money_runs"]
+    [title, by_line] = result.tables
+    rows = {str(row["workload"]): row for row in result.tables[title]}
+    assert rows.keys() == real_run.RUNS.keys(), RUNS_AGAIN
+    for name, (workload, _, _) in real_run.RUNS.items():
+        rate, run = rows[name]["records_per_s"], rows[name]["run_usd"]
+        assert isinstance(rate, float | int)
+        assert isinstance(run, float | int)
+        estimated = real_run.estimated("express3", workload, rate).total()
+        assert estimated == pytest.approx(rows[name]["estimate_usd"], rel=0.01), RUNS_AGAIN
+        assert estimated == pytest.approx(run, rel=real_run.WITHIN), f"{name}: the estimate plays other clients"
+    assert {row["workload"] for row in result.tables[by_line]} == rows.keys()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "workload",
+    [
+        Workload(records_per_s=4, groups=1, members=2, producers=2, fetch_interval_ms=1_000, linger_ms=1_000),
+        Workload(records_per_s=2, groups=0, share_workers=2, producers=2),
+    ],
+    ids=["members", "share workers"],
+)
+def test_short_run_costs_about_what_the_estimate_says(workload: Workload) -> None:
+    """A short one, so chance has its part: bench.money runs has longer ones, within a tenth."""
+    records_per_s, month = real_run.run(billed_profile("standard1"), workload, seconds=30, warm_up_s=20)
+    estimated = real_run.estimated("standard1", workload, records_per_s)
+    assert estimated.total() == pytest.approx(month.total(), rel=0.25)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        ("heartbeat", queues.count_heartbeat),
+        ("acquire", lambda profile: queues.count_acquires(profile, 1)),
+        ("arming_acquire", lambda profile: queues.count_arming_acquires(profile, 1)),
+        ("delivery", lambda profile: queues.count_deliveries(profile, 1)),
+        ("append_as_item", lambda profile: queues.count_items(profile)["append_as_item"]),
+    ],
+)
+def test_counts_of_the_sdk_are_those_that_the_handlers_make_now(name: str, count: object) -> None:
+    assert callable(count)
+    written = counted("express3").found[name]
+    now = count(billed_profile("express3"))
+    assert now.keys() == written.keys(), CAPTURE_AGAIN
+    for each, value in now.items():
+        assert value == pytest.approx(written[each], rel=0.05), (each, CAPTURE_AGAIN)

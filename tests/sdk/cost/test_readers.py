@@ -1,0 +1,66 @@
+"""The counts of a month by kind of reader."""
+
+import pytest
+
+from penstock.cost.counted import counted
+from penstock.cost.readers import (
+    beats_per_s,
+    month_of_groups,
+    month_of_share_groups,
+    month_of_subscriptions,
+)
+from penstock.cost.workload import SECONDS_PER_MONTH, Workload
+
+COUNTS = counted("express3", "lambda")
+
+
+def test_heartbeats_come_each_five_seconds_while_records_come_and_less_often_while_none_do() -> None:
+    assert beats_per_s(0.0) == pytest.approx(1 / 15)
+    assert beats_per_s(10.0) == pytest.approx(1 / 5)
+    assert beats_per_s(1 / 5) == pytest.approx(1 / 5)
+    assert beats_per_s(1 / 11.25) == pytest.approx(2 / 11.25)
+    assert beats_per_s(1 / 100_000) == pytest.approx(1 / 15, rel=0.01)
+
+
+def test_member_commits_each_five_seconds_what_has_moved() -> None:
+    busy = month_of_groups(COUNTS, Workload(records_per_s=1_000))["commit"]
+    assert busy["LAMBDA_REQUESTS"] == pytest.approx(SECONDS_PER_MONTH / 5, rel=0.01)
+    rare = month_of_groups(COUNTS, Workload(records_per_s=0.001))["commit"]
+    assert rare["LAMBDA_REQUESTS"] == pytest.approx(0.001 * SECONDS_PER_MONTH, rel=0.05)
+
+
+def test_wake_up_is_published_once_and_delivered_to_each_group() -> None:
+    one, three = (month_of_groups(COUNTS, Workload(records_per_s=0.01, groups=count))["wait"] for count in (1, 3))
+    assert three["APPSYNC_OPERATIONS"] == pytest.approx(2 * one["APPSYNC_OPERATIONS"])
+
+
+def test_share_worker_of_rare_records_pays_two_acquires_for_each() -> None:
+    parts = month_of_share_groups(COUNTS, Workload(records_per_s=0.01, groups=0, share_workers=1))
+    requests = sum(parts[part].get("LAMBDA_REQUESTS", 0.0) for part in ("acquire", "wait", "look for records"))
+    assert requests == pytest.approx(2 * 0.01 * SECONDS_PER_MONTH, rel=0.05)
+    assert month_of_share_groups(COUNTS, Workload(records_per_s=1)) == {}
+
+
+def test_share_workers_that_run_for_an_hour_a_day_acquire_the_rest_in_full() -> None:
+    always, nightly = (
+        month_of_share_groups(COUNTS, Workload(records_per_s=50, groups=0, share_workers=2, worker_hours=hours))
+        for hours in (24, 1)
+    )
+    assert nightly["acquire"]["LAMBDA_REQUESTS"] < always["acquire"]["LAMBDA_REQUESTS"] / 10
+    moved = [each["acquire"]["EXPRESS_RETRIEVED_BYTES"] for each in (always, nightly)]
+    assert moved[1] == pytest.approx(moved[0], rel=0.1)
+
+
+def test_subscription_delivers_each_rare_record_and_many_busy_ones_at_once() -> None:
+    rare, busy = (
+        month_of_subscriptions(COUNTS, Workload(records_per_s=rate, groups=0, subscriptions=1)) for rate in (0.01, 600)
+    )
+    assert rare["push"]["LAMBDA_REQUESTS"] == pytest.approx(2 * 0.01 * SECONDS_PER_MONTH, rel=0.01)
+    assert busy["push"]["LAMBDA_REQUESTS"] <= 2 * 6 * 4 * SECONDS_PER_MONTH, "four a second and partition at most"
+    assert rare["idle"] == {"SQS_REQUESTS": pytest.approx(0.25 * SECONDS_PER_MONTH)}
+    assert month_of_subscriptions(COUNTS, Workload(records_per_s=1)) == {}
+
+
+def test_subscription_costs_the_same_by_every_transport() -> None:
+    workload = Workload(records_per_s=5, groups=0, subscriptions=1)
+    assert month_of_subscriptions(counted("express3", "embedded"), workload) == month_of_subscriptions(COUNTS, workload)
