@@ -225,6 +225,7 @@ ROUTES: tuple[Route, ...] = (
         "admin/share_admin",
         _path(_DESCRIBE, _SHARE_GROUP, "group"),
         _shown(_TOPIC),
+        _body(_DESCRIBE, _TOPIC, "topic"),
         policies=(CONSUME,),
     ),
     _route(

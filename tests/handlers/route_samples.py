@@ -382,6 +382,13 @@ SAMPLES = (
         (_path("describe", "share_group:workers"), _shown("describe", "topic:shared", '"topic":"shared"')),
         path=_WORKERS,
     ),
+    Sample(
+        "GET /v1/share-groups/{group}",
+        (_path("describe", "share_group:workers"), _body("describe", "topic:shared")),
+        path=_WORKERS,
+        query={"topic": "shared", "partition": "0", "offset": "0"},
+        note="record",
+    ),
     Sample("DELETE /v1/share-groups/{group}", (_path("delete", "share_group:workers"),), path=_WORKERS),
     Sample(
         "POST /v1/share-groups/{group}/reset",

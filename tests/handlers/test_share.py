@@ -154,3 +154,20 @@ def test_results_that_fit_into_no_frame_are_told(workers: Service) -> None:
     wide = {**ACK, "offsets": [[2 * n, 2 * n + 1] for n in range(10**9, 10**9 + 512)]}
     answer = workers.call("POST", f"{GROUP}/acquire", {"acknowledge": [wide] * 100})
     assert (answer.status, answer.error["code"], answer.error["maybe_applied"]) == (413, "RESPONSE_TOO_LARGE", True)
+
+
+def test_description_tells_the_state_of_one_record(workers: Service) -> None:
+    acquire(workers, consumer_id="w1", max_records=3, lock_ms=5_000, nonce="w1--abcdefgh")
+    answer = workers.call("GET", GROUP, topic="orders", partition="0", offset="2").json
+    assert [(each["topic"], each["partition"]) for each in answer["partitions"]] == [("orders", 0)]
+    assert (answer["record"]["state"], answer["record"]["consumer"]) == ("locked", "w1")
+    assert "record" not in workers.call("GET", GROUP).json
+    wrong: tuple[tuple[dict[str, str], str], ...] = (
+        ({"topic": "orders", "partition": "0"}, "INVALID_REQUEST"),
+        ({"offset": "0"}, "INVALID_REQUEST"),
+        ({"topic": "orders", "partition": "0", "offset": "10"}, "OFFSET_OUT_OF_RANGE"),
+        ({"topic": "orders", "partition": "99", "offset": "0"}, "UNKNOWN_PARTITION"),
+        ({"topic": "returns", "partition": "0", "offset": "0"}, "UNKNOWN_PARTITION"),
+    )
+    for query, code in wrong:
+        assert workers.call("GET", GROUP, **query).json["error"]["code"] == code, query

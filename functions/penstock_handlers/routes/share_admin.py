@@ -7,7 +7,7 @@ from aws_lambda_powertools.event_handler.openapi.params import Path, Query
 
 from penstock_core.acls.rule import Kind, Operation
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.limits import GROUP_PAGE_MAX, SHARE_GROUP_LIST_MAX
+from penstock_core.limits import GROUP_PAGE_MAX, NAME_LENGTH_MAX, OFFSET_MAX, SHARE_GROUP_LIST_MAX
 from penstock_core.quotas.quota import ClaimKind
 from penstock_core.share.share_group import ShareGroup, share_group_config_to_json
 from penstock_core.share.share_state import Holder
@@ -30,11 +30,14 @@ from penstock_handlers.edge.models.share_answers import (
     ShareGroupList,
     ShareGroupPartitionAnswer,
     ShareHolderAnswer,
+    ShareRecordAnswer,
 )
 from penstock_service.quotas.claim_resource import forget_claim
 from penstock_service.share.admin.describe_share_group import (
     ShareGroupPartition,
+    ShareRecordState,
     describe_share_group,
+    describe_share_record,
     list_share_groups,
     place_of,
 )
@@ -63,16 +66,34 @@ def put(group: Annotated[str, Path()], request: PutShareGroup) -> ShareGroupAnsw
 
 
 @app.operation(
-    "GET /v1/share-groups/<group>", "describeShareGroup", "Describe a share group, with lag", parameters=PAGED
+    "GET /v1/share-groups/<group>",
+    "describeShareGroup",
+    "Describe a share group, with lag",
+    parameters=(*PAGED, "topic", "partition", "offset"),
 )
 def describe(
     group: Annotated[str, Path()],
     limit: Annotated[Digits, Query(ge=1, le=GROUP_PAGE_MAX)] = GROUP_PAGE_MAX,
     after: After = "",
+    topic: Annotated[str | None, Query(max_length=NAME_LENGTH_MAX, description="of one record to tell about")] = None,
+    partition: Annotated[Digits | None, Query(ge=0, description="of that record")] = None,
+    offset: Annotated[Digits | None, Query(ge=0, le=OFFSET_MAX, description="of that record")] = None,
 ) -> ShareGroupDescriptionAnswer:
-    """Describe a share group, and what each partition has in flight, available and waiting; `limit` at a time."""
-    found, chosen, next_after = describe_share_group(instance_of(app), group, after, limit)
+    """Describe a share group, and what each partition has in flight, available and waiting; `limit` at a time.
+
+    With `topic`, `partition` and `offset`, it describes that partition alone, and the state of that record.
+    """
     access = caller_of(app)
+    if topic is not None and partition is not None and offset is not None:
+        access.require(Operation.DESCRIBE, Kind.TOPIC, topic)
+        found, one, record = describe_share_record(instance_of(app), group, topic, partition, offset)
+        return {**_group(found), "partitions": [_partition(one)], "next_after": None, "record": _record(record)}
+    if not topic == partition == offset:  # some of them are given
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST,
+            f"topic={topic!r:.100}, partition={partition}, offset={offset}: give all three to ask for a record",
+        )
+    found, chosen, next_after = describe_share_group(instance_of(app), group, after, limit)
     shown = [each for each in chosen if access.may(Operation.DESCRIBE, Kind.TOPIC, each.topic)]
     partitions, next_after = fitting_page(
         [_partition(each) for each in shown],
@@ -138,6 +159,17 @@ def _partition(each: ShareGroupPartition) -> ShareGroupPartitionAnswer:
         "oldest_age_ms": each.oldest_age_ms,
         "holders": [*map(_holder, each.holders)],
         "holders_left_out": each.holders_left_out,
+    }
+
+
+def _record(each: ShareRecordState) -> ShareRecordAnswer:
+    return {
+        "state": each.state,
+        "deliveries": each.deliveries,
+        "consumer": each.consumer,
+        "until_ms": each.until_ms,
+        "is_dead": each.is_dead,
+        "reason": each.reason,
     }
 
 

@@ -8,7 +8,7 @@ from aws_lambda_powertools.event_handler.openapi.params import Body, Path, Query
 from penstock_core.acls.rule import Kind, Operation
 from penstock_core.direct.function_arn import LAMBDA
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.limits import SCHEDULED_PAGE_MAX, TOPIC_LIST_MAX, TOPIC_PARTITIONS_MAX
+from penstock_core.limits import OFFSET_MAX, SCHEDULED_PAGE_MAX, TOPIC_LIST_MAX, TOPIC_PARTITIONS_MAX
 from penstock_core.log.index import Head
 from penstock_core.log.timer import Timer, scheduled_id
 from penstock_core.log.topic import Topic, config_to_json
@@ -30,6 +30,7 @@ from penstock_handlers.edge.json_api import (
 from penstock_handlers.edge.models.answer_models import (
     AddressAnswer,
     DeadLettersAnswer,
+    OffsetAnswer,
     OffsetList,
     PartitionBounds,
     ScheduledList,
@@ -50,7 +51,7 @@ from penstock_service.timers.scheduled import cancel_scheduled, list_scheduled
 from penstock_service.topics.alter_topic import alter_topic, delete_topic, truncate
 from penstock_service.topics.create_topic import create_topic
 from penstock_service.topics.describe_topic import describe_topic, list_topics
-from penstock_service.topics.list_offsets import OffsetSpec, list_offsets
+from penstock_service.topics.list_offsets import OffsetSpec, RecordPlace, list_offsets, place_of_record
 
 app = JsonApp("topics")
 
@@ -149,14 +150,21 @@ def dead_letters(topic: Annotated[str, Path()]) -> DeadLettersAnswer:
     "GET /v1/topics/<topic>/offsets",
     "listOffsets",
     "Offsets by time, or of the ends",
-    parameters=("timestamp", "partition"),
+    parameters=("timestamp", "partition", "offset"),
 )
 def offsets(
     topic: Annotated[str, Path()],
     timestamp: Annotated[str, Query(description="earliest, latest, or milliseconds since 1970")] = "latest",
     partition: Annotated[Digits | None, Query(ge=0)] = None,
+    offset: Annotated[
+        Digits | None, Query(ge=0, le=OFFSET_MAX, description="of a record of the partition: tell where it lies")
+    ] = None,
 ) -> OffsetList:
-    """Answer the offset of each partition, or of one, at a time or at an end."""
+    """Answer the offset of each partition, or of one, at a time or at an end; or where one record lies."""
+    if offset is not None:
+        if partition is None:
+            raise PenstockError(ErrorCode.INVALID_REQUEST, f"offset={offset} without a partition: give both")
+        return {"offsets": [_placed(place_of_record(instance_of(app), topic, partition, offset), offset)]}
     results = list_offsets(instance_of(app), topic, _spec(timestamp), partition).all_ok()
     return {
         "offsets": [
@@ -237,6 +245,29 @@ def _topic(topic: Topic) -> TopicAnswer:
         noted = topic.retention_raise
         answer["earlier_retention"] = {"retention_ms": noted.retention_ms, "before_ms": noted.since_ms}
     return answer
+
+
+def _placed(found: RecordPlace, offset: int) -> OffsetAnswer:
+    sequence = found.sequence
+    return {
+        "topic_id": found.topic_id,
+        "partition": found.partition,
+        "offset": offset,
+        "timestamp_ms": None,
+        "place": {
+            "start_offset": found.start_offset,
+            "end_offset": found.end_offset,
+            "appended_ms": found.appended_ms,
+            "kind": found.tier.name.lower(),
+            "segment": found.segment_id.hex(),
+            "position": found.position,
+            "length": found.length,
+            "zones": [*found.zones],
+            "producer_id": None if sequence is None else sequence.producer_id,
+            "producer_epoch": None if sequence is None else sequence.epoch,
+            "first_sequence": None if sequence is None else sequence.first_sequence,
+        },
+    }
 
 
 def _spec(text: str) -> OffsetSpec | int:

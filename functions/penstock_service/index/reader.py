@@ -191,9 +191,14 @@ def record_age_ms(instance: Instance, key: PartitionKey, head: Head, offset: Off
     offset = head.next_record(offset)
     if offset >= head.next_offset:
         return None
+    return max(0, instance.clock.now_ms() - written_ms(ref_at(instance, key, head, offset).ref))
+
+
+def ref_at(instance: Instance, key: PartitionKey, head: Head, offset: Offset) -> LocatedRef:
+    """The ref that covers an offset that the head holds. One query if it is not in the tail."""
     located = head.located_tail() if offset >= head.tail_base else page_at(instance.stores.log, key, offset).located()
-    [ref] = [each.ref for each in located if each.base_offset <= offset < each.end_offset]
-    return max(0, instance.clock.now_ms() - written_ms(ref))
+    [found] = [each for each in located if each.base_offset <= offset < each.end_offset]
+    return found
 
 
 def refs_of(log: LogIndex, key: PartitionKey, offset: int) -> Iterator[LocatedRef]:

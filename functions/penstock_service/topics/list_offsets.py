@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.ids import Offset, Partition, PartitionKey, TopicId
+from penstock_core.ids import Offset, Partition, PartitionKey, SegmentId, TopicId, ZoneName
 from penstock_core.limits import (
     INDEX_FETCH_PAGES,
     OFFSET_SEARCH_ATTEMPTS_MAX,
@@ -18,13 +18,14 @@ from penstock_core.limits import (
 )
 from penstock_core.log.index import Head
 from penstock_core.log.read_plan import join_ranges
-from penstock_core.log.ref import LocatedRef
-from penstock_core.log.retention import searched_ms
+from penstock_core.log.ref import LocatedRef, Tier
+from penstock_core.log.retention import searched_ms, written_ms
 from penstock_core.outcomes import Outcomes
+from penstock_core.records.producer_state import ProducerSequence
 from penstock_core.records.record_batch import BatchHeader, BytesLike, stamp, walk
 from penstock_core.records.record_check import DecodeBudget
 from penstock_core.records.undecodable import is_undecodable
-from penstock_service.index.reader import page_at, pages_forward
+from penstock_service.index.reader import page_at, pages_forward, ref_at
 from penstock_service.instance.caches import TopicCache
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.log import LogIndex
@@ -79,6 +80,62 @@ def list_offsets(
         return Outcomes([_end(key, heads[key], spec) for key in keys])
     search = _Search(instance, spec)
     return instance.executor.map(lambda key: _first_at_or_after(search, key, heads[key]), keys)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordPlace:
+    """Where a record lies: in the ref of `[start_offset, end_offset)`, which one append or compaction has written.
+
+    `appended_ms` is when the newest record of the ref was appended. `zones` confirmed the segment before the append was
+    committed; other ones may have it since. They are empty for an item and for the archive. `sequence` is that of the
+    idempotent producer, None without one.
+    """
+
+    topic_id: TopicId
+    partition: Partition
+    start_offset: Offset
+    end_offset: Offset
+    appended_ms: int
+    tier: Tier
+    segment_id: SegmentId
+    position: int
+    length: int
+    zones: tuple[ZoneName, ...]
+    sequence: ProducerSequence | None
+
+
+def place_of_record(instance: Instance, topic_name: str, partition: int, offset: int) -> RecordPlace:
+    """Where the record at `offset` lies. One read of the head, and a query if the record is not in the tail.
+
+    Raises UNKNOWN_TOPIC, UNKNOWN_PARTITION, and OFFSET_OUT_OF_RANGE for an offset that the partition does not hold.
+    """
+    key = instance.topic_cache.get_partition(topic_name, partition)[1]
+    head = instance.stores.log.heads([key]).get(key)
+    if head is None:
+        raise PenstockError(ErrorCode.UNKNOWN_TOPIC, f"topic {topic_name!r} is being deleted")
+    if not head.log_start_offset <= offset < head.next_offset:
+        raise PenstockError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"offset {offset}: {topic_name}[{partition}] holds [{head.log_start_offset}, {head.next_offset})",
+            log_start_offset=head.log_start_offset,
+            high_watermark=head.high_watermark,
+        )
+    found = ref_at(instance, key, head, Offset(offset))
+    ref = found.ref
+    names = instance.stores.zone_names if ref.tier is Tier.ZONAL else ()
+    return RecordPlace(
+        topic_id=key.topic_id,
+        partition=key.partition,
+        start_offset=found.base_offset,
+        end_offset=found.end_offset,
+        appended_ms=written_ms(ref),
+        tier=ref.tier,
+        segment_id=ref.segment_id,
+        position=ref.position,
+        length=ref.length,
+        zones=tuple(name for index, name in enumerate(names) if ref.zones >> index & 1),
+        sequence=ref.sequence,
+    )
 
 
 def _keys(topic_cache: TopicCache, topic_name: str, partition: int | None) -> list[PartitionKey]:

@@ -39,6 +39,7 @@ SUMMARIES = {
     "share-groups": "Create, look at, change and delete share groups: consumers that share the records of a topic.",
     "subscriptions": "Create, look at, change and delete subscriptions: deliveries of topics to targets.",
     "topics": "Create, look at, change and delete topics.",
+    "trace": "Tell where one record lies, who has handled it, and who has not.",
     "upgrade": "Tell whether a release may be deployed over a stage, or remove old versions of functions.",
     "work": "Run COMMAND once for each record of the share group GROUP, with the value on its standard input.",
     "zones": "Look at the zones, take one out of use and let it in again.",

@@ -61,6 +61,7 @@ TEXT_COLUMNS = frozenset(
         "unit",
         "system",
         "note",
+        "until",
         "dearest",
     ]
 )

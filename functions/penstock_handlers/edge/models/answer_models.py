@@ -192,16 +192,37 @@ class TopicDescription(TopicAnswer):
     offsets: list[PartitionBounds]
 
 
+class RecordPlaceAnswer(TypedDict):
+    """The append of `[start_offset, end_offset)`, its newest time, and where its bytes lie: `length` at `position`.
+
+    `kind` is zonal, archive, inline or expiring: objects of the zones or the archive, or an item without or with a TTL.
+    `zones` had the object when the append was committed. The three last fields are null without an idempotent producer.
+    """
+
+    start_offset: int
+    end_offset: int
+    appended_ms: int
+    kind: str
+    segment: str
+    position: int
+    length: int
+    zones: list[str]
+    producer_id: int | None
+    producer_epoch: int | None
+    first_sequence: int | None
+
+
 class OffsetAnswer(TypedDict):
     """`offset` is null where no record is at or after the time; `timestamp_ms` where the search stopped at a batch.
 
-    `topic_id` is the topic that the offset belongs to.
+    `topic_id` is the topic that the offset belongs to. `place` is there if you asked for the record at an offset.
     """
 
     topic_id: str
     partition: int
     offset: int | None
     timestamp_ms: int | None
+    place: NotRequired[RecordPlaceAnswer]
 
 
 class PartitionLettersAnswer(TypedDict):

@@ -53,11 +53,30 @@ class ShareGroupPartitionAnswer(TypedDict):
     holders_left_out: int
 
 
+class ShareRecordAnswer(TypedDict):
+    """A record as the group has it: `state` is finished, locked, available or waiting.
+
+    `until_ms` ends the lock or the wait. `is_dead`: it waits for its move to the dead-letter topic. `deliveries` is
+    null for a finished record.
+    """
+
+    state: str
+    deliveries: int | None
+    consumer: str | None
+    until_ms: int | None
+    is_dead: bool
+    reason: str
+
+
 class ShareGroupDescriptionAnswer(ShareGroupAnswer):
-    """A page of a share group's partitions; the next page starts behind `next_after`."""
+    """A page of a share group's partitions; the next page starts behind `next_after`.
+
+    `record` is there if you asked for one.
+    """
 
     partitions: list[ShareGroupPartitionAnswer]
     next_after: str | None
+    record: NotRequired[ShareRecordAnswer]
 
 
 class AcquiredRecord(TypedDict):

@@ -1,8 +1,9 @@
 """List share groups, and describe one: what is in flight in each partition, what is available, what waits."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, TopicName
 from penstock_core.limits import HEADS_AT_ONCE, SHARE_GROUP_LIST_MAX
 from penstock_core.log.index import Head
@@ -10,7 +11,7 @@ from penstock_core.pages import show_all, shown_page
 from penstock_core.share.read_first import NO_KEY
 from penstock_core.share.record_set import RecordSet
 from penstock_core.share.share_group import ShareGroup, ShareGroupConfig
-from penstock_core.share.share_state import Holder, ShareKey, ShareState, holders_of
+from penstock_core.share.share_state import Holder, ShareKey, ShareState, holders_of, name_of
 from penstock_core.share.waits import available_ms, is_last_delivery
 from penstock_service.index.reader import record_age_ms
 from penstock_service.instance.instance import Instance
@@ -45,6 +46,28 @@ class ShareGroupPartition:
     def lag(self) -> int:
         """The records that are not finished."""
         return self.in_flight + self.available + self.waiting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareRecordState:
+    """One record as the group has it.
+
+    - `state` is "finished", "locked", "available" or "waiting".
+    - `deliveries` counts how often it was handed out, this time included. It is None for a finished record, of which
+      the group keeps nothing else.
+    - `consumer` is the end of the name of the lock's holder, empty for one without a name.
+    - `until_ms` is when the lock ends, or from when a waiting record may be acquired: the past, if an earlier record
+      of its key holds it up. None for other states.
+    - `is_dead` says that it waits for its move to the dead-letter topic.
+    - `reason` is what a client said that released or rejected it.
+    """
+
+    state: str
+    deliveries: int | None = None
+    consumer: str | None = None
+    until_ms: int | None = None
+    is_dead: bool = False
+    reason: str = ""
 
 
 def list_share_groups(
@@ -99,6 +122,31 @@ def describe_partitions(
     return instance.executor.map(lambda each: _partition(instance, group, *each, states.get(each[1])), present).all_ok()
 
 
+def describe_share_record(
+    instance: Instance, name: str, topic: str, partition: int, offset: int
+) -> tuple[ShareGroup, ShareGroupPartition, ShareRecordState]:
+    """The group, one of its partitions, and the state of the record at `offset`. The reads of a description.
+
+    Raises UNKNOWN_SHARE_GROUP, UNKNOWN_PARTITION for a partition that the group does not read, and OFFSET_OUT_OF_RANGE.
+    """
+    group = instance.share_group_cache.read_through(name)
+    chosen = [each for each in partitions_of(instance, group) if (each[0], each[1].partition) == (topic, partition)]
+    found = describe_partitions(instance, group, chosen)
+    if not found:
+        raise PenstockError(
+            ErrorCode.UNKNOWN_PARTITION, f"{topic}[{partition}]: share group {name} reads no such partition"
+        )
+    [key] = [each.key for each in found]
+    head = instance.stores.log.heads([key.partition_key])[key.partition_key]
+    if not head.log_start_offset <= offset < head.next_offset:
+        raise PenstockError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"offset {offset}: {topic}[{partition}] holds [{head.log_start_offset}, {head.next_offset})",
+        )
+    state = states_of(instance, [key]).get(key) or ShareState(position=Offset(0))
+    return group, found[0], _record(group.config, head, state, offset, instance.clock.now_ms())
+
+
 def _partition(
     instance: Instance, group: ShareGroup, topic: TopicName, key: ShareKey, head: Head, state: ShareState | None
 ) -> ShareGroupPartition:
@@ -122,28 +170,82 @@ def _partition(
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry:
+    """A lock or a wait, as of now. `is_due`: its records may be acquired, if no earlier one of their key holds them."""
+
+    records: RecordSet
+    deliveries: int
+    until_ms: int
+    is_locked: bool = False
+    is_due: bool = False
+    is_dead: bool = False
+    consumer: str | None = None
+    reason: str = ""
+
+
+def _entries(config: ShareGroupConfig, head: Head, state: ShareState, now_ms: int) -> Iterator[_Entry]:
+    """All records that were handed out and are not finished, without the expired ones."""
+    expired = ((0, head.log_start_offset),)
+    for lock_id, lock in state.locks.items():
+        is_locked, is_dead = lock.until_ms > now_ms, is_last_delivery(config, lock.deliveries)
+        free_ms = available_ms(config, lock_id, lock)
+        yield _Entry(
+            records=lock.held.minus(expired),
+            deliveries=lock.deliveries,
+            until_ms=lock.until_ms if is_locked else free_ms,
+            is_locked=is_locked,
+            is_due=free_ms <= now_ms and not is_dead,
+            is_dead=is_dead and not is_locked,
+            consumer=name_of(lock_id) if is_locked else None,
+        )
+    for wait in state.waits.values():
+        yield _Entry(
+            records=wait.records.minus(expired),
+            deliveries=wait.deliveries,
+            until_ms=wait.available_ms,
+            is_due=wait.available_ms <= now_ms and not wait.is_terminal,
+            is_dead=wait.is_terminal,
+            reason=wait.reason,
+        )
+
+
 def _counts(config: ShareGroupConfig, head: Head, state: ShareState, now_ms: int) -> tuple[int, int, int]:
     """The records that are locked, those that may be acquired, and those that wait, of all that were handed out."""
-    expired = ((0, head.log_start_offset),)
     leaders = _leaders(state, head)
     in_flight = available = waiting = 0
-    for lock_id, lock in state.locks.items():
-        held = lock.held.minus(expired)
-        is_due = available_ms(config, lock_id, lock) <= now_ms and not is_last_delivery(config, lock.deliveries)
-        if lock.until_ms > now_ms:
-            in_flight += held.count
-        elif is_due:
-            available += _leading(held, leaders)
-            waiting += held.count - _leading(held, leaders)
-        else:
-            waiting += held.count
-    for wait in state.waits.values():
-        records = wait.records.minus(expired)
-        is_available = wait.available_ms <= now_ms and not wait.is_terminal
-        leading = _leading(records, leaders) if is_available else 0
+    for each in _entries(config, head, state, now_ms):
+        if each.is_locked:
+            in_flight += each.records.count
+            continue
+        leading = _leading(each.records, leaders) if each.is_due else 0
         available += leading
-        waiting += records.count - leading
+        waiting += each.records.count - leading
     return in_flight, available, waiting
+
+
+def _record(config: ShareGroupConfig, head: Head, state: ShareState, offset: int, now_ms: int) -> ShareRecordState:
+    """The state of the record at an offset that the partition holds."""
+    if offset >= state.position:
+        return ShareRecordState(state="available", deliveries=0)
+    for each in _entries(config, head, state, now_ms):
+        one = each.records.only(((offset, offset + 1),))
+        if not one.count:
+            continue
+        if each.is_locked:
+            return ShareRecordState(
+                state="locked", deliveries=each.deliveries, consumer=each.consumer, until_ms=each.until_ms
+            )
+        if each.is_due and _leading(one, _leaders(state, head)):
+            return ShareRecordState(state="available", deliveries=each.deliveries, reason=each.reason)
+        return ShareRecordState(
+            state="waiting",
+            deliveries=each.deliveries,
+            until_ms=each.until_ms,
+            is_dead=each.is_dead,
+            reason=each.reason,
+        )
+    return ShareRecordState(state="finished")
 
 
 def _leaders(state: ShareState, head: Head) -> dict[int, int]:

@@ -17,7 +17,11 @@ from penstock_service.compaction.tier import tier
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import ProduceEntry, produce
 from penstock_service.retention.retain import retain
-from penstock_service.share.admin.describe_share_group import describe_share_group, list_share_groups
+from penstock_service.share.admin.describe_share_group import (
+    describe_share_group,
+    describe_share_record,
+    list_share_groups,
+)
 from penstock_service.share.admin.put_share_group import put_share_group
 from penstock_service.share.admin.reset_share_group import ShareResetTo, delete_share_group, reset_share_group
 from penstock_service.topics.alter_topic import alter_topic, delete_topic
@@ -322,3 +326,40 @@ def test_reset_beside_new_partitions_is_done_or_says_so(instance: Instance, plac
     racing = interrupted_before(another_instance(instance), place, grow)
     found = outcome_of(partial(reset_share_group, racing, GROUP, "orders"), ShareResetTo(timestamp_ms=1))
     assert not isinstance(found, PenstockError) or found.code is ErrorCode.CONCURRENT_UPDATE
+
+
+def test_state_of_a_record_follows_its_lock_to_its_end(instance: Instance, clock: SteppedClock) -> None:
+    filled_topic(instance, records=3)
+    new_topic(instance, "dead")
+    pause = {"retry_backoff_ms_min": 4_000, "retry_backoff_ms_max": 4_000}
+    new_group(instance, lock_ms=10_000, deliveries_max=2, dead_letter_topic="dead", **pause)
+
+    def state(offset: int) -> tuple[str, int | None, bool]:
+        _, _, found = describe_share_record(instance, GROUP, "orders", 0, offset)
+        return found.state, found.deliveries, found.is_dead
+
+    assert state(0) == ("available", 0, False)
+    take(instance, 1)
+    assert state(0) == ("locked", 1, False)
+    assert state(1) == ("available", 0, False)
+    clock.sleep_ms(10_000)
+    assert state(0) == ("waiting", 1, False)
+    clock.sleep_ms(4_000)
+    assert state(0) == ("available", 1, False)
+    assert (0, 0) in offsets_in(take(instance, 3)) + offsets_in(take(instance, 3))
+    assert state(0) == ("locked", 2, False)
+    clock.sleep_ms(20_000)
+    assert state(0) == ("waiting", 2, True), "no group delivers it a third time"
+
+
+def test_record_behind_an_unfinished_one_of_its_key_waits(instance: Instance) -> None:
+    new_topic(instance, "orders")
+    keyed = encode([NewRecord(key=b"k", value=value, timestamp_ms=1) for value in (b"a", b"b")])
+    produce(instance, [entry("orders", 0, keyed)], Acks.QUORUM).all_ok()
+    new_group(instance, ordering="key", retry_backoff_ms_min=60_000, retry_backoff_ms_max=60_000)
+    acquired = take(instance, 2)
+    finish(instance, acquired, AckType.RELEASE)
+    states = [describe_share_record(instance, GROUP, "orders", 0, offset)[2].state for offset in (0, 1)]
+    assert states == ["waiting", "waiting"]
+    counts = describe_share_group(instance, GROUP, "", 10)[1][0]
+    assert (counts.available, counts.waiting) == (0, 2)
