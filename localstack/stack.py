@@ -2,11 +2,13 @@
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from localstack.client_user import ensure_user, read_env_file, write_env_file
+from botocore.exceptions import ClientError
+
 from localstack.clients import REGION, ROOT_KEY, client, endpoint_url
 from localstack.deploy import deploy, stack_status, synthesize
 from localstack.emulator import (
@@ -26,6 +28,7 @@ from localstack.progress import Progress
 from penstock_cdk.storage_profile import PROFILES, Profile
 from penstock_core.stack_outputs import FUNCTIONS_OUTPUT, FUNCTIONS_VARIABLE, storage_variables
 
+USER = "penstock-local"  # its keys sign the requests of clients: the emulator checks no root key, only users'
 _POLICY_OUTPUTS = ("ProducePolicyArn", "ConsumePolicyArn", "TransactPolicyArn", "AdminPolicyArn")
 _SOURCES = (
     "app.py",
@@ -185,3 +188,38 @@ def _source_files() -> Iterator[Path]:
         if path.is_file():
             yield path
         yield from (file for file in sorted(path.rglob("*")) if file.is_file() and "__pycache__" not in file.parts)
+
+
+def ensure_user(iam: Any, policy_arns: Iterable[str], known: Mapping[str, str]) -> dict[str, str]:
+    """Makes the user, attaches the policies, and returns its keys as environment variables.
+
+    Keeps the key in `known` if it belongs to the user. Otherwise makes a new key, because IAM tells a secret only once.
+    """
+    try:
+        iam.create_user(UserName=USER)
+    except ClientError as error:
+        if error.response["Error"]["Code"] != "EntityAlreadyExists":
+            raise
+    for arn in policy_arns:
+        iam.attach_user_policy(UserName=USER, PolicyArn=arn)
+    keys = [key["AccessKeyId"] for key in iam.list_access_keys(UserName=USER)["AccessKeyMetadata"]]
+    if known.get("AWS_ACCESS_KEY_ID") in keys and known.get("AWS_SECRET_ACCESS_KEY"):
+        return {name: known[name] for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
+    for key in keys:
+        iam.delete_access_key(UserName=USER, AccessKeyId=key)
+    made = iam.create_access_key(UserName=USER)["AccessKey"]
+    return {"AWS_ACCESS_KEY_ID": made["AccessKeyId"], "AWS_SECRET_ACCESS_KEY": made["SecretAccessKey"]}
+
+
+def read_env_file(path: Path) -> dict[str, str]:
+    """Reads the KEY=value lines of a file. Empty if there is no file."""
+    if not path.exists():
+        return {}
+    return dict(line.split("=", 1) for line in path.read_text().splitlines() if "=" in line)
+
+
+def write_env_file(path: Path, values: Mapping[str, str]) -> None:
+    """Writes KEY=value lines to a file that only its owner can read."""
+    path.unlink(missing_ok=True)
+    path.touch(mode=0o600)
+    path.write_text("".join(f"{name}={value}\n" for name, value in values.items()))

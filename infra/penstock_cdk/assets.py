@@ -7,9 +7,14 @@ platform.
 The build compiles all modules, because Lambda cannot keep bytecode: a cold start then imports for 0.3 s, not 0.9 s.
 This takes the stage's version of Python on this machine. Without it, the asset holds sources only. The hash that names
 the asset covers its inputs, so the same sources make the same asset on every such machine.
+
+botocore describes 400 services, and most of each description is prose. A cold start reads and parses what it needs of
+it. The build keeps what a client reads: operations, shapes, and the rules that find an endpoint.
 """
 
+import gzip
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -19,8 +24,8 @@ import zipfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from penstock_cdk import botocore_data
 from penstock_cdk.settings import StageSettings
 from penstock_cdk.sources import FUNCTIONS_LOCK, Sources
 
@@ -40,6 +45,12 @@ _DEAD_NAMES = ("RECORD", "INSTALLER", "REQUESTED", "WHEEL", "direct_url.json")
 _LIGHT_MODULES = {"crc32c/__init__.py": "from ._crc32c import crc32c as crc32c\n"}
 _ZIP_TIME = (1980, 1, 1, 0, 0, 0)
 _KEPT = 4
+# botocore loads these for its clients of CloudFormation, DynamoDB, EventBridge, Lambda, S3, SQS and STS.
+SERVICES = frozenset(("cloudformation", "dynamodb", "events", "lambda", "s3", "sqs", "sts"))
+_ENDPOINTS = "endpoints.json"
+_FILES = frozenset((_ENDPOINTS, "partitions.json", "_retry.json", "sdk-default-configuration.json"))
+_PROSE = "documentation"
+_READ_WITH_PROSE = "clientContextParams"  # botocore reads the texts of these, to no end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,10 +70,7 @@ def functions_asset(sources: Sources, *, settings: StageSettings) -> Asset:
     """
     python = _find_python(settings.python_version)
     target = (settings.python_version, settings.architecture, settings.pip_platforms or sys.platform, bool(python))
-    builders = (Path(__file__), Path(botocore_data.__file__))
-    dependencies_key = hash_of(
-        FUNCTIONS_LOCK.read_bytes(), *(each.read_bytes() for each in builders), repr(target).encode()
-    )[:16]
+    dependencies_key = hash_of(FUNCTIONS_LOCK.read_bytes(), Path(__file__).read_bytes(), repr(target).encode())[:16]
     own = list(sources.files(*PACKAGES))
     content_hash = hash_of(
         dependencies_key.encode(), *(part for name, path in own for part in (name.encode(), path.read_bytes()))
@@ -136,7 +144,7 @@ def install_wheels(lock: Path, folder: Path, *, python_version: str, platforms: 
 def _prune(folder: Path) -> None:
     for dead in _DEAD_FOLDERS:
         shutil.rmtree(folder / dead, ignore_errors=True)
-    botocore_data.shrink(folder / "botocore/data")
+    shrink(folder / "botocore/data")
     for name, text in _LIGHT_MODULES.items():
         (folder / name).write_text(text)
     for path in list(folder.rglob("*")):
@@ -171,3 +179,33 @@ def keep_latest(paths: Iterable[Path]) -> None:
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
+
+
+def shrink(data: Path) -> None:
+    """Removes what no client of `SERVICES` reads from the folder `botocore/data`."""
+    for entry in data.iterdir():
+        if entry.name not in SERVICES | _FILES:
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+    for path in list(data.rglob("*.json.gz")):
+        with gzip.open(path) as packed:
+            _write(path.with_suffix(""), _without_prose(json.load(packed)))
+        path.unlink()
+    endpoints = json.loads((data / _ENDPOINTS).read_bytes())
+    for partition in endpoints["partitions"]:
+        partition["services"] = {name: each for name, each in partition["services"].items() if name in SERVICES}
+    _write(data / _ENDPOINTS, endpoints)
+
+
+def _without_prose(value: Any) -> Any:
+    """The value without its texts `documentation`. A member or a shape of that name stays: it is no text."""
+    if isinstance(value, dict):
+        return {
+            name: each if name == _READ_WITH_PROSE else _without_prose(each)
+            for name, each in value.items()
+            if not (name == _PROSE and isinstance(each, str))
+        }
+    return [_without_prose(each) for each in value] if isinstance(value, list) else value
+
+
+def _write(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value, separators=(",", ":")))

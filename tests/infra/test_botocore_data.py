@@ -11,7 +11,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.exceptions import ParamValidationError
 from botocore.model import Shape
 
-from penstock_cdk.botocore_data import SERVICES, shrink
+from penstock_cdk.assets import SERVICES, shrink
 
 
 class _SentError(Exception):

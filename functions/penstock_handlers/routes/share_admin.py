@@ -87,8 +87,10 @@ def describe(
     if topic is not None and partition is not None and offset is not None:
         access.require(Operation.DESCRIBE, Kind.TOPIC, topic)
         found, one, record = describe_share_record(instance_of(app), group, topic, partition, offset)
-        return {**_group(found), "partitions": [_partition(one)], "next_after": None, "record": _record(record)}
-    if not topic == partition == offset:  # some of them are given
+        answer: ShareGroupDescriptionAnswer = {**_group(found), "partitions": [_partition(one)], "next_after": None}
+        answer["record"] = _record(record)
+        return answer
+    if any(each is not None for each in (topic, partition, offset)):
         raise PenstockError(
             ErrorCode.INVALID_REQUEST,
             f"topic={topic!r:.100}, partition={partition}, offset={offset}: give all three to ask for a record",
@@ -100,7 +102,8 @@ def describe(
         next_after,
         lambda last: place_of(shown[last].topic, shown[last].key),
     )
-    return {**_group(found), "partitions": partitions, "next_after": next_after}
+    page: ShareGroupDescriptionAnswer = {**_group(found), "partitions": partitions, "next_after": next_after}
+    return page
 
 
 @app.operation("DELETE /v1/share-groups/<group>", "deleteShareGroup", "Delete a share group", status_code=204)

@@ -1,6 +1,6 @@
 """List offsets: the ends of a partition, or the first record at or after a time.
 
-What a reset did to the offset of one partition, for groups and for share groups.
+The module also holds the result of a reset in one partition, for groups and for share groups.
 """
 
 import threading
@@ -84,7 +84,7 @@ def list_offsets(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordPlace:
-    """Where a record lies: in the ref of `[start_offset, end_offset)`, which one append or compaction has written.
+    """The place of a record: the ref of `[start_offset, end_offset)`, which one append or compaction has written.
 
     `appended_ms` is when the newest record of the ref was appended. `zones` confirmed the segment before the append was
     committed; other ones may have it since. They are empty for an item and for the archive. `sequence` is that of the
@@ -105,7 +105,7 @@ class RecordPlace:
 
 
 def place_of_record(instance: Instance, topic_name: str, partition: int, offset: int) -> RecordPlace:
-    """Where the record at `offset` lies. One read of the head, and a query if the record is not in the tail.
+    """The place of the record at `offset`. One read of the head, and a query if the record is not in the tail.
 
     Raises UNKNOWN_TOPIC, UNKNOWN_PARTITION, and OFFSET_OUT_OF_RANGE for an offset that the partition does not hold.
     """

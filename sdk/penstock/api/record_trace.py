@@ -116,7 +116,7 @@ def trace_record(topic: str, partition: int, offset: int) -> Calls[RecordTrace]:
     share = [each for each in (yield from _visible(share_group_calls.list_share_groups)) if topic in each.topics]
     pushes = [each for each in (yield from _visible(subscription_calls.list_subscriptions)) if topic in each.topics]
     room = _Room()
-    # Those that name the topic come first: only a request tells which of the groups read it.
+    # Share groups and subscriptions name their topics. Only a request tells which of the groups read it.
     share_groups = yield from _each(
         room, (each.group for each in share), lambda name: _by_share_group(name, topic, partition, offset)
     )
@@ -128,7 +128,8 @@ def trace_record(topic: str, partition: int, offset: int) -> Calls[RecordTrace]:
         (each.group for each in names),
         lambda name: _by_group(name, topic, partition, offset, 0 if end is None else end.offset),
     )
-    letters = {each.config.get("dead_letter_topic") for each in (*share, *pushes)}
+    letters = {each.config.get("dead_letter_topic") for each in share}
+    letters |= {each.config.get("dead_letter_topic") for each in pushes}
     return RecordTrace(
         topic=topic,
         partition=partition,

@@ -114,7 +114,7 @@ def _heading(found: RecordTrace) -> Iterator[str]:
 
 
 def _append_text(found: RecordTrace) -> str:
-    """Which offsets came together, and who sent them. A ref of compaction covers several appends."""
+    """The offsets that came together, and their producer. A ref of compaction covers several appends."""
     place = found.place
     if place.producer_id is None:
         return f"offsets {place.start_offset} to {place.end_offset - 1}, from no idempotent producer"

@@ -16,7 +16,7 @@ from penstock_core.outcomes import Outcomes
 from penstock_core.records.codec import NewRecord, encode
 from penstock_core.zones.zone_state import Acks
 from penstock_service.adapters.memory.messages import MemoryWakeUps
-from penstock_service.groups.look_at_watched import still_armed
+from penstock_service.groups.heartbeat import still_armed
 from penstock_service.instance.instance import Instance
 from penstock_service.records import scan
 from penstock_service.records.fetch import FetchEntry, FetchResult, fetch

@@ -16,7 +16,7 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, Partition, PartitionKey, TopicId
 from penstock_core.log.wake_up import WakeUpMessage, partition_channel, topic_channel
 from penstock_service.adapters.memory.messages import MemoryWakeUps
-from penstock_service.groups.look_at_watched import still_armed
+from penstock_service.groups.heartbeat import still_armed
 from penstock_service.records.fetch import FetchEntry, FetchResult, fetch
 from tests.simulation.engine.scheduler import Task
 from tests.simulation.oracle.violation import expect
