@@ -87,9 +87,7 @@ def describe(
     if topic is not None and partition is not None and offset is not None:
         access.require(Operation.DESCRIBE, Kind.TOPIC, topic)
         found, one, record = describe_share_record(instance_of(app), group, topic, partition, offset)
-        answer: ShareGroupDescriptionAnswer = {**_group(found), "partitions": [_partition(one)], "next_after": None}
-        answer["record"] = _record(record)
-        return answer
+        return {**_group(found), "partitions": [_partition(one)], "next_after": None, "record": _record(record)}
     if any(each is not None for each in (topic, partition, offset)):
         raise PenstockError(
             ErrorCode.INVALID_REQUEST,
@@ -102,8 +100,11 @@ def describe(
         next_after,
         lambda last: place_of(shown[last].topic, shown[last].key),
     )
-    page: ShareGroupDescriptionAnswer = {**_group(found), "partitions": partitions, "next_after": next_after}
-    return page
+    return {  # type: ignore[typeddict-item] # mypy thinks that _group could have a record
+        **_group(found),
+        "partitions": partitions,
+        "next_after": next_after,
+    }
 
 
 @app.operation("DELETE /v1/share-groups/<group>", "deleteShareGroup", "Delete a share group", status_code=204)
