@@ -100,8 +100,8 @@ def describe(
         next_after,
         lambda last: place_of(shown[last].topic, shown[last].key),
     )
-    return {  # type: ignore[typeddict-item] # mypy thinks that _group could have a record
-        **_group(found),
+    return {
+        **_group(found),  # type: ignore[typeddict-item] # mypy thinks that a group could have a record
         "partitions": partitions,
         "next_after": next_after,
     }
