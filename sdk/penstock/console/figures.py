@@ -1,14 +1,19 @@
 """The overview's figures: what each topic gets, and how far each consumer is behind."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from penstock.api.topic_heat import hot_partitions
 from penstock.console.background import Background, Look
 from penstock.http.transport import Transport
-from penstock.metrics.collector import Collector, CountedTransport, Lag, TopicExtent
-from penstock.system import monotonic_ms
-from penstock_core.limits import CONSOLE_FIGURES_MS_MIN, CONSOLE_FIGURES_REQUESTS_FEW, SDK_METRICS_INTERVAL_MS
+from penstock.metrics.collector import GROUP, Collector, CountedTransport, Lag, TopicExtent
+from penstock.system import monotonic_ms, wall_clock_ms
+from penstock_core.limits import (
+    CONSOLE_ABANDONED_MS,
+    CONSOLE_FIGURES_MS_MIN,
+    CONSOLE_FIGURES_REQUESTS_FEW,
+    SDK_METRICS_INTERVAL_MS,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,12 +31,15 @@ class TopicFigure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerFigure:
-    """A consumer of a kind (group, share_group or subscription) that is so far behind."""
+    """A consumer of a kind (group, share_group or subscription), and what it has not finished.
+
+    An abandoned group has no member, and did not commit for a day.
+    """
 
     kind: str
     name: str
-    lag: int
-    oldest_age_ms: int
+    lag: Lag
+    is_abandoned: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,10 +57,37 @@ class Snapshot:
         return sum(known) if known else None
 
     @property
+    def records_behind(self) -> int:
+        """The records that consumers have not finished, without abandoned groups."""
+        return sum(each.lag.records for each in self.consumers if not each.is_abandoned)
+
+    @property
     def behind(self) -> Sequence[ConsumerFigure]:
-        """The consumers with something to do, the one with the oldest record first."""
-        found = [each for each in self.consumers if each.lag or each.oldest_age_ms]
-        return sorted(found, key=lambda each: (-each.oldest_age_ms, -each.lag, each.kind, each.name))
+        """The consumers with something to do, the one with the oldest record first, without abandoned groups."""
+        return _furthest_first(each for each in self.consumers if not each.is_abandoned)
+
+    @property
+    def abandoned(self) -> Sequence[ConsumerFigure]:
+        """The abandoned groups that left records, the one with the oldest record first."""
+        return _furthest_first(each for each in self.consumers if each.is_abandoned)
+
+    def topic(self, name: str) -> TopicFigure | None:
+        """The figures of a topic; None if no reading has come to it."""
+        return next((each for each in self.topics if each.name == name), None)
+
+    def consumer(self, kind: str, name: str) -> ConsumerFigure | None:
+        """A consumer; None if no reading has come to it."""
+        return next((each for each in self.consumers if (each.kind, each.name) == (kind, name)), None)
+
+    def readers_of(self, topic: str) -> Sequence[ConsumerFigure]:
+        """The consumers of a topic, the one with its oldest record first, abandoned groups last."""
+        found = [each for each in self.consumers if topic in each.lag.by_topic]
+
+        def order(each: ConsumerFigure) -> tuple[object, ...]:
+            lag = each.lag.by_topic[topic]
+            return each.is_abandoned, -lag.oldest_age_ms, -lag.records, each.kind, each.name
+
+        return sorted(found, key=order)
 
     @property
     def busiest(self) -> Sequence[TopicFigure]:
@@ -68,9 +103,16 @@ class Snapshot:
 class Figures:
     """Reads the figures of one service when somebody looks."""
 
-    def __init__(self, transport: Transport, *, clock_ms: Callable[[], int] = monotonic_ms) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        clock_ms: Callable[[], int] = monotonic_ms,
+        now_ms: Callable[[], int] = wall_clock_ms,
+    ) -> None:
         self._transport = CountedTransport(transport)
         self.collector = Collector(self._transport, clock_ms=clock_ms)
+        self._now_ms = now_ms
         self._requests = 0  # of the last reading
         self._last: dict[str, tuple[TopicExtent, int]] = {}  # by topic: what was there, and when that was read
         self._growth: dict[str, tuple[float, Sequence[int]]] = {}  # by topic: the rate, and the hot partitions
@@ -94,11 +136,14 @@ class Figures:
                 rate, hot = self._grown(each.name, each.value, each.read_at_ms)
                 topics.append(TopicFigure(name=each.name, held=each.value.held, rate=rate, hot=hot))
             elif isinstance(each.value, Lag):
-                age_ms = each.value.oldest_age_ms
+                is_abandoned = each.kind == GROUP and self._is_abandoned(each.value)
                 consumers.append(
-                    ConsumerFigure(kind=each.kind, name=each.name, lag=each.value.records, oldest_age_ms=age_ms)
+                    ConsumerFigure(kind=each.kind, name=each.name, lag=each.value, is_abandoned=is_abandoned)
                 )
         return Snapshot(topics=topics, consumers=consumers, is_complete=self.collector.is_complete)
+
+    def _is_abandoned(self, lag: Lag) -> bool:
+        return not lag.members and self._now_ms() - lag.committed_at_ms > CONSOLE_ABANDONED_MS
 
     def _grown(self, topic: str, found: TopicExtent, read_at_ms: int) -> tuple[float | None, Sequence[int]]:
         """The topic's rate and its hot partitions; the last ones if the topic was not read again."""
@@ -109,3 +154,9 @@ class Figures:
             came = {number: max(0, end - was.ends.get(number, 0)) for number, end in found.ends.items()}
             self._growth[topic] = (rate, tuple(hot_partitions(came)))
         return self._growth.get(topic, (None, ()))
+
+
+def _furthest_first(consumers: Iterable[ConsumerFigure]) -> Sequence[ConsumerFigure]:
+    """Those with something to do, the one with the oldest record first."""
+    found = [each for each in consumers if each.lag.records or each.lag.oldest_age_ms]
+    return sorted(found, key=lambda each: (-each.lag.oldest_age_ms, -each.lag.records, each.kind, each.name))

@@ -7,7 +7,7 @@ may not list has no values.
 """
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.admin.admin import Admin
@@ -42,11 +42,43 @@ class CountedTransport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lag:
-    """The records that a consumer has not finished, and the age of the oldest of them, 0 if there are none."""
+class TopicLag:
+    """The records of one topic that a consumer has not finished, and the age of the oldest, 0 if there are none.
 
-    records: int
-    oldest_age_ms: int
+    `in_flight` of them are locked by the consumers of a share group.
+    """
+
+    records: int = 0
+    oldest_age_ms: int = 0
+    in_flight: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lag:
+    """The records that a consumer has not finished, by topic.
+
+    A group has `members`, and committed last at `committed_at_ms`, 0 for never. `state` is that of a subscription.
+    """
+
+    by_topic: Mapping[str, TopicLag]
+    members: int = 0
+    committed_at_ms: int = 0
+    state: str = ""
+
+    @property
+    def records(self) -> int:
+        """The records of all topics."""
+        return sum(each.records for each in self.by_topic.values())
+
+    @property
+    def in_flight(self) -> int:
+        """The locked ones among them."""
+        return sum(each.in_flight for each in self.by_topic.values())
+
+    @property
+    def oldest_age_ms(self) -> int:
+        """The age of the oldest of them, 0 if there are none."""
+        return max((each.oldest_age_ms for each in self.by_topic.values()), default=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,15 +200,22 @@ class Collector:
                 held=sum(each.high_watermark - each.log_start_offset for each in offsets),
                 ends={each.partition: each.high_watermark for each in offsets if each.state == "active"},
             )
-        found: Sequence[tuple[int | None, int | None]]
         if kind == GROUP:
-            found = [(each.lag, each.oldest_age_ms) for each in self._admin.describe_group(name).partitions]
-        elif kind == SHARE_GROUP:
-            found = [(each.lag, each.oldest_age_ms) for each in self._admin.describe_share_group(name).partitions]
-        else:
-            found = [(each.lag, each.oldest_age_ms) for each in self._admin.describe_subscription(name).partitions]
+            group = self._admin.describe_group(name)
+            return Lag(
+                by_topic=_by_topic((each.topic, each.lag, each.oldest_age_ms, 0) for each in group.partitions),
+                members=len(group.members),
+                committed_at_ms=max((each.committed_at_ms for each in group.partitions), default=0),
+            )
+        if kind == SHARE_GROUP:
+            partitions = self._admin.describe_share_group(name).partitions
+            return Lag(
+                by_topic=_by_topic((each.topic, each.lag, each.oldest_age_ms, each.in_flight) for each in partitions)
+            )
+        found = self._admin.describe_subscription(name)
         return Lag(
-            records=sum(lag or 0 for lag, _ in found), oldest_age_ms=max((age or 0 for _, age in found), default=0)
+            by_topic=_by_topic((each.topic, each.lag, each.oldest_age_ms, 0) for each in found.partitions),
+            state=found.subscription.state,
         )
 
     def _families(self, requests: int) -> Sequence[Family]:
@@ -233,3 +272,16 @@ class Collector:
                 samples=[Sample(value=int(self._after is None))],
             ),
         )
+
+
+def _by_topic(partitions: Iterable[tuple[str, int | None, int | None, int]]) -> Mapping[str, TopicLag]:
+    """The sums of each topic over its partitions: records, age of the oldest, records in flight."""
+    found: dict[str, TopicLag] = {}
+    for topic, records, age_ms, in_flight in partitions:
+        seen = found.get(topic) or TopicLag()
+        found[topic] = TopicLag(
+            records=seen.records + (records or 0),
+            oldest_age_ms=max(seen.oldest_age_ms, age_ms or 0),
+            in_flight=seen.in_flight + in_flight,
+        )
+    return found

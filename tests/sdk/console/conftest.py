@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pytest
@@ -63,6 +64,19 @@ class RunningConsole:
         visitor = Visitor(self.origin)
         assert visitor.open(self.links[-1]).status == 200
         return visitor
+
+
+@contextmanager
+def read_console(transport: Transport) -> Iterator[Visitor]:
+    """A visitor of a new console that has read its figures once. It reads no others within the next 5 s."""
+    running = RunningConsole(transport)
+    try:
+        visitor = running.visitor()
+        assert running.memory.figures.look(int(DEADLINE_S * 1_000)).value is not None
+        running.memory.lists.look(int(DEADLINE_S * 1_000))
+        yield visitor
+    finally:
+        running.stop()
 
 
 @pytest.fixture

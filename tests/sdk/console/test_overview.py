@@ -1,4 +1,5 @@
 import threading
+from functools import partial
 
 import pytest
 
@@ -6,6 +7,7 @@ from penstock.console.background import Look
 from penstock.console.figures import ConsumerFigure, Figures, Snapshot, TopicFigure
 from penstock.console.parsing import changed_settings, settings_of
 from penstock.errors import InvalidError
+from penstock.metrics.collector import Lag, TopicLag
 from penstock.model import TopicPartition
 from penstock.testing import MemoryPenstock
 from tests.sdk.console.conftest import RunningConsole
@@ -92,7 +94,7 @@ def test_rates_are_what_came_between_two_readings(service: MemoryPenstock) -> No
     assert second.rate == 2.0
     assert [*second.busiest] == [TopicFigure(name="orders", held=20, rate=2.0)]
     [behind] = second.behind
-    assert (behind.kind, behind.name, behind.lag) == ("group", "billing", 20)
+    assert (behind.kind, behind.name, behind.lag.records) == ("group", "billing", 20)
 
 
 def test_partition_that_gets_far_more_than_the_others_is_hot(service: MemoryPenstock) -> None:
@@ -123,10 +125,51 @@ def test_text_for_prometheus_is_that_of_the_last_reading(service: MemoryPenstock
     assert 'penstock_topic_partitions{topic="later"} 1' in figures.collector.text()
 
 
+def figure(kind: str, name: str, records: int, oldest_age_ms: int, *, is_abandoned: bool = False) -> ConsumerFigure:
+    lag = Lag(by_topic={"orders": TopicLag(records=records, oldest_age_ms=oldest_age_ms)})
+    return ConsumerFigure(kind=kind, name=name, lag=lag, is_abandoned=is_abandoned)
+
+
+def test_abandoned_group_is_shown_apart_and_not_counted(
+    service: MemoryPenstock, console: RunningConsole, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = Snapshot(
+        topics=[],
+        consumers=[figure("group", "live", 7, 10), figure("group", "<b>left", 217_000, 9_000, is_abandoned=True)],
+        is_complete=True,
+    )
+    look = Look(value=found, age_ms=0, error=None, is_reading=False)
+    monkeypatch.setattr(console.memory.figures, "look", lambda _: look)
+    seen = visitor.get("/")
+    assert "Records behind 7 " in seen.text
+    assert "Oldest unprocessed 10 ms" in seen.text
+    assert "<b>left 217,000" in seen.text.partition("Abandoned groups")[2]
+    assert "217,000" not in seen.text.partition("Abandoned groups")[0]
+    assert "<b>left" not in seen.html
+
+
+def test_group_without_members_is_abandoned_a_day_after_its_last_commit(service: MemoryPenstock) -> None:
+    service.create_topic("orders")
+    with service.producer() as producer:
+        producer.send("orders", "x")
+    service.admin().commit_group_offsets("billing", {TopicPartition("orders", 0): 0})
+    service.admin().create_share_group("workers", "orders", {"start": "earliest"})
+    [partition] = service.admin().describe_group("billing").partitions
+    with service.consumer("orders", group_id="live", auto_offset_reset="earliest") as consumer:
+        assert consumer.poll(timeout_ms=1_000)
+        consumer.commit()
+        for later_ms, expected in ((86_400_000, []), (86_400_001, ["billing"])):
+            now_ms = partition.committed_at_ms + later_ms
+            found = Figures(service.transport, now_ms=partial(int, now_ms)).look(DEADLINE_MS).value
+            assert found is not None
+            assert [each.name for each in found.abandoned] == expected
+            assert found.records_behind == 2 - len(expected)
+
+
 def test_furthest_behind_is_the_consumer_with_the_oldest_record() -> None:
-    young = ConsumerFigure(kind="group", name="a", lag=900, oldest_age_ms=10)
-    old = ConsumerFigure(kind="share_group", name="b", lag=1, oldest_age_ms=5_000)
-    idle = ConsumerFigure(kind="group", name="c", lag=0, oldest_age_ms=0)
+    young = figure("group", "a", 900, 10)
+    old = figure("share_group", "b", 1, 5_000)
+    idle = figure("group", "c", 0, 0)
     assert [*Snapshot(topics=[], consumers=[young, idle, old], is_complete=True).behind] == [old, young]
 
 

@@ -1,7 +1,12 @@
+import re
+
 import pytest
 
+from penstock.console.background import Look
+from penstock.console.figures import Snapshot
 from penstock.errors import NotFoundError
 from penstock.testing import MemoryPenstock
+from tests.sdk.console.conftest import RunningConsole, read_console
 from tests.sdk.console.visitor import Visitor
 
 
@@ -14,9 +19,26 @@ def group(service: MemoryPenstock) -> None:
             producer.send("orders", str(number), partition=number % 2)
 
 
-def test_list_shows_share_groups(visitor: Visitor) -> None:
-    assert "workers orders none" in visitor.get("/share-groups").text
-    assert "workers orders" not in visitor.get("/share-groups?q=other").text
+def test_list_shows_share_groups_and_what_waits_in_them(service: MemoryPenstock) -> None:
+    with service.share_consumer("orders", group_id="workers", acknowledge="explicit") as consumer:
+        assert consumer.poll(timeout_ms=1_000)
+        with service.producer() as producer:
+            producer.send("orders", "later")
+        with read_console(service.transport) as visitor:
+            text = visitor.get("/share-groups").text
+            assert "workers 9" not in visitor.get("/share-groups?q=other").text
+    assert re.search(r"workers 9 8 \d+ \w+ orders none", text), text
+
+
+def test_list_has_groups_that_no_reading_has_come_to(
+    console: RunningConsole, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look: Look[Snapshot] = Look(value=None, age_ms=None, error="ACCESS_DENIED: <b>no", is_reading=False)
+    monkeypatch.setattr(console.memory.figures, "look", lambda _: look)
+    seen = visitor.get("/share-groups")
+    assert "workers – – – orders none" in seen.text
+    assert "The last reading of figures failed: ACCESS_DENIED: <b>no" in seen.text
+    assert "<b>no" not in seen.html
 
 
 def test_page_shows_what_is_not_finished(visitor: Visitor) -> None:

@@ -3,7 +3,11 @@
 import pytest
 
 from penstock.errors import UnknownTopicError
+from penstock.metrics.collector import CountedTransport
+from penstock.model import TopicPartition
 from penstock.testing import MemoryPenstock
+from tests.sdk.console.conftest import RunningConsole, read_console
+from tests.sdk.console.test_background import DEADLINE_MS
 from tests.sdk.console.visitor import Visitor
 
 
@@ -19,6 +23,45 @@ def test_page_shows_partitions_and_offsets(visitor: Visitor) -> None:
     seen = visitor.get("/topics/orders")
     assert "3 partitions" in seen.text
     assert "1 active 0 9 9 newest · oldest" in seen.text
+
+
+def test_page_shows_who_reads_the_topic_and_how_far_behind(service: MemoryPenstock) -> None:
+    service.create_topic("other")
+    admin = service.admin()
+    admin.commit_group_offsets("billing", {TopicPartition("orders", 1): 4, TopicPartition("other", 0): 0})
+    admin.commit_group_offsets("elsewhere", {TopicPartition("other", 0): 0})
+    admin.create_share_group("workers", "orders", {"start": "earliest"})
+    admin.put_subscription("copy", "orders", {"topic": "other"}, {"start": "earliest"})
+    admin.pause_subscription("copy")
+    with (
+        service.share_consumer("orders", group_id="workers", acknowledge="explicit") as sharer,
+        service.consumer("orders", group_id="live", auto_offset_reset="earliest") as consumer,
+    ):
+        assert sharer.poll(timeout_ms=1_000)
+        assert consumer.poll(timeout_ms=1_000)
+        consumer.commit()
+        with read_console(service.transport) as visitor:
+            text = visitor.get("/topics/orders").text
+    assert "billing group 0 members 5 – " in text
+    assert "live group 1 member 0 – none" in text
+    assert "workers share group – 9 9 " in text
+    assert "copy subscription paused 9 – " in text
+    assert "4 consumers" in text
+    assert "elsewhere" not in text
+    assert "Figures read" in text
+
+
+def test_page_without_consumers_says_so(console: RunningConsole, visitor: Visitor) -> None:
+    console.memory.figures.look(DEADLINE_MS)
+    assert "No group, share group or subscription reads this topic." in visitor.get("/topics/orders").text
+
+
+def test_page_of_a_topic_asks_once_more_than_the_reading(service: MemoryPenstock) -> None:
+    transport = CountedTransport(service.transport)
+    with read_console(transport) as visitor:
+        before = transport.requests
+        visitor.get("/topics/orders")
+        assert transport.requests == before + 1
 
 
 def test_partitions_come_in_pages(service: MemoryPenstock, visitor: Visitor) -> None:

@@ -2,7 +2,10 @@ import json
 
 import pytest
 
+from penstock.console.background import Look
+from penstock.console.figures import Snapshot, TopicFigure
 from penstock.testing import MemoryPenstock
+from tests.sdk.console.conftest import RunningConsole
 from tests.sdk.console.visitor import Visitor
 
 
@@ -13,6 +16,22 @@ def test_list_shows_topics_and_their_changed_settings(service: MemoryPenstock, v
     assert "retention_ms=1h" in seen.text
     assert "2 topics, 5 partitions" in seen.text
     assert "payments" not in visitor.get("/topics?q=ORD").text
+
+
+def test_list_shows_what_topics_hold_and_get(
+    service: MemoryPenstock, console: RunningConsole, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("orders", "payments", "new"):
+        service.create_topic(name)
+    known = [TopicFigure(name="orders", held=1_234, rate=9.0), TopicFigure(name="payments", held=5, rate=None)]
+    found = Snapshot(topics=known, consumers=[], is_complete=False)
+    look = Look(value=found, age_ms=2_000, error=None, is_reading=False)
+    monkeypatch.setattr(console.memory.figures, "look", lambda _: look)
+    text = visitor.get("/topics").text
+    assert "orders 1 1,234 9.0" in text
+    assert "payments 1 5 –" in text
+    assert "new 1 – –" in text
+    assert "Figures read 2 s ago, as far as 500 requests reach" in text
 
 
 def test_long_list_comes_in_pages(service: MemoryPenstock, visitor: Visitor) -> None:

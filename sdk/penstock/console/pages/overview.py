@@ -2,12 +2,10 @@
 
 from penstock.console.account import NOT_COUNTED
 from penstock.console.page import Asked, Page, Route, Shown
+from penstock.console.pages.topic import CONSUMER_PATHS
 from penstock.prices import DATE
 from penstock.system import monotonic_ms
 from penstock_core.limits import CONSOLE_FIRST_FIGURES_MS_MAX, CONSOLE_LISTS_MS_MAX, CONSOLE_TOP_ROWS
-
-# Where the menu has a page for the kind.
-CONSUMER_PATHS = {"group": "groups", "share_group": "share-groups", "subscription": "subscriptions"}
 
 
 def show(asked: Asked) -> Shown:

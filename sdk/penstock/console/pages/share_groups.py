@@ -6,17 +6,30 @@ from penstock.console.page import Asked, Moved, Page, Route, Shown, path_of
 from penstock.console.paging import listed, paged
 from penstock.console.parsing import typed_ms
 from penstock.errors import InvalidError
+from penstock.metrics.collector import SHARE_GROUP
 from penstock_core.errors import ErrorCode, shown
+from penstock_core.limits import CONSOLE_FIRST_FIGURES_MS_MAX
 
 _FIELDS = ("topic", "partition", "to", "time", "offset")
 
 
 def show_list(asked: Asked) -> Shown:
-    """All share groups whose names hold the text of the search: one request per hundred."""
+    """All share groups whose names hold the text of the search: one request per hundred.
+
+    What they have not finished is of the last reading of the figures, which asks each group, within its bound.
+    """
     wanted = asked.word("q")
     look = listed(asked, asked.memory.lists.share_groups, asked.admin.list_share_groups)
     found = [each for each in look.value or () if wanted.lower() in each.group.lower()]
-    facts = {"groups": paged(found, asked), "look": look, "q": wanted}
+    figures = asked.memory.figures.look(CONSOLE_FIRST_FIGURES_MS_MAX)
+    known = figures.value.consumers if figures.value else ()
+    facts = {
+        "groups": paged(found, asked),
+        "look": look,
+        "q": wanted,
+        "figures": figures,
+        "found": {each.name: each for each in known if each.kind == SHARE_GROUP},
+    }
     return Shown(template="share_groups.html", title="Share groups", facts=facts)
 
 

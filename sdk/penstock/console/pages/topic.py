@@ -9,6 +9,10 @@ from penstock.console.parsing import TOPIC_DEFAULTS, settings_of
 from penstock.errors import InvalidError
 from penstock.model import TopicDescription
 from penstock_core.errors import ErrorCode
+from penstock_core.limits import CONSOLE_FIRST_FIGURES_MS_MAX
+
+# Where the menu has a page for the kind.
+CONSUMER_PATHS = {"group": "groups", "share_group": "share-groups", "subscription": "subscriptions"}
 
 
 def views_of(topic: str) -> list[tuple[str, str]]:
@@ -22,8 +26,11 @@ def views_of(topic: str) -> list[tuple[str, str]]:
 
 
 def show(asked: Asked) -> Shown:
-    """The partitions with their offsets: one request."""
+    """The partitions with their offsets: one request. The consumers are those of the last reading of the figures."""
     described = asked.admin.describe_topic(asked.path["topic"])
+    figures = asked.memory.figures.look(CONSOLE_FIRST_FIGURES_MS_MAX)
+    topic = figures.value.topic(described.topic.name) if figures.value else None
+    readers = figures.value.readers_of(described.topic.name) if figures.value else ()
     return Shown(
         template="topic.html",
         title=described.topic.name,
@@ -34,6 +41,10 @@ def show(asked: Asked) -> Shown:
             "held": sum(map(records_of, described.offsets)),
             "appended": sum(each.high_watermark for each in described.offsets),
             "records_of": records_of,
+            "rate": topic.rate if topic else None,
+            "figures": figures,
+            "readers": paged(readers, asked, name="consumers"),
+            "consumer_paths": CONSUMER_PATHS,
         },
     )
 

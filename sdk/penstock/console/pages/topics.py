@@ -3,15 +3,20 @@
 from penstock.console.page import Asked, Moved, Page, Route, Shown, path_of
 from penstock.console.paging import listed, paged
 from penstock.console.parsing import TOPIC_DEFAULTS, changed_settings, settings_of
+from penstock_core.limits import CONSOLE_FIRST_FIGURES_MS_MAX
 
 
 def show_list(asked: Asked) -> Shown:
-    """All topics whose names hold the text of the search: one request per thousand topics."""
+    """All topics whose names hold the text of the search: one request per thousand topics.
+
+    What they hold and get is of the last reading of the figures, which asks each topic, within its bound.
+    """
     wanted = asked.word("q")
     look = listed(asked, asked.memory.lists.topics, asked.admin.list_topics)
     topics = [each for each in look.value or () if wanted.lower() in each.name.lower()]
     rows = paged(topics, asked)
     changed = {each.name: changed_settings(each.config, TOPIC_DEFAULTS) for each in rows.rows}
+    figures = asked.memory.figures.look(CONSOLE_FIRST_FIGURES_MS_MAX)
     return Shown(
         template="topics.html",
         title="Topics",
@@ -20,6 +25,8 @@ def show_list(asked: Asked) -> Shown:
             "changed": changed,
             "look": look,
             "q": wanted,
+            "figures": figures,
+            "found": {each.name: each for each in (figures.value.topics if figures.value else ())},
             "partitions": sum(each.writable_partitions for each in topics),
         },
     )
