@@ -17,6 +17,7 @@ SUMMARIES = {
     "acls": "Say which principal may use which topic, group or other resource.",
     "apply": "Bring topics, groups, share groups, subscriptions, access rules and quotas to what a file says.",
     "audit": "Look at the audit trail: who created, altered, deleted, reset or redrove what.",
+    "bench": "Measure throughput and latency of your stage from this machine, on a topic of its own.",
     "completion": "Print the script that completes commands, topics, groups and jobs in SHELL.",
     "config": "Look up settings: their values, defaults, sources and effects.",
     "console": "Show topics, records, consumers and the state of the service in your browser.",

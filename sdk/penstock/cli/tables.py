@@ -62,6 +62,7 @@ TEXT_COLUMNS = frozenset(
         "system",
         "note",
         "until",
+        "way",
         "dearest",
     ]
 )
