@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -20,14 +19,14 @@ UNITS = {"s", "short", "cps", "bool_yes_no"}  # those of Grafana's list that fit
 
 
 @pytest.fixture(scope="module")
-def exported() -> Iterator[dict[str, set[str]]]:
+def exported() -> dict[str, set[str]]:
     """The labels of each metric."""
     with MemoryPenstock() as service:
         service.create_topic("orders")
         service.admin().commit_group_offsets("billing", {TopicPartition("orders", 0): 0})
         text = Collector(service.transport).text()
     lines = [line for line in text.splitlines() if not line.startswith("#")]
-    yield {re.split(r"[{ ]", line)[0]: set(re.findall(r'(\w+)="', line)) for line in lines}
+    return {re.split(r"[{ ]", line)[0]: set(re.findall(r'(\w+)="', line)) for line in lines}
 
 
 def expressions() -> list[str]:
