@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock_core.acls.rule import ALLOW, Rule, parse_rule
+from penstock_core.acls.tokens import full_principal, trusted_principal
 from penstock_core.audit.audit_entry import Caller
 from penstock_core.errors import Category, ErrorCode, PenstockError, shown
 from penstock_core.log.topic import check_declared_topic
 from penstock_core.push.subscription import check_declared_subscription
 from penstock_core.push.targets.target import parse_target
-from penstock_core.quotas.quota import parse_quota
+from penstock_core.quotas.quota import Subject, parse_quota
 from penstock_core.share.share_group import check_declared_group
 from penstock_core.text import parse_json
 from penstock_handlers.edge.access.audited_changes import (
@@ -36,7 +37,7 @@ from penstock_service.ports.runtime import CloudFormation
 from penstock_service.push.admin.pause_subscription import delete_subscription
 from penstock_service.push.admin.put_subscription import SubscriptionWish, put_subscription
 from penstock_service.push.subscriptions import find_subscription
-from penstock_service.quotas.admin.set_quota import delete_quota, put_quota
+from penstock_service.quotas.admin.set_quota import delete_declared_quota, put_quota
 from penstock_service.share.admin.put_share_group import put_share_group
 from penstock_service.share.admin.reset_share_group import delete_share_group
 from penstock_service.topics.alter_topic import alter_topic, delete_topic
@@ -89,48 +90,67 @@ def settle(change: Change, to: Instance, stack: CloudFormation) -> Settled:
 def _settle_acls(change: Change, to: Instance) -> Settled:
     """Adds the rules, and removes those that the resource had before. They go with the resource."""
     is_deleted = change.request_type == "Delete"
-    added = [] if is_deleted else _rules(change.properties)
+    tokens = to.acl_cache.settings.tokens
+    added = [] if is_deleted else _rules(change.properties, lambda name: trusted_principal(name, tokens))
     had = change.properties if is_deleted else change.old_properties
-    try:
-        removed = _rules(had) if had else []
-    except PenstockError:
-        removed = []  # they were never added, and a rollback must not fail
+    removed: list[Rule] = []
+    # Up to 0.1.0 a rule for `jwt:alice` was stored without the issuer, and matched no caller.
+    for principal_of in (str, lambda name: full_principal(name, tokens)) if had else ():
+        with suppress(PenstockError):  # they were never added, and a rollback must not fail
+            removed += _rules(had, principal_of)
+    removed = [rule for rule in removed if rule not in added]
     change_acls(to, added, removed)
     own = change.resource_id or f"acls/{hashlib.sha256(_text(change.properties, 'Rules').encode()).hexdigest()[:16]}"
     return Settled(resource_id=own, attributes={})
 
 
 def _settle_quota(change: Change, to: Instance) -> Settled:
-    """Sets the quota, in place of one that somebody else has set. It goes with the resource, as a rule does."""
+    """Sets the quota, in place of one that somebody else has set. It goes with the resource that has set it last.
+
+    So a resource takes no quota along that an operator, or another resource, has set since: CloudFormation deletes the
+    old resource after it has made the new one, and also one whose making has failed.
+    """
+    own = hashlib.sha256(f"{change.stack_id} {change.logical_id}".encode()).hexdigest()[:16]
     if change.request_type == "Delete":
-        with suppress(PenstockError):  # it is gone, or was never set: a rollback must not fail by wrong properties
-            subject, name = _text(change.properties, "Subject"), _text(change.properties, "Name")
-            trail = _quota_trail("delete_quota", to, name)
-            audited(to, _caller(change), trail, lambda: delete_quota(to, subject, name), lambda _: None)
+        _delete_quota(change, to, own)
         return Settled(resource_id=change.resource_id or "", attributes={})
-    subject, name = _text(change.properties, "Subject"), _text(change.properties, "Name")
-    limits, is_shared = _object(change.properties, "Limits"), change.properties.get("Shared") == "true"
+    subject, limits = _text(change.properties, "Subject"), _object(change.properties, "Limits")
+    name, is_shared = _text(change.properties, "Name"), change.properties.get("Shared") == "true"
+    if subject == Subject.PRINCIPAL:
+        name = trusted_principal(name, to.acl_cache.settings.tokens)
     name = parse_quota(subject, name, limits, is_shared=is_shared).name
     trail = _quota_trail("put_quota", to, name)
     audited(
         to,
         _caller(change),
         trail,
-        lambda: put_quota(to, subject, name, limits, is_shared=is_shared),
+        lambda: put_quota(to, subject, name, limits, is_shared=is_shared, declared_by=own),
         lambda _: state_of_quota(to, name),
     )
     return Settled(resource_id=f"quota/{subject}/{name}", attributes={"Name": name})
+
+
+def _delete_quota(change: Change, to: Instance, own: str) -> None:
+    """Deletes the quota if this resource has set it last. The id of one that was never made names none."""
+    kind, _, place = (change.resource_id or "").partition("/")
+    subject, _, name = place.partition("/")
+    if kind != "quota" or subject not in set(Subject):
+        return
+    trail = _quota_trail("delete_quota", to, name)
+    audited(to, _caller(change), trail, lambda: delete_declared_quota(to, subject, name, own), lambda _: None)
 
 
 def _quota_trail(action: str, to: Instance, name: str) -> Trail:
     return Trail(action=action, kind="quota", name=name, before=state_of_quota(to, name))
 
 
-def _rules(properties: Mapping[str, Any]) -> list[Rule]:
+def _rules(properties: Mapping[str, Any], principal_of: Callable[[str], str]) -> list[Rule]:
     text = _text(properties, "Rules")
     try:
         return [
-            parse_rule(each["principal"], each["operation"], each["resource"], each.get("permission", ALLOW))
+            parse_rule(
+                principal_of(each["principal"]), each["operation"], each["resource"], each.get("permission", ALLOW)
+            )
             for each in parse_json(text)
         ]
     except (ValueError, TypeError, KeyError, AttributeError) as error:

@@ -8,13 +8,26 @@ import pytest
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import QUOTAS_MAX
 from penstock_core.quotas.bucket import Bucket, BucketKey, fresh_bucket
-from penstock_core.quotas.quota import Claim, ClaimKind, Rate, Subject, parse_quota
+from penstock_core.quotas.quota import Claim, ClaimKind, Quota, Rate, Subject, parse_quota
 from tests.contract.conftest import Ports
 
 KEY = BucketKey(subject=Subject.TOPIC, name="t1", rate=Rate.FETCH_BYTES)
 NOW = 1_000_000
 CALLER = "arn:aws:iam::123456789012:user/a"
 FRESH = fresh_bucket(1_000, 10, NOW)
+
+
+def test_declared_quota_is_deleted_by_the_resource_that_has_set_it_last(ports: Ports) -> None:
+    quota = Quota(subject=Subject.PRINCIPAL, name=CALLER, rates={Rate.PRODUCE_BYTES: 5}, declared_by="a")
+    ports.quotas.put(quota)
+    assert [*ports.quotas.list()] == [quota]
+    assert not ports.quotas.delete_declared(Subject.PRINCIPAL, CALLER, "b")
+    ports.quotas.put(replace(quota, declared_by=""))
+    assert not ports.quotas.delete_declared(Subject.PRINCIPAL, CALLER, "a")
+    ports.quotas.put(quota)
+    assert ports.quotas.delete_declared(Subject.PRINCIPAL, CALLER, "a")
+    assert not ports.quotas.delete_declared(Subject.PRINCIPAL, CALLER, "a")
+    assert not ports.quotas.list()
 
 
 def test_quotas_are_listed_by_subject_and_name_until_they_are_deleted(ports: Ports) -> None:

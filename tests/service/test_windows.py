@@ -115,6 +115,7 @@ BY_THEMSELVES = {
     "quotas.begin": "compares the bucket",
     "quotas.charge": "compares rate and beginning; a charge that comes late has less credit, not more",
     "quotas.delete": "the caller's wish",
+    "quotas.delete_declared": "compares who has set it last",
     "quotas.drop_claim": "compares the time of the claim; a creation that slept is refused",
     "quotas.forget_claim": "of an id that is gone",
     "quotas.put": "the caller's wish",

@@ -52,13 +52,17 @@ class Count(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quota:
-    """The limits of one principal or topic, or of all that match a pattern. `is_shared`: these have one budget."""
+    """The limits of one principal or topic, or of all that match a pattern. `is_shared`: these have one budget.
+
+    `declared_by` names the resource of a template that has set it, "" for everybody else.
+    """
 
     subject: Subject
     name: str
     rates: Mapping[Rate, int] = field(default_factory=dict)
     counts: Mapping[Count, int] = field(default_factory=dict)
     is_shared: bool = False
+    declared_by: str = ""
 
     @property
     def is_pattern(self) -> bool:

@@ -4,6 +4,7 @@
 groups table   pk "#quotas"   sk "<subject>#<name>", a pattern ends in "*", and "*" is the default
 limits   M      by the limit's name in the API, rates and counts: N
 shared   BOOL   of a pattern whose names have one budget; absent for budgets of their own
+declared_by S   the resource of a template that has set it; absent once somebody else has
 ```
 
 The item of a bucket, which all instances charge (core/quotas/bucket.py).
@@ -47,7 +48,8 @@ def quota_item(quota: Quota) -> Item:
     """The whole item."""
     limits = {name: number(value) for name, value in quota.to_json().items()}
     shared = {"shared": {"BOOL": True}} if quota.is_shared else {}
-    return {**quota_key(quota.subject, quota.name), "limits": {"M": limits}, **shared}
+    declared = {"declared_by": {"S": quota.declared_by}} if quota.declared_by else {}
+    return {**quota_key(quota.subject, quota.name), "limits": {"M": limits}, **shared, **declared}
 
 
 def parse_quota_item(item: Mapping[str, Any]) -> Quota:
@@ -61,6 +63,7 @@ def parse_quota_item(item: Mapping[str, Any]) -> Quota:
         rates={Rate(limit): value for limit, value in limits.items() if limit in set(Rate)},
         counts={Count(limit): value for limit, value in limits.items() if limit in set(Count)},
         is_shared=item.get("shared", {}).get("BOOL", False),
+        declared_by=item.get("declared_by", {}).get("S", ""),
     )
 
 

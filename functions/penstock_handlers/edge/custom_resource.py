@@ -31,6 +31,7 @@ class Change:
     resource_type: str
     stack_id: str
     request_id: str
+    logical_id: str
     resource_id: str | None
     properties: Mapping[str, Any]
     old_properties: Mapping[str, Any]
@@ -90,6 +91,7 @@ def _change_of(event: Mapping[str, Any]) -> Change:
         resource_type=event["ResourceType"],
         stack_id=event["StackId"],
         request_id=event["RequestId"],
+        logical_id=event["LogicalResourceId"],
         resource_id=event.get("PhysicalResourceId"),
         properties=event["ResourceProperties"],
         old_properties=event.get("OldResourceProperties", {}),

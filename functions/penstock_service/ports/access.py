@@ -52,6 +52,9 @@ class QuotaStore(Protocol):
     def delete(self, subject: Subject, name: str) -> bool:
         """Removes a quota. False if there is none. One delete."""
 
+    def delete_declared(self, subject: Subject, name: str, declared_by: str) -> bool:
+        """Removes a quota that this resource has set last. False if it has not. One conditional delete."""
+
     def list(self) -> Sequence[Quota]:
         """All quotas, by subject and name. One query for each MB."""
 

@@ -246,8 +246,12 @@ class _Made(NamedTuple):
     made_at_ms: int
     proof: CallerProof
 
+    def is_fresh(self, now_ms: int) -> bool:
+        """The proof is young, by a clock that was not set back."""
+        return 0 <= now_ms - self.made_at_ms < SDK_PROOF_RENEW_MS
 
-_MADE: dict[tuple[str, str, str, Keys], _Made] = {}  # by STS's URL, region, stage and keys, the oldest first
+
+_MADE: dict[tuple[str, str, str, Keys, int], _Made] = {}  # by STS's URL, region, stage, keys, shift; the oldest first
 _MADE_LOCK = ProcessLock()
 
 
@@ -262,6 +266,7 @@ class OwnProof:
         self._signer = signer
         self._sts_url = sts_url
         self._stage = stage
+        self._own: tuple[Keys, _Made] | None = None
 
     def current(self, shift_ms: int = 0) -> CallerProof:
         """The proof of now. `shift_ms` corrects the clock of this machine. It may ask for fresh credentials.
@@ -271,14 +276,18 @@ class OwnProof:
         frozen = self._signer.credentials.get_frozen_credentials()
         keys = Keys(frozen.access_key, frozen.secret_key, frozen.token)
         now_ms = wall_clock_ms() + shift_ms
-        name = (self._sts_url, self._signer.region, self._stage, keys)
+        own = self._own
+        if own is not None and own[0] == keys and own[1].is_fresh(now_ms):
+            return own[1].proof
+        name = (self._sts_url, self._signer.region, self._stage, keys, shift_ms)
         with _MADE_LOCK:
             made = _MADE.get(name)
-            if made is None or not 0 <= now_ms - made.made_at_ms < SDK_PROOF_RENEW_MS:
+            if made is None or not made.is_fresh(now_ms):
                 _MADE.pop(name, None)
                 made = _MADE[name] = _Made(now_ms, self._sign(keys, now_ms))
                 while len(_MADE) > SDK_PROOFS_KEPT_MAX:
                     del _MADE[next(iter(_MADE))]
+        self._own = keys, made
         return made.proof
 
     def _sign(self, keys: Keys, now_ms: int) -> CallerProof:

@@ -16,10 +16,10 @@ Answer = Mapping[str, Any]
 class Template:
     """One custom resource of a stack: it remembers its id and properties between two deployments."""
 
-    def __init__(self, to: Instance, kind: str) -> None:
+    def __init__(self, to: Instance, kind: str, logical_id: str = "Orders") -> None:
         self.stack = MemoryCloudFormation()
         self._handler = custom_resource_entry_point(settle, caller=lambda: self.stack)
-        self._to, self._kind = to, kind
+        self._to, self._kind, self._logical_id = to, kind, logical_id
         self.resource_id = ""
         self.properties: Mapping[str, Any] = {}
 
@@ -32,7 +32,13 @@ class Template:
 
     def delete(self, resource_id: str | None = None) -> Answer:
         return self.send(
-            event_of("Delete", self._kind, self.properties, PhysicalResourceId=resource_id or self.resource_id)
+            event_of(
+                "Delete",
+                self._kind,
+                self.properties,
+                PhysicalResourceId=resource_id or self.resource_id,
+                LogicalResourceId=self._logical_id,
+            )
         )
 
     def send(self, event: Mapping[str, Any]) -> Answer:
@@ -40,7 +46,7 @@ class Template:
         return self.stack.answers[-1]
 
     def _settled(self, request_type: str, properties: Mapping[str, object], **more: object) -> Answer:
-        answer = self.send(event_of(request_type, self._kind, properties, **more))
+        answer = self.send(event_of(request_type, self._kind, properties, LogicalResourceId=self._logical_id, **more))
         if answer["Status"] == "SUCCESS":
             self.resource_id, self.properties = answer["PhysicalResourceId"], properties
         return answer

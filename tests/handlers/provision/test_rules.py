@@ -1,10 +1,15 @@
 """Access rules and quotas that a template declares."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from penstock_core.acls.tokens import TokenSettings
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_handlers import provision
 from penstock_service.instance.instance import Instance
+from penstock_service.quotas.admin.set_quota import put_quota
 from tests.handlers.provision.template import Template
 
 ADA, BOB = "arn:aws:iam::1:role/ada", "arn:aws:iam::1:role/bob"
@@ -83,3 +88,58 @@ def test_wrong_quota_is_refused_and_its_rollback_is_not(to: Instance, properties
     template.properties = properties
     assert template.delete("request-1")["Status"] == "SUCCESS"
     assert quotas(to) == {}
+
+
+def test_quota_that_an_operator_has_set_survives_the_rollback_of_a_resource_that_was_never_made(to: Instance) -> None:
+    put_quota(to, "principal", ADA, {"produce_bytes_per_s": 1_000})
+    template = Template(to, "Quota")
+    failed = template.create(**_quota(ADA, fetch_bytes_per_s=0))
+    template.properties = _quota(ADA, fetch_bytes_per_s=0)
+    assert template.delete(failed["PhysicalResourceId"])["Status"] == "SUCCESS"
+    assert quotas(to) == {ADA: ({"produce_bytes_per_s": 1_000}, False)}
+
+
+def test_quota_goes_only_with_the_resource_that_has_set_it_last(to: Instance) -> None:
+    old, new = Template(to, "Quota", "Old"), Template(to, "Quota", "New")  # a construct that moves in the app
+    old.create(**_quota(ADA, produce_bytes_per_s=5))
+    new.create(**_quota(ADA, produce_bytes_per_s=5))
+    assert old.delete()["Status"] == "SUCCESS"
+    assert {*quotas(to)} == {ADA}
+    put_quota(to, "principal", ADA, {"produce_bytes_per_s": 7})  # an operator
+    assert new.delete()["Status"] == "SUCCESS"
+    assert quotas(to) == {ADA: ({"produce_bytes_per_s": 7}, False)}
+
+
+def test_deletion_that_could_not_be_made_is_not_told_as_made(to: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    template = Template(to, "Quota")
+    template.create(**_quota(ADA, produce_bytes_per_s=5))
+
+    def away(*_: object) -> bool:
+        raise PenstockError(ErrorCode.STORAGE_UNAVAILABLE, "away")
+
+    monkeypatch.setattr(provision, "delete_declared_quota", away)
+    assert template.delete()["Status"] == "FAILED"
+    monkeypatch.undo()
+    assert {*quotas(to)} == {ADA}
+
+
+@pytest.mark.parametrize(
+    ("kind", "properties"),
+    [("Acls", {"Rules": rules_of("jwt:alice")}), ("Quota", _quota("jwt:alice", produce_bytes_per_s=5))],
+)
+def test_token_without_its_issuer_is_refused_where_the_stage_takes_none(
+    to: Instance, kind: str, properties: dict[str, object]
+) -> None:
+    assert "give jwt:ISSUER#SUBJECT" in Template(to, kind).create(**properties)["Reason"]
+
+
+def test_token_gets_the_issuer_that_the_stage_trusts(to: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = replace(to.acl_cache.settings, tokens=TokenSettings(issuer="https://id.example"))
+    monkeypatch.setattr(to.acl_cache, "_settings", settings)
+    template = Template(to, "Acls")
+    template.create(Rules=rules_of("jwt:alice"))
+    assert stored(to) == {"jwt:https://id.example#alice"}
+    assert template.delete()["Status"] == "SUCCESS"
+    assert stored(to) == set()
+    Template(to, "Quota").create(**_quota("jwt:alice", produce_bytes_per_s=5))
+    assert {*quotas(to)} == {"jwt:https://id.example#alice"}

@@ -94,3 +94,19 @@ def test_process_keeps_so_many_proofs(credentials: Refreshed, clock: list[int]) 
     for number in range(SDK_PROOFS_KEPT_MAX + 1):
         OwnProof(configuration, STS, f"{STAGE}-{number}").current()
     assert len(invocation._MADE) == SDK_PROOFS_KEPT_MAX
+
+
+def test_clients_with_more_keys_than_the_process_keeps_sign_once_each(clock: list[int]) -> None:
+    keys = [StaticCredentials(f"AKIA{number:016}", "secret", None) for number in range(SDK_PROOFS_KEPT_MAX + 1)]
+    owners = [OwnProof(Configuration(url="https://lambda", region="eu", credentials=each), STS, STAGE) for each in keys]
+    first = [each.current() for each in owners]
+    clock.append(START_MS + 1_000)
+    assert [each.current() for each in owners] == first
+
+
+def test_clients_of_different_clocks_do_not_renew_each_others_proof(credentials: Refreshed, clock: list[int]) -> None:
+    configuration = Configuration(url="https://lambda", region="eu-west-1", credentials=credentials)
+    straight, shifted = (OwnProof(configuration, STS, STAGE) for _ in range(2))
+    first = straight.current(), shifted.current(600_000)
+    clock.append(START_MS + 1_000)
+    assert (straight.current(), shifted.current(600_000)) == first

@@ -39,6 +39,17 @@ class DynamoDbQuotaStore:
             raise too_many_quotas()
         self._client.call("put_item", is_repeatable=True, TableName=self._table, Item=quota_item(quota))
 
+    def delete_declared(self, subject: Subject, name: str, declared_by: str) -> bool:
+        done = self._client.conditional(
+            "delete_item",
+            is_repeatable=True,
+            TableName=self._table,
+            Key=quota_key(subject, name),
+            ConditionExpression="declared_by = :resource",
+            ExpressionAttributeValues={":resource": {"S": declared_by}},
+        )
+        return isinstance(done, Applied)
+
     def delete(self, subject: Subject, name: str) -> bool:
         done = self._client.call(
             "delete_item",

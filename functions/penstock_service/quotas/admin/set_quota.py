@@ -1,6 +1,7 @@
 """Quotas for operators: list, set, delete. All instances go by a change within `quota_cache.TTL_MS`."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from penstock_core.errors import ErrorCode, PenstockError, shown
@@ -21,13 +22,19 @@ def place_of(quota: Quota) -> str:
 
 
 def put_quota(
-    instance: Instance, subject: str, name: str, limits: Mapping[str, Any], *, is_shared: bool = False
+    instance: Instance,
+    subject: str,
+    name: str,
+    limits: Mapping[str, Any],
+    *,
+    is_shared: bool = False,
+    declared_by: str = "",
 ) -> Quota:
     """Stores a quota in place of the one of that subject and name. One query and one put.
 
-    Raises INVALID_CONFIG, INVALID_NAME and TOO_MANY_QUOTAS.
+    `declared_by` is the resource of a template that sets it. Raises INVALID_CONFIG, INVALID_NAME and TOO_MANY_QUOTAS.
     """
-    quota = parse_quota(subject, name, limits, is_shared=is_shared)
+    quota = replace(parse_quota(subject, name, limits, is_shared=is_shared), declared_by=declared_by)
     if not quota.to_json():
         raise PenstockError(
             ErrorCode.INVALID_CONFIG, f"limits={shown(dict(limits))}: give at least one limit, or delete the quota"
@@ -45,3 +52,11 @@ def delete_quota(instance: Instance, subject: str, name: str) -> None:
             ErrorCode.UNKNOWN_QUOTA, f"{subject} {shown(name)} has no quota of its own: list the quotas to see which do"
         )
     instance.quota_cache.forget()
+
+
+def delete_declared_quota(instance: Instance, subject: str, name: str, declared_by: str) -> bool:
+    """Removes a quota that this resource of a template has set last. False if somebody else has. One delete."""
+    quota = parse_quota(subject, name, {})
+    done = instance.stores.quotas.delete_declared(quota.subject, quota.name, declared_by)
+    instance.quota_cache.forget()
+    return done
