@@ -3,6 +3,8 @@
 Settings in forms: a field each, named `set.NAME`. Times may be durations, such as 7d.
 """
 
+import base64
+import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -13,6 +15,7 @@ from penstock.model.times import parse_duration_ms, parse_time_ms
 from penstock_core.errors import ErrorCode, shown
 from penstock_core.limits import UNLIMITED
 from penstock_core.log.topic import TopicConfig
+from penstock_core.text import escaped, escaped_json, parse_json
 
 PREFIX = "set."
 TOPIC_DEFAULTS: Mapping[str, Any] = asdict(TopicConfig())
@@ -37,15 +40,34 @@ def typed_ms(text: str, now_ms: int) -> int:
 
 
 def bytes_of(text: str, form: str, what: str) -> bytes:
-    """The bytes that the text stands for: UTF-8, or pairs of hexadecimal digits if `form` is hex."""
+    """The bytes that the text stands for: UTF-8, pairs of hexadecimal digits (`form` is hex), or base64.
+
+    Browsers send each newline of a field as two characters. Text gets it back as one.
+    """
+    if form == "base64":
+        return _base64_of(text, what)
     if form != "hex":
-        return text.encode(errors="surrogatepass")
+        return text.replace("\r\n", "\n").encode(errors="surrogatepass")
     try:
         return bytes.fromhex(text)
     except ValueError as error:
         raise InvalidError(
             ErrorCode.INVALID_REQUEST, f"{what}={shown(text)} is no hexadecimal: give pairs of digits such as 00 ff"
         ) from error
+
+
+def typed_form(data: bytes, *, is_line: bool = False) -> tuple[str, str]:
+    """The text of a field, and the form of `bytes_of` that makes these bytes of it again.
+
+    Only text that a browser shows and sends back unchanged is text. A field of one line keeps no newlines.
+    """
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return base64.b64encode(data).decode(), "base64"
+    if "\r" in text or escaped(text, kept="\n\t") != text or (is_line and "\n" in text):
+        return base64.b64encode(data).decode(), "base64"
+    return text, "text"
 
 
 def headers_of(text: str) -> Headers:
@@ -56,6 +78,44 @@ def headers_of(text: str) -> Headers:
             name, colon, value = line.partition(":")
             found.append((name.strip(), value.strip().encode() if colon else None))
     return tuple(found)
+
+
+def headers_json(headers: Headers) -> str:
+    """All headers as JSON, a line for each: `["name", "value"]`, with null or `{"base64": "…"}` for other values."""
+    lines = []
+    for name, value in headers:
+        text, form = (None, "text") if value is None else typed_form(value)
+        lines.append(json.dumps([name, {"base64": text} if form == "base64" else text], ensure_ascii=False))
+    return escaped_json("[" + ",\n".join(lines) + "]")
+
+
+def headers_of_json(text: str) -> Headers:
+    """The inverse of `headers_json`; no text is no headers. Raises InvalidError."""
+    try:
+        given: Any = parse_json(text) if text.strip() else []
+    except ValueError:
+        given = None
+    if not (isinstance(given, list) and all(isinstance(each, list) and len(each) == 2 for each in given)):
+        given = [(None, None)]
+    found: list[tuple[str, bytes | None]] = []
+    for name, value in given:
+        if isinstance(name, str) and isinstance(value, dict) and [*value] == ["base64"]:
+            found.append((name, _base64_of(str(value["base64"]), f"header {name:.60}")))
+        elif isinstance(name, str) and (value is None or isinstance(value, str)):
+            found.append((name, None if value is None else value.encode(errors="surrogatepass")))
+        else:
+            raise InvalidError(
+                ErrorCode.INVALID_REQUEST,
+                f'headers={shown(text)}: give a list such as [["name", "text"], ["other", {{"base64": "AA=="}}]]',
+            )
+    return tuple(found)
+
+
+def _base64_of(text: str, what: str) -> bytes:
+    try:
+        return base64.b64decode("".join(text.split()), validate=True)
+    except ValueError as error:
+        raise InvalidError(ErrorCode.INVALID_REQUEST, f"{what}={shown(text)} is no base64") from error
 
 
 def duration_of(text: str) -> int:

@@ -38,6 +38,7 @@ PAGES = {
     "subscription": "/subscriptions/copy",
     "dead letters": "/dead-letters",
     "dead-letter topic": "/dead-letters/orders.dead",
+    "dead letter": "/dead-letters/orders.dead/0/1",
     "access rules": "/acls?principal=arn:aws:iam::111122223333:role/x&operation=read&resource=topic:orders",
     "quotas": "/quotas",
     "audit": "/audit",

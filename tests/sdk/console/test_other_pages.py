@@ -1,54 +1,11 @@
-"""Dead letters, delayed records, access rules, quotas and the audit trail."""
-
-import pytest
+"""Delayed records, access rules, quotas and the audit trail."""
 
 from penstock.model.access import AccessRule
 from penstock.testing import MemoryPenstock
 from tests.sdk.cli.test_acls import settle
-from tests.sdk.console.conftest import RunningConsole
-from tests.sdk.console.hostile import HOSTILE, forbidden_in
 from tests.sdk.console.visitor import Visitor
-from tests.support.denying import DenyingTransport
 
 ARN = "arn:aws:iam::111122223333:role/ledger"
-DEAD = "penstock.dead-letter."
-
-
-@pytest.fixture
-def dead(service: MemoryPenstock) -> None:
-    """A dead letter of a share group, and hostile ones that claim all kinds of deaths."""
-    service.create_topic("orders")
-    service.create_topic("orders.dead")
-    service.admin().create_share_group("workers", "orders", {"dead_letter_topic": "orders.dead", "start": "earliest"})
-    with service.producer() as producer:
-        told = {"topic": b"orders", "partition": b"0", "offset": b"7", "group": b"workers", "reason": b"<b>boom"}
-        told |= {"deliveries": b"5", "time_ms": b"1700000000000"}
-        producer.send("orders.dead", "x", headers=[(f"{DEAD}{name}", value) for name, value in told.items()])
-        for text in HOSTILE:
-            headers = [(f"{DEAD}{name}", text.encode()) for name in (*told, "subscription")]
-            producer.send("orders.dead", text, key=text, headers=headers)
-
-
-@pytest.mark.usefixtures("dead")
-def test_dead_letters_tell_why_they_are_there(visitor: Visitor) -> None:
-    assert "orders.dead workers" in visitor.get("/dead-letters").text
-    seen = visitor.get("/dead-letters/orders.dead")
-    assert "orders [0] 7 workers 5 <b>boom" in seen.text
-    assert "<b>boom" not in seen.html
-    assert forbidden_in(seen.html) == []
-
-
-@pytest.mark.usefixtures("dead")
-def test_dead_letters_go_back_or_away_by_name_only(service: MemoryPenstock, visitor: Visitor) -> None:
-    visitor.get("/dead-letters/orders.dead")
-    assert visitor.post("/dead-letters/orders.dead/redrive", confirm="orders").status == 400
-    assert service.records("orders") == []
-    assert "Moved 1 records" in visitor.post("/dead-letters/orders.dead/redrive", confirm="orders.dead").text
-    assert [each.value for each in service.records("orders")] == [b"x"]
-    assert visitor.post("/dead-letters/orders.dead/purge", confirm="").status == 400
-    assert len(service.records("orders.dead")) > 1
-    assert "Removed all" in visitor.post("/dead-letters/orders.dead/purge", confirm="orders.dead").text
-    assert service.records("orders.dead") == []
 
 
 def test_delayed_records_are_shown_and_cancelled(service: MemoryPenstock, visitor: Visitor) -> None:
@@ -110,16 +67,3 @@ def test_audit_trail_shows_changes_the_newest_first(service: MemoryPenstock, vis
 def test_unknown_names_are_told(visitor: Visitor) -> None:
     for path in ("/share-groups/x", "/subscriptions/x", "/groups/x", "/dead-letters/x", "/topics/x/scheduled"):
         assert visitor.get(path).status == 404, path
-
-
-def test_dead_letters_of_share_groups_are_listed_to_a_caller_without_subscriptions(service: MemoryPenstock) -> None:
-    for topic in ("orders", "orders.dead"):
-        service.create_topic(topic)
-    service.admin().create_share_group("workers", "orders", {"dead_letter_topic": "orders.dead"})
-    running = RunningConsole(DenyingTransport(service.transport, "/v1/subscriptions", status=404))
-    try:
-        seen = running.visitor().get("/dead-letters")
-    finally:
-        running.stop()
-    assert "orders.dead workers" in seen.text
-    assert "HTTP 404 from the gateway" in seen.text

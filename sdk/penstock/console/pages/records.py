@@ -22,6 +22,7 @@ from penstock_core.limits import (
     REQUEST_PARTITIONS_MAX,
 )
 from penstock_core.records.partitioner import partition_for_key
+from penstock_core.share.dead_letter import burials_of
 
 _ALL = "all"
 _EACH_MIN = 5  # records of each partition, of which the newest are shown
@@ -90,16 +91,8 @@ def show(asked: Asked) -> Shown:
 
 def show_record(asked: Asked) -> Shown:
     """One record: one fetch."""
-    place = TopicPartition(asked.path["topic"], _whole(asked.path["partition"]))
-    offset = _whole(asked.path["offset"])
-    page = browse(asked.prompt, Wanted(place=place, offset=offset, records_max=1))
-    record = next((each for each in page.records if each.offset == offset), None)
-    if record is None:
-        raise NotFoundError(
-            ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"partition {place.partition} of {place.topic} has no record at offset {offset}: it holds "
-            f"[{page.log_start_offset}, {page.high_watermark}), and compaction may have removed records in between",
-        )
+    record, page = record_of(asked)
+    place, offset = TopicPartition(record.topic, record.partition), record.offset
     view = view_of(asked.word("view"))
     return Shown(
         template="record.html",
@@ -116,6 +109,7 @@ def show_record(asked: Asked) -> Shown:
             "all_views": VIEWS,
             "asked": asked,
             "path": record_path(*place, offset),
+            "letter": path_of("dead-letters", *place, offset) if burials_of(record.headers) else None,
             "previous": record_path(*place, offset - 1) if offset > page.log_start_offset else None,
             "next": record_path(*place, page.next_offset) if page.next_offset < page.high_watermark else None,
             "around": url(
@@ -128,6 +122,21 @@ def show_record(asked: Asked) -> Shown:
     )
 
 
+def record_of(asked: Asked) -> tuple[ConsumerRecord, RecordPage]:
+    """The record that the path names, and the page that it was read with: one fetch. Raises NotFoundError."""
+    place = TopicPartition(asked.path["topic"], whole_number(asked.path["partition"]))
+    offset = whole_number(asked.path["offset"])
+    page = browse(asked.prompt, Wanted(place=place, offset=offset, records_max=1))
+    record = next((each for each in page.records if each.offset == offset), None)
+    if record is None:
+        raise NotFoundError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"partition {place.partition} of {place.topic} has no record at offset {offset}: it holds "
+            f"[{page.log_start_offset}, {page.high_watermark}), and compaction may have removed records in between",
+        )
+    return record, page
+
+
 def _key(asked: Asked) -> bytes | None:
     text = asked.query.get("key", "")
     return bytes_of(text, asked.word("key_form"), "key") if text else None
@@ -137,7 +146,7 @@ def _partition(asked: Asked, topic: Topic, key: bytes | None) -> int | None:
     """The partition that is asked for; that of the key, if a key is; else None for all."""
     text = asked.word("partition")
     if text not in ("", _ALL):
-        return _whole(text)
+        return whole_number(text)
     if key is not None:
         return topic.first_writable_partition + partition_for_key(key, topic.writable_partitions)
     return 0 if topic.partitions == 1 or asked.word("at") in ("oldest", "offset", "time") else None
@@ -195,7 +204,8 @@ def _links(asked: Asked, page: RecordPage, partition: int, *, has_key: bool) -> 
     return {"older": older, "newer": None if page.is_at_end else at(page.next_offset)}
 
 
-def _whole(text: str) -> int:
+def whole_number(text: str) -> int:
+    """The number of a part of a path. Raises InvalidError."""
     if not (text.isascii() and text.isdigit() and len(text) < 20):
         raise InvalidError(ErrorCode.INVALID_REQUEST, f"{text!r:.60} is no whole number from 0")
     return int(text)
