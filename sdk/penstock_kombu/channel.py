@@ -11,6 +11,7 @@
 | close                         | the records in hand go back, uncounted                                    |
 | exchange, bind                | direct exchanges, known to the connection that declares them              |
 | topic, fanout; temporary queue| refused, because each would cost calls while nothing happens              |
+| publish to `celeryev`         | dropped: Celery's events are the only messages that go nowhere            |
 """
 
 import logging
@@ -24,6 +25,7 @@ from kombu.exceptions import ConnectionError as AmqpConnectionError
 from kombu.message import Message
 from kombu.transport.base import StdChannel
 
+from penstock import Admin, UnknownTopicError
 from penstock.errors import NotFoundError, UnavailableError
 from penstock.share.settings import RECORDS_MAX
 from penstock.system import wall_clock_ms
@@ -33,6 +35,7 @@ from penstock_kombu.session import Session
 
 _log = logging.getLogger("penstock.kombu")
 
+_EVENTS = "celeryev"  # the exchange of Celery's events
 _NO_FANOUT = (
     "exchange {0!r} is of type {1!r}: Penstock has direct exchanges only. Remote control (inspect, ping, revoke, "
     "broadcast), events and task queues behind topic exchanges need another broker; name a queue in task_routes instead"
@@ -40,6 +43,11 @@ _NO_FANOUT = (
 _NO_TEMPORARY = (
     "{0} asks for a temporary queue: Penstock has none. So rpc:// is no result backend here, and remote control, "
     "flower and `celery events` do not work. Use a result backend of its own, such as redis:// or a database"
+)
+_NOT_A_QUEUE = (
+    "PRECONDITION_FAILED - topic {0!r} was there before the queue, and a worker would dead-letter what other programs "
+    "send to it. Use another queue name, or queue_name_prefix. If all its records are tasks, make the rest yourself: "
+    "`penstock topics create {1}`, then `penstock share-groups create {0} {0} --dead-letters {1}`"
 )
 _NO_PRIORITY = (
     "priority={0!r}: a queue of Penstock has no priorities. Send urgent tasks to a queue of their own, with workers "
@@ -60,10 +68,8 @@ class Channel(StdChannel):  # type: ignore[misc]  # kombu has no types
     # Declarations.
 
     def exchange_declare(self, exchange: str = "", type: str = "direct", **_: object) -> None:  # noqa: A002 - AMQP's
-        """A direct exchange. A topic exchange may be declared for Celery's events, which go nowhere."""
-        if type == "topic":
-            self._session.topic_exchanges.add(exchange)
-        elif type != "direct":
+        """A direct exchange. Celery's events may have their topic exchange, which leads nowhere."""
+        if type != "direct" and (exchange, type) != (_EVENTS, "topic"):
             raise NotImplementedError(_NO_FANOUT.format(exchange, type))
 
     def prepare_queue_arguments(self, arguments: Mapping[str, Any] | None, **options: Any) -> Mapping[str, Any]:
@@ -83,7 +89,11 @@ class Channel(StdChannel):  # type: ignore[misc]  # kombu has no types
     def queue_declare(
         self, queue: str = "", passive: bool = False, exclusive: bool = False, auto_delete: bool = False, **_: object
     ) -> Any:
-        """Make topic, group and dead-letter topic, unless there are any. Tells how many messages wait."""
+        """Make topic, group and dead-letter topic, unless there are any. Tells how many messages wait.
+
+        A group whose topic was deleted gets a new one, and a group whose topic was made anew gets that one. Raises
+        ChannelError if the topic was there before the group: other programs may send to it.
+        """
         if exclusive or auto_delete or not queue:
             what = "exclusive" if exclusive else "auto_delete" if auto_delete else "a queue without a name"
             raise NotImplementedError(_NO_TEMPORARY.format(f"queue {queue!r} ({what})"))
@@ -96,16 +106,32 @@ class Channel(StdChannel):  # type: ignore[misc]  # kombu has no types
         except NotFoundError as error:
             if passive:
                 raise ChannelError(f"NOT_FOUND - {error}", (50, 10), "Channel.queue_declare", "404") from error
-            letters = options.topic(queue) + options.dead_letter_suffix
-            admin.create_topic(letters, 1, exist_ok=True)
-            admin.create_topic(name, options.partitions, exist_ok=True)
-            admin.create_share_group(name, name, {"start": "earliest", "dead_letter_topic": letters})
+            self._make_queue(admin, name)
             return queue_declare_ok_t(queue, 0, 0)
+        is_bound = any(each.topic == name for each in found.partitions)
+        if not (passive or is_bound) and name in found.group.topics:
+            admin.create_topic(name, options.partitions, exist_ok=True)
+            admin.create_share_group(name, found.group.topics)  # binds it to the topic that has the name now
         return queue_declare_ok_t(queue, sum(each.available + each.waiting for each in found.partitions), 0)
+
+    def _make_queue(self, admin: Admin, name: str) -> None:
+        """Make topic and group. The dead-letter topic comes first, so a topic without one is no queue of ours."""
+        options = self._session.options
+        letters = name + options.dead_letter_suffix
+        if _has_topic(admin, name) and (not _has_topic(admin, letters) or any(admin.list_offsets(name).values())):
+            try:
+                admin.describe_share_group(name)  # another program has just made the queue
+            except NotFoundError as error:
+                why = _NOT_A_QUEUE.format(name, letters)
+                raise ChannelError(why, (50, 10), "Channel.queue_declare", "406") from error
+            return
+        admin.create_topic(letters, 1, exist_ok=True)
+        admin.create_topic(name, options.partitions, exist_ok=True)
+        admin.create_share_group(name, name, {"start": "earliest", "dead_letter_topic": letters})
 
     def queue_bind(self, queue: str, exchange: str = "", routing_key: str = "", **_: object) -> None:
         """Let messages to a direct exchange with this routing key go to the queue."""
-        if exchange in self._session.topic_exchanges:
+        if exchange == _EVENTS:
             raise NotImplementedError(_NO_FANOUT.format(exchange, "topic"))
         self._session.bindings.setdefault((exchange, routing_key), {})[queue] = None
 
@@ -138,12 +164,19 @@ class Channel(StdChannel):  # type: ignore[misc]  # kombu has no types
         headers: Mapping[str, Any] | None = None,
         properties: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """The message as `basic_publish` takes it. Raises NotImplementedError for a priority and an expiration."""
+        """The message as `basic_publish` takes it. Raises NotImplementedError for a priority and an expiration.
+
+        Celery sets an expiration next to the header `expires`, which its worker checks: that one is left out.
+        """
         told = dict(properties or {})
+        if (headers or {}).get("expires") is not None:
+            told.pop("expiration", None)
         if priority or told.get("priority"):
             raise NotImplementedError(_NO_PRIORITY.format(priority or told["priority"]))
         if told.get("expiration") is not None:
-            raise NotImplementedError(f"expiration={told['expiration']!r}: use Celery's `expires`, which workers check")
+            raise NotImplementedError(
+                f"expiration={told['expiration']!r}: use Celery's `expires` with task_protocol=2, which workers check"
+            )
         return {
             "body": body,
             "content-type": content_type,
@@ -160,7 +193,7 @@ class Channel(StdChannel):  # type: ignore[misc]  # kombu has no types
         """
         if not exchange:
             queues = [routing_key]
-        elif exchange in self._session.topic_exchanges and "task" not in message["headers"]:
+        elif exchange == _EVENTS and "task" not in message["headers"]:
             self._session.drop_event(routing_key)
             return
         else:
@@ -199,7 +232,9 @@ class Channel(StdChannel):  # type: ignore[misc]  # kombu has no types
         wanted = self.deliveries.prefetch_count or UNBOUNDED_RECORDS
         self._readers[consumer_tag] = QueueReader(
             queue,
-            self._session.share_consumer(queue, max_records=min(wanted, RECORDS_MAX)),
+            self._session.share_consumer(
+                queue, max_records=min(wanted, RECORDS_MAX), on_lock_lost=self.deliveries.lose
+            ),
             self.deliveries,
             callback,
             is_acknowledged=bool(no_ack),
@@ -269,6 +304,14 @@ class Channel(StdChannel):  # type: ignore[misc]  # kombu has no types
         if not found and not multiple:
             raise ChannelError(f"PRECONDITION_FAILED - delivery tag {tag} is not in hand", (60, 80), "basic_ack", "406")
         return found
+
+
+def _has_topic(admin: Admin, name: str) -> bool:
+    try:
+        admin.describe_topic(name)
+    except UnknownTopicError:
+        return False
+    return True
 
 
 def _place(found: InFlight) -> str:

@@ -6,7 +6,8 @@
   uncounted, so that another worker gets it. A share consumer that has quick tasks acquires ahead; what no task takes
   within two seconds goes back, too (penstock.share.keeper).
 - A reader without room asks for nothing. A reader with room sleeps in its share consumer until a wake-up.
-- The share consumer renews the lock of each message until the message is acknowledged.
+- The share consumer renews the lock of each message until the message is acknowledged. A message whose lock is lost is
+  not delivered. Celery may have the message already; then the task may run in two workers.
 """
 
 import threading
@@ -53,10 +54,12 @@ class Deliveries:
 
     def next(self) -> InFlight | None:
         """Under `changed`: the next message, which is unacknowledged from now on. Raises a reader's error."""
-        if self.ready:
+        while self.ready:
             found = self.ready.popleft()
-            self.unacknowledged[found.tag] = found
-            return found
+            if found.reader.is_held(found.record):
+                self.unacknowledged[found.tag] = found
+                return found
+            self.changed.notify_all()  # there is room for another one
         if self.error is not None:
             error, self.error = self.error, None
             raise error
@@ -94,6 +97,15 @@ class Deliveries:
             self.changed.notify_all()
         return found
 
+    def lose(self, records: Sequence[ShareRecord]) -> None:
+        """The locks of these records have ended: give back what is ready. A lock without a taker is released so."""
+        with self.changed:
+            lost = [each for each in self.ready if each.record in records]
+            self.ready = deque(each for each in self.ready if each.record not in records)
+            self.changed.notify_all()
+        for each in lost:
+            each.reader.release(each.record, is_counted=False)
+
     def fail(self, error: PenstockError) -> None:
         """Let the next `drain_events` raise it."""
         with self.changed:
@@ -121,6 +133,10 @@ class QueueReader:
         self._deliveries = deliveries
         self._thread = threading.Thread(target=self._read, name=f"penstock-queue-{queue}", daemon=True)
         self._thread.start()
+
+    def is_held(self, record: ShareRecord) -> bool:
+        """False once the service has said that the lock is lost."""
+        return self._consumer.is_held(record)
 
     def accept(self, record: ShareRecord) -> bool:
         """The message is done. False if its lock was lost: the service hands it out again."""

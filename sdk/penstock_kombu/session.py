@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from penstock import Admin, Producer, ShareConsumer
 from penstock.arguments import check, check_text, check_whole
-from penstock.share.settings import ShareSettings
+from penstock.share.settings import LockLostCallback, ShareSettings
 
 _log = logging.getLogger("penstock.kombu")
 
@@ -85,7 +85,6 @@ class Session:
     def __init__(self, address: str, options: TransportOptions) -> None:
         self.options = options
         self.bindings: dict[tuple[str, str], dict[str, None]] = {}  # the queues by exchange and routing key
-        self.topic_exchanges: set[str] = set()
         self._url = _url_of(address)
         self._admin: Admin | None = None
         self._producer: Producer | None = None
@@ -118,7 +117,7 @@ class Session:
             self._admin = Admin(self._url, region=self.options.region, transport=self.options.transport)
         return self._admin
 
-    def share_consumer(self, queue: str, *, max_records: int) -> ShareConsumer:
+    def share_consumer(self, queue: str, *, max_records: int, on_lock_lost: LockLostCallback) -> ShareConsumer:
         """A new consumer of the queue's share group."""
         return ShareConsumer(
             url=self._url,
@@ -129,6 +128,7 @@ class Session:
             max_records=max_records,
             lock_ms=self.options.lock_ms,
             hold_ms_max=self.options.hold_ms_max,
+            on_lock_lost=on_lock_lost,
         )
 
     def drop_event(self, routing_key: str) -> None:

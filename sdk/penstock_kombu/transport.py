@@ -42,6 +42,7 @@ class Transport(base.Transport):  # type: ignore[misc]  # kombu has no types
         self._session = Session(str(client.hostname or ""), TransportOptions.parse(client.transport_options or {}))
         self._changed = threading.Condition()
         self._channels: list[Channel] = []
+        self._is_closed = False
 
     def driver_version(self) -> str:
         """The version of Penstock."""
@@ -53,10 +54,15 @@ class Transport(base.Transport):  # type: ignore[misc]  # kombu has no types
 
     def establish_connection(self) -> Self:
         """Makes no call: the first declaration, message or wait does."""
+        self._is_closed = False
         return self
 
     def close_connection(self, connection: object) -> None:
-        """Close the channels and the clients."""
+        """Close the channels and the clients. A wait in another thread raises ConnectionError."""
+        if not self._session.is_forked:  # there, a thread of the parent may hold the condition for ever
+            with self._changed:
+                self._is_closed = True
+                self._changed.notify_all()
         for channel in list(self._channels):
             channel.close()
         self._session.close()
@@ -75,11 +81,14 @@ class Transport(base.Transport):  # type: ignore[misc]  # kombu has no types
     def drain_events(self, connection: object, timeout: float | None = None, **_: object) -> None:
         """Wait for one message, and deliver it. Raises TimeoutError after `timeout` seconds, and a reader's error.
 
+        Raises Kombu's ConnectionError once the connection is closed, also by another thread.
         While messages are unacknowledged, it may return without one, so that Celery sends the acknowledgements.
         """
         ends_ms = None if timeout is None else monotonic_ms() + int(timeout * 1_000)
         with self._changed:
             while (found := self._next()) is None:
+                if self._is_closed:
+                    raise AmqpConnectionError("the connection is closed, so no message comes")
                 left_ms = None if ends_ms is None else ends_ms - monotonic_ms()
                 if left_ms is not None and left_ms <= 0:
                     raise TimeoutError

@@ -1,4 +1,5 @@
 import time
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -69,6 +70,63 @@ def test_declared_queue_that_exists_stays_as_it_is(service: MemoryPenstock, conn
     connect().default_channel.queue_declare("tasks")
     assert service.admin().describe_share_group("tasks").group.config["lock_ms"] == 5_000
     assert [each.name for each in service.admin().list_topics()] == ["tasks"]
+
+
+def test_topic_of_another_program_is_no_queue(service: MemoryPenstock, connect: Connect) -> None:
+    """Its records would become dead letters of the queue."""
+    service.create_topic("tasks")
+    for _ in range(2):
+        with pytest.raises(ChannelError, match=r"topics create tasks.dead`.*share-groups create tasks tasks --dead-l"):
+            connect().default_channel.queue_declare("tasks")
+    service.create_topic("tasks.dead")
+    service.producer().send("tasks", b"of another program").result()
+    with pytest.raises(ChannelError, match="topic 'tasks' was there before the queue"):
+        connect().default_channel.queue_declare("tasks")
+    assert service.admin().list_share_groups() == []
+
+
+def test_queue_whose_declaration_was_cut_off_is_finished(service: MemoryPenstock, connect: Connect) -> None:
+    service.create_topic("tasks.dead")
+    service.create_topic("tasks")
+    connect().default_channel.queue_declare("tasks")
+    assert service.admin().describe_share_group("tasks").group.config["dead_letter_topic"] == "tasks.dead"
+
+
+def test_queue_that_another_program_makes_meanwhile_is_that_one(service: MemoryPenstock, connect: Connect) -> None:
+    """The first look for the group comes before the other program has made it, and the rest comes after."""
+    is_first = True
+
+    class Behind:
+        def call(self, method: str, path: str, *rest: Any) -> Any:
+            nonlocal is_first
+            answer = service.transport.call(method, path, *rest)
+            if is_first:
+                is_first = False
+                _publish(connect(), "a")
+            return answer
+
+        def close(self) -> None:
+            service.transport.close()
+
+    assert connect(transport=Behind()).default_channel.queue_declare("tasks").message_count == 0
+    assert len(service.records("tasks")) == 1
+
+
+@pytest.mark.parametrize("is_made_anew", [False, True])
+def test_declared_queue_has_a_topic_again_after_its_topic_was_deleted(
+    service: MemoryPenstock, connect: Connect, *, is_made_anew: bool
+) -> None:
+    connect(partitions=3).default_channel.queue_declare("tasks")
+    admin = service.admin()
+    admin.alter_share_group("tasks", {"lock_ms": 5_000})
+    admin.delete_topic("tasks")
+    if is_made_anew:
+        admin.create_topic("tasks", 3)
+    connection = connect(partitions=3)
+    _publish(connection, "a")
+    assert [each.decode() for each in Taker(connection).until(1)] == ["a"]
+    assert admin.describe_topic("tasks").topic.partitions == 3
+    assert admin.describe_share_group("tasks").group.config["lock_ms"] == 5_000
 
 
 def test_queue_is_not_made_when_the_option_says_so(service: MemoryPenstock, connect: Connect) -> None:
@@ -190,6 +248,21 @@ def test_message_with_an_eta_waits_in_the_service(service: MemoryPenstock, conne
     assert service.admin().list_scheduled("celery") == [], "a time that is over delays nothing"
 
 
+def test_task_that_expires_is_sent_and_its_worker_knows_until_when(service: MemoryPenstock, connect: Connect) -> None:
+
+    def nothing() -> None:
+        """It is never run."""
+
+    task: Any = _celery(service).task(name="t")(nothing)
+    task.apply_async(expires=60)
+    task.apply_async(expires=datetime.now(UTC) + timedelta(seconds=60))
+    for message in Taker(connect(), Queue("celery")).until(2):
+        assert 50 < (datetime.fromisoformat(message.headers["expires"]) - datetime.now(UTC)).total_seconds() <= 60
+        assert "expiration" not in message.properties
+    with pytest.raises(NotImplementedError, match="Celery's `expires` with task_protocol=2"):
+        task.apply_async(expiration=60)
+
+
 def test_eta_beyond_a_year_is_refused(service: MemoryPenstock) -> None:
     with pytest.raises(InvalidError, match="deliver_at_ms"):
         _celery(service).send_task("t", countdown=366 * 86_400)
@@ -232,6 +305,7 @@ def test_message_that_no_service_answers_is_an_operational_error(connect: Connec
 
 def test_message_that_is_too_large_is_refused_as_such(service: MemoryPenstock, connect: Connect) -> None:
     service.create_topic("tasks", config={"max_batch_bytes": 65_536})
+    service.create_share_group("tasks", "tasks")
     with pytest.raises(RecordTooLargeError):
         _publish(connect(), "a" * 65_536)
 
@@ -308,7 +382,17 @@ def test_events_go_nowhere_and_those_of_tasks_are_told_once(
     assert service.admin().list_topics() == []
 
 
-def test_task_behind_a_topic_exchange_is_refused_rather_than_dropped(connect: Connect) -> None:
+def test_message_behind_another_topic_exchange_is_refused_rather_than_dropped(connect: Connect) -> None:
     exchange = Exchange("x", type="topic")
+    with pytest.raises(NotImplementedError, match=r"'x' is of type 'topic'.*name a queue in task_routes"):
+        _publish(connect(), "a", exchange=exchange, routing_key="a.b", declare=[exchange])
     with pytest.raises(OperationalError, match="no queue is bound to exchange 'x'"):
-        _publish(connect(), "a", exchange=exchange, routing_key="a.b", declare=[exchange], headers={"task": "t"})
+        _publish(connect(), "a", exchange="x", routing_key="a.b", declare=[])
+    with pytest.raises(OperationalError, match="no queue is bound to exchange 'celeryev'"):
+        _publish(connect(), "a", exchange="celeryev", routing_key="a.b", declare=[], headers={"task": "t"})
+
+
+def test_task_of_the_first_protocol_behind_a_topic_exchange_is_refused(service: MemoryPenstock) -> None:
+    app = _celery(service, task_protocol=1)
+    with pytest.raises(NotImplementedError, match="exchange 'x' is of type 'topic'"):
+        app.send_task("t", exchange="x", routing_key="a.b", declare=[Exchange("x", type="topic")])

@@ -3,7 +3,8 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import NotFoundError
+from penstock import ShareConsumer
+from penstock.errors import ConnectionFailedError, NotFoundError
 from penstock.model.share import ShareRecord
 from penstock.testing import MemoryPenstock
 from penstock_kombu.delivery import Deliveries, QueueReader
@@ -30,7 +31,9 @@ def tasks(service: MemoryPenstock) -> MemoryPenstock:
 
 
 def _reader(service: MemoryPenstock, deliveries: Deliveries, max_records: int = _COUNT) -> QueueReader:
-    consumer = service.share_consumer(group_id="tasks", acknowledge="explicit", max_records=max_records)
+    consumer = service.share_consumer(
+        group_id="tasks", acknowledge="explicit", max_records=max_records, lock_ms=1_000, on_lock_lost=deliveries.lose
+    )
     return QueueReader("tasks", consumer, deliveries, lambda message: None, is_acknowledged=False)
 
 
@@ -129,6 +132,73 @@ def test_late_accept_says_that_the_lock_is_lost(tasks: MemoryPenstock, deliverie
     assert not reader.accept(taken.record)
     reader.reject(taken.record, "too late")
     reader.release(taken.record, is_counted=True)
+    reader.stop()
+    reader.close()
+
+
+def test_message_whose_lock_the_service_says_is_lost_is_not_delivered(
+    tasks: MemoryPenstock, deliveries: Deliveries
+) -> None:
+    deliveries.prefetch_count = 2
+    reader = _reader(tasks, deliveries)
+    until(lambda: len(deliveries.ready) == 2)
+    lost = [each.record for each in deliveries.ready]
+    tasks.admin().reset_share_group("tasks", "tasks", to="earliest")  # every lock is lost
+    until(lambda: len(deliveries.ready) == 2 and not any(each.record in lost for each in deliveries.ready))
+    assert {each.record.offset for each in deliveries.ready} == {0, 1}, "they come again under new locks"
+    reader.stop()
+    reader.close()
+
+
+def test_message_is_passed_over_before_its_consumer_tells_that_the_lock_is_lost(
+    tasks: MemoryPenstock, deliveries: Deliveries
+) -> None:
+    deliveries.prefetch_count = 2
+    reader = _reader(tasks, deliveries)
+    until(lambda: len(deliveries.ready) == 2)
+    first, second = deliveries.ready
+    assert reader.accept(first.record), "no longer in hand"
+    with deliveries.changed:
+        assert deliveries.next() == second
+    assert list(deliveries.unacknowledged) == [second.tag]
+    until(lambda: len(deliveries.ready) == 1, shown=lambda: "the place of the first one is free again")
+    reader.stop()
+    reader.close()
+
+
+def test_message_is_given_back_when_its_lock_ends_without_a_renewal(
+    tasks: MemoryPenstock, deliveries: Deliveries
+) -> None:
+    """The network of this worker breaks for longer than a lock. Another worker gets the records."""
+    transport, is_broken = tasks.transport, False
+
+    class Breaking:
+        def call(self, *arguments: Any, **options: Any) -> Any:
+            if is_broken:
+                raise ConnectionFailedError("no network", maybe_applied=True)
+            return transport.call(*arguments, **options)
+
+        def close(self) -> None:
+            """The service closes it."""
+
+    deliveries.prefetch_count = 3
+    consumer = ShareConsumer(
+        transport=Breaking(),
+        group_id="tasks",
+        acknowledge="explicit",
+        max_records=3,
+        lock_ms=1_000,
+        on_lock_lost=deliveries.lose,
+    )
+    reader = QueueReader("tasks", consumer, deliveries, lambda message: None, is_acknowledged=False)
+    until(lambda: len(deliveries.ready) == 3)
+    is_broken = True
+    until(lambda: not deliveries.ready)
+    with deliveries.changed:
+        assert deliveries.next() is None
+    other, found = tasks.share_consumer(group_id="tasks", acknowledge="explicit"), list[ShareRecord]()
+    until(lambda: len(found) == _COUNT, step=lambda: found.extend(other.poll(timeout_ms=100)))
+    is_broken = False
     reader.stop()
     reader.close()
 

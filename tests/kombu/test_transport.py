@@ -120,6 +120,29 @@ def test_error_of_a_queue_is_raised_by_the_wait(service: MemoryPenstock, connect
         until(lambda: False, step=taker.drain)
 
 
+@pytest.mark.parametrize("timeout", [None, DEADLINE_S])
+def test_wait_raises_when_another_thread_closes_the_connection(connect: Connect, timeout: float | None) -> None:
+    connection, errors = connect(), list[BaseException]()
+    Taker(connection, Queue("tasks"))
+
+    def wait() -> None:
+        try:
+            connection.drain_events(timeout=timeout)
+        except BaseException as error:  # the test looks at it
+            errors.append(error)
+
+    thread = threading.Thread(target=wait, daemon=True)
+    transport = connection.transport
+    thread.start()
+    until(lambda: transport._changed._waiters)  # it waits
+    connection.release()
+    thread.join(DEADLINE_S)
+    assert len(errors) == 1
+    assert isinstance(errors[0], transport.connection_errors)
+    with pytest.raises(transport.connection_errors, match="the connection is closed"):
+        transport.drain_events(None)
+
+
 def test_connection_opens_again_after_it_was_closed(connect: Connect) -> None:
     connection = connect()
     with connection.Producer() as producer:
