@@ -29,6 +29,7 @@ SUMMARIES = {
     "groups": "Look at groups, their members and lag, and move their offsets.",
     "jobs": "Run the Spark jobs here, on EMR Serverless or on Glue.",
     "local": "Run Penstock on this machine, from a checkout of its sources.",
+    "mcp": "Let programs that speak the Model Context Protocol look at a stage, over standard input and output.",
     "metrics": "Print lag and age of each consumer, and the records of each topic, in Prometheus' text format.",
     "offsets": "Show the first and the last offset of each partition of TOPIC.",
     "produce": "Send each line of a file, or of standard input, to TOPIC as a record.",
