@@ -1,8 +1,10 @@
 """Splits records by the day of their timestamp (UTC) into Parquet files on local disk.
 
 Records of one day keep their order. The memory of waiting records is bounded. Once 32 MiB of a day's records wait, they
-are written as a row group. Once 64 MiB of all days wait, the largest day's records are written. Each day keeps its file
-open until the end.
+are written as a row group. Once 64 MiB of all days wait, the largest day's records are written.
+
+The open files are bounded, too: a backfill may have records of thousands of days. The day that was written longest ago
+closes its file. If more of its records come, they go into a further part, and the end joins a day's parts.
 """
 
 from dataclasses import dataclass, field
@@ -17,8 +19,10 @@ from penstock_spark.archive.archive_schema import FILE_SCHEMA
 
 ROW_GROUP_BYTES = 32 * MIB
 WAITING_BYTES_MAX = 64 * MIB
+OPEN_FILES_MAX = 100
 COMPRESSION = "zstd"
 
+_BATCH_BYTES = 2_000  # about what a batch takes next to its columns: many days may have one record each
 _DAY_US = 24 * 3_600 * 1_000_000
 _FEW_VALUES = ["key", "topic", "partition", "timestampType"]  # these columns repeat values: a dictionary saves bytes
 
@@ -34,20 +38,19 @@ class DayFile:
 
 @dataclass(slots=True)
 class _Day:
-    """The open file of one day, and the records that wait for it."""
+    """The records of one day that wait, and the parts that hold the others. `writer` is of the last part, if open."""
 
-    path: Path
-    writer: pq.ParquetWriter
+    parts: list[Path] = field(default_factory=list)
+    writer: pq.ParquetWriter | None = None
     records: int = 0
     waiting_bytes: int = 0
     waiting: list[pa.RecordBatch] = field(default_factory=list)
 
-    def write(self) -> None:
-        """Write the waiting records as a row group."""
-        if self.waiting:
-            table = pa.Table.from_batches(self.waiting).cast(FILE_SCHEMA)
-            self.writer.write_table(table, row_group_size=max(1, table.num_rows))
-            self.waiting, self.waiting_bytes = [], 0
+    def finish_part(self) -> None:
+        """Close the open part, if there is one."""
+        if self.writer is not None:
+            self.writer.close()
+            self.writer = None
 
 
 class DayFiles:
@@ -56,6 +59,7 @@ class DayFiles:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._days: dict[int, _Day] = {}
+        self._open: dict[int, _Day] = {}  # the day that was written longest ago comes first
         self._waiting_bytes = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -68,35 +72,61 @@ class DayFiles:
 
     def close(self) -> list[DayFile]:
         """Write the remaining records. Returns the files, by day."""
-        for each in self._days.values():
-            each.write()
-            each.writer.close()
-        return [
-            DayFile(day=str(np.datetime64(day, "D")), path=each.path, records=each.records)
-            for day, each in sorted(self._days.items())
-        ]
+        files = []
+        for number, day in sorted(self._days.items()):
+            if day.waiting:
+                self._write(number)
+            day.finish_part()
+            path = day.parts[0] if len(day.parts) == 1 else self._joined(number, day.parts)
+            files.append(DayFile(day=str(np.datetime64(number, "D")), path=path, records=day.records))
+        return files
 
     def abandon(self) -> None:
         """Remove the files."""
         for each in self._days.values():
-            each.writer.close()
-            each.path.unlink()
+            each.finish_part()
+            for part in each.parts:
+                part.unlink(missing_ok=True)
 
     def _add(self, number: int, batch: pa.RecordBatch) -> None:
-        day = self._days.get(number)
-        if day is None:
-            path = self._folder / f"{number}.parquet"
-            writer = pq.ParquetWriter(path, FILE_SCHEMA, compression=COMPRESSION, use_dictionary=_FEW_VALUES)
-            day = self._days[number] = _Day(path, writer)
+        day = self._days.setdefault(number, _Day())
+        held_bytes = batch.nbytes + _BATCH_BYTES
         day.waiting.append(batch)
         day.records += batch.num_rows
-        day.waiting_bytes += batch.nbytes
-        self._waiting_bytes += batch.nbytes
+        day.waiting_bytes += held_bytes
+        self._waiting_bytes += held_bytes
         if day.waiting_bytes >= ROW_GROUP_BYTES:
-            self._write(day)
+            self._write(number)
         while self._waiting_bytes >= WAITING_BYTES_MAX:
-            self._write(max(self._days.values(), key=lambda each: each.waiting_bytes))
+            self._write(max(self._days, key=lambda each: self._days[each].waiting_bytes))
 
-    def _write(self, day: _Day) -> None:
+    def _write(self, number: int) -> None:
+        """Write the day's waiting records as a row group."""
+        day = self._days[number]
+        if day.writer is None:
+            while len(self._open) >= OPEN_FILES_MAX:
+                self._open.pop(next(iter(self._open))).finish_part()
+            day.parts.append(self._folder / f"{number}-{len(day.parts)}.parquet")
+            day.writer = _writer(day.parts[-1])
+        self._open.pop(number, None)
+        self._open[number] = day
+        table = pa.Table.from_batches(day.waiting).cast(FILE_SCHEMA)
+        day.writer.write_table(table, row_group_size=max(1, table.num_rows))
         self._waiting_bytes -= day.waiting_bytes
-        day.write()
+        day.waiting, day.waiting_bytes = [], 0
+
+    def _joined(self, number: int, parts: list[Path]) -> Path:
+        """One file of a day's parts, row group by row group. It removes the parts."""
+        path = self._folder / f"{number}.parquet"
+        with _writer(path) as writer:
+            for part in parts:
+                with pq.ParquetFile(part) as opened:
+                    for index in range(opened.num_row_groups):
+                        group = opened.read_row_group(index)
+                        writer.write_table(group, row_group_size=max(1, group.num_rows))
+                part.unlink()
+        return path
+
+
+def _writer(path: Path) -> pq.ParquetWriter:
+    return pq.ParquetWriter(path, FILE_SCHEMA, compression=COMPRESSION, use_dictionary=_FEW_VALUES)
