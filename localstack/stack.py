@@ -151,6 +151,7 @@ def _write_env(places: Places, deployment: dict[str, str], port: int) -> None:
         FUNCTIONS_VARIABLE: deployment[FUNCTIONS_OUTPUT],
         "AWS_ENDPOINT_URL": endpoint_url(port),
         "AWS_REGION": REGION,
+        "AWS_DEFAULT_REGION": REGION,  # the one that boto3 reads
         **keys,
     }
     if values != known:
@@ -158,6 +159,7 @@ def _write_env(places: Places, deployment: dict[str, str], port: int) -> None:
     jobs = storage_variables(deployment) | {
         "AWS_ENDPOINT_URL": endpoint_url(port),
         "AWS_REGION": REGION,
+        "AWS_DEFAULT_REGION": REGION,
         "AWS_ACCESS_KEY_ID": ROOT_KEY,
         "AWS_SECRET_ACCESS_KEY": ROOT_KEY,
     }

@@ -505,6 +505,9 @@ METRICS_REQUESTS_MAX = 32  # of `penstock metrics --serve`, a thread each
 # `penstock dev`, the server on one machine.
 DEV_REQUESTS_MAX = 256  # answered at once, a thread each: a long poll holds its thread for FETCH_WAIT_MS_MAX
 DEV_BODY_BYTES_MAX = 10 * MIB  # as API Gateway: the handlers refuse far less, with a better message
+DEV_FUNCTION_CALLS_MAX = 64  # of one function that have not ended: one that hangs is called again and again
+DEV_DELIVERIES_KEPT = 100  # messages of each queue and bus
+DEV_DELIVERIES_BYTES_MAX = 8 * MIB  # of all of them, as lines of the file
 
 # `penstock console`, the pages on one machine (docs/adr/0050).
 CONSOLE_ROWS_MAX = 100  # of one page of a list

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from penstock.errors import NotConfiguredError
 
 FOLDER = Path(".penstock")
+LOCAL_FUNCTION_ARNS = "arn:aws:lambda:us-east-1:000000000000:function:"  # of `penstock dev` and of the local stack
 LOCAL_ENV_NAMES = (
     "PENSTOCK_URL",
     "PENSTOCK_FUNCTIONS",

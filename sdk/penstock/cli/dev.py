@@ -9,6 +9,7 @@ import re
 import signal
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from penstock.console.server import ConsoleServer
     from penstock.dev.env_file import EnvFile
+    from penstock.dev.functions import FunctionPlace
     from penstock.dev.service import DevService, NewTopic
 
 DEFAULT_PORT = 4567
@@ -54,6 +56,13 @@ _OTHER_FILES = ("local", "jobs")  # in .penstock
     help="Make this topic, unless it exists. You may repeat it.",
 )
 @click.option(
+    "--function",
+    "functions",
+    multiple=True,
+    metavar="NAME=FILE.py:CALLABLE",
+    help="Call this Python function, or NAME=MODULE:CALLABLE, as the Lambda function NAME. You may repeat it.",
+)
+@click.option(
     "--acl-default",
     type=click.Choice(["allow", "deny"]),
     default="allow",
@@ -81,6 +90,7 @@ def dev(
     port: int,
     data: Path | None,
     topics: tuple[str, ...],
+    functions: tuple[str, ...],
     acl_default: str,
     principals: tuple[str, ...],
     subjects: tuple[str, ...],
@@ -100,6 +110,7 @@ def dev(
     try:
         from penstock.dev.env_file import EnvFile
         from penstock.dev.service import DevAccess, DevService, log_to_stderr
+        from penstock.dev.targets import DELIVERIES_FILE
     except ModuleNotFoundError as error:
         raise click.ClickException(f"{error}: `penstock dev` needs `pip install 'penstock[dev]'`") from error
     log_to_stderr(verbose=verbose)
@@ -112,13 +123,14 @@ def dev(
             f"a server answers at {answering}, which {env_file.path} names: stop it, or work in another folder"
         )
     wanted = [_new_topic(text) for text in topics]
+    called = _functions(functions)
     try:
         listening = listen(port)
     except OSError as error:
         raise click.ClickException(_port_error(port, error)) from error
     with listening:
         try:
-            service = DevService(data, access)
+            service = DevService(data, access, functions=called, deliveries=Path.cwd() / DELIVERIES_FILE)
             try:
                 service.create(wanted)
                 link = DevConsole(as_json=as_json) if has_console else None
@@ -154,8 +166,14 @@ async def _run(
 
     def say() -> None:
         env_file.write(environment)
-        link = None if console is None else console.link
-        _say_ready(environment["PENSTOCK_URL"], env_file.path, data, link, as_json=as_json)
+        ready = Ready(
+            url=environment["PENSTOCK_URL"],
+            env_file=env_file.path,
+            data=data,
+            console=None if console is None else console.link,
+            functions={place.name: place.arn for place in service.functions},
+        )
+        ready.say(as_json=as_json)
 
     try:
         if console is not None:
@@ -230,24 +248,59 @@ class DevConsole:
             click.echo(f"To open the console again: {link}")
 
 
-def _say_ready(url: str, env_file: Path, data: Path | None, link: str | None, *, as_json: bool) -> None:
-    if as_json:
-        folder = None if data is None else str(data)
-        facts = {"url": url, "env_file": str(env_file), "pid": os.getpid(), "data": folder, "console": link}
-        click.echo(json.dumps(facts))
-    else:
-        kept = "in memory: all is gone when it stops" if data is None else f"with its data in {data}"
-        click.echo(f"Penstock runs at {url}, {kept}. Ctrl-C stops it.")
-        if link is not None:
-            click.echo(f"Look at it in your browser: {link}")
-        click.echo(f"Clients in {env_file.parent.parent} and below find it by {env_file}. In a second terminal, there:")
-        click.echo("  penstock topics create numbers")
-        click.echo("  seq 1 5 | penstock produce numbers")
-        click.echo("  penstock consume numbers --max-records 5")
-    elsewhere = os.environ.get("PENSTOCK_URL")
-    if elsewhere and elsewhere != url:
-        click.echo(f"warning: PENSTOCK_URL is set to {elsewhere!r:.200}, and goes before the file: unset it", err=True)
-    sys.stdout.flush()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """What the server says once it answers: `functions` are the ARNs by name."""
+
+    url: str
+    env_file: Path
+    data: Path | None
+    console: str | None
+    functions: Mapping[str, str]
+
+    def say(self, *, as_json: bool) -> None:
+        """Print it, and a warning if the environment leads elsewhere."""
+        if as_json:
+            folder = None if self.data is None else str(self.data)
+            facts = {"url": self.url, "env_file": str(self.env_file), "pid": os.getpid(), "data": folder}
+            click.echo(json.dumps({**facts, "console": self.console, "functions": dict(self.functions)}))
+        else:
+            click.echo("\n".join(self._lines()))
+        elsewhere = os.environ.get("PENSTOCK_URL")
+        if elsewhere and elsewhere != self.url:
+            warning = f"PENSTOCK_URL is set to {elsewhere!r:.200}, and goes before the file: unset it"
+            click.echo(f"warning: {warning}", err=True)
+        sys.stdout.flush()
+
+    def _lines(self) -> Iterator[str]:
+        kept = "in memory: all is gone when it stops" if self.data is None else f"with its data in {self.data}"
+        yield f"Penstock runs at {self.url}, {kept}. Ctrl-C stops it."
+        if self.console is not None:
+            yield f"Look at it in your browser: {self.console}"
+        for name, arn in self.functions.items():
+            yield f"Function {name} is {arn}. Deliver a topic to it:"
+            yield f"  penstock subscriptions create {name} TOPIC --lambda {name}"
+        place = self.env_file.parent
+        yield f"What it would send to SQS and EventBridge is in {place / 'deliveries.jsonl'}."
+        yield f"Clients in {place.parent} and below find it by {self.env_file}. In a second terminal, there:"
+        yield "  penstock topics create numbers --if-not-exists"
+        yield "  seq 1 5 | penstock produce numbers"
+        yield "  penstock consume numbers --max-records 5"
+
+
+def _functions(given: tuple[str, ...]) -> "list[FunctionPlace]":
+    from penstock.dev.functions import parse_function
+
+    found: dict[str, FunctionPlace] = {}
+    for text in given:
+        try:
+            place = parse_function(text)
+        except PenstockError as error:
+            raise click.BadParameter(error.message, param_hint="--function") from error
+        if place.name in found:
+            raise click.BadParameter(f"{place.name!r} is there twice: give each a name", param_hint="--function")
+        found[place.name] = place
+    return [*found.values()]
 
 
 def _new_topic(text: str) -> "NewTopic":

@@ -18,8 +18,10 @@ from pathlib import Path
 
 from penstock.admin.admin import Admin
 from penstock.dev.background import Background
+from penstock.dev.functions import DevFunctions, FunctionPlace
 from penstock.dev.gateway import ISSUER, Caller, DevTokens, Gateway
 from penstock.dev.http_server import HttpServer
+from penstock.dev.targets import Deliveries, DevTargets
 from penstock.errors import TopicExistsError
 from penstock.http.signature import SERVICE
 from penstock.http.sigv4 import Keys, Scope
@@ -29,21 +31,16 @@ from penstock.tokens import TOKEN
 from penstock_core.acls.rule import parse_principal_pattern
 from penstock_core.acls.tokens import AclSettings, TokenSettings
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.push.batch import Answer, Failed, Failure, PushBatch
-from penstock_core.push.targets.public_address import parse_networks
-from penstock_core.push.targets.target import HttpsTarget, Target
 from penstock_handlers.edge.lambda_function import logger as handlers_logger
 from penstock_handlers.router import LOCAL_PRINCIPAL
 from penstock_service.adapters.absent import NoTimerTriggers
-from penstock_service.adapters.https_target import HttpsEndpoints
 from penstock_service.adapters.memory.messages import MemoryDeliveryQueue, ReceivedMessage
 from penstock_service.adapters.memory.service import memory_stores
 from penstock_service.adapters.sqlite.service import StoredService, open_service
 from penstock_service.adapters.system import SequentialExecutor, SystemClock, SystemEntropy
 from penstock_service.adapters.tables.tables import Tables
-from penstock_service.adapters.targets.endpoint import Endpoints
 from penstock_service.instance.instance import Instance
-from penstock_service.ports.runtime import Clock, Runtime
+from penstock_service.ports.runtime import Runtime
 from penstock_service.push.look import deliver_received, start_due
 
 REGION = "us-east-1"  # the server is in none, but a signature names one
@@ -51,11 +48,6 @@ HOST = "127.0.0.1"
 LOCAL = "local"  # the caller that may do everything
 _USERS = LOCAL_PRINCIPAL.removesuffix(LOCAL)
 _WATCH_S = 0.5
-_THIS_MACHINE = "127.0.0.0/8,::1/128"
-_WHY = (
-    "penstock dev has no Lambda, SQS and EventBridge: give an https target, which may be http:// on 127.0.0.1, or a "
-    "topic; `penstock local up` has all of them"
-)
 _TICK_S = 0.5
 _STOP_S = 5.0  # for endpoints that are answering when the server stops
 _AT_ONCE = 16
@@ -85,17 +77,29 @@ class NewTopic:
 class DevService:
     """One service in memory, or in the folder `data` too. `close` it.
 
-    Raises INVALID_CONFIG if the folder cannot be used.
+    Subscriptions call `functions`. What queues and buses would have got goes into the file `deliveries`, too. Raises
+    INVALID_CONFIG if the folder cannot be used.
     """
 
-    def __init__(self, data: Path | None = None, access: DevAccess | None = None) -> None:
+    def __init__(
+        self,
+        data: Path | None = None,
+        access: DevAccess | None = None,
+        *,
+        functions: Sequence[FunctionPlace] = (),
+        deliveries: Path | None = None,
+    ) -> None:
         self._clock = StoppableClock()
         self._stored: StoredService | None = None if data is None else open_service(data, self._clock)
         tables = Tables(self._clock.now_ms) if self._stored is None else self._stored.tables
         stores = memory_stores(tables=tables, clock=self._clock) if self._stored is None else self._stored.stores
         runtime = Runtime(clock=self._clock, entropy=SystemEntropy(), executor=SequentialExecutor())
         queue = MemoryDeliveryQueue(self._clock)
-        stores = replace(stores, deliveries=queue, targets=DevTargets(self._clock), timer_triggers=NoTimerTriggers())
+        self.functions, self.delivered = tuple(functions), Deliveries(deliveries)
+        called = DevFunctions(functions)
+        called.check()
+        targets = DevTargets(self._clock, called, self.delivered)
+        stores = replace(stores, deliveries=queue, targets=targets, timer_triggers=NoTimerTriggers())
         access = access or DevAccess()
         settings = AclSettings(
             allows_by_default=not access.denies_by_default,
@@ -110,7 +114,7 @@ class DevService:
         self.tokens = DevTokens(secret=self._remembered("token_secret", ""))
         self.subjects = frozenset(access.subjects)
         self._background = Background(self.instance, tables, self.settle)
-        self._deliveries = Deliveries(self.instance, queue, self.settle)
+        self._deliveries = DeliveryThreads(self.instance, queue, self.settle)
 
     @property
     def failure(self) -> str | None:
@@ -139,6 +143,7 @@ class DevService:
         return {
             "PENSTOCK_URL": url,
             "AWS_REGION": REGION,
+            "AWS_DEFAULT_REGION": REGION,  # the one that boto3 reads
             "AWS_ACCESS_KEY_ID": keys.access_key,
             "AWS_SECRET_ACCESS_KEY": keys.secret_key,
         }
@@ -216,26 +221,7 @@ class StoppableClock(SystemClock):
         self._stopped.set()
 
 
-class DevTargets:
-    """Targets: the port documents its methods."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._endpoints = Endpoints(HttpsEndpoints(clock, allowed_private=parse_networks(_THIS_MACHINE)), clock)
-
-    def check(self, target: Target) -> None:
-        """As the port says. Raises INVALID_CONFIG for what only AWS has."""
-        if not isinstance(target, HttpsTarget):
-            raise PenstockError(ErrorCode.INVALID_CONFIG, _WHY)
-        self._endpoints.check(target)
-
-    def deliver(self, target: Target, batch: PushBatch, timeout_ms: int) -> Answer:
-        """As the port says. What only AWS has is away."""
-        if not isinstance(target, HttpsTarget):
-            return Failed(failure=Failure.AWAY, error=_WHY)
-        return self._endpoints.deliver(target, batch, timeout_ms)
-
-
-class Deliveries:
+class DeliveryThreads:
     """Delivers what is due until it is closed. `settle` is called after each delivery."""
 
     def __init__(self, instance: Instance, queue: MemoryDeliveryQueue, settle: Callable[[], None]) -> None:

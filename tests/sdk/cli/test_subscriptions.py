@@ -83,7 +83,7 @@ def test_alter_without_a_change_is_wrong_usage(service: MemoryPenstock) -> None:
 
 
 def test_service_refuses_what_it_does_not_take(service: MemoryPenstock) -> None:
-    for options in (("--lambda", "pack"), ("--lambda", ARN, "--config", "mode=fast")):
+    for options in (("--lambda", "arn:pack"), ("--lambda", ARN, "--config", "mode=fast")):
         assert run(service.transport, *CREATE, *options).exit_code == 1
 
 

@@ -19,6 +19,7 @@ from click.testing import CliRunner
 
 from penstock import Admin, Consumer, Producer
 from penstock.cli import main
+from penstock.cli.dev import Ready
 from penstock.configuration import find_configuration
 from penstock.doctor.examination import AWS_ONLY, examine
 from penstock.doctor.finding import Verdict
@@ -27,10 +28,11 @@ from penstock.http.transport import HttpTransport
 from tests.sdk.console.visitor import Visitor
 from tests.sdk.dev.conftest import Server
 from tests.support.child_process import child_process
+from tests.support.deadlines import until
 from tests.support.penstock_command import penstock
 
 pytestmark = pytest.mark.slow
-SECRETS = ("PENSTOCK_URL", "AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+SECRETS = ("PENSTOCK_URL", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 
 
 class Command:
@@ -116,6 +118,47 @@ def test_console_beside_it_shows_its_topics_and_may_be_left_out(
     assert "orders" in visitor.get("/topics").text
     assert command.end(signal.SIGTERM) == (0, "")
     assert start("--no-console").facts["console"] is None
+
+
+def test_function_of_the_option_is_called_under_its_name(start: Callable[..., Command], here: Path) -> None:
+    (here / "handlers.py").write_text("def pack(event, context): open('called', 'w').close()")
+    command = start("--topic", "orders", "--function", "pack=handlers.py:pack")
+    assert command.facts["functions"] == {"pack": "arn:aws:lambda:us-east-1:000000000000:function:pack"}
+    code, said, failure = penstock(here, {}, "subscriptions", "create", "packing", "orders", "--lambda", "pack")
+    assert (code, "function:pack" in said) == (0, True), failure
+    with Producer() as producer:
+        producer.send("orders", b"x")
+    until((here / "called").exists)
+
+
+def test_start_tells_functions_and_the_file_of_deliveries(capsys: pytest.CaptureFixture[str]) -> None:
+    ready = Ready(
+        url="http://127.0.0.1:1",
+        env_file=Path("/x/.penstock/local.env"),
+        data=None,
+        console=None,
+        functions={"pack": "arn:aws:lambda:us-east-1:000000000000:function:pack"},
+    )
+    ready.say(as_json=False)
+    said = capsys.readouterr().out
+    assert "Function pack is arn:aws:lambda:us-east-1:000000000000:function:pack" in said
+    assert "penstock subscriptions create pack TOPIC --lambda pack" in said
+    assert "/x/.penstock/deliveries.jsonl" in said
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["pack"], "NAME=path/file.py:callable"),
+        (["pack=nosuch.py:pack"], "there is no file 'nosuch.py'"),
+        (["pack=a:b", "pack=a:c"], "'pack' is there twice"),
+    ],
+)
+def test_function_that_cannot_be_is_refused(here: Path, given: list[str], said: str) -> None:
+    done = CliRunner().invoke(main, ["dev", "--port", "0", *(word for each in given for word in ("--function", each))])
+    assert done.exit_code == 2
+    assert said in done.output
+    assert not (here / ".penstock").exists()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

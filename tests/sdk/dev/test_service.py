@@ -1,5 +1,6 @@
-"""`penstock dev` delivers to endpoints of this machine and to topics, and says what it does not have."""
+"""`penstock dev` delivers to functions, to endpoints of this machine and to topics, and keeps what AWS would get."""
 
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
@@ -8,13 +9,12 @@ from pathlib import Path
 import pytest
 
 from penstock import Admin, InvalidError, Producer
+from penstock.dev.functions import FunctionPlace
 from penstock.dev.service import DevService
 from penstock.testing import MemoryTransport
 from penstock.webhook import verify
-from penstock_core.push.targets.target import FunctionTarget
 from tests.core.push.push_samples import SECRET
 from tests.support.deadlines import until
-from tests.support.push_records import StoredRecord, orders
 
 FUNCTION = "arn:aws:lambda:eu-west-1:123456789012:function:pack"
 
@@ -129,20 +129,88 @@ def test_copy_to_a_topic_is_made() -> None:
     service.close()
 
 
+def test_function_of_a_folder_is_called_again_after_a_restart_and_waits_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The subscription finds it by its name."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "data").mkdir(mode=0o700)
+    for name in ("first", "second"):
+        (tmp_path / f"{name}.py").write_text(f"def pack(event, context): open({name!r}, 'w').close()")
+    first = DevService(tmp_path / "data", functions=[FunctionPlace(name="pack", place="first.py", handler="pack")])
+    transport = MemoryTransport(first.instance)
+    Admin(transport=transport).create_topic("orders")
+    Admin(transport=transport).put_subscription("packing", "orders", {"lambda": FUNCTION})
+    with Producer(transport=transport) as producer:
+        producer.send("orders", b"1")
+    until((tmp_path / "first").exists)
+    first.close()
+
+    without = DevService(tmp_path / "data")
+    transport = MemoryTransport(without.instance)
+    with Producer(transport=transport) as producer:
+        producer.send("orders", b"2")
+    admin = Admin(transport=transport)
+    until(lambda: admin.describe_subscription("packing").partitions[0].last_result == "away")
+    assert "--function pack=" in admin.describe_subscription("packing").partitions[0].last_error
+    without.close()
+
+    again = DevService(tmp_path / "data", functions=[FunctionPlace(name="pack", place="second.py", handler="pack")])
+    until((tmp_path / "second").exists)
+    again.close()
+
+
+def test_function_that_cannot_be_imported_is_seen_in_the_subscription(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "handlers.py").write_text("import nosuchmodule")
+    service = DevService(functions=[FunctionPlace(name="pack", place="handlers.py", handler="pack")])
+    transport = MemoryTransport(service.instance)
+    admin = Admin(transport=transport)
+    admin.create_topic("orders")
+    admin.put_subscription("packing", "orders", {"lambda": FUNCTION})
+    with Producer(transport=transport) as producer:
+        producer.send("orders", b"1")
+    until(lambda: admin.describe_subscription("packing").partitions[0].last_result == "failing")
+    assert "No module named 'nosuchmodule'" in admin.describe_subscription("packing").partitions[0].last_error
+    service.close()
+
+
 @pytest.mark.parametrize(
     "target",
     [
-        {"lambda": FUNCTION},
         {"sqs": "https://sqs.eu-west-1.amazonaws.com/123456789012/pack"},
         {"event_bus": "arn:aws:events:eu-west-1:123456789012:event-bus/orders"},
     ],
 )
-def test_targets_of_aws_are_refused_with_a_way_out(target: dict[str, str]) -> None:
+def test_queue_and_bus_get_records_that_the_server_keeps(target: dict[str, str], tmp_path: Path) -> None:
+    service = DevService(deliveries=tmp_path / "deliveries.jsonl")
+    transport = MemoryTransport(service.instance)
+    admin = Admin(transport=transport)
+    admin.create_topic("orders")
+    admin.put_subscription("packing", "orders", target)
+    with Producer(transport=transport) as producer:
+        producer.send("orders", b"1")
+    until(lambda: admin.describe_subscription("packing").partitions[0].last_result == "ok")
+    assert [line["target"] for line in service.delivered.lines()] == [*target.values()]
+    assert (tmp_path / "deliveries.jsonl").exists()
+    service.close()
+
+
+def test_function_that_the_server_has_not_is_refused_with_the_option() -> None:
     service = DevService()
     admin = Admin(transport=MemoryTransport(service.instance))
     admin.create_topic("orders")
-    with pytest.raises(InvalidError, match="penstock local up"):
-        admin.put_subscription("packing", "orders", target)
-    found = service.instance.stores.targets.deliver(FunctionTarget(arn=FUNCTION), orders(StoredRecord(1)), 1_000)
-    assert "penstock local up" in found.error
+    with pytest.raises(InvalidError, match="penstock dev --function pack="):
+        admin.put_subscription("packing", "orders", {"lambda": FUNCTION})
+    service.close()
+
+
+def test_boto3_finds_the_region_in_the_variables_for_clients() -> None:
+    service = DevService()
+    found = service.environment(4567)
+    assert found["AWS_DEFAULT_REGION"] == found["AWS_REGION"] == "us-east-1"
     service.close()

@@ -1,17 +1,26 @@
 """The target of a subscription on the command line."""
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from penstock.local_files import LOCAL_FUNCTION_ARNS, find_local_file, is_loopback
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+_NAME = re.compile(r"[\w-]{1,64}", re.ASCII)
 TARGETS = "one of --lambda, --sqs, --event-bus, --https and --topic"
 _OPTIONS = (
-    click.option("--lambda", "function", metavar="ARN", help="Deliver to this Lambda function."),
+    click.option(
+        "--lambda",
+        "function",
+        metavar="ARN",
+        help="Deliver to this Lambda function; on this machine its name is enough.",
+    ),
     click.option("--sqs", metavar="URL", help="Deliver to this standard SQS queue."),
     click.option("--event-bus", metavar="ARN", help="Deliver to this EventBridge bus."),
     click.option("--https", metavar="URL", help="Deliver to this endpoint, by signed requests."),
@@ -34,7 +43,7 @@ def target_of(**given: Any) -> dict[str, Any] | None:
     The secret comes from a file or a variable, because other users of a machine see the arguments of a command.
     """
     targets = {
-        "lambda": given["function"],
+        "lambda": _function_arn(given["function"]),
         "sqs": given["sqs"],
         "event_bus": given["event_bus"],
         "https": given["https"],
@@ -49,6 +58,19 @@ def target_of(**given: Any) -> dict[str, Any] | None:
     if "https" in chosen:
         return {"https": {"url": chosen["https"]} | ({} if secret is None else {"secret": secret})}
     return chosen or None
+
+
+def _function_arn(given: str | None) -> str | None:
+    """The ARN of a function that is named alone: that of `penstock dev` and of the local stack."""
+    if given is None or not _NAME.fullmatch(given):
+        return given
+    context = click.get_current_context(silent=True)
+    url = (context and context.params.get("url")) or os.environ.get("PENSTOCK_URL")
+    if not (is_loopback(url) if url else find_local_file("local.env")):
+        raise click.UsageError(
+            f"--lambda {given}: give the function's ARN; a name alone is for a server on this machine"
+        )
+    return f"{LOCAL_FUNCTION_ARNS}{given}"
 
 
 def _secret(file: Path | None, variable: str | None) -> str | None:
