@@ -163,6 +163,18 @@ class Head:
         """The number of offsets from this one on that a reader has still to read: a lag."""
         return count_between(self.jumps, max(offset, self.log_start_offset), self.next_offset)
 
+    @property
+    def stored_bytes(self) -> int:
+        """The bytes of the records that the partition holds, each counted once, as far as the head knows them.
+
+        It is exact until the log start rises into the pages, and then an estimate: the head knows the bytes of all that
+        ever rolled, and takes the share of the offsets that are left. Compaction does not lower that sum.
+        """
+        in_tail = sum(each.ref.length for each in self.located_tail() if each.end_offset > self.log_start_offset)
+        in_pages = count_between(self.jumps, 0, self.tail_base)
+        held = count_between(self.jumps, self.log_start_offset, self.tail_base)
+        return in_tail + (self.rolled_bytes * held // in_pages if in_pages else 0)
+
     def located_tail(self) -> tuple[LocatedRef, ...]:
         """The tail's refs with their base offsets."""
         return tuple(locate(self.tail_base, self.tail))

@@ -106,6 +106,7 @@ def describe(topic: Annotated[str, Path()]) -> TopicDescription:
             "log_start_offset": item.log_start_offset,
             "high_watermark": item.high_watermark,
             "state": item.state.value,
+            "stored_bytes": item.stored_bytes,
         }
         for item in bounds
     ]

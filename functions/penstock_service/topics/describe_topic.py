@@ -21,12 +21,16 @@ class PartitionState(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionOffsets:
-    """The bounds of one partition, which holds `[log_start_offset, high_watermark)`, and its state."""
+    """The bounds of one partition, which holds `[log_start_offset, high_watermark)`, and its state.
+
+    `stored_bytes` is what its head knows of the bytes there (`Head.stored_bytes`).
+    """
 
     partition: Partition
     log_start_offset: Offset
     high_watermark: Offset
     state: PartitionState
+    stored_bytes: int
 
 
 def describe_topic(topic_cache: TopicCache, log: LogIndex, name: str) -> tuple[Topic, Sequence[PartitionOffsets]]:
@@ -43,6 +47,7 @@ def describe_topic(topic_cache: TopicCache, log: LogIndex, name: str) -> tuple[T
             log_start_offset=heads[key].log_start_offset,
             high_watermark=heads[key].high_watermark,
             state=PartitionState.ACTIVE if topic.is_writable(key.partition) else PartitionState.DRAINING,
+            stored_bytes=heads[key].stored_bytes,
         )
         for key in keys
         if key in heads

@@ -1,6 +1,6 @@
 """The effects of a change of a topic's writable partitions, in words."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import lcm
 
 from penstock.model import PartitionOffsets, TopicDescription
@@ -10,6 +10,12 @@ from penstock_core.limits import UNLIMITED
 def records_of(partition: PartitionOffsets) -> int:
     """The number of offsets that the partition holds."""
     return partition.high_watermark - partition.log_start_offset
+
+
+def stored_bytes_of(partitions: Iterable[PartitionOffsets]) -> int | None:
+    """The stored bytes of the partitions together, None for a service that does not tell them."""
+    told = [each.stored_bytes for each in partitions]
+    return None if None in told else sum(each or 0 for each in told)
 
 
 def moved_share(old: int, new: int) -> float:

@@ -87,9 +87,16 @@ def describe(service: Service, name: str) -> None:
         {**asdict(topic), "offsets": [asdict(each) for each in described.offsets]},
         title=f"{topic.name}, id {topic.topic_id}, created {time_text(topic.created_at_ms)}, "
         f"keeps records {_kept(topic.config)}; {told_settings(topic.config, TOPIC_DEFAULTS)}",
-        columns=("partition", "state", "log start", "high watermark", "records"),
+        columns=("partition", "state", "log start", "high watermark", "records", "bytes"),
         rows=[
-            (each.partition, each.state, each.log_start_offset, each.high_watermark, records_of(each))
+            (
+                each.partition,
+                each.state,
+                each.log_start_offset,
+                each.high_watermark,
+                records_of(each),
+                each.stored_bytes,
+            )
             for each in described.offsets
         ],
     )

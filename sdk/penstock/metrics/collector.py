@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.admin.admin import Admin
+from penstock.admin.partition_change import stored_bytes_of
 from penstock.errors import AccessDeniedError, NotFoundError
 from penstock.http.http_message import Response
 from penstock.http.transport import Transport
@@ -85,13 +86,15 @@ class Lag:
 class TopicExtent:
     """A topic's partitions, the records ever appended to it, and those that it holds. Offsets count as records.
 
-    `ends` has the end of each partition that takes new records.
+    `stored_bytes` are the bytes of those that it holds, None for a service that does not tell them. `ends` has the end
+    of each partition that takes new records.
     """
 
     partitions: int
     appended: int
     held: int
     ends: Mapping[int, int]
+    stored_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,6 +202,7 @@ class Collector:
                 appended=sum(each.high_watermark for each in offsets),
                 held=sum(each.high_watermark - each.log_start_offset for each in offsets),
                 ends={each.partition: each.high_watermark for each in offsets if each.state == "active"},
+                stored_bytes=stored_bytes_of(offsets),
             )
         if kind == GROUP:
             group = self._admin.describe_group(name)
@@ -225,8 +229,9 @@ class Collector:
         def consumers(value: Callable[[Lag], float]) -> list[Sample]:
             return [Sample(value=value(each), labels={"kind": kind, "consumer": name}) for (kind, name), each in lags]
 
-        def by_topic(value: Callable[[TopicExtent], float]) -> list[Sample]:
-            return [Sample(value=value(each), labels={"topic": name}) for (_, name), each in topics]
+        def by_topic(value: Callable[[TopicExtent], float | None]) -> list[Sample]:
+            told = [(name, value(each)) for (_, name), each in topics]
+            return [Sample(value=figure, labels={"topic": name}) for name, figure in told if figure is not None]
 
         return (
             Family(
@@ -252,6 +257,12 @@ class Collector:
                 kind="gauge",
                 help="Records that the topic holds.",
                 samples=by_topic(lambda each: each.held),
+            ),
+            Family(
+                name="penstock_topic_stored_bytes",
+                kind="gauge",
+                help="Bytes of the records that the topic holds, one copy of each; an estimate after retention.",
+                samples=by_topic(lambda each: each.stored_bytes),
             ),
             Family(
                 name="penstock_topic_partitions",

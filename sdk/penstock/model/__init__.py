@@ -125,12 +125,17 @@ class Topic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionOffsets:
-    """The offsets that a partition holds: `[log_start_offset, high_watermark)`. Its `state` is active or draining."""
+    """The offsets that a partition holds: `[log_start_offset, high_watermark)`. Its `state` is active or draining.
+
+    `stored_bytes` are the bytes of its records, one copy of each, as an estimate once retention has removed some. It is
+    None for a service that does not tell it.
+    """
 
     partition: int
     log_start_offset: int
     high_watermark: int
     state: str
+    stored_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from penstock_core.log.roll import is_roll_due, next_page, shortened
 from tests.core.log.test_ref import REFS
 
 _OFFSETS = st.integers(0, 60)
+_STORED = REFS.filter(lambda ref: ref.offset_span > 0)  # as every ref that is appended
 _BOUNDS = st.lists(_OFFSETS, max_size=6, unique=True).map(sorted)
 
 
@@ -107,3 +108,35 @@ def test_log_start_within_a_jump_is_a_position() -> None:
     head = _head((10, 30), log_start=20)
     assert (head.next_readable(20), head.next_readable(21)) == (20, 30), "else a reader that resets there would loop"
     assert (head.next_record(0), head.count_from(0)) == (30, 70)
+
+
+@given(st.lists(_STORED, max_size=70), st.lists(st.booleans()))
+def test_stored_bytes_are_those_of_all_refs_while_nothing_is_removed(refs: list[Ref], fates: list[bool]) -> None:
+    head, _ = _append_all(refs, fates)
+    assert head.stored_bytes == sum(ref.length for ref in refs)
+
+
+@given(st.lists(_STORED, min_size=1, max_size=70), st.lists(st.booleans()), st.data())
+def test_stored_bytes_fall_to_those_of_the_tail_as_the_log_start_rises(
+    refs: list[Ref], fates: list[bool], data: st.DataObject
+) -> None:
+    whole, _ = _append_all(refs, fates)
+    lower, higher = sorted(data.draw(st.lists(st.integers(0, whole.next_offset), min_size=2, max_size=2)))
+    at = [replace(whole, log_start_offset=Offset(start)).stored_bytes for start in (0, lower, higher)]
+    assert at == sorted(at, reverse=True)
+    assert replace(whole, log_start_offset=whole.tail_base).stored_bytes == sum(ref.length for ref in whole.tail)
+    assert replace(whole, log_start_offset=whole.next_offset).stored_bytes == 0
+
+
+def test_stored_bytes_count_no_offsets_of_a_jump() -> None:
+    """Half of the records are left, and the offsets that a restore left out are not among them."""
+    jump = Jump(start=Offset(10), end=Offset(1_010))
+    head = replace(
+        EMPTY_HEAD,
+        next_offset=Offset(1_020),
+        tail_base=Offset(1_020),
+        rolled_bytes=2_000,
+        log_start_offset=Offset(1_010),
+        jumps=(jump,),
+    )
+    assert head.stored_bytes == 1_000

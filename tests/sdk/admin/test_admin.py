@@ -32,9 +32,13 @@ def test_topic_is_created_listed_and_described(service: MemoryPenstock, orders: 
     admin = service.admin()
     assert [topic.name for topic in admin.list_topics()] == ["b", "orders"]
     assert (created.partitions, created.config["max_batch_bytes"]) == (3, 5_000)
-    assert admin.describe_topic(orders).offsets == (
-        PartitionOffsets(partition=0, log_start_offset=0, high_watermark=5, state="active"),
-        PartitionOffsets(partition=1, log_start_offset=0, high_watermark=0, state="active"),
+    offsets = admin.describe_topic(orders).offsets
+    stored = offsets[0].stored_bytes
+    assert stored is not None
+    assert stored > 0
+    assert offsets == (
+        PartitionOffsets(partition=0, log_start_offset=0, high_watermark=5, state="active", stored_bytes=stored),
+        PartitionOffsets(partition=1, log_start_offset=0, high_watermark=0, state="active", stored_bytes=0),
     )
 
 

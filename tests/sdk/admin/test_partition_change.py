@@ -1,8 +1,10 @@
 """What `penstock topics alter --partitions` says before it acts. Which partition is hot, and what helps."""
 
+from dataclasses import replace
+
 import pytest
 
-from penstock.admin.partition_change import moved_share, preview
+from penstock.admin.partition_change import moved_share, preview, stored_bytes_of
 from penstock.api import calls
 from penstock.api.topic_heat import advice, hot_partitions, judged
 from penstock.model import PartitionOffsets, Topic, TopicDescription
@@ -87,3 +89,10 @@ def test_advice_goes_by_the_keys_of_the_hottest_partition() -> None:
     assert "One key makes 75%" in advice("t", 4, [judged(2, 500, [b"a"] * 3 + [b"b"])])
     assert "have no key" in advice("t", 4, [judged(2, 500, [None, None, None, b"b"])])
     assert advice("t", 4, [judged(2, 500, KEYS)]).endswith("penstock topics alter t --partitions 8")
+
+
+def test_stored_bytes_of_a_service_that_does_not_tell_them_are_unknown() -> None:
+    older = described(2, 2).offsets
+    assert stored_bytes_of(older) is None
+    assert stored_bytes_of([replace(each, stored_bytes=7) for each in older]) == 14
+    assert stored_bytes_of([]) == 0

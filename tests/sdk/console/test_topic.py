@@ -19,10 +19,12 @@ def topic(service: MemoryPenstock) -> None:
             producer.send("orders", str(number), partition=1)
 
 
-def test_page_shows_partitions_and_offsets(visitor: Visitor) -> None:
+def test_page_shows_partitions_offsets_and_stored_bytes(service: MemoryPenstock, visitor: Visitor) -> None:
     seen = visitor.get("/topics/orders")
+    stored = sum(each.stored_bytes or 0 for each in service.admin().describe_topic("orders").offsets)
+    assert f"Stored {stored} B" in seen.text
     assert "3 partitions" in seen.text
-    assert "1 active 0 9 9 newest · oldest" in seen.text
+    assert f"1 active 0 9 9 {stored} B newest · oldest" in seen.text
 
 
 def test_page_shows_who_reads_the_topic_and_how_far_behind(service: MemoryPenstock) -> None:

@@ -47,6 +47,8 @@ def test_text_has_lag_and_age_of_each_consumer_and_the_records_of_each_topic(ser
     assert 0 <= found['penstock_consumer_oldest_age_seconds{kind="group",consumer="billing"}'] < 60
     assert found['penstock_topic_appended_records_total{topic="orders"}'] == 10
     assert found['penstock_topic_held_records{topic="orders"}'] == 10
+    stored = sum(each.stored_bytes or 0 for each in admin.describe_topic("orders").offsets)
+    assert found['penstock_topic_stored_bytes{topic="orders"}'] == stored > 0
     assert found['penstock_topic_partitions{topic="orders"}'] == 2
     assert found["penstock_reading_complete"] == 1
     assert found["penstock_reading_requests"] == 4 + 3

@@ -178,12 +178,16 @@ class ScheduledList(TypedDict):
 
 
 class PartitionBounds(TypedDict):
-    """A partition holds the offsets `[log_start_offset, high_watermark)`. It is `active`, or takes no new records."""
+    """A partition holds the offsets `[log_start_offset, high_watermark)`. It is `active`, or takes no new records.
+
+    `stored_bytes` are the bytes of its records, as an estimate once retention has removed some.
+    """
 
     partition: int
     log_start_offset: int
     high_watermark: int
     state: Literal["active", "draining"]
+    stored_bytes: int
 
 
 class TopicDescription(TopicAnswer):

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from penstock.admin.partition_change import preview, records_of
+from penstock.admin.partition_change import preview, records_of, stored_bytes_of
 from penstock.console.page import Asked, Moved, Page, Route, Shown, path_of
 from penstock.console.paging import paged
 from penstock.console.parsing import TOPIC_DEFAULTS, settings_of
@@ -45,6 +45,7 @@ def show(asked: Asked) -> Shown:
             "figures": figures,
             "readers": paged(readers, asked, name="consumers"),
             "consumer_paths": CONSUMER_PATHS,
+            "stored_bytes": stored_bytes_of(described.offsets),
         },
     )
 
