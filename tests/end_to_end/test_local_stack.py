@@ -40,6 +40,8 @@ def test_state_keys_and_records_are_kept_when_the_stack_goes_down_and_up(tmp_pat
         assert "already runs, unchanged" in again.stdout
         assert stat.S_IMODE((tmp_path / "local.env").stat().st_mode) == 0o600
         assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o700
+        for name in ("local.env", "jobs.env"):  # boto3 reads no AWS_REGION
+            assert "AWS_DEFAULT_REGION=us-east-1" in (tmp_path / name).read_text().splitlines()
 
         assert run("down", tmp_path).returncode == 0
         assert status(tmp_path)["is_running"] is False

@@ -165,7 +165,7 @@ class Head:
 
     @property
     def stored_bytes(self) -> int:
-        """The bytes of the records that the partition holds, each counted once, as far as the head knows them.
+        """The bytes of the records that the partition holds, each counted once, as the head knows them.
 
         It is exact until the log start rises into the pages, and then an estimate: the head knows the bytes of all that
         ever rolled, and takes the share of the offsets that are left. Compaction does not lower that sum.

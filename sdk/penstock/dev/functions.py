@@ -120,7 +120,7 @@ class DevFunctions:
 
 
 class LambdaClient:
-    """`invoke` of Lambda's client, as far as the adapter calls it."""
+    """Lambda's client with the one method that the adapter calls."""
 
     def __init__(self, functions: "Mapping[str, _Function]", timeout_ms: int) -> None:
         self._functions = functions

@@ -98,7 +98,7 @@ class Deliveries:
                 file.unlink()
 
     def lines(self) -> list[dict[str, Any]]:
-        """What is kept."""
+        """The messages that are kept, as the lines have them."""
         with self._lock:
             return [json.loads(line) for _, line in self._kept]
 
@@ -149,7 +149,7 @@ class Deliveries:
 
 
 class QueueClient:
-    """`send_message_batch` of SQS's client, as far as the adapter calls it."""
+    """SQS's client with the one method that the adapter calls."""
 
     def __init__(self, deliveries: Deliveries) -> None:
         self._deliveries = deliveries
@@ -165,7 +165,7 @@ class QueueClient:
 
 
 class BusClient:
-    """`put_events` of EventBridge's client, as far as the adapter calls it."""
+    """EventBridge's client with the one method that the adapter calls."""
 
     def __init__(self, deliveries: Deliveries) -> None:
         self._deliveries = deliveries

@@ -20,6 +20,17 @@ def test_list_of_topics_shows_the_settings_that_differ_from_their_defaults(servi
     assert "settings: all by default\n" in run(service.transport, "topics", "describe", "plain").stdout
 
 
+def test_description_of_a_topic_shows_the_stored_bytes_of_each_partition(service: MemoryPenstock) -> None:
+    service.create_topic("orders")
+    with service.producer() as producer:
+        producer.send("orders", b"x" * 100)
+    [told] = run_json(service.transport, "topics", "describe", "orders")["offsets"]
+    assert told["stored_bytes"] > 0
+    shown = run(service.transport, "topics", "describe", "orders").stdout
+    assert "bytes" in shown
+    assert f" {told['stored_bytes']}" in shown
+
+
 def test_groups_are_shown_without_epochs(service: MemoryPenstock) -> None:
     service.admin().alter_group("g", {"session_timeout_ms": 60_000})
     shown = run(service.transport, "groups", "list").stdout

@@ -2,13 +2,14 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from penstock.configuration import Configuration, StaticCredentials
+from penstock.dev.functions import FunctionPlace
 from penstock.dev.service import LOCAL, DevAccess, DevService, serve
 from penstock.endpoint.listening import listen
 from penstock.http.transport import HttpTransport
@@ -39,9 +40,11 @@ class Server:
 class RunningServer:
     """The server's loop, in a thread that `stop` ends."""
 
-    def __init__(self, data: Path | None = None, access: DevAccess | None = None) -> None:
+    def __init__(
+        self, data: Path | None = None, access: DevAccess | None = None, functions: Sequence[FunctionPlace] = ()
+    ) -> None:
         listening = listen(0)
-        self.server = Server(DevService(data, access), listening.getsockname()[1])
+        self.server = Server(DevService(data, access, functions=functions), listening.getsockname()[1])
         ready = threading.Event()
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()

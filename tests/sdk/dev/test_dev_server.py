@@ -249,3 +249,14 @@ def test_principal_cannot_sign_with_the_keys_of_another(walled: Server) -> None:
     stolen = walled.configuration(secret=walled.service.callers["shop"].keys.secret_key)
     with pytest.raises(AccessDeniedError, match="signature"):
         Admin(transport=HttpTransport(stolen)).list_topics()
+
+
+def test_quota_holds_as_in_a_stage(running: Server) -> None:
+    admin = Admin(transport=running.transport())
+    admin.create_topic("orders")
+    admin.set_quota("topic", "orders", {"produce_bytes_per_s": 1_000})
+    body = json.dumps({"records": [{"value": "x" * 10_000}]}).encode()
+    transport = running.transport()
+    answers = [transport.call("POST", "/v1/topics/orders/records", {}, {}, body) for _ in range(20)]
+    assert answers[0].status == 200
+    assert (answers[-1].status, json.loads(answers[-1].body)["error"]["code"]) == (429, "THROTTLED")

@@ -153,7 +153,7 @@ def test_function_of_a_folder_is_called_again_after_a_restart_and_waits_without_
         producer.send("orders", b"2")
     admin = Admin(transport=transport)
     until(lambda: admin.describe_subscription("packing").partitions[0].last_result == "away")
-    assert "--function pack=" in admin.describe_subscription("packing").partitions[0].last_error
+    assert "--function pack=" in str(admin.describe_subscription("packing").partitions[0].last_error)
     without.close()
 
     again = DevService(tmp_path / "data", functions=[FunctionPlace(name="pack", place="second.py", handler="pack")])
@@ -175,7 +175,7 @@ def test_function_that_cannot_be_imported_is_seen_in_the_subscription(
     with Producer(transport=transport) as producer:
         producer.send("orders", b"1")
     until(lambda: admin.describe_subscription("packing").partitions[0].last_result == "failing")
-    assert "No module named 'nosuchmodule'" in admin.describe_subscription("packing").partitions[0].last_error
+    assert "No module named 'nosuchmodule'" in str(admin.describe_subscription("packing").partitions[0].last_error)
     service.close()
 
 
