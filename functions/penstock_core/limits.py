@@ -535,6 +535,8 @@ CONSOLE_ASIDE_MS_MAX = 2_000  # that a request of a background reading waits for
 CONSOLE_FIRST_FIGURES_MS_MAX = 400  # that the overview waits for its first figures; then it comes without them
 CONSOLE_ACCOUNT_MS_MIN = 60_000  # between two readings of the account's alarms and costs
 CONSOLE_ABANDONED_MS = 86_400_000  # a group without members that did not commit for longer counts apart
+CONSOLE_SERIES_MAX = 500  # topics whose last readings the console keeps, the first that it has read twice
+CONSOLE_SERIES_POINTS_MAX = 60  # readings of each
 CONSOLE_TOP_ROWS = 10  # consumers and topics on the overview
 CONSOLE_SESSIONS_MAX = 8  # browsers that came by a link; then the oldest must come by a new one
 

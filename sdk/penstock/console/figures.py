@@ -1,7 +1,9 @@
 """The overview's figures: what each topic gets, and how far each consumer is behind."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from penstock.api.topic_heat import hot_partitions
 from penstock.console.background import Background, Look
@@ -12,21 +14,33 @@ from penstock_core.limits import (
     CONSOLE_ABANDONED_MS,
     CONSOLE_FIGURES_MS_MIN,
     CONSOLE_FIGURES_REQUESTS_FEW,
+    CONSOLE_SERIES_MAX,
+    CONSOLE_SERIES_POINTS_MAX,
     SDK_METRICS_INTERVAL_MS,
 )
+
+
+class Point(NamedTuple):
+    """The records that came in a second before a reading, and those that the topic's consumers had not finished."""
+
+    at_ms: int
+    rate: float
+    behind: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicFigure:
     """A topic's records, and those that came in a second between the last two readings, None before the second.
 
-    `hot` has the partitions that got far more of these than the others did, the hottest first.
+    `hot` has the partitions that got far more of these than the others did, the hottest first. `series` has the last
+    readings, the oldest first. Abandoned groups are not in it.
     """
 
     name: str
     held: int
     rate: float | None
     hot: Sequence[int] = ()
+    series: Sequence[Point] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +130,7 @@ class Figures:
         self._requests = 0  # of the last reading
         self._last: dict[str, tuple[TopicExtent, int]] = {}  # by topic: what was there, and when that was read
         self._growth: dict[str, tuple[float, Sequence[int]]] = {}  # by topic: the rate, and the hot partitions
+        self._series: dict[str, Sequence[Point]] = {}  # by topic
         self._background = Background(self._read, self._interval_ms, clock_ms=clock_ms)
 
     def look(self, wait_ms: int) -> Look[Snapshot]:
@@ -130,20 +145,35 @@ class Figures:
         before = self._transport.requests
         figures = self.collector.figures()
         self._requests = self._transport.requests - before
-        topics, consumers = [], []
-        for each in figures:
-            if isinstance(each.value, TopicExtent):
-                rate, hot = self._grown(each.name, each.value, each.read_at_ms)
-                topics.append(TopicFigure(name=each.name, held=each.value.held, rate=rate, hot=hot))
-            elif isinstance(each.value, Lag):
-                is_abandoned = each.kind == GROUP and self._is_abandoned(each.value)
-                consumers.append(
-                    ConsumerFigure(kind=each.kind, name=each.name, lag=each.value, is_abandoned=is_abandoned)
-                )
+        consumers = [
+            ConsumerFigure(
+                kind=each.kind, name=each.name, lag=each.value, is_abandoned=self._is_abandoned(each.kind, each.value)
+            )
+            for each in figures
+            if isinstance(each.value, Lag)
+        ]
+        behind = Counter[str]()
+        for consumer in consumers:
+            if not consumer.is_abandoned:
+                behind.update({topic: lag.records for topic, lag in consumer.lag.by_topic.items()})
+        topics = [
+            self._topic(each.name, each.value, each.read_at_ms, behind[each.name])
+            for each in figures
+            if isinstance(each.value, TopicExtent)
+        ]
+        self._series = {each.name: each.series for each in topics if each.series}
         return Snapshot(topics=topics, consumers=consumers, is_complete=self.collector.is_complete)
 
-    def _is_abandoned(self, lag: Lag) -> bool:
-        return not lag.members and self._now_ms() - lag.committed_at_ms > CONSOLE_ABANDONED_MS
+    def _is_abandoned(self, kind: str, lag: Lag) -> bool:
+        return kind == GROUP and not lag.members and self._now_ms() - lag.committed_at_ms > CONSOLE_ABANDONED_MS
+
+    def _topic(self, name: str, found: TopicExtent, read_at_ms: int, behind: int) -> TopicFigure:
+        rate, hot = self._grown(name, found, read_at_ms)
+        series = self._series.get(name, ())
+        is_new = not series or series[-1].at_ms < read_at_ms
+        if rate is not None and is_new and (series or len(self._series) < CONSOLE_SERIES_MAX):
+            series = self._series[name] = (*series, Point(read_at_ms, rate, behind))[-CONSOLE_SERIES_POINTS_MAX:]
+        return TopicFigure(name=name, held=found.held, rate=rate, hot=hot, series=series)
 
     def _grown(self, topic: str, found: TopicExtent, read_at_ms: int) -> tuple[float | None, Sequence[int]]:
         """The topic's rate and its hot partitions; the last ones if the topic was not read again."""

@@ -1,7 +1,7 @@
 """Templates into HTML. Values are only text: HTML is escaped, and characters that hide or turn text are shown."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from importlib.resources import files
@@ -17,6 +17,7 @@ from penstock_core.text import escaped
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _AGE_UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
 _YEAR_9999_MS = 253_402_300_800_000
+_BOX = (300, 50)
 STATIC_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
 
@@ -69,6 +70,16 @@ def span_text(duration_ms: int | None) -> str:
     return f"{duration_ms} ms"
 
 
+def polyline(points: Sequence[tuple[int, float]]) -> str:
+    """The points of an SVG polyline in a box of `_BOX`, from times and values, the oldest first. Its bottom is 0."""
+    first_ms, last_ms = points[0][0], points[-1][0]
+    most = max(value for _, value in points) or 1
+    return " ".join(
+        f"{(at_ms - first_ms) * _BOX[0] / max(1, last_ms - first_ms):.1f},{_BOX[1] - value * _BOX[1] / most:.1f}"
+        for at_ms, value in points
+    )
+
+
 def setting_text(name: str, value: object) -> str:
     """A setting's value as people write it."""
     if isinstance(value, bool):
@@ -114,6 +125,7 @@ def environment() -> Environment:
         "pretty": lambda value: json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False),
     }
     made.globals |= {"path_of": path_of, "url": url, "setting_text": setting_text, "local_zone": local_zone}
+    made.globals |= {"polyline": polyline}
     return made
 
 

@@ -246,6 +246,34 @@ def test_place_in_menu_and_tabs_is_in_view_on_a_phone(
 
 
 @pytest.mark.minutes
+@pytest.mark.parametrize(
+    ("path", "columns"),
+    [
+        ("/topics/orders/records?partition=0&at=oldest", ["Key", "Value", "Headers"]),
+        ("/topics/orders/records", ["Partition", "Key", "Value"]),
+        ("/dead-letters/orders.dead", ["Reason", "Value"]),
+    ],
+)
+def test_values_and_menu_are_in_view_on_a_phone(
+    filled: MemoryPenstock, open_console: Callable[..., Tab], path: str, columns: list[str]
+) -> None:
+    tab = open_console(viewport=PHONE)
+    tab.go(path)
+    seen = [*tab.page.locator("nav[aria-label=Pages] a").all()]
+    for column in columns:
+        cells = tab.page.locator(f"td[data-label='{column}']").all()
+        assert cells
+        seen += cells
+    for each in seen:
+        box = each.bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= PHONE["width"]
+    heights = [each.bounding_box()["height"] for each in tab.page.locator("tbody tr").all()]
+    assert min(heights) < 150, "a short record takes little room"
+    assert tab.complaints == []
+
+
+@pytest.mark.minutes
 def test_live_page_shows_new_records_as_text(filled: MemoryPenstock, open_console: Callable[..., Tab]) -> None:
     tab = open_console()
     tab.go("/topics/orders/live")

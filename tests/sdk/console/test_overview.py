@@ -3,6 +3,7 @@ from functools import partial
 
 import pytest
 
+from penstock.console import figures as module
 from penstock.console.background import Look
 from penstock.console.figures import ConsumerFigure, Figures, Snapshot, TopicFigure
 from penstock.console.parsing import changed_settings, settings_of
@@ -95,6 +96,34 @@ def test_rates_are_what_came_between_two_readings(service: MemoryPenstock) -> No
     assert [*second.busiest] == [TopicFigure(name="orders", held=20, rate=2.0)]
     [behind] = second.behind
     assert (behind.kind, behind.name, behind.lag.records) == ("group", "billing", 20)
+
+
+def test_series_has_the_last_readings_of_each_topic_within_its_bounds(
+    service: MemoryPenstock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CONSOLE_SERIES_MAX", 1)
+    monkeypatch.setattr(module, "CONSOLE_SERIES_POINTS_MAX", 3)
+    service.create_topic("orders")
+    service.create_topic("other")
+    service.admin().commit_group_offsets("billing", {TopicPartition("orders", 0): 0})
+    service.admin().create_share_group("workers", "orders", {"start": "earliest"})
+    now_ms = 0
+    figures = Figures(service.transport, clock_ms=lambda: now_ms)
+    figures.look(DEADLINE_MS)
+    seen = []
+    for count in (10, 20, 0, 5):
+        with service.producer() as producer:
+            for _ in range(count):
+                producer.send("orders", "x")
+        now_ms += 10_000
+        found = until_read(figures).topic("orders")
+        assert found is not None
+        seen.append([(each.rate, each.behind) for each in found.series])
+    assert seen[:2] == [[(1.0, 20)], [(1.0, 20), (2.0, 60)]]
+    assert seen[-1] == [(2.0, 60), (0.0, 60), (0.5, 70)]
+    other = until_read(figures).topic("other")
+    assert other is not None
+    assert other.series == ()
 
 
 def test_partition_that_gets_far_more_than_the_others_is_hot(service: MemoryPenstock) -> None:

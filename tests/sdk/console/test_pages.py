@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.console.rendering import bytes_text, number_text, render, setting_text, span_text, time_text
+from penstock.console.rendering import bytes_text, number_text, polyline, render, setting_text, span_text, time_text
 from penstock.console.server import PAGES
 from penstock.errors import AccessDeniedError, ConnectionFailedError
 from penstock.http.http_message import Response
@@ -105,6 +105,12 @@ def test_numbers_and_times_are_written_for_people() -> None:
     assert time_text(0) == "1970-01-01 00:00:00.000"
     assert time_text(-1) == "-1 ms"
     assert time_text(2**63 - 1) == f"{2**63 - 1} ms"
+
+
+def test_line_of_a_series_begins_left_and_ends_right() -> None:
+    assert polyline([(1_000, 0), (2_000, 4), (5_000, 1)]) == "0.0,50.0 75.0,0.0 300.0,37.5"
+    assert polyline([(1_000, 0), (2_000, 0)]) == "0.0,50.0 300.0,50.0"
+    assert polyline([(1_000, 3.5)]) == "0.0,0.0"
 
 
 def test_setting_without_a_bound_has_no_minus_one() -> None:

@@ -2,6 +2,8 @@
 
 import pytest
 
+from penstock.console.background import Look
+from penstock.console.figures import Point, Snapshot, TopicFigure
 from penstock.errors import UnknownTopicError
 from penstock.metrics.collector import CountedTransport
 from penstock.model import TopicPartition
@@ -51,6 +53,21 @@ def test_page_shows_who_reads_the_topic_and_how_far_behind(service: MemoryPensto
     assert "4 consumers" in text
     assert "elsewhere" not in text
     assert "Figures read" in text
+
+
+def test_page_draws_what_the_console_has_read(
+    console: RunningConsole, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    points = [Point(1_000, 2.0, 30), Point(61_000, 0.5, 1_200)]
+    for count in (1, 2):
+        known = [TopicFigure(name="orders", held=9, rate=0.5, series=points[:count])]
+        found = Snapshot(topics=known, consumers=[], is_complete=True)
+        look = Look(value=found, age_ms=0, error=None, is_reading=False)
+        monkeypatch.setattr(console.memory.figures, "look", lambda _, look=look: look)
+        seen = visitor.get("/topics/orders")
+        assert seen.html.count("<polyline") == (2 if count == 2 else 0)
+    assert "Records a second: 0.5 now, 2.0 at most in 1 min" in seen.text
+    assert "Records behind, of all consumers: 1,200 now, 1,200 at most in 1 min" in seen.text
 
 
 def test_page_without_consumers_says_so(console: RunningConsole, visitor: Visitor) -> None:

@@ -30,6 +30,7 @@ def show(asked: Asked) -> Shown:
     described = asked.admin.describe_topic(asked.path["topic"])
     figures = asked.memory.figures.look(CONSOLE_FIRST_FIGURES_MS_MAX)
     topic = figures.value.topic(described.topic.name) if figures.value else None
+    series = topic.series if topic else ()
     readers = figures.value.readers_of(described.topic.name) if figures.value else ()
     return Shown(
         template="topic.html",
@@ -42,6 +43,8 @@ def show(asked: Asked) -> Shown:
             "appended": sum(each.high_watermark for each in described.offsets),
             "records_of": records_of,
             "rate": topic.rate if topic else None,
+            "rates": [(each.at_ms, each.rate) for each in series],
+            "behind": [(each.at_ms, each.behind) for each in series],
             "figures": figures,
             "readers": paged(readers, asked, name="consumers"),
             "consumer_paths": CONSUMER_PATHS,

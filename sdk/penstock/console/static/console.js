@@ -9,11 +9,6 @@ for (const form of document.querySelectorAll("form[data-confirm]")) {
   look();
 }
 
-// On a phone the menu and the tabs scroll sideways: begin where you are.
-for (const here of document.querySelectorAll("nav [aria-current]")) {
-  here.scrollIntoView({ block: "nearest", inline: "center" });
-}
-
 // "/" goes to the search field, as in many tools.
 document.addEventListener("keydown", (event) => {
   const field = document.querySelector("input[type=search]");
@@ -37,26 +32,27 @@ for (const view of document.querySelectorAll("[data-live]")) {
 
   const say = (text, kind) => { state.textContent = text; state.className = `badge ${kind}`; };
 
-  const cell = (kind, text, name) => {
+  const cell = (kind, text, name, label) => {
     const made = document.createElement(kind);
     made.className = name;
+    if (label) made.dataset.label = label; // a phone shows it: there the row is a block
     made.textContent = text;
     return made;
   };
 
   const row = (record) => {
     const made = document.createElement("tr");
-    const offset = cell("th", "", "number");
+    const offset = cell("th", "", "number", "Offset");
     const link = cell("a", record.offset.toLocaleString("en"), "");
     link.href = record.path;
     offset.scope = "row";
     offset.append(link);
-    made.append(cell("td", record.partition, "number"), offset, cell("td", record.time, "time"));
+    made.append(cell("td", record.partition, "number", "Partition"), offset, cell("td", record.time, "time"));
     for (const part of ["key", "value"]) {
       const isWord = record[`${part}_kind`] === "null" || record[`${part}_kind`] === "empty";
-      made.append(cell("td", record[part], isWord ? "data quiet" : "data"));
+      made.append(cell("td", record[part], isWord ? "data quiet" : "data", part === "key" ? "Key" : "Value"));
     }
-    made.append(cell("td", record.headers || "–", "data"));
+    made.append(cell("td", record.headers || "–", "data", "Headers"));
     return made;
   };
 
