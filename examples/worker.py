@@ -19,7 +19,7 @@ from penstock import Consumer, ConsumerRecord
 
 def handle(record: ConsumerRecord) -> None:
     """The work. If it raises, the worker ends without a commit, and the record comes again."""
-    print(record.partition, record.offset, (record.value or b"").decode(), flush=True)
+    print(record.partition, record.offset, (record.value or b"").decode(errors="replace"), flush=True)
 
 
 def work(consumer: Consumer, handle: Callable[[ConsumerRecord], object]) -> None:

@@ -5,6 +5,7 @@ prints the message behind the option's name. This module knows no storage and no
 """
 
 import json
+import re
 from argparse import ArgumentTypeError
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -82,10 +83,15 @@ def time_ms(text: str) -> int:
 
 
 def table_name(text: str) -> str:
-    """The name of an archived table: letters, digits and `_`."""
-    if not text or not all(each.isascii() and (each.isalnum() or each == "_") for each in text):
-        raise ArgumentTypeError(f"{text!r} is no table: its name has letters, digits and _ only")
-    return text
+    """The name of an archived table, also from its topic's name: `ux-meals` is the table `ux_meals`."""
+    if not re.fullmatch(r"[A-Za-z0-9_.-]+", text) or not text.strip("."):
+        raise ArgumentTypeError(f"{text!r} is no table: give its name (letters, digits and _), or that of its topic")
+    return plain_table_name(text)
+
+
+def plain_table_name(topic: str) -> str:
+    """The name that the table of a topic has, unless another topic has taken it before."""
+    return re.sub(r"[^a-z0-9_]", "_", topic.lower())
 
 
 def partition_list(text: str) -> tuple[int, ...]:

@@ -13,7 +13,6 @@ some files of a plan in progress, but never a record twice.
 """
 
 import json
-import re
 from collections.abc import Sequence
 from enum import Enum
 from typing import Protocol
@@ -22,6 +21,7 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.log.topic import Topic
 from penstock_spark.archive.archive_files import ArchivedFile, plan_path
 from penstock_spark.archive.archive_plan import CommittedFiles, Plan, decode_plan, encode_plan, offsets_of_json
+from penstock_spark.arguments import plain_table_name
 from penstock_spark.result_store import ResultStore
 
 LAKE = "lake"  # the folder in the bucket for results, unless --output names another place
@@ -97,7 +97,7 @@ def claim_table(lake: ResultStore, topic: Topic, kind: TableKind) -> str:
     deleted one of the same name, a part of the topic's id follows. Costs a get, and a put for a new table. Raises
     INVALID_CONFIG if the topic's table is of the other kind.
     """
-    plain = re.sub(r"[^a-z0-9_]", "_", topic.name.lower())
+    plain = plain_table_name(topic.name)
     for name in (plain, f"{plain}_{topic.topic_id[:8]}", f"{plain}_{topic.topic_id}"):
         path = _table_path(name)
         mine = {"topic": topic.name, "topic_id": topic.topic_id, "kind": kind.value}
