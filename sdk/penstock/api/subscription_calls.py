@@ -16,6 +16,7 @@ from penstock.model.push import (
     SubscriptionPartition,
     TopicUser,
 )
+from penstock.model.share import ShareGroup
 from penstock_core.ids import parse_subscription_name
 
 _TARGET_EXAMPLE = "{'lambda': 'arn:aws:lambda:eu-west-1:123456789012:function:pack'}"
@@ -92,12 +93,18 @@ def delete_subscription(name: str) -> Calls[None]:
 def topic_users(topic: str) -> Calls[list[TopicUser]]:
     """The share groups and subscriptions that use the topic. One request per page of the two lists."""
     name = checked_topic(topic)
+    groups = yield from list_share_groups()
+    return users_among(name, groups, (yield from list_subscriptions()))
+
+
+def users_among(topic: str, groups: Iterable[ShareGroup], subscriptions: Iterable[Subscription]) -> list[TopicUser]:
+    """Those that use the topic, each with its uses."""
     users: list[TopicUser] = []
-    for group in (yield from list_share_groups()):
-        users += _uses(name, "share group", group.group, group.topics, group.config["dead_letter_topic"])
-    for each in (yield from list_subscriptions()):
+    for group in groups:
+        users += _uses(topic, "share group", group.group, group.topics, group.config["dead_letter_topic"])
+    for each in subscriptions:
         letters, target = each.config["dead_letter_topic"], each.target.get("topic")
-        users += _uses(name, "subscription", each.name, each.topics, letters, target)
+        users += _uses(topic, "subscription", each.name, each.topics, letters, target)
     return users
 
 

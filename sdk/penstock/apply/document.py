@@ -14,7 +14,13 @@ from penstock_core.errors import shown
 from penstock_core.limits import APPLY_DEPTH_MAX, APPLY_FILE_BYTES_MAX, APPLY_NODES_MAX
 
 _TOKEN = re.compile(r'\s*([\[\]{},:]|"(?:[^"\\]|\\.)*"|[^\s\[\]{},:"]+)')
-_TAGS = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
+_YAML = "tag:yaml.org,2002:"
+_TAGS = (f"{_YAML}map", f"{_YAML}seq")
+_SCALARS = ("bool", "int", "float", "null")
+_NUMBERS = {
+    "int": re.compile(r"[-+]?(0|[1-9][0-9]{0,19})", re.ASCII),
+    "float": re.compile(r"[-+]?[0-9]{1,20}\.[0-9]{0,20}", re.ASCII),
+}
 _NO_YAML = "YAML needs PyYAML: pip install 'penstock[apply]', or write the file as JSON"
 
 
@@ -171,17 +177,31 @@ class _YamlNodes:
             return Node([self.node(each, depth + 1) for each in found.value], line)
         if found.id == "mapping":
             return Node(self._mapping(found, depth), line)
-        try:
-            return Node(self._loader.construct_object(found), line)
-        except ValueError as error:
-            raise DocumentError(line, f"{shown(found.value)}: {error}") from error
+        self._check_scalar(found, line)
+        return Node(self._loader.construct_object(found), line)
+
+    def _check_scalar(self, found: Any, line: int) -> None:
+        """Refuses what YAML 1.1 reads as another value than people do, such as 010 (8) and 24:00 (1,440)."""
+        kind, text = found.tag.removeprefix(_YAML), found.value
+        if kind == "str":
+            return
+        if kind not in _SCALARS:
+            raise DocumentError(line, f"it is no YAML: {shown(text)} has the type {kind:.50}: put it in quotes")
+        if self._loader.resolve(type(found), text, (True, False)) != found.tag:
+            raise DocumentError(line, f"it is no YAML: {shown(text)} is no {kind}: leave out the tag")
+        if kind in _NUMBERS and not _NUMBERS[kind].fullmatch(text):
+            raise DocumentError(
+                line,
+                f"{shown(text)} is no plain decimal number: write such as 1000, a time with its unit, such as 24h, and "
+                "a text in quotes",
+            )
 
     def _mapping(self, found: Any, depth: int) -> dict[str, Node]:
         names: dict[str, Node] = {}
         merged: dict[str, Node] = {}
         for key, value in found.value:
             line = key.start_mark.line + 1
-            if key.tag == "tag:yaml.org,2002:merge":
+            if key.tag == f"{_YAML}merge":
                 sources = value.value if value.id == "sequence" else [value]
                 for source in sources:
                     inner = self.node(source, depth + 1)
@@ -189,7 +209,7 @@ class _YamlNodes:
                         raise DocumentError(line, "<<: merges mappings only")
                     merged = {**inner.value, **merged}  # the first source wins
                 continue
-            name = self.node(key, depth + 1).value
+            name = self.node(key, depth + 1).plain()
             if not isinstance(name, str):
                 raise DocumentError(line, f"the name {shown(name)} is no text: put it in quotes")
             if name in names:

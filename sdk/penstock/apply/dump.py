@@ -7,7 +7,7 @@ of an endpoint, so the document has none.
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.apply.plan import defaults, unit_text
+from penstock.apply.settings import defaults, unit_text
 from penstock.apply.stage import Noun, Ownership, Settings, Stage
 from penstock.apply.stage_file import RETRY
 from penstock_core.acls.rule import Rule

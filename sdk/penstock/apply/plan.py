@@ -1,30 +1,25 @@
 """The changes that bring a stage to what a file wants. Pure: (wanted, present) gives a plan.
 
-A setting that the file leaves out has its default. Four things stay as they are where the file leaves them out: the
-number of partitions, and what is fixed when a thing is made (`ordering`, `mode`, `start`).
+A setting that the file leaves out stays as it is, and has its default in a new thing. None (`null`) is the default. So
+no file loses records by what it leaves out. A quota is one value: it has the limits of the file, and no others.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from penstock.apply.settings import losses, unit_text, whole
 from penstock.apply.stage import Noun, Ownership, Settings, Stage
-from penstock.apply.stage_file import FOREVER, StageFile
-from penstock.model.times import duration_text
-from penstock_core.acls.rule import Rule
-from penstock_core.errors import shown
-from penstock_core.groups.group import GroupConfig, alter_group_config
+from penstock.apply.stage_file import StageFile
+from penstock_core.acls.rule import Kind, Rule
+from penstock_core.errors import PenstockError, shown
 from penstock_core.ids import is_reserved
-from penstock_core.limits import UNLIMITED
-from penstock_core.log.topic import TopicConfig, alter_config
-from penstock_core.push.subscription import SubscriptionConfig, new_subscription_config
-from penstock_core.share.share_group import ShareGroupConfig, new_share_group_config
 
 RULE = "rule"
-FIXED = {Noun.SHARE_GROUP: ("ordering", "start"), Noun.SUBSCRIPTION: ("mode", "start")}
 _PRUNED = (Noun.SUBSCRIPTION, Noun.SHARE_GROUP, Noun.QUOTA, Noun.TOPIC)  # groups are made by their members
 _MISSING = object()
+_Thing = tuple[Noun, str]
 
 
 class ChangeAction(StrEnum):
@@ -39,7 +34,8 @@ class ChangeAction(StrEnum):
 class StageChange:
     """One change. `before` and `after` have the settings that change; `settings` has all that the thing will have.
 
-    A rule has its `rule`, and no settings. `note` is what a reader must know before the change.
+    A rule has its `rule`, and no settings. `note` is what a reader must know before the change. By one that
+    `is_destructive` something goes: a thing, records, the place of dead letters, or partitions, which drain.
     """
 
     action: ChangeAction
@@ -50,6 +46,7 @@ class StageChange:
     settings: Settings
     rule: Rule | None = None
     note: str = ""
+    is_destructive: bool = False
 
     def text(self) -> str:
         """The line of the diff."""
@@ -70,6 +67,7 @@ class StageChange:
             "before": _without_secret(self.before),
             "after": _without_secret(self.after),
             "note": self.note,
+            "is_destructive": self.is_destructive,
         }
 
 
@@ -77,97 +75,98 @@ class StageChange:
 class StagePlan:
     """The changes, the number of things that are as the file says, and the mistakes that the stage shows.
 
-    With mistakes, nothing is to be changed.
+    With mistakes, nothing is to be changed. `secrets` counts the endpoints whose secrets nothing compares or sends.
     """
 
     changes: tuple[StageChange, ...]
     unchanged: int
     mistakes: tuple[str, ...]
+    secrets: int = 0
 
     @property
     def is_destructive(self) -> bool:
         """True if something goes, or partitions drain: a person should say yes to it."""
-        return any(each.action is ChangeAction.DELETE or _drains(each) for each in self.changes)
+        return any(each.is_destructive for each in self.changes)
+
+    @property
+    def deleted_topics(self) -> list[str]:
+        """The topics that go, by name."""
+        return [each.name for each in self.changes if (each.what, each.action) == (Noun.TOPIC, ChangeAction.DELETE)]
+
+    def rules_after(self, present: Stage) -> frozenset[Rule]:
+        """The rules of the stage once the plan is carried out."""
+        gone = {each.rule for each in self.changes if each.action is ChangeAction.DELETE}
+        made = {each.rule for each in self.changes if each.rule is not None and each.action is ChangeAction.CREATE}
+        return frozenset((present.rules or frozenset()) - gone | made)
 
 
-def plan(file: StageFile, present: Stage, *, prune: bool) -> StagePlan:
-    """The plan. Of `present`, it looks at the sections that the file has. With `prune`, `file.owned` must be there."""
+def plan(file: StageFile, present: Stage, *, prune: bool, send_secrets: bool = False) -> StagePlan:
+    """The plan. Of `present`, it looks at the sections that the file has. With `prune`, `file.owned` must be there.
+
+    With `send_secrets`, each endpoint that is there gets the secret that the file names.
+    """
     wanted = file.stage
-    changes: list[StageChange] = []
-    mistakes = list(_unknown_topics(file, present))
-    for noun, things in wanted.things.items():
-        there = present.things.get(noun, {})
-        for name, given in things.items():
-            known = there.get(name)
-            mistakes += _fixed(file, noun, name, given, known)
-            change = _changed(noun, name, given, known)
-            changes += [] if change is None else [change]
+    settings, mistakes = _settings(file, present)
+    mistakes += _unknown_topics(file, present)
+    changes = list(_thing_changes(wanted, present, settings, send_secrets=send_secrets))
     count = sum(map(len, wanted.things.values()))
     made = {each.name for each in changes if each.what == Noun.TOPIC and each.action is ChangeAction.CREATE}
-    changes += _bound_again(wanted, present, changes, made)
+    changes += _bound_again(settings, present, changes, made)
+    secrets = _has_secret_count(wanted, changes)
     added = _rule_changes(ChangeAction.CREATE, (wanted.rules or frozenset()) - (present.rules or frozenset()))
     unchanged = count - len(changes) + len(wanted.rules or ()) - len(added)
     changes += added
     if prune and file.owned is not None:
+        mistakes += [f"{file.path}:{line}: {section}: {_emptied(section)}" for section, line in file.empty.items()]
         pruned = list(_pruned(wanted, present, file.owned))
-        mistakes += _still_used(wanted, present, pruned)
+        mistakes += _still_used(settings, present, pruned)
         changes += pruned
-    return StagePlan(changes=tuple(changes), unchanged=unchanged, mistakes=tuple(mistakes))
+    return StagePlan(changes=tuple(changes), unchanged=unchanged, mistakes=tuple(mistakes), secrets=secrets)
 
 
-def whole(noun: Noun, given: Settings, known: Settings | None) -> dict[str, Any]:
-    """All settings that the thing is to have. What is fixed is as it is in `known`, unless it is given."""
-    config = {name: value for name, value in given.items() if name not in ("topics", "target", "partitions")}
-    others = {name: value for name, value in given.items() if name not in config}
-    kept = {name: known[name] for name in FIXED.get(noun, ()) if known is not None and name in known}
-    match noun:
-        case Noun.TOPIC:
-            return {**asdict(alter_config(TopicConfig(), config)), **others}
-        case Noun.GROUP:
-            return {**asdict(alter_group_config(GroupConfig(), config)), **others}
-        case Noun.SHARE_GROUP:
-            return {**others, **asdict(new_share_group_config({**kept, **config}))}
-        case Noun.SUBSCRIPTION:
-            return {**others, **asdict(new_subscription_config({**kept, **config}))}
-        case Noun.QUOTA:
-            return dict(given)
+def _settings(file: StageFile, present: Stage) -> tuple[dict[_Thing, Settings], list[str]]:
+    """All settings of each thing of the file, and the mistakes of the others."""
+    settings: dict[_Thing, Settings] = {}
+    mistakes: list[str] = []
+    for noun, things in file.stage.things.items():
+        for name, given in things.items():
+            try:
+                settings[noun, name] = whole(noun, given, present.things.get(noun, {}).get(name))
+            except PenstockError as error:
+                mistakes.append(f"{file.place(noun, name)}: {noun.section}.{name}: {error.message}")
+    return settings, mistakes
 
 
-def defaults(noun: Noun, settings: Settings) -> Settings:
-    """The settings of a thing that sets none but what decides about the others."""
-    match noun:
-        case Noun.TOPIC:
-            return asdict(TopicConfig())
-        case Noun.GROUP:
-            return asdict(GroupConfig())
-        case Noun.SHARE_GROUP:
-            deciding = {name: settings[name] for name in ("ordering", "dead_letter_topic") if name in settings}
-            return {**asdict(new_share_group_config(deciding)), **asdict_of(ShareGroupConfig(), deciding)}
-        case Noun.SUBSCRIPTION:
-            deciding = {name: settings[name] for name in ("dead_letter_topic",) if name in settings}
-            return {**asdict(new_subscription_config(deciding)), **asdict_of(SubscriptionConfig(), deciding)}
-        case Noun.QUOTA:
-            return {}
+def _thing_changes(
+    wanted: Stage, present: Stage, settings: Mapping[_Thing, Settings], *, send_secrets: bool
+) -> Iterator[StageChange]:
+    for (noun, name), every in settings.items():
+        given, known = wanted.things[noun][name], present.things.get(noun, {}).get(name)
+        if known is None:
+            yield _created(noun, name, given, every)
+        elif change := _changed(noun, name, known, every, sends_secret=send_secrets and _has_secret(given)):
+            yield change
 
 
-def asdict_of(config: ShareGroupConfig | SubscriptionConfig, names: Collection[str]) -> dict[str, Any]:
-    """These settings of the config."""
-    return {name: value for name, value in asdict(config).items() if name in names}
+def _created(noun: Noun, name: str, given: Settings, wanted: Settings) -> StageChange:
+    """The change that makes a thing. It shows what the file gives, and for None the default that it means."""
+    after = {each: wanted[each] for each in given}
+    if noun is Noun.TOPIC:
+        after = {"partitions": 1, **after}
+    return StageChange(action=ChangeAction.CREATE, what=noun, name=name, before={}, after=after, settings=wanted)
 
 
-def _changed(noun: Noun, name: str, given: Settings, known: Settings | None) -> StageChange | None:
+def _changed(noun: Noun, name: str, known: Settings, wanted: Settings, *, sends_secret: bool) -> StageChange | None:
     """The change of one thing, None if it is as the file says."""
-    wanted = whole(noun, given, known)
-    if known is None:
-        shown_ones = given if noun is not Noun.TOPIC else {"partitions": 1, **given}
-        return StageChange(
-            action=ChangeAction.CREATE, what=noun, name=name, before={}, after=shown_ones, settings=wanted
-        )
-    # An older service does not tell each setting, and a newer one tells more than this release knows.
-    names = [each for each in wanted if each in known or each in given]
-    if noun is Noun.QUOTA:
-        names = [*{**wanted, **known}]
+    names = {**wanted, **known} if noun is Noun.QUOTA else wanted
     differing = [each for each in names if not _is_same(each, wanted.get(each, _MISSING), known.get(each, _MISSING))]
+    notes = [*losses(differing, known, wanted)]
+    is_destructive = bool(notes)
+    if "partitions" in differing:
+        notes.append("keys map to other partitions from then on")
+    if sends_secret:
+        differing = [*{*differing, "target"}]
+        notes.append("its secret is sent")
     if not differing:
         return None
     return StageChange(
@@ -177,37 +176,34 @@ def _changed(noun: Noun, name: str, given: Settings, known: Settings | None) -> 
         before={each: known[each] for each in differing if each in known},
         after={each: wanted[each] for each in differing if each in wanted},
         settings=wanted,
-        note=_note(differing, known, wanted),
+        note="; ".join(notes),
+        is_destructive=is_destructive,
     )
 
 
 def _is_same(name: str, wanted: object, known: object) -> bool:
     if name == "topics" and isinstance(wanted, list) and isinstance(known, list):
-        return sorted(wanted) == sorted(known)
+        return {*wanted} == {*known}
     if name == "target":  # no answer has the secret of an endpoint
         return _without_secret({name: wanted}) == _without_secret({name: known})
     return wanted == known
 
 
-def _note(differing: Collection[str], known: Settings, wanted: Settings) -> str:
-    if "partitions" not in differing:
-        return ""
-    if wanted["partitions"] < known["partitions"]:
-        return "the other partitions drain; keys map to other partitions from then on"
-    return "keys map to other partitions from then on"
+def _has_secret(settings: Settings) -> bool:
+    endpoint = settings.get("target", {}).get("https")
+    return isinstance(endpoint, Mapping) and "secret" in endpoint
 
 
-def _drains(change: StageChange) -> bool:
-    return int(change.after.get("partitions", 0)) < int(change.before.get("partitions", 0))
+def _has_secret_count(wanted: Stage, changes: Sequence[StageChange]) -> int:
+    """The number of endpoints with a secret that no change sends."""
+    sent = {each.name for each in changes if each.what == Noun.SUBSCRIPTION and "target" in each.after}
+    things = wanted.things.get(Noun.SUBSCRIPTION, {})
+    return sum(_has_secret(settings) for name, settings in things.items() if name not in sent)
 
 
-def _fixed(file: StageFile, noun: Noun, name: str, given: Settings, known: Settings | None) -> Iterator[str]:
-    for each in FIXED.get(noun, ()):
-        if known is not None and each in given and given[each] != known.get(each):
-            yield (
-                f"{file.place(noun, name)}: {noun.section}.{name}.{each}: {shown(given[each])}: a {noun} keeps its "
-                f"{each} ({known.get(each)}) for ever; delete it, or give another name"
-            )
+def _emptied(section: str) -> str:
+    empty = "[]" if section in ("acls", Noun.QUOTA.section) else "{}"
+    return f"it has no entry, and --prune would delete all {section} that the file owns: write {empty} if you mean that"
 
 
 def _topics_of(settings: Settings) -> Iterator[tuple[str, str]]:
@@ -231,30 +227,38 @@ def _unknown_topics(file: StageFile, present: Stage) -> Iterator[str]:
 
 
 def _bound_again(
-    wanted: Stage, present: Stage, changes: Sequence[StageChange], made: set[str]
+    wanted: Mapping[_Thing, Settings], present: Stage, changes: Sequence[StageChange], made: set[str]
 ) -> Iterator[StageChange]:
     """Changes of things that do not change otherwise, and read a topic that is made anew: they get its id."""
     changed = {(each.what, each.name) for each in changes}
-    for noun in (Noun.SHARE_GROUP, Noun.SUBSCRIPTION):
-        for name, given in wanted.things.get(noun, {}).items():
-            known = present.things.get(noun, {}).get(name)
-            topics = sorted(made & {*given["topics"]})
-            if known is not None and topics and (noun, name) not in changed:
-                yield StageChange(
-                    action=ChangeAction.CHANGE,
-                    what=noun,
-                    name=name,
-                    before={},
-                    after={},
-                    settings=whole(noun, given, known),
-                    note=f"it reads the new {', '.join(topics)}",
-                )
+    for (noun, name), settings in wanted.items():
+        topics = sorted(made & {*settings.get("topics", ())})
+        if topics and name in present.things.get(noun, {}) and (noun, name) not in changed:
+            yield StageChange(
+                action=ChangeAction.CHANGE,
+                what=noun,
+                name=name,
+                before={},
+                after={},
+                settings=settings,
+                note=f"it reads the new {', '.join(topics)}",
+            )
 
 
 def _rule_changes(action: ChangeAction, rules: Collection[Rule]) -> list[StageChange]:
+    """A change for each rule. Those on the service are the last: one may be the caller's own right to go on."""
     return [
-        StageChange(action=action, what=RULE, name=rule.place, before={}, after={}, settings={}, rule=rule)
-        for rule in sorted(rules, key=lambda each: each.place)
+        StageChange(
+            action=action,
+            what=RULE,
+            name=rule.place,
+            before={},
+            after={},
+            settings={},
+            rule=rule,
+            is_destructive=action is ChangeAction.DELETE,
+        )
+        for rule in sorted(rules, key=lambda each: (each.kind in (None, Kind.SERVICE), each.place))
     ]
 
 
@@ -267,18 +271,25 @@ def _pruned(wanted: Stage, present: Stage, owned: Ownership) -> Iterator[StageCh
                 continue
             note = "and all its records" if noun is Noun.TOPIC else ""
             yield StageChange(
-                action=ChangeAction.DELETE, what=noun, name=name, before=known, after={}, settings=known, note=note
+                action=ChangeAction.DELETE,
+                what=noun,
+                name=name,
+                before=known,
+                after={},
+                settings=known,
+                note=note,
+                is_destructive=True,
             )
     if wanted.rules is not None:
         left = (present.rules or frozenset()) - wanted.rules
         yield from _rule_changes(ChangeAction.DELETE, {rule for rule in left if owned.has_rule(rule)})
 
 
-def _still_used(wanted: Stage, present: Stage, pruned: Collection[StageChange]) -> Iterator[str]:
+def _still_used(wanted: Mapping[_Thing, Settings], present: Stage, pruned: Collection[StageChange]) -> Iterator[str]:
     """Mistakes for topics that would go, while share groups and subscriptions that stay use them."""
     gone = {(each.what, each.name) for each in pruned}
     for noun in (Noun.SHARE_GROUP, Noun.SUBSCRIPTION):
-        staying = {**present.things.get(noun, {}), **wanted.things.get(noun, {})}
+        staying = {**present.things.get(noun, {}), **{name: each for (of, name), each in wanted.items() if of is noun}}
         for name, settings in staying.items():
             if (noun, name) in gone:
                 continue
@@ -306,12 +317,3 @@ def _shown(name: str, settings: Settings) -> str:
         [(kind, where)] = _without_secret({name: value})[name].items()
         return f"{kind}:{where['url'] if isinstance(where, Mapping) else where}"
     return str(unit_text(name, value)) if not isinstance(value, bool) else str(value).lower()
-
-
-def unit_text(name: str, value: Any) -> Any:
-    """A time of a setting with its unit, as the file may have it; another value as it is."""
-    if type(value) is not int or not name.endswith(("_ms", "_ms_min", "_ms_max")):
-        return value
-    if value == UNLIMITED:
-        return FOREVER
-    return duration_text(value) if value > 0 else value

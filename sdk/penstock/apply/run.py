@@ -1,10 +1,10 @@
 """Reads a stage, and carries out the changes of a plan, by the admin client: at most `APPLY_CALLS_MAX` calls at a time.
 
 ```
-quotas, topics ▶ rules ▶ groups, share groups, subscriptions ▶ deletions: share groups, subscriptions ▶ rules ▶ the rest
+quotas, topics ▶ rules ▶ groups, share groups, subscriptions ▶ deletions: share groups, subscriptions ▶ the rest ▶ rules
 ```
 A step begins when the one before has ended without an error. So a run that failed has done whole steps, and a part of
-one: a further run goes on from there.
+one: a further run goes on from there. Rules go last, because one of them may allow the run itself.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.admin.admin import Admin
+from penstock.admin.caller_rights import rules_of
 from penstock.apply.plan import RULE, ChangeAction, StageChange
 from penstock.apply.stage import Noun, Settings, Stage
 from penstock.apply.stage_file import RETRY
 from penstock.model.access import AccessRule
-from penstock_core.acls.rule import Rule, parse_rule
 from penstock_core.errors import PenstockError
 from penstock_core.limits import ACL_CHANGES_MAX, APPLY_CALLS_MAX, UNLIMITED
 
@@ -40,15 +40,11 @@ def read_stage(admin: Admin, nouns: Collection[Noun], *, has_rules: bool) -> Sta
     """
     with ThreadPoolExecutor(APPLY_CALLS_MAX) as pool:
         things = {noun: pool.submit(_LISTS[noun], admin) for noun in nouns}
-        rules = pool.submit(admin.list_acls) if has_rules else None
+        rules = pool.submit(rules_of, admin) if has_rules else None
         return Stage(
             things={noun: found.result() for noun, found in things.items()},
-            rules=None if rules is None else frozenset(map(_rule_of, rules.result())),
+            rules=None if rules is None else rules.result(),
         )
-
-
-def _rule_of(rule: AccessRule) -> Rule:
-    return parse_rule(rule.principal, rule.operation, rule.resource, rule.permission)
 
 
 def _topics(admin: Admin) -> dict[str, Settings]:
@@ -113,8 +109,8 @@ def _steps(changes: Sequence[StageChange]) -> Iterator[list[list[StageChange]]]:
     yield from _of_rules(puts)
     yield [[each] for each in puts if each.what in _WAYS]
     yield [[each] for each in deletions if each.what in _WAYS]
-    yield from _of_rules(deletions)
     yield [[each] for each in deletions if each.what in (Noun.TOPIC, Noun.QUOTA)]
+    yield from _of_rules(deletions)
 
 
 def _of_rules(changes: Sequence[StageChange]) -> Iterator[list[list[StageChange]]]:

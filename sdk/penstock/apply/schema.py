@@ -9,7 +9,10 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from penstock.apply.stage_file import FOREVER, RETRY
+from penstock.apply.settings import FOREVER
+from penstock.apply.stage_file import RETRY
+from penstock.model.fields import SIZE
+from penstock.model.times import DURATION
 from penstock_core.acls.rule import ALL, ALLOW, DENY, Operation
 from penstock_core.groups.group import ASSIGNORS, GROUP_BOUNDS, GroupConfig
 from penstock_core.limits import QUOTA_COUNT_MAX, QUOTA_RATE_MAX, TOPIC_PARTITIONS_MAX, UNLIMITED
@@ -23,8 +26,8 @@ Schema = dict[str, Any]
 _TEXT: Schema = {"type": "string"}
 _FLAG: Schema = {"type": "boolean"}
 _TEXTS: Schema = {"anyOf": [_TEXT, {"type": "array", "items": _TEXT, "minItems": 1}]}
-_DURATION = rf"^([0-9]{{1,12}}(\.[0-9]{{1,9}})?(ms|s|m|h|d)|{FOREVER})$"
-_SIZE = r"^[0-9]{1,12}([kK]|[mM])?([iI])?[bB]?$"
+_DURATION = f"^({DURATION}|{FOREVER})$"
+_SIZE = f"^{SIZE}$"
 _CHOICES: Mapping[str, tuple[str, ...]] = {
     "cleanup_policy": CLEANUP_POLICIES,
     "ordering_on_change": ORDERINGS_ON_CHANGE,
@@ -44,6 +47,8 @@ def stage_schema() -> Schema:
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "A stage of Penstock: the file of `penstock apply`",
+        "description": "A setting that you leave out stays as it is, and has its default in a new thing. "
+        "null brings the default back.",
         **_object(
             {
                 "owns": {
@@ -92,17 +97,18 @@ def _settings(defaults: Mapping[str, Any], bounds: Mapping[str, tuple[int, int]]
 def _setting(name: str, default: Any, bounds: Mapping[str, tuple[int, int]]) -> Schema:
     known = {} if default is None else {"default": default}
     if name in _CHOICES:
-        return {"enum": [*_CHOICES[name]], **known}
+        return {"enum": [*_CHOICES[name], None], **known}
     if name in _OBJECTS:
         return {"type": ["object", "null"]}
     if name in _TOPIC_NAMES:
         return {"type": ["string", "null"]}
     if isinstance(default, bool):
-        return {**_FLAG, **known}
+        return {"type": ["boolean", "null"], **known}
     low, high = bounds[name]
     number = _number(name, low, high)
     if name in MAY_BE_UNLIMITED or name == "age_ms_max":
         number["anyOf"].append({"const": UNLIMITED})
+    number["anyOf"].append({"type": "null"})
     return {**number, **known}
 
 

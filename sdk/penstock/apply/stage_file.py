@@ -16,43 +16,45 @@ The service's own checks refuse names and values before anything is sent. All mi
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Any
 
 from penstock.apply.document import DocumentError, Node, read_document
+from penstock.apply.settings import whole_number, with_unit
 from penstock.apply.stage import SECTIONS, Noun, Ownership, Settings, Stage
-from penstock.model.fields import parse_size
-from penstock.model.times import parse_duration_ms
-from penstock_core.acls.rule import ALLOW, NamePattern, Rule, parse_principal_pattern, parse_rule
+from penstock_core.acls.rule import ALL, ALLOW, NamePattern, Rule, parse_principal_pattern, parse_rule
 from penstock_core.acls.tokens import full_principal
 from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.groups.group import GroupConfig, alter_group_config
 from penstock_core.ids import parse_group_name, parse_own_topic_name
-from penstock_core.limits import HEARTBEAT_INTERVAL_MS_MIN, SESSION_TIMEOUT_MS_MAX, UNLIMITED
+from penstock_core.limits import ACL_RULES_MAX, HEARTBEAT_INTERVAL_MS_MIN, SESSION_TIMEOUT_MS_MAX, UNLIMITED
 from penstock_core.log.topic import TopicConfig, alter_config, check_compaction, check_partitions
 from penstock_core.push.subscription import check_declared_subscription, new_subscription_config
 from penstock_core.push.targets.target import parse_target
 from penstock_core.quotas.quota import Subject, parse_quota
 from penstock_core.share.share_group import check_declared_group, new_share_group_config
 
-FOREVER = "forever"
 RETRY = ("attempts_max", "backoff_ms_min", "backoff_ms_max", "patience_ms", "age_ms_max")
 RULE_FIELDS = ("principal", "operations", "resources", "permission")
 MISTAKES_SHOWN = 50
-_BYTES = ("_bytes", "_bytes_per_s")
-_TIMES = ("_ms", "_ms_min", "_ms_max")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageFile:
-    """A file that was read: what it wants, what it owns (None: it does not say), and the line of each part."""
+    """A file that was read: what it wants, what it owns (None: it does not say), and the line of each part.
+
+    `empty` has the sections without any value, and their lines: all their entries may be comments by mistake.
+    """
 
     path: str
     stage: Stage
     owned: Ownership | None
     lines: Mapping[tuple[str, str], int]
+    empty: Mapping[str, int] = field(default_factory=dict)
 
     def place(self, what: str, name: str) -> str:
         """The file and line of a thing or a rule, as a message begins."""
@@ -114,7 +116,13 @@ class _Reader:
             self._check_owned(owned, things, rules or ())
         if self._mistakes:
             raise mistakes_in(self._mistakes)
-        return StageFile(path=self._path, stage=Stage(things=things, rules=rules), owned=owned, lines=self._lines)
+        return StageFile(
+            path=self._path,
+            stage=Stage(things=things, rules=rules),
+            owned=owned,
+            lines=self._lines,
+            empty={name: node.line for name, node in sections.items() if node.value is None},
+        )
 
     def _wrong(self, node: Node, field_path: str, message: str) -> None:
         self._mistakes.append(f"{self._path}:{node.line}: {field_path}: {message}")
@@ -170,7 +178,7 @@ class _Reader:
         found: dict[str, Any] = {}
         for name, node in fields.items():
             with self._checking(node, f"{field_path}.{name}", prefix):
-                value = _with_unit(name, node.plain())
+                value = with_unit(name, node.plain())
                 check({name: value})
                 found[name] = value
         return found
@@ -206,7 +214,7 @@ class _Reader:
             check_compaction(alter_config(TopicConfig(), found))
         if partitions is not None:
             with self._checking(partitions, f"{field_path}.partitions"):
-                found["partitions"] = check_partitions(_whole(partitions.plain()))
+                found["partitions"] = check_partitions(whole_number(partitions.plain()))
         return found
 
     def group(self, name: str, node: Node, field_path: str) -> Settings:
@@ -255,6 +263,8 @@ class _Reader:
         for each in found:
             with self._checking(topics, f"{field_path}.topics"):
                 parse_own_topic_name(each)
+        for each in sorted({each for each in found if found.count(each) > 1}):
+            self._wrong(topics, f"{field_path}.topics", f"{shown(each)} stands twice: name each topic once")
         return found
 
     def _target(self, target: Node | None, node: Node, field_path: str) -> Settings:
@@ -285,6 +295,8 @@ class _Reader:
         return found
 
     def _rules(self, node: Node) -> Iterator[Rule]:
+        """The rules of all combinations. Their number is bounded before they are made."""
+        count = 0
         for at, each in enumerate(self._list(node, "acls")):
             path = f"acls[{at}]"
             fields = self._fields(each, path, RULE_FIELDS)
@@ -293,14 +305,24 @@ class _Reader:
                 self._wrong(each, path, f"{' and '.join(missing)} missing")
                 continue
             permission = self._text(fields["permission"], f"{path}.permission") if "permission" in fields else ALLOW
-            principals = self._texts(fields["principal"], f"{path}.principal")
-            for principal in principals:
-                for operation in self._texts(fields["operations"], f"{path}.operations"):
-                    for resource in self._texts(fields["resources"], f"{path}.resources"):
-                        with self._checking(each, path):
-                            rule = parse_rule(full_principal(principal, None), operation, resource, permission)
-                            self._lines["rule", rule.place] = each.line
-                            yield rule
+            parts = {name: self._texts(fields[name], f"{path}.{name}") for name in RULE_FIELDS[:3]}
+            mistakes = len(self._mistakes)
+            with self._checking(each, path):
+                parse_rule("*", ALL, "*", permission)
+            for name, texts in parts.items():
+                for text in texts:
+                    with self._checking(fields[name], path):
+                        _check_part(name, text)
+            count += prod(map(len, parts.values()))
+            if count > ACL_RULES_MAX:
+                self._wrong(each, path, f"with it the file has {count:,} rules: a stage has {ACL_RULES_MAX:,} at most")
+                return
+            if len(self._mistakes) > mistakes:
+                continue
+            for principal, operation, resource in product(*parts.values()):
+                rule = parse_rule(full_principal(principal, None), operation, resource, permission)
+                self._lines["rule", rule.place] = each.line
+                yield rule
 
     def _quotas(self, node: Node) -> Iterator[tuple[str, Settings]]:
         seen: set[str] = set()
@@ -348,22 +370,12 @@ def _bounded(settings: Settings) -> dict[str, Any]:
     return {name: None if (name, value) == ("age_ms_max", UNLIMITED) else value for name, value in settings.items()}
 
 
-def _whole(value: object) -> int:
-    if type(value) is not int:
-        raise PenstockError(ErrorCode.INVALID_CONFIG, f"{shown(value)} is no whole number")
-    return value
-
-
-def _with_unit(name: str, value: Any) -> Any:
-    """The value, in which `14d` is milliseconds and `10MB` is bytes. Raises INVALID_CONFIG."""
-    if not isinstance(value, str):
-        return value
-    try:
-        if name.endswith(_TIMES):
-            return UNLIMITED if value == FOREVER else parse_duration_ms(value)
-        return parse_size(value) if name.endswith(_BYTES) else value
-    except ValueError:
-        forms = f"90m, 14d or {FOREVER}" if name.endswith(_TIMES) else "10MB or 64KiB"
-        raise PenstockError(
-            ErrorCode.INVALID_CONFIG, f"{shown(value)}: write a number with its unit, such as {forms}"
-        ) from None
+def _check_part(name: str, text: str) -> None:
+    """Checks a part of a rule alone, so that its mistake is told once. Raises INVALID_REQUEST."""
+    match name:
+        case "principal":
+            parse_principal_pattern(full_principal(text, None))
+        case "operations":
+            parse_rule("*", text, "*")
+        case _:
+            parse_rule("*", ALL, text)

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from penstock.admin.admin import Admin
+from penstock.admin.caller_rights import visible_topic_users
 from penstock.admin.partition_change import preview, records_of
 from penstock.cli.completion import complete_topics
 from penstock.cli.options.settings import (
@@ -20,12 +21,13 @@ from penstock.cli.options.settings import (
     told_settings,
 )
 from penstock.cli.options.times import DURATION, DURATION_OR_FOREVER
-from penstock.cli.service import Service, parse_offsets, service_command, time_text
-from penstock.errors import AccessDeniedError, TopicExistsError
+from penstock.cli.service import CommandError, Service, parse_offsets, service_command, time_text
+from penstock.errors import TopicExistsError
 from penstock.model import Topic
 from penstock.model.heat import HotPartition
 from penstock.model.push import TopicUser
 from penstock.model.times import duration_text
+from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import UNLIMITED
 from penstock_core.text import escaped
 
@@ -152,33 +154,39 @@ def _preview(admin: Admin, name: str, partitions: int, *, yes: bool) -> None:
 @topics.command()
 @click.argument("name", shell_complete=complete_topics)
 @YES
-@click.option("--force", is_flag=True, help="Delete it although share groups or subscriptions use it.")
+@click.option("--force", is_flag=True, help="Delete it although share groups or subscriptions use it, or may use it.")
 @service_command
 def delete(service: Service, name: str, yes: bool, force: bool) -> None:
     """Delete the topic NAME and all its records.
 
-    If share groups or subscriptions that you may describe use it, it names them, and needs --force.
+    If share groups or subscriptions use it, it names them, and needs --force. It also does if you may not see all.
 
     For example: penstock topics delete orders --yes
     """
     admin = Admin(transport=service.transport)
-    users = _users(admin, name)
-    for each in users:
-        click.echo(escaped(f"{each.kind} {each.name} uses {name}: {each.use}"), err=True)
-    if users and not force:
-        raise click.ClickException(f"{name} is in use: change or delete its users first, or give --force")
+    users, hidden = visible_topic_users(admin, name)
+    told = [f"{each.kind} {each.name} uses {name}: {each.use}" for each in users]
+    told += [f"others may use {name}: {why}" for why in hidden]
+    if not service.as_json:
+        for line in told:
+            click.echo(escaped(" ".join(line.split())), err=True)
+    if told and not force:
+        raise CommandError(_in_use(name, users, hidden), as_json=service.as_json)
     confirm(f"Delete {name} and all its records, for ever?", yes=yes)
     admin.delete_topic(name)
     service.say({"deleted": name}, f"deleted {name}")
 
 
-def _users(admin: Admin, name: str) -> list[TopicUser]:
-    """The users that the caller may see. A caller that may call neither list sees none, and is told so."""
-    try:
-        return admin.topic_users(name)
-    except AccessDeniedError as error:
-        click.echo(escaped(f"who uses {name} is not known: {error}"), err=True)
-        return []
+def _in_use(name: str, users: list[TopicUser], hidden: list[str]) -> PenstockError:
+    why = (
+        "is in use: change or delete its users first" if users else "may be in use: ask somebody who may see its users"
+    )
+    return PenstockError(
+        ErrorCode.INVALID_REQUEST,
+        f"{name} {why}, or give --force",
+        users=[asdict(each) for each in users],
+        hidden=hidden,
+    )
 
 
 @topics.command()

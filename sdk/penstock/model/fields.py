@@ -27,7 +27,8 @@ _WORDS_OF_KAFKA = {
 Value = TypeVar("Value", bound="DataclassInstance")
 Init = TypeVar("Init", bound=Callable[..., None])
 _UNIT_BYTES = {"": 1, "B": 1, "KB": 1_000, "MB": 1_000_000, "KIB": 1_024, "MIB": 1_048_576}
-_SIZE = re.compile(r"([0-9]{1,12})(B|KB|MB|KIB|MIB|)", re.ASCII)
+SIZE = "([0-9]{1,12})([bB]|[kK][bB]|[mM][bB]|[kK][iI][bB]|[mM][iI][bB]|)"  # for Python and JSON Schema
+_SIZE = re.compile(SIZE)
 
 
 def value_of(kind: type[Value], answer: Mapping[str, Any]) -> Value:
@@ -65,10 +66,10 @@ def shows_fields_of(settings: type[Any]) -> Callable[[Init], Init]:
 
 def parse_size(text: str) -> int:
     """The bytes of a whole number of bytes, KB, MB, KiB or MiB. Raises ValueError."""
-    match = _SIZE.fullmatch(text.upper())
+    match = _SIZE.fullmatch(text)
     if match is None:
         raise ValueError(text)
-    return int(match[1]) * _UNIT_BYTES[match[2]]
+    return int(match[1]) * _UNIT_BYTES[match[2].upper()]
 
 
 def settings_of(settings: type[Value], client: str, options: Mapping[str, Any]) -> Value:

@@ -15,7 +15,8 @@ TIME_FORMS = (
 _AGO = re.compile(r"-?([0-9]{1,12}[smhd])( ago)?", re.ASCII)
 _DAYS_AGO = {"today": 0, "yesterday": 1}
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_FORMAT = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)(ms|s|m|h|d)", re.ASCII)
+DURATION = r"([0-9]{1,12}(?:\.[0-9]{1,9})?)(ms|s|m|h|d)"  # for Python and JSON Schema
+_FORMAT = re.compile(DURATION)
 
 
 def parse_time_ms(text: str, now_ms: int) -> int:

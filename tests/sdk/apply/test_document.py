@@ -61,6 +61,29 @@ def test_json_is_refused_with_its_line(text: str, line: int, message: str) -> No
         ("a: \x07\n", 0, "it is no YAML"),
         ("---\na: 1\n---\nb: 1\n", 3, "it is no YAML"),
         ("a: 2026-13-45\n", 1, "2026-13-45"),
+        ("a: 1\nb: 2026-01-01\n", 2, "'2026-01-01' has the type timestamp: put it in quotes"),
+        ("a: !!timestamp x\n", 1, "'x' has the type timestamp: put it in quotes"),
+        ("a: !!binary x\n", 1, "has the type binary"),
+        ("a: =\n", 1, "has the type value"),
+        ("a: !!bool maybe\n", 1, "'maybe' is no bool: leave out the tag"),
+        ('a: !!int ""\n', 1, "'' is no int: leave out the tag"),
+        ('a: !!float ""\n', 1, "'' is no float: leave out the tag"),
+        ('a: !!null "x"\n', 1, "'x' is no null: leave out the tag"),
+        (
+            "a: 24:00:00\n",
+            1,
+            "'24:00:00' is no plain decimal number: write such as 1000, a time with its unit, such as",
+        ),
+        ("a: 1:30.5\n", 1, "'1:30.5' is no plain decimal"),
+        ("a:\n- 010\n", 2, "'010' is no plain decimal number"),
+        ("a: 0x10\n", 1, "'0x10' is no plain decimal number"),
+        ("a: 0b11\n", 1, "'0b11' is no plain decimal number"),
+        ("a: 1_000\n", 1, "'1_000' is no plain decimal number"),
+        ("a: 1_0.5\n", 1, "'1_0.5' is no plain decimal number"),
+        ("a: .nan\n", 1, "'.nan' is no plain decimal number"),
+        ("a: 1.0e+999\n", 1, "is no plain decimal number"),
+        ("a: " + "9" * 5_000 + "\n", 1, "is no plain decimal number"),
+        ("? [a]\n: b\n", 1, "the name ['a'] is no text"),
         ("[" * 3_000, 0, "nested deeper"),
     ],
 )
@@ -69,6 +92,12 @@ def test_yaml_is_refused_with_its_line(text: str, line: int, message: str) -> No
         parse_yaml_nodes(text)
     assert message in refused.value.message
     assert refused.value.line == line
+
+
+def test_yaml_takes_plain_numbers_and_quoted_texts() -> None:
+    text = "a: [0, 7, -1, +5, 1.5, '010', \"24:00:00\", !!str 010, !!int 8, yes, ~, null, ]\n"
+    assert parse_yaml_nodes(text).plain() == {"a": [0, 7, -1, 5, 1.5, "010", "24:00:00", "010", 8, True, None, None]}
+    assert parse_yaml_nodes(to_yaml({"a": ["010", "24:00:00", "1_000", "0x10"]})).plain()["a"][1] == "24:00:00"
 
 
 def test_aliases_of_aliases_are_refused() -> None:

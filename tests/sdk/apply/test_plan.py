@@ -77,10 +77,92 @@ def test_missing_things_are_created() -> None:
     assert found.changes[0].to_json()["after"] == {"partitions": 1, "retention_ms": 86_400_000}
 
 
-def test_setting_that_the_file_leaves_out_goes_back_to_its_default() -> None:
-    found = planned({Noun.TOPIC: {"a": {}}}, {Noun.TOPIC: {"a": topic(5, retention_ms=60_000, index_tags=True)}})
-    assert texts(found) == ["~ topic a: index_tags: true -> false  retention_ms: 1m -> 14d"]
+def test_setting_that_the_file_leaves_out_stays_and_null_is_its_default() -> None:
+    present: Things = {
+        Noun.TOPIC: {"a": topic(5, retention_ms=60_000, index_tags=True), "d": topic()},
+        Noun.GROUP: {"g": asdict(GroupConfig(assignor="range"))},
+        Noun.SHARE_GROUP: {"s": share_group("a", dead_letter_topic="d", deliveries_max=2, lock_ms=9_000)},
+        Noun.SUBSCRIPTION: {"p": subscription("a", target={"lambda": "x"}, dead_letter_topic="d", attempts_max=2)},
+    }
+    left_out: Things = {
+        Noun.TOPIC: {"a": {}},
+        Noun.GROUP: {"g": {}},
+        Noun.SHARE_GROUP: {"s": {"topics": ["a"]}},
+        Noun.SUBSCRIPTION: {"p": {"topics": ["a"], "target": {"lambda": "x"}}},
+    }
+    assert texts(planned(left_out, present)) == []
+    null: Things = {
+        Noun.TOPIC: {"a": {"index_tags": None, "retention_ms": None}},
+        Noun.GROUP: {"g": {"assignor": None}},
+        Noun.SHARE_GROUP: {"s": {"topics": ["a"], "deliveries_max": None, "ordering": None}},
+        Noun.SUBSCRIPTION: {"p": {"topics": ["a"], "target": {"lambda": "x"}, "attempts_max": None}},
+    }
+    found = planned(null, present)
+    assert texts(found) == [
+        "~ topic a: index_tags: true -> false  retention_ms: 1m -> 14d",
+        "~ group g: assignor: range -> sticky",
+        "~ share group s: deliveries_max: 2 -> 5",
+        "~ subscription p: attempts_max: 2 -> 5",
+    ]
     assert not found.is_destructive
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "note"),
+    [
+        ({"retention_ms": -1}, {"retention_ms": None}, "what is beyond the lower retention_ms goes, for ever"),
+        ({"retention_ms": 120_000}, {"retention_ms": 60_000}, "what is beyond the lower retention_ms goes, for ever"),
+        ({"retention_ms": 60_000}, {"retention_ms": -1}, ""),
+        (
+            {"retention_bytes": -1},
+            {"retention_bytes": 10**9},
+            "what is beyond the lower retention_bytes goes, for ever",
+        ),
+        ({"delete_retention_ms": 90_000}, {"delete_retention_ms": 60_000}, "the lower delete_retention_ms goes"),
+        ({}, {"cleanup_policy": "compact"}, "records go by another policy"),
+        ({"cleanup_policy": "compact"}, {"cleanup_policy": "compact,delete"}, "records go by another policy"),
+        ({}, {"index_tags": True}, ""),
+    ],
+)
+def test_change_of_a_topic_that_removes_records_is_destructive(before: Settings, after: Settings, note: str) -> None:
+    found = planned({Noun.TOPIC: {"a": after}}, {Noun.TOPIC: {"a": topic(**before)}})
+    [change] = found.changes
+    assert (note in change.note, found.is_destructive, change.to_json()["is_destructive"]) == (True, *[bool(note)] * 2)
+
+
+def test_offsets_and_dead_letters_that_go_are_destructive() -> None:
+    known = asdict(GroupConfig())
+    group = {"offsets_retention_ms": known["offsets_retention_ms"] - 1_000}
+    found = planned({Noun.GROUP: {"g": group}}, {Noun.GROUP: {"g": known}})
+    assert found.is_destructive
+    present: Things = {
+        Noun.TOPIC: {"a": topic(), "d": topic(), "e": topic()},
+        Noun.SHARE_GROUP: {"s": share_group("a", dead_letter_topic="d")},
+        Noun.SUBSCRIPTION: {"p": subscription("a", target={"lambda": "x"}, dead_letter_topic="d")},
+    }
+    for letters, is_destructive in ((None, True), ("e", False)):
+        share = planned({Noun.SHARE_GROUP: {"s": {"topics": ["a"], "dead_letter_topic": letters}}}, present)
+        of_push = {"topics": ["a"], "target": {"lambda": "x"}, "dead_letter_topic": letters}
+        push = planned({Noun.SUBSCRIPTION: {"p": of_push}}, present)
+        assert (share.is_destructive, push.is_destructive) == (is_destructive, is_destructive)
+        assert ("records that fail no longer go to d" in share.changes[0].text()) is is_destructive
+
+
+def test_settings_that_do_not_go_together_with_those_of_the_stage_are_a_mistake() -> None:
+    present = {Noun.TOPIC: {"a": topic(ordering_on_change="wait")}}
+    found = planned({Noun.TOPIC: {"a": {"cleanup_policy": "compact"}}}, present)
+    assert found.mistakes[0].startswith("f.yaml:1: topics.a: cleanup_policy='compact' with ordering_on_change='wait'")
+
+
+def test_created_thing_shows_the_default_that_null_means() -> None:
+    wanted = {Noun.SHARE_GROUP: {"s": {"topics": ["a"], "dead_letter_topic": "d", "deliveries_max": None}}}
+    found = planned(wanted, {Noun.TOPIC: {"a": topic(), "d": topic()}})
+    assert texts(found) == ["+ share group s: topics=a dead_letter_topic=d deliveries_max=5"]
+
+
+def test_topics_in_another_order_or_twice_are_no_change() -> None:
+    present: Things = {Noun.TOPIC: {"a": topic(), "b": topic()}, Noun.SHARE_GROUP: {"s": share_group("a", "b")}}
+    assert texts(planned({Noun.SHARE_GROUP: {"s": {"topics": ["b", "a", "b"]}}}, present)) == []
 
 
 def test_quota_loses_the_limit_that_the_file_leaves_out() -> None:
@@ -105,7 +187,7 @@ def test_what_is_fixed_stays_or_is_refused() -> None:
     assert texts(planned({Noun.SHARE_GROUP: {"s": {"topics": ["a"]}}}, present)) == []
     refused = planned({Noun.SHARE_GROUP: {"s": {"topics": ["a"], "ordering": "none"}}}, present)
     assert (
-        "f.yaml:1: share_groups.s.ordering: 'none': a share group keeps its ordering (key) for ever"
+        "f.yaml:1: share_groups.s: ordering='none': a share group keeps its ordering (key) for ever"
         in refused.mistakes[0]
     )
 
@@ -133,7 +215,22 @@ def test_secret_makes_no_change_and_is_not_shown() -> None:
     assert texts(created) == ["+ subscription s: topics=a target=https:https://a.example/"]
     assert "whsec" not in str(created.changes[0].to_json())
     known = subscription("a", target={"https": {"url": "https://a.example/"}})
-    assert texts(planned(wanted, {**present, Noun.SUBSCRIPTION: {"s": known}})) == []
+    left = planned(wanted, {**present, Noun.SUBSCRIPTION: {"s": known}})
+    assert (texts(left), left.secrets) == ([], 1)
+
+
+def test_secret_is_sent_again_when_asked() -> None:
+    endpoint = {"url": "https://a.example/"}
+    known = subscription("a", target={"https": endpoint})
+    present = {Noun.TOPIC: {"a": topic()}, Noun.SUBSCRIPTION: {"s": known, "t": known}}
+    target = {"https": {**endpoint, "secret": "whsec_x"}}
+    wanted = {"s": {"topics": ["a"], "target": target}, "t": {"topics": ["a"], "target": {"https": endpoint}}}
+    file = StageFile(path="f", stage=Stage(things={Noun.SUBSCRIPTION: wanted}), owned=None, lines={})
+    found = plan(file, Stage(things=present), prune=False, send_secrets=True)
+    where = "https:https://a.example/"
+    assert texts(found) == [f"~ subscription s: target: {where} -> {where}  (its secret is sent)"]
+    assert (found.changes[0].after, found.secrets, found.is_destructive) == ({"target": target}, 0, False)
+    assert "whsec" not in str(found.changes[0].to_json())
 
 
 def test_prune_deletes_what_is_owned_and_not_wanted() -> None:
@@ -158,9 +255,38 @@ def test_prune_deletes_what_is_owned_and_not_wanted() -> None:
     assert texts(planned(wanted, present, rules=({kept}, {kept, gone, foreign}))) == []
 
 
+def test_prune_refuses_a_section_without_entries() -> None:
+    file = StageFile(path="f", stage=Stage(things={Noun.TOPIC: {}}), owned=OWNED, lines={}, empty={"topics": 2})
+    present = Stage(things={Noun.TOPIC: {"shop.a": topic()}})
+    [mistake] = plan(file, present, prune=True).mistakes
+    assert mistake.startswith("f:2: topics: it has no entry, and --prune would delete all topics")
+    assert mistake.endswith("write {} if you mean that")
+    assert plan(file, present, prune=False).mistakes == ()
+
+
+def test_rules_on_the_service_are_deleted_last() -> None:
+    rules = {parse_rule(ROLE, "all", each) for each in ("service", "*", "topic:shop.a", "group:shop.a")}
+    everything = Ownership(names=patterns_of_names(["*"]))
+    file = StageFile(path="f", stage=Stage(rules=frozenset()), owned=everything, lines={})
+    present = Stage(rules=frozenset(rules))
+    found = plan(file, present, prune=True)
+    last = [each.rule.resource_text for each in found.changes if each.rule]
+    assert last == ["group:shop.a", "topic:shop.a", "*", "service"]
+    assert found.rules_after(present) == frozenset()
+    kept = StageFile(path="f", stage=Stage(rules=frozenset({parse_rule(ROLE, "read", "*")})), owned=None, lines={})
+    assert plan(kept, present, prune=False).rules_after(present) == {*rules, parse_rule(ROLE, "read", "*")}
+
+
 def test_prune_leaves_sections_that_the_file_does_not_have() -> None:
     present: Things = {Noun.TOPIC: {"shop.a": topic()}, Noun.SHARE_GROUP: {"shop.s": share_group("shop.a")}}
     assert texts(planned({Noun.TOPIC: {"shop.a": {}}}, present, prune=True)) == []
+
+
+def test_prune_refuses_the_dead_letter_topic_that_the_file_leaves_out() -> None:
+    letters = {"shop.s": share_group("shop.a", dead_letter_topic="shop.d")}
+    present: Things = {Noun.TOPIC: {"shop.a": topic(), "shop.d": topic()}, Noun.SHARE_GROUP: letters}
+    wanted: Things = {Noun.TOPIC: {"shop.a": {}}, Noun.SHARE_GROUP: {"shop.s": {"topics": ["shop.a"]}}}
+    assert "share group shop.s uses it (dead_letter_topic)" in planned(wanted, present, prune=True).mistakes[0]
 
 
 def test_prune_refuses_a_topic_that_others_use() -> None:

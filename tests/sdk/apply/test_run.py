@@ -57,8 +57,8 @@ def test_each_kind_is_altered_and_pruned(admin: Admin, tmp_path: Path) -> None:
     altered = {
         "owns": {"names": "*", "principals": "*"},
         "topics": {"a": {"partitions": 3, "retention_ms": "1d"}, "b": {}},
-        "groups": {"g": {}},
-        "share_groups": {"s": {"topics": ["a", "b"]}},
+        "groups": {"g": {"session_timeout_ms": None}},
+        "share_groups": {"s": {"topics": ["a", "b"], "dead_letter_topic": None}},
         "subscriptions": {},
         "acls": [],
         "quotas": [{"principal": f"{ROLE}/a", "groups_max": 1}],
@@ -96,6 +96,15 @@ def test_run_ends_after_the_step_that_fails(admin: Admin, tmp_path: Path) -> Non
     [(change, error)] = outcome.failed
     assert (change.name, error.code) == ("c", ErrorCode.INVALID_CONFIG)
     assert admin.list_share_groups() == []
+
+
+def test_rules_are_removed_after_the_topics(admin: Admin, tmp_path: Path) -> None:
+    owns = {"owns": {"names": "*", "principals": "*"}}
+    brought_to(admin, tmp_path, {**STAGE, **owns})
+    gone: dict[str, object] = {"topics": {}, "share_groups": {}, "subscriptions": {}, "acls": [], "quotas": []}
+    outcome = brought_to(admin, tmp_path, {**gone, **owns}, prune=True)
+    assert [each.what for each in outcome.made][-1] == "rule"
+    assert (admin.list_acls(), [each for each in admin.list_topics() if each.name[0] != "_"]) == ([], [])
 
 
 def test_many_teams_are_applied_once(admin: Admin, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 from penstock.apply.schema import stage_schema
 from penstock.apply.stage import SECTIONS
 from penstock.apply.stage_file import RETRY, read_stage_file
+from penstock.model.fields import parse_size
+from penstock.model.times import parse_duration_ms
 from penstock_core.errors import PenstockError
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "stage.schema.json"
@@ -44,10 +47,53 @@ def test_schema_has_the_settings_that_the_reader_knows(section: str, tmp_path: P
 
 def test_schema_takes_the_texts_with_units_that_the_reader_takes() -> None:
     topic = SCHEMA["properties"]["topics"]["additionalProperties"]["properties"]
-    [_, duration, forever] = topic["retention_ms"]["anyOf"]
-    [_, size] = topic["max_batch_bytes"]["anyOf"]
+    [_, duration, forever, _] = topic["retention_ms"]["anyOf"]
+    [_, size, null] = topic["max_batch_bytes"]["anyOf"]
+    assert null == {"type": "null"}
     assert forever == {"const": -1}
     assert all(re.search(duration["pattern"], text) for text in ("14d", "1.5s", "250ms", "forever"))
     assert not any(re.search(duration["pattern"], text) for text in ("14", "d", "14 d", "1w"))
     assert all(re.search(size["pattern"], text) for text in ("512KiB", "10MB", "1mb", "100"))
     assert not re.search(size["pattern"], "10GB")
+
+
+@pytest.mark.parametrize("number", ["10", "1.5", "", "-1", "1234567890123"])
+@pytest.mark.parametrize(
+    "unit", ["", "b", "k", "K", "m", "kb", "Kb", "KiB", "kIb", "mib", "i", "ib", "Mi", "gb", " KB", "ms", "d"]
+)
+def test_schema_and_reader_agree_on_each_text(number: str, unit: str, tmp_path: Path) -> None:
+    topic = SCHEMA["properties"]["topics"]["additionalProperties"]["properties"]
+    for name, is_read in (("max_batch_bytes", _reads(parse_size)), ("retention_ms", _reads(parse_duration_ms))):
+        pattern = topic[name]["anyOf"][1]["pattern"]
+        assert bool(re.search(pattern, number + unit)) is is_read(number + unit)
+
+
+def _reads(parse: Callable[[str], int]) -> Callable[[str], bool]:
+    def is_read(text: str) -> bool:
+        try:
+            parse(text)
+        except ValueError:
+            return False
+        return True
+
+    return is_read
+
+
+def test_schema_and_reader_take_null_for_each_setting(tmp_path: Path) -> None:
+    file = tmp_path / "stage.json"
+    for section in ("topics", "groups", "share_groups", "subscriptions"):
+        properties = SCHEMA["properties"][section]["additionalProperties"]["properties"]
+        settings = dict.fromkeys(properties.keys() - {"topics", "target", "retry", "partitions"})
+        needed = {
+            name: ["t"] if name == "topics" else {"topic": "u"} for name in ("topics", "target") if name in properties
+        }
+        file.write_text(json.dumps({section: {"x": {**settings, **needed}}}))
+        assert read_stage_file(file).stage.things
+        for name in settings:
+            assert _takes_null(properties[name]), name
+    file.write_text(json.dumps({"subscriptions": {"x": {"retry": dict.fromkeys(RETRY), **needed}}}))
+    assert read_stage_file(file).stage.things
+
+
+def _takes_null(schema: Any) -> bool:
+    return None in schema.get("enum", ()) or "null" in schema.get("type", ()) or {"type": "null"} in schema["anyOf"]

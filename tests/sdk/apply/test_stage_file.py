@@ -99,6 +99,9 @@ def test_rules_are_the_product_of_their_lists(tmp_path: Path) -> None:
             "rule on topic:*: owns",
         ),
         ("topics: [", ": it is no YAML"),
+        ("topics: {a: {retention_ms: 24:00:00}}", ":1: '24:00:00' is no plain decimal number"),
+        ("share_groups: {s: {topics: [a, b, a]}}", ":1: share_groups.s.topics: 'a' stands twice: name each topic once"),
+        ("acls: [{principal: '*', operations: read, resources: 'topic:a', permission: may}]", "permission='may'"),
     ],
 )
 def test_mistake_is_told_with_line_and_field(tmp_path: Path, text: str, mistake: str) -> None:
@@ -111,6 +114,30 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
     assert len(found) == 3
     many = "topics:\n" + "".join(f"  t{n}: {{x: 1}}\n" for n in range(MISTAKES_SHOWN + 3))
     assert mistakes(tmp_path, many)[-1] == "and 3 more"
+
+
+def test_mistake_of_a_rule_is_told_once(tmp_path: Path) -> None:
+    found = mistakes(
+        tmp_path,
+        f"acls: [{{principal: ['*', '{ROLE}/a'], operations: [read, write, look], resources: ['topic:a', 'no']}}]",
+    )
+    assert [each.split("acls[0]: ")[1].split(":")[0] for each in found] == ["operation='look'", "resource='no'"]
+
+
+def test_rules_are_bounded_before_they_are_made(tmp_path: Path) -> None:
+    names = ", ".join(f"'topic:t{number}'" for number in range(2_000))
+    roles = ", ".join(f"'{ROLE}/r{number}'" for number in range(2_000))
+    entry = f"{{principal: [{roles}], operations: [read, write], resources: &r [{names}]}}"
+    [mistake] = mistakes(tmp_path, f"acls:\n- {entry}\n")
+    assert mistake == ":2: acls[0]: with it the file has 8,000,000 rules: a stage has 5,000 at most"
+    many = f"{{principal: '*', operations: [read, write], resources: &r [{names}]}}"
+    again = f"{{principal: '{ROLE}/a', operations: read, resources: *r}}"
+    assert "acls[1]: with it the file has 6,000 rules" in mistakes(tmp_path, f"acls:\n- {many}\n- {again}\n")[0]
+
+
+def test_sections_without_entries_are_noted(tmp_path: Path) -> None:
+    file = read(tmp_path, "owns: {names: '*'}\ntopics:\n#  a:\ngroups: {}\nacls:\n")
+    assert file.empty == {"topics": 2, "acls": 5}
 
 
 def test_secret_comes_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

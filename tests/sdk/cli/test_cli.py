@@ -132,14 +132,16 @@ def test_topic_in_use_is_deleted_by_force_only(service: MemoryPenstock) -> None:
         assert refused.exit_code == 1
         *told, error = refused.stderr.splitlines()
         assert {*told} == uses
-        assert error == f"Error: {name} is in use: change or delete its users first, or give --force"
+        assert error == f"error: INVALID_REQUEST: {name} is in use: change or delete its users first, or give --force"
+        as_json = json.loads(_run(service.transport, "topics", "delete", name, "--yes", "--json").stderr)["error"]
+        assert {f"{each['kind']} {each['name']} uses {name}: {each['use']}" for each in as_json["users"]} == uses
     assert _json(service.transport, "topics", "delete", "copy", "--yes", "--force") == {"deleted": "copy"}
     admin.delete_subscription("mirror")
     admin.delete_share_group("pack")
     assert _json(service.transport, "topics", "delete", "orders", "--yes") == {"deleted": "orders"}
 
 
-def test_topic_is_deleted_by_a_caller_who_may_not_see_its_users() -> None:
+def test_topic_whose_users_the_caller_may_not_see_is_deleted_by_force_only() -> None:
     with MemoryPenstock(denies_by_default=True) as service:
         service.create_topic("orders")
         admin = Admin(transport=service.transport)
@@ -147,7 +149,40 @@ def test_topic_is_deleted_by_a_caller_who_may_not_see_its_users() -> None:
         role = "arn:aws:iam::111122223333:role/shop"
         admin.change_acls(add=[AccessRule(principal=role, operation="delete", resource="topic:orders")])
         transport = service.transport_as(role)
-        assert _json(transport, "topics", "delete", "orders", "--yes") == {"deleted": "orders"}
+        refused = _run(transport, "topics", "delete", "orders", "--yes")
+        assert refused.exit_code == 1
+        assert refused.stderr.splitlines() == [
+            "others may use orders: you may not see all share groups: the right to describe 'share_group:*' shows them",
+            "others may use orders: you may not see all subscriptions: the right to describe 'subscription:*' shows "
+            "them",
+            "error: INVALID_REQUEST: orders may be in use: ask somebody who may see its users, or give --force",
+        ]
+        assert _json(transport, "topics", "delete", "orders", "--yes", "--force") == {"deleted": "orders"}
+
+
+@pytest.mark.parametrize(
+    ("path", "seen", "hidden"),
+    [
+        ("/v1/subscriptions", True, "you may not list subscriptions: ACCESS_DENIED"),
+        ("/v1/share-groups", False, "you may not list share groups: ACCESS_DENIED"),
+        ("/v1/acls", True, "you may not ask which share groups and subscriptions you see: ACCESS_DENIED"),
+    ],
+)
+def test_list_that_iam_refuses_keeps_what_the_other_told(
+    service: MemoryPenstock, path: str, seen: bool, hidden: str
+) -> None:
+    service.create_topic("orders")
+    admin = Admin(transport=service.transport)
+    admin.create_share_group("pack", "orders")
+    transport = FaultyTransport(service.transport)
+    transport.faults[path] = [answer(403, b'{"Message": "not authorized"}')] * 3
+    refused = _run(transport, "topics", "delete", "orders", "--yes")
+    assert refused.exit_code == 1
+    assert ("share group pack uses orders: reads" in refused.stderr) is seen
+    assert f"others may use orders: {hidden}" in refused.stderr
+    admin.delete_share_group("pack")
+    assert _run(transport, "topics", "delete", "orders", "--yes").exit_code == 1
+    assert _run(transport, "topics", "delete", "orders", "--yes", "--force").exit_code == 0
 
 
 def test_lines_go_in_and_come_out_with_keys(service: MemoryPenstock, orders: str, tmp_path: Path) -> None:
