@@ -94,13 +94,7 @@ def work(
     )
     _tell_of_no_dead_letters(Admin(transport=service.transport), group)
     crew = Crew(consumer, command, drain_ms=drain_ms)
-    over = threading.Event()
-    if idle_ms is not None:
-        threading.Thread(target=crew.stop_when_idle, args=(idle_ms, over), daemon=True).start()
-    try:
-        consumer.run(crew.handle, concurrency=concurrency)
-    finally:
-        over.set()
+    consumer.run(crew.handle, concurrency=concurrency, idle_ms=idle_ms)
     crew.check()
     counts = {name: crew.counts[name] for name in ("accepted", "rejected", "released")}
     service.say(counts, ", ".join(f"{count} {name}" for name, count in counts.items()))
@@ -132,13 +126,10 @@ class Crew:
         self._command = command
         self._drain_ms = drain_ms
         self._lock = threading.Lock()
-        self._working = 0
         self._failing = 0  # runs in a row
-        self._moved_ms = monotonic_ms()
 
     def handle(self, record: ShareRecord) -> None:
         """Run the command for a record. Raises Reject or Release as the exit code says."""
-        self._note(1)
         outcome = "released"
         try:
             code, last_line = self._run(record)
@@ -162,17 +153,7 @@ class Crew:
             self.failure = _cannot_start(self._command[0], str(error))
             self._consumer.stop()
         finally:
-            self._note(-1, outcome)
-
-    def stop_when_idle(self, idle_ms: int, over: threading.Event) -> None:
-        """Stop the consumer when no process has worked for so long."""
-        while not over.is_set():
-            with self._lock:
-                left_ms = idle_ms if self._working else self._moved_ms + idle_ms - monotonic_ms()
-            if left_ms <= 0:
-                self._consumer.stop()
-                return
-            over.wait(left_ms / 1_000)
+            self._note(outcome)
 
     def _run(self, record: ShareRecord) -> tuple[int, str]:
         """The exit code, negative for a signal, and the last line that the process wrote to standard error."""
@@ -203,12 +184,8 @@ class Crew:
                 if monotonic_ms() >= stopped_ms + self._drain_ms:
                     process.kill()
 
-    def _note(self, more: int, outcome: str | None = None) -> None:
+    def _note(self, outcome: str) -> None:
         with self._lock:
-            self._working += more
-            self._moved_ms = monotonic_ms()
-            if outcome is None:
-                return
             self.counts[outcome] += 1
             self._failing = self._failing + 1 if outcome == "released" else 0
 

@@ -35,8 +35,8 @@ class AsyncRunner:
         self._stop = stop
         self._failure: BaseException | None = None
 
-    async def run(self, handler: Handler, *, concurrency: int, drain_ms: int) -> None:
-        """Hand records to `handler` until `stop`. Raises the error that the consumer has met.
+    async def run(self, handler: Handler, *, concurrency: int, drain_ms: int, idle_ms: int | None) -> None:
+        """Hand records to `handler` until `stop` or `idle_ms`. Raises the error that the consumer has met.
 
         A cancellation stops it, and cancels the handlers.
         """
@@ -48,7 +48,8 @@ class AsyncRunner:
         try:
             # sync: for worker in workers:
             # sync:     worker.start()
-            await self._driver.drive(self._core.until_stopped())
+            await self._driver.drive(self._core.until_stopped(idle_ms))
+            self._stop()
             await asyncio.wait(workers, timeout=drain_ms / 1_000)  # sync:
         finally:
             self._stop()

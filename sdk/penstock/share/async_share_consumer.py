@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Self, Unpack
 
 from penstock.arguments import check_text
+from penstock.http.abilities import wall_clock_ns_of
 from penstock.http.async_client import AsyncClient
 from penstock.http.async_transport import AsyncTransport, open_async_transport
 from penstock.http.named_transport import TransportName
@@ -61,7 +62,7 @@ class AsyncShareConsumer:
         self._settings = settings
         self._fork = ForkGuard("AsyncShareConsumer")
         carrier = open_async_transport(url, region, transport)
-        self._core = share_core(settings, topics, open_notes(carrier, settings.group_id))
+        self._core = share_core(settings, topics, open_notes(carrier, settings.group_id), wall_clock_ns_of(carrier))
         self._client = AsyncClient(carrier, retry=settings.retry, job="read")
         self._driver = AsyncShareDriver(
             self._core,
@@ -102,8 +103,11 @@ class AsyncShareConsumer:
             raise StopAsyncIteration
         return record
 
-    async def run(self, handler: Handler, *, concurrency: int = 8) -> None:
+    async def run(self, handler: Handler, *, concurrency: int = 8, idle_ms: int | None = None) -> None:
         """Call `handler` with each record, in `concurrency` tasks, until `stop` or a SIGTERM or SIGINT.
+
+        With `idle_ms` it ends, too, when no handler has had a record for so long. A pause after failures counts; an
+        acquire that fails begins the time anew. `consumer_timeout_ms` is for iteration only.
 
         It accepts a record when the handler returns, and rejects it when the handler raises `Reject`. It releases it
         when the handler raises `Release`, and after any other exception, which it logs. A handler may acknowledge its
@@ -117,14 +121,14 @@ class AsyncShareConsumer:
         the rest, and closes the consumer. It hears signals in the main thread only. Raises as `poll`. `handler` may
         be a coroutine function. A cancellation ends it: it releases what the handlers had.
         """
-        check_run(handler, concurrency)
+        check_run(handler, concurrency, idle_ms)
         self._driver.start()
         with self._driver.lock:
             self._core.appetite.employ(concurrency)
         try:
             with async_stopped_by_signals(self.stop):
                 await AsyncRunner(self._core, self._driver, self.stop).run(
-                    handler, concurrency=concurrency, drain_ms=self._settings.drain_ms
+                    handler, concurrency=concurrency, drain_ms=self._settings.drain_ms, idle_ms=idle_ms
                 )
         finally:
             await self.close()

@@ -10,7 +10,7 @@ from penstock.share.acknowledgements import Wish, release
 from penstock.share.held_locks import Moment
 from penstock.share.settings import ShareOptions, ShareSettings
 from penstock.share.share_core import ShareCore
-from penstock.system import monotonic_ms, process_name, random_bytes, wall_clock_ms
+from penstock.system import NS_PER_MS, monotonic_ms, process_name, random_bytes
 from penstock.telemetry.operations import Notes
 from penstock_core.limits import CLIENT_ID_LENGTH_MAX
 from penstock_core.share.share_state import RANDOM_BYTES, named_nonce
@@ -19,14 +19,16 @@ Handler = Callable[[ShareRecord], object]
 _log = logging.getLogger("penstock.share")
 
 
-def share_core(settings: ShareSettings, topics: tuple[str, ...], notes: Notes | None) -> ShareCore:
-    """The core of a consumer, on this machine's clocks. Raises InvalidError for a topic's name."""
+def share_core(
+    settings: ShareSettings, topics: tuple[str, ...], notes: Notes | None, wall_ns: Callable[[], int]
+) -> ShareCore:
+    """The core of a consumer, on this machine's clock and on `wall_ns`. Raises InvalidError for a topic's name."""
     consumer_id = (settings.client_id or process_name())[:CLIENT_ID_LENGTH_MAX]
     return ShareCore(
         settings,
         [checked_topic(topic) for topic in topics],
         consumer_id=consumer_id,
-        now=lambda: Moment(monotonic_ms(), wall_clock_ms()),
+        now=lambda: Moment(monotonic_ms(), wall_ns() // NS_PER_MS),
         new_nonce=lambda: named_nonce(consumer_id, random_bytes(RANDOM_BYTES)),
         notes=notes,
     )
@@ -50,11 +52,13 @@ def check_poll(max_records: int | None, timeout_ms: int) -> None:
     check_number("timeout_ms", timeout_ms, 0)
 
 
-def check_run(handler: Handler, concurrency: int) -> None:
+def check_run(handler: Handler, concurrency: int, idle_ms: int | None) -> None:
     """Raises InvalidError for arguments that no run may have."""
     check(handler is not None, "handler=None: give a function of one ShareRecord")
     check_callable("handler", handler)
     check_whole("concurrency", concurrency, 1)
+    if idle_ms is not None:
+        check_whole("idle_ms", idle_ms, 1)
 
 
 def log_failure(record: ShareRecord, error: BaseException | None) -> None:

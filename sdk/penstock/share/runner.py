@@ -33,14 +33,15 @@ class Runner:
         self._stop = stop
         self._failure: BaseException | None = None
 
-    def run(self, handler: Handler, *, concurrency: int, drain_ms: int) -> None:
-        """Hand records to `handler` until `stop`. Raises the error that the consumer has met."""
+    def run(self, handler: Handler, *, concurrency: int, drain_ms: int, idle_ms: int | None) -> None:
+        """Hand records to `handler` until `stop` or `idle_ms`. Raises the error that the consumer has met."""
         names = [f"penstock-handler-{number}" for number in range(concurrency)]
         workers = [threading.Thread(target=self._work, args=(handler,), name=name, daemon=True) for name in names]
         try:
             for worker in workers:
                 worker.start()
-            self._driver.drive(self._core.until_stopped())
+            self._driver.drive(self._core.until_stopped(idle_ms))
+            self._stop()
         finally:
             self._stop()
             join_until(workers, monotonic_ms() + drain_ms)

@@ -62,7 +62,8 @@ class ShareSettings:
             other consumers may work on them too. It is called in the background, and must not block. For
             AsyncShareConsumer it may be a coroutine function. `locks_lost` counts these records.
         client_id: The name by which the service's log knows this process; by default host and process id.
-        consumer_timeout_ms: Iteration ends when no record comes for so long; by default it waits for ever.
+        consumer_timeout_ms: Iteration ends when no record comes for so long; by default it waits for ever. `run` has
+            `idle_ms` for that.
         wait: How the consumer waits while there is nothing for it. With "wake" the service wakes it over a WebSocket,
             and an idle consumer sends one request a minute. "poll" is always long polls (docs/performance/requests.md).
         poll_wait_ms: How long the service may wait for records before it answers a long poll, 10 to 20,000.

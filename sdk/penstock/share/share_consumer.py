@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Self, Unpack
 
 from penstock.arguments import check_text
+from penstock.http.abilities import wall_clock_ns_of
 from penstock.http.client import Client
 from penstock.http.named_transport import TransportName
 from penstock.http.transport import Transport, open_transport
@@ -60,7 +61,7 @@ class ShareConsumer:
         self._settings = settings
         self._fork = ForkGuard("ShareConsumer")
         carrier = open_transport(url, region, transport)
-        self._core = share_core(settings, topics, open_notes(carrier, settings.group_id))
+        self._core = share_core(settings, topics, open_notes(carrier, settings.group_id), wall_clock_ns_of(carrier))
         self._client = Client(carrier, retry=settings.retry, job="read")
         self._driver = ShareDriver(
             self._core,
@@ -99,8 +100,11 @@ class ShareConsumer:
             raise StopIteration
         return record
 
-    def run(self, handler: Handler, *, concurrency: int = 8) -> None:
+    def run(self, handler: Handler, *, concurrency: int = 8, idle_ms: int | None = None) -> None:
         """Call `handler` with each record, in `concurrency` threads, until `stop` or a SIGTERM or SIGINT.
+
+        With `idle_ms` it ends, too, when no handler has had a record for so long. A pause after failures counts; an
+        acquire that fails begins the time anew. `consumer_timeout_ms` is for iteration only.
 
         It accepts a record when the handler returns, and rejects it when the handler raises `Reject`. It releases it
         when the handler raises `Release`, and after any other exception, which it logs. A handler may acknowledge its
@@ -113,14 +117,14 @@ class ShareConsumer:
         At the end it gives back records that no handler has begun with, waits `drain_ms` for the handlers, releases
         the rest, and closes the consumer. It hears signals in the main thread only. Raises as `poll`.
         """
-        check_run(handler, concurrency)
+        check_run(handler, concurrency, idle_ms)
         self._driver.start()
         with self._driver.lock:
             self._core.appetite.employ(concurrency)
         try:
             with stopped_by_signals(self.stop):
                 Runner(self._core, self._driver, self.stop).run(
-                    handler, concurrency=concurrency, drain_ms=self._settings.drain_ms
+                    handler, concurrency=concurrency, drain_ms=self._settings.drain_ms, idle_ms=idle_ms
                 )
         finally:
             self.close()

@@ -74,6 +74,8 @@ class ShareCore:
         self._new_nonce = new_nonce
         self._is_over = False
         self._takers = 0  # calls that wait for records
+        self._working = 0  # handlers of `run` that have a record
+        self._worked_ms = 0  # when the last of them ended, or an acquire failed
         self._automatic: list[ShareRecord] = []  # to be accepted when the application asks for more
         self._attempt: ShareCall | None = None  # an acquire without an answer
         self._is_acquiring = False
@@ -117,11 +119,14 @@ class ShareCore:
         finally:
             if not records:
                 self.breaker.gives_up()
+        self._working += len(records)
         return records[0] if records else None
 
     def handled(self, record: ShareRecord, error: BaseException | None) -> None:
         """A handler has ended so: acknowledge the record, unless the handler has done it."""
         self.finish(record, wish_after(error))
+        self._working -= 1
+        self._worked_ms = self._now().monotonic_ms
         if error is None or isinstance(error, Reject):
             self.breaker.succeeded()
         elif not isinstance(error, Exception):
@@ -166,10 +171,15 @@ class ShareCore:
         """The body handles the record. `is_received`: `poll` has returned it."""
         return nullcontext() if self.notes is None else self.notes.processing(record, is_received=is_received)
 
-    def until_stopped(self) -> Steps[None]:
-        """Wait until `stop` is called."""
-        while not self.is_stopped:
-            yield Wait(until_ms=NEVER_MS)
+    def until_stopped(self, idle_ms: int | None = None) -> Steps[None]:
+        """Wait until `stop` is called, or no handler has had a record for `idle_ms`."""
+        self._worked_ms = now_ms = self._now().monotonic_ms
+        until_ms = NEVER_MS if idle_ms is None else now_ms + idle_ms
+        while not self.is_stopped and now_ms < until_ms:
+            yield Wait(until_ms=until_ms)
+            now_ms = self._now().monotonic_ms
+            if idle_ms is not None:
+                until_ms = (now_ms if self._working else self._worked_ms) + idle_ms
         self.wake_at_ms = 0  # records at hand go back at once
 
     def acknowledge(self, record: ShareRecord, wish: Wish) -> None:
@@ -390,7 +400,7 @@ class ShareCore:
             self._acknowledge_at_ms = again_ms
             self.keeper.failed(call, again_ms=again_ms)
             return
-        self._acquire_at_ms = again_ms
+        self._acquire_at_ms, self._worked_ms = again_ms, now.monotonic_ms
         if not error.code.is_retriable or self.is_stopped:
             self._attempt = None
             self._acknowledge_at_ms = again_ms

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from penstock import NotFoundError, Reject, Release, ShareRecord
+from penstock import InvalidError, NotFoundError, Reject, Release, ShareRecord
 from penstock.dead_letters.headers import death_of
 from penstock.testing import MemoryPenstock
 from tests.sdk.share.share_kinds import ShareKind
@@ -233,3 +233,22 @@ def test_handlers_keep_the_order_of_each_key(consumers: ShareKind, workers: Work
     consumer.stop()
     run.result(DEADLINE_S)
     assert handled == [list(range(first, 30, 3)) for first in range(3)]
+
+
+def test_run_ends_when_no_record_came_for_so_long(consumers: ShareKind, workers: WorkGroup) -> None:
+    workers.append(b"1", b"2")
+    consumer = consumers.consumer("orders")
+    seen: list[bytes | None] = []
+    consumers.run(consumer, lambda record: seen.append(record.value), concurrency=2, idle_ms=300).result(DEADLINE_S)
+    assert sorted(each or b"" for each in seen) == [b"1", b"2"]
+    assert (consumer.is_stopped, workers.unfinished()) == (True, 0)
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 1.5, True, "5s"])
+def test_run_refuses_an_idle_time_that_is_no_number_of_milliseconds(
+    consumers: ShareKind, workers: WorkGroup, wrong: object
+) -> None:
+    consumer = consumers.consumer("orders")
+    with pytest.raises(InvalidError, match="idle_ms="):
+        consumers.run(consumer, print, idle_ms=wrong).result(DEADLINE_S)
+    consumer.close()

@@ -1,10 +1,13 @@
 """The decisions of a share consumer, on stepped clocks: renewal, ends of locks, giving back, retries, sizes."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from penstock.errors import AccessDeniedError, LockLostError, UnavailableError
+from penstock.model.share import ShareRecord
+from penstock.retry import NEVER_MS
 from penstock.share.acknowledgements import ACCEPT, RELEASE, Verb, Wish, reject
 from penstock.share.held_locks import AcquiredLock
 from penstock_core.errors import ErrorCode
@@ -377,3 +380,65 @@ def test_stop_gives_back_and_acquires_no_more() -> None:
     assert stepped.resume() == []
     assert stepped.sent(stepped.call()) == [("release", None)]
     assert stepped.core.next_call() is None
+
+
+def idle(stepped: SteppedCore, idle_ms: int) -> Callable[[], bool]:
+    """Begins to wait for the idle time. The result looks again, and tells whether it is over."""
+    steps = stepped.core.until_stopped(idle_ms)
+    next(steps)
+
+    def is_over() -> bool:
+        try:
+            steps.send({})
+        except StopIteration:
+            return True
+        return False
+
+    return is_over
+
+
+def handed_out(stepped: SteppedCore) -> ShareRecord:
+    """A record for a handler of `run`."""
+    take = stepped.core.take(NEVER_MS)
+    next(take)
+    stepped.answer(stepped.call(), stepped.lock(0))
+    with pytest.raises(StopIteration) as done:
+        take.send({})
+    record: ShareRecord = done.value.value
+    return record
+
+
+def test_idle_time_is_over_when_no_record_came_for_so_long() -> None:
+    stepped = SteppedCore()
+    is_over = idle(stepped, 1_000)
+    stepped.step(999)
+    assert not is_over()
+    stepped.step(1)
+    assert is_over()
+
+
+def test_idle_time_counts_from_the_end_of_the_last_handler() -> None:
+    stepped = SteppedCore()
+    is_over = idle(stepped, 1_000)
+    record = handed_out(stepped)
+    stepped.step(5_000)
+    assert not is_over(), "a handler works"
+    stepped.core.handled(record, None)
+    stepped.step(999)
+    assert not is_over()
+    stepped.step(1)
+    assert is_over()
+
+
+def test_idle_time_begins_anew_when_an_acquire_fails() -> None:
+    stepped = SteppedCore()
+    is_over = idle(stepped, 1_000)
+    take = stepped.core.take(NEVER_MS)
+    next(take)
+    call = stepped.call()
+    stepped.step(999)
+    stepped.fail(call, UNAVAILABLE)
+    stepped.step(1)
+    assert not is_over()
+    stepped.step(999)
+    assert is_over()
