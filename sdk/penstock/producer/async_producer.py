@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self, Unpack
 from weakref import WeakValueDictionary
 
 from penstock.arguments import check_callable, check_timeout, checked_headers
-from penstock.http.abilities import request_bytes_max_of
+from penstock.http.abilities import request_bytes_max_of, wall_clock_ns_of
 from penstock.http.async_client import AsyncClient
 from penstock.http.async_transport import AsyncTransport, open_async_transport
 from penstock.http.named_transport import TransportName
@@ -26,7 +26,7 @@ from penstock.producer.producer_core import ProducerCore
 from penstock.producer.settings import ProducerOptions, ProducerSettings
 from penstock.producer.tracing import ProducerTracing
 from penstock.retry import NEVER_MS
-from penstock.system import NS_PER_MS, choose, monotonic_ms, new_nonce, wall_clock_ns
+from penstock.system import NS_PER_MS, choose, monotonic_ms, new_nonce
 from penstock.workers.fork_guard import ForkGuard
 from penstock_core.records.codec import Headers
 
@@ -69,8 +69,11 @@ class AsyncProducer:
         settings = settings_of(ProducerSettings, "Producer", options)
         self._on_delivery = settings.on_delivery
         self._fork = ForkGuard("AsyncProducer")
-        self._core = ProducerCore(settings, now_ms=monotonic_ms, choose=choose, new_nonce=new_nonce)
         carrier = open_async_transport(url, region, transport)
+        self._wall_ns = wall_clock_ns_of(carrier)
+        self._core = ProducerCore(
+            settings, now_ms=monotonic_ms, choose=choose, new_nonce=new_nonce, wall_ns=self._wall_ns
+        )
         settings.check_carrier(request_bytes_max_of(carrier))
         self._client = AsyncClient(carrier, retry=settings.retry, timeout_ms=settings.max_block_ms, job="write")
         self._tracing = ProducerTracing(carrier, has_spans=settings.trace_records)
@@ -107,8 +110,8 @@ class AsyncProducer:
 
         Text is sent as UTF-8. Headers are a dict, or pairs. A value of None is a tombstone. Without `partition` the
         murmur2 hash of the key decides, as in Kafka's Java client. Records without a key go to one partition, 16 KiB
-        of them or more, and then to the one that has had the fewest bytes; slow partitions get less. `timestamp_ms`
-        defaults to now.
+        of them or more, and then to the one that has had the fewest bytes; slow partitions get less. The setting
+        `partitioner` decides before all that. `timestamp_ms` defaults to now.
 
         With `delay_ms`, or `deliver_at_ms` (milliseconds since 1970), the record waits in the service and gets its
         offset when it comes: not before that time, and some seconds after it at most. It may wait a year. The future is
@@ -127,7 +130,7 @@ class AsyncProducer:
             self._fork.check()
         told = checked_headers(headers) if headers else ()
         if timestamp_ms is None:
-            timestamp_ms = wall_clock_ns() // NS_PER_MS
+            timestamp_ms = self._wall_ns() // NS_PER_MS
         timer = None
         if deliver_at_ms is not None or delay_ms is not None or cancellable:
             timer = self._core.timers.timer(deliver_at_ms, delay_ms, cancellable=cancellable)

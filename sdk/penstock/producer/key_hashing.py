@@ -8,6 +8,8 @@ Spread the records of a hot key over several partitions (docs/protocol/partition
 
 The salt chooses the partition and nothing else. The record keeps its key, so each reader gets the original one.
 
+Ask a program's own `partitioner`, and check what it gives.
+
 The choice of a partition for records without a key.
 
 Records stick to one partition, so that they fill batches (KIP-480), and move on by bytes (KIP-794): a batch of many
@@ -25,10 +27,11 @@ small records must not give one partition several times what its neighbours have
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from operator import index
 from statistics import median
 from typing import TypeAlias
 
-from penstock.arguments import check
+from penstock.arguments import check, is_whole
 from penstock.errors import InvalidError
 from penstock_core.errors import ErrorCode
 from penstock_core.limits import SDK_KEYS_REMEMBERED_MAX, TOPIC_PARTITIONS_MAX
@@ -39,6 +42,9 @@ from penstock_core.records.partitioner import murmur2, partition_for_key
 KeyHashing: TypeAlias = Callable[[bytes, int], int]
 _PROBES = [bytes(range(0x7D, 0x7D + length)) for length in range(10)] + [b"foobar", b"a-little-bit-long-string"]
 _PROBED_PARTITIONS = (1, 2, 3, 1_000, 2**31 - 1)
+# The topic, the key if there is one, and how many partitions take records. It gives one of them, counted from 0, or
+# None to leave the choice to the producer.
+Partitioner: TypeAlias = Callable[[str, bytes | None, int], int | None]
 SaltedKeys = Mapping[bytes | str, int] | Callable[[str, bytes], int]
 STICKY_BYTES_MIN = 16 * 1024
 SLOWNESS_MAX = 8.0
@@ -133,6 +139,23 @@ def _checked(key: object, count: object) -> int:
     check(is_number, f"salted_keys gives {count!r:.100} for {key!r:.100}: give 1 to {TOPIC_PARTITIONS_MAX} partitions")
     assert isinstance(count, int)
     return count
+
+
+def placed(partitioner: Partitioner, topic: str, key: bytes | None, partitions: int) -> int | None:
+    """The partition that a partitioner gives, counted from 0. None leaves the choice to the producer.
+
+    Raises InvalidError if it gives no partition of the topic, and what the partitioner raises.
+    """
+    number = partitioner(topic, key, partitions)
+    if number is None:
+        return None
+    is_one = is_whole(number) and 0 <= number < partitions
+    check(
+        is_one,
+        f"partitioner gives {number!r:.100} for the key {key!r:.100} of topic {topic!r}: give a whole number from 0 to "
+        f"{partitions - 1}, or None to leave the choice to the producer",
+    )
+    return index(number)
 
 
 class StickyPartition:

@@ -25,16 +25,18 @@ from penstock.http.steps import Steps, Wait
 from penstock.producer.batching.accumulator import Accumulator
 from penstock.producer.batching.producer_batch import ProducerBatch, TopicQueues
 from penstock.producer.delays import Timer, Timers
-from penstock.producer.key_hashing import KeyHashing, Salting, key_hashing
+from penstock.producer.key_hashing import KeyHashing, Salting, key_hashing, placed
 from penstock.producer.settings import ProducerSettings
 from penstock.producer.transaction_core import TransactionCore
 from penstock.producer.transactional.transactional_state import TransactionalState
+from penstock.system import NS_PER_MS, wall_clock_ns
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import BATCH_BYTES_DEFAULT_MAX, SDK_TOPICS_REMEMBERED_MAX
 from penstock_core.records.codec import Headers
 from penstock_core.records.record_batch import NO_TIME_MS
 
 DESCRIBE_AGAIN_MS = 1_000
+_KEY_TYPES = (bytes, bytearray, memoryview)
 
 Appended = TypeVar("Appended", bound=ProducerBatch | None, covariant=True)
 
@@ -57,7 +59,10 @@ class RecordSink(Protocol[Appended]):
 
 
 class ProducerCore:
-    """An accumulator, the topics that it has met, and the calls that wait for it. `now_ms` reads a monotonic clock."""
+    """An accumulator, the topics that it has met, and the calls that wait for it.
+
+    `now_ms` reads a monotonic clock. `wall_ns` reads nanoseconds since 1970: times and due times of records are its.
+    """
 
     def __init__(
         self,
@@ -66,11 +71,13 @@ class ProducerCore:
         now_ms: Callable[[], int],
         choose: Callable[[int], int],
         new_nonce: Callable[[], str],
+        wall_ns: Callable[[], int] = wall_clock_ns,
     ) -> None:
+        self.wall_ns = wall_ns
         self.accumulator = Accumulator(settings.accumulator(), choose)
         self._join = self.accumulator.join
         self.is_closed = False
-        self.timers = Timers()
+        self.timers = Timers(lambda: wall_ns() // NS_PER_MS)
         self._settings = settings
         self._now_ms = now_ms
         self._choose = choose
@@ -78,6 +85,8 @@ class ProducerCore:
         self._transactional = None if transactions is None else TransactionalState(transactions, new_nonce)
         self._topics: dict[str, TopicQueues] = {}
         self._key_hashing: KeyHashing | None = None  # found at the first key
+        self._partitioner = settings.partitioner
+        self._is_joining = settings.partitioner is None  # else `_put` asks the partitioner
         self._salting = None if settings.salted_keys is None else Salting(settings.salted_keys)
 
     def append_now(
@@ -99,7 +108,7 @@ class ProducerCore:
             queues = self._topics[topic]
         except (KeyError, TypeError):
             return None  # a new topic, or not a name: `append` describes it, or raises the error
-        may_join = timer is None and queues.fresh_until_ms and not self.is_closed
+        may_join = self._is_joining and timer is None and queues.fresh_until_ms and not self.is_closed
         if may_join and (partition is None or (partition.__class__ is int and queues.takes(partition))):
             if isinstance(value, str):
                 value = value.encode()
@@ -267,6 +276,9 @@ class ProducerCore:
         if isinstance(key, str):
             key = key.encode()
         is_pinned = partition is not None
+        if self._partitioner is not None and partition is None and (key is None or isinstance(key, _KEY_TYPES)):
+            number = placed(self._partitioner, queues.name, None if key is None else bytes(key), queues.partitions)
+            partition = None if number is None else queues.first + number
         try:
             if key is None:
                 _check_keyless(queues)

@@ -8,7 +8,7 @@ from penstock.encryption.values import Encryption, check_encryption
 from penstock.errors import as_sdk_error
 from penstock.producer.batching.pacing import AccumulatorSettings, pacing_within
 from penstock.producer.delivery import DeliveryCallback
-from penstock.producer.key_hashing import SaltedKeys, Salting
+from penstock.producer.key_hashing import Partitioner, SaltedKeys, Salting
 from penstock.producer.transactional.transactional_state import TransactionSettings
 from penstock.retry import RetryPolicy
 from penstock_core.errors import PenstockError
@@ -41,6 +41,7 @@ class ProducerOptions(TypedDict, total=False):
     trace_records: bool
     adaptive_partitioning: bool
     salted_keys: SaltedKeys | None
+    partitioner: Partitioner | None
     on_delivery: DeliveryCallback | None
     encryption: Encryption | None
 
@@ -80,6 +81,9 @@ class ProducerSettings:
         salted_keys: Hot keys whose records may lie in several partitions, such as `{b"whale": 8}`, or a function of
             topic and key that returns the number. The records keep their key, and lose its order. Refused for
             compacted topics.
+        partitioner: A function of topic, key (None without one) and number of partitions that chooses the partition,
+            from 0, where `send` names none. With None it leaves the choice to the producer. It must be quick, and may
+            be asked again for a record: where the memory is full, and where the partition was closed.
         on_delivery: Called for every record as `on_delivery(error, metadata)`, by a sender thread or in the event
             loop. It must be quick: it holds up the requests that follow.
         encryption: Encrypt the values of records by keys of yours. Keys and headers stay plain. The first record of a
@@ -103,6 +107,7 @@ class ProducerSettings:
     trace_records: bool = True
     adaptive_partitioning: bool = True
     salted_keys: SaltedKeys | None = None
+    partitioner: Partitioner | None = None
     on_delivery: DeliveryCallback | None = None
     encryption: Encryption | None = None
 
@@ -116,6 +121,8 @@ class ProducerSettings:
         check_encryption(self.encryption)
         if self.salted_keys is not None:
             Salting(self.salted_keys)
+            check(self.partitioner is None, "partitioner and salted_keys: give one of them, both choose partitions")
+        check_callable("partitioner", self.partitioner)
         check_text("compression_type", self.compression_type)
         _compression(self.compression_type)
         self._check_acks()
@@ -170,6 +177,7 @@ class ProducerSettings:
             is_idempotent=self.enable_idempotence,
             is_adaptive=self.adaptive_partitioning,
             pacing=pacing_within(self.retry_backoff_max_ms, self.delivery_timeout_ms),
+            partitioner=self.partitioner,
         )
 
     def transactions(self) -> TransactionSettings | None:

@@ -14,7 +14,7 @@ from penstock.producer.producer_core import ProducerCore
 from penstock.producer.sender import Sender
 from penstock.producer.tracing import ProducerTracing
 from penstock.producer.transaction_core import LeaseHolder, LockHolder, group_offsets
-from penstock.system import wall_clock_ms, wall_clock_ns
+from penstock.system import NS_PER_MS, wall_clock_ns
 
 
 class Transaction:
@@ -53,7 +53,7 @@ class Transaction:
     ) -> Delivery:
         """As `Producer.send`, in the transaction. If records fill a request, it stages them and waits."""
         if timestamp_ms is None:
-            timestamp_ms = wall_clock_ms()
+            timestamp_ms = self._core.wall_ns() // NS_PER_MS
         timer = self._core.timers.timer(deliver_at_ms, delay_ms, cancellable=cancellable)
         value, told = self._sender.encrypted(topic, value, key, checked_headers(headers))
         with self._tracing.creating(topic, told) as (told, origin), self._sender.lock:

@@ -290,7 +290,7 @@ class Accumulator(OpenBatches):
         for batch in batches:
             self.buffered_bytes -= batch.buffered_bytes
             batch.buffered_bytes = 0
-            place_of = places_after(topic, batch.timer, self._choose)
+            place_of = places_after(topic, batch.timer, self._choose, self._settings.partitioner)
             self._seal(topic, now_ms)
             self._moved.move(batch, partial(self._add_again, topic, batch.timer, place_of, now_ms))
         self._seal(topic, now_ms)

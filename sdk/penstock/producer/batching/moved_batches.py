@@ -9,15 +9,18 @@ stored, or have failed, or are known not to be stored. Until then the topic *tur
 the old partitions, and these send nothing but what was sent before. Then all of them move, in their order.
 """
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from penstock.producer.batching.producer_batch import PartitionQueue, ProducerBatch, TopicQueues
 from penstock.producer.delays import Timer
+from penstock.producer.key_hashing import Partitioner, placed
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.records.codec import Record, decode
 from penstock_core.records.partitioner import partition_for_key
 
+_log = logging.getLogger("penstock.producer")
 KeyPlacement: TypeAlias = Callable[[bytes | None], int | None]
 
 
@@ -78,14 +81,29 @@ def writable_after(batches: Sequence[ProducerBatch], error: PenstockError) -> tu
     return first, max(1, writable)
 
 
-def places_after(topic: TopicQueues, timer: Timer | None, choose: Callable[[int], int]) -> KeyPlacement:
+def places_after(
+    topic: TopicQueues, timer: Timer | None, choose: Callable[[int], int], partitioner: Partitioner | None
+) -> KeyPlacement:
     """The partitions of the records of a moved batch, by key. None leaves the choice to the topic's sticky partition.
 
-    Delayed records do not wait until the topic has turned. Those without a key stay together, in one timer.
+    Delayed records do not wait until the topic has turned. Those without a key stay together, in one timer. The
+    `partitioner` chooses before all that. If it fails, the records go as they would without one: `send` took them.
     """
     first, partitions = (topic.first, topic.partitions) if timer is None else topic.newest
     keyless = None if timer is None else first + choose(partitions)
-    return lambda key: keyless if key is None else first + partition_for_key(key, partitions)
+
+    def place_of(key: bytes | None) -> int | None:
+        if partitioner is not None:
+            try:
+                number = placed(partitioner, topic.name, key, partitions)
+            except Exception:  # a callback's edge
+                _log.exception("the partitioner has failed for a record whose partition was closed")
+                number = None
+            if number is not None:
+                return first + number
+        return keyless if key is None else first + partition_for_key(key, partitions)
+
+    return place_of
 
 
 def may_send(queue: PartitionQueue) -> bool:

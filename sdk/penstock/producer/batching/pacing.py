@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from penstock.errors import RecordTooLargeError
 from penstock.producer.batching.producer_batch import PartitionQueue, ProducerBatch, TopicQueues
+from penstock.producer.key_hashing import Partitioner
 from penstock.retry import RetryPolicy
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.records.codec import Headers
@@ -79,6 +80,7 @@ class AccumulatorSettings:
     is_idempotent: bool = True
     is_adaptive: bool = False  # records without a key avoid slow partitions
     pacing: Pacing | None = None  # None: a throttled partition waits for its next try, and never rests
+    partitioner: Partitioner | None = None  # for records that leave a closed partition
 
 
 def record_size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
