@@ -17,23 +17,28 @@ Nothing is mocked. Requests are encoded, handled, stored and answered as in AWS,
         records = penstock.records("orders")
         assert [record.value for record in records] == [b"..."]
 
+The fixture `penstock_service` of penstock.pytest_plugin gives each test such a service. `advance` lets time pass.
 `async_producer`, `async_consumer`, `async_share_consumer` and `async_admin` are the same for asyncio.
 
 It needs the extra `penstock[testing]` (docs/adr/0002). No other module of the SDK imports the service.
 """
 
 import json
+import logging
 import math
-import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
+from threading import Lock
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from penstock.admin.admin import Admin
 from penstock.admin.async_admin import AsyncAdmin
+from penstock.arguments import check, check_whole
 from penstock.consumer.async_consumer import AsyncConsumer
 from penstock.consumer.consumer import Consumer
+from penstock.errors import UnavailableError
 from penstock.http.http_message import Response
 from penstock.http.threaded_transport import ThreadedTransport
 from penstock.model import ConsumerRecord, Topic, TopicPartition
@@ -42,8 +47,11 @@ from penstock.producer.async_producer import AsyncProducer
 from penstock.producer.producer import Producer
 from penstock.share.async_share_consumer import AsyncShareConsumer
 from penstock.share.share_consumer import ShareConsumer
+from penstock.system import NS_PER_MS
 from penstock_core.acls.rule import parse_principal_pattern
 from penstock_core.acls.tokens import AclSettings
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.limits import SDK_DELAY_STEP_MS
 from penstock_core.log.inline import InlineBounds
 from penstock_core.log.timer import DueSecond
 from penstock_core.push.batch import Answer, Failed, Failure, PushBatch
@@ -52,17 +60,28 @@ from penstock_core.push.targets.target import FunctionTarget, Target
 
 try:
     from penstock_handlers.router import LOCAL_PRINCIPAL, dispatch
-    from penstock_service.adapters.memory.messages import MemoryDeliveryQueue
+    from penstock_service.adapters.memory.messages import ClockTimerTriggers, MemoryDeliveryQueue
     from penstock_service.adapters.memory.service import memory_instance
+    from penstock_service.adapters.system import MovableClock
+    from penstock_service.adapters.tables.tables import Tables
+    from penstock_service.groups.expire_offsets import expire_offsets
     from penstock_service.instance.instance import Instance
     from penstock_service.push.look import deliver_due
+    from penstock_service.retention.retain import retain
     from penstock_service.timers.promote import promote_second
+    from penstock_service.timers.promote_due import promote_due
 except ModuleNotFoundError as missing:
     hint = f"{missing}: penstock.testing needs `pip install 'penstock[testing]'`"
     raise ModuleNotFoundError(hint, name=missing.name) from missing
 
 __all__ = ["MemoryPenstock", "MemoryTransport", "ThreadedTransport"]
 
+_log = logging.getLogger("penstock.testing")
+_START_MS_MAX = 4_102_444_800_000
+_ADVANCE_MS_MAX = 10 * 366 * 86_400_000
+_RUNS_MAX = 20
+_AGAIN_MS = 1_000  # after a promotion that failed
+_EXPIRED_AT_ONCE = 10_000
 _PUSH_ROUNDS_MAX = 100  # a copy to a topic may have subscriptions of its own
 
 
@@ -82,54 +101,20 @@ class MemoryTransport:
         """Let the service answer the request, in this thread."""
         return Response(*dispatch(method, path, query, headers, body, self._instance, self._principal_arn))
 
+    def wall_clock_ns(self) -> int:
+        """The service's clock, in nanoseconds since 1970: clients take the times of their records from it."""
+        return self._instance.clock.now_ms() * NS_PER_MS
+
     def close(self) -> None:
         """Nothing to close."""
         pass
 
 
-class _ThreadTriggers:
-    """TimerTriggers on threads: one waits for each second in which delayed records are due."""
+class _Run(Protocol):
+    """The counts of one run of a job."""
 
-    def __init__(self) -> None:
-        self.promote: Callable[[DueSecond], object] = lambda _: None
-        self._lock = threading.Lock()
-        self._waiting: set[threading.Timer] = set()
-        self._is_closed = False
-
-    def announce(self, second: DueSecond, delay_ms: int) -> None:
-        """Promote the second when it is over."""
-        timer = threading.Timer(delay_ms / 1_000, lambda: self._run(timer, second))
-        timer.daemon = True
-        with self._lock:
-            if self._is_closed:
-                return
-            self._waiting.add(timer)
-        timer.start()
-
-    def switch_on(self) -> None:
-        """Nothing to switch on."""
-
-    def run_at_once(self) -> None:
-        """Nothing to start: each second has its thread."""
-
-    def open_queue(self) -> None:
-        """Nothing to open."""
-
-    def close(self) -> None:
-        """End the threads that wait."""
-        with self._lock:
-            self._is_closed, waiting = True, list(self._waiting)
-        for timer in waiting:
-            timer.cancel()
-        for timer in waiting:
-            timer.join()
-
-    def _run(self, timer: threading.Timer, second: DueSecond) -> None:
-        try:
-            self.promote(second)
-        finally:
-            with self._lock:
-                self._waiting.discard(timer)
+    @property
+    def failures(self) -> int: ...
 
 
 class _Functions:
@@ -156,27 +141,43 @@ class _Functions:
 class MemoryPenstock:
     """A service of its own, empty at first, and clients of it. Closing it closes the clients that have threads.
 
-    Delayed records come while it is open, if their delay is 15 minutes at most. Subscriptions deliver when you call
-    `deliver_pushes`. The principal of `transport` may do everything. With `denies_by_default`, others may only do what
-    access rules allow: test yours with `transport_as`. Appends of up to `inline_bytes_max` bytes go where a stage with
-    that setting puts them: records are the same, and you may see that your program does not care.
+    Its clock runs in real time from `start_ms` on (milliseconds since 1970, by default now), and `advance` moves
+    it. Delayed records come while it is open, if their delay is 15 minutes at most, or when you `advance`.
+    Subscriptions deliver when you call `deliver_pushes`. The principal of `transport` may do everything. With
+    `denies_by_default`, others may only do what access rules allow: test yours with `transport_as`. Appends of up
+    to `inline_bytes_max` bytes go where a stage with that setting puts them: records are the same, and you may see
+    that your program does not care.
     """
 
-    def __init__(self, *, denies_by_default: bool = False, inline_bytes_max: int = 0) -> None:
+    def __init__(
+        self, *, denies_by_default: bool = False, inline_bytes_max: int = 0, start_ms: int | None = None
+    ) -> None:
+        if start_ms is not None:
+            check_whole("start_ms", start_ms, 0)
+            check(start_ms <= _START_MS_MAX, f"start_ms={start_ms}: use at most {_START_MS_MAX:,}, in the year 2100")
         settings = AclSettings(
             allows_by_default=not denies_by_default, super_principals=(parse_principal_pattern(LOCAL_PRINCIPAL),)
         )
-        instance = memory_instance(acl_settings=settings, small=InlineBounds(swept_bytes=inline_bytes_max))
-        self._triggers = _ThreadTriggers()
+        self._clock = MovableClock(start_ms)
+        self._tables = Tables(self._clock.now_ms)
+        instance = memory_instance(
+            tables=self._tables,
+            clock=self._clock,
+            acl_settings=settings,
+            small=InlineBounds(swept_bytes=inline_bytes_max),
+        )
+        self._triggers = ClockTimerTriggers(self._clock)
         self._functions = _Functions()
         self._queue = MemoryDeliveryQueue(instance.clock)
         stores = replace(
             instance.stores, timer_triggers=self._triggers, deliveries=self._queue, targets=self._functions
         )
         self._instance = replace(instance, stores=stores)
-        self._triggers.promote = lambda second: promote_second(self._instance, second, math.inf)
+        self._triggers.promote = self._promote
         self.transport = MemoryTransport(self._instance)
-        self._closers: list[Callable[[], None]] = []
+        self._closing = ExitStack()
+        self._closing.callback(self._triggers.close)
+        self._advancing = Lock()
 
     def transport_as(self, principal_arn: str) -> MemoryTransport:
         """A transport of another IAM user, or of a role's session, to test what belongs to a principal."""
@@ -185,19 +186,19 @@ class MemoryPenstock:
     def producer(self, **settings: Any) -> Producer:
         """A Producer of this service; the settings are Producer's."""
         producer = Producer(transport=self.transport, **settings)
-        self._closers.append(producer.close)
+        self._closing.callback(producer.close)
         return producer
 
     def consumer(self, *topics: str, **settings: Any) -> Consumer:
         """A Consumer of this service; the settings are Consumer's."""
         consumer = Consumer(*topics, transport=self.transport, **settings)
-        self._closers.append(consumer.close)
+        self._closing.callback(consumer.close)
         return consumer
 
     def share_consumer(self, *topics: str, **settings: Any) -> ShareConsumer:
         """A ShareConsumer of this service; the settings are ShareConsumer's."""
         consumer = ShareConsumer(*topics, transport=self.transport, **settings)
-        self._closers.append(consumer.close)
+        self._closing.callback(consumer.close)
         return consumer
 
     def async_producer(self, **settings: Any) -> AsyncProducer:
@@ -248,6 +249,41 @@ class MemoryPenstock:
             if not deliver_due(self._instance, self._queue):
                 return
 
+    @property
+    def now_ms(self) -> int:
+        """The service's clock, in milliseconds since 1970."""
+        return self._clock.now_ms()
+
+    def advance(self, duration_ms: int) -> None:
+        """Let time pass at once: `duration_ms`, and up to 99 ms more, to a full tenth of a second, as delays are.
+
+        When it returns, delayed records that are due are in their topics, retention has run over records and groups'
+        offsets, and calls of clients that waited in the service look again. Locks, leases, sessions and pauses are
+        as after that time. Raises InvalidError for less than 0, or more than ten years.
+
+        The members of groups sent no heartbeat meanwhile, so after a session's time they join again, as after a sleep
+        of a laptop. Timers of the clients themselves run in real time: heartbeats, linger, timeouts, and pauses between
+        retries.
+        """
+        check_whole("duration_ms", duration_ms, 0)
+        check(duration_ms <= _ADVANCE_MS_MAX, f"duration_ms={duration_ms}: use at most {_ADVANCE_MS_MAX:,}, ten years")
+        with self._advancing:
+            end_ms = self._clock.now_ms() + duration_ms
+            self._clock.advance(duration_ms + -end_ms % SDK_DELAY_STEP_MS)
+            self._repeat(lambda: promote_due(self._instance, budget_ms=math.inf))
+            self._repeat(lambda: retain(self._instance, budget_ms=math.inf))
+            self._repeat(lambda: expire_offsets(self._instance, budget_ms=math.inf))
+            while self._tables.expire(_EXPIRED_AT_ONCE) == _EXPIRED_AT_ONCE:
+                pass
+            self._clock.wake()
+
+    def advance_to(self, timestamp_ms: int) -> None:
+        """Set the clock: `advance` to a time in milliseconds since 1970. Raises InvalidError if that is past."""
+        check_whole("timestamp_ms", timestamp_ms, 0)
+        now_ms = self.now_ms
+        check(timestamp_ms >= now_ms, f"timestamp_ms={timestamp_ms}: the clock shows {now_ms}, and never goes back")
+        self.advance(timestamp_ms - now_ms)
+
     def records(self, topic: str) -> list[ConsumerRecord]:
         """All records that a topic holds now, partition by partition, in order."""
         ends = self._offsets(topic, "latest")
@@ -261,10 +297,11 @@ class MemoryPenstock:
         return sorted(records, key=lambda record: (record.partition, record.offset))
 
     def close(self) -> None:
-        """Close the producers and consumers that it made. Delayed records that wait never come."""
-        while self._closers:
-            self._closers.pop()()
-        self._triggers.close()
+        """Close the producers and consumers that it made, the last one first, also if one raises; then raise that.
+
+        Delayed records that wait never come.
+        """
+        self._closing.close()
 
     def __enter__(self) -> Self:
         """The service."""
@@ -275,6 +312,21 @@ class MemoryPenstock:
     ) -> None:
         """Close it."""
         self.close()
+
+    def _promote(self, second: DueSecond) -> None:
+        """Bring the delayed records of a second that is over. If that fails, they come later."""
+        try:
+            promote_second(self._instance, second, math.inf)
+        except PenstockError as error:
+            _log.warning("delayed records come later: %s", error)
+            self._triggers.announce(second, _AGAIN_MS)
+
+    def _repeat(self, job: Callable[[], _Run]) -> None:
+        """Run the job until it meets no failure: clients and the thread of the triggers may be at the same items."""
+        for _ in range(_RUNS_MAX):
+            if not job().failures:
+                return
+        raise UnavailableError(ErrorCode.CONCURRENT_UPDATE, f"a job of the service has failed {_RUNS_MAX} times")
 
     def _offsets(self, topic: str, timestamp: str) -> dict[TopicPartition, int]:
         found = self.admin().list_offsets(topic, timestamp)

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import Context, ContextVar, copy_context
 from functools import partial
 from queue import Empty, SimpleQueue
-from threading import Lock
+from threading import Condition, Lock
 from typing import TypeVar
 
 from penstock_core.errors import PenstockError
@@ -30,6 +30,41 @@ class SystemClock:
 
     def sleep_ms(self, duration_ms: float) -> None:
         time.sleep(duration_ms / 1_000)
+
+
+class MovableClock(SystemClock):
+    """Clock: this machine's time, plus what a test has added. `start_ms` is what it shows first, by default now.
+
+    It runs in real time between two advances, and never goes back: leases and locks rest on that. The holder of `moved`
+    may wait for the next advance.
+    """
+
+    def __init__(self, start_ms: int | None = None) -> None:
+        self.moved = Condition()
+        self._ahead_ms = 0 if start_ms is None else start_ms - super().now_ms()
+        self._advanced_ms = 0
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self._ahead_ms + self._advanced_ms
+
+    def monotonic_ms(self) -> float:
+        return super().monotonic_ms() + self._advanced_ms
+
+    def sleep_ms(self, duration_ms: float) -> None:
+        end_ms = self.monotonic_ms() + duration_ms
+        with self.moved:
+            while (left_ms := end_ms - self.monotonic_ms()) > 0:
+                self.moved.wait(left_ms / 1_000)
+
+    def advance(self, duration_ms: int) -> None:
+        """Let so much time pass. Sleeps go on until `wake`."""
+        with self.moved:
+            self._advanced_ms += duration_ms
+
+    def wake(self) -> None:
+        """End the sleeps that are over by now."""
+        with self.moved:
+            self.moved.notify_all()
 
 
 class SystemEntropy:

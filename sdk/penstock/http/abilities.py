@@ -1,9 +1,10 @@
-"""A transport may offer more than the port: it signs for wake-ups, and tells how much a request may hold."""
+"""A transport may offer more than the port: it signs for wake-ups, tells how much a request may hold, has a clock."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol, runtime_checkable
 
 from penstock.errors import NotConfiguredError
+from penstock.system import wall_clock_ns
 from penstock_core.limits import REQUEST_BYTES_MAX
 
 
@@ -26,3 +27,12 @@ def event_signer(transport: object) -> EventSigner:
 def request_bytes_max_of(transport: object) -> int:
     """The bytes of a request that the transport carries. A transport that does not tell is bound as the API is."""
     return int(getattr(transport, "request_bytes_max", REQUEST_BYTES_MAX))
+
+
+def wall_clock_ns_of(transport: object) -> Callable[[], int]:
+    """The clock of a service that has one of its own, as penstock.testing has, else this machine's.
+
+    It reads nanoseconds since 1970.
+    """
+    found: Callable[[], int] = getattr(transport, "wall_clock_ns", wall_clock_ns)
+    return found

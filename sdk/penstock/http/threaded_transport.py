@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from contextvars import copy_context
 
-from penstock.http.abilities import event_signer, request_bytes_max_of
+from penstock.http.abilities import event_signer, request_bytes_max_of, wall_clock_ns_of
 from penstock.http.http_message import Response
 from penstock.http.transport import Transport
 
@@ -21,6 +21,11 @@ class ThreadedTransport:
     def request_bytes_max(self) -> int:
         """The bytes of a request that the inner transport carries."""
         return request_bytes_max_of(self._inner)
+
+    @property
+    def wall_clock_ns(self) -> Callable[[], int]:
+        """The clock of the inner transport's service."""
+        return wall_clock_ns_of(self._inner)
 
     async def call(
         self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes

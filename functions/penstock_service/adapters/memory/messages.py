@@ -19,6 +19,7 @@ from penstock_core.log.wake_up import WakeUpMessage
 from penstock_core.push.batch import Answer, Answered, PushBatch
 from penstock_core.push.lane import PushMessage
 from penstock_core.push.targets.target import Target
+from penstock_service.adapters.system import MovableClock
 from penstock_service.ports.push import WakeUpPlace
 from penstock_service.ports.runtime import Clock
 
@@ -167,6 +168,63 @@ class MemoryTimerTriggers:
 
     def open_queue(self) -> None:
         self.is_open = True
+
+
+class ClockTimerTriggers:
+    """TimerTriggers on a clock that may be advanced: a thread calls `promote` with each second, once it is over.
+
+    `promote` raises nothing.
+    """
+
+    def __init__(self, clock: MovableClock) -> None:
+        self.promote: Callable[[DueSecond], object] = lambda _: None
+        self._clock = clock
+        self._due_ms: dict[DueSecond, int] = {}
+        self._thread: threading.Thread | None = None
+        self._is_closed = False
+
+    def announce(self, second: DueSecond, delay_ms: int) -> None:
+        with self._clock.moved:
+            if self._is_closed:
+                return
+            self._due_ms[second] = self._clock.now_ms() + delay_ms
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="penstock-timers", daemon=True)
+                self._thread.start()
+            self._clock.wake()
+
+    def switch_on(self) -> None:
+        pass
+
+    def run_at_once(self) -> None:
+        pass
+
+    def open_queue(self) -> None:
+        pass
+
+    def close(self) -> None:
+        """End the thread. Delayed records that wait never come."""
+        with self._clock.moved:
+            self._is_closed, thread = True, self._thread
+            self._clock.wake()
+        if thread is not None:
+            thread.join()
+
+    def _run(self) -> None:
+        while (second := self._next()) is not None:
+            self.promote(second)
+
+    def _next(self) -> DueSecond | None:
+        """The next second that is over, None once the triggers are closed."""
+        with self._clock.moved:
+            while not self._is_closed:
+                now_ms = self._clock.now_ms()
+                second = min(self._due_ms, key=self._due_ms.__getitem__, default=None)
+                if second is not None and self._due_ms[second] <= now_ms:
+                    del self._due_ms[second]
+                    return second
+                self._clock.moved.wait(None if second is None else (self._due_ms[second] - now_ms) / 1_000)
+        return None
 
 
 class MemoryWakeUps:
