@@ -45,6 +45,7 @@ PUBLIC = {
     "penstock.encryption": "HEADER DataKey Encryption Keys KmsKeys LocalKeys",
     "penstock.errors": f"{ERRORS} Category ClientError ErrorCode",
     "penstock.model": f"{VALUES} GroupOffset Headers HeadersToSend",
+    "penstock.pytest_plugin": "penstock_service",
     "penstock.testing": "MemoryPenstock MemoryTransport ThreadedTransport",
     "penstock.tracing": "context_of processing",
     "penstock.webhook": "WebhookDelivery WebhookRecord WebhookRequest failure_answer sign verify",
