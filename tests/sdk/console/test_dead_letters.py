@@ -34,7 +34,7 @@ def dead(service: MemoryPenstock) -> None:
 
 @pytest.mark.usefixtures("dead")
 def test_dead_letters_tell_why_they_are_there(visitor: Visitor) -> None:
-    assert "orders.dead workers" in visitor.get("/dead-letters").text
+    assert f"orders.dead {1 + len(HOSTILE)} 0 workers" in visitor.get("/dead-letters").text
     seen = visitor.get("/dead-letters/orders.dead")
     assert "orders [0] 7 workers 5 <b>boom" in seen.text
     assert "<b>boom" not in seen.html
@@ -107,6 +107,24 @@ def test_done_letters_are_marked_and_left_out_until_asked_for(service: MemoryPen
     assert "orders [0] 7" not in seen.text
     assert "0 / 0 done 2023" in visitor.get("/dead-letters/orders.dead?all=yes").text
     assert "0 / 1 open" in visitor.get("/dead-letters/orders.dead?all=yes").text
+
+
+def test_list_asks_for_the_counts_of_its_first_topics_only(
+    service: MemoryPenstock, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dead_letters, "CONSOLE_TOP_ROWS", 2)
+    service.create_topic("orders")
+    for name in ("a", "b", "c"):
+        service.create_topic(f"{name}.dead")
+        service.admin().create_share_group(name, "orders", {"dead_letter_topic": f"{name}.dead"})
+    with service.producer() as producer:
+        for number in range(3):
+            producer.send("a.dead", str(number), headers=death())
+    visitor.get("/dead-letters")
+    service.admin().redrive("a.dead", record=(0, 1), drop=True)
+    service.admin().delete_topic("b.dead")
+    text = visitor.get("/dead-letters").text
+    assert "a.dead 2 1 a b.dead – – b c.dead see – c" in text
 
 
 def test_open_letters_are_found_behind_many_done_ones(service: MemoryPenstock, visitor: Visitor) -> None:
@@ -315,5 +333,5 @@ def test_dead_letters_of_share_groups_are_listed_to_a_caller_without_subscriptio
         seen = running.visitor().get("/dead-letters")
     finally:
         running.stop()
-    assert "orders.dead workers" in seen.text
+    assert "orders.dead 0 0 workers" in seen.text
     assert "HTTP 404 from the gateway" in seen.text

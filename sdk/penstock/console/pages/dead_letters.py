@@ -5,6 +5,7 @@ A list, or why there is none: a page with one right missing still shows the rest
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from penstock.admin.partition_change import records_of
@@ -25,6 +26,7 @@ from penstock_core.limits import (
     CONSOLE_CELL_CHARACTERS_MAX,
     CONSOLE_HEADERS_MAX,
     CONSOLE_RECORDS_MAX,
+    CONSOLE_TOP_ROWS,
     CONSOLE_VALUE_CHARACTERS_MAX,
     REQUEST_PARTITIONS_MAX,
 )
@@ -59,7 +61,11 @@ class DeadLetter:
 
 
 def show_list(asked: Asked) -> Shown:
-    """The dead-letter topics of share groups and subscriptions. Counts are on each topic's page."""
+    """The dead-letter topics of share groups and subscriptions: two lists.
+
+    The open letters of the first `CONSOLE_TOP_ROWS` topics on the page take a request each. The others' are on their
+    own pages.
+    """
     admin = asked.admin
     readers: dict[str, list[tuple[str, str]]] = {}
     lists = {
@@ -69,11 +75,14 @@ def show_list(asked: Asked) -> Shown:
     for kind, found in lists.items():
         for name, topic in _targets(found.value or ()):
             readers.setdefault(topic, []).append((kind, name))
+    rows = paged(sorted(readers.items()), asked)
+    counts = {topic: tried(partial(admin.describe_dead_letters, topic)) for topic, _ in rows.rows[:CONSOLE_TOP_ROWS]}
     return Shown(
         template="dead_letters.html",
         title="Dead letters",
         facts={
-            "topics": paged(sorted(readers.items()), asked),
+            "topics": rows,
+            "counts": {topic: each.value for topic, each in counts.items()},
             "errors": [each.error for each in lists.values() if each.error is not None],
         },
     )
