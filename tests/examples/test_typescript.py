@@ -27,7 +27,9 @@ from tests.support.deadlines import DEADLINE_S, PAUSE_S, until
 CHECKOUT = Path(__file__).parents[2]
 EXAMPLE = Path("examples", "typescript")
 FAULTS = Path(__file__).with_name("fetch_faults.mjs")
+FAKE = Path(__file__).with_name("worker_on_a_fake.mjs")
 LOCK_MS = 1_000  # the shortest
+HOUR_MS = 3_600_000
 SCRIPT = "import sys; sys.path[:0] = {paths!r}; sys.argv[0] = 'penstock'; from penstock.cli import main; main()"
 
 
@@ -254,6 +256,41 @@ def test_worker_gives_back_uncounted_what_it_has_not_begun_when_it_is_stopped(no
         following.stop()
     begun = re.findall(r"begins 0 (\d), delivery (\d)", first + following.said.read_text())
     assert begun == [(str(number), "1") for number in range(8)]
+
+
+def _on_a_fake(built: Path, **scenario: object) -> list[str]:
+    """What the worker does with two records of a fake service, which refuses the first verdict."""
+    command = ["node", str(FAKE), str(built / "dist" / "worker.js")]
+    told = json.dumps({"lockMs": HOUR_MS, "untilMsLeft": [HOUR_MS, HOUR_MS], **scenario})
+    done = subprocess.run([*command, told], capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("refuses_all", [False, True])
+@pytest.mark.parametrize("fails", [False, True])
+def test_worker_repeats_a_verdict_that_did_not_arrive_and_gives_back_only_what_it_has_not_begun(
+    built: Path, *, fails: bool, refuses_all: bool
+) -> None:
+    verdict = (
+        '{"type":"release","offsets":[[0,1]],"reason":"Error: bad"}' if fails else '{"type":"accept","offsets":[[0,1]]}'
+    )
+    assert _on_a_fake(built, fails=fails, refuseAll=refuses_all) == [
+        "handles 0",
+        verdict,
+        verdict,
+        '{"type":"release","offsets":[[1,2]],"uncounted":true}',
+        "ends: Error: INVALID_REQUEST: refused",
+    ]
+
+
+@pytest.mark.parametrize(
+    "scenario", [{"untilMsLeft": [HOUR_MS, 300]}, {"loseFirstAcquire": True}], ids=["short lock", "repeated acquire"]
+)
+def test_worker_renews_before_the_shortest_lock_ends(built: Path, scenario: Mapping[str, object]) -> None:
+    """The handler waits for a renewal. A third of `lock_ms` would be 20 minutes."""
+    first, second, *_ = _on_a_fake(built, waitsForRenewal=True, **scenario)
+    assert (first, second) == ("handles 0", '{"type":"renew","offsets":[[0,1],[1,2]]}')
 
 
 def test_worker_without_records_asks_ever_more_seldom_and_stops_at_once(node: Node, admin: Admin) -> None:

@@ -23,7 +23,11 @@ export class Producer {
     return new Producer(penstock, topic)
   }
 
-  /** Stores all messages, a request for each partition. After an error, go on with a new producer. */
+  /**
+   * Stores all messages, a request for each partition. It rejects with the first error. Then the messages of other
+   * partitions may be stored, or be on their way, and those of the error, too. So go on with a new producer, and know
+   * that messages which you send again may be stored twice.
+   */
   async send(messages: readonly Message[]): Promise<void> {
     const parts = new Map<number, Schemas['Record'][]>()
     for (const { key, value } of messages) {

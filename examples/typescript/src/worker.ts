@@ -19,12 +19,13 @@ export interface WorkerSettings {
 /** A record that no repeat will help. The reason goes to the dead letter. */
 export class Reject extends Error {}
 
+const NOT_BEGUN: Verdict = { type: 'release', uncounted: true }
 const REASON_BYTES_MAX = 200
 const PAUSE_MS = 200
 
 /** Works until the signal, then finishes the record in hand and gives back the others, uncounted. */
 export class Worker {
-  readonly #held = new Set<LockedRecord>() // whose locks are this worker's
+  readonly #held = new Map<LockedRecord, Verdict>() // whose locks are this worker's, and how they end
 
   constructor(
     readonly penstock: Penstock,
@@ -34,38 +35,65 @@ export class Worker {
 
   async run(stop: AbortSignal): Promise<void> {
     for (let empty = 0; !stop.aborted; ) {
-      const acquired = await this.#acquire()
+      const { acquired, renewInMs } = await this.#acquire()
       empty = acquired.records.length ? 0 : empty + 1
-      await this.#work(acquired, stop)
+      if (acquired.records.length) await this.#work(acquired, renewInMs, stop)
       const pauseMs = this.settings.waitMs ? (acquired.retry_after_ms ?? 0) : this.#pauseMs(empty, acquired)
       await sleep(pauseMs, undefined, { signal: stop }).catch(() => undefined) // the signal ends the pause
     }
   }
 
-  /** An acquire in flight is never cut off: its answer may bring locks, which nobody would give back. */
-  async #acquire(): Promise<Schemas['AcquiredRecords']> {
+  /**
+   * An acquire in flight is never cut off: its answer may bring locks, which nobody would give back.
+   *
+   * The first renewal is due at a third of the time that the shortest lock has left since the request. A repeat may
+   * get locks of the first try, so it renews at once.
+   */
+  async #acquire(): Promise<{ acquired: Schemas['AcquiredRecords']; renewInMs: number }> {
     const nonce = randomBytes(12).toString('base64url')
     const { group, recordsMax, waitMs } = this.settings
     const params = { path: { group } }
     const wish = { nonce, consumer_id: `node-${process.pid}`, max_records: recordsMax, wait_ms: waitMs }
-    const send = (repeat: boolean) =>
-      this.penstock.POST('/v1/share-groups/{group}/records', { params, body: { ...wish, repeat } })
-    return call(send, { repeatable: true }) // because of the nonce: a repeat gets the same locks
+    let isRepeated = false
+    let sentMs = 0
+    const send = (repeat: boolean) => {
+      isRepeated = repeat
+      sentMs = performance.now()
+      return this.penstock.POST('/v1/share-groups/{group}/records', { params, body: { ...wish, repeat } })
+    }
+    const acquired = await call(send, { repeatable: true }) // because of the nonce: a repeat gets the same locks
+    const leftMs = Math.min(...acquired.records.map((record) => record.until_ms_left))
+    return { acquired, renewInMs: isRepeated ? 0 : Math.max(0, leftMs / 3 - (performance.now() - sentMs)) }
   }
 
-  async #work({ records, lock_ms }: Schemas['AcquiredRecords'], stop: AbortSignal): Promise<void> {
-    for (const record of records) this.#held.add(record)
+  async #work(acquired: Schemas['AcquiredRecords'], renewInMs: number, stop: AbortSignal): Promise<void> {
+    for (const record of acquired.records) this.#held.set(record, NOT_BEGUN)
     const keeping = new AbortController()
-    const kept = this.#renew(lock_ms / 3, keeping.signal)
+    const kept = this.#renew(renewInMs, acquired.lock_ms / 3, keeping.signal)
     try {
-      for (const record of records) {
+      for (const record of acquired.records) {
         if (stop.aborted) break
-        if (this.#held.has(record)) await this.#settle([record], await this.#verdict(record))
+        if (!this.#held.has(record)) continue // its lock was lost
+        this.#held.set(record, { type: 'release', reason: 'the worker has failed' })
+        const verdict = await this.#verdict(record)
+        if (this.#held.has(record)) this.#held.set(record, verdict)
+        await this.#settle([record], verdict)
       }
     } finally {
       keeping.abort()
       await kept
-      await this.#settle([...this.#held], { type: 'release', uncounted: true })
+      await this.#settleAll()
+    }
+  }
+
+  /** Ends each lock as it is to end. So a verdict that did not arrive goes again, and its record is not given back. */
+  async #settleAll(): Promise<void> {
+    const begun = [...this.#held].filter(([, verdict]) => verdict !== NOT_BEGUN)
+    const others = [...this.#held.keys()].filter((record) => this.#held.get(record) === NOT_BEGUN)
+    try {
+      for (const [record, verdict] of begun) await this.#settle([record], verdict)
+    } finally {
+      await this.#settle(others, NOT_BEGUN)
     }
   }
 
@@ -79,11 +107,11 @@ export class Worker {
   }
 
   /** Renews what is held, so that a record may take longer than its lock, and the ones behind it may wait. */
-  async #renew(everyMs: number, end: AbortSignal): Promise<void> {
-    for (;;) {
-      await sleep(everyMs, undefined, { signal: end }).catch(() => undefined)
+  async #renew(firstMs: number, everyMs: number, end: AbortSignal): Promise<void> {
+    for (let pauseMs = firstMs; ; pauseMs = everyMs) {
+      await sleep(pauseMs, undefined, { signal: end }).catch(() => undefined)
       if (end.aborted) return
-      await this.#acknowledge([...this.#held], { type: 'renew' }).catch((error: unknown) => console.error(String(error)))
+      await this.#acknowledge([...this.#held.keys()], { type: 'renew' }).catch((error: unknown) => console.error(String(error)))
     }
   }
 
@@ -110,7 +138,7 @@ export class Worker {
     if (result === 'LOCK_LOST') console.error(`lost a lock on partition ${partition} of ${topic}`)
     const isOfLock = (each: LockedRecord): boolean =>
       each.topic === topic && each.partition === partition && each.lock_id === lock_id
-    for (const record of [...this.#held].filter(isOfLock)) {
+    for (const record of [...this.#held.keys()].filter(isOfLock)) {
       if (next_lock_id !== undefined) record.lock_id = next_lock_id
       else if (result === 'LOCK_LOST' && records.includes(record)) this.#held.delete(record)
     }
