@@ -1,7 +1,7 @@
 """`penstock trace`: what happened to one record."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
@@ -125,18 +125,18 @@ def _append_text(found: RecordTrace) -> str:
 
 
 def _show_consumers(service: Service, found: RecordTrace) -> None:
-    service.show(
-        None,
-        title="groups: none has committed here" if not found.groups else "groups",
+    _table(
+        service,
+        "groups" if found.groups else "groups: none has committed here",
         columns=("group", "state", "offset", "lag", "committed at"),
         rows=[
             (each.group, _passed(has_passed=each.has_passed), each.offset, each.lag, _time(each.committed_at_ms))
             for each in found.groups
         ],
     )
-    service.show(
-        None,
-        title="share groups: none reads the topic" if not found.share_groups else "share groups",
+    _table(
+        service,
+        "share groups" if found.share_groups else "share groups: none reads the topic",
         columns=("group", "state", "tries", "by", "until"),
         rows=[
             (
@@ -149,9 +149,9 @@ def _show_consumers(service: Service, found: RecordTrace) -> None:
             for each in found.share_groups
         ],
     )
-    service.show(
-        None,
-        title="subscriptions: none reads the topic" if not found.subscriptions else "subscriptions",
+    _table(
+        service,
+        "subscriptions" if found.subscriptions else "subscriptions: none reads the topic",
         columns=("subscription", "state", "offset", "lag", "result"),
         rows=[
             (
@@ -166,6 +166,14 @@ def _show_consumers(service: Service, found: RecordTrace) -> None:
     )
     if found.left_out:
         service.say(None, f"{found.left_out:,} consumers are left out: a trace asks for {CONSUMERS_MAX} at most")
+
+
+def _table(service: Service, title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """The table, or its title alone where it has no rows."""
+    if rows:
+        service.show(None, title=title, columns=columns, rows=rows)
+    else:
+        service.say(None, title)
 
 
 def _letters(service: Service, found: RecordTrace, name: str, newest: int) -> Iterator[Letter]:

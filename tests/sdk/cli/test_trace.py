@@ -36,6 +36,7 @@ def test_trace_tells_where_a_record_lies_and_what_it_holds(service: MemoryPensto
     assert not set(shown.stdout) & {"\x1b", "\x07", "\u202e"}
     assert "header     type: order\n" in shown.stdout
     assert "no dead letter: searched no dead-letter topic" in shown.stdout
+    assert "subscriptions: none reads the topic\nno dead letter" in shown.stdout
     assert max(map(len, shown.stdout.splitlines())) <= 80
 
 
