@@ -114,18 +114,17 @@ class RateLimit:
 
 
 class QuotaBook:
-    """All quotas of a stage. The first lookup of a name probes each length of a pattern, and later ones nothing."""
+    """All quotas of a stage. The first lookup of a name probes each length of a pattern, and later ones nothing.
+
+    `subjects` tells whether some principal, or some topic, has a quota.
+    """
 
     def __init__(self, quotas: Iterable[Quota]) -> None:
         self._by_name = {(quota.subject, quota.name): quota for quota in quotas}
-        self._subjects = frozenset(subject for subject, _ in self._by_name)
+        self.subjects = frozenset(subject for subject, _ in self._by_name)
         patterns = (name for _, name in self._by_name if name.endswith(EVERY))
         self._lengths = sorted({len(name) - 1 for name in patterns}, reverse=True)
         self._found: dict[tuple[Subject, str], tuple[Quota, ...]] = {}
-
-    def has(self, subject: Subject) -> bool:
-        """True if some principal, or some topic, has a quota."""
-        return subject in self._subjects
 
     def of(self, subject: Subject, name: str) -> tuple[Quota, ...]:
         """The quotas that hold for the name, the most specific one first."""

@@ -163,7 +163,7 @@ class QuotaCache:
         """True if some principal, or some topic, has a quota. One query if the memory is old."""
         if self._asked is None or self._asked.age_ms(self._clock) >= TTL_MS:
             self._read()
-        return self._book.has(subject)
+        return subject in self._book.subjects
 
     def forget(self) -> None:
         """Makes the next `rate_of` read."""

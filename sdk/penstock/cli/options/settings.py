@@ -53,7 +53,7 @@ BACK_TO_DEFAULT = click.option(
 TOPIC_DEFAULTS = asdict(TopicConfig())
 GROUP_DEFAULTS = asdict(GroupConfig())
 SHARE_GROUP_DEFAULTS = asdict(ShareGroupConfig())
-SUBSCRIPTION_DEFAULTS = asdict(SubscriptionConfig())
+SUBSCRIPTION_DEFAULTS = {**asdict(SubscriptionConfig()), "age_ms_max": -1}  # -1 is no bound, as the API tells it
 
 
 def parse_settings(texts: Iterable[str]) -> dict[str, Any]:
