@@ -15,7 +15,7 @@ from penstock.testing import MemoryPenstock
 DASHBOARD: dict[str, Any] = json.loads((Path(__file__).parents[3] / "docs/reference/grafana.json").read_text())
 PANELS: list[dict[str, Any]] = DASHBOARD["panels"]
 VARIABLES = {each["name"]: each for each in DASHBOARD["templating"]["list"]}
-UNITS = {"s", "short", "cps", "bool_yes_no"}  # those of Grafana's list that fit our metrics
+UNITS = {"s", "short", "cps", "bytes", "bool_yes_no"}  # those of Grafana's list that fit our metrics
 
 
 @pytest.fixture(scope="module")
