@@ -35,7 +35,7 @@ class StageChange:
     """One change. `before` and `after` have the settings that change; `settings` has all that the thing will have.
 
     A rule has its `rule`, and no settings. `note` is what a reader must know before the change. By one that
-    `is_destructive` something goes: a thing, records, the place of dead letters, or partitions, which drain.
+    `is_destructive` something goes: a thing, records, their delivery, the place of dead letters, or partitions.
     """
 
     action: ChangeAction

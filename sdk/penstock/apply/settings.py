@@ -91,6 +91,10 @@ def losses(differing: Collection[str], known: Settings, wanted: Settings) -> Ite
             yield "records go by another policy, for ever"
         elif name == "dead_letter_topic" and after is None:
             yield f"records that fail no longer go to {before}"
+        elif name == "filter" and after is not None:
+            yield "records that do not match the filter are passed over, for ever"
+        elif name == "topics" and (left := sorted({*(before or ())} - {*(after or ())})):
+            yield f"what waits in {', '.join(left)} waits on, until retention takes it"
 
 
 def _falls(before: int | None, after: Any) -> bool:

@@ -11,6 +11,7 @@ quotas: [{principal: "arn:…:role/shop-api", produce_bytes_per_s: 10MB}]
 ```
 
 The service's own checks refuse names and values before anything is sent. All mistakes of a file are told at once.
+Whether settings go together is the plan's question, because those that a file leaves out are the stage's.
 """
 
 import os
@@ -32,11 +33,11 @@ from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.groups.group import GroupConfig, alter_group_config
 from penstock_core.ids import parse_group_name, parse_own_topic_name
 from penstock_core.limits import ACL_RULES_MAX, HEARTBEAT_INTERVAL_MS_MIN, SESSION_TIMEOUT_MS_MAX, UNLIMITED
-from penstock_core.log.topic import TopicConfig, alter_config, check_compaction, check_partitions
-from penstock_core.push.subscription import check_declared_subscription, new_subscription_config
+from penstock_core.log.topic import TopicConfig, alter_config, check_partitions
+from penstock_core.push.subscription import check_declared_subscription
 from penstock_core.push.targets.target import parse_target
 from penstock_core.quotas.quota import Subject, parse_quota
-from penstock_core.share.share_group import check_declared_group, new_share_group_config
+from penstock_core.share.share_group import check_declared_group
 
 RETRY = ("attempts_max", "backoff_ms_min", "backoff_ms_max", "patience_ms", "age_ms_max")
 RULE_FIELDS = ("principal", "operations", "resources", "permission")
@@ -210,8 +211,6 @@ class _Reader:
             parse_own_topic_name(name)
         partitions = fields.pop("partitions", None)
         found = self._settings(fields, field_path, partial(alter_config, TopicConfig()))
-        with self._checking(node, field_path):
-            check_compaction(alter_config(TopicConfig(), found))
         if partitions is not None:
             with self._checking(partitions, f"{field_path}.partitions"):
                 found["partitions"] = check_partitions(whole_number(partitions.plain()))
@@ -221,10 +220,7 @@ class _Reader:
         with self._checking(node, field_path):
             parse_group_name(name)
         fields = self._object(node, field_path)
-        found = self._settings(fields, field_path, partial(alter_group_config, _WIDE_GROUP))
-        with self._checking(node, field_path):
-            alter_group_config(GroupConfig(), found)
-        return found
+        return self._settings(fields, field_path, partial(alter_group_config, _WIDE_GROUP))
 
     def share_group(self, name: str, node: Node, field_path: str) -> Settings:
         fields = dict(self._object(node, field_path))
@@ -233,8 +229,6 @@ class _Reader:
         with self._checking(node, field_path, prefix):
             check_declared_group(name, {})
         found = self._settings(fields, field_path, partial(check_declared_group, name), prefix)
-        with self._checking(node, field_path):
-            new_share_group_config(found)
         return {"topics": topics, **found}
 
     def subscription(self, name: str, node: Node, field_path: str) -> Settings:
@@ -250,10 +244,7 @@ class _Reader:
         check = partial(check_declared_subscription, name)
         found = self._settings(fields, field_path, check, prefix)
         found |= self._settings(retry, f"{field_path}.retry", lambda each: check(_bounded(each)), prefix)
-        found = _bounded(found)
-        with self._checking(node, field_path):
-            new_subscription_config(found)
-        return {"topics": topics, "target": target, **found}
+        return {"topics": topics, "target": target, **_bounded(found)}
 
     def _topics(self, topics: Node | None, node: Node, field_path: str) -> list[str]:
         if topics is None:

@@ -148,6 +148,37 @@ def test_offsets_and_dead_letters_that_go_are_destructive() -> None:
         assert ("records that fail no longer go to d" in share.changes[0].text()) is is_destructive
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"filter": {"kind": ["x"]}}, "records that do not match the filter are passed over, for ever"),
+        ({"filter": {"kind": ["a"]}}, ""),
+        ({"filter": None}, ""),
+        ({"topics": ["a"]}, "what waits in b, c waits on, until retention takes it"),
+        ({"topics": ["a", "b", "c", "d"]}, ""),
+    ],
+)
+def test_records_that_are_not_delivered_any_more_are_a_loss(given: Settings, told: str) -> None:
+    config = {"filter": {"kind": ["a"]}}
+    target = {"lambda": "x"}
+    present: Things = {
+        Noun.TOPIC: {name: topic() for name in "abcd"},
+        Noun.SHARE_GROUP: {"s": share_group("a", "b", "c", **config)},
+        Noun.SUBSCRIPTION: {"p": subscription("a", "b", "c", target=target, **config)},
+    }
+    of_both = {"topics": ["c", "b", "a"], **given}
+    share = planned({Noun.SHARE_GROUP: {"s": of_both}}, present)
+    push = planned({Noun.SUBSCRIPTION: {"p": {"target": target, **of_both}}}, present)
+    for found in (share, push):
+        assert (found.mistakes, found.is_destructive) == ((), bool(told))
+        assert [each.note for each in found.changes if each.note] == [told] * bool(told)
+
+
+def test_first_filter_is_a_loss() -> None:
+    present: Things = {Noun.TOPIC: {"a": topic()}, Noun.SHARE_GROUP: {"s": share_group("a")}}
+    assert planned({Noun.SHARE_GROUP: {"s": {"topics": ["a"], "filter": {"k": ["x"]}}}}, present).is_destructive
+
+
 def test_settings_that_do_not_go_together_with_those_of_the_stage_are_a_mistake() -> None:
     present = {Noun.TOPIC: {"a": topic(ordering_on_change="wait")}}
     found = planned({Noun.TOPIC: {"a": {"cleanup_policy": "compact"}}}, present)

@@ -29,12 +29,16 @@ def test_whole_leaves_out_what_the_service_does_not_tell_and_what_only_it_knows(
     ("noun", "given", "known"),
     [
         (Noun.TOPIC, {"cleanup_policy": "compact"}, {"ordering_on_change": "wait"}),
+        (Noun.TOPIC, {"cleanup_policy": "compact", "ordering_on_change": "wait"}, None),
+        (Noun.GROUP, {"session_timeout_ms": 6_000, "heartbeat_interval_ms": 6_000}, None),
+        (Noun.SHARE_GROUP, {"deliveries_max": 3}, None),
+        (Noun.SUBSCRIPTION, {"age_ms_max": 60_000}, None),
         (Noun.SHARE_GROUP, {"ordering": "key"}, {"ordering": "none"}),
         (Noun.SUBSCRIPTION, {"mode": "ordered"}, {"mode": "parallel"}),
         (Noun.GROUP, {"heartbeat_interval_ms": 9_000}, {"session_timeout_ms": 9_000}),
     ],
 )
-def test_whole_refuses_what_does_not_go_together(noun: Noun, given: Settings, known: Settings) -> None:
+def test_whole_refuses_what_does_not_go_together(noun: Noun, given: Settings, known: Settings | None) -> None:
     with pytest.raises(PenstockError) as refused:
         whole(noun, given, known)
     assert refused.value.code is ErrorCode.INVALID_CONFIG

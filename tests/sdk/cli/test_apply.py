@@ -192,6 +192,35 @@ def test_mistakes_are_told_one_a_line(service: MemoryPenstock, file: Path) -> No
     )
 
 
+def test_settings_that_need_those_of_the_stage_stand_alone_in_a_file(service: MemoryPenstock, file: Path) -> None:
+    target = "target: {lambda: 'arn:aws:lambda:us-east-1:111122223333:function:f'}"
+    file.write_text(f"""
+topics: {{t: , dead: }}
+share_groups: {{s: {{topics: t, dead_letter_topic: dead}}}}
+subscriptions: {{p: {{topics: t, {target}, dead_letter_topic: dead}}}}
+groups: {{g: {{session_timeout_ms: 90s}}}}
+""")
+    assert run(service.transport, "apply", "-f", str(file)).exit_code == 0
+    text = f"""
+share_groups: {{s: {{topics: t, deliveries_max: 1}}}}
+subscriptions: {{p: {{topics: t, {target}, retry: {{attempts_max: 1}}}}}}
+groups: {{g: {{heartbeat_interval_ms: 25s}}}}
+"""
+    file.write_text(text)
+    done = run_json(service.transport, "apply", "-f", str(file))
+    assert {each["name"]: each["after"] for each in done["changes"]} == {
+        "s": {"deliveries_max": 1},
+        "p": {"attempts_max": 1},
+        "g": {"heartbeat_interval_ms": 25_000},
+    }
+    file.write_text(text.replace("{s:", "{s2:").replace("{p:", "{p2:").replace("{g:", "{g2:"))
+    refused = run(service.transport, "apply", "-f", str(file))
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    for told in ("2: share_groups.s2: deliveries_max=1 without", "3: subscriptions.p2: attempts_max=1 without"):
+        assert f"error: {file}:{told}" in refused.stderr
+    assert f"error: {file}:4: groups.g2: heartbeat_interval_ms=25000" in refused.stderr
+
+
 def test_failed_change_is_told_with_its_name(service: MemoryPenstock, file: Path) -> None:
     file.write_text("topics:\n  a: {min_insync_zones: 7}\n  b: {}\n")
     result = run(service.transport, "apply", "-f", str(file))
