@@ -1,11 +1,14 @@
 """Dead letters: the list, one letter, and what can be done with it."""
 
+from collections.abc import Mapping
 from html import unescape
 from html.parser import HTMLParser
 
 import pytest
 
+from penstock import Admin
 from penstock.console.pages import dead_letters
+from penstock.http.http_message import Response
 from penstock.testing import MemoryPenstock
 from penstock_core.limits import CONSOLE_RECORDS_MAX
 from tests.sdk.console.conftest import RunningConsole
@@ -297,6 +300,31 @@ def test_letter_that_could_not_be_dropped_after_the_send_is_told(service: Memory
     assert "the record is stored in orders[0] at offset 0, but the letter was not dropped" in seen.text
     assert [each.value for each in service.records("orders")] == [b"x"]
     assert all(states_of(service))
+
+
+class _Overtaken(DenyingTransport):
+    """Somebody else drops the letter right before the console does."""
+
+    def call(
+        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
+    ) -> Response:
+        if path.endswith("/redrive"):
+            Admin(transport=self._inner).redrive("orders.dead", record=(0, 0), drop=True)
+        return super().call(method, path, query, headers, body)
+
+
+@pytest.mark.usefixtures("dead")
+def test_letter_that_somebody_else_handled_after_the_send_is_told(service: MemoryPenstock) -> None:
+    running = RunningConsole(_Overtaken(service.transport, "/none"))
+    try:
+        visitor = running.visitor()
+        fields = Fields(visitor.get(LETTER).html).forms[f"{LETTER}/send"]
+        seen = visitor.post(f"{LETTER}/send", **{**fields, "confirm": "orders.dead"})
+    finally:
+        running.stop()
+    assert "Stored in orders[0] at offset 0. But somebody else handled the letter meanwhile" in seen.text
+    assert "may be there twice" in seen.text
+    assert "The letter is done." not in seen.text
 
 
 def test_large_record_has_no_form_that_would_cut_it(

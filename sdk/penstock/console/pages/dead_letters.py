@@ -192,15 +192,16 @@ def send_changed(asked: Asked) -> Moved:
     metadata = stored(asked, to, record)
     place = f"{to}[{metadata.partition}] at offset {metadata.offset:,}"
     try:
-        asked.admin.redrive(topic, record=letter, drop=True)
+        is_dropped = asked.admin.redrive(topic, record=letter, drop=True).moved > 0
     except (PenstockError, ServiceDownError) as failure:
         error = failure.error if isinstance(failure, ServiceDownError) else failure
         raise PenstockError(
             error.code, f"the record is stored in {place}, but the letter was not dropped: {error.message}. Drop it"
         ) from failure
-    return Moved(
-        to=record_path(to, metadata.partition, metadata.offset), said=f"Stored in {place}. The letter is done."
-    )
+    done = "The letter is done."
+    if not is_dropped:
+        done = "But somebody else handled the letter meanwhile, so its record may be there twice: look for another one."
+    return Moved(to=record_path(to, metadata.partition, metadata.offset), said=f"Stored in {place}. {done}")
 
 
 def redrive(asked: Asked) -> Moved:
