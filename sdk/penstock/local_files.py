@@ -48,6 +48,7 @@ EMBEDDED_ENV_NAMES = (
     "PENSTOCK_SUPER_PRINCIPALS",
 )
 _URL_NAMES = ("PENSTOCK_URL", "AWS_ENDPOINT_URL")
+_OWN_WAY = "set PENSTOCK_URL and the AWS keys yourself, or work in a directory of your own"
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -65,8 +66,8 @@ def read_local_file(path: Path, names: Collection[str]) -> dict[str, str]:
     if a URL in the file leads to another machine.
     """
     with path.open() as file:
-        _check_owner(path.parent, path.parent.stat())
-        _check_owner(path, os.fstat(file.fileno()))
+        check_owner(path.parent, path.parent.stat(), _OWN_WAY)
+        check_owner(path, os.fstat(file.fileno()), _OWN_WAY)
         lines = [line.strip().removeprefix("export ") for line in file]
     pairs = (line.partition("=") for line in lines if "=" in line and not line.startswith("#"))
     values = {name.strip(): value.strip().strip("\"'") for name, _, value in pairs}
@@ -88,14 +89,12 @@ def is_loopback(url: str) -> bool:
         return False
 
 
-def _check_owner(path: Path, found: os.stat_result) -> None:
+def check_owner(path: Path, found: os.stat_result, way_out: str) -> None:
+    """Raises NotConfiguredError with the way out if the path is another user's, or if other users may write to it."""
     if not hasattr(os, "getuid"):
         return  # Windows has no such owners and modes
     if found.st_uid != os.getuid():
-        raise NotConfiguredError(
-            f"{path} belongs to another user (uid {found.st_uid}), so it is not used: set PENSTOCK_URL and the AWS "
-            "keys yourself, or work in a directory of your own"
-        )
+        raise NotConfiguredError(f"{path} belongs to another user (uid {found.st_uid}), so it is not used: {way_out}")
     if found.st_mode & _OTHERS_MAY_WRITE:
         raise NotConfiguredError(
             f"other users may write to {path}, so it is not used: if its content is yours, run `chmod go-w {path}`"

@@ -317,8 +317,8 @@ class MemoryPenstock:
         """Bring the delayed records of a second that is over. If that fails, they come later."""
         try:
             promote_second(self._instance, second, math.inf)
-        except PenstockError as error:
-            _log.warning("delayed records come later: %s", error)
+        except Exception as error:  # the one thread of the triggers must live
+            _log.warning("delayed records come later: %s", error, exc_info=not isinstance(error, PenstockError))
             self._triggers.announce(second, _AGAIN_MS)
 
     def _repeat(self, job: Callable[[], _Run]) -> None:

@@ -77,8 +77,9 @@ def test_triggers_promote_each_second_once_it_is_over_by_the_clock() -> None:
     assert promoted == [first, second]
 
 
+@pytest.mark.parametrize("error", [PenstockError(ErrorCode.CONCURRENT_UPDATE, "overtaken"), KeyError("x")])
 def test_delayed_records_come_later_when_their_promotion_failed(
-    service: MemoryPenstock, monkeypatch: pytest.MonkeyPatch
+    service: MemoryPenstock, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     service.create_topic("orders")
     tries: list[DueSecond] = []
@@ -86,7 +87,7 @@ def test_delayed_records_come_later_when_their_promotion_failed(
     def promote(instance: Instance, second: DueSecond, deadline_ms: float) -> Promotion:
         tries.append(second)
         if len(tries) == 1:
-            raise PenstockError(ErrorCode.CONCURRENT_UPDATE, "overtaken")
+            raise error
         return promote_second(instance, second, deadline_ms)
 
     monkeypatch.setattr("penstock.testing.promote_second", promote)

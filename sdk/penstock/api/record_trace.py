@@ -1,7 +1,7 @@
 """The trace of one record: where it lies, and what each consumer of its topic did with it.
 
-The lists come first, one request per page. Then each group, share group and subscription costs one request, up to
-`CONSUMERS_MAX` of them. A kind that the caller may not list, and a consumer that it may not describe, is left out.
+The lists come first, one request per page. Then each group, share group and subscription costs one request, up to a
+bound that the caller gives. A kind that the caller may not list, and a consumer that it may not describe, is left out.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,7 +10,14 @@ from typing import Any, TypeVar
 
 from penstock.api import calls, group_admin_calls, share_group_calls, subscription_calls
 from penstock.arguments import check_whole
-from penstock.errors import AccessDeniedError, CorruptError, InvalidError, NotFoundError
+from penstock.errors import (
+    AccessDeniedError,
+    CorruptError,
+    ErrorCode,
+    InvalidError,
+    NotFoundError,
+    OffsetOutOfRangeError,
+)
 from penstock.http.http_message import json_request
 from penstock.http.steps import Calls
 from penstock.model.fields import value_of
@@ -56,8 +63,9 @@ class TracedByGroup:
 class TracedByShareGroup:
     """The record in a share group: its `state` is finished, locked, available or waiting.
 
+    A state `gone` says that retention has passed the record since the trace began.
     `until_ms` ends its lock or its wait. `is_dead`: it waits for its move to the dead-letter topic. `deliveries` is
-    None for a finished record.
+    None for a record that is finished or gone.
     """
 
     group: str
@@ -103,19 +111,24 @@ class RecordTrace:
     left_out: int
 
 
-def trace_record(topic: str, partition: int, offset: int) -> Calls[RecordTrace]:
-    """The trace of the record at an offset. Raises UnknownTopicError, UnknownPartitionError, OffsetOutOfRangeError."""
+def trace_record(topic: str, partition: int, offset: int, *, consumers_max: int) -> Calls[RecordTrace]:
+    """The trace of the record at an offset. It asks for so many consumers at most.
+
+    Raises UnknownTopicError, UnknownPartitionError, OffsetOutOfRangeError, and InvalidError for a stage of an earlier
+    release, which cannot tell.
+    """
     check_whole("partition", partition, 0)
     check_whole("offset", offset, 0)
     path = calls.topic_path(topic)
     query = {"partition": str(partition), "offset": str(offset)}
     [found] = (yield json_request("GET", f"{path}/offsets", query))["offsets"]
+    place = value_of(TracedPlace, _told(found, "place"))
     record, unread = yield from _record(path, partition, offset)
     end = (yield from calls.list_offsets(topic, "latest", partition))[partition]
     names = yield from _visible(group_admin_calls.list_groups)
     share = [each for each in (yield from _visible(share_group_calls.list_share_groups)) if topic in each.topics]
     pushes = [each for each in (yield from _visible(subscription_calls.list_subscriptions)) if topic in each.topics]
-    room = _Room()
+    room = _Room(consumers_max)
     # Share groups and subscriptions name their topics. Only a request tells which of the groups read it.
     share_groups = yield from _each(
         room, (each.group for each in share), lambda name: _by_share_group(name, topic, partition, offset)
@@ -134,7 +147,7 @@ def trace_record(topic: str, partition: int, offset: int) -> Calls[RecordTrace]:
         topic=topic,
         partition=partition,
         offset=offset,
-        place=value_of(TracedPlace, found["place"]),
+        place=place,
         record=record,
         unread=unread,
         groups=groups,
@@ -148,8 +161,8 @@ def trace_record(topic: str, partition: int, offset: int) -> Calls[RecordTrace]:
 class _Room:
     """The requests that are left for consumers, and the consumers that it had none for."""
 
-    def __init__(self) -> None:
-        self.requests = CONSUMERS_MAX
+    def __init__(self, requests: int) -> None:
+        self.requests = requests
         self.left_out = 0
 
 
@@ -174,6 +187,18 @@ def _visible(listed: Callable[[], Calls[Sequence[_Listed]]]) -> Calls[Sequence[_
         return (yield from listed())
     except _HIDDEN:
         return ()
+
+
+def _told(answer: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """What the answer tells of one record. A stage of an earlier release does not see that it is asked for one."""
+    if name not in answer:
+        raise InvalidError(
+            ErrorCode.INVALID_REQUEST,
+            f"the stage's answer has no {name!r}: its release is older than this client's and cannot tell about one "
+            "record; upgrade the stage",
+        )
+    told: Mapping[str, Any] = answer[name]
+    return told
 
 
 def _record(path: str, partition: int, offset: int) -> Calls[tuple[Mapping[str, Any] | None, str | None]]:
@@ -201,8 +226,13 @@ def _by_group(name: str, topic: str, partition: int, offset: int, end: int) -> C
 
 def _by_share_group(name: str, topic: str, partition: int, offset: int) -> Calls[TracedByShareGroup]:
     query = {"topic": topic, "partition": str(partition), "offset": str(offset)}
-    answer = yield json_request("GET", share_group_calls.share_group_path(name), query)
-    return value_of(TracedByShareGroup, {"group": name, **answer["record"]})
+    try:
+        answer = yield json_request("GET", share_group_calls.share_group_path(name), query)
+    except OffsetOutOfRangeError:  # retention has passed it since the trace began
+        return TracedByShareGroup(
+            group=name, state="gone", deliveries=None, consumer=None, until_ms=None, is_dead=False, reason=""
+        )
+    return value_of(TracedByShareGroup, {"group": name, **_told(answer, "record")})
 
 
 def _by_subscription(name: str, topic: str, partition: int, offset: int) -> Calls[TracedBySubscription | None]:

@@ -36,6 +36,7 @@ TOPIC_PREFIX = "penstock-bench-"
 _RETENTION_MS = 3_600_000
 _STAMP_BYTES = 8  # a record begins with the time of its send
 _RECORD_BYTES_MAX = 768 * KIB  # one record in a batch of the topic's default
+_BUFFER_BYTES = MIB  # of a producer: what waits in it at the stop is still sent, and paid for
 _POOL_BYTES = 4 * MIB  # of random bytes, longer than any batch: no record repeats another one of its batch
 _DRAIN_MS = 30_000  # the consumer has so long for the records that are stored when the producers end
 _CHECK_S = 0.1
@@ -194,7 +195,7 @@ class BenchRun:
     def _produce(self, ends_ms: int) -> None:
         """Send at this producer's share of the rate. An error of a send ends the thread, one of a delivery does not."""
         try:
-            with Producer(transport=self._metered, on_delivery=self._delivered) as producer:
+            with Producer(transport=self._metered, on_delivery=self._delivered, buffer_bytes=_BUFFER_BYTES) as producer:
                 for value in self._values(ends_ms):
                     producer.send(self._topic, value)
         except PenstockError as error:
@@ -286,12 +287,11 @@ def bench(service: Service, **options: Any) -> None:
     load = BenchLoad(**options, transport=chosen_name(service.transport_name, None))
     _check(load)
     topic = TOPIC_PREFIX + new_nonce()[:12]
-    with _topic(service, topic, load.partitions):
-        run = BenchRun(service.transport, topic, load)
-        with stopped_by_signals(run.stop):
-            if not service.as_json:
-                click.echo(f"{load.seconds:g} s on topic {topic}; Ctrl-C ends it", err=True)
-            found = run.run()
+    run = BenchRun(service.transport, topic, load)
+    with stopped_by_signals(run.stop), _topic(service, topic, load.partitions):
+        if not service.as_json:
+            click.echo(f"{load.seconds:g} s on topic {topic}; Ctrl-C ends it", err=True)
+        found = run.run()
     _show(service, load, found)
     if found["errors"] or found["polled"]["records"] < found["stored"]["records"]:
         sys.exit(1)

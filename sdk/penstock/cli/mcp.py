@@ -39,10 +39,13 @@ if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
 
 TEXT_MAX = 1_000  # characters of a key, value or other text
-ANSWER_MAX = 60_000  # characters of an answer, without its last row
+ANSWER_MAX = 60_000  # characters of an answer
+CONSUMERS_MAX = 50  # of a trace, a request each
 RECORDS_MAX = 20  # of one call, also of letters in one partition
 HEADERS_MAX = 20  # of a record
 ROWS_MAX = 200
+_TEXTS_MAX = (TEXT_MAX, 250, 60, 15)  # the next one for an answer that is too long with one item in each list
+_MARK_CHARS = 60  # of what counts the items of a list that were left out
 _READ_BYTES = 65_536
 _PARTITIONS_READ_MAX = 10  # of a dead-letter topic
 _HIDING = 0xE0000  # from here on there are tags and selectors, which show nothing
@@ -149,9 +152,10 @@ class ReadTools:
 
     def trace_record(self, topic: str, partition: int, offset: int) -> str:
         """Tell where one record lies, which groups and subscriptions have passed it, and its state in share groups."""
-        found = self._client.call(trace_record(_name("topic", topic), partition, offset))
-        record = None if found.record is None else _record(found.record)
-        return _rows("groups", [asdict(each) for each in found.groups], **{**asdict(found), "record": record})
+        found = self._client.call(trace_record(_name("topic", topic), partition, offset, consumers_max=CONSUMERS_MAX))
+        facts = {**asdict(found), "record": None if found.record is None else _record(found.record)}
+        left_out = facts.pop("left_out")
+        return _rows("groups", facts.pop("groups"), consumers_left_out=left_out, **facts)
 
     def estimate_cost(
         self,
@@ -285,32 +289,54 @@ def _content(data: bytes | None) -> dict[str, Any] | None:
 
 
 def _rows(name: str, rows: Sequence[Mapping[str, Any]], **facts: Any) -> str:
-    """One JSON document: the facts, and as many rows as fit. `left_out` counts the others."""
-    shown: list[Any] = []
-    size = 0
-    for each in rows[:ROWS_MAX]:
-        if size > ANSWER_MAX:
+    """One JSON document of at most `ANSWER_MAX` characters: the facts, and as many rows as fit.
+
+    `left_out` counts the other rows. Another list that is cut has its own count, such as `used_by_left_out`. Texts are
+    cut further only if one item of each list is still too much, and `texts_cut_at` tells where.
+    """
+    for chars in _TEXTS_MAX:
+        told = _bounded({**facts, name: rows}, chars)
+        _shorten(told)
+        left_out = {each: len(facts[each]) - len(told[each]) for each in facts if isinstance(told[each], list)}
+        told |= {f"{each}_left_out": count for each, count in left_out.items() if count}
+        told["left_out"] = len(rows) - len(told[name])
+        if chars < TEXT_MAX:
+            told["texts_cut_at"] = chars
+        text = json.dumps(told, ensure_ascii=False)
+        if len(text) <= ANSWER_MAX:
             break
-        shown.append(_bounded(each))
-        size += len(json.dumps(shown[-1], ensure_ascii=False))
-    told = {**_bounded(facts), name: shown, "left_out": len(rows) - len(shown)}
-    return json.dumps(told, ensure_ascii=False)
+    return text
 
 
-def _bounded(value: Any) -> Any:
+def _shorten(told: dict[str, Any]) -> None:
+    """Cut the lists of the document from their ends, the longest one first. Each keeps one item."""
+    sizes = {
+        name: [len(json.dumps(each, ensure_ascii=False)) + len(", ") for each in items]
+        for name, items in told.items()
+        if isinstance(items, list)
+    }
+    chars = len(json.dumps(told, ensure_ascii=False)) + _MARK_CHARS * (len(sizes) + 1)
+    while chars > ANSWER_MAX and (cuttable := [name for name, each in sizes.items() if len(each) > 1]):
+        longest = max(cuttable, key=lambda name: sum(sizes[name]))
+        chars -= sizes[longest].pop()
+    for name, each in sizes.items():
+        del told[name][len(each) :]
+
+
+def _bounded(value: Any, chars: int) -> Any:
     """The value with each text, also each name, cut and escaped, and its lists cut."""
     if isinstance(value, str):
-        return _shown(value)
+        return _shown(value, chars)
     if isinstance(value, Mapping):
-        return {_shown(str(name)): _bounded(each) for name, each in value.items()}
+        return {_shown(str(name), chars): _bounded(each, chars) for name, each in value.items()}
     if isinstance(value, Iterable):
-        return [_bounded(each) for each in list(value)[:ROWS_MAX]]
+        return [_bounded(each, chars) for each in list(value)[:ROWS_MAX]]
     return value
 
 
-def _shown(text: str) -> str:
+def _shown(text: str, chars: int = TEXT_MAX) -> str:
     r"""The first characters. One that shows nothing is `\u202e`; line feeds and tabs stay, for JSON has escapes."""
-    return "".join(map(_visible, text[:TEXT_MAX]))
+    return "".join(map(_visible, text[:chars]))
 
 
 def _visible(character: str) -> str:

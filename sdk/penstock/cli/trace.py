@@ -57,7 +57,7 @@ def trace(service: Service, place: tuple[str, ...], letters: int, extra: tuple[s
     For example: penstock trace orders/0/17
     """
     topic, partition, offset = _parse(place)
-    found = Client(service.transport).call(trace_record(topic, partition, offset))
+    found = Client(service.transport).call(trace_record(topic, partition, offset, consumers_max=CONSUMERS_MAX))
     searched = sorted({*found.dead_letter_topics, *extra} - {topic})
     hits = [each for name in searched for each in _letters(service, found, name, letters)]
     if service.as_json:

@@ -6,7 +6,8 @@ server. After its time-out it runs on, as no thread can be ended.
 
 The server compares the modification times of a function's files before each call. If one has changed, it imports the
 function again, and the modules from the function's folder that the import had loaded. A function that cannot be
-imported fails as in Lambda, and the next call tries again.
+imported fails as in Lambda, and the next call tries again. A function is not imported from a file or folder that is
+another user's, or that other users may write to.
 """
 
 import importlib
@@ -26,7 +27,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError, ReadTimeoutError
 
-from penstock.local_files import LOCAL_FUNCTION_ARNS
+from penstock.local_files import LOCAL_FUNCTION_ARNS, check_owner
 from penstock.system import monotonic_ms, new_member_id
 from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.limits import DEV_FUNCTION_CALLS_MAX
@@ -210,10 +211,11 @@ class _Function:
             return _failed("Runtime.MarshalError", f"the answer is not JSON: {error}")
 
     def _import(self) -> Handler:
+        folder = Path(self.place.place).parent.resolve() if _is_file(self.place) else Path.cwd()
+        self._check_owners(folder)
         for name in self._modules:
             sys.modules.pop(name, None)
         _imported.difference_update(self._modules)
-        folder = Path(self.place.place).parent.resolve() if _is_file(self.place) else Path.cwd()
         known = {name.partition(".")[0] for name in sys.modules if name not in _imported}
         writes_none, sys.dont_write_bytecode = sys.dont_write_bytecode, True  # its times have seconds only
         sys.path.insert(0, str(folder))
@@ -233,6 +235,24 @@ class _Function:
             self._modules = {name: (path, _stamp(path)) for name, path in _own_modules(known, folder)}
             _imported.update(self._modules)
         return handler  # type: ignore[no-any-return]  # a module's attribute
+
+    def _check_owners(self, folder: Path) -> None:
+        """Raises _ImportFailed if others may write to the folder, or to what is there of the function's own files."""
+        paths = [folder]
+        if _is_file(self.place):
+            paths.append(folder / Path(self.place.place).name)
+        else:
+            package = folder
+            for name in self.place.place.split("."):
+                paths.append(package / f"{name}.py")
+                package /= name
+                paths += [package, package / "__init__.py"]
+        try:
+            for path in paths:
+                if path.exists():
+                    check_owner(path, path.stat(), "copy it into a directory of your own")
+        except (PenstockError, OSError) as error:
+            raise _ImportFailed(f"{self.place.place}: {error}") from error
 
     def _module(self, folder: Path) -> ModuleType:
         """The module. A file is compiled here, under a name of its own: two functions may have a `handler.py` each."""

@@ -1,7 +1,8 @@
 """`penstock bench`, against the service in memory."""
 
+import signal
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -9,6 +10,7 @@ from penstock.cli.bench import TOPIC_PREFIX, BenchLoad, BenchRun, Latencies, Met
 from penstock.http.http_message import Response
 from penstock.http.transport import Transport
 from penstock.testing import MemoryPenstock
+from penstock_core.limits import KIB, MIB
 from tests.sdk.cli.command import run, run_json
 
 
@@ -103,6 +105,73 @@ def test_topic_that_cannot_be_deleted_is_named(service: MemoryPenstock) -> None:
     assert topic.name.startswith(TOPIC_PREFIX)
     assert topic.config["retention_ms"] == 3_600_000
     assert f"penstock topics delete {topic.name} --yes" in result.stderr
+
+
+class Calling:
+    """Calls something before and after each request of a method and path."""
+
+    def __init__(
+        self, inner: Transport, place: tuple[str, str], before: Callable[[], object], after: Callable[[], object]
+    ) -> None:
+        self._inner, self._place, self._before, self._after = inner, place, before, after
+
+    def call(
+        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
+    ) -> Response:
+        if (method, path) != self._place:
+            return self._inner.call(method, path, query, headers, body)
+        self._before()
+        answer = self._inner.call(method, path, query, headers, body)
+        self._after()
+        return answer
+
+    def close(self) -> None:
+        pass
+
+
+def nothing() -> None:
+    pass
+
+
+def test_signal_while_the_topic_is_made_leaves_no_topic(service: MemoryPenstock) -> None:
+    made: list[int] = []
+
+    def interrupt() -> None:
+        made.append(len(service.admin().list_topics()))
+        signal.raise_signal(signal.SIGINT)
+
+    transport = Calling(service.transport, ("POST", "/v1/topics"), nothing, interrupt)
+    found = run_json(transport, "bench", "--seconds", "3600")
+    assert (made, found["stopped_by"]) == ([1], "signal")
+    assert service.admin().list_topics() == []
+
+
+def test_little_waits_in_a_producer_when_the_run_is_stopped(service: MemoryPenstock) -> None:
+    service.create_topic("t")
+    stopped = threading.Event()
+    transport = Calling(service.transport, ("POST", "/v1/produce"), stopped.wait, nothing)
+    load = BenchLoad(
+        seconds=3_600,
+        record_bytes=64 * KIB,
+        rate=None,
+        producers=1,
+        partitions=1,
+        bytes_max=10**9,
+        dollars_max=1,
+        profile="express3",
+        transport="http",
+    )
+    bench = BenchRun(transport, "t", load)
+
+    def stop() -> None:
+        bench.stop()
+        stopped.set()
+
+    timer = threading.Timer(0.5, stop)
+    timer.start()
+    stored = bench.run()["stored"]["records"]
+    timer.join()
+    assert 0 < stored * 64 * KIB < 2 * MIB
 
 
 def test_signal_ends_the_run_with_its_figures(service: MemoryPenstock) -> None:

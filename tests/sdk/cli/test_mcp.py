@@ -10,7 +10,7 @@ import pytest
 from mcp import Client, StdioServerParameters, stdio_client
 from mcp.types import CallToolResult, TextContent
 
-from penstock.cli.mcp import ANSWER_MAX, TEXT_MAX, ReadOnlyTransport, ReadTools, mcp_server, tools_of
+from penstock.cli.mcp import ANSWER_MAX, CONSUMERS_MAX, TEXT_MAX, ReadOnlyTransport, ReadTools, mcp_server, tools_of
 from penstock.errors import InvalidError
 from penstock.http.http_message import Response
 from penstock.http.transport import Transport
@@ -132,7 +132,7 @@ def test_hostile_text_stays_inside_the_strings_of_the_answer(service: MemoryPens
         text = text_of(called(service.transport, name, **arguments))
         assert not set(text) & set("\u202e\x1b\x07\U000e0041\u200b"), name
         assert "instructions" not in text, "no words of ours stand among those of others"
-        assert len(text) <= ANSWER_MAX + 50_000
+        assert len(text) <= ANSWER_MAX
 
 
 def test_records_are_bounded_and_keep_their_bytes_count(service: MemoryPenstock) -> None:
@@ -172,6 +172,38 @@ def test_long_lists_are_cut_and_counted(service: MemoryPenstock) -> None:
     found = document(service.transport, "list_topics")
     assert len(found["topics"]) + found["left_out"] == 207
     assert found["left_out"] >= 7
+
+
+def test_answer_about_many_consumers_is_bounded_and_so_are_the_requests(service: MemoryPenstock) -> None:
+    for number in range(210):
+        service.create_share_group(f"{number:03}{'x' * 197}", ["orders"])
+    text = text_of(called(service.transport, "describe_topic", topic="orders"))
+    found = json.loads(text)
+    assert len(text) <= ANSWER_MAX
+    assert len(found["used_by"]) + found["used_by_left_out"] == 211  # and the one of the fixture
+    assert (len(found["partitions"]), found["left_out"]) == (1, 0)
+    recording = Recording(service.transport)
+    text = text_of(called(recording, "trace_record", topic="orders", partition=0, offset=0))
+    found = json.loads(text)
+    assert len(text) <= ANSWER_MAX
+    assert len(found["share_groups"]) == CONSUMERS_MAX
+    assert found["consumers_left_out"] == 212 - CONSUMERS_MAX
+    assert len(recording.methods) <= CONSUMERS_MAX + 10
+
+
+def test_one_record_that_is_too_long_has_shorter_texts(service: MemoryPenstock) -> None:
+    hidden = "\u202e" * TEXT_MAX
+    with service.producer() as producer:
+        producer.send(
+            "orders", hidden, key=hidden, headers=[(f"{number}{hidden}"[:255], hidden) for number in range(20)]
+        )
+    for name, arguments in (
+        ("read_records", {"topic": "orders", "offset": -1}),
+        ("trace_record", {"topic": "orders", "partition": 0, "offset": 3}),
+    ):
+        text = text_of(called(service.transport, name, **arguments))
+        assert len(text) <= ANSWER_MAX
+        assert json.loads(text)["texts_cut_at"] < TEXT_MAX
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,13 @@
 """`penstock trace`, against the service in memory: one record, and what each consumer of its topic did with it."""
 
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
 import pytest
 
-from penstock.api import record_trace
+from penstock.http.http_message import Response
+from penstock.http.transport import Transport
 from penstock.model import TopicPartition
 from penstock.testing import MemoryPenstock
 from tests.sdk.cli.command import run, run_json
@@ -125,7 +130,7 @@ def test_trace_tells_which_subscriptions_have_delivered_the_record(service: Memo
 
 
 def test_consumers_above_the_bound_are_counted(service: MemoryPenstock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record_trace, "CONSUMERS_MAX", 1)
+    monkeypatch.setattr("penstock.cli.trace.CONSUMERS_MAX", 1)
     for group in ("a", "b", "c"):
         service.admin().commit_group_offsets(group, {TopicPartition("orders", 0): 1})
     found = run_json(service.transport, "trace", "orders/0/2")
@@ -165,3 +170,47 @@ def test_record_that_is_not_there_is_an_error(service: MemoryPenstock, place: st
     result = run(service.transport, "trace", place)
     assert result.exit_code == 1
     assert error in result.stderr
+
+
+class Changing:
+    """A transport that changes each answer for one record."""
+
+    def __init__(self, inner: Transport, change: Callable[[str, Response], Response]) -> None:
+        self._inner, self._change = inner, change
+
+    def call(
+        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
+    ) -> Response:
+        answer = self._inner.call(method, path, query, headers, body)
+        return self._change(path, answer) if "offset" in query else answer
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("name", ["place", "record"])
+def test_stage_of_an_earlier_release_is_named(service: MemoryPenstock, name: str) -> None:
+    def change(_: str, answer: Response) -> Response:
+        told: dict[str, Any] = json.loads(answer.body)
+        for each in (told, *told.get("offsets", [])):
+            each.pop(name, None)
+        return Response(answer.status, answer.headers, json.dumps(told).encode())
+
+    service.create_share_group("workers", "orders")
+    result = run(Changing(service.transport, change), "trace", "orders/0/2")
+    assert result.exit_code == 1
+    assert "older than this client's" in " ".join(result.stderr.split())
+
+
+def test_record_that_retention_has_passed_meanwhile_is_gone_for_its_share_group(service: MemoryPenstock) -> None:
+    def change(path: str, answer: Response) -> Response:
+        if not path.startswith("/v1/share-groups/"):
+            return answer
+        refused = {"code": "OFFSET_OUT_OF_RANGE", "message": "offset 2: orders[0] holds [3, 5)", "maybe_applied": False}
+        return Response(400, {}, json.dumps({"error": refused}).encode())
+
+    service.create_share_group("workers", "orders")
+    service.admin().commit_group_offsets("ahead", {TopicPartition("orders", 0): 3})
+    found = run_json(Changing(service.transport, change), "trace", "orders/0/2")
+    assert [(each["group"], each["state"]) for each in found["share_groups"]] == [("workers", "gone")]
+    assert [each["group"] for each in found["groups"]] == ["ahead"]

@@ -237,3 +237,42 @@ def test_option_of_another_form_is_refused_with_the_value(text: str) -> None:
 def test_option_with_a_file_that_does_not_exist_is_refused() -> None:
     with pytest.raises(PenstockError, match=r"there is no file 'nosuch\.py'"):
         parse_function("pack=nosuch.py:pack")
+
+
+@pytest.mark.parametrize("given", ["pack=shop/handlers.py:pack", "pack=shop.handlers:pack"])
+@pytest.mark.parametrize("loose", ["shop", "shop/handlers.py"])
+def test_code_that_others_may_write_is_not_run(given: str, loose: str, caplog: pytest.LogCaptureFixture) -> None:
+    write("shop/handlers.py", "open('ran', 'w').close()", "def pack(event, context): pass")
+    called, path = Called(given), Path(loose)
+    mode = path.stat().st_mode
+    path.chmod(mode | 0o002)
+    called.functions.check()
+    said = f"other users may write to {path.resolve()}, so it is not used"
+    assert "function pack cannot be called yet" in caplog.text
+    assert said in caplog.text
+    error = refusal(called.deliver())
+    assert error.startswith("Runtime.ImportModuleError: ")
+    assert said in error
+    assert not Path("ran").exists()
+    assert str(Path("shop").resolve()) not in sys.path
+    path.chmod(mode)
+    assert called.deliver() == Answered()
+
+
+def test_change_of_code_that_others_may_write_by_now_is_not_imported() -> None:
+    path = write("handlers.py", "def pack(event, context): pass")
+    called = Called("pack=handlers.py:pack")
+    assert called.deliver() == Answered()
+    write("handlers.py", "def pack(event, context): raise ValueError('foreign')")
+    path.chmod(0o666)
+    assert f"run `chmod go-w {path.resolve()}`" in refusal(called.deliver())
+    path.chmod(0o600)
+    assert "foreign" in refusal(called.deliver())
+
+
+def test_code_of_another_user_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    write("handlers.py", "def pack(event, context): pass")
+    monkeypatch.setattr(os, "getuid", lambda: 12_345)
+    error = refusal(Called("pack=handlers.py:pack").deliver())
+    assert "belongs to another user" in error
+    assert "copy it into a directory of your own" in error
