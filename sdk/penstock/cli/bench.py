@@ -280,7 +280,8 @@ def bench(service: Service, **options: Any) -> None:
 
     It sends and reads at the same time, counts requests, and prices them. It deletes the topic, also after Ctrl-C. A
     latency counts from `send`. Without --rate it tells how long the queues in the producer are: give a rate to see the
-    service's. The price is an estimate by `penstock cost`'s table, and `penstock dev` costs nothing.
+    service's. A producer holds 1 MiB at most, so that a stop is quick: for the most your stage takes, raise
+    --producers. The price is an estimate by `penstock cost`'s table, and `penstock dev` costs nothing.
 
     For example: penstock bench --seconds 30 --rate 1000
     """
