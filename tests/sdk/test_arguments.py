@@ -16,6 +16,7 @@ from penstock import (
     AsyncProducer,
     Consumer,
     InvalidError,
+    PenstockError,
     Producer,
     ShareConsumer,
     TopicPartition,
@@ -333,3 +334,19 @@ def test_option_that_there_is_not_is_told_with_a_likely_one(
 ) -> None:
     with pytest.raises(TypeError, match=re.escape(told)):
         client(**options)
+
+
+@pytest.mark.parametrize(
+    "fail",
+    [
+        lambda service: service.admin().describe_topic("nosuch"),
+        lambda service: service.producer().send("nosuch", b""),
+    ],
+    ids=["admin", "producer"],
+)
+def test_error_of_a_call_shows_few_frames_of_ours(
+    service: MemoryPenstock, fail: Callable[[MemoryPenstock], object]
+) -> None:
+    with pytest.raises(PenstockError) as failed:
+        fail(service)
+    assert len(failed.traceback) <= 6, [str(each) for each in failed.traceback]

@@ -43,8 +43,11 @@ class AsyncClient:
         self._timeout_ms = timeout_ms
 
     async def call(self, calls: Calls[Result]) -> Result:
-        """Carry out a procedure of calls.py."""
-        return await drive_async(calls, self.document)
+        """Carry out a procedure of calls.py. Its error has no frames of the procedure: they tell a user nothing."""
+        try:
+            return await drive_async(calls, self.document)
+        except PenstockError as error:
+            raise error.with_traceback(None) from error.__cause__
 
     async def document(self, request: HttpRequest) -> Document:
         """The JSON answer to a request, after as many tries as it takes within `timeout_ms`.

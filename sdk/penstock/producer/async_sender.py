@@ -20,6 +20,7 @@ from penstock.producer.producer_core import ProducerCore
 from penstock.producer.tracing import ProducerTracing
 from penstock.system import monotonic_ms, random_fraction, wall_clock_ns
 from penstock.workers.async_workers import AsyncLock, AsyncSignal, AsyncSleep, AsyncWorkers, async_released
+from penstock_core.errors import PenstockError
 from penstock_core.records.codec import Headers
 
 
@@ -76,8 +77,14 @@ class AsyncSender:
     # sync:     return self._workers.has_this_thread
 
     async def drive(self, steps: Steps[Result]) -> Result:
-        """Under the lock: carry out a procedure of the core. The lock is released while the procedure waits."""
-        return await drive_async(steps, self._do)
+        """Under the lock: carry out a procedure of the core. The lock is released while the procedure waits.
+
+        As of a client's call, an error has no frames of the procedure.
+        """
+        try:
+            return await drive_async(steps, self._do)
+        except PenstockError as error:
+            raise error.with_traceback(None) from error.__cause__
 
     async def stop(self) -> None:
         """Fail the batches that are still queued, and wait until the tasks have finished the requests in flight."""

@@ -17,6 +17,7 @@ from penstock.producer.producer_core import ProducerCore
 from penstock.producer.tracing import ProducerTracing
 from penstock.system import monotonic_ms, random_fraction, wall_clock_ns
 from penstock.workers.workers import Lock, Signal, Sleep, Workers, released
+from penstock_core.errors import PenstockError
 from penstock_core.records.codec import Headers
 
 
@@ -66,8 +67,14 @@ class Sender:
         return self._workers.has_this_thread
 
     def drive(self, steps: Steps[Result]) -> Result:
-        """Under the lock: carry out a procedure of the core. The lock is released while the procedure waits."""
-        return drive(steps, self._do)
+        """Under the lock: carry out a procedure of the core. The lock is released while the procedure waits.
+
+        As of a client's call, an error has no frames of the procedure.
+        """
+        try:
+            return drive(steps, self._do)
+        except PenstockError as error:
+            raise error.with_traceback(None) from error.__cause__
 
     def stop(self) -> None:
         """Fail the batches that are still queued, and wait until the threads have finished the requests in flight."""
