@@ -39,6 +39,7 @@ from penstock_core.limits import (
     HEARTBEAT_SEQUENCE_AHEAD_MS_MAX,
     HEARTBEATS_PER_SESSION_MIN,
     WAITING_HEARTBEAT_MS,
+    YOUNG_GROUP_MEMBERS_MAX,
     YOUNG_GROUP_MS,
     YOUNG_HEARTBEAT_MS,
 )
@@ -343,12 +344,13 @@ def _extend_session(
 def _plain_answer(now_ms: int, state: GroupState, beat: HeartbeatRequest, epoch: int, session: int) -> HeartbeatAnswer:
     """An answer that changes nothing for the member. Members of a young group come soon, because others are to join.
 
-    A group with an interval of its own keeps to that.
+    A group with an interval of its own keeps to that. A large group does so, too: it would spend what one item gives.
     """
     session_timeout_ms = _session_timeout_ms(state, beat)
     after_ms = min(state.config.heartbeat_interval_ms, session_timeout_ms // HEARTBEATS_PER_SESSION_MIN)
     has_default = state.config.heartbeat_interval_ms == HEARTBEAT_INTERVAL_MS_DEFAULT
-    is_young = has_default and now_ms - (state.created_at_ms or 0) < YOUNG_GROUP_MS
+    is_small = state.member_count <= YOUNG_GROUP_MEMBERS_MAX
+    is_young = has_default and is_small and now_ms - (state.created_at_ms or 0) < YOUNG_GROUP_MS
     return HeartbeatAnswer(
         epoch=epoch,
         session=session,

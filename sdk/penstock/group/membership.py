@@ -356,11 +356,15 @@ class Membership:
 
         It does not grow for a member of a young group.
         """
-        if interval_ms <= YOUNG_HEARTBEAT_MS and now_ms - self._joined_at_ms < YOUNG_GROUP_MS:
+        if self._is_young(interval_ms) and now_ms - self._joined_at_ms < YOUNG_GROUP_MS:
             return interval_ms
         grown_ms = interval_ms * SDK_HEARTBEAT_GROWTH ** min(self._idle_beats, 30)
         longest_ms = min(self._session_timeout_ms / HEARTBEATS_PER_SESSION_MIN, SDK_SAFETY_NET_MS)
         return max(interval_ms, int(min(grown_ms, longest_ms)))
+
+    def _is_young(self, interval_ms: int) -> bool:
+        """The service gives this interval to a young group, unless the group has an interval of its own."""
+        return interval_ms == YOUNG_HEARTBEAT_MS and "heartbeat_interval_ms" not in self.settings.config
 
     def _poll_due_ms(self) -> int:
         if self._is_polling or self._is_closing:
@@ -371,7 +375,8 @@ class Membership:
         """The Retry-After of the service, and a jitter no longer than the time between two heartbeats."""
         retry = self.settings.retry
         jitter_ms = full_jitter_ms(self._failures - 1, retry.backoff_ms, retry.backoff_max_ms, chance)
-        return now_ms + int(error.facts.get("retry_after_ms", 0) + min(jitter_ms, self._interval_ms))
+        interval_ms = HEARTBEAT_INTERVAL_MS_DEFAULT if self._is_young(self._interval_ms) else self._interval_ms
+        return now_ms + int(error.facts.get("retry_after_ms", 0) + min(jitter_ms, interval_ms))
 
 
 def _watched(looks: Sequence[Look]) -> dict[str, Any]:

@@ -410,3 +410,19 @@ def test_second_member_of_a_young_group_has_its_part_within_a_second(group: Grou
             each.poll()
         group.step(10)
     assert group.now_ms - began_ms <= 2 * YOUNG_HEARTBEAT_MS + 2 * 10  # and two steps of the clock
+
+
+def test_member_of_a_young_group_backs_off_as_one_of_an_old_group_does(group: GroupInMemory) -> None:
+    member = _young(group, "a")
+    member.beat()
+    member.poll()
+    group.transport.faults[BEAT] = [lost_request] * 60
+    assert max(_waits(group, member, 12)) == 500  # half of the longest pause between tries
+
+
+def test_interval_of_the_members_own_grows_also_when_it_is_that_of_a_young_group(group: GroupInMemory) -> None:
+    member = DrivenMember(group, "a", session_ms=45_000, interval_ms=YOUNG_HEARTBEAT_MS)
+    member.poll()
+    member.beat()
+    member.poll()
+    assert _waits(group, member, 12)[-1] > 2 * YOUNG_HEARTBEAT_MS

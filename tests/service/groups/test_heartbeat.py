@@ -412,3 +412,14 @@ def test_members_of_a_young_group_come_soon_unless_it_has_an_interval_of_its_own
         clock.time_ms += YOUNG_GROUP_MS // 3
     settle(a, b)
     assert a.beat().heartbeat_after_ms == 5_000
+
+
+def test_members_of_a_large_group_do_not_come_so_often(
+    instance: Instance, orders: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heartbeat_module, "YOUNG_GROUP_MEMBERS_MAX", 2)
+    members = [GroupMember(instance, name) for name in "abc"]
+    settle(*members[:2])
+    assert members[0].beat().heartbeat_after_ms == YOUNG_HEARTBEAT_MS
+    settle(*members)
+    assert [each.beat().heartbeat_after_ms for each in members] == [5_000] * 3
