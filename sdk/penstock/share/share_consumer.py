@@ -103,8 +103,9 @@ class ShareConsumer:
     def run(self, handler: Handler, *, concurrency: int = 8, idle_ms: int | None = None) -> None:
         """Call `handler` with each record, in `concurrency` threads, until `stop` or a SIGTERM or SIGINT.
 
-        With `idle_ms` it ends, too, when no handler has had a record for so long. A pause after failures counts; an
-        acquire that fails begins the time anew. `consumer_timeout_ms` is for iteration only.
+        With `idle_ms` it ends, too, when no handler has had a record for so long. A pause after failures counts. An
+        acquire that fails begins the time anew, and only an answer of the service ends it. `consumer_timeout_ms` is
+        for iteration only.
 
         It accepts a record when the handler returns, and rejects it when the handler raises `Reject`. It releases it
         when the handler raises `Release`, and after any other exception, which it logs. A handler may acknowledge its

@@ -76,6 +76,7 @@ class ShareCore:
         self._takers = 0  # calls that wait for records
         self._working = 0  # handlers of `run` that have a record
         self._worked_ms = 0  # when the last of them ended, or an acquire failed
+        self._is_answered = False  # the last acquire, or the one before a pause
         self._automatic: list[ShareRecord] = []  # to be accepted when the application asks for more
         self._attempt: ShareCall | None = None  # an acquire without an answer
         self._is_acquiring = False
@@ -172,11 +173,11 @@ class ShareCore:
         return nullcontext() if self.notes is None else self.notes.processing(record, is_received=is_received)
 
     def until_stopped(self, idle_ms: int | None = None) -> Steps[None]:
-        """Wait until `stop` is called, or no handler has had a record for `idle_ms`."""
+        """Wait until `stop` is called, or no handler has had a record for `idle_ms`, as the service has said."""
         self._worked_ms = now_ms = self._now().monotonic_ms
         until_ms = NEVER_MS if idle_ms is None else now_ms + idle_ms
-        while not self.is_stopped and now_ms < until_ms:
-            yield Wait(until_ms=until_ms)
+        while not self.is_stopped and not (now_ms >= until_ms and self._is_answered):
+            yield Wait(until_ms=until_ms if now_ms < until_ms else NEVER_MS)
             now_ms = self._now().monotonic_ms
             if idle_ms is not None:
                 until_ms = (now_ms if self._working else self._worked_ms) + idle_ms
@@ -300,7 +301,7 @@ class ShareCore:
         if not call.is_acquire:
             self._acknowledge_at_ms = 0
             return
-        self._attempt, self._failures, self._acquire_at_ms = None, 0, 0
+        self._attempt, self._failures, self._acquire_at_ms, self._is_answered = None, 0, 0, True
         self.keeper.acquired(answer, now)
         if answer.error is not None:
             self._error = answer.error
@@ -400,7 +401,7 @@ class ShareCore:
             self._acknowledge_at_ms = again_ms
             self.keeper.failed(call, again_ms=again_ms)
             return
-        self._acquire_at_ms, self._worked_ms = again_ms, now.monotonic_ms
+        self._acquire_at_ms, self._worked_ms, self._is_answered = again_ms, now.monotonic_ms, False
         if not error.code.is_retriable or self.is_stopped:
             self._attempt = None
             self._acknowledge_at_ms = again_ms

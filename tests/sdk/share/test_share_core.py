@@ -9,6 +9,7 @@ from penstock.errors import AccessDeniedError, LockLostError, UnavailableError
 from penstock.model.share import ShareRecord
 from penstock.retry import NEVER_MS
 from penstock.share.acknowledgements import ACCEPT, RELEASE, Verb, Wish, reject
+from penstock.share.acquire_call import ShareCall
 from penstock.share.held_locks import AcquiredLock
 from penstock_core.errors import ErrorCode
 from penstock_core.limits import SDK_SHARE_GIVE_BACK_MS, SDK_SHARE_LINGER_MS, SDK_SHARE_LINGER_PART_MS
@@ -408,12 +409,29 @@ def handed_out(stepped: SteppedCore) -> ShareRecord:
     return record
 
 
-def test_idle_time_is_over_when_no_record_came_for_so_long() -> None:
+def asks(stepped: SteppedCore) -> ShareCall:
+    """The acquire for a handler that waits."""
+    next(stepped.core.take(NEVER_MS))
+    return stepped.call()
+
+
+def test_idle_time_is_over_when_the_service_had_no_record_for_so_long() -> None:
     stepped = SteppedCore()
     is_over = idle(stepped, 1_000)
+    stepped.answer(asks(stepped))
     stepped.step(999)
     assert not is_over()
     stepped.step(1)
+    assert is_over()
+
+
+def test_idle_time_is_not_over_before_the_service_has_answered() -> None:
+    stepped = SteppedCore()
+    is_over = idle(stepped, 1_000)
+    call = asks(stepped)
+    stepped.step(60_000)
+    assert not is_over()
+    stepped.answer(call)
     assert is_over()
 
 
@@ -440,5 +458,7 @@ def test_idle_time_begins_anew_when_an_acquire_fails() -> None:
     stepped.fail(call, UNAVAILABLE)
     stepped.step(1)
     assert not is_over()
-    stepped.step(999)
+    stepped.step(60_000)
+    assert not is_over()
+    stepped.answer(stepped.call())
     assert is_over()
