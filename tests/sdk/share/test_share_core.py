@@ -409,16 +409,18 @@ def handed_out(stepped: SteppedCore) -> ShareRecord:
     return record
 
 
-def asks(stepped: SteppedCore) -> ShareCall:
-    """The acquire for a handler that waits."""
-    next(stepped.core.take(NEVER_MS))
-    return stepped.call()
+def asks(stepped: SteppedCore) -> tuple[ShareCall, object]:
+    """The acquire for a handler that waits as long as you keep the second object."""
+    take = stepped.core.take(NEVER_MS)
+    next(take)
+    return stepped.call(), take
 
 
 def test_idle_time_is_over_when_the_service_had_no_record_for_so_long() -> None:
     stepped = SteppedCore()
     is_over = idle(stepped, 1_000)
-    stepped.answer(asks(stepped))
+    call, _take = asks(stepped)
+    stepped.answer(call)
     stepped.step(999)
     assert not is_over()
     stepped.step(1)
@@ -428,7 +430,7 @@ def test_idle_time_is_over_when_the_service_had_no_record_for_so_long() -> None:
 def test_idle_time_is_not_over_before_the_service_has_answered() -> None:
     stepped = SteppedCore()
     is_over = idle(stepped, 1_000)
-    call = asks(stepped)
+    call, _take = asks(stepped)
     stepped.step(60_000)
     assert not is_over()
     stepped.answer(call)
