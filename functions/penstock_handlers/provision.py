@@ -105,12 +105,13 @@ def _settle_acls(change: Change, to: Instance) -> Settled:
 
 
 def _settle_quota(change: Change, to: Instance) -> Settled:
-    """Sets the quota, in place of one that somebody else has set. It goes with the resource that has set it last.
+    """Sets the quota, unless somebody outside of this stack has set it. It goes with the resource that set it last.
 
-    So a resource takes no quota along that an operator, or another resource, has set since: CloudFormation deletes the
-    old resource after it has made the new one, and also one whose making has failed.
+    So a resource takes no quota along that an operator, or another resource, has set: CloudFormation deletes the old
+    resource after it has made the new one, and also one whose making has failed.
     """
-    own = hashlib.sha256(f"{change.stack_id} {change.logical_id}".encode()).hexdigest()[:16]
+    stack = hashlib.sha256(change.stack_id.encode()).hexdigest()[:16]
+    own = f"{stack}.{hashlib.sha256(change.logical_id.encode()).hexdigest()[:16]}"
     if change.request_type == "Delete":
         _delete_quota(change, to, own)
         return Settled(resource_id=change.resource_id or "", attributes={})
@@ -119,12 +120,14 @@ def _settle_quota(change: Change, to: Instance) -> Settled:
     if subject == Subject.PRINCIPAL:
         name = trusted_principal(name, to.acl_cache.settings.tokens)
     name = parse_quota(subject, name, limits, is_shared=is_shared).name
+    is_known = change.resource_id == f"quota/{subject}/{name}"  # an operator's change of it since is taken back
+    over = "" if is_known else stack
     trail = _quota_trail("put_quota", to, name)
     audited(
         to,
         _caller(change),
         trail,
-        lambda: put_quota(to, subject, name, limits, is_shared=is_shared, declared_by=own),
+        lambda: put_quota(to, subject, name, limits, is_shared=is_shared, declared_by=own, over=over),
         lambda _: state_of_quota(to, name),
     )
     return Settled(resource_id=f"quota/{subject}/{name}", attributes={"Name": name})

@@ -118,6 +118,7 @@ BY_THEMSELVES = {
     "quotas.delete_declared": "compares who has set it last",
     "quotas.drop_claim": "compares the time of the claim; a creation that slept is refused",
     "quotas.forget_claim": "of an id that is gone",
+    "quotas.put_declared": "compares who has set it last",
     "quotas.put": "the caller's wish",
     "quotas.put_claim": "counts before anything is made; the creation has a window",
     "share.begin_state": "compares the group",

@@ -49,6 +49,12 @@ class QuotaStore(Protocol):
     def put(self, quota: Quota) -> None:
         """Stores a quota in place of the one of that subject and name. One put. Raises TOO_MANY_QUOTAS."""
 
+    def put_declared(self, quota: Quota, stack: str) -> bool:
+        """Stores a quota where there is none, or one whose `declared_by` begins with `stack`. False for another one.
+
+        One query and one conditional put. Raises TOO_MANY_QUOTAS.
+        """
+
     def delete(self, subject: Subject, name: str) -> bool:
         """Removes a quota. False if there is none. One delete."""
 

@@ -83,7 +83,8 @@ class ProducerSettings:
             compacted topics.
         partitioner: A function of topic, key (None without one) and number of partitions that chooses the partition,
             from 0, where `send` names none. With None it leaves the choice to the producer. It must be quick, and may
-            be asked again for a record: where the memory is full, and where the partition was closed.
+            be asked again for a record: where the memory is full, and where the partition was closed. It runs under
+            the producer's lock, so it may not call the producer.
         on_delivery: Called for every record as `on_delivery(error, metadata)`, by a sender thread or in the event
             loop. It must be quick: it holds up the requests that follow.
         encryption: Encrypt the values of records by keys of yours. Keys and headers stay plain. The first record of a

@@ -99,6 +99,16 @@ def test_quota_that_an_operator_has_set_survives_the_rollback_of_a_resource_that
     assert quotas(to) == {ADA: ({"produce_bytes_per_s": 1_000}, False)}
 
 
+def test_quota_that_an_operator_has_set_is_not_replaced(to: Instance) -> None:
+    put_quota(to, "principal", "*", {"produce_bytes_per_s": 1_000})
+    template = Template(to, "Quota")
+    failed = template.create(**_quota("*", produce_bytes_per_s=5))
+    assert "quota that this stack has not set: delete it first" in failed["Reason"]
+    template.create(**_quota(ADA, produce_bytes_per_s=5))
+    assert template.update(**_quota("*", produce_bytes_per_s=5))["Status"] == "FAILED"
+    assert quotas(to)["*"] == ({"produce_bytes_per_s": 1_000}, False)
+
+
 def test_quota_goes_only_with_the_resource_that_has_set_it_last(to: Instance) -> None:
     old, new = Template(to, "Quota", "Old"), Template(to, "Quota", "New")  # a construct that moves in the app
     old.create(**_quota(ADA, produce_bytes_per_s=5))

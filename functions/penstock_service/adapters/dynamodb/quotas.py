@@ -34,10 +34,20 @@ class DynamoDbQuotaStore:
         self._table = table
 
     def put(self, quota: Quota) -> None:
-        stored = {(each.subject, each.name) for each in self.list()}
-        if (quota.subject, quota.name) not in stored and len(stored) >= QUOTAS_MAX:
-            raise too_many_quotas()
+        self._check_room(quota)
         self._client.call("put_item", is_repeatable=True, TableName=self._table, Item=quota_item(quota))
+
+    def put_declared(self, quota: Quota, stack: str) -> bool:
+        self._check_room(quota)
+        done = self._client.conditional(
+            "put_item",
+            is_repeatable=True,
+            TableName=self._table,
+            Item=quota_item(quota),
+            ConditionExpression="attribute_not_exists(pk) OR begins_with(declared_by, :stack)",
+            ExpressionAttributeValues={":stack": {"S": stack}},
+        )
+        return isinstance(done, Applied)
 
     def delete_declared(self, subject: Subject, name: str, declared_by: str) -> bool:
         done = self._client.conditional(
@@ -59,6 +69,11 @@ class DynamoDbQuotaStore:
             ReturnValues="ALL_OLD",
         )
         return "Attributes" in done
+
+    def _check_room(self, quota: Quota) -> None:
+        stored = {(each.subject, each.name) for each in self.list()}
+        if (quota.subject, quota.name) not in stored and len(stored) >= QUOTAS_MAX:
+            raise too_many_quotas()
 
     def list(self) -> Sequence[Quota]:
         quotas: list[Quota] = []

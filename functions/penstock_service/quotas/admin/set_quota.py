@@ -29,17 +29,27 @@ def put_quota(
     *,
     is_shared: bool = False,
     declared_by: str = "",
+    over: str = "",
 ) -> Quota:
     """Stores a quota in place of the one of that subject and name. One query and one put.
 
-    `declared_by` is the resource of a template that sets it. Raises INVALID_CONFIG, INVALID_NAME and TOO_MANY_QUOTAS.
+    `declared_by` is the resource of a template that sets it. With `over`, it takes the place of those alone whose
+    `declared_by` begins so, and raises INVALID_REQUEST for another one. Raises INVALID_CONFIG, INVALID_NAME and
+    TOO_MANY_QUOTAS.
     """
     quota = replace(parse_quota(subject, name, limits, is_shared=is_shared), declared_by=declared_by)
     if not quota.to_json():
         raise PenstockError(
             ErrorCode.INVALID_CONFIG, f"limits={shown(dict(limits))}: give at least one limit, or delete the quota"
         )
-    instance.stores.quotas.put(quota)
+    if over and not instance.stores.quotas.put_declared(quota, over):
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST,
+            f"{subject} {shown(quota.name)} has a quota that this stack has not set: delete it first, by "
+            f"`penstock quotas delete {subject} {shown(quota.name)}`, or leave it out of the template",
+        )
+    if not over:
+        instance.stores.quotas.put(quota)
     instance.quota_cache.forget()
     return quota
 
