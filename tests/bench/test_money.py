@@ -12,6 +12,7 @@ from bench.report.result import load_results
 from penstock.cost.counted import counted
 from penstock.cost.estimate import estimate
 from penstock.cost.workload import Workload
+from penstock_core.limits import YOUNG_GROUP_MS
 
 CHECKOUT = Path(__file__).parents[2]
 TABLES_AGAIN = "run python -m bench.money tables --write, and then python -m bench.pages"
@@ -56,8 +57,9 @@ def test_estimate_was_within_a_tenth_of_each_run() -> None:
     ids=["members", "share workers"],
 )
 def test_short_run_costs_about_what_the_estimate_says(workload: Workload) -> None:
-    """A short one, so chance has its part: bench.money runs has longer ones, within a tenth."""
-    records_per_s, month = real_run.run(billed_profile("standard1"), workload, seconds=30, warm_up_s=20)
+    """A short one, so chance has its part: bench.money runs has longer ones, within a tenth. Its group is not young."""
+    warm_up_s = YOUNG_GROUP_MS // 1_000 + 5
+    records_per_s, month = real_run.run(billed_profile("standard1"), workload, seconds=30, warm_up_s=warm_up_s)
     estimated = real_run.estimated("standard1", workload, records_per_s)
     assert estimated.total() == pytest.approx(month.total(), rel=0.25)
 
@@ -79,4 +81,5 @@ def test_counts_of_the_sdk_are_those_that_the_handlers_make_now(name: str, count
     now = count(billed_profile("express3"))
     assert now.keys() == written.keys(), CAPTURE_AGAIN
     for each, value in now.items():
-        assert value == pytest.approx(written[each], rel=0.05), (each, CAPTURE_AGAIN)
+        # Random numbers in an item differ in length, so one write of eight may take a unit more or less.
+        assert value == pytest.approx(written[each], rel=0.15), (each, CAPTURE_AGAIN)

@@ -30,6 +30,9 @@ class Addressed(MemoryTransport):
     def __init__(self, inner: MemoryTransport) -> None:
         self._inner = inner
 
+    def wall_clock_ns(self) -> int:
+        return self._inner.wall_clock_ns()
+
     def call(
         self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
     ) -> Response:
