@@ -16,7 +16,7 @@ _FIELDS = ("topic", "partition", "to", "time", "offset")
 def show_list(asked: Asked) -> Shown:
     """All share groups whose names hold the text of the search: one request per hundred.
 
-    What they have not finished is of the last reading of the figures, which asks each group, within its bound.
+    Their counts are of the last reading of the figures, which asks each group, within its bound.
     """
     wanted = asked.word("q")
     look = listed(asked, asked.memory.lists.share_groups, asked.admin.list_share_groups)

@@ -9,7 +9,7 @@ from penstock_core.limits import CONSOLE_FIRST_FIGURES_MS_MAX
 def show_list(asked: Asked) -> Shown:
     """All topics whose names hold the text of the search: one request per thousand topics.
 
-    What they hold and get is of the last reading of the figures, which asks each topic, within its bound.
+    Their counts and rates are of the last reading of the figures, which asks each topic, within its bound.
     """
     wanted = asked.word("q")
     look = listed(asked, asked.memory.lists.topics, asked.admin.list_topics)
