@@ -1,8 +1,8 @@
 """`penstock mcp`: what a stage holds, for programs that speak the Model Context Protocol, and nothing that changes it.
 
-Each tool answers one JSON document. Producers and operators wrote the texts of records and names. These texts stay inside the strings of
-the document. They are cut at a bound, and have escapes for each character that does not show. The tools add no words
-between them. A transport that sends GET requests only is all that the tools have.
+Each tool answers one JSON document. Producers and operators wrote the texts of records and names. These texts stay
+inside the strings of the document. They are cut at a bound, and have escapes for each character that does not show. The
+tools add no words between them. A transport that sends GET requests only is all that the tools have.
 """
 
 import asyncio
