@@ -7,7 +7,6 @@ with this one. Each figure is the least of the rounds.
 The bars are for a request of 1 MiB: what the handler spends besides its calls to storage.
 """
 
-import base64
 import json
 import os
 import subprocess
@@ -21,22 +20,17 @@ from typing import Any
 import click
 
 from bench.loads.null_aws import from_base64, null_aws
+from bench.loads.warm_requests import write_warm_requests
 from bench.report.recording import Report, reported
 from bench.report.result import Row
 from bench.turns import take_turns
-from penstock_core.limits import KIB, MIB
-from penstock_core.records import frame
-from penstock_core.records.codec import NewRecord, encode
-from penstock_core.records.record_batch import Compression
-from tests.golden.stage import empty_stage
 
-SIZES = {"100 B": 100, "64 KiB": 64 * KIB, "1 MiB": MIB}
+SIZES = ("100 B", "64 KiB", "1 MiB")
 BARS_MS = {("produce", "1 MiB"): 7, ("fetch", "1 MiB"): 3}
 AFTER, BEFORE = "this checkout", "before"
-_OVERHEAD_BYTES = 256  # of a batch and a frame around a record, so that the request has the size
 WARM_UP = 20
 _FOLDER = Path(__file__).parents[1]
-_LOAD = Path(__file__).parent / "loads" / "handler_calls.py"
+LOAD = Path(__file__).parent / "loads" / "handler_calls.py"
 _ENVIRONMENT = {
     "AWS_LAMBDA_FUNCTION_NAME": "penstock",
     "AWS_REGION": "us-east-1",
@@ -65,14 +59,12 @@ def main(report: Report, rounds: int, requests: int, before: Path | None) -> Non
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        stored = _fill(folder)
+        stored = write_warm_requests(folder)
         with null_aws(stored["tables"], from_base64(stored), folder) as place:
             for function in ("produce", "fetch"):
                 for size in SIZES:
                     calls = [
-                        partial(
-                            _measure, checkout, function, folder / f"{function}-{SIZES[size]}.json", place, requests
-                        )
+                        partial(measure, checkout, function, folder / f"{function}-{size}.json", place, requests)
                         for checkout in sides.values()
                     ]
                     samples = take_turns(calls, rounds, has_warm_up=False)
@@ -80,53 +72,22 @@ def main(report: Report, rounds: int, requests: int, before: Path | None) -> Non
     report.show("warm requests", rows)
 
 
-def _fill(folder: Path) -> dict[str, Any]:
-    """Makes a topic for each size, with one request in it, and the events of both functions. Gives what is stored."""
-    with empty_stage() as stage:
-        for size in SIZES.values():
-            topic = f"size-{size}"
-            stage.service.create(topic)
-            data = encode(
-                [NewRecord(stage.clock.now_ms(), None, os.urandom(max(100, size - _OVERHEAD_BYTES)))], Compression.NONE
-            )
-            stage.service.produce((topic, 0, data))
-            named = [{"topic": topic, "partition": 0, "length": len(data)}]
-            wanted = [{"topic": topic, "partition": 0, "offset": 0, "max_bytes": 2 * MIB}]
-            for function, body in (
-                ("produce", frame.encode({"batches": named, "acks": "quorum"}, [data])),
-                ("fetch", json.dumps({"partitions": wanted, "max_bytes": 2 * MIB}).encode()),
-            ):
-                (folder / f"{function}-{size}.json").write_text(json.dumps(_event(function, body)))
-        return stage.stored()
-
-
-def _event(function: str, body: bytes) -> dict[str, Any]:
-    return {
-        "version": "2.0",
-        "routeKey": f"POST /v1/{function}",
-        "rawPath": f"/v1/{function}",
-        "headers": {"content-type": "application/octet-stream"},
-        "requestContext": {"authorizer": {"iam": {"userArn": "arn:aws:iam::1:user/client"}}},
-        "body": base64.b64encode(body).decode(),
-        "isBase64Encoded": True,
-    }
-
-
-def _measure(checkout: Path, function: str, event: Path, place: Mapping[str, str], requests: int) -> dict[str, float]:
+def measure(checkout: Path, function: str, event: Path, place: Mapping[str, str], requests: int) -> dict[str, Any]:
+    """Serves warm requests by a function of the checkout in a process of its own: what handler_calls.py prints."""
     done = subprocess.run(
-        [sys.executable, str(_LOAD), function, str(event), str(WARM_UP), str(requests)],
+        [sys.executable, str(LOAD), function, str(event), str(WARM_UP), str(requests)],
         capture_output=True,
         check=False,
         text=True,
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(checkout / "functions"), **_ENVIRONMENT, **place},
     )
     if done.returncode:
-        raise RuntimeError(done.stderr[-2_000:])
-    measured: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+        raise RuntimeError(done.stdout[-2_000:] + done.stderr[-2_000:])
+    measured: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return measured
 
 
-def _row(function: str, size: str, side: str, samples: list[dict[str, float]]) -> Row:
+def _row(function: str, size: str, side: str, samples: list[dict[str, Any]]) -> Row:
     least = min(samples, key=lambda sample: sample["cpu_ms"])
     return {
         "request": function,

@@ -52,6 +52,8 @@ QUESTIONS = (
              "bench.cold_start", ("cold_start",), "requests"),
     Question("What CPU do warm produce and fetch take, apart from their calls to storage?",
              "bench.handler_cpu", ("handler_cpu",), "requests"),
+    Question("Which memory is worth its price for each hot function?",
+             "bench.memory", ("memory",), "costs"),
     Question("How many records does a CPU second of the SDK's clients carry?",
              "bench.clients.cpu", ("client_cpu",), "requests", quick=True),
     Question("What does each call cost on AWS, and a stage at rest?",

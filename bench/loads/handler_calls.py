@@ -3,6 +3,8 @@
 `python handler_calls.py FUNCTION EVENT WARM_UP ROUNDS` reads an event from a file. Storage is where the environment
 says. The share of the calls to storage is the CPU of the threads inside them: parameters, signatures, HTTP and answers.
 The rest is the CPU of the handler itself. The last round is measured until its threads are idle.
+
+`waits` are the calls that a request waits for, one after the other: calls that overlap are one wait.
 """
 
 import gc
@@ -11,6 +13,7 @@ import json
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,27 +33,39 @@ IDLE_S = 0.2
 
 
 class Share:
-    """The CPU of the calls to storage, of all threads together."""
+    """The CPU of the calls to storage, of all threads together, and when each of them ran."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.cpu_s = 0.0
-        self.calls = 0
+        self.spans: list[tuple[float, float, str]] = []
 
     def reset(self) -> None:
-        self.cpu_s, self.calls = 0.0, 0
+        self.cpu_s, self.spans = 0.0, []
 
-    def measured(self, call: Callable[..., Any], *, is_call: bool = True) -> Callable[..., Any]:
+    def measured(self, call: Callable[..., Any], name: str = "") -> Callable[..., Any]:
         def run(*arguments: Any, **named: Any) -> Any:
-            begun_s = time.thread_time()
+            begun_s, begun_cpu_s = time.perf_counter(), time.thread_time()
             try:
                 return call(*arguments, **named)
             finally:
                 with self._lock:
-                    self.cpu_s += time.thread_time() - begun_s
-                    self.calls += is_call
+                    self.cpu_s += time.thread_time() - begun_cpu_s
+                    if name:
+                        self.spans.append((begun_s, time.perf_counter(), name))
 
         return run
+
+
+def waits_of(spans: list[tuple[float, float, str]]) -> Counter[str]:
+    """The waits of some requests, by the call that each began with."""
+    waits: Counter[str] = Counter()
+    until_s = 0.0
+    for begun_s, ended_s, name in sorted(spans):
+        if begun_s >= until_s:
+            waits[name] += 1
+        until_s = max(until_s, ended_s)
+    return waits
 
 
 class Measured:
@@ -63,11 +78,11 @@ class Measured:
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._client, name)
         if name != "get_object":
-            return self._share.measured(found) if callable(found) else found
+            return self._share.measured(found, name) if callable(found) else found
 
         def get_object(**named: Any) -> dict[str, Any]:
-            answer: dict[str, Any] = self._share.measured(found)(**named)
-            read = self._share.measured(answer["Body"].read, is_call=False)
+            answer: dict[str, Any] = self._share.measured(found, name)(**named)
+            read = self._share.measured(answer["Body"].read)
             return {**answer, "Body": SimpleNamespace(read=read)}
 
         return get_object
@@ -99,10 +114,18 @@ def main(function: str, event_file: str, warm_up: int, rounds: int) -> None:
             {
                 "cpu_ms": cpu_s * 1_000 / rounds,
                 "storage_ms": share.cpu_s * 1_000 / rounds,
-                "calls": share.calls / rounds,
+                "calls": len(share.spans) / rounds,
+                "waits": {name: number / rounds for name, number in sorted(waits_of(share.spans).items())},
+                "peak_mib": peak_mib(),
             }
         )
     )
+
+
+def peak_mib() -> float:
+    """The most memory that this process has had. `getrusage` would count what its parent had."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
 def _measure_clients(share: Share) -> None:

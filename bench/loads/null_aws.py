@@ -84,6 +84,8 @@ class _Handler(BaseHTTPRequestHandler):
         if operation == "UpdateItem":
             item = self._item(asked["TableName"], asked["Key"])
             return {"Attributes": item} if item is not None and "ReturnValues" in asked else {}
+        if operation in ("PutItem", "TransactWriteItems"):
+            return {}
         if operation == "GetItem":
             item = self._item(asked["TableName"], asked["Key"])
             return {} if item is None else {"Item": item}
@@ -94,12 +96,21 @@ class _Handler(BaseHTTPRequestHandler):
             }
             return {"Responses": found, "UnprocessedKeys": {}}
         if operation == "Query":
-            values = {next(iter(value.values())) for value in asked["ExpressionAttributeValues"].values()}
-            items = [
-                item for key, item in self.server.items.items() if key[0] == asked["TableName"] and key[1] in values
-            ]
+            items = self._queried(asked)
             return {"Items": items, "Count": len(items)}
         raise LookupError(f"{operation} has no answer here")
+
+    def _queried(self, asked: Mapping[str, Any]) -> list[JsonItem]:
+        """What lies under a key, or between two sort keys of it. No other condition has an answer."""
+        condition, _, _ = asked["KeyConditionExpression"].partition(" AND sk BETWEEN :first AND :last")
+        name = condition.removeprefix("pk = ")
+        values = {each: value["S"] for each, value in asked["ExpressionAttributeValues"].items()}
+        if name not in values:
+            raise LookupError(f"{condition!r} has no answer here")
+        first, last = (values[":first"], values[":last"]) if len(values) == 3 else ("", chr(0x10FFFF))
+        keys = sorted(self.server.items, reverse=not asked.get("ScanIndexForward", True))
+        inside = [key for key in keys if key[:2] == (asked["TableName"], values[name]) and first <= key[2] <= last]
+        return [self.server.items[key] for key in inside][: asked.get("Limit")]
 
     def _item(self, table: str, key: JsonItem) -> JsonItem | None:
         return self.server.items.get((table, key["pk"]["S"], key["sk"]["S"]))

@@ -70,18 +70,19 @@ class FunctionSize:
 
 
 # fetch and share wait up to FETCH_WAIT_MS_MAX (20 s) for records. API Gateway hangs up after 30 s. A warm produce or
-# fetch takes 2 to 3.5 ms of a core (bench/handler_cpu.py): 7 to 12 ms at 512 MB, and waits for storage the rest.
+# fetch takes 2 to 3.5 ms of a core: 7 to 12 ms at 512 MB, and waits for storage the rest. bench/memory.py prices each
+# hot function over the memories. A delivery waits for its target, so memory costs it most.
 FUNCTION_SIZES: Mapping[str, FunctionSize] = {
     "produce": FunctionSize(memory_mb=512, timeout_s=15),
     "fetch": FunctionSize(memory_mb=512, timeout_s=28),
-    "transactions": FunctionSize(memory_mb=1024, timeout_s=15),
+    "transactions": FunctionSize(memory_mb=512, timeout_s=15),
     "groups": FunctionSize(memory_mb=512, timeout_s=15),
     "share": FunctionSize(memory_mb=1024, timeout_s=28),
     "admin": FunctionSize(memory_mb=512, timeout_s=28),
     "replicate": FunctionSize(memory_mb=512, timeout_s=60),
     "promote": FunctionSize(memory_mb=512, timeout_s=58),
     "dispatch": FunctionSize(memory_mb=512, timeout_s=20),
-    "deliver": FunctionSize(memory_mb=1024, timeout_s=64),  # a slice and the longest invocation; less than its lock
+    "deliver": FunctionSize(memory_mb=512, timeout_s=64),  # a slice and the longest invocation; less than its lock
     "upkeep": FunctionSize(memory_mb=1024, timeout_s=240),
     "hourly": FunctionSize(memory_mb=1769, timeout_s=900),  # one core: tier checks and writes each batch anew
     "sweep": FunctionSize(memory_mb=1024, timeout_s=900),  # 2,000,000 segment ids are about 220 MB
