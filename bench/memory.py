@@ -72,7 +72,7 @@ def main(report: Report, requests: int) -> None:
     report.show("memories", [row for name, each in costs.items() for row in memory_rows(name, list(each.values()))])
 
 
-def memory_rows(function: str, costs: Sequence[Cost]) -> Sequence[Row]:
+def memory_rows(function: str, costs: Sequence[Cost]) -> list[dict[str, Any]]:
     """A row for each memory: the mean time of the requests, and the dollars of a million."""
     choice_mb = choice_of(costs)
     peak_mib = max(cost.get("peak_mib", 0) for cost in costs) + RUNTIME_MIB
@@ -157,7 +157,7 @@ def _delivery(requests: int, call_ms: float) -> Cost:
         service.create_topic("dead", partitions=1)
         service.add_function(_TARGET, target)
         service.admin().put_subscription("pushed", "orders", {"lambda": _TARGET}, {"dead_letter_topic": "dead"})
-        calls = {name: counted(name, getattr(Tables, name)) for name in (*_READS, *_WRITES)}
+        calls: dict[str, Any] = {name: counted(name, getattr(Tables, name)) for name in (*_READS, *_WRITES)}
         for _ in range(requests):
             producer.send("orders", bytes(1_000)).result()
             with patch.multiple(Tables, **calls):
