@@ -15,7 +15,7 @@ from pathlib import Path
 import click
 
 import penstock
-from penstock import encryption, errors, testing
+from penstock import encryption, errors, schemas, testing
 from penstock_core.errors import PenstockError
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
@@ -36,6 +36,17 @@ PAGES: Mapping[str, tuple[str, tuple[type, ...], str]] = {
     "encryption": (
         "encrypt values before they are sent",
         (encryption.Encryption, encryption.KmsKeys, encryption.LocalKeys),
+        "",
+    ),
+    "schemas": (
+        "send and read objects with a schema",
+        (
+            schemas.JsonSerde,
+            schemas.AvroSerde,
+            schemas.ProtobufSerde,
+            schemas.ConfluentRegistry,
+            schemas.GlueRegistry,
+        ),
         "",
     ),
     "testing": ("run the service inside your tests", (testing.MemoryPenstock, testing.MemoryTransport), ""),

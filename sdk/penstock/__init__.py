@@ -20,9 +20,9 @@ Without arguments the clients find the service by PENSTOCK_URL, or the local one
 up` started.
 Credentials and region come from the usual AWS chain.
 
-Public are this package, `penstock.errors`, `penstock.model`, `penstock.encryption`, `penstock.testing` (an in-memory
-service for tests), `penstock.pytest_plugin` (its fixture), `penstock.webhook` (for endpoints that receive deliveries),
-`penstock.tracing` (spans of OpenTelemetry around them) and `penstock.cli`.
+Public are this package, `penstock.errors`, `penstock.model`, `penstock.encryption`, `penstock.schemas`,
+`penstock.testing` (an in-memory service for tests), `penstock.pytest_plugin` (its fixture), `penstock.webhook` (for endpoints that receive
+deliveries), `penstock.tracing` (spans of OpenTelemetry around them) and `penstock.cli`.
 All other modules are private: they may change in any release.
 """
 

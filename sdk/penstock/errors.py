@@ -29,7 +29,7 @@ An error that the SDK raises by itself has the service's code with the same advi
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from penstock_core.errors import Category, ErrorCode, PenstockError
@@ -162,6 +162,14 @@ class ClientError(PenstockError):
 
     def __str__(self) -> str:
         return super().__str__().replace(self.code.name, self.name, 1)
+
+
+class LookUpFirst(PenstockError):  # noqa: N818 - a client's cue, which no caller sees
+    """A value needs a data key or a schema that was not asked for yet. `look_up` asks, and may take a network call."""
+
+    def __init__(self, look_up: Callable[[], object]) -> None:
+        super().__init__(ErrorCode.INTERNAL, "what a value needs was not asked for yet")
+        self.look_up = look_up
 
 
 class NotConfiguredError(ClientError, InvalidError):

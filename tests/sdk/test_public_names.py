@@ -43,6 +43,8 @@ ADMIN_VALUES = f"{QUOTA_VALUES} {ACL_VALUES} {HEAT_VALUES}"
 PUBLIC = {
     "penstock": f"{CLIENTS} {PORTS} {GROUP_VALUES} {SHARE_VALUES} {PUSH_VALUES} {ADMIN_VALUES} {VALUES} {ERRORS}",
     "penstock.encryption": "HEADER DataKey Encryption Keys KmsKeys LocalKeys",
+    "penstock.schemas": "AvroSerde ConfluentRegistry Deserializer GlueRegistry JsonSerde ProtobufSerde Registry Schema "
+    "SchemaReference Serializer",
     "penstock.errors": f"{ERRORS} Category ClientError ErrorCode",
     "penstock.model": f"{VALUES} GroupOffset Headers HeadersToSend",
     "penstock.pytest_plugin": "penstock_service",

@@ -315,7 +315,8 @@ def test_program_of_asyncio_may_advance_while_it_waits(service: MemoryPenstock) 
             found = asyncio.create_task(anext(aiter(consumer)))
             await asyncio.sleep(0)
             service.advance(HOUR_MS)
-            return (await found).value
+            value: bytes | None = (await found).value
+            return value
 
     assert asyncio.run(program()) == b"later"
 

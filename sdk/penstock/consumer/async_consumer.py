@@ -10,6 +10,7 @@ from penstock.api import calls
 from penstock.consumer.async_fetcher import AsyncFetcher
 from penstock.consumer.consumer_core import ConsumerCore
 from penstock.consumer.listener import ConsumerRebalanceListener
+from penstock.consumer.record_run import LookUp
 from penstock.consumer.settings import ConsumerOptions, ConsumerSettings
 from penstock.http.async_client import AsyncClient
 from penstock.http.async_transport import AsyncTransport, open_async_transport
@@ -237,6 +238,11 @@ class AsyncConsumer:
         return self._settings.encryption is not None
 
     @property
+    def is_deserializing(self) -> bool:
+        """True with the option `value_deserializer` or `key_deserializer`."""
+        return bool(self._settings.reading.deserializers)
+
+    @property
     def is_stopped(self) -> bool:
         """`stop` was called: no more records come."""
         return self._core.is_stopped
@@ -263,9 +269,8 @@ class AsyncConsumer:
             finally:
                 await self._client.close()
 
-    async def _learn(self, header: bytes) -> None:
-        assert self._settings.encryption is not None
-        await asyncio.to_thread(self._settings.encryption.learn, header)
+    async def _learn(self, look_up: LookUp) -> None:
+        await asyncio.to_thread(look_up)  # sync: look_up()
 
     async def __aenter__(self) -> Self:
         """The consumer."""

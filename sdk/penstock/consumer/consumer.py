@@ -10,6 +10,7 @@ from penstock.api import calls
 from penstock.consumer.consumer_core import ConsumerCore
 from penstock.consumer.fetcher import Fetcher
 from penstock.consumer.listener import ConsumerRebalanceListener
+from penstock.consumer.record_run import LookUp
 from penstock.consumer.settings import ConsumerOptions, ConsumerSettings
 from penstock.http.client import Client
 from penstock.http.named_transport import TransportName
@@ -233,6 +234,11 @@ class Consumer:
         return self._settings.encryption is not None
 
     @property
+    def is_deserializing(self) -> bool:
+        """True with the option `value_deserializer` or `key_deserializer`."""
+        return bool(self._settings.reading.deserializers)
+
+    @property
     def is_stopped(self) -> bool:
         """`stop` was called: no more records come."""
         return self._core.is_stopped
@@ -254,9 +260,8 @@ class Consumer:
             finally:
                 self._client.close()
 
-    def _learn(self, header: bytes) -> None:
-        assert self._settings.encryption is not None
-        self._settings.encryption.learn(header)
+    def _learn(self, look_up: LookUp) -> None:
+        look_up()
 
     def __enter__(self) -> Self:
         """The consumer."""

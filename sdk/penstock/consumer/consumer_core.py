@@ -21,7 +21,7 @@ from penstock.consumer.commits import Commits
 from penstock.consumer.fetch_buffer import FetchBuffer
 from penstock.consumer.listener import ConsumerRebalanceListener, ConsumerSteps
 from penstock.consumer.rebalance import Rebalance
-from penstock.consumer.record_run import Poison, RecordRun
+from penstock.consumer.record_run import LookUp, Poison, RecordRun
 from penstock.consumer.settings import ConsumerSettings
 from penstock.consumer.subscriber import Subscriber
 from penstock.errors import ClosedError
@@ -35,7 +35,7 @@ from penstock.telemetry.operations import Notes
 class ConsumerCore:
     """A fetch buffer, the partitions that it is to hold, and the offsets. `now_ms` reads a monotonic clock.
 
-    `learn` asks for the data key of an encrypted value, by its header. The driver awaits the result if it can be.
+    `learn` carries out a look-up of a data key or a schema. The driver awaits the result if it can be.
 
     With a group there is a `membership`, which heartbeats drive: the group says which partitions are read. Without a
     group the consumer reads all partitions of its topics.
@@ -49,7 +49,7 @@ class ConsumerCore:
         process_name: str,
         now_ms: Callable[[], int],
         notes: Notes | None = None,
-        learn: Callable[[bytes], object] | None = None,
+        learn: Callable[[LookUp], object] = lambda look_up: look_up(),
     ) -> None:
         self._settings = settings
         self._now_ms = now_ms

@@ -23,11 +23,11 @@ from typing import Any, Literal, NamedTuple
 
 from penstock.consumer.partition_cursor import Budget, PartitionCursor
 from penstock.consumer.waiting import Waiting
-from penstock.encryption.values import Encryption
 from penstock.errors import InvalidError, error_from_json
 from penstock.group.group_calls import Look
 from penstock.model import ConsumerRecord, TopicPartition
 from penstock.retry import NEVER_MS, RetryPolicy
+from penstock.schemas.serialization import Reading
 from penstock.wake_ups.events import WakeUp
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import REQUEST_PARTITIONS_MAX, SDK_POLL_BYTES_DEFAULT_MAX
@@ -56,7 +56,7 @@ class FetchSettings:
     fetch_interval_ms: int = 0
     is_woken: bool = False
     filter: str | None = None
-    encryption: Encryption | None = None
+    reading: Reading | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,8 +96,8 @@ class FetchBuffer:
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these; partitions that were read before keep their place."""
-        encryption = self._settings.encryption
-        self._cursors = {each: self._cursors.get(each) or PartitionCursor(each, encryption) for each in partitions}
+        reading = self._settings.reading
+        self._cursors = {each: self._cursors.get(each) or PartitionCursor(each, reading) for each in partitions}
         self._changed()
 
     def assignment(self) -> list[TopicPartition]:

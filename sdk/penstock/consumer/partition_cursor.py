@@ -8,11 +8,12 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import dropwhile, islice
+from typing import Any
 
-from penstock.encryption.values import DataKeyMissing, Encryption
-from penstock.errors import as_sdk_error
+from penstock.errors import LookUpFirst, UnavailableError, as_sdk_error
 from penstock.model import ConsumerRecord, Headers, TopicPartition, UndecodableBatch
 from penstock.retry import NEVER_MS
+from penstock.schemas.serialization import Reading
 from penstock_core.errors import PenstockError
 from penstock_core.records.codec import Record, decode
 from penstock_core.records.record_batch import walk
@@ -62,7 +63,7 @@ class PartitionCursor:
 
     __slots__ = (
         "_answers",
-        "_encryption",
+        "_reading",
         "_records",
         "armed_under",
         "asked_under",
@@ -95,9 +96,9 @@ class PartitionCursor:
         "woken_to",
     )
 
-    def __init__(self, partition: TopicPartition, encryption: Encryption | None = None) -> None:
+    def __init__(self, partition: TopicPartition, reading: Reading | None = None) -> None:
         self.partition = partition
-        self._encryption = encryption
+        self._reading = reading or None  # None: records come as they are stored
         self.position: int | None = None
         self.has_returned = False  # a record, or the application has sought
         self.returned_end = 0  # the offset behind the last record returned, or where the cursor began
@@ -194,18 +195,18 @@ class PartitionCursor:
 
         Raises CorruptError or InvalidError when the records before the bad batch have been returned. An undecodable
         batch stays: it raises again until `pass_over` or a seek. If the bytes were changed on their way, it drops the
-        answer, so that the batch is read again, perhaps from another copy. Raises DataKeyMissing for a value whose data
-        key is to be asked for first, and for a value that does not decrypt as for a batch of its offset alone.
+        answer, so that the batch is read again, perhaps from another copy. Raises LookUpFirst for a value whose
+        data key or schema is to be asked for, and for a value that cannot be read as for a batch of its offset alone.
         """
         taken: list[ConsumerRecord] = []
         while self._answers and not taken:
             answer = self._answers[0]
             if self._records is None:
                 found = _from_offset(self.position or 0, decode(answer.batches))
-                self._records = found if self._encryption is None else _Records(found)
+                self._records = found if self._reading is None else _Records(found)
             try:
                 self._decode(budget, taken)
-            except DataKeyMissing:
+            except LookUpFirst:
                 self.position = taken[-1].offset + 1 if taken else self.position
                 if not taken:
                     raise
@@ -265,7 +266,7 @@ class PartitionCursor:
     def _decode(self, budget: Budget, taken: list[ConsumerRecord]) -> None:
         assert self._records is not None
         topic, partition = self.partition
-        is_encrypted = self._encryption is not None
+        is_read = self._reading is not None
         bytes_left = budget.bytes_left
         make, append = tuple.__new__, taken.append  # tuple's own: ConsumerRecord(...) costs twice as much
         try:
@@ -274,15 +275,16 @@ class PartitionCursor:
                 headers: Headers = ()
                 if record.headers:
                     headers = tuple(record.headers)
-                if is_encrypted:
-                    value, headers = self._decrypted(record, headers)
-                if headers:
-                    bytes_left -= _headers_bytes(headers)
-                append(make(ConsumerRecord, (topic, partition, record.offset, record.timestamp, key, value, headers)))
                 if value is not None:
                     bytes_left -= len(value)
                 if key is not None:
                     bytes_left -= len(key)
+                if is_read:
+                    key, value, headers, more_bytes = self._read(record, headers)
+                    bytes_left -= more_bytes
+                if headers:
+                    bytes_left -= _headers_bytes(headers)
+                append(make(ConsumerRecord, (topic, partition, record.offset, record.timestamp, key, value, headers)))
                 if bytes_left <= 0:
                     break
         finally:
@@ -291,14 +293,19 @@ class PartitionCursor:
             budget.bytes_left = bytes_left
             budget.records_left -= len(taken)
 
-    def _decrypted(self, record: Record, headers: Headers) -> tuple[bytes | None, Headers]:
-        assert self._encryption is not None
+    def _read(self, record: Record, headers: Headers) -> tuple[Any, Any, Headers, int]:
+        """Key, value and headers as the application gets them, and the bytes that decryption adds."""
+        assert self._reading is not None
+        stored, more_bytes = record.value, 0
         try:
-            value, left = self._encryption.decrypt_now(record.value, record.key, headers)
+            if self._reading.encryption is not None:
+                stored, left = self._reading.encryption.decrypt_now(stored, record.key, headers)
+                headers, more_bytes = tuple(left), len(stored or b"") - len(record.value or b"")
+            value, key = self._reading.deserializers.deserialize(self.partition.topic, stored, record.key)
         except PenstockError as error:
             assert isinstance(self._records, _Records)
             self._records.put_back(record)
-            if isinstance(error, DataKeyMissing):
+            if isinstance(error, LookUpFirst | UnavailableError):  # the record may be read later
                 raise
             offset = record.offset
             raise PenstockError(
@@ -306,7 +313,7 @@ class PartitionCursor:
                 f"offset {offset}: {error.message}",
                 **{**error.facts, "offset": offset, "base_offset": offset, "next_offset": offset + 1},
             ) from error
-        return value, tuple(left)
+        return key, value, headers, more_bytes
 
 
 class _Records:

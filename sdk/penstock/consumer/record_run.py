@@ -2,7 +2,7 @@
 
 A consumer raises at undecodable batches, skips them, or hands them to the application.
 
-A value that it cannot decrypt is a batch of one offset here.
+A value that it cannot decrypt or deserialize is a batch of one offset here.
 """
 
 import logging
@@ -12,13 +12,15 @@ from collections.abc import Callable, Collection
 from penstock.consumer.fetch_buffer import FetchBuffer
 from penstock.consumer.listener import ConsumerSteps, Notice
 from penstock.consumer.settings import OnUndecodable
-from penstock.encryption.values import DataKeyMissing
+from penstock.errors import LookUpFirst
 from penstock.model import ConsumerRecord, TopicPartition
 from penstock.telemetry.operations import Notes
 from penstock_core.errors import PenstockError
 from penstock_core.records.undecodable import is_undecodable
 
 _log = logging.getLogger("penstock.consumer")
+
+LookUp = Callable[[], object]  # of a data key or a schema
 
 
 class RecordRun:
@@ -99,7 +101,7 @@ class RecordRun:
 class Poison:
     """Carries out the setting `on_undecodable`. `passed_over` counts the batches by partition."""
 
-    def __init__(self, policy: OnUndecodable, buffer: FetchBuffer, learn: Callable[[bytes], object] | None) -> None:
+    def __init__(self, policy: OnUndecodable, buffer: FetchBuffer, learn: Callable[[LookUp], object]) -> None:
         self._policy = policy
         self._learn = learn
         self._buffer = buffer
@@ -110,16 +112,15 @@ class Poison:
     ) -> ConsumerSteps[list[ConsumerRecord] | None]:
         """The records of one of the buffer's take methods; None if it must be tried again.
 
-        That is so when a batch was passed over, and when a data key was asked for.
+        That is so when a batch was passed over, and when a data key or a schema was asked for.
 
         Raises the method's error by default, and what the application's function raises; then the batch comes again.
         """
         try:
             return take(max_records)
-        except DataKeyMissing as missing:
-            header, learn = missing.header, self._learn
-            assert learn is not None  # only a cursor with an encryption raises it
-            yield Notice(callback=lambda _: learn(header), partitions=[])
+        except LookUpFirst as missing:
+            look_up, learn = missing.look_up, self._learn
+            yield Notice(callback=lambda _: learn(look_up), partitions=[])
         except PenstockError as error:
             yield from self._pass_over(error)
         return None

@@ -12,6 +12,7 @@ from penstock.errors import as_sdk_error
 from penstock.group.group_calls import MemberSettings
 from penstock.model import UndecodableBatch
 from penstock.retry import RetryPolicy
+from penstock.schemas.serialization import DeserializerOption, Deserializers, Reading
 from penstock_core.errors import PenstockError
 from penstock_core.filters.policy import parse_filter
 from penstock_core.groups.group import ASSIGNORS, GroupConfig, alter_group_config
@@ -85,6 +86,8 @@ class ConsumerOptions(TypedDict, total=False):
     retry_backoff_max_ms: int
     metadata_max_age_ms: int
     encryption: Encryption | None
+    value_deserializer: DeserializerOption | None
+    key_deserializer: DeserializerOption | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +168,11 @@ class ConsumerSettings:
             are not encrypted pass. A value that this consumer cannot decrypt, for want of the right or because it was
             changed, is treated as `on_undecodable` says: it is a batch of one offset then. Without the option,
             encrypted values come as they are stored.
+        value_deserializer: Makes `record.value` of the bytes that a producer sent: a function of them, or an object
+            such as `JsonSerde()`, `AvroSerde(registry=…)` and `ProtobufSerde(Order)` of penstock.schemas. A tombstone
+            stays None. A record that it cannot read is treated as `on_undecodable` says: as a batch of one offset.
+            While a registry does not answer, `poll` raises UnavailableError, and the record comes again.
+        key_deserializer: As `value_deserializer`, for `record.key`.
     """
 
     group_id: str | None = None
@@ -196,6 +204,8 @@ class ConsumerSettings:
     retry_backoff_max_ms: int = 5_000
     metadata_max_age_ms: int = 300_000
     encryption: Encryption | None = None
+    value_deserializer: DeserializerOption | None = None
+    key_deserializer: DeserializerOption | None = None
 
     def __post_init__(self) -> None:
         self._check_choices()
@@ -230,6 +240,7 @@ class ConsumerSettings:
         for name in ("on_assigned", "on_revoked", "on_lost"):
             check_callable(name, getattr(self, name))
         check_encryption(self.encryption)
+        Deserializers(self.value_deserializer, self.key_deserializer)
 
     def _check_numbers(self) -> None:
         for name in ("fetch_max_bytes", "buffer_bytes", "max_poll_records", "max_poll_bytes", "max_in_flight"):
@@ -281,6 +292,11 @@ class ConsumerSettings:
         """The callbacks of rebalances."""
         return RebalanceCallbacks(assigned=self.on_assigned, revoked=self.on_revoked, lost=self.on_lost)
 
+    @property
+    def reading(self) -> Reading:
+        """How records are decrypted and deserialized."""
+        return Reading(self.encryption, Deserializers(self.value_deserializer, self.key_deserializer))
+
     def fetch(self) -> FetchSettings:
         """The bounds of prefetching."""
         return FetchSettings(
@@ -294,7 +310,7 @@ class ConsumerSettings:
             retry=self.retry,
             is_woken=self.wait == "wake",
             filter=None if self.filter is None else parse_filter(self.filter).text,
-            encryption=self.encryption,
+            reading=self.reading,
         )
 
     def member(self, member_id: str, process_name: str) -> MemberSettings | None:

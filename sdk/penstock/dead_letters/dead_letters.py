@@ -30,12 +30,16 @@ class DeadLetters:
         """The producer needs a `transactional_id`, and `topic` must exist. Makes no call.
 
         Raises InvalidError if the consumer decrypts values that the producer would not encrypt again, and if the
-        producer would encrypt values that are encrypted already.
+        producer would encrypt values that are encrypted already. Raises it, too, if only one of them has serializers.
         """
         is_open = consumer.is_decrypting and not producer.is_encrypting
         check(not is_open, "the consumer decrypts, and dead letters would lie open: give the producer its encryption")
         is_twice = producer.is_encrypting and not consumer.is_decrypting
         check(not is_twice, "the producer encrypts, and no value twice: give the consumer its encryption, or neither")
+        is_one_way = consumer.is_deserializing is not producer.is_serializing
+        check(
+            not is_one_way, "give the producer the serializers that match the consumer's deserializers, or none to both"
+        )
         self._consumer = consumer
         self._producer = producer
         self._topic = checked_topic(topic)

@@ -21,11 +21,12 @@ import logging
 import struct
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from penstock.arguments import check, check_number, check_whole
 from penstock.encryption.keys import KEY_BYTES, NONCE_BYTES, Keys, aes_gcm
-from penstock.errors import AccessDeniedError, CorruptError, InvalidError, UnavailableError
+from penstock.errors import AccessDeniedError, CorruptError, InvalidError, LookUpFirst, UnavailableError
 from penstock.system import monotonic_ms, random_bytes
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import BATCH_DECODED_BYTES_MAX
@@ -48,14 +49,6 @@ _REFUSED_MS = 10_000  # a reader asks no more often for a data key that it may n
 _UNAVAILABLE_MS = 1_000  # nor for one of keys that do not answer, as does a sender
 _RENEW_AFTER = 0.9  # of the age of a data key. The rest is for keys that do not answer
 _RENEW_AGAIN = 0.01
-
-
-class DataKeyMissing(PenstockError):  # noqa: N818 - a reader's cue to call `learn`, which no caller sees
-    """A value needs a data key that the reader has not asked for yet."""
-
-    def __init__(self, header: bytes) -> None:
-        super().__init__(ErrorCode.INTERNAL, "the data key of a value was not asked for yet")
-        self.header = header
 
 
 class _Sealing:
@@ -179,12 +172,12 @@ class Encryption:
         """
         try:
             return self.decrypt_now(value, key, headers)
-        except DataKeyMissing as missing:
-            self.learn(missing.header)
+        except LookUpFirst as missing:
+            missing.look_up()
             return self.decrypt_now(value, key, headers)
 
     def decrypt_now(self, value: bytes | None, key: bytes | None, headers: Headers) -> tuple[bytes | None, Headers]:
-        """As `decrypt`, but it asks nobody: raises DataKeyMissing first."""
+        """As `decrypt`, but it asks nobody: raises LookUpFirst instead."""
         found = [told for name, told in headers if name == HEADER]
         if not found and value is not None and self._requires:
             raise CorruptError(ErrorCode.CORRUPT_BATCH, "the value is not encrypted, and the option requires= is set")
@@ -196,7 +189,7 @@ class Encryption:
             _check_size(header)
             refusal = self._refusal_of(header)
             if refusal is None or isinstance(refusal, UnavailableError):  # `learn` raises it, or asks again
-                raise DataKeyMissing(bytes(header))
+                raise LookUpFirst(partial(self.learn, bytes(header)))
             raise refusal
         from cryptography.exceptions import InvalidTag
 

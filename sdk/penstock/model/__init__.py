@@ -53,14 +53,17 @@ class RecordMetadata(NamedTuple):
 
 
 class ConsumerRecord(NamedTuple):
-    """A record as read. A value of None is a tombstone."""
+    """A record as read. A value of None is a tombstone.
+
+    Key and value are bytes, or what the consumer's deserializers make of them.
+    """
 
     topic: str
     partition: int
     offset: int
     timestamp_ms: int
-    key: bytes | None
-    value: bytes | None
+    key: Any
+    value: Any
     headers: Headers
 
 

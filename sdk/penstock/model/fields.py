@@ -17,11 +17,7 @@ _WORDS_OF_KAFKA = {
     "bootstrap_servers": "give url=, or let the environment tell it",
     "compression": "use compression_type",
     "group": "use group_id",
-    "key_deserializer": "a record's key is bytes: decode it yourself",
-    "key_serializer": "give send() the key as bytes or str",
     "topics": "name the topics first: Consumer('orders', 'bills')",
-    "value_deserializer": "a record's value is bytes: decode it yourself",
-    "value_serializer": "give send() the value as bytes or str",
 }
 
 Value = TypeVar("Value", bound="DataclassInstance")

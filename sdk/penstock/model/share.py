@@ -10,15 +10,16 @@ from penstock.model import Headers
 class ShareRecord(NamedTuple):
     """A record that this consumer holds the lock of. A value of None is a tombstone.
 
-    `delivery_count` is 1 when the record is handed out for the first time. `lock_id` names the lock to the service.
+    Key and value are bytes, or what the consumer's deserializers make of them. `delivery_count` is 1 when the record is
+    handed out for the first time. `lock_id` names the lock to the service.
     """
 
     topic: str
     partition: int
     offset: int
     timestamp_ms: int
-    key: bytes | None
-    value: bytes | None
+    key: Any
+    value: Any
     headers: Headers
     delivery_count: int
     lock_id: str

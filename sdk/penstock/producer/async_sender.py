@@ -5,10 +5,11 @@ Up to `max_in_flight` tasks share one lock. Everything slow (compression, calls,
 
 import asyncio
 from contextlib import suppress
+from typing import Any
 
 from penstock.arguments import checked_topic
 from penstock.encryption.values import Encryption
-from penstock.errors import ClosedError, as_maybe_applied
+from penstock.errors import ClosedError, LookUpFirst, as_maybe_applied
 from penstock.http.async_client import AsyncClient
 from penstock.http.http_message import Document, HttpRequest
 from penstock.http.steps import Result, Steps, Wait, drive_async
@@ -18,6 +19,7 @@ from penstock.producer.delivery import resolve
 from penstock.producer.produce_call import ProduceResults, produce
 from penstock.producer.producer_core import ProducerCore
 from penstock.producer.tracing import ProducerTracing
+from penstock.schemas.serialization import Serializers
 from penstock.system import monotonic_ms, random_fraction, wall_clock_ns
 from penstock.workers.async_workers import AsyncLock, AsyncSignal, AsyncSleep, AsyncWorkers, async_released
 from penstock_core.errors import PenstockError
@@ -36,6 +38,7 @@ class AsyncSender:
         max_in_flight: int,
         tracing: ProducerTracing,
         encryption: Encryption | None,
+        serializers: Serializers,
     ) -> None:
         self.lock = AsyncLock()
         self._progress = AsyncSignal()  # sync: self._progress = Signal(self.lock)
@@ -46,16 +49,31 @@ class AsyncSender:
         self._acks = acks
         self._tracing = tracing
         self._encryption = encryption
+        self._serializers = serializers
+        self.is_serializing = bool(serializers)
         self._workers = AsyncWorkers("penstock-sender", max_in_flight, self._next_request, self._carry)
         self._is_stopping = False
 
-    async def encrypted(
-        self, topic: str, value: bytes | str | None, key: bytes | str | None, headers: Headers
+    async def formed(self, topic: str, value: Any, key: Any, headers: Headers) -> tuple[Any, Any, Headers]:
+        """Value, key and headers as they are sent: serialized, then encrypted. May ask for schema or data key first."""
+        if self.is_serializing:
+            checked_topic(topic)
+            value, key = await self._serialized(topic, value, key)
+        if self._encryption is not None:
+            value, headers = await self._encrypted(self._encryption, topic, value, key, headers)
+        return value, key, headers
+
+    async def _serialized(self, topic: str, value: Any, key: Any) -> tuple[Any, Any]:
+        while True:
+            try:
+                return self._serializers.serialize(topic, value, key)
+            except LookUpFirst as missing:
+                look_up = missing.look_up
+            await asyncio.to_thread(look_up)  # sync: look_up()
+
+    async def _encrypted(
+        self, encryption: Encryption, topic: str, value: bytes | str | None, key: bytes | str | None, headers: Headers
     ) -> tuple[bytes | str | None, Headers]:
-        """Value and headers as they are sent: as they are, without `encryption`. May ask for a data key first."""
-        encryption = self._encryption
-        if encryption is None:
-            return value, headers
         checked_topic(topic)
         if value is not None and not encryption.has_data_key(topic):  # sync:
             await asyncio.to_thread(encryption.prepare, topic)

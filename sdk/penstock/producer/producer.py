@@ -6,7 +6,7 @@ import threading
 import weakref
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from penstock.arguments import check_callable, check_timeout, checked_headers
 from penstock.errors import InvalidError
@@ -25,6 +25,7 @@ from penstock.producer.settings import ProducerOptions, ProducerSettings
 from penstock.producer.tracing import ProducerTracing
 from penstock.producer.transaction import Transaction
 from penstock.retry import NEVER_MS
+from penstock.schemas.serialization import Serializers
 from penstock.system import NS_PER_MS, choose, monotonic_ms, new_nonce
 from penstock.workers.fork_guard import ForkGuard
 from penstock_core.errors import ErrorCode
@@ -80,8 +81,10 @@ class Producer:
             max_in_flight=settings.max_in_flight,
             tracing=self._tracing,
             encryption=settings.encryption,
+            serializers=Serializers(settings.value_serializer, settings.key_serializer),
         )
         self.is_encrypting = settings.encryption is not None
+        self.is_serializing = self._sender.is_serializing
         self._lock = self._sender.lock
         # Weak, so that an abandoned producer can go. One callable each, so that close() can take it back.
         self._at_exit = partial(_close_at_exit, weakref.ref(self))
@@ -90,9 +93,9 @@ class Producer:
     def send(  # noqa: PLR0913 - callers name all but two
         self,
         topic: str,
-        value: bytes | str | None,
+        value: Any,
         *,
-        key: bytes | str | None = None,
+        key: Any = None,
         headers: HeadersToSend = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -103,10 +106,11 @@ class Producer:
     ) -> Delivery:
         """Put a record into its partition's batch and return its future: the RecordMetadata, or the error.
 
-        Text is sent as UTF-8. Headers are a dict, or pairs. A value of None is a tombstone. Without `partition` the
-        murmur2 hash of the key decides, as in Kafka's Java client. Records without a key go to one partition, 16 KiB
-        of them or more, and then to the one that has had the fewest bytes; slow partitions get less. The setting
-        `partitioner` decides before all that. `timestamp_ms` defaults to now.
+        Value and key are bytes, text (sent as UTF-8) or None, or what the serializers take. Headers are a dict, or
+        pairs. A value of None is a tombstone. Without `partition` the murmur2 hash of the key decides, as in Kafka's
+        Java client. Records without a key go to one partition, 16 KiB of them or more, and then to the one that has had
+        the fewest bytes; slow partitions get less. The setting `partitioner` decides before all that. `timestamp_ms`
+        defaults to now.
 
         With `delay_ms`, or `deliver_at_ms` (milliseconds since 1970), the record waits in the service and gets its
         offset when it comes: not before that time, and some seconds after it at most. It may wait a year. The future is
@@ -132,9 +136,9 @@ class Producer:
             on_delivery = self._on_delivery
         else:
             check_callable("on_delivery", on_delivery)
-        if self.is_encrypting:
-            # In turns: no record overtakes one of its topic that waits for a data key.
-            value, told = self._sender.encrypted(topic, value, key, told)
+        if self.is_encrypting or self.is_serializing:
+            # In turns: no record overtakes one of its topic that waits for a data key or a schema.
+            value, key, told = self._sender.formed(topic, value, key, told)
         if not self._tracing.is_on:
             return self._append(topic, value, key, told, partition, timestamp_ms, timer, on_delivery)
         with self._tracing.creating(topic, told) as (told, origin):

@@ -4,8 +4,11 @@
 Up to `max_in_flight` threads share one lock. Everything slow (compression, calls, callbacks) happens outside it.
 """
 
+from typing import Any
+
 from penstock.arguments import checked_topic
 from penstock.encryption.values import Encryption
+from penstock.errors import LookUpFirst
 from penstock.http.client import Client
 from penstock.http.http_message import Document, HttpRequest
 from penstock.http.steps import Result, Steps, Wait, drive
@@ -15,6 +18,7 @@ from penstock.producer.delivery import resolve
 from penstock.producer.produce_call import ProduceResults, produce
 from penstock.producer.producer_core import ProducerCore
 from penstock.producer.tracing import ProducerTracing
+from penstock.schemas.serialization import Serializers
 from penstock.system import monotonic_ms, random_fraction, wall_clock_ns
 from penstock.workers.workers import Lock, Signal, Sleep, Workers, released
 from penstock_core.errors import PenstockError
@@ -33,6 +37,7 @@ class Sender:
         max_in_flight: int,
         tracing: ProducerTracing,
         encryption: Encryption | None,
+        serializers: Serializers,
     ) -> None:
         self.lock = Lock()
         self._progress = Signal(self.lock)
@@ -43,16 +48,31 @@ class Sender:
         self._acks = acks
         self._tracing = tracing
         self._encryption = encryption
+        self._serializers = serializers
+        self.is_serializing = bool(serializers)
         self._workers = Workers("penstock-sender", max_in_flight, self._next_request, self._carry)
         self._is_stopping = False
 
-    def encrypted(
-        self, topic: str, value: bytes | str | None, key: bytes | str | None, headers: Headers
+    def formed(self, topic: str, value: Any, key: Any, headers: Headers) -> tuple[Any, Any, Headers]:
+        """Value, key and headers as they are sent: serialized, then encrypted. May ask for schema or data key first."""
+        if self.is_serializing:
+            checked_topic(topic)
+            value, key = self._serialized(topic, value, key)
+        if self._encryption is not None:
+            value, headers = self._encrypted(self._encryption, topic, value, key, headers)
+        return value, key, headers
+
+    def _serialized(self, topic: str, value: Any, key: Any) -> tuple[Any, Any]:
+        while True:
+            try:
+                return self._serializers.serialize(topic, value, key)
+            except LookUpFirst as missing:
+                look_up = missing.look_up
+            look_up()
+
+    def _encrypted(
+        self, encryption: Encryption, topic: str, value: bytes | str | None, key: bytes | str | None, headers: Headers
     ) -> tuple[bytes | str | None, Headers]:
-        """Value and headers as they are sent: as they are, without `encryption`. May ask for a data key first."""
-        encryption = self._encryption
-        if encryption is None:
-            return value, headers
         checked_topic(topic)
         return encryption.encrypt(topic, value, key=key, headers=headers)
 

@@ -11,6 +11,7 @@ from penstock.producer.delivery import DeliveryCallback
 from penstock.producer.key_hashing import Partitioner, SaltedKeys, Salting
 from penstock.producer.transactional.transactional_state import TransactionSettings
 from penstock.retry import RetryPolicy
+from penstock.schemas.serialization import SerializerOption, Serializers
 from penstock_core.errors import PenstockError
 from penstock_core.ids import parse_transactional_id
 from penstock_core.limits import BATCH_BYTES_MAX, EMBEDDED_REQUEST_BYTES_MAX, KIB, MIB, REQUEST_BYTES_MAX
@@ -44,6 +45,8 @@ class ProducerOptions(TypedDict, total=False):
     partitioner: Partitioner | None
     on_delivery: DeliveryCallback | None
     encryption: Encryption | None
+    value_serializer: SerializerOption | None
+    key_serializer: SerializerOption | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +92,11 @@ class ProducerSettings:
             loop. It must be quick: it holds up the requests that follow.
         encryption: Encrypt the values of records by keys of yours. Keys and headers stay plain. The first record of a
             topic waits until there is a data key, and then one record an hour does.
+        value_serializer: Makes bytes of the values that you send: a function of one value, or an object such as
+            `JsonSerde(schema)`, `AvroSerde(schema, registry=…)` and `ProtobufSerde(Order)` of penstock.schemas. A value
+            that it refuses raises InvalidError from `send`. None stays a tombstone. Values are serialized first, and
+            then encrypted.
+        key_serializer: As `value_serializer`, for keys. The bytes decide the partition.
     """
 
     acks: str = "quorum"
@@ -111,6 +119,8 @@ class ProducerSettings:
     partitioner: Partitioner | None = None
     on_delivery: DeliveryCallback | None = None
     encryption: Encryption | None = None
+    value_serializer: SerializerOption | None = None
+    key_serializer: SerializerOption | None = None
 
     def __post_init__(self) -> None:
         for name in ("batch_bytes", "max_request_bytes", "buffer_bytes", "max_in_flight", "retry_backoff_ms"):
@@ -120,6 +130,7 @@ class ProducerSettings:
         check_number("retry_backoff_max_ms", self.retry_backoff_max_ms, int(self.retry_backoff_ms))
         check_callable("on_delivery", self.on_delivery)
         check_encryption(self.encryption)
+        Serializers(self.value_serializer, self.key_serializer)
         if self.salted_keys is not None:
             Salting(self.salted_keys)
             check(self.partitioner is None, "partitioner and salted_keys: give one of them, both choose partitions")

@@ -3,7 +3,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from penstock.arguments import checked_headers
 from penstock.model import HeadersToSend, TopicPartition
@@ -41,9 +41,9 @@ class Transaction:
     def send(  # noqa: PLR0913 - callers name all but two
         self,
         topic: str,
-        value: bytes | str | None,
+        value: Any,
         *,
-        key: bytes | str | None = None,
+        key: Any = None,
         headers: HeadersToSend = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -55,7 +55,7 @@ class Transaction:
         if timestamp_ms is None:
             timestamp_ms = self._core.wall_ns() // NS_PER_MS
         timer = self._core.timers.timer(deliver_at_ms, delay_ms, cancellable=cancellable)
-        value, told = self._sender.encrypted(topic, value, key, checked_headers(headers))
+        value, key, told = self._sender.formed(topic, value, key, checked_headers(headers))
         with self._tracing.creating(topic, told) as (told, origin), self._sender.lock:
             batch = self._sender.drive(
                 self._core.append_to(self._transaction, topic, value, key, told, partition, timestamp_ms, timer)

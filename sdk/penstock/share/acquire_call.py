@@ -11,7 +11,6 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from penstock.encryption.values import Encryption
 from penstock.errors import UnavailableError, as_sdk_error
 from penstock.http.http_message import (
     BATCHES_TYPE,
@@ -22,6 +21,7 @@ from penstock.http.http_message import (
     json_document,
 )
 from penstock.model.share import ShareRecord
+from penstock.schemas.serialization import Reading
 from penstock.share.acknowledgements import Acknowledgement, LockKey
 from penstock.share.held_locks import AcquiredLock, Moment
 from penstock_core.errors import Category, ErrorCode, PenstockError
@@ -48,7 +48,7 @@ class ShareCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareAnswer:
-    """The answer's document, and the locks of an acquire. `error` says why some of their records were not decrypted."""
+    """The answer's document, and the locks of an acquire. `error` says why some of their records were not read."""
 
     document: Mapping[str, Any]
     locks: Sequence[AcquiredLock] = ()
@@ -72,10 +72,10 @@ def send(call: ShareCall) -> Generator[HttpRequest, Response, ShareAnswer | Pens
         return UnavailableError(ErrorCode.INTERNAL, f"{call.path} failed: {error!r}", maybe_applied=True)
 
 
-def decrypted(answer: ShareAnswer, encryption: Encryption) -> ShareAnswer:
+def read_values(answer: ShareAnswer, reading: Reading) -> ShareAnswer:
     """The answer with the values that its producers sent, while memory lasts: a small value may hide a large one.
 
-    It may ask for data keys, so call it without the lock.
+    It may ask for data keys and schemas, so call it without the lock.
     """
     locks: list[AcquiredLock] = []
     error: PenstockError | None = None
@@ -89,9 +89,13 @@ def decrypted(answer: ShareAnswer, encryption: Encryption) -> ShareAnswer:
                 left_out.append(record.offset)
                 continue
             try:
-                value, headers = encryption.decrypt(record.value, key=record.key, headers=record.headers)
-                records.append(record._replace(value=value, headers=tuple(headers)))
-                bytes_left -= len(value or b"")
+                stored, headers = record.value, record.headers
+                if reading.encryption is not None:
+                    stored, left = reading.encryption.decrypt(stored, key=record.key, headers=headers)
+                    headers = tuple(left)
+                value, key = reading.deserializers.deserialize_waiting(record.topic, stored, record.key)
+                records.append(record._replace(key=key, value=value, headers=headers))
+                bytes_left -= len(stored or b"")
             except Exception as caught:  # an edge: the keys may be an object of the application's
                 failure = caught if isinstance(caught, PenstockError) else _unexpected(caught)
                 told = f"offset {record.offset} of {record.topic}[{record.partition}]: {failure.message}"
@@ -116,8 +120,8 @@ def decrypted(answer: ShareAnswer, encryption: Encryption) -> ShareAnswer:
 
 
 def _unexpected(caught: Exception) -> PenstockError:
-    _log.error("a value was not decrypted", exc_info=caught)
-    return UnavailableError(ErrorCode.INTERNAL, f"its data key could not be asked for: {caught!r:.200}")
+    _log.error("a value was not read", exc_info=caught)
+    return UnavailableError(ErrorCode.INTERNAL, f"its data key or schema could not be asked for: {caught!r:.200}")
 
 
 def _request(call: ShareCall) -> HttpRequest:

@@ -69,13 +69,18 @@ class AsyncShareConsumer:
             self._client,
             fork=self._fork,
             on_lock_lost=settings.on_lock_lost,
-            encryption=settings.encryption,
+            reading=settings.reading,
         )
 
     @property
     def is_decrypting(self) -> bool:
         """True with the option `encryption`."""
         return self._settings.encryption is not None
+
+    @property
+    def is_deserializing(self) -> bool:
+        """True with the option `value_deserializer` or `key_deserializer`."""
+        return bool(self._settings.reading.deserializers)
 
     # Records.
 

@@ -4,11 +4,11 @@ import asyncio
 import inspect
 import logging
 
-from penstock.encryption.values import Encryption
 from penstock.http.async_client import AsyncClient
 from penstock.http.http_message import Document, HttpRequest
 from penstock.http.steps import Result, Steps, Wait, drive_async
-from penstock.share.acquire_call import ShareAnswer, ShareCall, decrypted, send
+from penstock.schemas.serialization import Reading
+from penstock.share.acquire_call import ShareAnswer, ShareCall, read_values, send
 from penstock.share.settings import LockLostCallback
 from penstock.share.share_core import ShareCore
 from penstock.system import random_fraction
@@ -32,14 +32,14 @@ class AsyncShareDriver:
         *,
         fork: ForkGuard,
         on_lock_lost: LockLostCallback | None,
-        encryption: Encryption | None,
+        reading: Reading,
     ) -> None:
         self.lock = AsyncLock()
         self._core = core
         self._client = client
         self._fork = fork
         self._on_lock_lost = on_lock_lost
-        self._encryption = encryption
+        self._reading = reading
         # `_arrived` is for calls that `stop` ends, `_answered` for the other ones.
         self._arrived = AsyncSignal(is_final=True)  # sync: self._arrived = Signal(self.lock, is_final=True)
         self._answered = AsyncSignal()  # sync: self._answered = Signal(self.lock)
@@ -126,8 +126,8 @@ class AsyncShareDriver:
 
     async def _carry(self, call: ShareCall) -> None:
         answer = await drive_async(send(call), self._client.try_once)
-        if self._encryption is not None and isinstance(answer, ShareAnswer):
-            answer = await asyncio.to_thread(decrypted, answer, self._encryption)
+        if self._reading and isinstance(answer, ShareAnswer):
+            answer = await asyncio.to_thread(read_values, answer, self._reading)
         with self.lock:
             self._core.complete(call, answer, random_fraction())
             await self._tell()

@@ -252,7 +252,7 @@ class HeldLocks:
         ]
         return min(due, default=NEVER_MS)
 
-    def _keys_in_hand(self) -> set[tuple[str, int, bytes | None]]:
+    def _keys_in_hand(self) -> set[tuple[str, int, bytes | str | None]]:
         return {_ordered_by(record) for record in self.in_hand()}
 
     def _drop_if_over(self, lock: HeldLock) -> None:
@@ -265,5 +265,6 @@ def key_of(record: ShareRecord) -> LockKey:
     return LockKey(record.topic, record.partition, record.lock_id)
 
 
-def _ordered_by(record: ShareRecord) -> tuple[str, int, bytes | None]:
-    return record.topic, record.partition, record.key
+def _ordered_by(record: ShareRecord) -> tuple[str, int, bytes | str | None]:
+    is_hashable = record.key is None or isinstance(record.key, bytes)  # a deserialized key may not be
+    return record.topic, record.partition, record.key if is_hashable else repr(record.key)

@@ -8,6 +8,7 @@ from penstock.arguments import check, check_callable, check_number, check_whole,
 from penstock.encryption.values import Encryption, check_encryption
 from penstock.model.share import ShareRecord
 from penstock.retry import RetryPolicy
+from penstock.schemas.serialization import DeserializerOption, Deserializers, Reading
 from penstock_core.ids import parse_group_name
 from penstock_core.limits import FETCH_BYTES_MAX, FETCH_WAIT_MS_MAX, MIB, SDK_FETCH_INTERVAL_MS_MAX
 
@@ -39,6 +40,8 @@ class ShareOptions(TypedDict, total=False):
     retry_backoff_ms: int
     retry_backoff_max_ms: int
     encryption: Encryption | None
+    value_deserializer: DeserializerOption | None
+    key_deserializer: DeserializerOption | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +81,11 @@ class ShareSettings:
             the consumer gives the record back for 10 s, uncounted, and the call that waits for records
             raises the error. It rejects a value that was changed. Without the option, encrypted values come as they
             are stored.
+        value_deserializer: Makes `record.value` of the bytes that a producer sent, as Consumer's option does. The
+            consumer rejects a record that it cannot read: it goes to the dead-letter topic. While a registry does not
+            answer, or refuses, the consumer gives the record back for 10 s, uncounted, and the call that waits for
+            records raises the error.
+        key_deserializer: As `value_deserializer`, for `record.key`.
     """
 
     group_id: str
@@ -96,6 +104,8 @@ class ShareSettings:
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 5_000
     encryption: Encryption | None = None
+    value_deserializer: DeserializerOption | None = None
+    key_deserializer: DeserializerOption | None = None
 
     def __post_init__(self) -> None:
         checked_name(parse_group_name, self.group_id)
@@ -105,6 +115,7 @@ class ShareSettings:
         check(self.wait in ("wake", "poll"), f"wait={self.wait!r:.100}: use 'wake' or 'poll'")
         check_callable("on_lock_lost", self.on_lock_lost)
         check_encryption(self.encryption)
+        Deserializers(self.value_deserializer, self.key_deserializer)
         text = self.client_id
         check(text is None or isinstance(text, str), f"client_id={text!r:.100}: give a string")
         self._check_range("max_records", 1, RECORDS_MAX)
@@ -124,6 +135,11 @@ class ShareSettings:
         value = getattr(self, name)
         check_whole(name, value, least)
         check(value <= most, f"{name}={value}: use {least:,} to {most:,}")
+
+    @property
+    def reading(self) -> Reading:
+        """How records are decrypted and deserialized."""
+        return Reading(self.encryption, Deserializers(self.value_deserializer, self.key_deserializer))
 
     @property
     def retry(self) -> RetryPolicy:

@@ -3,11 +3,11 @@
 
 import logging
 
-from penstock.encryption.values import Encryption
 from penstock.http.client import Client
 from penstock.http.http_message import Document, HttpRequest
 from penstock.http.steps import Result, Steps, Wait, drive
-from penstock.share.acquire_call import ShareAnswer, ShareCall, decrypted, send
+from penstock.schemas.serialization import Reading
+from penstock.share.acquire_call import ShareAnswer, ShareCall, read_values, send
 from penstock.share.settings import LockLostCallback
 from penstock.share.share_core import ShareCore
 from penstock.system import random_fraction
@@ -31,14 +31,14 @@ class ShareDriver:
         *,
         fork: ForkGuard,
         on_lock_lost: LockLostCallback | None,
-        encryption: Encryption | None,
+        reading: Reading,
     ) -> None:
         self.lock = Lock()
         self._core = core
         self._client = client
         self._fork = fork
         self._on_lock_lost = on_lock_lost
-        self._encryption = encryption
+        self._reading = reading
         # `_arrived` is for calls that `stop` ends, `_answered` for the other ones.
         self._arrived = Signal(self.lock, is_final=True)
         self._answered = Signal(self.lock)
@@ -123,8 +123,8 @@ class ShareDriver:
 
     def _carry(self, call: ShareCall) -> None:
         answer = drive(send(call), self._client.try_once)
-        if self._encryption is not None and isinstance(answer, ShareAnswer):
-            answer = decrypted(answer, self._encryption)
+        if self._reading and isinstance(answer, ShareAnswer):
+            answer = read_values(answer, self._reading)
         with self.lock:
             self._core.complete(call, answer, random_fraction())
             self._tell()

@@ -50,6 +50,12 @@ CONNECTION = Section(
             effect="The file with a token (JWT) to send in place of a signature; clients read it anew in time.",
         ),
         Setting(name=TOKEN, default=None, effect="The token itself, if there is no such file.", is_secret=True),
+        Setting(
+            name="PENSTOCK_REGISTRY_AUTH",
+            default=None,
+            effect="The user and the password, `user:password`, of the registry that `consume --registry` names.",
+            is_secret=True,
+        ),
         Setting(name="AWS_PROFILE", default=None, effect="The profile of AWS's configuration files to sign with."),
     ),
 )

@@ -180,7 +180,7 @@ def test_copy_places_by_key_when_partitions_are_rehashed(service: MemoryPenstock
     assert len(found) == 40
     for key in {each.key for each in found}:
         values = [each.value for each in found if each.key == key]
-        assert values == sorted(values, key=bytes), "a key keeps its order"  # type: ignore[arg-type]
+        assert values == sorted(values, key=bytes), "a key keeps its order"
         assert len({each.partition for each in found if each.key == key}) == 1
 
 

@@ -235,7 +235,7 @@ def test_misuse_is_named(faulty: FaultyTransport, producer: Producer) -> None:
         with pytest.raises(PenstockError, match="open"), producer.transaction():
             pass
         with pytest.raises(InvalidError, match="give bytes"):
-            transaction.send("ledger", 5)  # type: ignore[arg-type]
+            transaction.send("ledger", 5)
     with pytest.raises(InvalidError, match="has ended"):
         transaction.send("ledger", b"late")
     assert not faulty.count(TRANSACT), "an empty transaction costs nothing"

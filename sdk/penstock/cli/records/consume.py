@@ -14,6 +14,7 @@ from penstock.cli.completion import complete_groups, complete_topics
 from penstock.cli.options.settings import filter_text
 from penstock.cli.options.times import DURATION, START, Start
 from penstock.cli.records.json_lines import json_line
+from penstock.cli.records.value_formats import AUTH_VARIABLE, FORMATS, deserializer_of
 from penstock.cli.service import Service, service_command
 from penstock.consumer.consumer import Consumer
 from penstock.consumer.settings import WaitMode
@@ -112,6 +113,18 @@ _FIELDS: dict[str, Callable[[ConsumerRecord], bytes]] = {
     help="Decrypt values that this key has encrypted: the ARN of a KMS key, which you may repeat, or file:PATH with "
     "keys of your own.",
 )
+@click.option(
+    "--value-format",
+    type=click.Choice(FORMATS),
+    help="Read values of this format, and write them as JSON. A value that is of no such format is undecodable.",
+)
+@click.option(
+    "--registry",
+    metavar="URL",
+    help=f"The schema registry of the producer: its URL, with {AUTH_VARIABLE}=user:password if it wants one, or "
+    "glue:NAME for AWS Glue's.",
+)
+@click.option("--schema", metavar="FILE", help="The schema, if the producer used no registry; else the one to read by.")
 @service_command
 def consume(
     service: Service,
@@ -127,6 +140,9 @@ def consume(
     wait: WaitMode,
     policy: str | None,
     decrypt_keys: tuple[str, ...],
+    value_format: str | None,
+    registry: str | None,
+    schema: str | None,
 ) -> None:
     """Write the records of TOPIC to standard output, as they come, until you interrupt it (INT or TERM).
 
@@ -134,6 +150,7 @@ def consume(
 
     With --json: an object per line, as the HTTP API's JSON fetch gives it, and as `produce --format json` takes it.
     """
+    deserializer = deserializer_of(value_format, registry, schema)
     write_record = json_line if service.as_json else _formatter(template, for_terminal=sys.stdout.isatty())
     if last is not None:
         if start is not None:
@@ -159,6 +176,7 @@ def consume(
         wait=wait,
         filter=None if policy is None else filter_text(policy),
         encryption=Encryption(keys_of(decrypt_keys)) if decrypt_keys else None,
+        value_deserializer=deserializer,
     )
     try:
         with consumer, stopped_by_signals(consumer.stop):
