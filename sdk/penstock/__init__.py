@@ -21,8 +21,8 @@ up` started.
 Credentials and region come from the usual AWS chain.
 
 Public are this package, `penstock.errors`, `penstock.model`, `penstock.encryption`, `penstock.schemas`,
-`penstock.testing` (an in-memory service for tests), `penstock.pytest_plugin` (its fixture), `penstock.webhook` (for endpoints that receive
-deliveries), `penstock.tracing` (spans of OpenTelemetry around them) and `penstock.cli`.
+`penstock.testing` (an in-memory service for tests), `penstock.pytest_plugin` (its fixture), `penstock.webhook` (for
+endpoints that receive deliveries), `penstock.tracing` (spans of OpenTelemetry around them) and `penstock.cli`.
 All other modules are private: they may change in any release.
 """
 
