@@ -4,7 +4,7 @@
     AWS Glue's (glue.py)       03 | 00 or 05 for zlib | 16 bytes of schema version id  | payload
 
 A schema never changes under its id, so look-ups are kept. A registry's refusal is kept for 10 seconds, and a registry
-that does not answer is asked again after a second: a consumer that meets the same id in each record does not ask for
+that does not answer is asked again after a second. So a consumer that meets one id in each record does not ask for
 each. Everything here is safe in several threads: two of them may make the same look-up twice, which does no harm.
 """
 
@@ -63,7 +63,7 @@ class Schema:
 
 
 class _LookUps(Generic[Found]):
-    """What one kind of look-up has found, or why it was refused."""
+    """The results of one kind of look-up, and its refusals."""
 
     def __init__(self, ask: Callable[..., Found], now_ms: Callable[[], int]) -> None:
         self._ask = ask
@@ -72,7 +72,7 @@ class _LookUps(Generic[Found]):
         self._failures: dict[Hashable, tuple[PenstockError, int]] = {}
 
     def get(self, *asked: Hashable) -> Found:
-        """What was found. Raises LookUpFirst, and for a while the error of the last look-up."""
+        """The result. Raises LookUpFirst, and for a while the error of the last look-up."""
         found = self._found.get(asked)
         if found is not None:
             return found
@@ -143,7 +143,7 @@ class Registry(ABC):
 
     @abstractmethod
     def indexes(self, path: tuple[int, ...], names: tuple[str, ...], full_name: str) -> bytes:
-        """What names a Protobuf message within its file: by its path, or by its place among the file's `names`."""
+        """The bytes that name a Protobuf message in its file: by its path, or by its place among the file's `names`."""
 
     @abstractmethod
     def without_indexes(self, payload: bytes) -> bytes:

@@ -26,7 +26,7 @@ _WELL_KNOWN = "google/protobuf/"  # registries and clients have these files
 
 
 class _Serde(ABC):
-    """What the formats share: the bytes in front of a value, and the schemas that they name."""
+    """The part that the formats share: the bytes in front of a value, and the schemas that they name."""
 
     def __init__(self, registry: Registry | None, subjects: Subjects, registers: bool) -> None:
         is_registry = registry is None or isinstance(registry, Registry)

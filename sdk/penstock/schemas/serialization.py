@@ -1,4 +1,4 @@
-"""What clients do with the options `value_serializer`, `value_deserializer` and those of the key.
+"""The options `value_serializer`, `value_deserializer` and those of the key, as clients carry them out.
 
 A serializer is a function of one value, or an object with the methods of `Serializer`. An event loop must not wait: so
 an object of penstock.schemas first answers from memory, by the method whose name ends with `_now`. It raises
@@ -80,7 +80,7 @@ class Deserializers:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a consumer does with each record before the application gets it: it decrypts, then it deserializes."""
+    """The work of a consumer on each record before the application gets it: it decrypts, then it deserializes."""
 
     encryption: Encryption | None
     deserializers: Deserializers

@@ -138,7 +138,7 @@ class ShareSettings:
 
     @property
     def reading(self) -> Reading:
-        """How records are decrypted and deserialized."""
+        """The decryption and the deserializers of its records."""
         return Reading(self.encryption, Deserializers(self.value_deserializer, self.key_deserializer))
 
     @property
