@@ -1,6 +1,6 @@
 """A web service that stores each order in a topic before it answers.
 
-    pip install fastapi uvicorn 'penstock[async]'
+    pip install fastapi uvicorn "./penstock-0.1.0-py3-none-any.whl[async]"
     uvicorn --factory fastapi_producer:create_app
 
 - One AsyncProducer serves all requests. It starts and closes with the application, so the records of requests that are

@@ -1,7 +1,7 @@
 """A CDK app of your own with a queue in it: a producer function, a function that Penstock calls, and dead letters.
 
-    pip install 'penstock[cdk]'
-    pip install --target examples/cdk/handlers aws-lambda-powertools penstock
+    pip install "./penstock-0.1.0-py3-none-any.whl[cdk]"
+    pip install --target examples/cdk/handlers aws-lambda-powertools ./penstock-0.1.0-py3-none-any.whl
     npx cdk deploy --app 'python examples/cdk/app.py'
 
 The second command puts the SDK and Powertools into the package of the functions. docs/how-to/cdk.md has the options of

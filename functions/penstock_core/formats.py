@@ -41,6 +41,7 @@ ITEM_FORMATS: Mapping[str, Format] = {
     "zone_states": _only(1),
     "acls": _only(1),
     "acls_mark": _only(1),
+    "acls_owners": _only(1),
     "catch_up": _only(1),
     "cursor": _only(1),
     "audit_entry": _only(1),

@@ -134,6 +134,7 @@ ROUTES: tuple[Route, ...] = (
     _route(f"GET {_IN_TOPIC}", "admin/topics", _path(_DESCRIBE, _TOPIC), policies=(CONSUME,)),
     _route(f"PATCH {_IN_TOPIC}", "admin/topics", _path(_ALTER, _TOPIC), audit="alter_topic"),
     _route(f"DELETE {_IN_TOPIC}", "admin/topics", _path(_DELETE, _TOPIC), audit="delete_topic"),
+    _route(f"GET {_IN_TOPIC}/users", "admin/topics", _path(_DELETE, _TOPIC)),
     _route(f"GET {_IN_TOPIC}/offsets", "admin/topics", _path(_DESCRIBE, _TOPIC), policies=(CONSUME,)),
     _route(f"POST {_IN_TOPIC}/truncate", "admin/topics", _path(_DELETE, _TOPIC), audit="truncate_topic"),
     _route(f"GET {_IN_TOPIC}/scheduled", "admin/topics", _path(_DESCRIBE, _TOPIC), policies=(PRODUCE,)),

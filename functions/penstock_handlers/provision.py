@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock_core.acls.rule import ALLOW, Rule, parse_rule
+from penstock_core.acls.rule_set import OUTSIDE
 from penstock_core.acls.tokens import full_principal, trusted_principal
 from penstock_core.audit.audit_entry import Caller
 from penstock_core.errors import Category, ErrorCode, PenstockError, shown
@@ -46,6 +47,7 @@ from penstock_service.topics.create_topic import create_topic
 DESTROY = "destroy"
 ACLS = "Custom::PenstockAcls"
 QUOTA = "Custom::PenstockQuota"
+_ACLS_ID = "acls/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +90,12 @@ def settle(change: Change, to: Instance, stack: CloudFormation) -> Settled:
 
 
 def _settle_acls(change: Change, to: Instance) -> Settled:
-    """Adds the rules, and removes those that the resource had before. They go with the resource."""
+    """Adds the rules, and releases those that the resource had before. A rule goes with the last that declares it.
+
+    A resource of a release up to 0.1.0 has another id, and no owner: it releases what operators and its like have made.
+    """
+    own, old = _owner(change), change.resource_id or ""
+    owner = OUTSIDE if old.startswith(_ACLS_ID) and "." not in old else own
     is_deleted = change.request_type == "Delete"
     tokens = to.acl_cache.settings.tokens
     added = [] if is_deleted else _rules(change.properties, lambda name: trusted_principal(name, tokens))
@@ -99,9 +106,8 @@ def _settle_acls(change: Change, to: Instance) -> Settled:
         with suppress(PenstockError):  # they were never added, and a rollback must not fail
             removed += _rules(had, principal_of)
     removed = [rule for rule in removed if rule not in added]
-    change_acls(to, added, removed)
-    own = change.resource_id or f"acls/{hashlib.sha256(_text(change.properties, 'Rules').encode()).hexdigest()[:16]}"
-    return Settled(resource_id=own, attributes={})
+    change_acls(to, added, removed, owner=owner)
+    return Settled(resource_id=old or f"{_ACLS_ID}{own}", attributes={})
 
 
 def _settle_quota(change: Change, to: Instance) -> Settled:
@@ -110,8 +116,7 @@ def _settle_quota(change: Change, to: Instance) -> Settled:
     So a resource takes no quota along that an operator, or another resource, has set: CloudFormation deletes the old
     resource after it has made the new one, and also one whose making has failed.
     """
-    stack = hashlib.sha256(change.stack_id.encode()).hexdigest()[:16]
-    own = f"{stack}.{hashlib.sha256(change.logical_id.encode()).hexdigest()[:16]}"
+    own = _owner(change)
     if change.request_type == "Delete":
         _delete_quota(change, to, own)
         return Settled(resource_id=change.resource_id or "", attributes={})
@@ -121,7 +126,7 @@ def _settle_quota(change: Change, to: Instance) -> Settled:
         name = trusted_principal(name, to.acl_cache.settings.tokens)
     name = parse_quota(subject, name, limits, is_shared=is_shared).name
     is_known = change.resource_id == f"quota/{subject}/{name}"  # an operator's change of it since is taken back
-    over = "" if is_known else stack
+    over = "" if is_known else f"{own.partition('.')[0]}."
     trail = _quota_trail("put_quota", to, name)
     audited(
         to,
@@ -131,6 +136,11 @@ def _settle_quota(change: Change, to: Instance) -> Settled:
         lambda _: state_of_quota(to, name),
     )
     return Settled(resource_id=f"quota/{subject}/{name}", attributes={"Name": name})
+
+
+def _owner(change: Change) -> str:
+    """The resource by its stack and its logical id: two hashes with a dot between them."""
+    return ".".join(hashlib.sha256(each.encode()).hexdigest()[:16] for each in (change.stack_id, change.logical_id))
 
 
 def _delete_quota(change: Change, to: Instance, own: str) -> None:

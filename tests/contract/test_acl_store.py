@@ -43,6 +43,23 @@ def test_rules_too_large_for_an_item_are_refused(ports: Ports) -> None:
     assert ports.acls.get() == EMPTY_BOOK
 
 
+def test_owners_are_kept_until_others_are_given(ports: Ports) -> None:
+    assert ports.acls.owners() == {}
+    owners = {A: frozenset({"", "a.1"}), B: frozenset({"b.2"})}
+    ports.acls.change(NO_REVISION, FIRST, owners)
+    ports.acls.change(FIRST.revision, SECOND)
+    assert ports.acls.owners() == owners
+    ports.acls.change(SECOND.revision, FIRST, {})
+    assert ports.acls.owners() == {}
+
+
+def test_refused_change_leaves_the_owners(ports: Ports) -> None:
+    ports.acls.change(NO_REVISION, FIRST)
+    with pytest.raises(PenstockError, match="try again"):
+        ports.acls.change("03" * 8, SECOND, {A: frozenset({"a.1"})})
+    assert ports.acls.owners() == {}
+
+
 def test_rules_meet_no_topic(ports: Ports) -> None:
     ports.acls.change(NO_REVISION, FIRST)
     assert ports.topics.list() == []

@@ -21,24 +21,24 @@ def test_declared_quota_is_deleted_by_the_resource_that_has_set_it_last(ports: P
     quota = Quota(subject=Subject.PRINCIPAL, name=CALLER, rates={Rate.PRODUCE_BYTES: 5}, declared_by="a")
     ports.quotas.put(quota)
     assert [*ports.quotas.list()] == [quota]
-    assert not ports.quotas.delete_declared(Subject.PRINCIPAL, CALLER, "b")
+    assert not ports.quotas.delete(Subject.PRINCIPAL, CALLER, "b")
     ports.quotas.put(replace(quota, declared_by=""))
-    assert not ports.quotas.delete_declared(Subject.PRINCIPAL, CALLER, "a")
+    assert not ports.quotas.delete(Subject.PRINCIPAL, CALLER, "a")
     ports.quotas.put(quota)
-    assert ports.quotas.delete_declared(Subject.PRINCIPAL, CALLER, "a")
-    assert not ports.quotas.delete_declared(Subject.PRINCIPAL, CALLER, "a")
+    assert ports.quotas.delete(Subject.PRINCIPAL, CALLER, "a")
+    assert not ports.quotas.delete(Subject.PRINCIPAL, CALLER, "a")
     assert not ports.quotas.list()
 
 
 def test_declared_quota_takes_the_place_of_its_stacks_alone(ports: Ports) -> None:
     quota = Quota(subject=Subject.PRINCIPAL, name=CALLER, rates={Rate.PRODUCE_BYTES: 5}, declared_by="a.1")
-    assert ports.quotas.put_declared(quota, "a.")
+    assert ports.quotas.put(quota, "a.")
     moved = replace(quota, declared_by="a.2")
-    assert ports.quotas.put_declared(moved, "a.")
-    assert not ports.quotas.put_declared(replace(quota, declared_by="b.1"), "b.")
+    assert ports.quotas.put(moved, "a.")
+    assert not ports.quotas.put(replace(quota, declared_by="b.1"), "b.")
     assert [*ports.quotas.list()] == [moved]
     ports.quotas.put(replace(quota, declared_by=""))
-    assert not ports.quotas.put_declared(quota, "a.")
+    assert not ports.quotas.put(quota, "a.")
 
 
 def test_quotas_are_listed_by_subject_and_name_until_they_are_deleted(ports: Ports) -> None:

@@ -61,6 +61,7 @@ def test_list_is_sorted_and_knows_topics_only(ports: Ports) -> None:
         create(ports, replace(ORDERS, name=TopicName(name), topic_id=TopicId(name)))
     ports.topics.delete(replace(ORDERS, name=TopicName("c"), topic_id=TopicId("c")), 7)
     assert [topic.name for topic in ports.topics.list()] == ["a", "b"]
+    assert ports.topics.count() == 2
 
 
 def test_replace_changes_the_topic(ports: Ports) -> None:

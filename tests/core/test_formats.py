@@ -7,7 +7,7 @@ import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.formats import BYTE_FORMATS, FORMAT_ATTRIBUTE, ITEM_FORMATS, check_item
-from penstock_core.storage.acls_item import parse_acl_mark, parse_acl_rules
+from penstock_core.storage.acls_item import parse_acl_mark, parse_acl_owners, parse_acl_rules
 from penstock_core.storage.audit_item import parse_audit_item
 from penstock_core.storage.compaction_item import parse_compaction, parse_cursor, parse_retired, parse_sequences
 from penstock_core.storage.groups.group_item import parse_group
@@ -31,6 +31,7 @@ PARSERS: Mapping[str, Callable[[Mapping[str, Any]], object]] = {
     "zone_states": parse_zone_states,
     "acls": parse_acl_rules,
     "acls_mark": parse_acl_mark,
+    "acls_owners": parse_acl_owners,
     "catch_up": parse_catch_up_pass,
     "cursor": parse_cursor,
     "audit_entry": parse_audit_item,

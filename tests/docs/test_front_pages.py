@@ -7,6 +7,7 @@ import pytest
 from bench.report.result import load_results
 from localstack.places import CHECKOUT
 from penstock_core.limits import SESSION_TIMEOUT_MS_DEFAULT
+from tests.docs.pages import PAGES, ROOT
 
 README = (CHECKOUT / "README.md").read_text()
 COMPARE = (CHECKOUT / "docs" / "explanation" / "compare.md").read_text()
@@ -95,3 +96,14 @@ def test_no_label_of_the_changelog_is_there_twice() -> None:
     lines = [line for line in text.splitlines() if len(line) > len("- **A label.**")]
     assert [each for each in {*labels} if labels.count(each) > 1] == []
     assert [each for each in {*lines} if lines.count(each) > 1] == []
+
+
+def test_no_block_installs_penstock_by_a_name_that_somebody_else_could_register() -> None:
+    """A wheel by its path, until PyPI has ours. An extra of an installed wheel may be named in a sentence."""
+    bare = re.compile(r"^\s*(?:\$ )?(?:uv )?(?:pip|npm) install .*?(?<![\w./-])penstock(?:\[|['\"\s]|$)", re.MULTILINE)
+    texts = [*PAGES, *(ROOT / "examples").rglob("*.py"), *(ROOT / "examples").rglob("*.md")]
+    found = [str(path.relative_to(ROOT)) for path in texts if bare.search(path.read_text())]
+    assert not found
+    assert bare.search("pip install 'penstock[kafka]'")
+    assert bare.search("    pip install --target x aws-lambda-powertools penstock\n")
+    assert not bare.search('pip install "./penstock-0.1.0-py3-none-any.whl[kafka]"')

@@ -27,6 +27,7 @@ _BY_SORT_KEY = {
     "states": "zone_states",
     "rules": "acls",
     "mark": "acls_mark",
+    "owners": "acls_owners",
     "catch_up": "catch_up",
 }
 _OF_LISTS = {

@@ -96,6 +96,7 @@ def tell(stage: Stage) -> None:
     )
     rules = [parse_rule("*", "write", "topic:gone", "deny"), parse_rule("arn:aws:iam::1:role/ops", "all", "*")]
     change_acls(stage.instance, rules, ())
+    change_acls(stage.instance, rules[1:], (), owner="stack.resource")
     _share(stage)
     _push(stage)
     _delay(stage)

@@ -261,6 +261,7 @@ SAMPLES = (
     Sample("GET /v1/topics/{topic}", (_path("describe", "topic:orders"),), path=_ORDERS),
     Sample("PATCH /v1/topics/{topic}", (_path("alter", "topic:orders"),), {"partitions": 2}, _ORDERS),
     Sample("DELETE /v1/topics/{topic}", (_path("delete", "topic:orders"),), path=_ORDERS),
+    Sample("GET /v1/topics/{topic}/users", (_path("delete", "topic:orders"),), path=_ORDERS),
     Sample("GET /v1/topics/{topic}/offsets", (_path("describe", "topic:orders"),), path=_ORDERS),
     Sample("POST /v1/topics/{topic}/truncate", (_path("delete", "topic:orders"),), {"0": 1}, _ORDERS),
     Sample("GET /v1/topics/{topic}/scheduled", (_path("describe", "topic:orders"),), path=_ORDERS),

@@ -104,6 +104,7 @@ CALLS: list[tuple[str, str, object, dict[str, str], int, Any]] = [
     ),
     ("GET /v1/wake-ups", "/v1/wake-ups", b"", {}, 200, answers.WakeUpPlaceAnswer),
     ("GET /v1/topics/{topic}", "/v1/topics/orders", b"", {}, 200, answers.TopicDescription),
+    ("GET /v1/topics/{topic}/users", "/v1/topics/orders/users", b"", {}, 200, answers.TopicUserCounts),
     ("GET /v1/topics/{topic}/offsets", "/v1/topics/orders/offsets", b"", {"timestamp": "5"}, 200, answers.OffsetList),
     ("GET /v1/topics/{topic}/offsets", "/v1/topics/orders/offsets", b"", {}, 200, answers.OffsetList),
     (

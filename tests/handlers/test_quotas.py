@@ -51,6 +51,16 @@ def test_quotas_are_set_listed_and_deleted(service: Service) -> None:
     assert (again.status, again.json["error"]["code"]) == (404, "UNKNOWN_QUOTA")
 
 
+def test_full_topic_refuses_records_by_both_ways_and_takes_the_largest_quota(service: Service) -> None:
+    assert put(service, "topic", "or*", stored_bytes_max=10**15)["limits"] == {"stored_bytes_max": 10**15}
+    assert service.produce(("orders", 0, batch("x"))).status == 200
+    put(service, "topic", "orders", stored_bytes_max=0)
+    error = service.produce(("orders", 0, batch("x")))
+    assert (error.status, error.json["error"]["code"]) == (409, "QUOTA_EXCEEDED")
+    body = {"records": [{"value": "x"}]}
+    assert service.call("POST", "/v1/topics/orders/records", body).json["error"]["quota"] == "stored_bytes_max"
+
+
 def test_team_shares_the_quota_of_a_pattern(service: Service) -> None:
     body = {"subject": "topic", "name": "o*", "limits": {"produce_bytes_per_s": SMALL}, "shared": True}
     service.create("others")
@@ -71,6 +81,9 @@ def test_team_shares_the_quota_of_a_pattern(service: Service) -> None:
         ({"subject": "topic", "name": "t", "limits": {}}, "give at least one limit"),
         ({"subject": "topic", "name": "t", "limits": {"fetch_bytes_per_s": 0}}, "fetch_bytes_per_s=0"),
         ({"subject": "topic", "name": "t", "limits": {"bytes": 1}}, "'bytes'"),
+        ({"subject": "topic", "name": "t", "limits": {"stored_bytes_max": 10**15 + 1}}, "from 0 to 1000000000000000"),
+        ({"subject": "topic", "name": "t*", "limits": {"stored_bytes_max": 1}, "shared": True}, "a topic holds"),
+        ({"subject": "principal", "name": "*", "limits": {"stored_bytes_max": 1}}, "'stored_bytes_max'"),
         ({"subject": "topic", "name": "a/b", "limits": {"fetch_bytes_per_s": 1}}, "a/b"),
     ],
 )

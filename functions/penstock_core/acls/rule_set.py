@@ -13,6 +13,9 @@ All rules of a stage as they are stored, and changes to them.
 
 A revision is random, not a count: a table that was restored from a backup never has the revision of other rules.
 
+Owners are the resources of templates that declare a rule. A rule goes with the last of them. OUTSIDE stands for all
+others: operators, and resources that a release up to 0.1.0 has made.
+
 The rights of one caller: handlers and use cases ask them before any work.
 """
 
@@ -29,6 +32,9 @@ from penstock_core.limits import ACL_PRINCIPALS_REMEMBERED_MAX, ACL_RULES_MAX
 _Place = tuple[Operation, Kind]
 _NO_PATTERNS = NamePatterns(())
 REVISION_BYTES = 8
+OUTSIDE = ""
+_BY_OPERATORS = frozenset({OUTSIDE})
+Owners = Mapping[Rule, frozenset[str]]
 NO_REVISION = ""
 
 
@@ -153,14 +159,38 @@ class RuleBook:
 EMPTY_BOOK = RuleBook()
 
 
-def changed(book: RuleBook, added: Iterable[Rule], removed: Iterable[Rule], entropy: bytes) -> RuleBook:
-    """The book with some rules added and others removed; the same book if that changes nothing.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnedRules:
+    """The rules, and the owners of those that resources of templates declare. Owners of other rules mean nothing."""
 
-    `entropy` are `REVISION_BYTES` random bytes. Raises TOO_MANY_ACLS.
-    """
-    rules = (book.rules - frozenset(removed)) | frozenset(added)
-    if rules == book.rules:
-        return book
+    book: RuleBook = EMPTY_BOOK
+    owners: Owners = field(default_factory=dict)
+
+    def change(
+        self, added: Collection[Rule], removed: Iterable[Rule], entropy: bytes, owner: str | None = None
+    ) -> "OwnedRules":
+        """These with some rules added and others removed; the same object if that changes nothing.
+
+        An owner releases the rules that it removes, and they go if no other owner is left. Without `owner` an operator
+        asks: the rules go at once. `entropy` are `REVISION_BYTES` random bytes. Raises TOO_MANY_ACLS.
+        """
+        before = {rule: self.owners.get(rule, _BY_OPERATORS) for rule in self.book.rules}
+        after = dict(before)
+        for rule in removed:
+            left = after.pop(rule, frozenset()) - {owner} if owner is not None else frozenset[str]()
+            if left:
+                after[rule] = left
+            else:
+                after.pop(rule, None)
+        for rule in added:
+            after[rule] = after.get(rule, frozenset()) | {owner or OUTSIDE}
+        if after == before:
+            return self
+        owners = {rule: names for rule, names in after.items() if names != _BY_OPERATORS}
+        return OwnedRules(book=_changed(self.book, frozenset(after), entropy), owners=owners)
+
+
+def _changed(book: RuleBook, rules: frozenset[Rule], entropy: bytes) -> RuleBook:
     if len(rules) > ACL_RULES_MAX and len(rules) > len(book.rules):
         raise PenstockError(
             ErrorCode.TOO_MANY_ACLS,

@@ -189,6 +189,8 @@ def alter_config(config: TopicConfig, changes: Mapping[str, Any]) -> TopicConfig
 
     Raises INVALID_CONFIG naming the setting, the value and what is allowed.
     """
+    if not changes:
+        return config
     known = {setting.name: setting for setting in fields(TopicConfig)}
     checked: dict[str, Any] = {}
     for name, value in changes.items():

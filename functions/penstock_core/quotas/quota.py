@@ -20,9 +20,16 @@ from typing import Any
 from penstock_core.acls.rule import EVERY, parse_principal_pattern
 from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.ids import parse_topic_name
-from penstock_core.limits import INSTANCE_SHARES_MAX, QUOTA_COUNT_MAX, QUOTA_RATE_MAX, QUOTAS_MAX
+from penstock_core.limits import (
+    INSTANCE_SHARES_MAX,
+    QUOTA_COUNT_MAX,
+    QUOTA_RATE_MAX,
+    QUOTA_STORED_BYTES_MAX,
+    QUOTAS_MAX,
+)
 
 DEFAULT = "*"  # the name of the quota of all that have none of their own
+STORED_BYTES = "stored_bytes_max"  # the limit of what a topic may hold
 
 
 class Subject(StrEnum):
@@ -54,13 +61,15 @@ class Count(StrEnum):
 class Quota:
     """The limits of one principal or topic, or of all that match a pattern. `is_shared`: these have one budget.
 
-    `declared_by` names the resource of a template that has set it, "" for everybody else.
+    `stored_bytes_max` is what a topic may hold, None without a bound. `declared_by` names the resource of a template
+    that has set it, "" for everybody else.
     """
 
     subject: Subject
     name: str
     rates: Mapping[Rate, int] = field(default_factory=dict)
     counts: Mapping[Count, int] = field(default_factory=dict)
+    stored_bytes_max: int | None = None
     is_shared: bool = False
     declared_by: str = ""
 
@@ -71,7 +80,8 @@ class Quota:
 
     def to_json(self) -> dict[str, int]:
         """The limits as the API writes them, without those that are missing."""
-        return {str(limit): value for limits in (self.rates, self.counts) for limit, value in limits.items()}
+        stored = {} if self.stored_bytes_max is None else {STORED_BYTES: self.stored_bytes_max}
+        return {str(limit): value for limits in (self.rates, self.counts) for limit, value in limits.items()} | stored
 
 
 def parse_quota(subject: str, name: str, limits: Mapping[str, Any], *, is_shared: bool = False) -> Quota:
@@ -83,24 +93,34 @@ def parse_quota(subject: str, name: str, limits: Mapping[str, Any], *, is_shared
     kind = _subject(subject)
     rates: dict[Rate, int] = {}
     counts: dict[Count, int] = {}
+    stored_bytes_max: int | None = None
     for name_of_limit, value in limits.items():
         limit = _limit(kind, name_of_limit)
         if value is None:
             continue
         if isinstance(limit, Rate):
             rates[limit] = _checked(name_of_limit, value, least=1, most=QUOTA_RATE_MAX)
-        else:
+        elif isinstance(limit, Count):
             counts[limit] = _checked(name_of_limit, value, least=0, most=QUOTA_COUNT_MAX)
-    quota = Quota(subject=kind, name=_name(kind, name), rates=rates, counts=counts, is_shared=is_shared)
+        else:
+            stored_bytes_max = _checked(name_of_limit, value, least=0, most=QUOTA_STORED_BYTES_MAX)
+    quota = Quota(
+        subject=kind,
+        name=_name(kind, name),
+        rates=rates,
+        counts=counts,
+        stored_bytes_max=stored_bytes_max,
+        is_shared=is_shared,
+    )
     if is_shared and not quota.is_pattern:
         raise PenstockError(
             ErrorCode.INVALID_CONFIG, f"shared with name {shown(name)}: give a pattern, with a {EVERY} at the end"
         )
-    if is_shared and counts:
+    if is_shared and (alone := [each for each in quota.to_json() if each not in set(Rate)]):
         raise PenstockError(
             ErrorCode.INVALID_CONFIG,
-            f"shared with {', '.join(counts)}: what a principal creates counts for it alone. Set these limits in a "
-            "quota that is not shared, of a longer or shorter pattern",
+            f"shared with {', '.join(alone)}: what a principal creates, or a topic holds, counts for it alone. Set "
+            "these limits in a quota that is not shared, of a longer or shorter pattern",
         )
     return quota
 
@@ -143,6 +163,11 @@ class QuotaBook:
             if rate in quota.rates:
                 return RateLimit(units_per_s=quota.rates[rate], shared_by=quota.name if quota.is_shared else "")
         return None
+
+    def stored_bytes_max(self, topic: str) -> int | None:
+        """The bytes that the topic may hold, None without a bound."""
+        found = (quota.stored_bytes_max for quota in self.of(Subject.TOPIC, topic))
+        return next((limit for limit in found if limit is not None), None)
 
     def counts(self, principal: str) -> dict[Count, int]:
         """The limits of what the principal may create, without those that are missing."""
@@ -187,10 +212,9 @@ def _name(kind: Subject, name: str) -> str:
     return str(pattern)
 
 
-def _limit(kind: Subject, text: str) -> Rate | Count:
-    known: dict[str, Rate | Count] = {str(each): each for each in Rate}
-    if kind is Subject.PRINCIPAL:
-        known |= {str(each): each for each in Count}
+def _limit(kind: Subject, text: str) -> Rate | Count | str:
+    known: dict[str, Rate | Count | str] = {str(each): each for each in Rate}
+    known |= {str(each): each for each in Count} if kind is Subject.PRINCIPAL else {STORED_BYTES: STORED_BYTES}
     if text not in known:
         raise PenstockError(
             ErrorCode.INVALID_CONFIG, f"limit {shown(text)}: a quota of a {kind} has {', '.join(known)}"

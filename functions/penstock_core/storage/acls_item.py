@@ -1,4 +1,4 @@
-"""The items of the access rules: one with all rules, and one that tells whether they have changed.
+"""The items of the access rules: all rules, whether they have changed, and which templates declare them.
 
 ```
 topics table   pk "#acls"   sk "rules"
@@ -7,20 +7,25 @@ rules      B   zlib of JSON: [[principal, operation, resource, permission], …]
 
 topics table   pk "#acls"   sk "mark"
 revision   S   that of the rules
+
+topics table   pk "#acls"   sk "owners"
+owners     B   zlib of JSON: {owner: [[principal, operation, resource, permission], …]}, sorted
 ```
-One transaction writes both. So an instance reads the whole of one revision with one read, and learns by a read of 60
-bytes whether that is still the newest.
+One transaction writes rules and mark. So an instance reads the whole of one revision with one read, and learns by a
+read of 60 bytes whether that is still the newest. The transaction writes the owners where they have changed: so who
+reads rules first and then owners, and writes under the revision of the rules, has read what belongs together. A release
+that knows no owners leaves them. Then they may name rules that are gone, and that means nothing.
 """
 
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from penstock_core.acls.rule import parse_rule
-from penstock_core.acls.rule_set import NO_REVISION, RuleBook
+from penstock_core.acls.rule import Rule, parse_rule
+from penstock_core.acls.rule_set import NO_REVISION, Owners, RuleBook
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.formats import check_item
+from penstock_core.formats import FORMAT_ATTRIBUTE, check_item
 from penstock_core.limits import ACL_DECODED_BYTES_MAX, ACL_ITEM_BYTES_MAX
 from penstock_core.storage import keys
 from penstock_core.storage.item import ConditionalPut, ConditionalUpdate, Item, rewriting
@@ -36,18 +41,37 @@ def acl_mark_key() -> Item:
     return {"pk": {"S": keys.ACLS}, "sk": {"S": keys.ACL_MARK}}
 
 
+def acl_owners_key() -> Item:
+    """The key of the item with the owners."""
+    return {"pk": {"S": keys.ACLS}, "sk": {"S": keys.ACL_OWNERS}}
+
+
 def acl_rules_item(book: RuleBook) -> Item:
     """The item with all rules. Raises TOO_MANY_ACLS if they take more than `ACL_ITEM_BYTES_MAX`."""
-    rows = sorted([*rule.to_json().values()] for rule in book.rules)
-    packed = zlib.compress(json.dumps(rows, separators=(",", ":"), ensure_ascii=False).encode())
-    if len(packed) > ACL_ITEM_BYTES_MAX:
-        raise PenstockError(
-            ErrorCode.TOO_MANY_ACLS,
-            f"{len(rows)} rules take {len(packed)} bytes: {ACL_ITEM_BYTES_MAX} at most. Remove some, or name "
-            "principals and resources by their beginning and a *",
-            limit=ACL_ITEM_BYTES_MAX,
-        )
+    packed = _packed(_rows(book.rules), f"{len(book.rules)} rules")
     return {**acl_rules_key(), "revision": {"S": book.revision}, "rules": {"B": packed}}
+
+
+def acl_owners_item(owners: Owners) -> Item:
+    """The item with the owners. Raises TOO_MANY_ACLS as `acl_rules_item`."""
+    names = sorted({name for each in owners.values() for name in each})
+    of = {name: _rows(rule for rule, each in owners.items() if name in each) for name in names}
+    return {**acl_owners_key(), "owners": {"B": _packed(of, f"the owners of {len(owners)} rules")}}
+
+
+def parse_acl_owners(item: Mapping[str, Any]) -> Owners:
+    """The inverse of `acl_owners_item`. Raises UNSUPPORTED_FORMAT."""
+    check_item("acls_owners", item)
+    found: dict[Rule, set[str]] = {}
+    try:
+        for name, rows in json.loads(_unpacked(bytes(item["owners"]["B"]))).items():
+            for row in rows:
+                found.setdefault(parse_rule(*row), set()).add(name)
+    except (ValueError, TypeError, AttributeError, zlib.error, PenstockError) as error:
+        raise PenstockError(
+            ErrorCode.UNSUPPORTED_FORMAT, f"this release cannot read the owners of rules ({error}): use a later one"
+        ) from error
+    return {rule: frozenset(names) for rule, names in found.items()}
 
 
 def parse_acl_rules(item: Mapping[str, Any]) -> RuleBook:
@@ -72,12 +96,37 @@ def parse_acl_mark(item: Mapping[str, Any]) -> str:
     return str(item["revision"]["S"])
 
 
-def acl_writes(seen: str, book: RuleBook) -> tuple[ConditionalPut | ConditionalUpdate, ...]:
-    """Both items, for one transaction. The condition of each is that the stored revision is the one that was seen."""
+def acl_writes(
+    seen: str, book: RuleBook, owners: Owners | None = None
+) -> tuple[ConditionalPut | ConditionalUpdate, ...]:
+    """The items for one transaction; `owners` None leaves theirs.
+
+    The condition of rules and mark is that the stored revision is the one that was seen. That of the owners refuses an
+    item of a later format.
+    """
     items = (acl_rules_item(book), {**acl_mark_key(), "revision": {"S": book.revision}})
+    noted = (
+        () if owners is None else (rewriting(acl_owners_item(owners), f"attribute_not_exists({FORMAT_ATTRIBUTE})", {}),)
+    )
     if seen == NO_REVISION:
-        return tuple(ConditionalPut(item=item, condition="attribute_not_exists(pk)") for item in items)
-    return tuple(rewriting(item, "revision = :seen", {":seen": {"S": seen}}) for item in items)
+        return (*(ConditionalPut(item=item, condition="attribute_not_exists(pk)") for item in items), *noted)
+    return (*(rewriting(item, "revision = :seen", {":seen": {"S": seen}}) for item in items), *noted)
+
+
+def _rows(rules: Iterable[Rule]) -> list[list[str]]:
+    return sorted([*rule.to_json().values()] for rule in rules)
+
+
+def _packed(content: object, what: str) -> bytes:
+    packed = zlib.compress(json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode())
+    if len(packed) > ACL_ITEM_BYTES_MAX:
+        raise PenstockError(
+            ErrorCode.TOO_MANY_ACLS,
+            f"{what} take {len(packed)} bytes: {ACL_ITEM_BYTES_MAX} at most. Remove some, or name "
+            "principals and resources by their beginning and a *",
+            limit=ACL_ITEM_BYTES_MAX,
+        )
+    return packed
 
 
 def _unpacked(data: bytes) -> bytes:

@@ -2,7 +2,7 @@
 
 ```
 groups table   pk "#quotas"   sk "<subject>#<name>", a pattern ends in "*", and "*" is the default
-limits   M      by the limit's name in the API, rates and counts: N
+limits   M      by the limit's name in the API, rates, counts and stored bytes: N
 shared   BOOL   of a pattern whose names have one budget; absent for budgets of their own
 declared_by S   the resource of a template that has set it; absent once somebody else has
 ```
@@ -32,7 +32,7 @@ from typing import Any
 
 from penstock_core.formats import check_item
 from penstock_core.quotas.bucket import Bucket
-from penstock_core.quotas.quota import Claim, ClaimKind, Count, Quota, Rate, Subject
+from penstock_core.quotas.quota import STORED_BYTES, Claim, ClaimKind, Count, Quota, Rate, Subject
 from penstock_core.storage import keys
 from penstock_core.storage.item import ConditionalPut, ConditionalUpdate, Item, number
 
@@ -62,6 +62,7 @@ def parse_quota_item(item: Mapping[str, Any]) -> Quota:
         name=name,
         rates={Rate(limit): value for limit, value in limits.items() if limit in set(Rate)},
         counts={Count(limit): value for limit, value in limits.items() if limit in set(Count)},
+        stored_bytes_max=limits.get(STORED_BYTES),
         is_shared=item.get("shared", {}).get("BOOL", False),
         declared_by=item.get("declared_by", {}).get("S", ""),
     )

@@ -149,6 +149,9 @@ def raise_ended(topic: Topic) -> ConditionalUpdate:
     )
 
 
+_DEFAULTS = TopicConfig()
+
+
 def parse_topic(item: Mapping[str, Any]) -> Topic:
     """The inverse of `topic_item`. Raises INVALID_CONFIG for a setting that this release does not know."""
     check_item("topic", item)
@@ -160,7 +163,7 @@ def parse_topic(item: Mapping[str, Any]) -> Topic:
         topic_id=TopicId(item["topic_id"]["S"]),
         partitions=int(item["partitions"]["N"]),
         created_at_ms=int(item["created_at_ms"]["N"]),
-        config=alter_config(TopicConfig(), config),
+        config=alter_config(_DEFAULTS, config),
         was_compacted="was_compacted" in item,
         writable=int(item[WRITABLE]["N"]) if WRITABLE in item else None,
         layout=int(item[LAYOUT]["N"]) if LAYOUT in item else 0,

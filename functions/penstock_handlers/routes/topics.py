@@ -40,6 +40,7 @@ from penstock_handlers.edge.models.answer_models import (
     TopicDescription,
     TopicList,
     TopicMetadata,
+    TopicUserCounts,
     TruncatedPartition,
     TruncatedPartitions,
     WakeUpPlaceAnswer,
@@ -50,7 +51,7 @@ from penstock_service.share.dead_letters.describe_letters import describe_letter
 from penstock_service.timers.scheduled import cancel_scheduled, list_scheduled
 from penstock_service.topics.alter_topic import alter_topic, delete_topic, truncate
 from penstock_service.topics.create_topic import create_topic
-from penstock_service.topics.describe_topic import describe_topic, list_topics
+from penstock_service.topics.describe_topic import count_users, describe_topic, list_topics
 from penstock_service.topics.list_offsets import OffsetSpec, RecordPlace, list_offsets, place_of_record
 
 app = JsonApp("topics")
@@ -111,6 +112,13 @@ def describe(topic: Annotated[str, Path()]) -> TopicDescription:
         for item in bounds
     ]
     return {**_topic(found), "offsets": offsets}
+
+
+@app.operation("GET /v1/topics/<topic>/users", "countTopicUsers", "Count who uses a topic")
+def users(topic: Annotated[str, Path()]) -> TopicUserCounts:
+    """Count the share groups and subscriptions that use a topic, also those that you may not describe."""
+    found = count_users(instance_of(app), topic)
+    return {"share_groups": found.share_groups, "subscriptions": found.subscriptions}
 
 
 @app.operation("PATCH /v1/topics/<topic>", "alterTopic", "Alter a topic")

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from penstock_core.acls.rule import Kind, Operation, Rule
-from penstock_core.acls.rule_set import REVISION_BYTES, UNRESTRICTED, Access, changed
+from penstock_core.acls.rule_set import REVISION_BYTES, UNRESTRICTED, Access, OwnedRules
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import ACL_ATTEMPTS_MAX
 from penstock_service.instance.instance import Instance
@@ -20,27 +20,31 @@ class AclChange:
     removed: frozenset[Rule]
 
 
-def change_acls(instance: Instance, added: Collection[Rule], removed: Collection[Rule]) -> AclChange:
+def change_acls(
+    instance: Instance, added: Collection[Rule], removed: Collection[Rule], *, owner: str | None = None
+) -> AclChange:
     """All of the change or none. Other instances decide by it within `ACL_AGE_MS_MAX`, this one at once.
 
-    One read and one transaction, and again if another request changes the rules meanwhile. A repeat changes nothing.
-    Raises TOO_MANY_ACLS, and CONCURRENT_UPDATE if others change the rules all the time.
+    `owner` is the resource of a template that asks: rules that others declare, too, stay. Two reads and one
+    transaction, and again if another request changes the rules meanwhile. A repeat changes nothing. Raises
+    TOO_MANY_ACLS, and CONCURRENT_UPDATE if others change the rules all the time.
     """
-    attempt = 0
+    store, attempt = instance.stores.acls, 0
     while True:
         attempt += 1
-        book = instance.stores.acls.get()
-        new = changed(book, added, removed, instance.entropy.random_bytes(REVISION_BYTES))
+        book = store.get()
+        old = OwnedRules(book=book, owners=store.owners())  # behind the rules: `change` compares their revision
+        new = old.change(added, removed, instance.entropy.random_bytes(REVISION_BYTES), owner)
         instance.acl_cache.forget()
-        if new is book:
+        if new is old:
             return AclChange(added=frozenset(), removed=frozenset())
         try:
-            instance.stores.acls.change(book.revision, new)
+            store.change(book.revision, new.book, None if new.owners == old.owners else new.owners)
         except PenstockError as error:
             if error.code not in (ErrorCode.CONCURRENT_UPDATE, ErrorCode.THROTTLED) or attempt == ACL_ATTEMPTS_MAX:
                 raise
         else:
-            return AclChange(added=new.rules - book.rules, removed=book.rules - new.rules)
+            return AclChange(added=new.book.rules - book.rules, removed=book.rules - new.book.rules)
         share = instance.entropy.random_bytes(1)[0] / 256
         instance.clock.sleep_ms(_PAUSE_MS * attempt * (1 + share))
 

@@ -57,6 +57,7 @@ class TopicCache:
         self._topics = topics
         self._clock = clock
         self._remembered: dict[TopicName, tuple[Moment, Topic]] = {}
+        self._counted: tuple[Moment, int] | None = None
 
     def get(self, name: str) -> Topic:
         """The topic, as it is or was at most `TTL_MS` ago. One read if the cache does not know it.
@@ -67,6 +68,17 @@ class TopicCache:
         if remembered is not None and remembered[0].age_ms(self._clock) < TTL_MS:
             return remembered[1]
         return self.read_through(name)
+
+    def count_for_one_more(self, most: int) -> int:
+        """The number of topics, for a caller that adds one unless there are `most`. It adds one to what is remembered.
+
+        It was counted at most `TTL_MS` ago, or now if that reached `most`: counts are scans of the table.
+        """
+        counted = self._counted
+        if counted is None or counted[0].age_ms(self._clock) >= TTL_MS or counted[1] >= most:
+            counted = Moment.now(self._clock), self._topics.count()
+        self._counted = counted[0], counted[1] + 1
+        return counted[1]
 
     def find(self, name: str) -> Topic | None:
         """As `get`, and None for a topic that does not exist."""

@@ -37,7 +37,7 @@ from penstock_core.quotas.bucket import WaitPool
 from penstock_service.instance.caches import AclCache, GroupCache, ShareGroupCache, TopicCache
 from penstock_service.instance.held_segments import HeldSegments
 from penstock_service.instance.proven_callers import ProvenCallers
-from penstock_service.instance.quota_shares import QuotaCache, QuotaShares
+from penstock_service.instance.quota_shares import QuotaCache, QuotaShares, StoredBytes
 from penstock_service.instance.telemetry import Telemetry
 from penstock_service.instance.update_window import Moment
 from penstock_service.instance.zones import HEDGE_FLOOR_MS, ZoneCache, ZoneHealth, ZoneLatency
@@ -184,6 +184,7 @@ class Instance:
     repair_throttle: RepairThrottle
     quota_cache: QuotaCache
     quota_shares: QuotaShares
+    stored_bytes: StoredBytes
     tuning: Tuning = field(default_factory=Tuning)
     telemetry: Telemetry = field(default_factory=Telemetry)
     held_segments: HeldSegments = field(default_factory=HeldSegments)
@@ -212,6 +213,7 @@ class Instance:
             repair_throttle=RepairThrottle(runtime.clock),
             quota_cache=QuotaCache(stores.quotas, runtime.clock, telemetry),
             quota_shares=QuotaShares(runtime.clock),
+            stored_bytes=StoredBytes(runtime.clock),
             telemetry=telemetry,
             tuning=tuning or Tuning(),
         )

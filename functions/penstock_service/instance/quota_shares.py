@@ -2,6 +2,9 @@
 
 A share is charged ahead, so an instance that forgets it only spends less. So memory may be lost at any time.
 
+The bytes that topics hold, by their heads: an instance remembers them for `QUOTA_STORED_AGE_MS`, and adds what it lets
+through itself. So a topic gets no more above its quota than other instances append in this time.
+
 The quotas of the stage, remembered between requests, so that a warm request reads none.
 
 Remembered quotas may be up to `TTL_MS` old: a change takes so long until all instances go by it. If they cannot be
@@ -17,7 +20,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.limits import INSTANCE_SHARES_MAX, QUOTA_PAUSE_MS_MAX, QUOTA_PAUSE_MS_MIN
+from penstock_core.ids import TopicId
+from penstock_core.limits import INSTANCE_SHARES_MAX, QUOTA_PAUSE_MS_MAX, QUOTA_PAUSE_MS_MIN, QUOTA_STORED_AGE_MS
 from penstock_core.quotas.bucket import Bucket, BucketKey, expected_units
 from penstock_core.quotas.quota import Count, QuotaBook, Rate, RateLimit, Subject
 from penstock_service.instance.telemetry import Telemetry
@@ -130,6 +134,34 @@ class QuotaShares:
         return share
 
 
+class StoredBytes:
+    """The bytes that topics hold, as this function instance knows them. Safe for use by several threads."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._held: dict[TopicId, tuple[int, Moment]] = {}
+
+    def known(self, topic_id: TopicId) -> int | None:
+        """The bytes, None if they were read too long ago, or never."""
+        with self._lock:
+            held, read = self._held.get(topic_id, (0, None))
+            return None if read is None or read.age_ms(self._clock) >= QUOTA_STORED_AGE_MS else held
+
+    def note(self, topic_id: TopicId, held: int, read: Moment) -> None:
+        """Notes the bytes of heads that were read from that moment on."""
+        with self._lock:
+            if len(self._held) >= INSTANCE_SHARES_MAX:
+                self._held.clear()
+            self._held[topic_id] = held, read
+
+    def add(self, topic_id: TopicId, size: int) -> None:
+        """Counts bytes that this instance lets through."""
+        with self._lock:
+            if (known := self._held.get(topic_id)) is not None:
+                self._held[topic_id] = known[0] + size, known[1]
+
+
 class QuotaCache:
     """A cache over a QuotaStore, at most `QUOTAS_MAX` quotas. Each function instance has one."""
 
@@ -144,6 +176,10 @@ class QuotaCache:
     def rate_of(self, subject: Subject, name: str, rate: Rate) -> RateLimit | None:
         """The rate that holds for the principal or topic, None without one. One query if the memory is old."""
         return self._book.rate(subject, name, rate) if self.has_quotas(subject) else None
+
+    def stored_bytes_max(self, topic: str) -> int | None:
+        """The bytes that the topic may hold, None without a bound. One query as `rate_of`."""
+        return self._book.stored_bytes_max(topic) if self.has_quotas(Subject.TOPIC) else None
 
     def counts_of(self, principal: str) -> Mapping[Count, int]:
         """The limits of what the principal may create, without those that are missing. One query as `rate_of`.

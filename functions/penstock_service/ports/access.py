@@ -10,7 +10,7 @@ from penstock_core.audit.audit_entry import AuditEntry, AuditId
 from penstock_core.direct.caller_proof import CallerProof
 
 if TYPE_CHECKING:
-    from penstock_core.acls.rule_set import RuleBook
+    from penstock_core.acls.rule_set import Owners, RuleBook
     from penstock_core.quotas.bucket import Bucket, BucketKey
     from penstock_core.quotas.quota import Claim, ClaimKind, Quota, Subject
 
@@ -24,11 +24,14 @@ class AclStore(Protocol):
     def get(self) -> RuleBook:
         """All rules, of one revision. One read."""
 
-    def change(self, seen: str, book: RuleBook) -> None:
-        """Stores `book` in place of the rules of the revision `seen`.
+    def owners(self) -> Owners:
+        """The resources of templates that declare rules, also of rules that are gone. One read."""
 
-        Raises CONCURRENT_UPDATE if the stored rules have another one, and TOO_MANY_ACLS if the rules do not fit into an
-        item. One transaction, sent once.
+    def change(self, seen: str, book: RuleBook, owners: Owners | None = None) -> None:
+        """Stores `book` in place of the rules of the revision `seen`, and `owners` unless they are None.
+
+        Raises CONCURRENT_UPDATE if the stored rules have another one, and TOO_MANY_ACLS if the rules or owners do not
+        fit into an item. One transaction, sent once.
         """
 
 
@@ -46,20 +49,17 @@ class QuotaStore(Protocol):
     A bucket vanishes a day after its last charge. A claim stays until it is dropped.
     """
 
-    def put(self, quota: Quota) -> None:
-        """Stores a quota in place of the one of that subject and name. One put. Raises TOO_MANY_QUOTAS."""
+    def put(self, quota: Quota, over: str = "") -> bool:
+        """Stores a quota in place of the one of that subject and name. Raises TOO_MANY_QUOTAS.
 
-    def put_declared(self, quota: Quota, stack: str) -> bool:
-        """Stores a quota where there is none, or one whose `declared_by` begins with `stack`. False for another one.
-
-        One query and one conditional put. Raises TOO_MANY_QUOTAS.
+        With `over`, False for one whose `declared_by` does not begin so. One query and one conditional put.
         """
 
-    def delete(self, subject: Subject, name: str) -> bool:
-        """Removes a quota. False if there is none. One delete."""
+    def delete(self, subject: Subject, name: str, declared_by: str = "") -> bool:
+        """Removes a quota, with `declared_by` only one that this resource has set last. False if there is none.
 
-    def delete_declared(self, subject: Subject, name: str, declared_by: str) -> bool:
-        """Removes a quota that this resource has set last. False if it has not. One conditional delete."""
+        One conditional delete.
+        """
 
     def list(self) -> Sequence[Quota]:
         """All quotas, by subject and name. One query for each MB."""

@@ -40,6 +40,9 @@ class TopicStore(Protocol):
     def list(self) -> Sequence[Topic]:
         """All topics, sorted by name. A scan of the whole table, one call for each MB."""
 
+    def count(self) -> int:
+        """The number of all topics. A scan of the whole table, which answers their names alone."""
+
     def replace(self, old: Topic, new: Topic) -> None:
         """Stores `new` in place of `old`. Raises CONCURRENT_UPDATE if `old` is not stored any more.
 

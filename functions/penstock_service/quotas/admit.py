@@ -11,12 +11,13 @@ from math import ceil
 
 from penstock_core.acls.rule import EVERY
 from penstock_core.errors import ErrorCode, PenstockError, shown
-from penstock_core.ids import TopicName
+from penstock_core.ids import PartitionKey, TopicName
 from penstock_core.limits import QUOTA_ATTEMPTS_MAX, QUOTA_FETCH_BYTES_MIN, QUOTA_WAIT_MS_MAX
 from penstock_core.metrics.lag_memory import OTHER
 from penstock_core.quotas.bucket import BucketKey, fresh_bucket, units_to_charge
-from penstock_core.quotas.quota import Rate, Subject
+from penstock_core.quotas.quota import STORED_BYTES, Rate, Subject
 from penstock_service.instance.instance import Instance
+from penstock_service.instance.update_window import Moment
 from penstock_service.ports.access import ChargeOutcome
 
 _ONE_FETCH = {Rate.FETCH_REQUESTS: 1}
@@ -48,6 +49,40 @@ def admit(instance: Instance, spender: Spender, units: Mapping[Rate, int]) -> No
             give_back(instance, spender, taken)
             raise
         taken[rate] = needed
+
+
+def admit_bytes(instance: Instance, topic: Spender, size: int) -> None:
+    """Lets `size` bytes more into the topic, if its quota of stored bytes has room. Raises QUOTA_EXCEEDED.
+
+    Reads the heads of all partitions each `QUOTA_STORED_AGE_MS`, one call for each 100, and nothing without such a
+    quota. What is refused later counts until then. Heads do not tell what compaction has removed, so a compacted topic
+    has no bound. If the heads cannot be read, the request passes.
+    """
+    limit = instance.quota_cache.stored_bytes_max(topic.name)
+    if limit is None:
+        return
+    found = instance.topic_cache.get(topic.name)
+    if found.config.is_compacted:
+        return
+    held = instance.stored_bytes.known(found.topic_id)
+    if held is None:
+        read = Moment.now(instance.clock)
+        try:
+            heads = instance.stores.log.heads([PartitionKey(found.topic_id, each) for each in found.all_partitions()])
+        except PenstockError as error:
+            instance.telemetry.log("stored_bytes_unread", topic=topic.name, error=error.code.name)
+            return
+        held = sum(head.stored_bytes for head in heads.values())
+        instance.stored_bytes.note(found.topic_id, held, read)
+    if held + size > limit:
+        raise PenstockError(
+            ErrorCode.QUOTA_EXCEEDED,
+            f"topic {shown(topic.name)} holds {held} bytes, with these {size} it would exceed its quota "
+            f"{STORED_BYTES}={limit}: shorten its retention, truncate it, or have the quota raised",
+            quota=STORED_BYTES,
+            limit=limit,
+        )
+    instance.stored_bytes.add(found.topic_id, size)
 
 
 def give_back(instance: Instance, spender: Spender, units: Mapping[Rate, int]) -> None:

@@ -10,7 +10,14 @@ from penstock_core.quotas.quota import Rate, Subject
 from penstock_core.zones.zone_state import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.update_window import UpdateWindow
-from penstock_service.quotas.admit import admit, count_throttled, give_back, principal_spender, topic_spender
+from penstock_service.quotas.admit import (
+    admit,
+    admit_bytes,
+    count_throttled,
+    give_back,
+    principal_spender,
+    topic_spender,
+)
 from penstock_service.records.append import AppendedRange, is_head_closed
 from penstock_service.records.count_traffic import count_received
 from penstock_service.records.produce import (
@@ -29,10 +36,10 @@ Produced: TypeAlias = AppendedRange | ScheduledRecords
 def produce_within_quotas(
     instance: Instance, principal: str, entries: Sequence[ProduceEntry], acks: Acks
 ) -> Outcomes[Produced]:
-    """One result per entry, in order. Entries of a topic over its quota fail alone, with THROTTLED.
+    """One result per entry, in order. Entries of a topic over its quota fail alone: THROTTLED, or QUOTA_EXCEEDED.
 
-    Raises THROTTLED if the principal is over its quota, or all entries' topics are. Costs what `take_share` costs for
-    each quota, and what `produce_or_schedule` costs.
+    Raises THROTTLED if the principal is over its quota, and the first error if all entries' topics are. Costs what
+    `take_share` and `admit_bytes` cost for each quota, and what `produce_or_schedule` costs.
     """
     refused = admit_produce(instance, principal, entries)
     if not refused:
@@ -70,7 +77,7 @@ def admit_produce(instance: Instance, principal: str, entries: Sequence[ProduceE
 
 
 def admit_whole(instance: Instance, principal: str, entries: Sequence[ProduceEntry]) -> None:
-    """Takes the entries of the quotas, all or none. Raises THROTTLED for the first that is spent."""
+    """Takes the entries of the quotas, all or none. Raises THROTTLED or QUOTA_EXCEEDED for the first that is spent."""
     sizes = _sizes(entries)
     demands = [(principal_spender(principal), sizes.total())]
     if instance.quota_cache.has_quotas(Subject.TOPIC):
@@ -78,6 +85,8 @@ def admit_whole(instance: Instance, principal: str, entries: Sequence[ProduceEnt
         demands += [(spender, size) for spender, size in found if spender is not None]
     for place, (spender, size) in enumerate(demands):
         try:
+            if spender.subject is Subject.TOPIC:
+                admit_bytes(instance, spender, size)
             admit(instance, spender, _produce_of(size))
         except PenstockError as error:
             for before, taken in demands[:place]:
@@ -102,6 +111,7 @@ def _refusal(instance: Instance, topic: str, size: int) -> PenstockError | None:
     if spender is None:
         return None
     try:
+        admit_bytes(instance, spender, size)
         admit(instance, spender, _produce_of(size))
     except PenstockError as error:
         return error

@@ -1,13 +1,16 @@
-"""Describe and list topics."""
+"""Describe and list topics, and count who uses one."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from penstock_core.ids import Offset, Partition, PartitionKey, is_reserved
+from penstock_core.limits import PUSH_LIST_MAX, SHARE_GROUP_LIST_MAX
 from penstock_core.log.topic import Topic
 from penstock_core.pages import show_all
+from penstock_core.push.targets.target import TopicTarget
 from penstock_service.instance.caches import TopicCache
+from penstock_service.instance.instance import Instance
 from penstock_service.ports.log import LogIndex
 from penstock_service.ports.topics import TopicStore
 
@@ -65,3 +68,34 @@ def list_topics(
     behind = [topic for topic in own if is_shown(topic.name)]
     page = behind[:limit]
     return page, page[-1].name if len(behind) > limit else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserCounts:
+    """The numbers of share groups and subscriptions that read a topic, write to it, or send dead letters there."""
+
+    share_groups: int
+    subscriptions: int
+
+
+def count_users(instance: Instance, name: str) -> UserCounts:
+    """All users of the topic, whoever may see them: only their numbers are told.
+
+    One read, and one query for each page of share groups and subscriptions. Raises UNKNOWN_TOPIC.
+    """
+    topic = instance.topic_cache.read_through(name).name
+    share_groups = subscriptions = 0
+    after = ""
+    while groups := instance.stores.share.list_groups(after, SHARE_GROUP_LIST_MAX):
+        share_groups += sum(topic in group.topics or topic == group.config.dead_letter_topic for group in groups)
+        after = groups[-1].name
+    after = ""
+    while page := instance.stores.push.list_subscriptions(after, PUSH_LIST_MAX):
+        subscriptions += sum(
+            topic in each.topics
+            or topic == each.config.dead_letter_topic
+            or (isinstance(each.target, TopicTarget) and topic == each.target.topic)
+            for each in page
+        )
+        after = page[-1].name
+    return UserCounts(share_groups=share_groups, subscriptions=subscriptions)

@@ -6,11 +6,13 @@ partition are JSON, `{"orders": {"0": 23, "1": -2}}`: -2 stands for the earliest
 options of storage.py name the storage.
 """
 
+import difflib
 import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import MIB, OFFSET_MAX
@@ -19,6 +21,9 @@ from penstock_spark import storage
 PARTITION_BYTES = 128 * MIB  # the default of Spark's own file sources
 RANGE_BYTES = 8 * MIB  # one get takes about 0.1 s; a task reads several ahead
 LATEST, EARLIEST = -1, -2  # stand for offsets, as in Kafka
+
+Given = ParamSpec("Given")
+Found = TypeVar("Found")
 
 ByPartition = Mapping[str, Mapping[int, int]]
 
@@ -126,6 +131,19 @@ def parse_read_options(given: Mapping[str, str], *, is_stream: bool) -> ReadOpti
     )
 
 
+def raising_shortly(method: Callable[Given, Found]) -> Callable[Given, Found]:
+    """The method, whose PenstockErrors have one frame of ours: Spark prints the frames before the sentence."""
+
+    @wraps(method)
+    def call(*args: Given.args, **kwargs: Given.kwargs) -> Found:
+        try:
+            return method(*args, **kwargs)
+        except PenstockError as error:
+            raise error.with_traceback(None) from None
+
+    return call
+
+
 class OptionReader:
     """The options as the user gave them. Look-ups ignore the case of names."""
 
@@ -141,8 +159,11 @@ class OptionReader:
 
     def refuse_others(self, known: tuple[str, ...]) -> None:
         """Raise INVALID_REQUEST if an option is not among `known`."""
-        for name in self._values.keys() - {each.lower() for each in known}:
-            raise invalid(f"unknown option {name!r}: known are {', '.join(sorted(known))}")
+        names = {each.lower(): each for each in known}
+        for name in self._values.keys() - names.keys():
+            near = [names[each] for each in difflib.get_close_matches(name, names, 1)]
+            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(known))}"
+            raise invalid(f"unknown option {name!r}: {hint}")
 
     def choice(self, name: str, allowed: tuple[str, ...]) -> str:
         """The value, in lower case; the first of `allowed` if the option is absent.

@@ -10,7 +10,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_spark.plan.options import parse_read_options
+from penstock_spark.plan.options import parse_read_options, raising_shortly
 from penstock_spark.plan.slices import SlicePartition, slices_of
 from penstock_spark.source.batch import check_schema, plan_batch, read_records, schema_of
 from penstock_spark.storage import find_storage, open_instance
@@ -32,6 +32,7 @@ class PenstockDataSource(DataSource):
         """The columns of a read with the options of this one."""
         return schema_of(self.options)
 
+    @raising_shortly
     def reader(self, schema: StructType) -> "PenstockReader":
         """The reader of a batch.
 
@@ -39,6 +40,7 @@ class PenstockDataSource(DataSource):
         """
         return PenstockReader(self.options, schema)
 
+    @raising_shortly
     def streamReader(self, schema: StructType) -> "PenstockStreamReader":  # noqa: N802  # Spark's name
         """The reader of a stream; it limits its micro-batches on Spark 4.2 and later. Raises as `reader` does."""
         if find_spec("pyspark.sql.streaming.datasource"):  # Spark 4.2 and later have the module
@@ -49,6 +51,7 @@ class PenstockDataSource(DataSource):
 
         return PenstockStreamReader(self.options, schema)
 
+    @raising_shortly
     def writer(self, schema: StructType, overwrite: bool) -> "PenstockWriter":
         """The writer of a batch. Raises INVALID_REQUEST for wrong options or columns, and for mode overwrite."""
         from penstock_spark.sink.sink import PenstockWriter  # imports the SDK's clients, which reads do not need
@@ -56,6 +59,7 @@ class PenstockDataSource(DataSource):
         _refuse_overwrite(overwrite)
         return PenstockWriter(self.options, schema)
 
+    @raising_shortly
     def streamWriter(self, schema: StructType, overwrite: bool) -> "PenstockStreamWriter":  # noqa: N802  # Spark's name
         """The writer of a stream; it takes Arrow on Spark 4.1 and later. Raises as `writer` does."""
         _refuse_overwrite(overwrite)
@@ -76,6 +80,7 @@ class PenstockReader(DataSourceReader):
         self._options = parse_read_options(given, is_stream=False)
         self._storage = find_storage(given)
 
+    @raising_shortly
     def partitions(self) -> list[InputPartition]:
         """The plan of the read: one partition for each task."""
         return [SlicePartition(slices) for slices in plan_batch(self._storage, self._options)]

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_spark.plan.options import parse_read_options
+from penstock_spark.plan.options import parse_read_options, raising_shortly
 from penstock_spark.plan.planning import plan_slices
 from penstock_spark.plan.slices import SlicePartition, slices_of
 from penstock_spark.plan.stream_offsets import from_json, to_json
@@ -46,14 +46,17 @@ class PenstockStreamReader(DataSourceStreamReader):
                 "option out, and a micro-batch takes all records that exist when it begins",
             )
 
+    @raising_shortly
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name, as the names below
         """The stream offset at which the query begins."""
         return to_json(self._watch.first_positions())
 
+    @raising_shortly
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802  # as Spark before 4.2 calls it
         """The stream offset at which the next micro-batch ends."""
         return to_json(self._watch.ends())
 
+    @raising_shortly
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The plan of the micro-batch between two stream offsets."""
         planned = plan_slices(
@@ -92,6 +95,7 @@ class LimitedStreamReader(PenstockStreamReader, SupportsTriggerAvailableNow):
         """Fix the records that exist now as the end of the query."""
         self._watch.bound()
 
+    @raising_shortly
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802  # as Spark 4.2 calls it
         """The stream offset at which the micro-batch from `start` ends, within the limit."""
         offsets_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None

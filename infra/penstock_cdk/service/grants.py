@@ -86,11 +86,12 @@ class Grants:
 # Delayed segments go into the archive. Their timers are put, and read if their due time is past.
 # An append is an UpdateItem of the head. A roll puts a page. A producer that leaves the head gets an item of its own
 # by PutItem, and an UpdateItem of the head removes its entry. A refusal by a closed partition ends the change of the
-# topic's partitions that an operator who died has left (docs/protocol/partitions).
+# topic's partitions that an operator who died has left (docs/protocol/partitions). A quota of stored bytes reads the
+# heads of a topic.
 _RECORDS_PRODUCE = Grants(
     ends_changes=True,
     topics=("GetItem",),
-    log=("GetItem", "UpdateItem", "PutItem"),
+    log=("GetItem", "BatchGetItem", "UpdateItem", "PutItem"),
     writes_zones=True,
     changes_zone_states=True,
     wakes_readers=True,
@@ -118,7 +119,6 @@ GRANTS: Mapping[str, Grants] = {
     # It takes a lease from a member that is gone, and ends that member's session. It accepts records of share groups.
     "transactions": replace(
         _PRODUCE,
-        log=("BatchGetItem", *_PRODUCE.log),
         groups=("GetItem", "BatchGetItem", "Query", "UpdateItem", "DeleteItem"),
         shares=("GetItem", "BatchGetItem", "UpdateItem"),
         claims_resources=True,

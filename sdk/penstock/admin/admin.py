@@ -25,7 +25,7 @@ from penstock.model import (
 from penstock.model.access import AccessChange, AccessDecision, AccessRule, Quota
 from penstock.model.groups import Group, GroupDescription, ResetOffset
 from penstock.model.heat import TopicHeat
-from penstock.model.push import Subscription, SubscriptionDescription, TopicUser
+from penstock.model.push import Subscription, SubscriptionDescription, TopicUser, TopicUserCounts
 from penstock.model.share import DeadLetterCounts, Redrive, RedriveOptions, ShareGroup, ShareGroupDescription
 from penstock.system import wall_clock_ms
 
@@ -94,6 +94,13 @@ class Admin:
         Ask before you delete it: they stand still without it. One request per hundred share groups and subscriptions.
         """
         return self._client.call(subscription_calls.topic_users(name))
+
+    def count_topic_users(self, name: str) -> TopicUserCounts:
+        """Count the share groups and subscriptions that use the topic, also those that you may not describe.
+
+        It needs the right to delete the topic.
+        """
+        return self._client.call(subscription_calls.count_topic_users(name))
 
     def list_offsets(self, name: str, timestamp: int | str = "latest") -> dict[int, int | None]:
         """Return offsets by partition: the "earliest", the "latest", or the first at or after a time; None if none."""

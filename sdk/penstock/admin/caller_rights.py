@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from penstock.admin.admin import Admin
 from penstock.api.subscription_calls import users_among
-from penstock.errors import AccessDeniedError
+from penstock.errors import AccessDeniedError, ErrorCode, PenstockError
 from penstock.model.access import AccessDecision
-from penstock.model.push import Subscription, TopicUser
+from penstock.model.push import Subscription, TopicUser, TopicUserCounts
 from penstock.model.share import ShareGroup
 from penstock_core.acls.rule import Kind, NamePattern, Operation, Right, Rule, parse_rule
 from penstock_core.acls.rule_set import Reason, RuleSet
@@ -22,8 +22,14 @@ _ANY_NAME = "-"
 _EVERY_NAME = NamePattern("", is_prefix=True)
 
 
-def visible_topic_users(admin: Admin, topic: str) -> tuple[list[TopicUser], list[str]]:
-    """The users of the topic that the caller sees, and why it may not see all. A refused list hides only its own."""
+def visible_topic_users(admin: Admin, topics: Collection[str]) -> tuple[list[TopicUser], list[str]]:
+    """The users of the topics that the caller sees, and why there may be more. A refused list hides only its own.
+
+    The service counts the users of a topic for each that may delete it. So some are hidden only if there are some. An
+    earlier service does not count, and its rules tell whether some may be hidden.
+    """
+    if not topics:
+        return [], []
     groups: list[ShareGroup] = []
     subscriptions: list[Subscription] = []
     refused: dict[Kind, str] = {}
@@ -35,8 +41,25 @@ def visible_topic_users(admin: Admin, topic: str) -> tuple[list[TopicUser], list
         subscriptions = admin.list_subscriptions()
     except AccessDeniedError as error:
         refused[Kind.SUBSCRIPTION] = str(error)
-    hidden = [f"you may not list {_WORDS[kind]}: {why}" for kind, why in refused.items()]
-    return users_among(topic, groups, subscriptions), [*hidden, *hidden_users(admin, _WORDS.keys() - refused.keys())]
+    users = {topic: users_among(topic, groups, subscriptions) for topic in topics}
+    try:
+        hidden = [_not_shown(topic, admin.count_topic_users(topic), each) for topic, each in users.items()]
+    except PenstockError as error:
+        if error.code not in (ErrorCode.UNKNOWN_ROUTE, ErrorCode.ACCESS_DENIED, ErrorCode.NOT_AUTHORIZED):
+            raise
+        kinds = _WORDS.keys() - refused.keys()
+        lines = [f"you may not list {_WORDS[kind]}: {why}" for kind, why in refused.items()]
+        hidden = [f"others may use {', '.join(topics)}: {why}" for why in (*lines, *hidden_users(admin, kinds))]
+    return [each for some in users.values() for each in some], [*filter(None, hidden)]
+
+
+def _not_shown(topic: str, counted: TopicUserCounts, seen: Collection[TopicUser]) -> str:
+    """The numbers of users that are counted and not seen, "" if there are none."""
+    names = {word: {each.name for each in seen if f"{each.kind}s" == word} for word in _WORDS.values()}
+    counts = {"share groups": counted.share_groups, "subscriptions": counted.subscriptions}
+    more = {word: count - len(names[word]) for word, count in counts.items() if count > len(names[word])}
+    told = [f"{count} {word if count > 1 else word[:-1]}" for word, count in more.items()]
+    return f"{topic} has users that you may not see: {', '.join(told)}" if told else ""
 
 
 def hidden_users(admin: Admin, kinds: Collection[Kind] = _WORDS.keys()) -> list[str]:

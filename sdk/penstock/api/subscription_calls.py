@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from penstock.api.calls import all_pages, pages
+from penstock.api.calls import all_pages, pages, topic_path
 from penstock.api.share_group_calls import list_share_groups
 from penstock.arguments import check, check_mapping, checked_name, checked_topic
 from penstock.http.http_message import json_request
@@ -15,6 +15,7 @@ from penstock.model.push import (
     SubscriptionLanes,
     SubscriptionPartition,
     TopicUser,
+    TopicUserCounts,
 )
 from penstock.model.share import ShareGroup
 from penstock_core.ids import parse_subscription_name
@@ -95,6 +96,12 @@ def topic_users(topic: str) -> Calls[list[TopicUser]]:
     name = checked_topic(topic)
     groups = yield from list_share_groups()
     return users_among(name, groups, (yield from list_subscriptions()))
+
+
+def count_topic_users(topic: str) -> Calls[TopicUserCounts]:
+    """The numbers of users, hidden ones among them. One request."""
+    answer = yield json_request("GET", f"{topic_path(topic)}/users", is_repeatable=True)
+    return value_of(TopicUserCounts, answer)
 
 
 def users_among(topic: str, groups: Iterable[ShareGroup], subscriptions: Iterable[Subscription]) -> list[TopicUser]:

@@ -15,11 +15,17 @@ from penstock.model.fields import SIZE
 from penstock.model.times import DURATION
 from penstock_core.acls.rule import ALL, ALLOW, DENY, Operation
 from penstock_core.groups.group import ASSIGNORS, GROUP_BOUNDS, GroupConfig
-from penstock_core.limits import QUOTA_COUNT_MAX, QUOTA_RATE_MAX, TOPIC_PARTITIONS_MAX, UNLIMITED
+from penstock_core.limits import (
+    QUOTA_COUNT_MAX,
+    QUOTA_RATE_MAX,
+    QUOTA_STORED_BYTES_MAX,
+    TOPIC_PARTITIONS_MAX,
+    UNLIMITED,
+)
 from penstock_core.log.topic import CLEANUP_POLICIES, MAY_BE_UNLIMITED, ORDERINGS_ON_CHANGE, TOPIC_BOUNDS, TopicConfig
 from penstock_core.push.subscription import ORDERED, PARALLEL, STARTS, SUBSCRIPTION_BOUNDS, SubscriptionConfig
 from penstock_core.push.targets.target import KINDS
-from penstock_core.quotas.quota import Count, Rate
+from penstock_core.quotas.quota import STORED_BYTES, Count, Rate
 from penstock_core.share.share_group import CHOICES, SHARE_BOUNDS, ShareGroupConfig
 
 Schema = dict[str, Any]
@@ -144,10 +150,11 @@ def _rule() -> Schema:
 def _quota() -> Schema:
     rates = {str(rate): _number(rate, 1, QUOTA_RATE_MAX) for rate in Rate}
     counts = {str(count): _number(count, 0, QUOTA_COUNT_MAX) for count in Count}
+    stored = {STORED_BYTES: _number(STORED_BYTES, 0, QUOTA_STORED_BYTES_MAX)}
     return {
         "anyOf": [
             _object({"principal": _TEXT, "shared": _FLAG, **rates, **counts}, required=["principal"]),
-            _object({"topic": _TEXT, "shared": _FLAG, **rates}, required=["topic"]),
+            _object({"topic": _TEXT, "shared": _FLAG, **rates, **stored}, required=["topic"]),
         ]
     }
 

@@ -15,7 +15,7 @@ from penstock_core.push.subscription import SubscriptionConfig, alter_subscripti
 from penstock_core.share.share_group import ShareGroupConfig, alter_share_group_config, new_share_group_config
 
 FOREVER = "forever"
-_BYTES = ("_bytes", "_bytes_per_s")
+_BYTES = ("_bytes", "_bytes_per_s", "_bytes_max")
 _TIMES = ("_ms", "_ms_min", "_ms_max")
 _Config = TypeVar("_Config", TopicConfig, GroupConfig, ShareGroupConfig, SubscriptionConfig)
 

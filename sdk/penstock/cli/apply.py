@@ -9,7 +9,7 @@ from typing import NoReturn
 import click
 
 from penstock.admin.admin import Admin
-from penstock.admin.caller_rights import hidden_users, loses_alter
+from penstock.admin.caller_rights import loses_alter, visible_topic_users
 from penstock.apply.document import DocumentError, to_yaml
 from penstock.apply.dump import dump
 from penstock.apply.plan import ChangeAction, StagePlan, plan
@@ -138,8 +138,7 @@ def _present(admin: Admin, wanted: StageFile, *, prune: bool) -> Stage:
 def _check_users(service: Service, admin: Admin, found: StagePlan, *, may_go_on: bool) -> None:
     """Refuses to delete topics whose users the caller may not see. With `may_go_on`, it says so on stderr."""
     topics = found.deleted_topics
-    hidden = hidden_users(admin) if topics else []
-    told = [f"others may use {', '.join(topics)}: {why}" for why in hidden]
+    _, told = visible_topic_users(admin, topics)
     if told and not may_go_on:
         way_out = "let somebody prune who may see them, or give --force"
         _refuse(service, mistakes_in([*told, f"{len(topics)} topics would go with all their records: {way_out}"]))

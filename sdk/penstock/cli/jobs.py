@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import update_wrapper
-from typing import Any
+from typing import Any, TypeGuard
 
 import click
 from rich.console import Console
@@ -166,6 +166,8 @@ def status(places: JobPlaces, run_id: str | None, where: str | None) -> None:
         document = found[0].to_json()
     if places.as_json:
         click.echo(json.dumps(document))
+    elif run_id is not None and found[0].state.is_over and _facts(found[0].detail):
+        _show_ended(found[0])
     else:
         show_table("runs", ("job", "run", "state", "started", "ended", "detail"), [_row(each) for each in found])
     if run_id is not None and found[0].state in (RunState.FAILED, RunState.CANCELLED):
@@ -188,15 +190,22 @@ def logs(places: JobPlaces, run_id: str) -> None:
 
 
 def _show_ended(ended: JobRun) -> None:
+    """The result of a run: its single facts, and a table with a row for each topic and its like."""
     result = _facts(ended.detail)
     if result:
-        show_table(f"{ended.job} {ended.state.value}: {ended.run_id}", ("what", "found"), result)
+        single = [(name, _fact(value)) for name, value in result if not _is_table(value)]
+        show_table(f"{ended.job} {ended.state.value}: {ended.run_id}", ("what", "found"), single)
+        for name, value in result:
+            if _is_table(value):
+                columns = [*dict.fromkeys(column for each in value for column in each)]
+                rows = [[_fact(each[column]) if column in each else None for column in columns] for each in value]
+                show_table(name, [column.replace("_", " ") for column in columns], rows)
     else:
         detail = f" ({escaped(ended.detail)})" if ended.detail else ""
         click.echo(f"{ended.job} {ended.state.value}: {ended.run_id}{detail}")
 
 
-def _facts(detail: str) -> list[tuple[str, str]]:
+def _facts(detail: str) -> list[tuple[str, Any]]:
     """The fields of a line of JSON that a job has printed, by name; empty for every other line."""
     try:
         line = json.loads(detail)
@@ -205,13 +214,24 @@ def _facts(detail: str) -> list[tuple[str, str]]:
     if not isinstance(line, dict) or "event" not in line:
         return []
     shown = {name: value for name, value in line.items() if name not in ("event", "job")}
-    return [(name.replace("_", " "), _fact(value)) for name, value in shown.items()]
+    return [(name.replace("_", " "), value) for name, value in shown.items()]
+
+
+def _is_table(value: object) -> TypeGuard[list[dict[str, Any]]]:
+    return isinstance(value, list) and bool(value) and all(isinstance(each, dict) for each in value)
 
 
 def _fact(value: object) -> str:
+    """The value as a cell. Of a table only the number of its rows."""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return f"{value:,}" if isinstance(value, int | float) else value if isinstance(value, str) else json.dumps(value)
+    if _is_table(value):
+        return f"{len(value):,}"
+    if isinstance(value, list):
+        return ", ".join(map(_fact, value)) or "none"
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_fact(each)}" for name, each in value.items()) or "none"
+    return f"{value:,}" if isinstance(value, int | float) else "-" if value is None else str(value)
 
 
 def _wait(place: JobPlace, current: JobRun) -> JobRun:
@@ -236,5 +256,5 @@ def _cells(each: JobRun) -> tuple[str, str, str, str | None]:
 
 
 def _row(each: JobRun) -> tuple[str | None, ...]:
-    facts = ", ".join(f"{name} {value}" for name, value in _facts(each.detail))
+    facts = ", ".join(f"{name} {_fact(value)}" for name, value in _facts(each.detail))
     return (each.job, *_cells(each), facts or each.detail)

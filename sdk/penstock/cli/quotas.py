@@ -10,13 +10,13 @@ from penstock.cli.service import Service, service_command
 from penstock.model.access import Quota
 
 _RATES = ("produce_bytes_per_s", "produce_requests_per_s", "fetch_bytes_per_s", "fetch_requests_per_s")
-_COUNTS = ("topics_max", "partitions_max", "groups_max", "subscriptions_max")
+_COUNTS = ("topics_max", "partitions_max", "groups_max", "subscriptions_max", "stored_bytes_max")
 _SUBJECT = click.argument("subject", type=click.Choice(["principal", "topic"]))
 
 
 @click.group()
 def quotas() -> None:
-    """Bound what principals and topics may send and read in a second, and what principals may create.
+    """Bound what principals and topics may send and read in a second, what principals create, and what topics hold.
 
     The service refuses what is over a quota by 429, before it stores anything. Producers and consumers of the SDK then
     slow down. A change holds everywhere within 30 seconds.
@@ -39,6 +39,7 @@ def list_quotas(service: Service) -> None:
 @click.option("--produce-requests", type=int, metavar="N", help="Produce requests in a second.")
 @click.option("--fetch-bytes", type=SIZE, metavar="SIZE", help="Bytes that it may read in a second.")
 @click.option("--fetch-requests", type=int, metavar="N", help="Fetches and acquires in a second.")
+@click.option("--stored-bytes-max", type=SIZE, metavar="SIZE", help="Bytes that a topic may hold, such as 50GB.")
 @click.option("--topics-max", type=int, metavar="N", help="Topics that a principal may create.")
 @click.option("--partitions-max", type=int, metavar="N", help="Partitions of all topics that it creates.")
 @click.option("--groups-max", type=int, metavar="N", help="Groups and share groups that it may create.")
@@ -55,6 +56,7 @@ def set_quota(service: Service, subject: str, name: str, shared: bool, **given: 
     For example:
       penstock quotas set principal arn:aws:iam::111122223333:role/ledger --produce-bytes 10MB
       penstock quotas set principal 'arn:aws:iam::111122223333:role/shop-*' --shared --produce-bytes 50MB
+      penstock quotas set topic 'shop.*' --stored-bytes-max 50GB
     """
     limits = {
         option if option in _COUNTS else f"{option}_per_s": value

@@ -159,14 +159,14 @@ def _preview(admin: Admin, name: str, partitions: int, *, yes: bool) -> None:
 def delete(service: Service, name: str, yes: bool, force: bool) -> None:
     """Delete the topic NAME and all its records.
 
-    If share groups or subscriptions use it, it names them, and needs --force. It also does if you may not see all.
+    If share groups or subscriptions use it, it names those that you may see, counts the others, and needs --force.
 
     For example: penstock topics delete orders --yes
     """
     admin = Admin(transport=service.transport)
-    users, hidden = visible_topic_users(admin, name)
+    users, hidden = visible_topic_users(admin, [name])
     told = [f"{each.kind} {each.name} uses {name}: {each.use}" for each in users]
-    told += [f"others may use {name}: {why}" for why in hidden]
+    told += hidden
     if not service.as_json:
         for line in told:
             click.echo(escaped(" ".join(line.split())), err=True)
@@ -179,7 +179,9 @@ def delete(service: Service, name: str, yes: bool, force: bool) -> None:
 
 def _in_use(name: str, users: list[TopicUser], hidden: list[str]) -> PenstockError:
     why = (
-        "is in use: change or delete its users first" if users else "may be in use: ask somebody who may see its users"
+        "is in use: change or delete its users first"
+        if users
+        else "is in use, or may be: ask somebody who may see its users"
     )
     return PenstockError(
         ErrorCode.INVALID_REQUEST,

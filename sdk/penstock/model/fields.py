@@ -22,8 +22,12 @@ _WORDS_OF_KAFKA = {
 
 Value = TypeVar("Value", bound="DataclassInstance")
 Init = TypeVar("Init", bound=Callable[..., None])
-_UNIT_BYTES = {"": 1, "B": 1, "KB": 1_000, "MB": 1_000_000, "KIB": 1_024, "MIB": 1_048_576}
-SIZE = "([0-9]{1,12})([bB]|[kK][bB]|[mM][bB]|[kK][iI][bB]|[mM][iI][bB]|)"  # for Python and JSON Schema
+_UNIT_BYTES: dict[str, int] = {"": 1, "B": 1} | {
+    unit: factor ** (power + 1)
+    for form, factor in (("{}B", 1_000), ("{}IB", 1_024))
+    for power, unit in enumerate(map(form.format, "KMGT"))
+}
+SIZE = "([0-9]{1,15})([bB]|[kKmMgGtT][iI]?[bB]|)"  # for Python and JSON Schema
 _SIZE = re.compile(SIZE)
 
 
@@ -61,7 +65,7 @@ def shows_fields_of(settings: type[Any]) -> Callable[[Init], Init]:
 
 
 def parse_size(text: str) -> int:
-    """The bytes of a whole number of bytes, KB, MB, KiB or MiB. Raises ValueError."""
+    """The bytes of a whole number of bytes, or of KB, MB, GB, TB, KiB, MiB, GiB or TiB. Raises ValueError."""
     match = _SIZE.fullmatch(text)
     if match is None:
         raise ValueError(text)

@@ -82,6 +82,14 @@ class SubscriptionDescription:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TopicUserCounts:
+    """The numbers of share groups and subscriptions that use a topic, also of those that you may not describe."""
+
+    share_groups: int
+    subscriptions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicUser:
     """A share group or a subscription that uses a topic.
 

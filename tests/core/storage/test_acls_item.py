@@ -10,7 +10,15 @@ from penstock_core.acls.rule import Rule, parse_rule
 from penstock_core.acls.rule_set import RuleBook
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import ACL_DECODED_BYTES_MAX, ACL_PRINCIPAL_LENGTH_MAX, ACL_RULES_MAX, NAME_LENGTH_MAX
-from penstock_core.storage.acls_item import acl_mark_key, acl_rules_item, acl_writes, parse_acl_mark, parse_acl_rules
+from penstock_core.storage.acls_item import (
+    acl_mark_key,
+    acl_owners_item,
+    acl_rules_item,
+    acl_writes,
+    parse_acl_mark,
+    parse_acl_owners,
+    parse_acl_rules,
+)
 
 _RULES = st.builds(
     parse_rule,
@@ -38,6 +46,25 @@ def test_rules_item_is_what_is_stored_today() -> None:
     assert zlib.decompress(item["rules"]["B"]) == b'[["*","read","topic:a*","deny"]]'
 
 
+@given(st.dictionaries(_RULES, st.frozensets(st.sampled_from(["", "a.1", "b.2"]), min_size=1), max_size=9))
+def test_owners_survive_a_round_trip(owners: dict[Rule, frozenset[str]]) -> None:
+    assert parse_acl_owners(acl_owners_item(owners)) == owners
+
+
+def test_owners_item_is_what_is_stored_today() -> None:
+    item = acl_owners_item({RULE: frozenset({"b", "a"})})
+    assert (item["pk"], item["sk"]) == ({"S": "#acls"}, {"S": "owners"})
+    row = '[["*","read","topic:a*","deny"]]'
+    assert zlib.decompress(item["owners"]["B"]).decode() == f'{{"a":{row},"b":{row}}}'
+
+
+@pytest.mark.parametrize("content", [b"[]x", b"[]", b'{"a":7}', b'{"a":[["*","own","topic:a","deny"]]}'])
+def test_owners_of_a_later_release_are_refused(content: bytes) -> None:
+    with pytest.raises(PenstockError) as caught:
+        parse_acl_owners({"owners": {"B": zlib.compress(content)}})
+    assert caught.value.code is ErrorCode.UNSUPPORTED_FORMAT
+
+
 def test_bytes_of_another_compressor_are_read() -> None:
     stored = zlib.compress(json.dumps([["*", "read", "topic:a*", "deny"]]).encode(), 0)
     assert parse_acl_rules({"revision": {"S": "1"}, "rules": {"B": stored}}).rules == {RULE}
@@ -50,6 +77,8 @@ def test_both_items_are_written_under_the_same_condition() -> None:
     assert first.condition == mark.condition == "revision = :seen"
     assert first.values[":seen"] == mark.values[":seen"] == {"S": "01"}
     assert parse_acl_mark({**acl_mark_key(), "revision": {"S": "02"}}) == "02"
+    *_, owners = acl_writes("01", RuleBook(revision="02"), {})
+    assert owners.condition == "attribute_not_exists(format_version)"
 
 
 @pytest.mark.parametrize(
@@ -87,3 +116,4 @@ def test_the_most_rules_of_an_ordinary_stage_fit_into_an_item() -> None:
         for _ in range(ACL_RULES_MAX)
     )
     acl_rules_item(RuleBook(revision="1", rules=rules))
+    acl_owners_item({rule: frozenset({f"{secrets.token_hex(8)}.{secrets.token_hex(8)}"}) for rule in rules})

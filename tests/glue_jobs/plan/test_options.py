@@ -68,7 +68,11 @@ def test_assign_names_partitions() -> None:
         ({"subscribe": "a", "failOnDataLoss": "perhaps"}, "use one of true, false"),
         ({"subscribe": "a", "rangeBytes": "65G"}, "rangeBytes"),
         ({"subscribe": "a", "maxOffsetsPerTrigger": "5"}, "is for streams"),
-        ({"subscribe": "a", "kafka.bootstrap.servers": "here"}, "unknown option"),
+        (
+            {"subscribe": "a", "kafka.bootstrap.servers": "here"},
+            "known are archive, assign",
+        ),
+        ({"subscribe": "a", "strtingoffsets": "latest"}, "did you mean startingOffsets?"),
     ],
 )
 def test_options_are_refused_with_the_way_out_when_they_are_wrong(given: dict[str, str], message: str) -> None:

@@ -16,10 +16,11 @@ Answer = Mapping[str, Any]
 class Template:
     """One custom resource of a stack: it remembers its id and properties between two deployments."""
 
-    def __init__(self, to: Instance, kind: str, logical_id: str = "Orders") -> None:
+    def __init__(self, to: Instance, kind: str, logical_id: str = "Orders", *, stack: str = "") -> None:
         self.stack = MemoryCloudFormation()
         self._handler = custom_resource_entry_point(settle, caller=lambda: self.stack)
-        self._to, self._kind, self._logical_id = to, kind, logical_id
+        self._to, self._kind = to, kind
+        self._ids = {"LogicalResourceId": logical_id} | ({"StackId": stack} if stack else {})
         self.resource_id = ""
         self.properties: Mapping[str, Any] = {}
 
@@ -37,7 +38,7 @@ class Template:
                 self._kind,
                 self.properties,
                 PhysicalResourceId=resource_id or self.resource_id,
-                LogicalResourceId=self._logical_id,
+                **self._ids,
             )
         )
 
@@ -46,7 +47,7 @@ class Template:
         return self.stack.answers[-1]
 
     def _settled(self, request_type: str, properties: Mapping[str, object], **more: object) -> Answer:
-        answer = self.send(event_of(request_type, self._kind, properties, LogicalResourceId=self._logical_id, **more))
+        answer = self.send(event_of(request_type, self._kind, properties, **self._ids, **more))
         if answer["Status"] == "SUCCESS":
             self.resource_id, self.properties = answer["PhysicalResourceId"], properties
         return answer

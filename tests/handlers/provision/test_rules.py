@@ -5,9 +5,11 @@ from dataclasses import replace
 
 import pytest
 
+from penstock_core.acls.rule import parse_rule
 from penstock_core.acls.tokens import TokenSettings
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_handlers import provision
+from penstock_service.acls.change_acls import change_acls
 from penstock_service.instance.instance import Instance
 from penstock_service.quotas.admin.set_quota import put_quota
 from tests.handlers.provision.template import Template
@@ -32,6 +34,40 @@ def test_rules_come_change_and_go_with_their_resource(to: Instance) -> None:
     assert (stored(to), template.resource_id) == ({BOB}, first)
     assert template.delete()["Status"] == "SUCCESS"
     assert stored(to) == set()
+
+
+@pytest.mark.parametrize("stacks", [("one", "one"), ("one", "two")])
+def test_rule_goes_with_the_last_resource_that_declares_it(to: Instance, stacks: tuple[str, str]) -> None:
+    old, new = (Template(to, "Acls", name, stack=stack) for name, stack in zip(("Old", "New"), stacks, strict=True))
+    old.create(Rules=rules_of(ADA))
+    new.create(Rules=rules_of(ADA))
+    for _ in range(2):  # CloudFormation repeats an event whose answer was lost
+        assert old.delete()["Status"] == "SUCCESS"
+        assert stored(to) == {ADA}
+    assert new.delete()["Status"] == "SUCCESS"
+    assert stored(to) == set()
+
+
+def test_rule_of_an_operator_survives_a_resource_and_one_that_was_never_made(to: Instance) -> None:
+    [rule] = json.loads(rules_of(ADA))
+    change_acls(to, [parse_rule(**rule)], [])
+    template = Template(to, "Acls")
+    template.properties = {"Rules": rules_of(ADA)}
+    assert template.delete("request-1")["Status"] == "SUCCESS"
+    template.create(Rules=rules_of(ADA))
+    assert template.delete()["Status"] == "SUCCESS"
+    assert stored(to) == {ADA}
+
+
+def test_resource_of_an_earlier_release_takes_its_rules_along_unless_others_declare_them(to: Instance) -> None:
+    change_acls(to, [parse_rule(**json.loads(rules_of(name))[0]) for name in (ADA, BOB)], [])
+    Template(to, "Acls", "New").create(Rules=rules_of(ADA))
+    old = Template(to, "Acls", "Old")
+    old.resource_id = f"acls/{'0' * 16}"
+    for name in (ADA, BOB):
+        old.properties = {"Rules": rules_of(name)}
+        assert old.delete()["Status"] == "SUCCESS"
+    assert stored(to) == {ADA}
 
 
 @pytest.mark.parametrize("rules", ["{", "[7]", '[{"principal": "*"}]', rules_of("ada")])

@@ -8,6 +8,7 @@ from penstock.model.access import AccessRule
 from penstock.model.push import TopicUser
 from penstock.testing import MemoryPenstock
 from penstock_core.acls.rule import parse_rule
+from tests.sdk.http.faulty_transport import FaultyTransport, answer
 
 ROLE = "arn:aws:iam::111122223333:role/team"
 GROUPS = "you may not see all share groups: the right to describe 'share_group:*' shows them"
@@ -71,8 +72,39 @@ def test_stage_that_allows_by_default_shows_what_no_rule_denies(
 def test_visible_users_come_with_what_hides_others(closed: MemoryPenstock) -> None:
     closed.create_topic("a")
     Admin(transport=closed.transport).create_share_group("g", "a")
-    found = visible_topic_users(caller(closed, "describe topic:a", "describe share_group:g"), "a")
-    assert found == ([TopicUser(kind="share group", name="g", use="reads")], [GROUPS, PUSH])
+    found = visible_topic_users(caller(closed, "describe topic:a", "describe share_group:g"), ["a"])
+    others = [f"others may use a: {why}" for why in (GROUPS, PUSH)]
+    assert found == ([TopicUser(kind="share group", name="g", use="reads")], others)
+
+
+def test_users_are_counted_for_who_may_delete_the_topic(closed: MemoryPenstock) -> None:
+    for name in ("a", "b", "free"):
+        closed.create_topic(name)
+    admin = Admin(transport=closed.transport)
+    for name in ("g", "seen", "h"):
+        admin.create_share_group(name, "a")
+    admin.put_subscription("copy", "a", {"topic": "b"})
+    admin.put_subscription("late", "a", {"topic": "free"}, {"dead_letter_topic": "b"})
+    admin.put_subscription("late", target={"topic": "b"}, config={"dead_letter_topic": None})
+    team = caller(closed, "delete topic:*", "describe share_group:seen")
+    assert visible_topic_users(team, ["a", "b", "free"]) == (
+        [TopicUser(kind="share group", name="seen", use="reads")],
+        [
+            "a has users that you may not see: 2 share groups, 2 subscriptions",
+            "b has users that you may not see: 2 subscriptions",
+        ],
+    )
+    assert visible_topic_users(team, ["free"]) == ([], [])
+    assert visible_topic_users(admin, ["a"])[1] == []
+
+
+def test_earlier_service_counts_nothing_and_its_rules_tell(closed: MemoryPenstock) -> None:
+    closed.create_topic("a")
+    caller(closed, "delete topic:a")
+    transport = FaultyTransport(closed.transport_as(ROLE))
+    transport.faults["/v1/topics/a/users"] = [answer(404, b'{"message": "Not Found"}')]
+    found = visible_topic_users(Admin(transport=transport), ["a"])
+    assert found == ([], [f"others may use a: {why}" for why in (GROUPS, PUSH)])
 
 
 @pytest.mark.parametrize(

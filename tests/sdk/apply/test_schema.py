@@ -59,7 +59,7 @@ def test_schema_takes_the_texts_with_units_that_the_reader_takes() -> None:
 
 @pytest.mark.parametrize("number", ["10", "1.5", "", "-1", "1234567890123"])
 @pytest.mark.parametrize(
-    "unit", ["", "b", "k", "K", "m", "kb", "Kb", "KiB", "kIb", "mib", "i", "ib", "Mi", "gb", " KB", "ms", "d"]
+    "unit", ["", "b", "k", "K", "m", "kb", "Kb", "KiB", "kIb", "mib", "i", "Mi", "gb", "TiB", "pb", " KB", "ms"]
 )
 def test_schema_and_reader_agree_on_each_text(number: str, unit: str, tmp_path: Path) -> None:
     topic = SCHEMA["properties"]["topics"]["additionalProperties"]["properties"]

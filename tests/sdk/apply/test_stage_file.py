@@ -28,7 +28,7 @@ def test_times_and_sizes_have_units(tmp_path: Path) -> None:
         """
 topics: {a: {retention_ms: 14d, max_batch_bytes: 512KiB, partitions: 3}, b: {retention_ms: forever}, c: }
 subscriptions: {s: {topics: a, target: {topic: b}, retry: {age_ms_max: -1, patience_ms: 2m}}}
-quotas: [{topic: a, produce_bytes_per_s: 10MB}]
+quotas: [{topic: a, produce_bytes_per_s: 10MB, stored_bytes_max: 1GiB}]
 """,
     )
     things = file.stage.things
@@ -39,7 +39,7 @@ quotas: [{topic: a, produce_bytes_per_s: 10MB}]
     }
     assert things[Noun.SUBSCRIPTION]["s"]["patience_ms"] == 120_000
     assert things[Noun.SUBSCRIPTION]["s"]["age_ms_max"] is None
-    assert things[Noun.QUOTA] == {"topic a": {"produce_bytes_per_s": 10_000_000}}
+    assert things[Noun.QUOTA] == {"topic a": {"produce_bytes_per_s": 10_000_000, "stored_bytes_max": 1_073_741_824}}
     assert file.stage.rules is None
     assert Noun.GROUP not in things
     assert file.place(Noun.TOPIC, "a") == f"{tmp_path}/stage.yaml:2"

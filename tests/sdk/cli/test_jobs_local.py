@@ -25,7 +25,8 @@ print(json.dumps({"arguments": sys.argv[1:], "environment": {name: os.environ.ge
     "SPARK_HOME")}}))
 """
 FAIL = "raise SystemExit('the store is on fire')"
-RESULT = """print('{"event": "result", "job": "count", "refs_before": 4096, "is_dry_run": true, "topics": ["a"]}')"""
+RESULT = """print('{"event": "result", "job": "count", "refs_before": 4096, "is_dry_run": true, "failed": ["a", "b"], '
+      '"topics": [{"topic": "orders", "archived": 4096, "by": {"zstd": 1}}, {"topic": "bills", "skipped": null}]}')"""
 WAIT = "import sys; sys.stdin = open({fifo!r}); sys.stdin.read()"
 
 
@@ -84,9 +85,11 @@ def test_run_gets_its_arguments_the_storage_and_a_spark_of_this_machine(checkout
 def test_result_of_a_run_is_shown_for_people(checkout: Path) -> None:
     done = run_command("run", "count", "--local", "--wait")
     rows = [" ".join(line.split()) for line in done.stdout.splitlines()]
-    for row in ("refs before 4,096", "is dry run yes", 'topics ["a"]'):
+    wanted = ("refs before 4,096", "is dry run yes", "failed a, b", "topic archived by skipped")
+    for row in (*wanted, "orders 4,096 zstd 1 -", "bills - - -"):
         assert row in rows
-    assert "refs before 4,096, is dry run yes" in run_command("status", "count").stdout
+    assert run_command("status", "count").stdout == done.stdout
+    assert "refs before 4,096, is dry run yes, failed a, b, topics 2" in " ".join(run_command("status").stdout.split())
 
 
 def test_usage_of_a_job_is_its_own_and_starts_nothing(checkout: Path, place: LocalPlace) -> None:

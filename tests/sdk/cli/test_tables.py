@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from penstock.cli.tables import print_fitting, print_plain
+from penstock.cli.tables import plain_lines, print_fitting
 from penstock.testing import MemoryPenstock
 from tests.sdk.cli.command import run, run_json
 
@@ -96,10 +96,14 @@ def test_terminal_without_room_for_columns_gets_a_line_for_each_cell() -> None:
 
 
 def test_pipe_gets_plain_columns_without_blanks_at_the_ends() -> None:
-    console = Console(file=io.StringIO(), width=10_000)
-    print_plain(console, ("topic", "records"), [["orders", "7"], ["a", "1,000"]])
-    assert isinstance(console.file, io.StringIO)
-    assert console.file.getvalue() == "topic   records\norders        7\na         1,000\n"
+    lines = [*plain_lines(("topic", "records", "reason"), [["orders", "7", ""], ["é注", "1,000", "x " * 5_000]])]
+    assert lines == ["topic   records  reason", "orders        7", f"é注       1,000  {'x ' * 5_000}".rstrip()]
+
+
+def test_many_rows_have_frames_no_more_and_fold_where_the_terminal_is_too_narrow() -> None:
+    rows = [ROW] * 1_001
+    assert len(printed(140, *rows)) == 1_002
+    assert max(map(len, printed(100, *rows))) <= 100
 
 
 def test_no_rows_are_a_header() -> None:

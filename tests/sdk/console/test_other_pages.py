@@ -44,6 +44,9 @@ def test_quotas_are_set_and_deleted(service: MemoryPenstock, visitor: Visitor) -
     seen = visitor.post("/quotas/set", subject="principal", name="*", produce_bytes_per_s=1048576, topics_max=7)
     assert "1.0 MiB/s no bound no bound no bound 7 no bound" in seen.text
     assert service.admin().list_quotas()[0].limits == {"produce_bytes_per_s": 1_048_576, "topics_max": 7}
+    seen = visitor.post("/quotas/set", subject="topic", name="orders", stored_bytes_max=1048576)
+    assert "orders topic no bound no bound no bound no bound no bound no bound no bound no bound 1.0 MiB" in seen.text
+    service.admin().delete_quota("topic", "orders")
     seen = visitor.post("/quotas/set", subject="topic", name="shop.*", fetch_bytes_per_s=1, shared="yes")
     assert "shop.* shared topic" in seen.text
     assert [each.shared for each in service.admin().list_quotas()] == [False, True]

@@ -2,7 +2,7 @@ import pytest
 
 from penstock_core.acls.principal import iam_principal
 from penstock_core.acls.rule import Kind, Operation, parse_rule
-from penstock_core.acls.rule_set import RuleBook
+from penstock_core.acls.rule_set import Owners, RuleBook
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import ACL_ATTEMPTS_MAX
 from penstock_service.acls.change_acls import change_acls
@@ -24,11 +24,12 @@ class _Contended(DynamoDbAclStore):
         super().__init__(memory_client(), "topics")
         self.others = others
 
-    def change(self, seen: str, book: RuleBook) -> None:
+    def change(self, seen: str, book: RuleBook, owners: Owners | None = None) -> None:
         if self.others:
             self.others -= 1
-            super().change(self.revision(), RuleBook(revision=f"other {self.others}", rules=frozenset({C})))
-        super().change(seen, book)
+            new = RuleBook(revision=f"other {self.others}", rules=self.get().rules | {C})
+            super().change(self.revision(), new, {C: frozenset({f"x.{self.others}"})})
+        super().change(seen, book, owners)
 
 
 def _instance(acls: AclStore | None = None) -> Instance:
@@ -64,6 +65,15 @@ def test_change_joins_those_of_others() -> None:
     instance = _instance(_Contended(3))
     assert change_acls(instance, [A], []).added == {A}
     assert instance.stores.acls.get().rules == {A, C}
+
+
+def test_owner_joins_those_that_come_meanwhile() -> None:
+    instance = _instance(_Contended(2))
+    assert change_acls(instance, [C], [], owner="y.1").added == frozenset()
+    assert instance.stores.acls.owners() == {C: {"x.0", "y.1"}}
+    assert change_acls(instance, [], [C], owner="x.0").removed == frozenset()
+    assert change_acls(instance, [], [C], owner="y.1").removed == {C}
+    assert instance.stores.acls.owners() == {}
 
 
 def test_change_gives_up_when_others_change_all_the_time() -> None:

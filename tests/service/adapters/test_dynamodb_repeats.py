@@ -306,7 +306,7 @@ def test_every_write_of_every_store_is_listed() -> None:
         "push.subscriptions_of",
         *("push.find_lane", "push.find_deliveries", "push.states_of"),
         *("zones.get", "zones.get_pass", "cursors.get"),
-        *("acls.get", "acls.revision", "audit.entries"),
+        *("acls.get", "acls.owners", "acls.revision", "audit.entries"),
     }
     reads_first = {"log.mark_stored", "members.remove_targets", "push.delete_states"}
     listed = {name.partition(",")[0] for name in (*REPEATED, *TRANSACTED, *SENT_ONCE)}

@@ -1,5 +1,6 @@
 """Topics created, altered, truncated and deleted, seen by an instance that remembers them as they were."""
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ from tests.support.service import (
     appended,
     ask,
     batch,
+    counted_instance,
     entry,
     new_topic,
     read_all,
@@ -237,6 +239,14 @@ def test_list_topics_pages_by_name(instance: Instance) -> None:
     assert found == names
     assert list_topics(instance.stores.topics, 7, "")[1] is None
     assert list_topics(instance.stores.topics, 6, "")[1] == "t05"
+
+
+def test_creations_count_the_topics_once_in_ten_seconds(instance: Instance) -> None:
+    counts: Counter[str] = Counter()
+    other = counted_instance(instance, counts)
+    for number in range(20):
+        create_topic(other, f"t{number}", 1, {})
+    assert (counts["topics.count"], counts["topics.list"]) == (1, 0)
 
 
 def test_creation_is_refused_when_there_are_as_many_topics_as_the_limit_says(instance: Instance) -> None:

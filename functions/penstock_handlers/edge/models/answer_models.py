@@ -196,6 +196,13 @@ class TopicDescription(TopicAnswer):
     offsets: list[PartitionBounds]
 
 
+class TopicUserCounts(TypedDict):
+    """The numbers of those that read a topic, write to it, or send dead letters there."""
+
+    share_groups: int
+    subscriptions: int
+
+
 class RecordPlaceAnswer(TypedDict):
     """The append of `[start_offset, end_offset)`, its newest time, and where its bytes lie: `length` at `position`.
 

@@ -33,47 +33,25 @@ class DynamoDbQuotaStore:
         self._client = client
         self._table = table
 
-    def put(self, quota: Quota) -> None:
-        self._check_room(quota)
-        self._client.call("put_item", is_repeatable=True, TableName=self._table, Item=quota_item(quota))
-
-    def put_declared(self, quota: Quota, stack: str) -> bool:
-        self._check_room(quota)
-        done = self._client.conditional(
-            "put_item",
-            is_repeatable=True,
-            TableName=self._table,
-            Item=quota_item(quota),
-            ConditionExpression="attribute_not_exists(pk) OR begins_with(declared_by, :stack)",
-            ExpressionAttributeValues={":stack": {"S": stack}},
-        )
-        return isinstance(done, Applied)
-
-    def delete_declared(self, subject: Subject, name: str, declared_by: str) -> bool:
-        done = self._client.conditional(
-            "delete_item",
-            is_repeatable=True,
-            TableName=self._table,
-            Key=quota_key(subject, name),
-            ConditionExpression="declared_by = :resource",
-            ExpressionAttributeValues={":resource": {"S": declared_by}},
-        )
-        return isinstance(done, Applied)
-
-    def delete(self, subject: Subject, name: str) -> bool:
-        done = self._client.call(
-            "delete_item",
-            is_repeatable=True,
-            TableName=self._table,
-            Key=quota_key(subject, name),
-            ReturnValues="ALL_OLD",
-        )
-        return "Attributes" in done
-
-    def _check_room(self, quota: Quota) -> None:
+    def put(self, quota: Quota, over: str = "") -> bool:
         stored = {(each.subject, each.name) for each in self.list()}
         if (quota.subject, quota.name) not in stored and len(stored) >= QUOTAS_MAX:
             raise too_many_quotas()
+        arguments: Item = {"Item": quota_item(quota)}
+        if over:
+            arguments["ConditionExpression"] = "attribute_not_exists(pk) OR begins_with(declared_by, :over)"
+            arguments["ExpressionAttributeValues"] = {":over": {"S": over}}
+        done = self._client.conditional("put_item", is_repeatable=True, TableName=self._table, **arguments)
+        return isinstance(done, Applied)
+
+    def delete(self, subject: Subject, name: str, declared_by: str = "") -> bool:
+        arguments: Item = {"ConditionExpression": "attribute_exists(pk)"}
+        if declared_by:
+            arguments["ConditionExpression"] = "declared_by = :resource"
+            arguments["ExpressionAttributeValues"] = {":resource": {"S": declared_by}}
+        key = quota_key(subject, name)
+        done = self._client.conditional("delete_item", is_repeatable=True, TableName=self._table, Key=key, **arguments)
+        return isinstance(done, Applied)
 
     def list(self) -> Sequence[Quota]:
         quotas: list[Quota] = []

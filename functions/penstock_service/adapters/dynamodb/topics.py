@@ -11,12 +11,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from penstock_core.acls.rule_set import EMPTY_BOOK, NO_REVISION, RuleBook
+from penstock_core.acls.rule_set import EMPTY_BOOK, NO_REVISION, Owners, RuleBook
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import TopicId, TopicName
 from penstock_core.log.topic import DeletedTopic, Topic, note_of
 from penstock_core.outcomes import errors_of_a_late_attempt
-from penstock_core.storage.acls_item import acl_mark_key, acl_rules_key, acl_writes, parse_acl_mark, parse_acl_rules
+from penstock_core.storage.acls_item import (
+    acl_mark_key,
+    acl_owners_key,
+    acl_rules_key,
+    acl_writes,
+    parse_acl_mark,
+    parse_acl_owners,
+    parse_acl_rules,
+)
 from penstock_core.storage.item import ConditionalPut, Item, number, rewriting
 from penstock_core.storage.keys import DELETED, TOPIC
 from penstock_core.storage.topic_item import (
@@ -110,6 +118,16 @@ class DynamoDbTopicStore:
             topics += map(parse_topic, items)
         return sorted(topics, key=lambda topic: topic.name)
 
+    def count(self) -> int:
+        pages = self._client.read_pages(
+            "scan",
+            TableName=self._table,
+            ProjectionExpression="pk",
+            FilterExpression="sk = :topic",
+            ExpressionAttributeValues={":topic": {"S": TOPIC}},
+        )
+        return sum(map(len, pages))
+
     def replace(self, old: Topic, new: Topic) -> None:
         stored = topic_item(old)
         condition = "topic_id = :id AND #partitions = :partitions AND config = :config"
@@ -200,7 +218,11 @@ class DynamoDbAclStore:
         item = self._client.get(self._table, acl_rules_key())
         return EMPTY_BOOK if item is None else parse_acl_rules(item)
 
-    def change(self, seen: str, book: RuleBook) -> None:
+    def owners(self) -> Owners:
+        item = self._client.get(self._table, acl_owners_key())
+        return {} if item is None else parse_acl_owners(item)
+
+    def change(self, seen: str, book: RuleBook, owners: Owners | None = None) -> None:
         actions = [
             {
                 "Put" if isinstance(write, ConditionalPut) else "Update": {
@@ -208,7 +230,7 @@ class DynamoDbAclStore:
                     **write.arguments(),
                 }
             }
-            for write in acl_writes(seen, book)
+            for write in acl_writes(seen, book, owners)
         ]
         cancelled = self._client.transact_once(actions, is_repeatable=False)
         if cancelled is not None and cancelled.is_any_refused:

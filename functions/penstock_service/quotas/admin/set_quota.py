@@ -42,14 +42,12 @@ def put_quota(
         raise PenstockError(
             ErrorCode.INVALID_CONFIG, f"limits={shown(dict(limits))}: give at least one limit, or delete the quota"
         )
-    if over and not instance.stores.quotas.put_declared(quota, over):
+    if not instance.stores.quotas.put(quota, over):
         raise PenstockError(
             ErrorCode.INVALID_REQUEST,
             f"{subject} {shown(quota.name)} has a quota that this stack has not set: delete it first, by "
             f"`penstock quotas delete {subject} {shown(quota.name)}`, or leave it out of the template",
         )
-    if not over:
-        instance.stores.quotas.put(quota)
     instance.quota_cache.forget()
     return quota
 
@@ -67,6 +65,6 @@ def delete_quota(instance: Instance, subject: str, name: str) -> None:
 def delete_declared_quota(instance: Instance, subject: str, name: str, declared_by: str) -> bool:
     """Removes a quota that this resource of a template has set last. False if somebody else has. One delete."""
     quota = parse_quota(subject, name, {})
-    done = instance.stores.quotas.delete_declared(quota.subject, quota.name, declared_by)
+    done = instance.stores.quotas.delete(quota.subject, quota.name, declared_by)
     instance.quota_cache.forget()
     return done

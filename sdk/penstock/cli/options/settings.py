@@ -107,7 +107,7 @@ def filter_text(given: str) -> str:
 
 
 class Size(click.ParamType[int]):
-    """A click type: a whole number of bytes, KB, MB, KiB or MiB becomes bytes."""
+    """A click type: a whole number of bytes, or with a unit such as KB or MiB, becomes bytes."""
 
     name = "size"
 
@@ -116,7 +116,7 @@ class Size(click.ParamType[int]):
         try:
             return parse_size(str(value))
         except ValueError:
-            self.fail(f"{value!r:.100} is not a size: write bytes, or a number with KB, KiB, MB or MiB", param, ctx)
+            self.fail(f"{value!r:.100} is not a size: write bytes, or a number as 10MB or 64KiB", param, ctx)
 
 
 SIZE = Size()

@@ -2,10 +2,10 @@
 
 from penstock.console.page import Asked, Moved, Page, Route, Shown
 from penstock.console.paging import paged
-from penstock_core.quotas.quota import Count, Rate
+from penstock_core.quotas.quota import STORED_BYTES, Count, Rate
 
 RATES = tuple(map(str, Rate))
-COUNTS = tuple(map(str, Count))
+COUNTS = tuple(map(str, (*Count, STORED_BYTES)))
 SUBJECTS = ("principal", "topic")
 
 
