@@ -205,6 +205,7 @@ def _answer_json(answer: HeartbeatAnswer) -> HeartbeatAnswerJson:
         "granted": [_granted(lease, is_late=lease.partition in answer.late) for lease in answer.granted],
         "revoked": _by_topic_id(answer.revoked),
         "waiting": answer.waiting,
+        "is_young": answer.is_young,
     }
     if answer.armed is not None:
         told["armed"] = _by_topic_id(sorted(answer.armed))

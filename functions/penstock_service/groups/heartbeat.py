@@ -92,7 +92,7 @@ class HeartbeatAnswer:
     Of these, `late` came after the group had begun to read: without an offset the member reads them from the beginning.
     The member commits for the last time on the `revoked` partitions, then releases them. Until an answer `is_complete`,
     the member's next heartbeat names all partitions that it holds. `waiting` counts the partitions that it will get
-    later. `armed` has the watched partitions where the member may sleep on (`still_armed`), None if the
+    later. Members of a group that `is_young` keep to `heartbeat_after_ms` however idle they are. `armed` has the watched partitions where the member may sleep on (`still_armed`), None if the
     heartbeat did not look.
     """
 
@@ -105,6 +105,7 @@ class HeartbeatAnswer:
     late: frozenset[PartitionKey] = frozenset()
     revoked: Sequence[PartitionKey] = ()
     waiting: int = 0
+    is_young: bool = False
     armed: frozenset[PartitionKey] | None = None
 
 
@@ -357,6 +358,7 @@ def _plain_answer(now_ms: int, state: GroupState, beat: HeartbeatRequest, epoch:
         heartbeat_after_ms=min(after_ms, YOUNG_HEARTBEAT_MS) if is_young else after_ms,
         session_timeout_ms=session_timeout_ms,
         is_complete=True,
+        is_young=is_young,
     )
 
 

@@ -37,6 +37,7 @@ _MILLION = 1_000_000
 @click.option("--partitions", type=int, default=6, show_default=True, help="Partitions of each topic.")
 @click.option("--groups", type=int, default=1, show_default=True, help="Consumer groups of each topic.")
 @click.option("--members", type=int, help="Members of all groups together.  [default: one in each]")
+@click.option("--new-groups", type=int, default=0, show_default=True, help="Groups that each month makes anew.")
 @click.option("--share-workers", type=int, default=0, show_default=True, help="Workers of all share groups together.")
 @click.option("--subscriptions", type=int, default=0, show_default=True, help="Subscriptions of each topic.")
 @click.option("--consumers", type=int, hidden=True)
@@ -111,6 +112,7 @@ def _workload(options: Mapping[str, Any]) -> "Workload":
         partitions=options["partitions"],
         groups=groups,
         members=options["members"],
+        new_groups=options["new_groups"],
         share_workers=options["share_workers"],
         subscriptions=options["subscriptions"],
         hours=options["hours"],

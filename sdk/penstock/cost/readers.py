@@ -17,6 +17,9 @@ from penstock_core.limits import (
     HEARTBEATS_PER_SESSION_MIN,
     SDK_HEARTBEAT_GROWTH,
     SESSION_TIMEOUT_MS_DEFAULT,
+    YOUNG_GROUP_MEMBERS_MAX,
+    YOUNG_GROUP_MS,
+    YOUNG_HEARTBEAT_MS,
 )
 
 Parts = dict[str, Counts]
@@ -41,15 +44,17 @@ def month_of_groups(counts: Counted, workload: Workload) -> Parts:
     """The fetches, wake-ups, commits and heartbeats of all members."""
     members = workload.all_members
     idle = times(counts.idle_member_hour(), workload.worked_s / 3_600 * members)
+    new = _new_groups(counts, workload)
     reads = reads_per_s(workload).times(workload.topics)
     if not reads.found:
-        return {"idle": idle}
+        return {"idle": idle, **new}
     live_s = workload.live_s
     parts = {
         "consume": times(_found(counts, workload, reads), reads.found * live_s),
         "look for records": times(counts.empty_fetch(_mean(reads.asked_empty, reads.empty)), reads.empty * live_s),
         "wait": times(_arming(counts, reads), reads.arming * live_s),
         "idle": idle,
+        **new,
     }
     published = reads.messages / workload.groups * live_s
     parts["wait"]["APPSYNC_OPERATIONS"] = published * (1 + workload.groups + workload.share_workers / workload.topics)
@@ -104,6 +109,15 @@ def month_of_subscriptions(counts: Counted, workload: Workload) -> Parts:
         one = add(one, {"LAMBDA_GB_SECONDS": TARGET_MS / 1_000 * _DELIVER_GB})
         parts["push"] = times(one, per_s * places * workload.subscriptions * workload.busy_s)
     return parts
+
+
+def _new_groups(counts: Counted, workload: Workload) -> Parts:
+    """The heartbeats of young groups. A larger group than `YOUNG_GROUP_MEMBERS_MAX` is never one."""
+    members = max(1.0, workload.all_members / max(1, workload.all_groups))
+    if not workload.new_groups or members > YOUNG_GROUP_MEMBERS_MAX:
+        return {}
+    beats = YOUNG_GROUP_MS / YOUNG_HEARTBEAT_MS
+    return {"new groups": times(counts.heartbeat(), workload.new_groups * members * beats)}
 
 
 def beats_per_s(gets_per_s: float) -> float:

@@ -28,6 +28,8 @@ class Workload:
     - a share group, if there are `share_workers`. They are those of all topics together.
     - `subscriptions`, which push the records to a target.
 
+    `new_groups` are those that a month makes anew, such as one for each run of a job. Their members come often at first.
+
     Members and share workers run for `worker_hours` of such a day. With 24, they run on the other days, too.
     `request_bytes` are those of the records in one produce request; None lets `linger_ms` and the number of producers
     decide. With `has_items`, the stage puts small requests into DynamoDB (`inline_bytes_max=auto`). With `kms_key`, it
@@ -40,6 +42,7 @@ class Workload:
     partitions: int = 6
     groups: int = 1
     members: int | None = None
+    new_groups: int = 0
     share_workers: int = 0
     subscriptions: int = 0
     hours: float = 24.0
@@ -73,6 +76,7 @@ class Workload:
         yield "--topics", self.topics, 1, 10_000, ""
         yield "--partitions", self.partitions, 1, 10_000, ""
         yield "--groups", self.groups, 0, 10_000, ""
+        yield "--new-groups", self.new_groups, 0, 10_000_000, ""
         yield "--share-workers", self.share_workers, 0, 100_000, ""
         yield "--subscriptions", self.subscriptions, 0, 1_000, ""
         yield "--hours", self.hours, 0.1, _DAY_HOURS, ""

@@ -76,7 +76,7 @@ class HeartbeatRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatResponse:
-    """The service's answer. The next heartbeats name `service_session`.
+    """The service's answer. The next heartbeats name `service_session`. A service of an earlier release has no young group.
 
     `revoked` and `armed` hold topic ids and partitions. `armed` is None if the service has looked at no partition.
     """
@@ -88,6 +88,7 @@ class HeartbeatResponse:
     is_complete: bool
     granted: Mapping[TopicPartition, HeldLease]
     revoked: frozenset[tuple[str, int]]
+    is_young: bool = False
     armed: frozenset[tuple[str, int]] | None = None
 
 
@@ -152,6 +153,7 @@ def _heartbeat_answer(answer: Mapping[str, Any]) -> HeartbeatResponse:
         is_complete=answer["is_complete"],
         granted=granted,
         revoked=_partitions(answer["revoked"]),
+        is_young=answer.get("is_young", False),
         armed=_partitions(answer["armed"]) if "armed" in answer else None,
     )
 

@@ -42,8 +42,6 @@ from penstock_core.limits import (
     SDK_LEAVE_MS_MAX,
     SDK_LOOK_AHEAD_MS,
     SDK_SAFETY_NET_MS,
-    YOUNG_GROUP_MS,
-    YOUNG_HEARTBEAT_MS,
 )
 
 
@@ -92,8 +90,8 @@ class Membership:
         self._is_in_flight = False
         self._failures = 0
         self._interval_ms = HEARTBEAT_INTERVAL_MS_DEFAULT
+        self._is_young = False
         self._idle_beats = 0  # in a row
-        self._joined_at_ms = 0
         self._session_timeout_ms = 0  # of the last answer
         self._due_ms = NEVER_MS
         self.leave_until_ms = NEVER_MS
@@ -151,17 +149,16 @@ class Membership:
         if self.state is MemberState.LEAVING:
             self._left()
             return
-        if self.state is MemberState.JOINING:
-            self._joined_at_ms = now_ms
         self.state = MemberState.JOINED
         self._epoch = answer.epoch
         self._service_session = answer.service_session
         self._interval_ms = answer.heartbeat_after_ms or self._interval_ms
+        self._is_young = answer.is_young
         self._session_timeout_ms = answer.session_timeout_ms
         self.session_end_ms = heartbeat.sent_at_ms + answer.session_timeout_ms
         is_unchanged = answer.is_complete and not (answer.granted or answer.revoked)
         if self._held.obey(heartbeat.claims, answer):
-            self._beat_at(now_ms + self._idle_interval_ms(answer, now_ms))
+            self._beat_at(now_ms + self._idle_interval_ms(answer))
             self._idle_beats = self._idle_beats + 1 if is_unchanged else 0
         else:
             self._idle_beats = 0
@@ -290,7 +287,7 @@ class Membership:
         """The partitions whose safety net ends before the next heartbeat, if this one changes nothing."""
         if self._sleepers is None or self.state is not MemberState.JOINED or not self._held.is_complete:
             return ()
-        return self._sleepers.to_look_at(now_ms + self._grown_ms(self._interval_ms, now_ms) + SDK_LOOK_AHEAD_MS)
+        return self._sleepers.to_look_at(now_ms + self._grown_ms(self._interval_ms) + SDK_LOOK_AHEAD_MS)
 
     def _body(self) -> dict[str, Any]:
         settings = self.settings
@@ -346,25 +343,21 @@ class Membership:
         self._due_ms = due_ms
         self.wake_at_ms = due_ms
 
-    def _idle_interval_ms(self, answer: HeartbeatResponse, now_ms: int) -> int:
+    def _idle_interval_ms(self, answer: HeartbeatResponse) -> int:
         """The time to the next heartbeat. The service's word counts while the group is changing."""
         after_ms = answer.heartbeat_after_ms
-        return self._grown_ms(after_ms, now_ms) if answer.is_complete else after_ms
+        return self._grown_ms(after_ms) if answer.is_complete else after_ms
 
-    def _grown_ms(self, interval_ms: int, now_ms: int) -> int:
+    def _grown_ms(self, interval_ms: int) -> int:
         """The interval of an idle member, at most the safety net: the heartbeat then looks in place of a fetch.
 
         It does not grow for a member of a young group.
         """
-        if self._is_young(interval_ms) and now_ms - self._joined_at_ms < YOUNG_GROUP_MS:
+        if self._is_young:
             return interval_ms
         grown_ms = interval_ms * SDK_HEARTBEAT_GROWTH ** min(self._idle_beats, 30)
         longest_ms = min(self._session_timeout_ms / HEARTBEATS_PER_SESSION_MIN, SDK_SAFETY_NET_MS)
         return max(interval_ms, int(min(grown_ms, longest_ms)))
-
-    def _is_young(self, interval_ms: int) -> bool:
-        """The service gives this interval to a young group, unless the group has an interval of its own."""
-        return interval_ms == YOUNG_HEARTBEAT_MS and "heartbeat_interval_ms" not in self.settings.config
 
     def _poll_due_ms(self) -> int:
         if self._is_polling or self._is_closing:
@@ -375,7 +368,7 @@ class Membership:
         """The Retry-After of the service, and a jitter no longer than the time between two heartbeats."""
         retry = self.settings.retry
         jitter_ms = full_jitter_ms(self._failures - 1, retry.backoff_ms, retry.backoff_max_ms, chance)
-        interval_ms = HEARTBEAT_INTERVAL_MS_DEFAULT if self._is_young(self._interval_ms) else self._interval_ms
+        interval_ms = HEARTBEAT_INTERVAL_MS_DEFAULT if self._is_young else self._interval_ms
         return now_ms + int(error.facts.get("retry_after_ms", 0) + min(jitter_ms, interval_ms))
 
 

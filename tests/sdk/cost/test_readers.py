@@ -3,6 +3,7 @@
 import pytest
 
 from penstock.cost.counted import counted
+from penstock.cost.estimate import estimate
 from penstock.cost.readers import (
     beats_per_s,
     month_of_groups,
@@ -27,6 +28,16 @@ def test_member_commits_each_five_seconds_what_has_moved() -> None:
     assert busy["LAMBDA_REQUESTS"] == pytest.approx(SECONDS_PER_MONTH / 5, rel=0.01)
     rare = month_of_groups(COUNTS, Workload(records_per_s=0.001))["commit"]
     assert rare["LAMBDA_REQUESTS"] == pytest.approx(0.001 * SECONDS_PER_MONTH, rel=0.05)
+
+
+def test_members_of_new_groups_pay_150_heartbeats_each_unless_their_groups_are_large() -> None:
+    few, many = (
+        month_of_groups(COUNTS, Workload(records_per_s=1, members=members, new_groups=1_000)) for members in (3, 11)
+    )
+    assert few["new groups"]["LAMBDA_REQUESTS"] == pytest.approx(1_000 * 3 * 150)
+    assert "new groups" not in many
+    with_one, without = (estimate("express3", Workload(records_per_s=0, new_groups=count)).usd for count in (1, 0))
+    assert 0.0002 < with_one - without < 0.0008
 
 
 def test_wake_up_is_published_once_and_delivered_to_each_group() -> None:

@@ -1,12 +1,15 @@
 """The member's state machine against the service in memory, on one stepped clock. No test here waits or has threads."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from penstock.group.group_calls import Look
 from penstock.group.membership import MemberState
+from penstock.http.http_message import Response
 from penstock.retry import NEVER_MS
 from penstock_core.errors import PenstockError
 from penstock_core.limits import SDK_LOOK_AHEAD_MS, SDK_SAFETY_NET_MS, YOUNG_GROUP_MS, YOUNG_HEARTBEAT_MS
@@ -396,6 +399,21 @@ def test_heartbeats_of_a_member_of_a_young_group_do_not_grow(group: GroupInMemor
     waits = _waits(group, member, YOUNG_GROUP_MS // YOUNG_HEARTBEAT_MS - 2)
     assert set(waits[1:]) == {YOUNG_HEARTBEAT_MS}
     assert _waits(group, member, 4)[-1] > 5 * YOUNG_HEARTBEAT_MS
+
+
+def test_service_of_an_earlier_release_says_nothing_of_young_groups_and_heartbeats_grow(group: GroupInMemory) -> None:
+    member = _young(group, "a")
+
+    def earlier(send: Callable[[], Response]) -> Response:
+        answered = send()
+        told = json.loads(answered.body)
+        del told["is_young"]
+        return replace(answered, body=json.dumps(told).encode())
+
+    group.transport.faults[BEAT] = [earlier] * 60
+    member.beat()
+    member.poll()
+    assert _waits(group, member, 12)[-1] > 5 * YOUNG_HEARTBEAT_MS
 
 
 def test_second_member_of_a_young_group_has_its_part_within_a_second(group: GroupInMemory) -> None:

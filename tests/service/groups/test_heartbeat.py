@@ -408,10 +408,12 @@ def test_members_of_a_young_group_come_soon_unless_it_has_an_interval_of_its_own
     alter_group(instance, "billing", {"heartbeat_interval_ms": None})
     for _ in range(3):
         settle(a, b)
-        assert a.beat().heartbeat_after_ms == YOUNG_HEARTBEAT_MS
+        told = a.beat()
+        assert (told.heartbeat_after_ms, told.is_young) == (YOUNG_HEARTBEAT_MS, True)
         clock.time_ms += YOUNG_GROUP_MS // 3
     settle(a, b)
-    assert a.beat().heartbeat_after_ms == 5_000
+    told = a.beat()
+    assert (told.heartbeat_after_ms, told.is_young) == (5_000, False)
 
 
 def test_members_of_a_large_group_do_not_come_so_often(

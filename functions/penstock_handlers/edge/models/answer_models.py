@@ -302,7 +302,10 @@ class GrantedLease(TypedDict):
 
 
 class HeartbeatAnswerJson(TypedDict):
-    """The answer to a heartbeat. `revoked` and `armed` map topic ids to partitions."""
+    """The answer to a heartbeat. `revoked` and `armed` map topic ids to partitions.
+
+    A member of a group that `is_young` comes after `heartbeat_after_ms`, even if it has nothing to do: others may join.
+    """
 
     epoch: int
     session: int
@@ -312,6 +315,7 @@ class HeartbeatAnswerJson(TypedDict):
     granted: list[GrantedLease]
     revoked: dict[str, list[int]]
     waiting: int
+    is_young: bool
     armed: NotRequired[dict[str, list[int]]]
 
 
