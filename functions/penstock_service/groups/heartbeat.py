@@ -92,8 +92,8 @@ class HeartbeatAnswer:
     Of these, `late` came after the group had begun to read: without an offset the member reads them from the beginning.
     The member commits for the last time on the `revoked` partitions, then releases them. Until an answer `is_complete`,
     the member's next heartbeat names all partitions that it holds. `waiting` counts the partitions that it will get
-    later. Members of a group that `is_young` keep to `heartbeat_after_ms` however idle they are. `armed` has the watched partitions where the member may sleep on (`still_armed`), None if the
-    heartbeat did not look.
+    later. Members of a group that `is_young` keep to `heartbeat_after_ms` however idle they are. `armed` has the
+    watched partitions where the member may sleep on (`still_armed`), None if the heartbeat did not look.
     """
 
     epoch: int

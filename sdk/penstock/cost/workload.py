@@ -28,7 +28,7 @@ class Workload:
     - a share group, if there are `share_workers`. They are those of all topics together.
     - `subscriptions`, which push the records to a target.
 
-    `new_groups` are those that a month makes anew, such as one for each run of a job. Their members come often at first.
+    `new_groups` are those that a month makes anew, such as one for each run of a job.
 
     Members and share workers run for `worker_hours` of such a day. With 24, they run on the other days, too.
     `request_bytes` are those of the records in one produce request; None lets `linger_ms` and the number of producers

@@ -76,7 +76,7 @@ class HeartbeatRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatResponse:
-    """The service's answer. The next heartbeats name `service_session`. A service of an earlier release has no young group.
+    """The service's answer. The next heartbeats name `service_session`. An earlier service has no young group.
 
     `revoked` and `armed` hold topic ids and partitions. `armed` is None if the service has looked at no partition.
     """
