@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstock.cli.completion import complete_topics
 from penstock.cli.jobs import DEFAULT_STACK, JobPlaces
 from penstock.cli.local import find_checkout
 from penstock.cli.metrics import address_of, metrics_server
 from penstock.cli.service import TOKEN_FILE, CommandError
+from penstock.cli.trace import parse_place
 from penstock.configuration import caller_configuration
 from penstock.endpoint.listening import listen
 from penstock.http.transport import HttpTransport, Transport
@@ -36,6 +38,7 @@ _PORT_MAX = 65_535
 
 
 @click.command()
+@click.argument("place", required=False, metavar="[TOPIC/PARTITION/OFFSET]", shell_complete=complete_topics)
 @click.option("--port", type=click.IntRange(0, _PORT_MAX), default=0, help="The port on 127.0.0.1; else a free one.")
 @click.option("--no-open", is_flag=True, help="Print the link, and open no browser.")
 @click.option("--url", metavar="URL", help="The API's URL; by default PENSTOCK_URL, else the local stack.")
@@ -45,6 +48,7 @@ _PORT_MAX = 65_535
 @click.option("--metrics", metavar="HOST:PORT", help="Answer Prometheus there too, at /metrics.")
 @click.option("--json", "as_json", is_flag=True, help="Print the link as JSON, for programs.")
 def console(
+    place: str | None,
     port: int,
     no_open: bool,
     url: str | None,
@@ -56,6 +60,8 @@ def console(
 ) -> None:
     """Show topics, records, consumers and the state of the service in your browser.
 
+    With TOPIC/PARTITION/OFFSET it opens the page of that record, with your rights, as the page tells others to do.
+
     The pages call the service with your own credentials, and nothing is deployed. The console listens on 127.0.0.1 and
     lets in only the browser that opens its link. Each link works once; the terminal shows the next one. Ctrl-C stops
     the console. With a token, the pages of what needs AWS keys say so, and there are no alarms, costs and jobs.
@@ -66,7 +72,8 @@ def console(
         from penstock.console.server import ConsoleServer
     except ModuleNotFoundError as error:
         raise click.ClickException(f"{error}: `penstock console` needs `pip install 'penstock[console]'`") from error
-    place = None if metrics is None else address_of(metrics, "--metrics")
+    metrics_place = None if metrics is None else address_of(metrics, "--metrics")
+    first_path = "/" if place is None else _path_of_record(place)
     given = click.get_current_context().obj  # a test's transport
     name = stack or os.environ.get("PENSTOCK_STACK") or DEFAULT_STACK
     try:
@@ -88,9 +95,17 @@ def console(
             read_account=reached.read_account,
             job_places=job_places,
             is_local=reached.is_local,
+            first_path=first_path,
         )
-        with _metrics(server, place, links):
+        with _metrics(server, metrics_place, links):
             asyncio.run(_serve(server, listening))
+
+
+def _path_of_record(place: str) -> str:
+    from penstock.console.page import path_of
+
+    topic, partition, offset = parse_place((place,))
+    return path_of("topics", topic, "records", partition, offset)
 
 
 def _metrics(server: "ConsoleServer", place: tuple[str, int] | None, links: "Links") -> AbstractContextManager[object]:

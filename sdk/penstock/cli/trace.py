@@ -56,7 +56,7 @@ def trace(service: Service, place: tuple[str, ...], letters: int, extra: tuple[s
 
     For example: penstock trace orders/0/17
     """
-    topic, partition, offset = _parse(place)
+    topic, partition, offset = parse_place(place)
     found = Client(service.transport).call(trace_record(topic, partition, offset, consumers_max=CONSUMERS_MAX))
     searched = sorted({*found.dead_letter_topics, *extra} - {topic})
     hits = [each for name in searched for each in _letters(service, found, name, letters)]
@@ -79,7 +79,8 @@ def trace(service: Service, place: tuple[str, ...], letters: int, extra: tuple[s
         service.say(None, f"no dead letter: searched {where}")
 
 
-def _parse(place: tuple[str, ...]) -> tuple[str, int, int]:
+def parse_place(place: tuple[str, ...]) -> tuple[str, int, int]:
+    """Topic, partition and offset of `orders/0/17`, or of three words. Raises BadParameter for other text."""
     text = "/".join(place)
     match = _PLACE.fullmatch(text) if len(place) in (1, 3) else None
     if match is None:

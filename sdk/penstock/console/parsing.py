@@ -118,6 +118,11 @@ def _base64_of(text: str, what: str) -> bytes:
         raise InvalidError(ErrorCode.INVALID_REQUEST, f"{what}={shown(text)} is no base64") from error
 
 
+def names_of(text: str) -> list[str]:
+    """The names of a field, with commas or blanks between them."""
+    return text.replace(",", " ").split()
+
+
 def duration_of(text: str) -> int:
     """The milliseconds of a duration such as 5m."""
     try:

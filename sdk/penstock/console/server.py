@@ -89,6 +89,7 @@ class ConsoleServer:
 
     `say_link` gets each link that opens the console: the first, and the next ones. `read_account` asks AWS of the
     stack, None for a local service, and for a caller without AWS keys. `job_places` open the places that run jobs.
+    The first browser that enters comes to the page `first_path`.
     """
 
     def __init__(
@@ -100,6 +101,7 @@ class ConsoleServer:
         read_account: Callable[[], AccountFacts] | None = None,
         job_places: Mapping[str, Callable[[], JobPlace]] | None = None,
         is_local: bool = True,
+        first_path: str = "/",
     ) -> None:
         self.guard = Guard(port, new_nonce)
         self._transport = transport
@@ -114,6 +116,7 @@ class ConsoleServer:
             job_places=job_places or {},
         )
         self._say_link = say_link
+        self._first_path = first_path
         self._threads = ThreadPoolExecutor(CONSOLE_REQUESTS_MAX, thread_name_prefix="penstock-page")
         self._streaming = Streaming()
         self._flashes = Flashes(new_nonce)
@@ -178,7 +181,8 @@ class ConsoleServer:
         if session is None:
             return await self._refuse(Refusal(status=403, reason="The link was used before. A link works once."))
         self._say_link(self.guard.link)
-        response = web.Response(status=303, headers={"Location": "/"})
+        response = web.Response(status=303, headers={"Location": self._first_path})
+        self._first_path = "/"
         response.set_cookie(self.guard.cookie_name, session.secret, path="/", httponly=True, samesite="Strict")
         return response
 

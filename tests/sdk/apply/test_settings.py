@@ -58,7 +58,7 @@ def test_times_have_units(name: str, value: int, text: Any) -> None:
     assert with_unit(name, text) == value
 
 
-@pytest.mark.parametrize(("name", "text"), [("retention_ms", "14"), ("retention_bytes", "1GB"), ("lock_ms", "ever")])
+@pytest.mark.parametrize(("name", "text"), [("retention_ms", "14"), ("retention_bytes", "1PB"), ("lock_ms", "ever")])
 def test_text_without_a_known_unit_is_refused(name: str, text: str) -> None:
     with pytest.raises(PenstockError, match=f"'{text}': write a number with its unit"):
         with_unit(name, text)

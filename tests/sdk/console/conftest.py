@@ -28,6 +28,7 @@ class RunningConsole:
     read_account: Callable[[], AccountFacts] | None = None
     job_places: Mapping[str, Callable[[], JobPlace]] | None = None
     is_local: bool = True
+    first_path: str = "/"
 
     def __post_init__(self) -> None:
         listening = listen(0)
@@ -40,6 +41,7 @@ class RunningConsole:
             read_account=self.read_account,
             job_places=self.job_places,
             is_local=self.is_local,
+            first_path=self.first_path,
         )
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()

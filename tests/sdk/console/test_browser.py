@@ -33,6 +33,8 @@ PAGES = {
     "group": "/groups/billing",
     "reset": "/groups/billing/reset?topic=orders&to=earliest",
     "share groups": "/share-groups",
+    "new share group": "/new/share-group",
+    "new subscription": "/new/subscription",
     "share group": "/share-groups/workers",
     "subscriptions": "/subscriptions",
     "subscription": "/subscriptions/copy",
@@ -149,6 +151,30 @@ def test_topic_is_made_looked_at_and_destroyed_by_hand(
     button.click()
     assert tab.page.get_by_role("status").inner_text() == "Deleted payments."
     assert [each.name for each in filled.admin().list_topics()] == ["orders", "orders.dead"]
+    assert tab.complaints == []
+
+
+@pytest.mark.slow
+def test_share_group_and_subscription_are_made_and_destroyed_by_hand(
+    filled: MemoryPenstock, open_console: Callable[..., Tab]
+) -> None:
+    tab = open_console()
+    for noun, more in (("share group", {}), ("subscription", {"Target": "orders.dead"})):
+        tab.go(f"/{noun.replace(' ', '-')}s")
+        tab.page.get_by_role("link", name=f"Create a {noun}").click()
+        for label, value in {"Name": "by-hand", "Topics": "orders", **more}.items():
+            tab.page.get_by_label(label, exact=True).fill(value)
+        if more:
+            tab.page.get_by_label("Kind of target").select_option("topic")
+        tab.page.get_by_role("button", name=f"Create the {noun}").click()
+        expect(tab.page.get_by_role("heading", level=1)).to_have_text("by-hand")
+        assert tab.page.get_by_role("status").inner_text() == "Created by-hand."
+        tab.page.locator("summary", has_text=f"Delete the {noun}").click()
+        button = tab.page.get_by_role("button", name=f"Delete the {noun}")
+        assert button.is_disabled()
+        tab.page.get_by_label("Type by-hand to go on").locator("visible=true").fill("by-hand")
+        button.click()
+        assert tab.page.get_by_role("status").inner_text() == "Deleted by-hand."
     assert tab.complaints == []
 
 

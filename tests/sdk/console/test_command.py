@@ -11,7 +11,7 @@ import urllib3
 from click.testing import CliRunner
 
 from penstock.cli import main
-from penstock.cli.console import Links, _job_places, _Reached
+from penstock.cli.console import Links, _job_places, _path_of_record, _Reached
 from penstock.testing import MemoryPenstock
 from tests.sdk.console.conftest import RunningConsole
 from tests.sdk.console.visitor import Visitor
@@ -35,6 +35,27 @@ def test_command_prints_a_link_that_opens_the_console_and_ends_by_a_signal() -> 
         assert console.stdout.read() == ""
         console.wait(DEADLINE_S)
     assert console.returncode == 0
+
+
+def test_link_to_a_record_opens_its_page_once(service: MemoryPenstock) -> None:
+    service.create_topic("orders")
+    with service.producer() as producer:
+        producer.send("orders", "the one").result()
+    running = RunningConsole(service.transport, first_path=_path_of_record("orders/0/0"))
+    try:
+        seen = Visitor(running.origin).open(running.links[-1])
+        assert (seen.status, seen.path) == (200, "/topics/orders/records/0/0")
+        assert "penstock console orders/0/0 opens this page" in seen.text
+        assert Visitor(running.origin).open(running.links[-1]).path == "/"
+    finally:
+        running.stop()
+
+
+@pytest.mark.parametrize("place", ["orders", "orders/x/1", "orders/0/-1", "orders/0"])
+def test_place_that_is_no_record_is_told(place: str, service: MemoryPenstock) -> None:
+    result = CliRunner().invoke(main, ["console", "--no-open", "--", place], obj=service.transport)
+    assert result.exit_code == 2
+    assert "give TOPIC/PARTITION/OFFSET" in result.output
 
 
 def test_port_that_is_taken_is_told() -> None:

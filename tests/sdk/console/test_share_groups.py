@@ -6,6 +6,7 @@ from penstock.console.background import Look
 from penstock.console.figures import Snapshot
 from penstock.errors import NotFoundError
 from penstock.testing import MemoryPenstock
+from tests.sdk.cli.test_acls import settle
 from tests.sdk.console.conftest import RunningConsole, read_console
 from tests.sdk.console.visitor import Visitor
 
@@ -87,3 +88,48 @@ def test_deletion_asks_for_the_name(service: MemoryPenstock, visitor: Visitor) -
     with pytest.raises(NotFoundError):
         service.admin().describe_share_group("workers")
     assert visitor.get("/share-groups/workers").status == 404
+
+
+def test_share_group_is_made_by_a_form_and_noted_in_the_trail(service: MemoryPenstock, visitor: Visitor) -> None:
+    for name in ("bills", "dead"):
+        service.create_topic(name)
+    assert 'href="/new/share-group"' in visitor.get("/share-groups").html
+    assert "Create a share group" in visitor.get("/new/share-group").text
+    fields = {"topics": "orders, bills", "dead_letter_topic": "dead", "deliveries_max": 3, "lock_ms": "2m"}
+    seen = visitor.post("/new/share-group", name="packers", ordering="key", start="latest", **fields)
+    assert "Created packers." in seen.text
+    made = service.admin().describe_share_group("packers").group
+    assert sorted(made.topics) == ["bills", "orders"]
+    wanted = {
+        "dead_letter_topic": "dead",
+        "deliveries_max": 3,
+        "lock_ms": 120_000,
+        "ordering": "key",
+        "start": "latest",
+    }
+    assert {name: made.config[name] for name in wanted} == wanted
+    settle(service)
+    assert "put_share_group share_group packers" in visitor.get("/audit").text
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"name": "workers", "topics": "orders"}, "there is a share group 'workers' already"),
+        ({"name": "<b>x", "topics": "orders"}, "<b>x"),
+        ({"name": "new", "topics": ""}, "topics"),
+        ({"name": "new", "topics": "nowhere"}, "nowhere"),
+        ({"name": "new", "topics": "orders", "lock_ms": "soon"}, "give one such as 5m"),
+        ({"name": "new", "topics": "orders", "deliveries_max": "x"}, "give a whole number"),
+        ({"name": "new", "topics": "orders", "deliveries_max": "3"}, "dead_letter_topic"),
+    ],
+)
+def test_refused_share_group_is_told_with_the_reason_and_changes_nothing(
+    service: MemoryPenstock, visitor: Visitor, fields: dict[str, str], said: str
+) -> None:
+    before = service.admin().list_share_groups()
+    visitor.get("/new/share-group")
+    seen = visitor.post("/new/share-group", **fields)
+    assert (seen.status in (400, 404), said in seen.text) == (True, True), seen.text
+    assert "<b>x" not in seen.html
+    assert service.admin().list_share_groups() == before

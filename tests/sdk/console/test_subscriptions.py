@@ -1,3 +1,5 @@
+import base64
+
 import pytest
 
 from penstock.errors import NotFoundError
@@ -41,3 +43,59 @@ def test_deletion_asks_for_the_name(service: MemoryPenstock, visitor: Visitor) -
     assert "Deleted copy." in visitor.post("/subscriptions/copy/delete", confirm="copy").text
     with pytest.raises(NotFoundError):
         service.admin().describe_subscription("copy")
+
+
+def test_subscription_is_made_by_a_form_and_delivers(service: MemoryPenstock, visitor: Visitor) -> None:
+    service.create_topic("dead")
+    service.create_topic("second")
+    assert 'href="/new/subscription"' in visitor.get("/subscriptions").html
+    assert 'type="password"' in visitor.get("/new/subscription").html
+    fields = {"topics": "orders", "kind": "topic", "place": "second", "dead_letter_topic": "dead"}
+    seen = visitor.post(
+        "/new/subscription", name="twice", start="earliest", batch_records=5, attempts_max=2, mode="ordered", **fields
+    )
+    assert "Created twice." in seen.text
+    made = service.admin().describe_subscription("twice").subscription
+    assert (made.target, made.config["batch_records"], made.config["retry"]["attempts_max"]) == (
+        {"topic": "second"},
+        5,
+        2,
+    )
+    service.deliver_pushes()
+    assert [each.value for each in service.records("second")] == [b"x"]
+
+
+def test_secret_of_an_endpoint_is_sent_and_never_shown(service: MemoryPenstock, visitor: Visitor) -> None:
+    visitor.get("/new/subscription")
+    fields = {
+        "kind": "https",
+        "place": "https://hooks.example.com/in",
+        "secret": f"whsec_{base64.b64encode(b's3cret of 24 bytes or more').decode()}",
+    }
+    seen = visitor.post("/new/subscription", name="hook", topics="orders", start="latest", **fields)
+    assert "Created hook." in seen.text
+    assert "https://hooks.example.com/in" in seen.text
+    assert fields["secret"] not in seen.html
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"name": "copy"}, "there is a subscription 'copy' already"),
+        ({"name": "<b>x"}, "<b>x"),
+        ({"name": "new", "kind": "https", "place": "https://hooks.example.com/in"}, "secret"),
+        ({"name": "new", "kind": "lambda", "place": "pack"}, "pack"),
+        ({"name": "new", "topics": "nowhere"}, "nowhere"),
+        ({"name": "new", "attempts_max": "2"}, "dead_letter_topic"),
+    ],
+)
+def test_refused_subscription_is_told_with_the_reason_and_changes_nothing(
+    service: MemoryPenstock, visitor: Visitor, fields: dict[str, str], said: str
+) -> None:
+    before = service.admin().list_subscriptions()
+    visitor.get("/new/subscription")
+    given = {"topics": "orders", "kind": "topic", "place": "mirror", **fields}
+    seen = visitor.post("/new/subscription", **given)
+    assert (seen.status in (400, 404), said in seen.text) == (True, True), seen.text
+    assert "<b>x" not in seen.html
+    assert service.admin().list_subscriptions() == before

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -408,7 +407,7 @@ def test_service_of_an_earlier_release_says_nothing_of_young_groups_and_heartbea
         answered = send()
         told = json.loads(answered.body)
         del told["is_young"]
-        return replace(answered, body=json.dumps(told).encode())
+        return answered._replace(body=json.dumps(told).encode())
 
     group.transport.faults[BEAT] = [earlier] * 60
     member.beat()

@@ -1,14 +1,15 @@
-"""Share groups: what is locked, and by whom, available and waiting, and a reset that shows first what it does."""
+"""Share groups: what is locked, and by whom, available and waiting, a new one, and a reset that shows what it does."""
 
 from typing import Any
 
 from penstock.console.page import Asked, Moved, Page, Route, Shown, path_of
 from penstock.console.paging import listed, paged
-from penstock.console.parsing import typed_ms
-from penstock.errors import InvalidError
+from penstock.console.parsing import duration_of, names_of, typed_ms
+from penstock.errors import InvalidError, NotFoundError
 from penstock.metrics.collector import SHARE_GROUP
 from penstock_core.errors import ErrorCode, shown
 from penstock_core.limits import CONSOLE_FIRST_FIGURES_MS_MAX
+from penstock_core.share.share_group import CHOICES, ShareGroupConfig
 
 _FIELDS = ("topic", "partition", "to", "time", "offset")
 
@@ -31,6 +32,36 @@ def show_list(asked: Asked) -> Shown:
         "found": {each.name: each for each in known if each.kind == SHARE_GROUP},
     }
     return Shown(template="share_groups.html", title="Share groups", facts=facts)
+
+
+def show_form(_: Asked) -> Shown:
+    """The form of a new share group."""
+    facts = {"defaults": ShareGroupConfig(), "orderings": CHOICES["ordering"], "starts": CHOICES["start"]}
+    return Shown(template="share_group_new.html", title="Create a share group", facts=facts)
+
+
+def create(asked: Asked) -> Moved:
+    """Create the share group of the form. One that is there already is not changed."""
+    name = asked.word("name")
+    try:
+        asked.admin.describe_share_group(name)
+    except NotFoundError:
+        pass
+    else:
+        raise InvalidError(
+            ErrorCode.INVALID_REQUEST,
+            f"there is a share group {shown(name)} already: change it by `penstock share-groups alter`, or give "
+            "another name",
+        )
+    config: dict[str, Any] = {field: asked.word(field) for field in ("ordering", "start") if asked.word(field)}
+    if letters := asked.word("dead_letter_topic"):
+        config["dead_letter_topic"] = letters
+    if asked.word("deliveries_max"):
+        config["deliveries_max"] = asked.number("deliveries_max", 0)
+    if lock := asked.word("lock_ms"):
+        config["lock_ms"] = duration_of(lock)
+    made = asked.admin.create_share_group(name, names_of(asked.word("topics")), config)
+    return Moved(to=path_of("share-groups", made.group), said=f"Created {made.group}.")
 
 
 def show(asked: Asked) -> Shown:
@@ -121,6 +152,8 @@ PAGE = Page(
     path="/share-groups",
     routes=(
         Route(method="GET", path="/share-groups", answer=show_list),
+        Route(method="GET", path="/new/share-group", answer=show_form),
+        Route(method="POST", path="/new/share-group", answer=create),
         Route(method="GET", path="/share-groups/{group}", answer=show),
         Route(method="GET", path="/share-groups/{group}/reset", answer=preview_reset),
         Route(method="POST", path="/share-groups/{group}/reset", answer=reset),

@@ -1,8 +1,15 @@
-"""Subscriptions: how far each is, what happened to its deliveries, pause and resume."""
+"""Subscriptions: how far each is, what happened to its deliveries, a new one, pause and resume."""
+
+from typing import Any
 
 from penstock.console.page import Asked, Moved, Page, Route, Shown, path_of
 from penstock.console.paging import listed, paged
+from penstock.console.parsing import names_of
+from penstock.errors import InvalidError, NotFoundError
 from penstock.model.push import Subscription
+from penstock_core.errors import ErrorCode, shown
+from penstock_core.push.subscription import LATEST, ORDERED, PARALLEL, STARTS
+from penstock_core.push.targets.target import KINDS
 
 
 def show_list(asked: Asked) -> Shown:
@@ -15,6 +22,38 @@ def show_list(asked: Asked) -> Shown:
         title="Subscriptions",
         facts={"subscriptions": paged(found, asked), "look": look, "q": wanted, "target_of": target_of},
     )
+
+
+def show_form(_: Asked) -> Shown:
+    """The form of a new subscription."""
+    facts = {"kinds": KINDS, "modes": (ORDERED, PARALLEL), "starts": STARTS, "start": LATEST}
+    return Shown(template="subscription_new.html", title="Create a subscription", facts=facts)
+
+
+def create(asked: Asked) -> Moved:
+    """Create the subscription of the form. One that is there already is not changed."""
+    name = asked.word("name")
+    try:
+        asked.admin.describe_subscription(name)
+    except NotFoundError:
+        pass
+    else:
+        raise InvalidError(
+            ErrorCode.INVALID_REQUEST,
+            f"there is a subscription {shown(name)} already: change it by `penstock subscriptions alter`, or give "
+            "another name",
+        )
+    kind, place = asked.word("kind"), asked.word("place")
+    target = {kind: {"url": place, "secret": asked.word("secret")} if kind == "https" else place}
+    config: dict[str, Any] = {field: asked.word(field) for field in ("mode", "start") if asked.word(field)}
+    if letters := asked.word("dead_letter_topic"):
+        config["dead_letter_topic"] = letters
+    if asked.word("batch_records"):
+        config["batch_records"] = asked.number("batch_records", 0)
+    if asked.word("attempts_max"):
+        config["retry"] = {"attempts_max": asked.number("attempts_max", 0)}
+    made = asked.admin.put_subscription(name, names_of(asked.word("topics")), target, config)
+    return Moved(to=path_of("subscriptions", made.name), said=f"Created {made.name}.")
 
 
 def show(asked: Asked) -> Shown:
@@ -68,6 +107,8 @@ PAGE = Page(
     path="/subscriptions",
     routes=(
         Route(method="GET", path="/subscriptions", answer=show_list),
+        Route(method="GET", path="/new/subscription", answer=show_form),
+        Route(method="POST", path="/new/subscription", answer=create),
         Route(method="GET", path="/subscriptions/{name}", answer=show),
         Route(method="POST", path="/subscriptions/{name}/pause", answer=pause),
         Route(method="POST", path="/subscriptions/{name}/resume", answer=resume),
