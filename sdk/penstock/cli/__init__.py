@@ -35,7 +35,7 @@ SUMMARIES = {
     "produce": "Send each line of a file, or of standard input, to TOPIC as a record.",
     "producers": "Look after the ids of transactional producers.",
     "prove": "Show on a deployed stage what no emulator can show, for a dollar and ten minutes at most.",
-    "quotas": "Bound what principals and topics may send and read in a second, what principals create, and what topics hold.",
+    "quotas": "Bound what principals may send, read and create, and what topics take and hold.",
     "restore": "Bring a stage back to an earlier second, by tables that DynamoDB restores.",
     "scheduled": "List and cancel delayed records.",
     "share-groups": "Create, look at, change and delete share groups: consumers that share the records of a topic.",

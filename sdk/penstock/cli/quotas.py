@@ -16,7 +16,7 @@ _SUBJECT = click.argument("subject", type=click.Choice(["principal", "topic"]))
 
 @click.group()
 def quotas() -> None:
-    """Bound what principals and topics may send and read in a second, what principals create, and what topics hold.
+    """Bound what principals may send, read and create, and what topics take and hold.
 
     The service refuses what is over a quota by 429, before it stores anything. Producers and consumers of the SDK then
     slow down. A change holds everywhere within 30 seconds.
