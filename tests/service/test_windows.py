@@ -30,7 +30,8 @@ PORTS = {
     "zone_states": ("topics", "ZoneStateStore"),
 }
 READS = {
-    *("acls.revision", "acls.get", "audit.entries", "compaction.retired", "compaction.find_merged", "cursors.get"),
+    *("acls.revision", "acls.get", "acls.owners", "audit.entries", "compaction.retired", "compaction.find_merged"),
+    "cursors.get",
     *("groups.leases", "groups.lease_page", "groups.find_leases", "log.heads", "log.evicted_producer", "log.pages"),
     *("log.pages_before", "memberships.get_group", "memberships.find_groups", "memberships.is_registered"),
     "memberships.is_claimed",
@@ -39,7 +40,7 @@ READS = {
     "push.subscriptions_of",
     *("push.find_lane", "push.find_deliveries", "push.states_of", "quotas.list", "quotas.claims", "share.get_group"),
     *("share.hidden_groups", "share.list_groups", "share.find_states", "timers.get", "timers.waiting"),
-    *("timers.due_minutes", "timers.switched_on_ms", "topics.get", "topics.list", "topics.deleted"),
+    *("timers.due_minutes", "timers.switched_on_ms", "topics.get", "topics.list", "topics.count", "topics.deleted"),
     *("transactions.get", "transactions.stages", "zone_states.get", "zone_states.get_pass"),
     *(f"{store}.{name}" for store in ("archive", "inline") for name in ("zone", "layout", "earlier")),
     *(f"{store}.{name}" for store in ("archive", "inline") for name in ("get", "get_whole", "list_keys")),
