@@ -84,6 +84,7 @@ BYTE_FORMATS: Mapping[str, Format] = {
     "target": Format(frozenset((2,)), frozenset((1, 2))),
     "share_lock": _only(1),
     "share_wait": _only(1),
+    "share_reason": _only(1),
     "frame": _only(1),  # by its media type alone
 }
 

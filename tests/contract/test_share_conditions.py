@@ -9,6 +9,7 @@ import pytest
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset
 from penstock_core.share.draft import ShareUpdate, apply
+from penstock_core.share.reasons import Reason
 from penstock_core.share.record_set import RecordSet
 from penstock_core.share.share_state import Lock, ShareState, Wait, lock_id
 from penstock_core.transaction import Move, ShareCommit
@@ -20,7 +21,10 @@ from tests.core.share.share_samples import NONCE, OTHER
 LOCK = Lock(Offset(4), 50, 1, RecordSet(((0, 2),)))
 WAIT, LATER = Wait(7, 1, RecordSet(((6, 8),))), Wait(7, 1, RecordSet(((9, 10),)))
 HELD, GONE = lock_id(NONCE, 0), lock_id(OTHER, 0)
-HOLDING = ShareState(generation=2, position=Offset(20), open=4, locks={HELD: LOCK}, waits={Offset(6): WAIT})
+SAID, NEW = Reason("it is full", ((6, 8),)), Reason("für nichts", ((4, 5), (9, 10)))
+HOLDING = ShareState(
+    generation=2, position=Offset(20), open=4, locks={HELD: LOCK}, waits={Offset(6): WAIT}, reasons=(SAID,)
+)
 REFUSED = [
     {"generation": 1},
     {"generation": 3},
@@ -40,6 +44,9 @@ REFUSED = [
     {"expected_waits": {Offset(6): None}},
     {"expected_waits": {Offset(6): replace(WAIT, deliveries=2)}},
     {"expected_waits": {Offset(9): LATER}},
+    {"adds_reasons": [NEW], "reasons_count": 0},
+    {"sets_reasons": [NEW], "reasons_count": 0},
+    {"sets_reasons": [NEW], "reasons_count": 2},
 ]
 TAKEN = [
     {"position_between": (20, 20)},
@@ -51,6 +58,8 @@ TAKEN = [
     {"expected_locks": {HELD: LOCK, GONE: None}, "locks": {HELD: replace(LOCK, base=Offset(3)), GONE: LOCK}},
     {"expected_locks": {HELD: LOCK}, "locks": {HELD: None}},
     {"expected_waits": {Offset(6): WAIT, Offset(9): None}, "waits": {Offset(6): None, Offset(9): LATER}},
+    {"adds_reasons": [NEW, SAID], "reasons_count": 1},
+    {"sets_reasons": [NEW], "reasons_count": 1},
 ]
 
 
@@ -85,6 +94,8 @@ def holding(ports: Ports) -> Ports:
         locks={HELD: LOCK},
         waits={Offset(6): WAIT},
         open_delta=4,
+        adds_reasons=[SAID],
+        reasons_count=0,
     )
     assert _update(ports, filling)
     assert ports.share.find_states([SHARE])[SHARE] == HOLDING
@@ -125,3 +136,4 @@ def test_reset_leaves_no_entry_that_could_come_back(holding: Ports) -> None:
         waits={Offset(6): WAIT},
     )
     assert _update(holding, again)
+    assert holding.share.find_states([SHARE])[SHARE].reasons == ()

@@ -191,7 +191,7 @@ def _leave_group(stage: Stage, group: str) -> None:
 
 
 def _share(stage: Stage) -> None:
-    """A share group whose state has a lock, a wait and a waiter."""
+    """A share group whose state has a lock, two waits, the reason of a release, and a waiter."""
     store, now_ms = stage.instance.stores.share, stage.clock.now_ms()
     orders = key_of(stage.instance, "orders", 1)
     config = new_share_group_config({"dead_letter_topic": "gone", "deliveries_max": 2})
@@ -210,7 +210,8 @@ def _share(stage: Stage) -> None:
     state = _updated(stage, key, plan_acquire(state, config, log, request).update)
     [lock_id] = state.locks
     rejected = Acknowledgement(lock_id=lock_id, type=AckType.REJECT, offsets=((2, 4),), reason="recorded")
-    state = _updated(stage, key, plan_acknowledge(state, config, [rejected], now_ms).update)
+    released = Acknowledgement(lock_id=lock_id, type=AckType.RELEASE, offsets=((5, 6),), reason="recorded")
+    state = _updated(stage, key, plan_acknowledge(state, config, [rejected, released], now_ms).update)
     _updated(stage, key, arming(state, now_ms))
 
 

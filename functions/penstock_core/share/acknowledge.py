@@ -55,7 +55,8 @@ class Acknowledgement:
     - `offsets` are the ranges that it is for; None: all that `handed_out` has, or else all that the lock still has.
     - `delay_ms` (release) is the pause; None: the backoff. `is_uncounted`: the records never reached a handler.
       `is_spared`: they come again even if this delivery was to be their last.
-    - `reason` (reject, release) goes with the record to the dead-letter topic, from a release if it was the last one.
+    - `reason` (reject, release) goes with the record to the dead-letter topic. Of a release that was not the last one,
+      the share item keeps a part (`reasons`), for a record whose last lock ends without a word.
     - `lock_ms` (renew) is the time from now; None: the group's.
     - `generation` and `handed_out` are what the client's lock id tells (`share_codec.parse_client_lock_id`).
     """
@@ -186,7 +187,10 @@ def _acknowledge_lock(
     left = lock.held.minus(mine.ranges).minus(behind.ranges)
     draft.put_lock(each.lock_id, replace(lock, records=left.shifted(-lock.base)))
     if each.type is AckType.RELEASE:
-        add_wait(draft, config, now_ms, released(config, each, lock, mine, now_ms))
+        wait = released(config, each, lock, mine, now_ms)
+        add_wait(draft, config, now_ms, wait)
+        if each.reason and not wait.is_terminal:
+            draft.note_reason(each.reason, mine.ranges)
         if behind.ranges:
             draft.put_wait(Wait(0, max(lock.deliveries - 1, 0), behind))
     elif each.type is AckType.REJECT and config.dead_letter_topic is not None:

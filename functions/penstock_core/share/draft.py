@@ -15,12 +15,13 @@ An update names each entry that it relies on, with the value that it expects the
 change meanwhile. So acquires of fresh records, which name none, do not disturb each other.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from penstock_core.ids import LockId, Offset
-from penstock_core.limits import SHARE_ENTRIES_MAX, SHARE_LOCKS_ALL_MAX, SHARE_WAITS_MAX
-from penstock_core.share.record_set import RecordSet
+from penstock_core.limits import SHARE_ENTRIES_MAX, SHARE_LOCKS_ALL_MAX, SHARE_REASONS_MAX, SHARE_WAITS_MAX
+from penstock_core.share.reasons import Reason, fewer, reason_for, with_reason
+from penstock_core.share.record_set import Ranges, RecordSet, normalized
 from penstock_core.share.share_state import AT_POSITION, Lock, ShareState, Wait
 
 
@@ -34,12 +35,14 @@ class ShareUpdate:
     - The position lies in `position_between`, both ends included; None: it may be anything.
     - At most `open_max` records are in entries, and there are at most `locks_max` locks and `waits_max` waits, before
       the change.
+    - With `adds_reasons` at most `reasons_count` reasons are there. With `sets_reasons` it is just their number.
 
     Changes:
     - `locks` and `waits` are set; None removes the entry. A lock whose base is AT_POSITION gets the position before the
       change. Every lock that is set is expected, too: absent, or with its old value.
     - `advance` is added to the position and `open_delta` to `open`.
     - `arms_ms` sets the waiter. `takes_waiter` removes it.
+    - `adds_reasons` go to the end of the reasons. `sets_reasons` takes the place of all; None leaves them.
     """
 
     generation: int
@@ -55,6 +58,9 @@ class ShareUpdate:
     open_delta: int = 0
     arms_ms: int | None = None
     takes_waiter: bool = False
+    adds_reasons: Sequence[Reason] = ()
+    sets_reasons: Sequence[Reason] | None = None
+    reasons_count: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +105,7 @@ def apply(state: ShareState | None, update: ShareUpdate) -> ShareState | None:
         else:
             waits[first] = wait
     waiter_ms = None if update.takes_waiter else state.waiter_ms
+    reasons = state.reasons if update.sets_reasons is None else update.sets_reasons
     return ShareState(
         generation=state.generation,
         position=Offset(state.position + update.advance),
@@ -106,6 +113,7 @@ def apply(state: ShareState | None, update: ShareUpdate) -> ShareState | None:
         locks=locks,
         waits=waits,
         waiter_ms=waiter_ms if update.arms_ms is None else update.arms_ms,
+        reasons=(*reasons, *update.adds_reasons),
     )
 
 
@@ -122,6 +130,8 @@ def _holds(state: ShareState, update: ShareUpdate) -> bool:
         and (update.open_max is None or state.open <= update.open_max)
         and (update.locks_max is None or len(state.locks) <= update.locks_max)
         and (update.waits_max is None or len(state.waits) <= update.waits_max)
+        and (not update.adds_reasons or len(state.reasons) <= update.reasons_count)
+        and (update.sets_reasons is None or len(state.reasons) == update.reasons_count)
         and all(state.locks.get(lock_id) == expected for lock_id, expected in update.expected_locks.items())
         and all(state.waits.get(first) == expected for first, expected in update.expected_waits.items())
     )
@@ -142,6 +152,7 @@ class Draft:
         self.waits_max = SHARE_WAITS_MAX
         self._in_flight_max: int | None = None
         self.takes_waiter: bool = False
+        self._new_reasons: list[Reason] = []
 
     @property
     def generation(self) -> int:
@@ -185,6 +196,10 @@ class Draft:
         self._changed_waits[first] = None
         self.waits.pop(first, None)
 
+    def note_reason(self, text: str, ranges: Ranges) -> None:
+        """Keep what a client said of records that it released."""
+        self._new_reasons = with_reason(self._new_reasons, reason_for(text, ranges))[-SHARE_REASONS_MAX:]
+
     def hand_out_fresh(self, lock_id: LockId, lock: Lock, log_start: int, next_offset: int) -> None:
         """Lock the next records from the position on, wherever it is when the update is applied.
 
@@ -221,7 +236,8 @@ class Draft:
         expected_waits = {first: self._read.waits.get(first) for first in waits}
         if locks == expected_locks and waits == expected_waits and not self._advance:
             return None
-        delta = self._open_delta()
+        delta, known = self._open_delta(), len(self._read.reasons)
+        is_full = bool(self._new_reasons) and known + len(self._new_reasons) > SHARE_REASONS_MAX
         return ShareUpdate(
             generation=self._read.generation,
             expected_locks=expected_locks,
@@ -235,7 +251,15 @@ class Draft:
             advance=self._advance,
             open_delta=delta,
             takes_waiter=self.takes_waiter,
+            adds_reasons=() if is_full else self._new_reasons,
+            sets_reasons=self._fewer_reasons() if is_full else None,
+            reasons_count=known if is_full else SHARE_REASONS_MAX - len(self._new_reasons),
         )
+
+    def _fewer_reasons(self) -> Sequence[Reason]:
+        held = [lock.held for lock in self.locks.values()] + [wait.records for wait in self.waits.values()]
+        unfinished = normalized(span for records in held for span in records.ranges)
+        return [*fewer(self._read.reasons, unfinished), *self._new_reasons][-SHARE_REASONS_MAX:]
 
     def _open_delta(self) -> int:
         def count(record_sets: list[RecordSet]) -> int:

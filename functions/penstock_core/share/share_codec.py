@@ -27,6 +27,8 @@ from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.formats import unsupported
 from penstock_core.ids import LockId, Offset
 from penstock_core.limits import SHARE_TOKEN_BYTES_MAX
+from penstock_core.share.reasons import VERSION as REASON_VERSION
+from penstock_core.share.reasons import Reason, check_reason_version
 from penstock_core.share.record_set import Range, RecordSet
 from penstock_core.share.share_state import Lock, Wait
 
@@ -88,6 +90,23 @@ def decode_wait(first: Offset, data: bytes) -> Wait:
         is_dead=bool(flags & _DEAD),
         is_suspect=bool(flags & _SUSPECT),
     )
+
+
+def encode_reason(reason: Reason) -> bytes:
+    """The reason of a release, as `reasons` lays it out."""
+    return bytes((REASON_VERSION,)) + _ranges(RecordSet(reason.ranges)) + reason.text.encode()
+
+
+def decode_reason(data: bytes) -> Reason:
+    """The inverse of `encode_reason`. Raises as `decode_lock`."""
+    reader = _Reader("share_reason", data)
+    [version] = reader.take(1)
+    check_reason_version(version)
+    ranges = reader.ranges()
+    try:
+        return Reason(reader.rest().decode(), ranges)
+    except UnicodeDecodeError as error:
+        raise reader.corrupt() from error
 
 
 def client_lock_id(lock_id: LockId, lock: Lock, generation: int) -> str:

@@ -48,6 +48,7 @@ from penstock_core.limits import (
     SHARE_NONCE_LENGTH_MIN,
 )
 from penstock_core.log.index import Head
+from penstock_core.share.reasons import Reason
 from penstock_core.share.record_set import Ranges, RecordSet, normalized
 
 AT_POSITION = Offset(-1)  # the base of a lock in an update: the position that the update meets
@@ -102,7 +103,8 @@ class Wait:
     - `deliveries` counts how often they were handed out.
     - `is_rejected` says that a client rejected them.
     - `is_dead` says that their last delivery has ended. That stays so, whatever bound is set later.
-    - `reason` is what the client said that rejected them, or released them from their last delivery.
+    - `reason` is what the client said that rejected them, or released them from their last delivery. Reasons of other
+      releases are in `ShareState.reasons`.
     - `is_suspect` says that their lock expired: one of them may have killed its worker.
     """
 
@@ -127,6 +129,7 @@ class ShareState:
     - `generation` rises with each reset. An update is for one generation.
     - `waits` are keyed by their first offset.
     - `waiter_ms` is since when a consumer waits for records that come back, None if none does.
+    - `reasons` are those of releases, the oldest first. Some may be of records that are finished by now.
     """
 
     generation: int = 0
@@ -135,6 +138,7 @@ class ShareState:
     locks: Mapping[LockId, Lock] = field(default_factory=dict)
     waits: Mapping[Offset, Wait] = field(default_factory=dict)
     waiter_ms: int | None = None
+    reasons: Sequence[Reason] = ()
 
     @property
     def start_offset(self) -> Offset:

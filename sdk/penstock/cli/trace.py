@@ -138,7 +138,7 @@ def _show_consumers(service: Service, found: RecordTrace) -> None:
     _table(
         service,
         "share groups" if found.share_groups else "share groups: none reads the topic",
-        columns=("group", "state", "tries", "by", "until"),
+        columns=("group", "state", "tries", "by", "until", "reason"),
         rows=[
             (
                 each.group,
@@ -146,6 +146,7 @@ def _show_consumers(service: Service, found: RecordTrace) -> None:
                 each.deliveries,
                 _holder(each),
                 None if each.until_ms is None else _time(each.until_ms),
+                each.reason or None,
             )
             for each in found.share_groups
         ],

@@ -8,12 +8,15 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import LockId, Offset, Partition, ShareGroupId, TopicId
 from penstock_core.limits import SHARE_TOKEN_BYTES_MAX
 from penstock_core.outcomes import outcome_of
+from penstock_core.share.reasons import Reason
 from penstock_core.share.record_set import RecordSet
 from penstock_core.share.share_codec import (
     client_lock_id,
     decode_lock,
+    decode_reason,
     decode_wait,
     encode_lock,
+    encode_reason,
     encode_wait,
     entries_bytes,
     parse_client_lock_id,
@@ -67,6 +70,28 @@ def test_dead_wait_with_a_reason_has_the_bytes_of_a_rejected_one_and_both_flags(
     wait = Wait(5, 2, RecordSet(((9, 10),)), reason="bad", is_dead=True)
     assert encode_wait(wait).hex() == "01" + "000000000005" + "0002" + "03" + "01" + "0001" + "03626164"
     assert decode_wait(Offset(9), encode_wait(wait)) == wait
+
+
+def test_reason_has_the_bytes_of_today() -> None:
+    reason = Reason("größer", ((300, 302), (310, 311)))
+    assert encode_reason(reason).hex() == "01" + "02" + "ac0202" + "0801" + "größer".encode().hex()
+    assert decode_reason(encode_reason(reason)) == reason
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        ("02", ErrorCode.UNSUPPORTED_FORMAT),
+        ("01", ErrorCode.INTERNAL),
+        ("0102ac02", ErrorCode.INTERNAL),
+        ("010100ff", ErrorCode.INTERNAL),
+        ("01010001c3", ErrorCode.INTERNAL),
+    ],
+)
+def test_damaged_reason_is_refused(data: str, code: ErrorCode) -> None:
+    with pytest.raises(PenstockError) as caught:
+        decode_reason(bytes.fromhex(data))
+    assert caught.value.code is code
 
 
 def test_deliveries_stay_at_the_largest_number() -> None:

@@ -9,23 +9,32 @@ bases        M   lock id -> N, the offset that the lock's records are relative t
 locks        M   lock id -> B (share/share_codec.py)
 waits        M   first offset -> B
 waiter       N   since when, in ms, a consumer waits for records that come back; missing while none does
+reasons      L   B each (share/reasons.py), the oldest first; missing until a release tells one
 ```
 A partition has one item for each share group, and each item has a partition key of its own: a group with many
 partitions is not one hot key.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from penstock_core.formats import check_item
 from penstock_core.ids import LockId, Offset, Partition, ShareGroupId, TopicId
 from penstock_core.share.draft import ShareUpdate
-from penstock_core.share.share_codec import decode_lock, decode_wait, encode_lock, encode_wait
+from penstock_core.share.reasons import Reason
+from penstock_core.share.share_codec import (
+    decode_lock,
+    decode_reason,
+    decode_wait,
+    encode_lock,
+    encode_reason,
+    encode_wait,
+)
 from penstock_core.share.share_state import AT_POSITION, Lock, ShareKey, ShareState, Wait
 from penstock_core.storage.item import ConditionalUpdate, Item, number
 from penstock_core.storage.keys import SHARE_PREFIX, SHARE_STATE
 
-_NAMES = {"#p": "position", "#o": "open", "#b": "bases", "#l": "locks", "#w": "waits"}
+_NAMES = {"#p": "position", "#o": "open", "#b": "bases", "#l": "locks", "#w": "waits", "#r": "reasons"}
 
 
 def share_item_key(key: ShareKey) -> Item:
@@ -50,6 +59,8 @@ def share_item(key: ShareKey, state: ShareState) -> Item:
         "locks": {"M": {name: {"B": encode_lock(lock)} for name, lock in state.locks.items()}},
         "waits": {"M": {str(first): {"B": encode_wait(wait)} for first, wait in state.waits.items()}},
     }
+    if state.reasons:
+        item["reasons"] = _reasons(state.reasons)
     return item if state.waiter_ms is None else item | {"waiter": number(state.waiter_ms)}
 
 
@@ -66,6 +77,7 @@ def parse_share(item: Mapping[str, Any]) -> ShareState:
             (first := Offset(int(text))): decode_wait(first, wait["B"]) for text, wait in item["waits"]["M"].items()
         },
         waiter_ms=int(item["waiter"]["N"]) if "waiter" in item else None,
+        reasons=tuple(decode_reason(each["B"]) for each in item["reasons"]["L"]) if "reasons" in item else (),
     )
 
 
@@ -83,7 +95,7 @@ def reset_update(key: ShareKey, seen: ShareState, position: Offset) -> Condition
     empty: Item = {each: {"M": {}} for each in (":bases", ":locks", ":waits")}
     return ConditionalUpdate(
         key=share_item_key(key),
-        update="SET generation = :next, #p = :position, #o = :none, #b = :bases, #l = :locks, #w = :waits",
+        update="SET generation = :next, #p = :position, #o = :none, #b = :bases, #l = :locks, #w = :waits REMOVE #r",
         condition="generation = :seen",
         values={
             ":seen": number(seen.generation),
@@ -146,6 +158,21 @@ class _Expression:
             self._sets.append(f"waiter = {self._value(number(update.arms_ms))}")
         elif update.takes_waiter:
             self._removes.append("waiter")
+        self._reasons()
+
+    def _reasons(self) -> None:
+        """Append reasons without a read, or write the list anew if it is as long as it was read."""
+        update = self._update
+        if not update.adds_reasons and update.sets_reasons is None:
+            return
+        name, count = self._attribute("#r"), self._value(number(update.reasons_count))
+        if update.sets_reasons is not None:
+            self._conditions.append(f"size({name}) = {count}")
+            self._sets.append(f"{name} = {self._value(_reasons(update.sets_reasons))}")
+            return
+        self._conditions.append(f"(attribute_not_exists({name}) OR size({name}) <= {count})")
+        empty, added = self._value({"L": []}), self._value(_reasons(update.adds_reasons))
+        self._sets.append(f"{name} = list_append(if_not_exists({name}, {empty}), {added})")
 
     def _lock(self, name: LockId) -> None:
         short = f"#n{len(self._names)}"
@@ -196,6 +223,10 @@ class _Expression:
         name = f":v{len(self._values)}"
         self._values[name] = value
         return name
+
+
+def _reasons(reasons: Sequence[Reason]) -> Item:
+    return {"L": [{"B": encode_reason(each)} for each in reasons]}
 
 
 def _both(one: Iterable[Any], other: Iterable[Any]) -> Iterable[Any]:

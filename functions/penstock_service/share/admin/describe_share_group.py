@@ -9,6 +9,7 @@ from penstock_core.limits import HEADS_AT_ONCE, SHARE_GROUP_LIST_MAX
 from penstock_core.log.index import Head
 from penstock_core.pages import show_all, shown_page
 from penstock_core.share.read_first import NO_KEY
+from penstock_core.share.reasons import reason_of
 from penstock_core.share.record_set import RecordSet
 from penstock_core.share.share_group import ShareGroup, ShareGroupConfig
 from penstock_core.share.share_state import Holder, ShareKey, ShareState, holders_of, name_of
@@ -59,7 +60,7 @@ class ShareRecordState:
     - `until_ms` is when the lock ends, or from when a waiting record may be acquired: the past, if an earlier record
       of its key holds it up. None for other states.
     - `is_dead` says that it waits for its move to the dead-letter topic.
-    - `reason` is what a client said that released or rejected it.
+    - `reason` is what a client said that rejected it, or released it the last time with a reason.
     """
 
     state: str
@@ -232,18 +233,23 @@ def _record(config: ShareGroupConfig, head: Head, state: ShareState, offset: int
         one = each.records.only(((offset, offset + 1),))
         if not one.count:
             continue
+        reason = each.reason or reason_of(state.reasons, offset)
         if each.is_locked:
             return ShareRecordState(
-                state="locked", deliveries=each.deliveries, consumer=each.consumer, until_ms=each.until_ms
+                state="locked",
+                deliveries=each.deliveries,
+                consumer=each.consumer,
+                until_ms=each.until_ms,
+                reason=reason,
             )
         if each.is_due and _leading(one, _leaders(state, head)):
-            return ShareRecordState(state="available", deliveries=each.deliveries, reason=each.reason)
+            return ShareRecordState(state="available", deliveries=each.deliveries, reason=reason)
         return ShareRecordState(
             state="waiting",
             deliveries=each.deliveries,
             until_ms=each.until_ms,
             is_dead=each.is_dead,
-            reason=each.reason,
+            reason=reason,
         )
     return ShareRecordState(state="finished")
 

@@ -32,6 +32,7 @@ from penstock_core.share.dead_letter import (
     undecodable_letter,
 )
 from penstock_core.share.draft import ShareUpdate
+from penstock_core.share.reasons import reason_of
 from penstock_core.share.record_set import Range, Ranges, RecordSet, normalized
 from penstock_core.share.share_group import ShareGroup
 from penstock_core.share.share_state import ShareState
@@ -176,10 +177,18 @@ def _read(instance: Instance, group: ShareGroup, partition: SharePartition, buri
             if wanted_now is not None and not matches(wanted_now, record.headers):
                 passed.append(place)
                 continue
-            its = replace(origin, offset=record.offset)
+            its = replace(origin, offset=record.offset, reason=_reason(partition, burial, record.offset))
             letters.append(Letter(origin=its, ranges=(place,), record=dead_letter(record, its)))
     finished = normalized((*found.removed, *decoded.removed, *passed))
     return _DeadRecords(letters=letters, finished=finished, stuck=found.unreadable)
+
+
+def _reason(partition: SharePartition, burial: Burial, offset: int) -> str:
+    """What a client said at last: a record whose last lock ended without a word has the reason of a release before."""
+    if burial.reason or burial.cause is BurialCause.REJECTED or partition.state is None:
+        return burial.reason or burial.cause.value
+    earlier = reason_of(partition.state.reasons, offset)
+    return f"{burial.cause.value}, earlier: {earlier}" if earlier else burial.cause.value
 
 
 def _origin(group: ShareGroup, partition: SharePartition, burial: Burial, now_ms: int) -> DeadLetterOrigin:
@@ -190,7 +199,7 @@ def _origin(group: ShareGroup, partition: SharePartition, burial: Burial, now_ms
         offset=burial.records.start,
         group=group.name if group.subscription is None else None,
         subscription=group.subscription,
-        reason=burial.reason or burial.cause.value,
+        reason=_reason(partition, burial, burial.records.start),
         deliveries=burial.deliveries,
         time_ms=now_ms,
     )

@@ -109,6 +109,29 @@ def test_lock_that_ends_with_the_last_delivery_is_buried_by_the_next_acquirer(
     assert [headers["deliveries"] for _, headers in dead_letters(queue)] == ["2", "2", "2"]
 
 
+def test_record_whose_last_lock_ends_in_silence_has_the_reason_of_its_release_before(
+    queue: Instance, clock: SteppedClock
+) -> None:
+    [lock] = locks_in(take(queue))
+    entries = [
+        entry_of(lock, AckType.RELEASE, ((0, 1),), delay_ms=0, reason="no such customer"),
+        entry_of(lock, AckType.RELEASE, ((1, 3),), delay_ms=0),
+    ]
+    acknowledge(queue, GROUP, entries)
+    assert len(state_of(queue).waits) == 1, "a reason keeps no waits apart"
+    take(queue, lock_ms=1_000)
+    clock.sleep_ms(1_000)
+    take(another_instance(queue))
+    reasons = [headers["reason"] for _, headers in dead_letters(queue)]
+    assert reasons == ["deliveries, earlier: no such customer", "deliveries", "deliveries"]
+
+
+def test_last_release_without_a_reason_tells_the_one_before(queue: Instance) -> None:
+    finish(queue, take(queue), AckType.RELEASE, delay_ms=0, reason="x" * 100)
+    fail(queue, 1)
+    assert dead_letters(queue)[0][1]["reason"] == f"deliveries, earlier: {'x' * 64}"
+
+
 def test_key_timestamp_and_own_headers_stay_and_forged_ones_go(queue: Instance) -> None:
     own = [("tag", b"x"), (f"{HEADER_PREFIX}topic", b"forged"), ("tag", b"y")]
     batch = encode([NewRecord(7_000, b"k", b"v", own)])
