@@ -1,3 +1,5 @@
+from collections.abc import Sequence
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +19,7 @@ HELD = lock_id(NONCE, 0)
 EVERY = ((0, 2**40),)
 
 
-def state_of(records: RecordSet, reasons: tuple[Reason, ...] = ()) -> ShareState:
+def state_of(records: RecordSet, reasons: Sequence[Reason] = ()) -> ShareState:
     return ShareState(
         position=Offset(records.end),
         open=records.count,
