@@ -208,6 +208,8 @@ SHARE_READ_BYTES_MAX = 16 * MIB  # of segments, that one acquire reads
 SHARE_UNREAD_PAUSE_MS = 1_000  # records that cannot be read wait so long at least
 SHARE_WATCHED_MAX = 100  # partitions that a waiting consumer of a share group arms, as a fetch does
 SHARE_TOPICS_MAX = 100  # of one share group
+SHARE_LISTED_TOPICS_MAX = 8  # with topic_order=listed: an acquire looks at all partitions of one before the next
+SHARE_LISTED_PARTITIONS_MAX = 100  # of all these topics: one read of heads and states covers them
 SHARE_LEFT_TOPICS_MAX = 1_000  # that one share group read before, until retention has removed its states there
 SHARE_GROUP_LIST_MAX = 100  # share groups in one page of the list
 MOVED_BYTES_MAX = REQUEST_BYTES_MAX  # of one batch of dead letters: their headers may exceed what a topic takes

@@ -124,6 +124,11 @@ class Topic:
         """The partition behind the last one that takes new records."""
         return self.first_writable + self.writable_partitions
 
+    @property
+    def partitions_to_come(self) -> int:
+        """The number of partitions that readers see, once a generation that is opening takes the records."""
+        return self.partitions if self.opening is None else self.head_count + self.opening
+
     def is_writable(self, partition: int) -> bool:
         """True if the partition takes new records. None does while a generation is opening."""
         return self.opening is None and self.first_writable <= partition < self.writable_end

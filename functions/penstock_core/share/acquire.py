@@ -27,7 +27,7 @@ from penstock_core.share.acknowledge import AckAnswer, Acknowledgement, acknowle
 from penstock_core.share.draft import Draft, ShareUpdate
 from penstock_core.share.record_set import EMPTY, RecordSet, normalized
 from penstock_core.share.share_codec import entries_bytes
-from penstock_core.share.share_group import ShareGroupConfig
+from penstock_core.share.share_group import TOPICS_LISTED, ShareGroupConfig
 from penstock_core.share.share_state import NOTHING_HELD, HeldBack, Lock, ShareState, Wait, lock_id, locks_of
 from penstock_core.share.waits import available_ms, is_last_delivery, merge_waits, tends
 
@@ -115,6 +115,8 @@ def plan_acquire(
     hand_out = HandOut(draft, config, log, request)
     hand_out.retries()
     is_blocked = not hand_out.is_alone and hand_out.fresh()
+    if config.topic_order == TOPICS_LISTED and not hand_out.is_alone:
+        hand_out.rest()
     if hand_out.is_tending:
         merge_waits(draft, config, request.now_ms)
     return AcquirePlan(
@@ -131,6 +133,17 @@ def grants(state: ShareState, nonce: LockNonce) -> list[Grant]:
     return [
         Grant(lock_id=name, lock=lock, generation=state.generation) for name, lock in locks_of(state, nonce).items()
     ]
+
+
+def has_available(state: ShareState, config: ShareGroupConfig, now_ms: int, held: HeldBack = NOTHING_HELD) -> bool:
+    """True if an acquire could take records that came back, but for those on their way to the dead-letter topic."""
+    is_buried = config.dead_letter_topic is not None
+    live = replace(
+        state,
+        locks={name: lock for name, lock in state.locks.items() if not is_last_delivery(config, lock.deliveries)},
+        waits={first: wait for first, wait in state.waits.items() if not (is_buried and wait.is_terminal)},
+    )
+    return next_available_ms(live, config, now_ms, held) == 0
 
 
 def next_available_ms(
@@ -201,8 +214,17 @@ class HandOut:
         budget, count = self._left, None
         if self._fresh_count():
             budget, count = (self._turn >> 1) % 2 if self._left == 1 else self._left // 2, _WAITS_BESIDE_FRESH
+        self._take_waits(waits[:count], budget)
+
+    def rest(self) -> None:
+        """With listed topics: take all that came back for the room that is left. Later topics get no room before."""
+        if self._left > 0:
+            self.is_tending = True
+            self._take_waits(self._in_turn(self._available_waits()), self._left)
+
+    def _take_waits(self, waits: Sequence[tuple[Offset, Wait]], budget: int) -> None:
         by_count: dict[int, RecordSet] = {}
-        for first, wait in waits[:count]:
+        for first, wait in waits:
             if len(self._draft.locks) + len(by_count) >= SHARE_LOCKS_ALL_MAX:
                 break
             if budget <= 0 or self._draft.room() < _ENTRIES_PER_RETRY * (1 + len(by_count)) + _ENTRIES_OF_FRESH:

@@ -35,7 +35,7 @@ from penstock_core.share.acquire import (
 )
 from penstock_core.share.draft import Draft
 from penstock_core.share.record_set import EMPTY, Ranges, RecordSet, normalized
-from penstock_core.share.share_group import ShareGroupConfig
+from penstock_core.share.share_group import TOPICS_LISTED, ShareGroupConfig
 from penstock_core.share.share_state import Lock, ShareState, Wait, lock_id, locks_of
 from penstock_core.share.waits import merge_waits, tends
 
@@ -83,6 +83,9 @@ def plan_read_first(
         hand_out.retries()
         is_alone, is_tending = hand_out.is_alone, hand_out.is_tending
         is_blocked = not is_alone and hand_out.fresh_of(window)
+        if config.topic_order == TOPICS_LISTED and not is_alone:
+            hand_out.rest()
+        is_tending |= hand_out.is_tending
     if is_tending:
         merge_waits(draft, config, request.now_ms)
     return AcquirePlan(

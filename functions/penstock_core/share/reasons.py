@@ -1,4 +1,4 @@
-"""What clients said when they released records: the last words of a share group about records that may fail again.
+"""Reasons of releases: a share group keeps some of them for records that may fail again.
 
 The share item keeps them in one list, the oldest first. They stay apart from locks and waits, so a reason splits no
 wait and costs no condition on one. An update appends to the list without a read, and only the length of the list is a

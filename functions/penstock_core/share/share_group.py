@@ -24,6 +24,7 @@ from penstock_core.ids import (
 
 SHARE_GROUP_ID_BYTES = 10
 ORDER_NONE, ORDER_KEY = "none", "key"
+TOPICS_ANY, TOPICS_LISTED = "any", "listed"
 STARTS = ("earliest", "latest")
 HIDDEN_PREFIX = "#"  # of names that no user can give: redrive reads through such groups
 _DELETED = "deleted."
@@ -42,6 +43,7 @@ class ShareGroupConfig:
     - `key_batch_max` lets one acquire hand out so many records of one key.
     - `filter` is a filter policy over headers; records that do not match are finished. None lets all pass.
     - `in_flight_max` bounds the records of one partition that are locked or wait.
+    - `topic_order="listed"` takes records of a topic only for the room that the topics listed before it have left.
     """
 
     lock_ms: int = limits.SHARE_LOCK_MS_DEFAULT
@@ -54,11 +56,17 @@ class ShareGroupConfig:
     filter: Mapping[str, Any] | None = None
     start: str = STARTS[0]
     in_flight_max: int = limits.SHARE_IN_FLIGHT_MAX
+    topic_order: str = TOPICS_ANY
 
     @property
     def is_by_key(self) -> bool:
         """True if records of one key are handed out one after the other."""
         return self.ordering == ORDER_KEY
+
+    @property
+    def is_listed(self) -> bool:
+        """True if the group's topics have priorities: the first one comes first."""
+        return self.topic_order == TOPICS_LISTED
 
 
 SHARE_BOUNDS: Mapping[str, tuple[int, int]] = {
@@ -69,13 +77,14 @@ SHARE_BOUNDS: Mapping[str, tuple[int, int]] = {
     "key_batch_max": (limits.SHARE_KEY_BATCH_MIN, limits.SHARE_KEY_BATCH_MAX),
     "in_flight_max": (limits.SHARE_IN_FLIGHT_MIN, limits.SHARE_IN_FLIGHT_MAX),
 }
-CHOICES = {"ordering": (ORDER_NONE, ORDER_KEY), "start": STARTS}
+CHOICES = {"ordering": (ORDER_NONE, ORDER_KEY), "start": STARTS, "topic_order": (TOPICS_ANY, TOPICS_LISTED)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareGroup:
     """The group's item. `topics` are the topics that it reads, by name, with the ids that it is bound to.
 
+    `order` has the names of all topics with topic_order=listed, the highest first, and is empty otherwise.
     `left_topics` are ids that it was bound to before, until retention has removed the group's states there.
     `subscription` is the one that a hidden group works for; the item does not have it.
     """
@@ -86,6 +95,7 @@ class ShareGroup:
     created_at_ms: int = 0
     topics: Mapping[TopicName, TopicId]
     config: ShareGroupConfig = field(default_factory=ShareGroupConfig)
+    order: tuple[TopicName, ...] = ()
     left_topics: frozenset[TopicId] = frozenset()
     subscription: SubscriptionName | None = field(default=None, compare=False)
 
@@ -93,6 +103,11 @@ class ShareGroup:
     def topic_ids(self) -> frozenset[TopicId]:
         """All topics in which the group may have states."""
         return self.left_topics.union(self.topics.values())
+
+    @property
+    def ordered_topics(self) -> tuple[TopicName, ...]:
+        """The names of the topics: in the order of their priority, or sorted if they have none."""
+        return self.order or tuple(sorted(self.topics))
 
     def succeeding(self, old: "ShareGroup") -> "ShareGroup":
         """This group in place of `old`: it notes the topics that it has left."""
@@ -185,6 +200,13 @@ def check_declared_group(name: str, settings: Mapping[str, Any]) -> None:
 
 def check_share_topics(topics: Mapping[TopicName, TopicId], config: ShareGroupConfig) -> None:
     """Raises INVALID_CONFIG for no topics, too many, or a dead-letter topic that is one of them."""
+    if config.is_listed and len(topics) > limits.SHARE_LISTED_TOPICS_MAX:
+        raise PenstockError(
+            ErrorCode.INVALID_CONFIG,
+            f"topic_order=listed with {len(topics)} topics: {limits.SHARE_LISTED_TOPICS_MAX} at most; name fewer "
+            "topics, or leave topic_order out",
+            limit=limits.SHARE_LISTED_TOPICS_MAX,
+        )
     if not 1 <= len(topics) <= limits.SHARE_TOPICS_MAX:
         raise PenstockError(
             ErrorCode.INVALID_CONFIG,
@@ -194,6 +216,20 @@ def check_share_topics(topics: Mapping[TopicName, TopicId], config: ShareGroupCo
         raise PenstockError(
             ErrorCode.INVALID_CONFIG,
             f"dead_letter_topic={shown(config.dead_letter_topic)}: is a topic of the group itself; name another topic",
+        )
+
+
+def check_listed_partitions(name: GroupName, partitions: Mapping[TopicName, int]) -> None:
+    """Raises INVALID_CONFIG if the topics of a group with topic_order=listed have too many partitions in all."""
+    count = sum(partitions.values())
+    if count > limits.SHARE_LISTED_PARTITIONS_MAX:
+        told = ", ".join(f"{topic} has {number}" for topic, number in partitions.items())
+        raise PenstockError(
+            ErrorCode.INVALID_CONFIG,
+            f"share group {name!r} has topic_order=listed, and its topics would have {count} partitions ({told}): "
+            f"{limits.SHARE_LISTED_PARTITIONS_MAX} at most in all; take fewer partitions or topics, or set "
+            "topic_order=any",
+            limit=limits.SHARE_LISTED_PARTITIONS_MAX,
         )
 
 

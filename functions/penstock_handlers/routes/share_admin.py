@@ -143,7 +143,7 @@ def _group(group: ShareGroup) -> ShareGroupAnswer:
     return {
         "group": group.name,
         "share_group_id": group.share_group_id,
-        "topics": sorted(group.topics),
+        "topics": [*group.ordered_topics],
         "config": share_group_config_to_json(group.config),
         "created_at_ms": group.created_at_ms,
     }
@@ -161,6 +161,7 @@ def _partition(each: ShareGroupPartition) -> ShareGroupPartitionAnswer:
         "waiting": each.waiting,
         "lag": each.lag,
         "oldest_age_ms": each.oldest_age_ms,
+        "waiting_age_ms": each.waiting_age_ms,
         "holders": [*map(_holder, each.holders)],
         "holders_left_out": each.holders_left_out,
     }

@@ -55,7 +55,7 @@ class SharePartition:
 
 
 def partitions_of(instance: Instance, group: ShareGroup) -> list[tuple[TopicName, ShareKey]]:
-    """All partitions by topic and number. A topic that was deleted, or made anew since, has none.
+    """All partitions by topic, in the group's order, and number. A topic that was deleted or made anew has none.
 
     One read for each topic that is not remembered.
     """
@@ -71,7 +71,8 @@ def _keys(
     instance: Instance, group: ShareGroup, numbers: Callable[[Topic], Sequence[Partition]]
 ) -> list[tuple[TopicName, ShareKey]]:
     found = []
-    for name, topic_id in sorted(group.topics.items()):
+    for name in group.ordered_topics:
+        topic_id = group.topics[name]
         topic = instance.topic_cache.find(name)
         if topic is not None and topic.topic_id == topic_id:
             found += [(name, ShareKey(group.share_group_id, topic_id, number)) for number in numbers(topic)]

@@ -24,6 +24,7 @@ from penstock_service.index.heads import create_heads, open_generation, settle_h
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.topics.create_topic import claim_partitions
+from penstock_service.topics.listing_groups import check_listing_groups
 
 _ORDER_AND_CLEANUP = frozenset(("ordering_on_change", "cleanup_policy"))
 
@@ -47,10 +48,11 @@ def alter_any_topic(
     With `ordering_on_change=wait` another number begins a generation: all partitions drain, and new ones take the
     records. An earlier alteration that has not ended is ended first.
 
-    One put for each new head, one conditional update of the topic, one for each head that closes or opens. Raises
-    UNKNOWN_TOPIC, INVALID_CONFIG, QUOTA_EXCEEDED if the principal may have no more partitions, INVALID_REQUEST for a
-    number that no topic may have, and CONCURRENT_UPDATE if another
-    call altered the topic meanwhile. After another error the call may have been applied: make it again.
+    More partitions cost a query of the share groups. One put for each new head, one conditional update of the topic,
+    one for each head that closes or opens. Raises UNKNOWN_TOPIC, INVALID_CONFIG, also for partitions that a share group
+    with topic_order=listed cannot read, QUOTA_EXCEEDED if the principal may have no more partitions, INVALID_REQUEST
+    for a number that no topic may have, and CONCURRENT_UPDATE if another call altered the topic meanwhile. After
+    another error the call may have been applied: make it again.
     """
     window = UpdateWindow.open(instance.clock)
     old = open_generation(instance, name)
@@ -58,6 +60,7 @@ def alter_any_topic(
     check_zones(new.config, len(instance.stores.zones))
     if partitions is not None:
         new = _with_partitions(new, check_partitions(partitions))
+        check_listing_groups(instance, old, new)
     if partitions is not None or not _ORDER_AND_CLEANUP.isdisjoint(config):
         check_compaction(new.config, len(new.generations))
     claim_partitions(instance, window, principal, old, new)

@@ -15,8 +15,8 @@ from penstock_cdk.declared.provision import Provision
 from penstock_cdk.declared.rights import Rights
 from penstock_cdk.declared.topic import Topic
 from penstock_core.errors import PenstockError
-from penstock_core.ids import parse_group_name
-from penstock_core.share.share_group import check_declared_group, new_share_group_config
+from penstock_core.ids import TopicId, TopicName, parse_group_name
+from penstock_core.share.share_group import check_declared_group, check_share_topics, new_share_group_config
 
 
 class ShareGroup(Construct):
@@ -38,10 +38,10 @@ class ShareGroup(Construct):
         metrics: ConsumerMetrics,
         alarm_age_ms: int | None,
     ) -> None:
-        """Raises ValueError with all mistakes in name and settings."""
+        """Raises ValueError with all mistakes in name and settings, and for too many topics."""
         name = metrics.consumer.name
         super().__init__(scope, name)
-        _check(name, config)
+        _check(name, config, [plain_name(topic) for topic in topics])
         self.name = name
         self.metrics = metrics
         if alarm_age_ms is not None:
@@ -75,11 +75,12 @@ def plain_name(value: Any) -> Any:
     return value.name if isinstance(value, Topic) else value
 
 
-def _check(name: str, config: Mapping[str, Any]) -> None:
+def _check(name: str, config: Mapping[str, Any], topics: Sequence[str]) -> None:
     plain = {key: plain_name(value) for key, value in config.items()}
     try:
         check_declared_group(name, plain)
-        new_share_group_config(plain)
+        settings = new_share_group_config(plain)
+        check_share_topics({TopicName(topic): TopicId("") for topic in topics}, settings)
     except PenstockError as error:
         raise ValueError(error.message) from error
 

@@ -54,9 +54,11 @@ def describe_share_group(name: str) -> Calls[ShareGroupDescription]:
     """The group and its partitions. One request per page."""
     found = yield from pages(share_group_path(name))
     partitions = (_partition(each) for page in found for each in page["partitions"])
+    group = value_of(ShareGroup, found[-1])
+    rank = {topic: index for index, topic in enumerate(group.topics)}
     return ShareGroupDescription(
-        group=value_of(ShareGroup, found[-1]),
-        partitions=tuple(sorted(partitions, key=lambda each: (each.topic, each.partition))),
+        group=group,
+        partitions=tuple(sorted(partitions, key=lambda each: (rank.get(each.topic, len(rank)), each.partition))),
     )
 
 

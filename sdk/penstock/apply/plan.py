@@ -15,6 +15,7 @@ from penstock.apply.stage_file import StageFile
 from penstock_core.acls.rule import Kind, Rule
 from penstock_core.errors import PenstockError, shown
 from penstock_core.ids import is_reserved
+from penstock_core.share.share_group import TOPICS_LISTED
 
 RULE = "rule"
 _PRUNED = (Noun.SUBSCRIPTION, Noun.SHARE_GROUP, Noun.QUOTA, Noun.TOPIC)  # groups are made by their members
@@ -160,6 +161,8 @@ def _changed(noun: Noun, name: str, known: Settings, wanted: Settings, *, sends_
     """The change of one thing, None if it is as the file says."""
     names = {**wanted, **known} if noun is Noun.QUOTA else wanted
     differing = [each for each in names if not _is_same(each, wanted.get(each, _MISSING), known.get(each, _MISSING))]
+    if wanted.get("topic_order") == TOPICS_LISTED and wanted["topics"] != known["topics"]:
+        differing = [*dict.fromkeys((*differing, "topics"))]
     notes = [*losses(differing, known, wanted)]
     is_destructive = bool(notes)
     if "partitions" in differing:

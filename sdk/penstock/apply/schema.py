@@ -41,6 +41,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "mode": (ORDERED, PARALLEL),
     "start": STARTS,
     "ordering": CHOICES["ordering"],
+    "topic_order": CHOICES["topic_order"],
 }
 _OBJECTS = ("filter",)
 _TOPIC_NAMES = ("dead_letter_topic",)

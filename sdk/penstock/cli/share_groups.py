@@ -22,8 +22,9 @@ from penstock.cli.options.settings import (
     told_settings,
 )
 from penstock.cli.service import Service, service_command
-from penstock.model.share import ShareGroup, ShareHolder
+from penstock.model.share import ShareGroup, ShareGroupDescription, ShareHolder
 from penstock.model.times import duration_text
+from penstock_core.share.share_group import TOPICS_LISTED
 from penstock_core.text import parse_json, why_no_json
 
 
@@ -110,9 +111,14 @@ def describe(service: Service, group: str) -> None:
     """Show what GROUP has locked, available and waiting in each partition."""
     found = Admin(transport=service.transport).describe_share_group(group)
     service.show(
-        {**asdict(found.group), "partitions": [asdict(each) for each in found.partitions]},
+        {
+            **asdict(found.group),
+            "partitions": [asdict(each) for each in found.partitions],
+            "waiting_age_ms": {**found.waiting_age_ms},
+        },
         title=f"{group}; {told_settings(found.group.config, SHARE_GROUP_DEFAULTS)}; "
-        f"{sum(each.lag for each in found.partitions)} not finished in all; locks: {_holders_text(found.holders)}",
+        f"{sum(each.lag for each in found.partitions)} not finished in all; locks: {_holders_text(found.holders)}"
+        f"{_waiting_text(found)}",
         columns=("topic", "partition", "start", "position", "in flight", "available", "waiting", "lag", "oldest", "by"),
         rows=[
             (
@@ -130,6 +136,14 @@ def describe(service: Service, group: str) -> None:
             for each in found.partitions
         ],
     )
+
+
+def _waiting_text(found: ShareGroupDescription) -> str:
+    """The time that the oldest free record of each topic has waited, the highest topic first; of listed topics only."""
+    if found.group.config.get("topic_order") != TOPICS_LISTED:
+        return ""
+    told = (f"{topic} {_duration(age_ms) or '-'}" for topic, age_ms in found.waiting_age_ms.items())
+    return f"; waiting: {', '.join(told)}"
 
 
 @share_groups.command()

@@ -101,6 +101,7 @@ class ShareGroupPartition:
     The records below `start_offset` are finished, and those from `position` on were not handed out yet. `in_flight`
     records are locked. `available` ones may be acquired now, and `waiting` ones later. `lag` counts the records that
     are not finished. `oldest_age_ms` is the age of the oldest of them since its append, None if there is none.
+    `waiting_age_ms` is that of the oldest one that is not locked; a service of before 0.2 tells none.
     `holders` have locks now. `holders_left_out` counts further ones.
     """
 
@@ -115,14 +116,27 @@ class ShareGroupPartition:
     oldest_age_ms: int | None
     holders: tuple[ShareHolder, ...] = ()
     holders_left_out: int = 0
+    waiting_age_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareGroupDescription:
-    """A share group and its partitions, by topic and number."""
+    """A share group and its partitions, by topic in the group's order, and number."""
 
     group: ShareGroup
     partitions: tuple[ShareGroupPartition, ...]
+
+    @property
+    def waiting_age_ms(self) -> Mapping[str, int | None]:
+        """For each topic the age of its oldest record that is not locked, None if there is none.
+
+        With topic_order=listed a topic may starve while those before it have records: its age tells.
+        """
+        ages: dict[str, int | None] = dict.fromkeys(self.group.topics)
+        for each in self.partitions:
+            known = [age for age in (ages.get(each.topic), each.waiting_age_ms) if age is not None]
+            ages[each.topic] = max(known, default=None)
+        return ages
 
     @property
     def holders(self) -> tuple[ShareHolder, ...]:

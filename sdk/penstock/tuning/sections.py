@@ -81,6 +81,7 @@ SHARE_GROUP = Section(
             "filter": "Records whose headers do not match count as finished.",
             "start": "The group begins with the `earliest` records, or behind the `latest`.",
             "in_flight_max": "So many records of a partition may be locked, or wait for a retry.",
+            "topic_order": "With `listed`, a topic gives records for the room that those named before it leave.",
         },
     ),
 )

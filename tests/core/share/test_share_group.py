@@ -66,6 +66,8 @@ def test_number_out_of_bounds_is_refused(name: str) -> None:
         ({"filter": ["a"]}, "must be a filter policy"),
         ({"deliveries_max": 5}, "without dead_letter_topic"),
         ({"key_batch_max": 2}, "it is for ordering=key"),
+        ({"topic_order": "first"}, "must be one of any, listed"),
+        ({"topic_order": ["a"]}, "must be one of any, listed"),
         ({"retry_backoff_ms_min": 2_000, "retry_backoff_ms_max": 1_000}, "the first pause is at most the longest"),
     ],
 )

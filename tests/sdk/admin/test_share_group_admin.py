@@ -48,6 +48,22 @@ def test_group_is_made_listed_and_described(call: Call, service: MemoryPenstock)
     assert [each.oldest_age_ms is None for each in found.partitions] == [True, True, True, False]
 
 
+def test_listed_topics_keep_their_order_and_tell_how_long_they_wait(call: Call, service: MemoryPenstock) -> None:
+    made = call("create_share_group", "workers", ["returns", "orders"], {"topic_order": "listed"})
+    assert made.topics == ("returns", "orders")
+    with service.producer() as producer:
+        producer.send("orders", b"1", partition=1)
+    found = call("describe_share_group", "workers")
+    assert [each.topic for each in found.partitions] == ["returns"] * 2 + ["orders"] * 2
+    assert [*found.waiting_age_ms] == ["returns", "orders"]
+    assert found.waiting_age_ms["returns"] is None
+    assert found.waiting_age_ms["orders"] == found.partitions[3].waiting_age_ms
+    assert found.partitions[3].waiting_age_ms is not None
+    assert call("alter_share_group", "workers", {}, ["orders", "returns"]).topics == ("orders", "returns")
+    with pytest.raises(InvalidError, match="must be one of any, listed"):
+        call("alter_share_group", "workers", {"topic_order": 7})
+
+
 def test_holders_of_locks_are_told_by_the_ends_of_their_names(call: Call, service: MemoryPenstock) -> None:
     call("create_share_group", "workers", "orders")
     with service.producer() as producer:

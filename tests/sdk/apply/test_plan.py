@@ -63,6 +63,18 @@ def test_nothing_changes_when_all_is_as_wanted() -> None:
     assert (texts(found), found.unchanged, found.is_destructive) == ([], 6, False)
 
 
+def test_other_order_of_listed_topics_is_a_change() -> None:
+    wanted: Things = {Noun.SHARE_GROUP: {"shop.s": {"topics": ["shop.a", "b"], "topic_order": "listed"}}}
+    present: Things = {
+        Noun.TOPIC: {"shop.a": topic(2), "b": topic()},
+        Noun.SHARE_GROUP: {"shop.s": share_group("b", "shop.a", topic_order="listed")},
+    }
+    [change] = planned(wanted, present).changes
+    assert (change.before, change.after) == ({"topics": ["b", "shop.a"]}, {"topics": ["shop.a", "b"]})
+    as_wanted = {"shop.s": share_group("shop.a", "b", topic_order="listed")}
+    assert texts(planned(wanted, {**present, Noun.SHARE_GROUP: as_wanted})) == []
+
+
 def test_missing_things_are_created() -> None:
     found = planned(
         {Noun.TOPIC: {"shop.a": {"retention_ms": 86_400_000}}, Noun.GROUP: {"shop.g": {}}},

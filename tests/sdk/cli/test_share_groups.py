@@ -40,6 +40,21 @@ def test_share_group_is_made_shown_altered_and_deleted(service: MemoryPenstock) 
     assert run(transport, "share-groups", "describe", "workers").exit_code == 1
 
 
+def test_listed_topics_are_described_with_the_time_that_they_wait(service: MemoryPenstock) -> None:
+    transport = service.transport
+    run_json(transport, "share-groups", "create", "workers", "orders.dead", "orders", "--config", "topic_order=listed")
+    with service.producer() as producer:
+        producer.send("orders", b"1")
+    found = run_json(transport, "share-groups", "describe", "workers")
+    assert found["topics"] == ["orders.dead", "orders"]
+    assert found["waiting_age_ms"] == {"orders.dead": None, "orders": found["partitions"][1]["waiting_age_ms"]}
+    text = " ".join(run(transport, "share-groups", "describe", "workers").stdout.split())
+    assert "waiting: orders.dead -, orders " in text
+    refused = run(transport, "share-groups", "create", "others", "orders", "--config", "topic_order=high")
+    assert refused.exit_code == 1
+    assert "must be one of any, listed" in refused.stderr
+
+
 def test_reset_asks_first_and_needs_one_target(service: MemoryPenstock) -> None:
     service.create_share_group("workers", "orders")
     transport = service.transport

@@ -48,6 +48,13 @@ def test_page_shows_what_is_not_finished(visitor: Visitor) -> None:
     assert "deliveries_max" in seen.text
 
 
+def test_page_of_listed_topics_shows_how_long_each_waits(service: MemoryPenstock, visitor: Visitor) -> None:
+    service.create_topic("bulk")
+    assert "orders waits" not in visitor.get("/share-groups/workers").text
+    service.admin().alter_share_group("workers", {"topic_order": "listed"}, ["bulk", "orders"])
+    assert "1. bulk waits no 2. orders waits" in " ".join(visitor.get("/share-groups/workers").text.split())
+
+
 def test_page_names_the_consumers_with_locks(service: MemoryPenstock, visitor: Visitor) -> None:
     assert "No consumer holds a lock." in visitor.get("/share-groups/workers").text
     with service.share_consumer("orders", group_id="workers", client_id="packer", acknowledge="explicit") as consumer:

@@ -94,7 +94,7 @@ def test_newest_generation_drains_and_opens_again_when_the_setting_is_none(insta
     assert send(instance, topic, "a", partition=3) == appended(0, 1)
 
 
-@pytest.mark.parametrize("call", range(9))
+@pytest.mark.parametrize("call", range(10))
 def test_alteration_that_dies_is_ended_by_an_append_that_is_refused(instance: Instance, topic: str, call: int) -> None:
     with catch_kill():
         alter_topic(killed_at(instance, call, is_applied=True), topic, 3, {})
@@ -105,12 +105,12 @@ def test_alteration_that_dies_is_ended_by_an_append_that_is_refused(instance: In
             assert instance.topic_cache.read_through(topic).generations == (0, 2)
     assert alter_topic(instance, topic, 3, {}).generations == (0, 2)
     assert [head_of(instance, topic, number).is_closed for number in range(5)] == [True] * 2 + [False] * 3
-    assert has_begun or call == 0
+    assert has_begun or call <= 1
 
 
 def test_retention_ends_an_alteration_that_died(instance: Instance, topic: str) -> None:
     with catch_kill():
-        alter_topic(killed_at(instance, 1, is_applied=True), topic, 3, {})
+        alter_topic(killed_at(instance, 2, is_applied=True), topic, 3, {})
     retain(instance, budget_ms=60_000.0)
     assert instance.topic_cache.read_through(topic).generations == (0, 2)
 
@@ -159,7 +159,7 @@ def test_refused_append_may_be_tried_again_when_storage_fails_while_a_generation
     instance: Instance, topic: str
 ) -> None:
     with catch_kill():
-        alter_topic(killed_at(instance, 3, is_applied=True), topic, 3, {})
+        alter_topic(killed_at(instance, 4, is_applied=True), topic, 3, {})
     assert head_of(instance, topic, 0).is_closed
 
     def fail(*_: object) -> None:

@@ -7,6 +7,7 @@ version          N   rises with each change of this item: the condition of the n
 created_at_ms    N
 topics           M   topic name -> S, the topic's id
 config           S   JSON of the settings that differ from their defaults
+order            L   S each, the names of the topics with topic_order=listed, the highest first; absent without it
 left_topics      SS  ids of topics that the group read before; absent if there are none
 ```
 One query of the key lists all share groups with their settings. A name that begins with `#` is that of a hidden group.
@@ -37,6 +38,7 @@ def share_group_item(group: ShareGroup) -> Item:
     """The item stores no default setting, so that a default can change with the code."""
     defaults = share_group_config_to_json(ShareGroupConfig())
     config = share_group_config_to_json(group.config)
+    order = {"order": {"L": [{"S": name} for name in group.order]}} if group.order else {}
     left = {"left_topics": {"SS": sorted(group.left_topics)}} if group.left_topics else {}
     changed = {name: value for name, value in config.items() if value != defaults[name]}
     return {
@@ -46,6 +48,7 @@ def share_group_item(group: ShareGroup) -> Item:
         "created_at_ms": number(group.created_at_ms),
         "topics": {"M": {name: {"S": topic_id} for name, topic_id in group.topics.items()}},
         "config": {"S": json.dumps(changed, separators=(",", ":"), sort_keys=True)},
+        **order,
         **left,
     }
 
@@ -60,5 +63,6 @@ def parse_share_group(item: Mapping[str, Any]) -> ShareGroup:
         created_at_ms=int(item["created_at_ms"]["N"]),
         topics={TopicName(name): TopicId(topic_id["S"]) for name, topic_id in item["topics"]["M"].items()},
         config=new_share_group_config(json.loads(item["config"]["S"])),
+        order=tuple(TopicName(name["S"]) for name in item["order"]["L"]) if "order" in item else (),
         left_topics=frozenset(map(TopicId, item["left_topics"]["SS"] if "left_topics" in item else ())),
     )

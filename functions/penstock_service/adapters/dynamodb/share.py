@@ -51,7 +51,7 @@ class DynamoDbShareStore:
                 "put_item", is_repeatable=False, TableName=self._table, Item=item, **condition
             )
         else:
-            update = rewriting(item, _IS_SEEN, _seen_values(old), optional=["left_topics"])
+            update = rewriting(item, _IS_SEEN, _seen_values(old), optional=["left_topics", "order"])
             done = self._client.conditional(
                 "update_item", is_repeatable=False, TableName=self._table, **update.arguments()
             )

@@ -5,6 +5,10 @@ round 1   the partitions that the call acknowledges   1 read of states, 1 of hea
 round 2   4 more, in the order of the nonce           1 read of states, 1 of heads, 1 update for each that has records
 round 3   16 more, then 64, then 100 at a time        ends with the first round that has something
 ```
+With topic_order=listed all partitions of a topic come before the next topic, and those that the call acknowledges come
+first in their topic. The rounds go on while there is room. An acquire that has left something in a topic takes nothing
+of a later one.
+
 With order by key, a partition of a later generation that has something costs what `OlderGenerations` costs.
 A repeated acquire has the same nonce, so it looks in the same order. Where it meets a lock of its nonce, it takes that
 lock and nothing else: its first try has got it. Records that came since may end the look in an earlier round. So if the
@@ -36,6 +40,7 @@ from penstock_core.share.acquire import (
     AcquireRequest,
     LogBounds,
     grants,
+    has_available,
     next_available_ms,
     plan_acquire,
 )
@@ -94,17 +99,21 @@ def look_through(
 def _all_partitions(
     instance: Instance, group: ShareGroup, request: AcquireRequest, topics: frozenset[str] | None
 ) -> Iterator[tuple[TopicName, ShareKey]]:
-    """The partitions in the order of the nonce. Topics that were deleted, or made anew since, are left out."""
+    """The partitions in the order of the nonce, topic by topic if the group lists them.
+
+    Topics that were deleted, or made anew since, are left out.
+    """
     found = []
-    for name, topic_id in group.topics.items():
+    for name in group.order or group.topics:
         if topics is not None and name not in topics:
             continue
         topic = instance.topic_cache.find(name)
-        if topic is not None and topic.topic_id == topic_id:
+        if topic is not None and topic.topic_id == group.topics[name]:
             found.append(topic)
-    for index, number in in_turn([topic.partitions for topic in found], request.nonce):
-        topic = found[index]
-        yield topic.name, ShareKey(group.share_group_id, topic.topic_id, Partition(number))
+    for ranked in [[topic] for topic in found] if group.order else [found]:
+        for index, number in in_turn([topic.partitions for topic in ranked], request.nonce):
+            topic = ranked[index]
+            yield topic.name, ShareKey(group.share_group_id, topic.topic_id, Partition(number))
 
 
 def _call(read: Callable[[], None]) -> None:
@@ -135,12 +144,16 @@ class _Search:
         self._bytes_left = self._bytes_max = bytes_max
         self._budget = DecodeBudget(READ_DECODED_BYTES_MAX)
         self._older = OlderGenerations(instance)
+        self._visited: set[ShareKey] = set()
+        self._last_topic: TopicName | None = None  # with something left: if the group lists them, it is the last one
         self._deadline_ms = instance.clock.monotonic_ms() + SHARE_LOOK_MS_MAX
         self.look = Look(outcomes=unknown_outcomes(entries, self._places))
 
     def run(self, partitions: Iterator[tuple[TopicName, ShareKey]]) -> None:
         """Look, round by round. Once something may have changed, a failure is `maybe_applied`."""
-        first = self._acknowledged()
+        first = [] if self._group.order else self._acknowledged()
+        if self._group.order:
+            partitions = iter(self._acknowledged_first([*partitions]))
         if self._request.is_repeat:
             every = [*partitions]
             first, partitions = self._with_own(first, every), iter(every)
@@ -148,6 +161,8 @@ class _Search:
             self._round(first)
         with errors_maybe_applied(has_begun=bool(first)):
             self._look_on(partitions, first)
+            if self._group.order:
+                self._acknowledge_rest()
         self.look.is_spent = self._budget.is_spent
 
     def _look_on(
@@ -156,15 +171,33 @@ class _Search:
         known = {key for _, key in first}
         others = ((topic, key) for topic, key in partitions if key not in known)
         size = SHARE_LOOKS_FIRST
-        while not self.look.taken:
+        while not (self._has_enough() if self._group.order else self.look.taken):
             chosen = [*islice(others, size)]
             if not chosen:
                 self.look.is_complete = True
                 return
             if self._budget.is_spent or self._instance.clock.monotonic_ms() > self._deadline_ms:
                 return
-            self._round(chosen)
+            with errors_maybe_applied(has_begun=bool(self.look.taken or self.look.outcomes)):
+                self._round(chosen)
             size = min(size * _GROWTH, HEADS_AT_ONCE)
+
+    def _has_enough(self) -> bool:
+        """With listed topics: nothing more may be taken."""
+        is_repeat = any(each.is_repeat for each in self.look.taken)
+        return is_repeat or self._last_topic is not None or self._is_satisfied()
+
+    def _acknowledged_first(self, partitions: list[tuple[TopicName, ShareKey]]) -> list[tuple[TopicName, ShareKey]]:
+        """The partitions in the order of their topics, in each topic those first that the call acknowledges."""
+        rank = {topic: index for index, topic in enumerate(self._group.order)}
+        return sorted(partitions, key=lambda each: (rank[each[0]], each[1] not in self._places))
+
+    def _acknowledge_rest(self) -> None:
+        """Acknowledge in the partitions that the acquire has not come to."""
+        for key in self._places:
+            if key is not None and key not in self._visited:
+                with errors_maybe_applied(has_begun=bool(self.look.taken or self.look.outcomes)):
+                    self._acknowledge_only(key, None)
 
     def _acknowledged(self) -> list[tuple[TopicName, ShareKey]]:
         return [
@@ -206,12 +239,15 @@ class _Search:
     ) -> None:
         """Take records, or only acknowledge. An update of an earlier partition may be done when a later one fails."""
         has_own = any(locks_of(state, self._request.nonce) for state in states.values())
+        self._visited.update(key for _, key in chosen)
         for topic, key in chosen:
             head, state = heads.get(key.partition_key), states.get(key)
             is_own = state is not None and bool(locks_of(state, self._request.nonce))
             if head is None:
                 self._acknowledge_only(key, state)
-            elif is_own or not (has_own or self._is_satisfied()):
+            elif is_own or not (
+                has_own or self._is_satisfied() or (self._group.order and self._last_topic not in (None, topic))
+            ):
                 self._take(SharePartition(topic=topic, key=key, head=head, state=state))
             else:
                 self._acknowledge_only(key, state)
@@ -273,6 +309,7 @@ class _Search:
             state, maybe_applied = outcome.before, maybe_applied or outcome.maybe_applied
         self._acknowledge_only(key, state)
         self.look.note_available(0)
+        self._last_topic = partition.topic
 
     def _begun(self, key: ShareKey) -> ShareState:
         """A new state at the beginning of the partition. Raises UNKNOWN_SHARE_GROUP if the group is gone by now."""
@@ -326,18 +363,11 @@ class _Search:
             with errors_maybe_applied():
                 state = self._acknowledge_only(key, state, plan.planned) or state
         found = grants(state, self._request.nonce)
+        # What is left may be due to acknowledgements that took the room. Without these, nothing could be taken.
+        if self._group.order and (found or self._acknowledgements(key)) and self._has_more(partition, state, plan):
+            self._last_topic = partition.topic
         if not found:
-            has_moved = partition.state is None or state.position > partition.state.position
-            has_fresh = first_fresh(partition, state) < partition.head.next_offset
-            self.look.has_passed |= has_moved and has_fresh
-            if has_moved:
-                self.look.passed_bytes[partition.topic] += sum(len(batch.data) for batch in batches)
-            self.look.idle.append(replace(partition, state=state))
-            self.look.note_available(next_available_ms(state, self._config, self._request.now_ms, partition.held))
-            if partition.held:
-                self.look.note_available(self._older.again_ms(partition.held))
-            if has_fresh and not plan.is_blocked:
-                self.look.note_available(SHARE_UNREAD_PAUSE_MS)  # they cannot be read now
+            self._note_idle(partition, state, plan, batches)
             return
         # A plan that takes nothing asks nothing of the nonce. So another try of the acquire may have come before it,
         # and `batches` may not be those of its locks.
@@ -357,6 +387,29 @@ class _Search:
         self._records_left -= count
         if not is_repeat:
             self._instance.telemetry.count("share_records_acquired", count)
+
+    def _note_idle(
+        self, partition: SharePartition, state: ShareState, plan: AcquirePlan, batches: Sequence[StoredBatch]
+    ) -> None:
+        """Note that the plan has taken nothing, and when the partition is worth another look."""
+        has_moved = partition.state is None or state.position > partition.state.position
+        has_fresh = first_fresh(partition, state) < partition.head.next_offset
+        if has_moved and has_fresh:
+            self.look.has_passed = True
+            self._last_topic = partition.topic
+        if has_moved:
+            self.look.passed_bytes[partition.topic] += sum(len(batch.data) for batch in batches)
+        self.look.idle.append(replace(partition, state=state))
+        self.look.note_available(next_available_ms(state, self._config, self._request.now_ms, partition.held))
+        if partition.held:
+            self.look.note_available(self._older.again_ms(partition.held))
+        if has_fresh and not plan.is_blocked:
+            self.look.note_available(SHARE_UNREAD_PAUSE_MS)  # they cannot be read now
+
+    def _has_more(self, partition: SharePartition, state: ShareState, plan: AcquirePlan) -> bool:
+        """True if the plan has left something of the partition that an acquire may take."""
+        has_fresh = first_fresh(partition, state) < partition.head.next_offset and not plan.is_blocked
+        return has_fresh or has_available(state, self._config, self._request.now_ms, partition.held)
 
     def _acknowledge_only(self, key: ShareKey, state: ShareState | None, begin: int = 0) -> ShareState | None:
         """Make the acknowledgements of the partition from place `begin` on. Returns the state after them, if known."""

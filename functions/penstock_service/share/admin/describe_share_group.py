@@ -29,7 +29,7 @@ class ShareGroupPartition:
       may have removed some of them.
     - `holders` are the consumers with locks, and `holders_left_out` counts those beyond `SHARE_HOLDERS_MAX`.
     - `oldest_age_ms` is the age of the oldest of all these, None if there are none. `record_age_ms` tells from when
-      it counts.
+      it counts. `waiting_age_ms` is that of the oldest one that is not locked.
     """
 
     topic: TopicName
@@ -42,6 +42,7 @@ class ShareGroupPartition:
     holders: Sequence[Holder]
     holders_left_out: int
     oldest_age_ms: int | None
+    waiting_age_ms: int | None
 
     @property
     def lag(self) -> int:
@@ -92,8 +93,8 @@ def describe_share_group(
 ) -> tuple[ShareGroup, Sequence[ShareGroupPartition], str | None]:
     """The group, up to `limit` of its partitions behind `after`, and the `after` of the next page, or None.
 
-    One read of the group, one of each topic that is not remembered, two reads for each 100 partitions, and one query
-    for each whose oldest record is not in the tail. Raises INVALID_NAME and UNKNOWN_SHARE_GROUP.
+    One read of the group, one of each topic that is not remembered, two reads for each 100 partitions, and up to two
+    queries for each whose oldest record is not in the tail. Raises INVALID_NAME and UNKNOWN_SHARE_GROUP.
     """
     group = instance.share_group_cache.read_through(name)
     partitions = partitions_of(instance, group)
@@ -153,10 +154,13 @@ def _partition(
 ) -> ShareGroupPartition:
     now_ms = instance.clock.now_ms()
     state = state or ShareState(position=Offset(0))
-    in_flight, available, waiting = _counts(group.config, head, state, now_ms)
+    in_flight, available, waiting_count = _counts(group.config, head, state, now_ms)
     available += head.count_from(state.position)
     start = Offset(max(state.start_offset, head.log_start_offset))
     holders, left_out = holders_of(state, head.log_start_offset, now_ms)
+    free = [each.records.start for each in _entries(group.config, head, state, now_ms) if _is_free(each)]
+    waiting = Offset(min(free, default=max(state.position, head.log_start_offset)))
+    oldest_ms = record_age_ms(instance, key.partition_key, head, start)
     return ShareGroupPartition(
         topic=topic,
         key=key,
@@ -164,10 +168,11 @@ def _partition(
         position=Offset(max(state.position, head.log_start_offset)),
         in_flight=in_flight,
         available=available,
-        waiting=waiting,
+        waiting=waiting_count,
         holders=holders,
         holders_left_out=left_out,
-        oldest_age_ms=record_age_ms(instance, key.partition_key, head, start),
+        oldest_age_ms=oldest_ms,
+        waiting_age_ms=oldest_ms if waiting == start else record_age_ms(instance, key.partition_key, head, waiting),
     )
 
 
@@ -183,6 +188,10 @@ class _Entry:
     is_dead: bool = False
     consumer: str | None = None
     reason: str = ""
+
+
+def _is_free(entry: _Entry) -> bool:
+    return not entry.is_locked and bool(entry.records.ranges)
 
 
 def _entries(config: ShareGroupConfig, head: Head, state: ShareState, now_ms: int) -> Iterator[_Entry]:

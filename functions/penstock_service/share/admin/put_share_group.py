@@ -33,6 +33,7 @@ from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.quotas.claim_resource import claim_resource
 from penstock_service.share.dead_letters.place_records import check_letter_topic
 from penstock_service.share.share_partitions import partitions_of, states_of, succeeding
+from penstock_service.topics.listing_groups import check_listed
 
 _LATEST = STARTS[1]
 _DEAD_LETTER = "dead_letter_topic"
@@ -62,6 +63,7 @@ def put_share_group(
     check_share_rights(access, group_name, found, topics, config)
     group = _new(instance, group_name, topics, config) if found is None else _altered(instance, found, topics, config)
     check_share_topics(group.topics, group.config)
+    check_listed(instance, group)
     if group.config.filter is not None:
         parse_filter(group.config.filter)
     if group.config.dead_letter_topic is not None:
@@ -118,25 +120,41 @@ def _new(instance: Instance, name: GroupName, topics: Sequence[str] | None, conf
         raise PenstockError(
             ErrorCode.INVALID_REQUEST, f"share group {name!r} does not exist yet: name its topics to create it"
         )
+    settings = new_share_group_config(config)
     return ShareGroup(
         name=name,
         share_group_id=new_share_group_id(instance.entropy.random_bytes(SHARE_GROUP_ID_BYTES)),
         created_at_ms=instance.clock.now_ms(),
         topics=_bound(instance, topics),
-        config=new_share_group_config(config),
+        config=settings,
+        order=tuple(map(TopicName, dict.fromkeys(topics))) if settings.is_listed else (),
     )
 
 
 def _altered(
     instance: Instance, found: ShareGroup, topics: Sequence[str] | None, config: Mapping[str, Any]
 ) -> ShareGroup:
+    settings = alter_share_group_config(found.config, config)
     altered = replace(
         found,
         topics=found.topics if topics is None else _bound(instance, topics),
-        config=alter_share_group_config(found.config, config),
+        config=settings,
+        order=_order(found, topics) if settings.is_listed else (),
     )
     altered = succeeding(altered, found)
     return altered if altered == found else replace(altered, version=found.version + 1)
+
+
+def _order(found: ShareGroup, topics: Sequence[str] | None) -> tuple[TopicName, ...]:
+    if topics is not None:
+        return tuple(map(TopicName, dict.fromkeys(topics)))
+    if found.order or len(found.topics) == 1:
+        return found.ordered_topics
+    raise PenstockError(
+        ErrorCode.INVALID_CONFIG,
+        f"topic_order=listed: share group {found.name!r} knows no order of its {len(found.topics)} topics; name all of "
+        "them in `topics`, the highest first",
+    )
 
 
 def _bound(instance: Instance, topics: Sequence[str]) -> dict[TopicName, TopicId]:

@@ -9,7 +9,7 @@ from penstock.errors import InvalidError, NotFoundError
 from penstock.metrics.collector import SHARE_GROUP
 from penstock_core.errors import ErrorCode, shown
 from penstock_core.limits import CONSOLE_FIRST_FIGURES_MS_MAX
-from penstock_core.share.share_group import CHOICES, ShareGroupConfig
+from penstock_core.share.share_group import CHOICES, TOPICS_LISTED, ShareGroupConfig
 
 _FIELDS = ("topic", "partition", "to", "time", "offset")
 
@@ -79,6 +79,7 @@ def show(asked: Asked) -> Shown:
                 name: sum(getattr(each, name) for each in found.partitions)
                 for name in ("in_flight", "available", "waiting", "lag")
             },
+            "waiting_ages": found.waiting_age_ms if found.group.config.get("topic_order") == TOPICS_LISTED else {},
             "oldest_age_ms": max((each.oldest_age_ms or 0 for each in found.partitions), default=0),
         },
     )

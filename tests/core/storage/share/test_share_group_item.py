@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from penstock_core.ids import GroupName, ShareGroupId, TopicId, TopicName
@@ -29,9 +31,22 @@ FULL = ShareGroup(
 )
 
 
-@pytest.mark.parametrize("group", [PLAIN, FULL])
+LISTED = replace(
+    FULL,
+    config=new_share_group_config({"topic_order": "listed"}),
+    order=(TopicName("orders"), TopicName("bills")),
+)
+
+
+@pytest.mark.parametrize("group", [PLAIN, FULL, LISTED])
 def test_group_is_read_back(group: ShareGroup) -> None:
     assert parse_share_group(share_group_item(group)) == group
+
+
+def test_order_of_listed_topics_is_a_list_because_a_map_has_none() -> None:
+    assert share_group_item(LISTED)["order"] == {"L": [{"S": "orders"}, {"S": "bills"}]}
+    assert parse_share_group(share_group_item(LISTED)).ordered_topics == ("orders", "bills")
+    assert PLAIN.ordered_topics == ("orders",)
 
 
 def test_group_stores_no_setting_that_is_the_default() -> None:
