@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from operator import itemgetter
 
+from tools.sources import statements
+
 CODE = "⟦code⟧"  # stands for inline code: one word, which may begin a sentence and has no dots
 
 _FENCE = re.compile(r"\s*(```|~~~)")
@@ -29,7 +31,6 @@ _STRING_OR_COMMENT = re.compile(
     r"""(?P<quotes>\"{3}|'{3})(?:\\.|.)*?(?P=quotes)|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|(?P<comment>\#[^\n]*)""",
     re.DOTALL,
 )
-_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")  # of a statement
 
 
 class Kind(StrEnum):
@@ -63,21 +64,17 @@ def markdown_passages(source: str) -> Iterator[Passage]:
 
 def python_passages(source: str) -> Iterator[Passage]:
     """The passages of a Python file: docstrings, also those below an attribute, and then the comments."""
-    for docstring, line in sorted(_docstrings(ast.parse(source)), key=itemgetter(1)):
+    for docstring, line in sorted(_docstrings(source), key=itemgetter(1)):
         yield from _passages(docstring, line, Kind.DOCSTRING)
     for comment, line in _comments(source):
         yield from _passages(comment, line, Kind.COMMENT)
 
 
-def _docstrings(tree: ast.Module) -> Iterator[tuple[str, int]]:
-    """Texts that are statements. Only statements are looked at: to walk all nodes takes several times as long."""
-    blocks: list[list[ast.AST]] = [list(tree.body)]
-    while blocks:
-        for node in blocks.pop():
-            match node:
-                case ast.Expr(value=ast.Constant(value=str(docstring)), lineno=line):
-                    yield _dedented(docstring), line
-            blocks += [block for name in _BLOCKS if (block := getattr(node, name, None))]
+def _docstrings(source: str) -> Iterator[tuple[str, int]]:
+    for node in statements(source):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str(docstring)), lineno=line):
+                yield _dedented(docstring), line
 
 
 def _dedented(docstring: str) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import click
 
-from tools.sources import source_files
+from tools.sources import source_files, statements
 
 FUNCTION_LINES_MAX = 70
 FILE_LINES_SHOWN = 400  # a file with more lines is shown
@@ -93,7 +93,7 @@ def _module_name(path: Path) -> str:
 
 def _imported(source: str) -> Iterator[str]:
     """The dotted names that a module may import: `from a import b` names `a` and `a.b`."""
-    for node in ast.walk(ast.parse(source)):
+    for node in statements(source):
         if isinstance(node, ast.ImportFrom) and node.module:
             yield node.module
             yield from (f"{node.module}.{each.name}" for each in node.names)
@@ -103,7 +103,7 @@ def _imported(source: str) -> Iterator[str]:
 
 def function_lines(source: str) -> Iterator[tuple[str, int, int]]:
     """Each function of a module: its name, the line of its `def`, and its lines without the docstring's."""
-    for node in ast.walk(ast.parse(source)):
+    for node in statements(source):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             docstring = node.body[0] if ast.get_docstring(node, clean=False) is not None else None
             yield node.name, node.lineno, _lines(node) - (_lines(docstring) if docstring else 0)
