@@ -168,6 +168,7 @@ def _go_on(found: "StageRestore", heads: "RestoredHeads", how: _How) -> str:
         ("restore", found.restore),
         ("settings", found.settle),
         ("jump", found.jump),
+        ("expiry", found.expire),
     ):
         if found.left(step):
             _tell(f"step {step}")

@@ -1,8 +1,8 @@
 """What is left of each step of a restore, read off AWS: it changes nothing.
 
 ```
- stop ▶ restore ▶ settings ▶ jump ▶ deploy ▶ look ▶ release ▶ sweep
-                                      └ from here on the stage uses the restored tables, and there is no way back
+ stop ▶ restore ▶ settings ▶ jump ▶ expiry ▶ deploy ▶ look ▶ release ▶ sweep
+                                               └ from here on the stage uses the restored tables: no way back
 ```
 So any call goes on where another one ended. `stage_restore.py` does the steps.
 """
@@ -16,10 +16,10 @@ from penstock.deployed.stack import DeployedStack
 from penstock.restore.deployment import Deployment
 from penstock.restore.note import TABLE_OUTPUTS, NoteStore, RestoreNote, TableRestore, second_text
 from penstock.restore.switches import Switch, is_at
-from penstock.restore.tables import check_source, describe, lacking, restored_usd
+from penstock.restore.tables import LOG, check_source, describe, lacking, lacking_expiry, restored_usd
 from penstock_core.errors import ErrorCode, PenstockError
 
-STEPS = ("stop", "restore", "settings", "jump", "deploy", "look", "release", "sweep")
+STEPS = ("stop", "restore", "settings", "jump", "expiry", "deploy", "look", "release", "sweep")
 JUMP = "jump"
 RELEASING = "releasing"  # noted before the first writer comes back: from then on the log grows, and jumps no more
 
@@ -149,7 +149,7 @@ class RestoreProgress:
         if self.is_deployed:
             return []
         if not is_reached:
-            return ["stream, expiry, point-in-time recovery, tags and deletion protection"]
+            return ["stream, expiry of groups, point-in-time recovery, tags and deletion protection"]
         return [
             setting.text
             for name, table in self.note.tables.items()
@@ -163,6 +163,11 @@ class RestoreProgress:
         if RELEASING in self.note.done or (is_noted and describe(self._aws, self.note.tables["log"].harmed) is None):
             return []  # outside of `prod` the deployment deletes the harmed table
         return self._jumps.left(self.stack, self.note) or ([] if is_noted else ["note that all have jumped"])
+
+    def _left_of_expiry(self, is_reached: bool) -> list[str]:
+        if not is_reached:
+            return ["expiry of the log table"]
+        return [setting.text for setting in lacking_expiry(self._aws, LOG, self.note.tables[LOG])]
 
     def _left_of_deploy(self, is_reached: bool) -> list[str]:
         if not is_reached:

@@ -4,7 +4,7 @@ A step may be done twice: a deployment that fails starts the writers again, and 
 Nothing here deletes anything but the note of the restore.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -13,7 +13,16 @@ from penstock.deployed.stack import DeployedStack, read_stack
 from penstock.restore.note import NoteStore, RestoreNote, check_tables, second_text
 from penstock.restore.progress import JUMP, RELEASING, Jumps, RestoreProgress
 from penstock.restore.switches import Switch, SwitchKind, is_at, running_jobs, set_state
-from penstock.restore.tables import check_window, describe, lacking, left_to_you, order
+from penstock.restore.tables import (
+    LOG,
+    TableSetting,
+    check_window,
+    describe,
+    lacking,
+    lacking_expiry,
+    left_to_you,
+    order,
+)
 from penstock_core.errors import ErrorCode, PenstockError
 
 POLL_MS = 15_000
@@ -83,9 +92,7 @@ class StageRestore(RestoreProgress):
     def settle(self) -> None:
         """Gives the tables what a restore leaves out, one setting after the other."""
         for name, table in self.note.tables.items():
-            for setting in lacking(self._aws, name, table, self._warm_writes):
-                self._pace.tell(setting.text)
-                self._patiently(setting.text, partial(setting.give, self._aws))
+            self._give(lacking(self._aws, name, table, self._warm_writes))
         for table in self.note.tables.values():
             for line in left_to_you(self._aws, table):
                 self._pace.tell(f"left to you: {line}")
@@ -107,6 +114,10 @@ class StageRestore(RestoreProgress):
             self._pace.tell(line)
         self._check_stopped()
         self._note_done(JUMP)
+
+    def expire(self) -> None:
+        """Turns the expiry of the log table on. Before the jump it would take small appends that a walk had kept."""
+        self._give(lacking_expiry(self._aws, LOG, self.note.tables[LOG]))
 
     def check_quiet(self) -> None:
         """Raises INVALID_CONFIG while the stack is being deployed, or if its deployment has failed."""
@@ -199,6 +210,11 @@ class StageRestore(RestoreProgress):
         for table in self.note.tables.values():
             if describe(self._aws, table.restored) is None:
                 self._patiently(table.restored, partial(order, self._aws, table, self.note.to_s))
+
+    def _give(self, settings: Iterable[TableSetting]) -> None:
+        for setting in settings:
+            self._pace.tell(setting.text)
+            self._patiently(setting.text, partial(setting.give, self._aws))
 
     def _note_done(self, step: str) -> None:
         if step not in self.note.done:

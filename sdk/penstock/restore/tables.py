@@ -18,6 +18,7 @@ from penstock.restore.note import TableRestore, second_text
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.storage.table_declarations import TABLES
 
+LOG = "log"
 _GONE = "ResourceNotFoundException"
 _IMAGES = "NEW_AND_OLD_IMAGES"
 
@@ -99,7 +100,8 @@ def restored_usd(described: Mapping[str, Any]) -> float:
 def lacking(aws: Aws, name: str, table: TableRestore, warm_writes: int | None) -> Iterator[TableSetting]:
     """The settings that the restored table `name` (topics, log or groups) lacks, in the order to give them.
 
-    `warm_writes` are the write units that the stage asks for its log table. Seven reads at most.
+    It leaves out the expiry of the log table, whose time comes later (`lacking_expiry`). `warm_writes` are the write
+    units that the stage asks for its log table. Seven reads at most.
     """
     declared, on = TABLES[name], {"TableName": table.restored}
     new, old = _described(aws, table.restored), describe(aws, table.harmed) or {}
@@ -110,23 +112,35 @@ def lacking(aws: Aws, name: str, table: TableRestore, warm_writes: int | None) -
     if declared.is_streamed and not new.get("StreamSpecification", {}).get("StreamEnabled"):
         stream = {"StreamEnabled": True, "StreamViewType": _IMAGES}
         yield setting("stream of new and old images", "update_table", StreamSpecification=stream)
-    if declared.ttl_attribute is not None:
-        told = aws.call("dynamodb", "describe_time_to_live", table.restored, **on)["TimeToLiveDescription"]
-        if told.get("TimeToLiveStatus") not in ("ENABLED", "ENABLING"):
-            expiry = {"Enabled": True, "AttributeName": declared.ttl_attribute}
-            yield setting(f"expiry by {declared.ttl_attribute}", "update_time_to_live", TimeToLiveSpecification=expiry)
+    if name != LOG:
+        yield from lacking_expiry(aws, name, table)
     if not _recovery(aws, table.restored):
         days = _recovery(aws, table.harmed).get("RecoveryPeriodInDays") if old else None
         recovery = {"PointInTimeRecoveryEnabled": True, **({} if days is None else {"RecoveryPeriodInDays": days})}
         text = "point-in-time recovery" + ("" if days is None else f" of {days} days")
         yield setting(text, "update_continuous_backups", PointInTimeRecoverySpecification=recovery)
     warm = (new.get("WarmThroughput") or {}).get("WriteUnitsPerSecond", 0)
-    if name == "log" and warm_writes is not None and warm < warm_writes:
+    if name == LOG and warm_writes is not None and warm < warm_writes:
         throughput = {"WriteUnitsPerSecond": warm_writes}
         yield setting(f"{warm_writes:,} warm write units a second", "update_table", WarmThroughput=throughput)
     yield from _tags(aws, old, new, table, name)
     if old.get("DeletionProtectionEnabled") and not new.get("DeletionProtectionEnabled"):
         yield setting("deletion protection", "update_table", DeletionProtectionEnabled=True)
+
+
+def lacking_expiry(aws: Aws, name: str, table: TableRestore) -> Iterator[TableSetting]:
+    """The expiry of the restored table `name`, if it should have one and has none. One read.
+
+    Give it to the log table once the jump is made: it has kept the small appends that would go too early.
+    """
+    attribute, on = TABLES[name].ttl_attribute, {"TableName": table.restored}
+    if attribute is None:
+        return
+    told = aws.call("dynamodb", "describe_time_to_live", table.restored, **on)["TimeToLiveDescription"]
+    if told.get("TimeToLiveStatus") not in ("ENABLED", "ENABLING"):
+        arguments = on | {"TimeToLiveSpecification": {"Enabled": True, "AttributeName": attribute}}
+        text = f"{name}: expiry by {attribute}"
+        yield TableSetting(table=table.restored, text=text, operation="update_time_to_live", arguments=arguments)
 
 
 def left_to_you(aws: Aws, table: TableRestore) -> Iterator[str]:

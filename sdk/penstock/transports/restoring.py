@@ -24,6 +24,7 @@ from penstock_service.instance.instance import Instance
 from penstock_service.records.fetch import FetchEntry, fetch
 from penstock_service.records.jump_heads import PartitionJump as PartitionJump
 from penstock_service.records.jump_heads import Restore, jump_heads
+from penstock_service.retention.keep_items import keep_restored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +93,10 @@ def open_restore(
 
 
 def jump_topics(instance: Instance, restore: Restore, tell: Callable[[str], None]) -> Iterator[TopicJump]:
-    """Lets the partitions of all topics go on behind their jumps, topic by topic. Costs what `jump_heads` costs.
+    """Lets the partitions of all topics go on behind their jumps, topic by topic.
+
+    Before that it keeps the small appends of the topic that would expire too early: turn the table's expiry on after
+    this. Costs what `keep_restored` and `jump_heads` cost.
 
     `tell` gets a line for each topic that is begun. A topic that fails does not stop the others.
     """
@@ -136,6 +140,8 @@ def _jump_start(head: Head) -> int:
 
 
 def _jump(instance: Instance, topic: Topic, restore: Restore) -> Sequence[PartitionJump]:
+    if not restore.is_dry_run:
+        keep_restored(instance, topic)  # first: a head that has jumped tells that nothing is left to do
     return [*jump_heads(instance, topic, restore)]
 
 
