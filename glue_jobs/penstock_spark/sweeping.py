@@ -50,6 +50,7 @@ Counts = dict[str, int]
 
 _IDS_HELD = 1_000_000  # 110 MB of a task's memory
 _TASKS_PER_CORE = 4  # evens out tasks of different length
+_LASTING, _EXPIRING = b"\0", b"\1"  # the first byte of a pack of ids
 _LINES_MAX = 20  # lines that one task hands to the driver, which holds those of all tasks
 
 
@@ -68,7 +69,7 @@ class SweepRound:
 
     def live(self) -> LiveSegments:
         """An empty set of marks, for every prefix."""
-        return LiveSegments(since_ms=self.since_ms, cutoff_ms=self.cutoff_ms)
+        return LiveSegments(since_ms=self.since_ms, cutoff_ms=self.cutoff_ms, expiring=set())
 
 
 def begin_round(
@@ -138,17 +139,28 @@ def _mark(sweep_round: SweepRound, portions: Iterable[Portion]) -> Iterator[tupl
     for topic, keys in portions:
         mark_portion(instance, topic, keys, live, sweep_round.log_start_grace_ms)
         if len(live.ids) >= _IDS_HELD:
-            yield from _packed(live.ids, layouts)
-            live.ids.clear()
-    yield from _packed(live.ids, layouts)
+            yield from _packed(live, layouts)
+            live = sweep_round.live()
+    yield from _packed(live, layouts)
 
 
-def _packed(ids: Iterable[SegmentId], layouts: Iterable[KeyLayout]) -> Iterator[tuple[Position, bytes]]:
-    by_folder: dict[Position, list[bytes]] = {}
-    for segment_id in ids:
+def _packed(live: LiveSegments, layouts: Iterable[KeyLayout]) -> Iterator[tuple[Position, bytes]]:
+    """The ids by folder. Those of items with a TTL are in packs of their own, which begin with another byte."""
+    expiring = live.expiring or set()
+    by_folder: dict[tuple[Position, bool], list[bytes]] = {}
+    for segment_id in live.ids:
         for layout in layouts:
-            by_folder.setdefault((layout.value, folder_number(segment_id, layout)), []).append(segment_id)
-    yield from ((position, b"".join(some)) for position, some in by_folder.items())
+            position = (layout.value, folder_number(segment_id, layout))
+            by_folder.setdefault((position, segment_id in expiring), []).append(segment_id)
+    for (position, is_expiring), some in by_folder.items():
+        yield position, b"".join((_EXPIRING if is_expiring else _LASTING, *some))
+
+
+def _unpack(live: LiveSegments, pack: bytes) -> None:
+    ids = [SegmentId(pack[at : at + SEGMENT_ID_BYTES]) for at in range(1, len(pack), SEGMENT_ID_BYTES)]
+    live.add(ids)
+    if pack[:1] == _EXPIRING and live.expiring is not None:
+        live.expiring.update(ids)
 
 
 def _sweep(
@@ -158,7 +170,7 @@ def _sweep(
     for position, packs in groups:
         live = sweep_round.live()
         for pack in packs:
-            live.add(SegmentId(pack[at : at + SEGMENT_ID_BYTES]) for at in range(0, len(pack), SEGMENT_ID_BYTES))
+            _unpack(live, pack)
         yield _sweep_folder(instance, position, live, is_dry_run=sweep_round.is_dry_run), _log_lines(instance)
 
 
@@ -166,6 +178,7 @@ def _sweep_folder(instance: Instance, position: Position, live: LiveSegments, *,
     """Sweep one folder in every store that has such keys. Then copy segments to the zones that should list them.
 
     A store whose keys have another layout is None in `held`, as one that does not answer: its list tells nothing here.
+    An item with a TTL owes no copy. Once its records have expired, it is nowhere, until retention has passed its ref.
     """
     layout, number = KeyLayout(position[0]), position[1]
     folder = folder_name(layout, number)
@@ -183,12 +196,11 @@ def _sweep_folder(instance: Instance, position: Position, live: LiveSegments, *,
     zones = [held.get(id(zone)) for zone in instance.stores.zones]
     archived, inline = held.get(id(instance.stores.archive)), held.get(id(instance.stores.inline))
     listed = None if archived is None or inline is None else archived | inline
-    unlisted = live.ids.difference(*(found for found in zones if found is not None))
+    owed = live.ids - (live.expiring or set())
+    elsewhere = listed
     if layout is not instance.stores.archive.layout:
-        elsewhere = _elsewhere(instance, unlisted)
-    else:
-        elsewhere = None if listed is None else _with_expiring(instance, listed, unlisted - listed)
-    for segment_id, missing in _missing(live.ids, [*zones, elsewhere], zones_to_repair(instance)).items():
+        elsewhere = _elsewhere(instance, owed.difference(*(found for found in zones if found is not None)))
+    for segment_id, missing in _missing(owed, [*zones, elsewhere], zones_to_repair(instance)).items():
         _add(counts, {"missing": missing.bit_count()} | ({} if is_dry_run else _copy(instance, segment_id, missing)))
     return counts
 
@@ -200,23 +212,12 @@ def _elsewhere(instance: Instance, segment_ids: Iterable[SegmentId]) -> frozense
     """
     asked = list(segment_ids)
     try:
-        inline = frozenset(instance.stores.inline.get_expiring(asked))
+        inline = frozenset(instance.stores.inline.get_wholes(asked))
     except PenstockError as error:
         instance.telemetry.log("sweep_failed", error=str(error))
         return None
     archived = _archived(instance, [each for each in asked if each not in inline])
     return None if archived is None else archived | inline
-
-
-def _with_expiring(
-    instance: Instance, listed: frozenset[SegmentId], asked: set[SegmentId]
-) -> frozenset[SegmentId] | None:
-    """The listed segments, and those asked for that are expiring items: no list has these."""
-    try:
-        return listed | frozenset(instance.stores.inline.get_expiring([*asked])) if asked else listed
-    except PenstockError as error:
-        instance.telemetry.log("sweep_failed", error=str(error))
-        return None
 
 
 def _archived(instance: Instance, asked: Sequence[SegmentId]) -> frozenset[SegmentId] | None:

@@ -12,6 +12,7 @@ from penstock_core.errors import PenstockError
 from penstock_core.ids import Offset, SegmentId, new_segment_id
 from penstock_core.limits import TAIL_ROLL_REFS
 from penstock_core.log.inline import InlineBounds
+from penstock_core.log.ref import DAY_MS
 from penstock_core.storage.keys import KeyLayout, parse_segment_key, segment_key
 from penstock_core.storage.page_item import page_item_key
 from penstock_service.adapters.aws import Storage, format_zones
@@ -21,8 +22,9 @@ from penstock_service.topics.alter_topic import delete_topic
 from penstock_spark.scripts import sweep
 from penstock_spark.sweeping import _missing
 from tests.glue_jobs.conftest import RunScript
+from tests.service.retention.test_keep_items import remove_items
 from tests.support.expiring import put
-from tests.support.service import key_of, new_topic, read_all, send, with_stores
+from tests.support.service import SteppedClock, another_instance, key_of, new_topic, read_all, send, with_stores
 
 RunJob = Callable[..., dict[str, Any]]
 APPENDS = TAIL_ROLL_REFS + 4  # makes a page and a tail
@@ -111,6 +113,26 @@ def test_inline_segments_stay_or_go_and_no_zone_misses_them(instance: Instance, 
     assert list(instance.stores.inline.get_wholes([*live, dead])) == [max(live)]
     assert objects(instance) == [live - {max(live)}] * 3 + [set()]
     assert (2, "small") in read_all(instance, topic)
+
+
+def test_expired_items_owe_no_copy_and_lost_ones_fail_the_scrub(instance: Instance, run_job: RunJob) -> None:
+    small = with_stores(instance, small=InlineBounds.of_both(1_000))
+    topic = new_topic(small, retention_ms=DAY_MS)
+    earlier = SteppedClock()
+    earlier.time_ms = instance.clock.now_ms() - 30 * DAY_MS
+    for each in (small, another_instance(small, clock=earlier)):
+        send(each, topic, "x")
+    ids = {each.base_offset: each.ref.segment_id for each in refs_of(instance.stores.log, key_of(instance, topic), 0)}
+    remove_items(instance, [ids[1]])
+
+    result = run_job("--checksums")
+    assert (result["swept"]["failures"], result["swept"].get("missing", 0)) == (0, 0)
+    assert (result["scrubbed"]["refs"], result["scrubbed"]["failures"]) == (2, 0)
+
+    remove_items(instance, [ids[0]])
+    assert run_job()["swept"]["failures"] == 0
+    with pytest.raises(PenstockError, match="1 lists, deletes, copies or refs failed"):
+        run_job("--checksums")
 
 
 def test_topic_that_is_deleted_leaves_garbage_only(instance: Instance, run_job: RunJob) -> None:

@@ -34,6 +34,7 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import SEGMENT_ID_BYTES, PartitionKey, SegmentId, new_segment_id, segment_time_ms
 from penstock_core.limits import INDEX_MARK_PAGES, TIMER_MS_MAX, TIMERS_READ_MAX
 from penstock_core.log.index import Head, safe_log_start
+from penstock_core.log.ref import Ref, Tier
 from penstock_core.log.timer import MINUTE_MS, PlaceRange
 from penstock_core.log.topic import Topic
 from penstock_core.storage.keys import KeyLayout, folder_number
@@ -51,12 +52,14 @@ class LiveSegments:
     """The live segments that were marked. Threads may add at the same time. An id takes about 110 bytes.
 
     Segments from `cutoff_ms` on are spared by their age, and those older than `since_ms` are left as foreign, so
-    neither kind is kept here. `count` counts those that were kept, also if the caller has taken them out since.
+    neither kind is kept here. `count` counts those that were kept, also if the caller has taken them out since. With
+    `expiring`, it has those of `ids` that are items with a TTL: they may be gone, and no zone has to hold them.
     """
 
     since_ms: int
     cutoff_ms: int
     ids: set[SegmentId] = field(default_factory=set)
+    expiring: set[SegmentId] | None = None
     count: int = 0
     due: "DueTimers | None" = None
     _lock: Lock = field(default_factory=Lock)
@@ -67,6 +70,15 @@ class LiveSegments:
             before = len(self.ids)
             self.ids.update(each for each in segment_ids if self.is_ours(each))
             self.count += len(self.ids) - before
+
+    def add_refs(self, refs: Iterable[Ref]) -> None:
+        """Keeps the segments of the refs that are ours."""
+        found = {each.segment_id: each.tier for each in refs}
+        self.add(found)
+        if self.expiring is not None:
+            ours = [each for each, tier in found.items() if tier is Tier.EXPIRING and self.is_ours(each)]
+            with self._lock:
+                self.expiring.update(ours)
 
     def is_ours(self, segment_id: SegmentId) -> bool:
         """Tells if this sweep decides about the segment."""
@@ -147,9 +159,9 @@ def _mark_partition(
 
 def _mark_refs(instance: Instance, key: PartitionKey, head: Head, live: LiveSegments, log_start_grace_ms: int) -> None:
     safe = safe_log_start(head, instance.clock.now_ms(), log_start_grace_ms)
-    live.add(each.ref.segment_id for each in head.located_tail() if each.end_offset > safe)
+    live.add_refs(each.ref for each in head.located_tail() if each.end_offset > safe)
     for page in pages_forward(instance.stores.log, key, head, safe, INDEX_MARK_PAGES):
-        live.add(each.ref.segment_id for each in page.located() if each.end_offset > safe)
+        live.add_refs(each.ref for each in page.located() if each.end_offset > safe)
     live.add(instance.stores.compaction.retired(key, live.cutoff_ms))  # 2: after the pages
 
 
