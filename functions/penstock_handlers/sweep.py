@@ -5,6 +5,7 @@ from typing import Any
 
 from penstock_handlers.edge.scheduled import scheduled_entry_point
 from penstock_service.instance.instance import Instance
+from penstock_service.retention.keep_items import count_late
 from penstock_service.retention.sweep import sweep
 
 
@@ -28,6 +29,7 @@ def run(instance: Instance) -> dict[str, Any]:
         "objects_deleted": done.deleted,
         "objects_foreign": done.foreign,
         "sweep_failed": done.failures,
+        "raises_late": count_late(instance),  # here, too: the walks that should end them may have stopped
         "sweep_unfinished": int(not done.is_finished),
     }
 

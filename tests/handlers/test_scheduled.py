@@ -2,12 +2,15 @@
 
 import json
 import logging
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, Partition, PartitionKey
+from penstock_core.limits import RAISE_LATE_MS
+from penstock_core.log.retention_raise import with_raise
 from penstock_core.zones.zone_state import ZoneStatus
 from penstock_handlers import hourly, replicate, sweep, upkeep
 from penstock_handlers.edge import lambda_function
@@ -210,6 +213,17 @@ def test_sweep_tells_of_objects_that_are_older_than_the_index(
         monkeypatch, "sweep", another_instance(instance, topics=empty.stores.topics, cursors=empty.stores.cursors)
     )
     assert (done["objects_deleted"], done["objects_foreign"]) == (0, 3 * 20)
+
+
+def test_sweep_tells_of_a_raise_that_no_walk_has_ended_because_retention_may_have_stopped(
+    monkeypatch: pytest.MonkeyPatch, instance: Instance
+) -> None:
+    topic = instance.stores.topics.list()[0]
+    for age_ms, late in ((RAISE_LATE_MS - 60_000, 0), (RAISE_LATE_MS + 60_000, 1)):
+        noted = with_raise(replace(topic, retention_raise=None), instance.clock.now_ms() - age_ms)
+        instance.stores.topics.replace(topic, noted)
+        topic = noted
+        assert run(monkeypatch, "sweep", instance)["raises_late"] == late
 
 
 def test_scrub_heeds_how_much_it_may_read_and_goes_on_there(

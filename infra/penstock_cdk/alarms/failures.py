@@ -33,7 +33,7 @@ UNDONE: Mapping[str, Sequence[str]] = {
         "measurements_failed",
     ),
     HOURLY: ("tiering_failed", "zone_bytes_stale"),
-    "sweep": ("sweep_failed", "objects_foreign"),
+    "sweep": ("sweep_failed", "objects_foreign", "raises_late"),  # and the last if `retention` runs no more
     "dispatch": ("dispatches_failed", "dispatches_late"),
 }
 # log lines of records that a function could not move or read in time, by the metric that counts them

@@ -7,19 +7,29 @@ import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import PartitionKey, SegmentId
-from penstock_core.limits import APPEND_MS_MAX, RAISE_LATE_MS, RAISE_SETTLED_MS, SWEEP_GRACE_MS, UNLIMITED
+from penstock_core.limits import (
+    APPEND_MS_MAX,
+    RAISE_LATE_MS,
+    RAISE_SETTLED_MS,
+    SWEEP_GRACE_MS,
+    TAIL_ROLL_REFS,
+    UNLIMITED,
+)
 from penstock_core.log.inline import InlineBounds
 from penstock_core.log.ref import DAY_MS, Tier
 from penstock_core.log.retention_raise import RetentionRaise
-from penstock_core.storage.page_item import expiring_key
+from penstock_core.storage.page_item import expiring_key, inline_key
 from penstock_core.zones.zone_state import Acks
+from penstock_service.adapters.memory.service import memory_instance
+from penstock_service.adapters.tables.tables import Tables
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import produce
-from penstock_service.retention.keep_items import KeepResult, keep_items
+from penstock_service.retention.keep_items import KeepResult, keep_items, keep_restored
 from penstock_service.topics.alter_topic import alter_topic, truncate
 from tests.service.retention.sweeping import run as run_sweep
 from tests.service.retention.sweeping import settle
 from tests.support.inline_items import inline_segments
+from tests.support.refusals import refused
 from tests.support.service import (
     Intercepted,
     SteppedClock,
@@ -400,3 +410,41 @@ def test_copies_are_those_of_live_refs_alone(instance: Instance, topic: str, clo
     keep_items(instance, budget_ms=FOR_EVER_MS)
     live = {each.ref.segment_id for each in refs_of(instance, key_of(instance, topic)) if each.base_offset >= 1}
     assert kept(instance).keys() == live
+
+
+def restored(tables: Tables, clock: SteppedClock) -> tuple[Instance, Tables]:
+    """A stage on a copy of the tables. `expire` of the copy is its TTL."""
+    copied = Tables(clock.now_ms)
+    for name, table in tables._tables.items():
+        for stored in table.items():
+            copied.put_item(TableName=name, Item=stored[0])
+    return memory_instance(clock=clock, tables=copied), copied
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_restore_keeps_items_before_the_ttl_of_its_table_is_on(clock: SteppedClock, is_kept: bool) -> None:
+    tables = Tables(clock.now_ms)
+    instance = memory_instance(clock=clock, tables=tables, small=InlineBounds.of_both(1_000))
+    topic = new_topic(instance, partitions=2, retention_ms=WEEK_MS)
+    for number in range(TAIL_ROLL_REFS + 4):
+        send(instance, topic, str(number))
+    send(instance, topic, "other", partition=1)
+    before, _ = restored(tables, clock)  # the moment of the restore: no walk has come yet
+    raised(instance, topic, clock)
+    assert keep_items(instance, budget_ms=FOR_EVER_MS).kept == TAIL_ROLL_REFS + 5
+    later, copied = restored(tables, clock)
+    store: Any = later.stores.inline
+    for segment_id in kept(later):  # a table from before the walk has the raise at most, and no copies
+        store._client.call("delete_item", is_repeatable=True, TableName=store._table, Key=inline_key(segment_id))
+    clock.time_ms += 20 * DAY_MS
+    if is_kept:
+        found = later.topic_cache.read_through(topic)
+        assert keep_restored(later, found) == TAIL_ROLL_REFS + 5
+        assert keep_restored(later, found) == 0, "a repeat puts nothing"
+    copied.expire(1_000)
+    assert (len(refs_of(later, key_of(later, topic))), len(kept(later)) > 0) == (TAIL_ROLL_REFS + 4, is_kept)
+    if is_kept:
+        assert len(read_all(later, topic)) == TAIL_ROLL_REFS + 4
+    else:
+        refused(ErrorCode.STORAGE_UNAVAILABLE, lambda: read_all(later, topic))
+    assert keep_restored(before, before.topic_cache.read_through(topic)) == 0, "its topic keeps them for a week"
