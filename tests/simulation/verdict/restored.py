@@ -33,7 +33,7 @@ _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS
 _WITHOUT_END = 1e12
 _MANY = 1_000_000
-_BACKUPS = 3
+_BACKUPS_MAX = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,30 +47,30 @@ class _Backup:
 
 
 class RestoreCheck:
-    """Copies the tables now and then, and restores each copy once the run is over."""
+    """Copies the tables at some moments, and restores each copy once the run is over."""
 
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
         self._random = Random(f"restores {simulation.scheduler.random.random()}")
         self._backups: list[_Backup] = []
 
-    def take(self, lasts_ms: float) -> None:
-        """Copy the tables at some moments of the run."""
-        scheduler, storage = self._simulation.scheduler, self._simulation.storage
-        for at_ms in sorted(self._random.uniform(0.05, 0.95) * lasts_ms for _ in range(_BACKUPS)):
-            scheduler.pause(max(0.0, at_ms - scheduler.now_ms))
-            if self._simulation.is_over:
-                return
-            tables = storage.tables.tables._tables
-            later_ms = self._random.choice([_HOUR_MS, _DAY_MS, 12 * _DAY_MS, 34 * _DAY_MS])
-            self._backups.append(
-                _Backup(
-                    at_ms=scheduler.now_ms,
-                    restored_ms=scheduler.now_ms + later_ms,
-                    items={name: [stored[0] for stored in table.items()] for name, table in tables.items()},
-                    segments=frozenset(storage.inline_segments | storage.expiring_segments),
-                )
+    def take(self) -> None:
+        """Copy the tables as they are, a few times at most. A raise has just come, perhaps, and no walk after it."""
+        if len(self._backups) == _BACKUPS_MAX:
+            return
+        storage, now_ms = self._simulation.storage, self._simulation.scheduler.now_ms
+        later_ms = self._random.choice([_HOUR_MS, 12 * _DAY_MS, 20 * _DAY_MS, 34 * _DAY_MS])
+        self._backups.append(
+            _Backup(
+                at_ms=now_ms,
+                restored_ms=now_ms + later_ms,
+                items={
+                    name: [stored[0] for stored in table.items()]
+                    for name, table in storage.tables.tables._tables.items()
+                },
+                segments=frozenset(storage.inline_segments | storage.expiring_segments),
             )
+        )
 
     def check(self) -> None:
         """Restore each copy, and check that records which the topic keeps have their item, for weeks."""

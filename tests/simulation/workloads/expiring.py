@@ -6,7 +6,7 @@ of settings. Retention runs four times a day, so no live ref has expired for lon
 move refs by their age, merge them whatever their age, and scrub them. Tables of some moments are restored in the end.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from penstock_core.compaction.merging import CompactionSettings
@@ -69,8 +69,11 @@ def install(simulation: Simulation) -> None:
         for number in range(random.choice([1, 1, 2]))
     ]
     walks_each_ms = random.choice([0.25, 1.0, 6.0]) * _HOUR_MS
+    restores = RestoreCheck(simulation)
+    simulation.final_checks.append(restores.check)
     for topic in topics:
-        simulation.work(f"settings of {topic}", partial(_operate, simulation, topic, partitions))
+        operator = _Operator(simulation, restores, topics, partitions)
+        simulation.work(f"settings of {topic}", partial(operator.run, topic))
         for partition in range(partitions):
             simulation.scheduler.spawn(f"reader of {topic} {partition}", partial(_read, simulation, topic, partition))
     merging = CompactionSettings(age_ms_min=0, refs_min=random.choice([2, 4]), ref_bytes=random.choice([200, 1_000]))
@@ -85,9 +88,6 @@ def install(simulation: Simulation) -> None:
     ]
     for name, rate_ms, job in jobs:
         simulation.scheduler.spawn(name, partial(_repeat, simulation, rate_ms, job))
-    restored = RestoreCheck(simulation)
-    simulation.scheduler.spawn("backups", partial(restored.take, _LASTS_MS))
-    simulation.final_checks.append(restored.check)
 
 
 def _merge(simulation: Simulation, settings: CompactionSettings, instance: Instance) -> None:
@@ -107,30 +107,46 @@ def _repeat(simulation: Simulation, rate_ms: float, job: Callable[[Instance], ob
         simulation.attempt("not run", job, timeout_ms=_TIMEOUT_MS)
 
 
-def _operate(simulation: Simulation, topic: str, partitions: int) -> None:
-    """Change the settings now and then, with appends before, meanwhile and after."""
-    random = simulation.scheduler.random
-    number = 0
-    while simulation.scheduler.now_ms < _LASTS_MS:
-        for _ in range(random.choice([1, 2, 3])):
-            number += 1
-            _start_burst(simulation, f"{topic} {number}", topic)
-        if random.random() < 0.5:
-            name = f"{topic} {number} t"
-            simulation.work(name, partial(_transact, simulation, name, topic, partitions))
-        simulation.scheduler.pause(random.choice([0.0, 5.0, 100.0, 12_000.0, 50 * _MINUTE_MS]) * random.random())
-        for _ in range(random.choice([0, 1, 1, 2])):
-            days = random.choice(_RETENTIONS_DAYS)
-            config: dict[str, int | str] = {"retention_ms": days if days == UNLIMITED else int(days * _DAY_MS)}
-            if random.random() < 0.2:
-                config["cleanup_policy"] = random.choice(["delete", "compact", "compact,delete"])
-            simulation.attempt("not altered", partial(alter_topic, name=topic, partitions=None, config=config))
-            simulation.scheduler.pause(random.choice([0.0, 1_000.0, 40 * _MINUTE_MS, 50 * _MINUTE_MS]))
-        simulation.scheduler.pause(random.choice([1.0, 5.0, 20.0]) * _DAY_MS * random.random())
-    # The verdict reads a compacted topic as one that retention has not touched.
-    alone = partial(alter_topic, name=topic, partitions=None, config={"cleanup_policy": "delete"})
-    while simulation.attempt("not altered", alone) is None:
-        simulation.scheduler.pause(1_000.0)
+class _Operator:
+    """Changes the settings of a topic now and then, with appends before, meanwhile and after."""
+
+    def __init__(self, simulation: Simulation, restores: RestoreCheck, topics: Sequence[str], partitions: int) -> None:
+        self._simulation = simulation
+        self._random = simulation.scheduler.random
+        self._restores = restores
+        self._topics = topics
+        self._partitions = partitions
+
+    def run(self, topic: str) -> None:
+        """Goes on for weeks. In the end the topic has `delete` alone."""
+        scheduler, random, number = self._simulation.scheduler, self._random, 0
+        while scheduler.now_ms < _LASTS_MS:
+            for _ in range(random.choice([1, 2, 3])):
+                number += 1
+                _start_burst(self._simulation, f"{topic} {number}", topic)
+            if random.random() < 0.5:
+                name = f"{topic} {number} t"
+                transact = partial(_transact, self._simulation, name, self._topics, self._partitions)
+                self._simulation.work(name, transact)
+            scheduler.pause(random.choice([0.0, 5.0, 100.0, 12_000.0, 50 * _MINUTE_MS]) * random.random())
+            for _ in range(random.choice([0, 1, 1, 2])):
+                self._alter(topic)
+            scheduler.pause(random.choice([1.0, 5.0, 20.0]) * _DAY_MS * random.random())
+        # The verdict reads a compacted topic as one that retention has not touched.
+        alone = partial(alter_topic, name=topic, partitions=None, config={"cleanup_policy": "delete"})
+        while self._simulation.attempt("not altered", alone) is None:
+            scheduler.pause(1_000.0)
+
+    def _alter(self, topic: str) -> None:
+        random = self._random
+        days = random.choice(_RETENTIONS_DAYS)
+        config: dict[str, int | str] = {"retention_ms": days if days == UNLIMITED else int(days * _DAY_MS)}
+        if random.random() < 0.2:
+            config["cleanup_policy"] = random.choice(["delete", "compact", "compact,delete"])
+        self._simulation.attempt("not altered", partial(alter_topic, name=topic, partitions=None, config=config))
+        if random.random() < 0.3:
+            self._restores.take()
+        self._simulation.scheduler.pause(random.choice([0.0, 1_000.0, 40 * _MINUTE_MS, 50 * _MINUTE_MS]))
 
 
 def _start_burst(simulation: Simulation, name: str, topic: str) -> None:
@@ -147,18 +163,25 @@ def _start_burst(simulation: Simulation, name: str, topic: str) -> None:
     ).start()
 
 
-def _transact(simulation: Simulation, name: str, topic: str, partitions: int) -> None:
-    """Stage a record for each partition but the last, and commit all of them up to 15 minutes later."""
+def _transact(simulation: Simulation, name: str, topics: Sequence[str], partitions: int) -> None:
+    """Stage records for each partition but the last, and commit all of them up to 15 minutes later.
+
+    Each part has a record for each topic, and they share an item.
+    """
     random = simulation.scheduler.random
-    values = [f"{name}/{partition}" for partition in range(partitions)]
-    sends = [history.Send((topic, partition), value) for partition, value in enumerate(values)]
+    values = {(topic, number): f"{name}/{topic}/{number}" for number in range(partitions) for topic in topics}
+    sends = [history.Send(where, value) for where, value in values.items()]
     operation = simulation.recorder.invoke(name, history.Function.TXN, sends)
     nonce = Nonce(random.randbytes(16))
 
     def part_of(partition: int) -> TransactionPart:
-        data = encode([NewRecord(EPOCH_MS + int(simulation.scheduler.now_ms), None, values[partition].encode())])
-        entry = ProduceEntry(topic=topic, partition=partition, data=data)
-        return TransactionPart(producer=producer, number=number, entries=[entry], acks=Acks.QUORUM, nonce=nonce)
+        now_ms = EPOCH_MS + int(simulation.scheduler.now_ms)
+        entries = [
+            ProduceEntry(topic=topic, partition=at, data=encode([NewRecord(now_ms, None, value.encode())]))
+            for (topic, at), value in values.items()
+            if at == partition
+        ]
+        return TransactionPart(producer=producer, number=number, entries=entries, acks=Acks.QUORUM, nonce=nonce)
 
     try:
         begun = simulation.call(partial(begin_transactions, transactional_id=name.replace(" ", "-")), is_read=False)
