@@ -144,8 +144,8 @@ class _Operator:
         if random.random() < 0.2:
             config["cleanup_policy"] = random.choice(["delete", "compact", "compact,delete"])
         self._simulation.attempt("not altered", partial(alter_topic, name=topic, partitions=None, config=config))
-        if random.random() < 0.3:
-            self._restores.take()
+        if days in (30, UNLIMITED) and random.random() < 0.7:
+            self._restores.take()  # no walk has come since the raise
         self._simulation.scheduler.pause(random.choice([0.0, 1_000.0, 40 * _MINUTE_MS, 50 * _MINUTE_MS]))
 
 
