@@ -86,7 +86,9 @@ def test_restore_stops_the_stage_restores_its_tables_and_gives_up(
     assert done.exit_code == 0, done.output
     document = json.loads(done.stdout)
     states = {each["step"]: each["state"] for each in document["steps"]}
-    assert [step for step, state in states.items() if state == "done"] == ["stop", "restore", "settings", "jump"]
+    assert [step for step, state in states.items() if state == "done"] == [
+        *("stop", "restore", "settings", "jump", "expiry"),
+    ]
     restored = [each["restored"] for each in document["tables"].values()]
     assert all(name in document["next"] for name in restored)
     assert functions.get_function_concurrency(FunctionName="penstock-produce")["ReservedConcurrentExecutions"] == 0

@@ -190,7 +190,7 @@ def _keep_of_head(instance: Instance, topic: Topic, key: PartitionKey, head: Hea
         copied = inline.get_wholes(some)
         wanted = [each for each in some if each not in copied]
         bodies = inline.get_expiring(wanted) if wanted else {}
-        instance.executor.map(lambda each, found=bodies: inline.overwrite(each, found[each], 0), [*bodies]).all_ok()
+        instance.executor.map(lambda copy: inline.overwrite(*copy, 0), [*bodies.items()]).all_ok()
         kept += len(bodies)
     return kept
 

@@ -152,16 +152,16 @@ def test_restore_stops_deploys_and_puts_everything_back(deployed: DeployedStage)
 def test_expiry_of_the_log_table_is_off_until_the_jump_has_kept_small_appends(
     deployed: DeployedStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expiries: list[tuple[bool, bool]] = []
+    expiries: list[list[bool]] = []
     make = RestoredHeads.make
 
     def watched(self: RestoredHeads, *given: Any) -> Any:
         yield from make(self, *given)
-        expiries.append(tuple("AttributeName" in deployed.table(RESTORED[each]).ttl for each in ("log", "groups")))
+        expiries.append(["AttributeName" in deployed.table(RESTORED[each]).ttl for each in ("log", "groups")])
 
     monkeypatch.setattr(RestoredHeads, "make", watched)
     result = go_on()
-    assert expiries == [(False, True)]
+    assert expiries == [[False, True]]
     assert deployed.table(RESTORED["log"]).ttl["AttributeName"] == "expires_at_s"
     assert result.stderr.index("step jump") < result.stderr.index("step expiry")
     assert steps()["expiry"] == "done"
