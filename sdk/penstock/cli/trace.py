@@ -8,7 +8,13 @@ from typing import Any, NamedTuple
 import click
 
 from penstock.admin.admin import Admin
-from penstock.api.record_trace import CONSUMERS_MAX, RecordTrace, TracedByShareGroup, trace_record
+from penstock.api.record_trace import (
+    CONSUMERS_MAX,
+    RecordTrace,
+    TracedByGroup,
+    TracedBySubscription,
+    trace_record,
+)
 from penstock.cli.completion import complete_topics
 from penstock.cli.service import Service, service_command, time_text
 from penstock.consumer.consumer import Consumer
@@ -126,56 +132,42 @@ def _append_text(found: RecordTrace) -> str:
 
 
 def _show_consumers(service: Service, found: RecordTrace) -> None:
-    _table(
-        service,
-        "groups" if found.groups else "groups: none has committed here",
-        columns=("group", "state", "offset", "lag", "committed at"),
-        rows=[
-            (each.group, _passed(has_passed=each.has_passed), each.offset, each.lag, _time(each.committed_at_ms))
-            for each in found.groups
-        ],
-    )
-    _table(
-        service,
-        "share groups" if found.share_groups else "share groups: none reads the topic",
-        columns=("group", "state", "tries", "by", "until", "reason"),
-        rows=[
-            (
-                each.group,
-                f"{each.state}, to dead letters" if each.is_dead else each.state,
-                each.deliveries,
-                _holder(each),
-                None if each.until_ms is None else _time(each.until_ms),
-                each.reason or None,
-            )
-            for each in found.share_groups
-        ],
-    )
-    _table(
-        service,
-        "subscriptions" if found.subscriptions else "subscriptions: none reads the topic",
-        columns=("subscription", "state", "offset", "lag", "result"),
-        rows=[
-            (
-                each.subscription,
-                _passed(has_passed=each.has_passed) + (", paused" if each.state == "paused" else ""),
-                each.offset,
-                each.lag,
-                each.last_result if each.last_error is None else f"{each.last_result}: {each.last_error}",
-            )
-            for each in found.subscriptions
-        ],
-    )
+    """A table for each kind of consumer, or a line that there is none."""
+    for kind, none, columns, rows in _consumers(found):
+        if rows:
+            service.show(None, title=kind, columns=columns, rows=rows)
+        else:
+            service.say(None, f"{kind}: {none}")
     if found.left_out:
         service.say(None, f"{found.left_out:,} consumers are left out: a trace asks for {CONSUMERS_MAX} at most")
 
 
-def _table(service: Service, title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """The table, or its title alone where it has no rows."""
-    if rows:
-        service.show(None, title=title, columns=columns, rows=rows)
-    else:
-        service.say(None, title)
+def _consumers(found: RecordTrace) -> Iterator[tuple[str, str, Sequence[str], Sequence[Sequence[object]]]]:
+    groups = [(g.group, _passed(g), g.offset, g.lag, _time(g.committed_at_ms)) for g in found.groups]
+    yield "groups", "none has committed here", ("group", "state", "offset", "lag", "committed at"), groups
+    share_groups = [
+        (
+            each.group,
+            f"{each.state}, to dead letters" if each.is_dead else each.state,
+            each.deliveries,
+            None if each.consumer is None else each.consumer or "(no name)",
+            None if each.until_ms is None else _time(each.until_ms),
+            each.reason or None,
+        )
+        for each in found.share_groups
+    ]
+    yield "share groups", "none reads the topic", ("group", "state", "tries", "by", "until", "reason"), share_groups
+    subscriptions = [
+        (
+            each.subscription,
+            _passed(each) + (", paused" if each.state == "paused" else ""),
+            each.offset,
+            each.lag,
+            each.last_result if each.last_error is None else f"{each.last_result}: {each.last_error}",
+        )
+        for each in found.subscriptions
+    ]
+    yield "subscriptions", "none reads the topic", ("subscription", "state", "offset", "lag", "result"), subscriptions
 
 
 def _letters(service: Service, found: RecordTrace, name: str, newest: int) -> Iterator[Letter]:
@@ -209,12 +201,8 @@ def _is_below(consumer: Consumer, wanted: Mapping[TopicPartition, int], ends: Ma
     return any(consumer.position(each) < ends[each] for each in wanted)
 
 
-def _passed(*, has_passed: bool) -> str:
-    return "passed" if has_passed else "to come"
-
-
-def _holder(each: TracedByShareGroup) -> str | None:
-    return None if each.consumer is None else each.consumer or "(no name)"
+def _passed(consumer: TracedByGroup | TracedBySubscription) -> str:
+    return "passed" if consumer.has_passed else "to come"
 
 
 def _time(timestamp_ms: int) -> str:

@@ -21,7 +21,7 @@ from penstock.dev.background import Background
 from penstock.dev.functions import DevFunctions, FunctionPlace
 from penstock.dev.gateway import ISSUER, Caller, DevTokens, Gateway
 from penstock.dev.http_server import HttpServer
-from penstock.dev.targets import Deliveries, DevTargets
+from penstock.dev.targets import Deliveries, dev_targets
 from penstock.errors import TopicExistsError
 from penstock.http.signature import SERVICE
 from penstock.http.sigv4 import Keys, Scope
@@ -98,7 +98,7 @@ class DevService:
         self.functions, self.delivered = tuple(functions), Deliveries(deliveries)
         called = DevFunctions(functions)
         called.check()
-        targets = DevTargets(self._clock, called, self.delivered)
+        targets = dev_targets(self._clock, called, self.delivered)
         stores = replace(stores, deliveries=queue, targets=targets, timer_triggers=NoTimerTriggers())
         access = access or DevAccess()
         settings = AclSettings(

@@ -20,14 +20,12 @@ from botocore.exceptions import ClientError
 from penstock.dev.functions import DevFunctions
 from penstock.system import wall_clock_ms
 from penstock_core.limits import DEV_DELIVERIES_BYTES_MAX, DEV_DELIVERIES_KEPT
-from penstock_core.push.batch import Answer, PushBatch
 from penstock_core.push.targets.public_address import parse_networks
-from penstock_core.push.targets.target import BusTarget, FunctionTarget, HttpsTarget, QueueTarget, Target
 from penstock_service.adapters.https_target import HttpsEndpoints
 from penstock_service.adapters.system import SequentialExecutor
+from penstock_service.adapters.targets.aws_targets import TargetsByKind
 from penstock_service.adapters.targets.bus import EventBuses
 from penstock_service.adapters.targets.calls import EntryCalls
-from penstock_service.adapters.targets.endpoint import Endpoints
 from penstock_service.adapters.targets.function import LambdaFunctions
 from penstock_service.adapters.targets.queue import SqsQueues
 from penstock_service.ports.runtime import Clock
@@ -41,41 +39,17 @@ _REFUSED_SOURCE = "aws."  # and this one to try the bus
 logger = logging.getLogger("penstock.dev")
 
 
-class DevTargets:
-    """Targets: the port documents its methods. ARNs and URLs may be of any account."""
-
-    def __init__(self, clock: Clock, functions: DevFunctions, deliveries: "Deliveries") -> None:
-        calls = EntryCalls(clock, SequentialExecutor())
-        queue, bus = QueueClient(deliveries), BusClient(deliveries)
-        self._endpoints = Endpoints(HttpsEndpoints(clock, allowed_private=parse_networks(_THIS_MACHINE)), clock)
-        self._functions = LambdaFunctions(functions.client, _ROLE_ARN)
-        self._queues = SqsQueues(lambda: queue, calls, _ROLE_ARN)
-        self._buses = EventBuses(lambda: bus, calls, _ROLE_ARN)
-
-    def check(self, target: Target) -> None:
-        """As the port says."""
-        match target:
-            case FunctionTarget():
-                self._functions.check(target)
-            case QueueTarget():
-                self._queues.check(target)
-            case BusTarget():
-                self._buses.check(target)
-            case HttpsTarget():
-                self._endpoints.check(target)
-
-    def deliver(self, target: Target, batch: PushBatch, timeout_ms: int) -> Answer:
-        """As the port says."""
-        match target:
-            case FunctionTarget():
-                return self._functions.deliver(target, batch, timeout_ms)
-            case QueueTarget():
-                return self._queues.deliver(target, batch, timeout_ms)
-            case BusTarget():
-                return self._buses.deliver(target, batch, timeout_ms)
-            case HttpsTarget():
-                return self._endpoints.deliver(target, batch, timeout_ms)
-        raise ValueError(f"{target}: a copy to a topic is a transaction, not a delivery")
+def dev_targets(clock: Clock, functions: DevFunctions, deliveries: "Deliveries") -> TargetsByKind:
+    """Targets whose ARNs and URLs may be of any account."""
+    calls = EntryCalls(clock, SequentialExecutor())
+    queue, bus = QueueClient(deliveries), BusClient(deliveries)
+    return TargetsByKind(
+        LambdaFunctions(functions.client, _ROLE_ARN),
+        SqsQueues(lambda: queue, calls, _ROLE_ARN),
+        EventBuses(lambda: bus, calls, _ROLE_ARN),
+        HttpsEndpoints(clock, allowed_private=parse_networks(_THIS_MACHINE)),
+        clock,
+    )
 
 
 class Deliveries:

@@ -9,19 +9,20 @@ import pytest
 
 from penstock.dev import targets
 from penstock.dev.functions import DevFunctions
-from penstock.dev.targets import Deliveries, DevTargets
+from penstock.dev.targets import Deliveries, dev_targets
 from penstock_core.limits import DEV_DELIVERIES_KEPT, QUEUE_BYTES_MAX
 from penstock_core.push.batch import Answered
 from penstock_core.push.targets.target import BusTarget, QueueTarget, TopicTarget
 from penstock_service.adapters.system import SystemClock
+from penstock_service.adapters.targets.aws_targets import TargetsByKind
 from tests.support.push_records import StoredRecord, orders
 
 QUEUE = QueueTarget(url="https://sqs.eu-west-1.amazonaws.com/123456789012/pack")
 BUS = BusTarget(arn="arn:aws:events:eu-west-1:123456789012:event-bus/orders")
 
 
-def targets_of(deliveries: Deliveries) -> DevTargets:
-    return DevTargets(SystemClock(), DevFunctions(), deliveries)
+def targets_of(deliveries: Deliveries) -> TargetsByKind:
+    return dev_targets(SystemClock(), DevFunctions(), deliveries)
 
 
 def lines_of(file: Path) -> list[dict[str, Any]]:

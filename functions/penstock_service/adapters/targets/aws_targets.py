@@ -23,7 +23,7 @@ from penstock_service.adapters.targets.calls import EntryCalls
 from penstock_service.adapters.targets.endpoint import Endpoints
 from penstock_service.adapters.targets.function import LambdaFunctions
 from penstock_service.adapters.targets.queue import SqsQueues
-from penstock_service.ports.runtime import Runtime
+from penstock_service.ports.runtime import Clock, Runtime
 
 _ACCOUNT_AT = 4  # "arn:aws:iam::<account>:role/<name>"
 _READ_MARGIN_S = 2  # Lambda answers at once when a function's time is over
@@ -60,32 +60,24 @@ def parse_target_places(text: str | None) -> TargetPlaces | None:
     return TargetPlaces(role_arn=role_arn, private_networks=parse_networks(networks))
 
 
-class AwsTargets:
-    """Targets: the port documents its methods. Makes a client when it first needs it.
+class TargetsByKind:
+    """Targets: the port documents its methods. Each kind has its adapter."""
 
-    Functions, queues and buses must be in the account of the role: policies of theirs let the role in, and across
-    accounts the role would need a policy of its own that names them.
-    """
-
-    def __init__(self, places: TargetPlaces, client: MakeClient, runtime: Runtime) -> None:
-        calls = EntryCalls(runtime.clock, runtime.executor)
-        endpoints = HttpsEndpoints(runtime.clock, allowed_private=places.private_networks)
-        self._role_arn = places.role_arn
-        self._functions = LambdaFunctions(_LambdaClients(client).client, places.role_arn)
-        self._queues = SqsQueues(OnDemand(lambda: client("sqs", _ENTRIES)), calls, places.role_arn)
-        self._buses = EventBuses(OnDemand(lambda: client("events", _ENTRIES)), calls, places.role_arn)
-        self._endpoints = Endpoints(endpoints, runtime.clock)
+    def __init__(
+        self, functions: LambdaFunctions, queues: SqsQueues, buses: EventBuses, endpoints: HttpsEndpoints, clock: Clock
+    ) -> None:
+        self._functions = functions
+        self._queues = queues
+        self._buses = buses
+        self._endpoints = Endpoints(endpoints, clock)
 
     def check(self, target: Target) -> None:
         match target:
             case FunctionTarget():
-                self._check_account(target.arn.split(":")[_ACCOUNT_AT], target)
                 self._functions.check(target)
             case QueueTarget():
-                self._check_account(urlsplit(target.url).path.split("/")[1], target)
                 self._queues.check(target)
             case BusTarget():
-                self._check_account(target.arn.split(":")[_ACCOUNT_AT], target)
                 self._buses.check(target)
             case HttpsTarget():
                 self._endpoints.check(target)
@@ -104,6 +96,33 @@ class AwsTargets:
                 return self._endpoints.deliver(target, batch, timeout_ms)
             case TopicTarget():
                 raise _no_call(target)
+
+
+class AwsTargets(TargetsByKind):
+    """Makes a client when it first needs it.
+
+    Functions, queues and buses must be in the account of the role: policies of theirs let the role in, and across
+    accounts the role would need a policy of its own that names them.
+    """
+
+    def __init__(self, places: TargetPlaces, client: MakeClient, runtime: Runtime) -> None:
+        calls = EntryCalls(runtime.clock, runtime.executor)
+        self._role_arn = places.role_arn
+        super().__init__(
+            LambdaFunctions(_LambdaClients(client).client, places.role_arn),
+            SqsQueues(OnDemand(lambda: client("sqs", _ENTRIES)), calls, places.role_arn),
+            EventBuses(OnDemand(lambda: client("events", _ENTRIES)), calls, places.role_arn),
+            HttpsEndpoints(runtime.clock, allowed_private=places.private_networks),
+            runtime.clock,
+        )
+
+    def check(self, target: Target) -> None:
+        match target:
+            case FunctionTarget() | BusTarget():
+                self._check_account(target.arn.split(":")[_ACCOUNT_AT], target)
+            case QueueTarget():
+                self._check_account(urlsplit(target.url).path.split("/")[1], target)
+        super().check(target)
 
     def _check_account(self, account: str, target: Target) -> None:
         own = self._role_arn.split(":")[_ACCOUNT_AT]
