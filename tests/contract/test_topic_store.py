@@ -62,6 +62,14 @@ def test_list_is_sorted_and_knows_topics_only(ports: Ports) -> None:
     ports.topics.delete(replace(ORDERS, name=TopicName("c"), topic_id=TopicId("c")), 7)
     assert [topic.name for topic in ports.topics.list()] == ["a", "b"]
     assert ports.topics.count() == 2
+    pages = [ports.topics.page(*where, lambda name: name != "b") for where in (("", 1), ("0", 5), ("a", 5))]
+    assert [([topic.name for topic in page], more) for page, more in pages] == [
+        (["a"], False),
+        (["a"], False),
+        ([], False),
+    ]
+    page, has_more = ports.topics.page("", 1, lambda _: True)
+    assert (page, has_more) == (ports.topics.list()[:1], True)
 
 
 def test_replace_changes_the_topic(ports: Ports) -> None:

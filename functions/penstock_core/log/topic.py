@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any
 
@@ -246,9 +246,12 @@ def check_zones(config: TopicConfig, zone_count: int) -> None:
         )
 
 
+_SETTINGS = tuple(setting.name for setting in fields(TopicConfig))
+
+
 def config_to_json(config: TopicConfig) -> dict[str, Any]:
-    """Every setting by name, as the API shows it."""
-    return asdict(config)
+    """Every setting by name, as the API shows it. They are plain values, which `asdict` would copy one by one."""
+    return {name: getattr(config, name) for name in _SETTINGS}
 
 
 def check_partitions(count: int) -> int:

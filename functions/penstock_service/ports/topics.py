@@ -5,7 +5,7 @@ The ports of zone states and repairs. `penstock_service.ports` says what all met
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -39,6 +39,12 @@ class TopicStore(Protocol):
 
     def list(self) -> Sequence[Topic]:
         """All topics, sorted by name. A scan of the whole table, one call for each MB."""
+
+    def page(self, after: str, limit: int, is_shown: Callable[[str], bool]) -> tuple[Sequence[Topic], bool]:
+        """The first `limit` topics behind the name `after` that are shown, by name, and whether there are more.
+
+        Costs what `list` costs, but parses these topics alone.
+        """
 
     def count(self) -> int:
         """The number of all topics. A scan of the whole table, which answers their names alone."""

@@ -64,10 +64,8 @@ def list_topics(
 
     Leaves out the topics of the service and those that are not shown. Reads the whole topics table.
     """
-    own = (topic for topic in topics.list() if topic.name > after and not is_reserved(topic.name))
-    behind = [topic for topic in own if is_shown(topic.name)]
-    page = behind[:limit]
-    return page, page[-1].name if len(behind) > limit else None
+    page, has_more = topics.page(after, limit, lambda name: not is_reserved(name) and is_shown(name))
+    return page, page[-1].name if has_more else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

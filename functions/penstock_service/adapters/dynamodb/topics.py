@@ -7,7 +7,7 @@ ZoneStateStore on the topics table: one item with the states of all zones, and o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -108,25 +108,29 @@ class DynamoDbTopicStore:
         return None if item is None else parse_topic(item)
 
     def list(self) -> Sequence[Topic]:
-        topics: list[Topic] = []
-        for items in self._client.read_pages(
-            "scan",
-            TableName=self._table,
-            FilterExpression="sk = :topic",
-            ExpressionAttributeValues={":topic": {"S": TOPIC}},
-        ):
-            topics += map(parse_topic, items)
+        topics = [parse_topic(item) for items in self._scan() for item in items]
         return sorted(topics, key=lambda topic: topic.name)
 
+    def page(self, after: str, limit: int, is_shown: Callable[[str], bool]) -> tuple[Sequence[Topic], bool]:
+        behind = {
+            name: item
+            for items in self._scan()
+            for item in items
+            if (name := item["pk"]["S"]) > after and is_shown(name)
+        }
+        return [parse_topic(behind[name]) for name in sorted(behind)[:limit]], len(behind) > limit
+
     def count(self) -> int:
-        pages = self._client.read_pages(
+        return sum(map(len, self._scan(ProjectionExpression="pk")))
+
+    def _scan(self, **arguments: str) -> Iterator[Sequence[Item]]:
+        return self._client.read_pages(
             "scan",
             TableName=self._table,
-            ProjectionExpression="pk",
             FilterExpression="sk = :topic",
             ExpressionAttributeValues={":topic": {"S": TOPIC}},
+            **arguments,
         )
-        return sum(map(len, pages))
 
     def replace(self, old: Topic, new: Topic) -> None:
         stored = topic_item(old)
