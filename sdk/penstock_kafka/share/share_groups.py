@@ -9,7 +9,7 @@ asks for it.
 """
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,11 +62,12 @@ class ShareGroups:
             group = await self._look(name)
             if group is None or await self._reads(group, topics):
                 return
-            await self._put(name, {*await self._that_exist(group.topics), *topics}, is_new=False)
+            known = await self._that_exist(group.topics)  # in the order of their priority, if they have one
+            await self._put(name, [*dict.fromkeys((*known, *sorted(topics)))], is_new=False)
         except PenstockError as error:
             if error.code is not ErrorCode.UNKNOWN_SHARE_GROUP:
                 raise
-            await self._put(name, topics, is_new=True)
+            await self._put(name, sorted(topics), is_new=True)
         self._remember_bound(name, topics.values())
 
     async def lock_ms(self, name: str) -> int:
@@ -138,11 +139,11 @@ class ShareGroups:
             found.append(name)
         return found
 
-    async def _put(self, name: str, topics: Collection[str], *, is_new: bool) -> None:
+    async def _put(self, name: str, topics: Sequence[str], *, is_new: bool) -> None:
         begin = {own: each for own, each in self._begins_with.get(name, {}).items() if each is not None}
         config = {"start": self._start, **begin} if is_new else {}
         try:
-            self._remember(name, await self._service.call(create_share_group(name, sorted(topics), config)))
+            self._remember(name, await self._service.call(create_share_group(name, topics, config)))
             self._begins_with.pop(name, None)
         except PenstockError as error:
             self.forget(name)

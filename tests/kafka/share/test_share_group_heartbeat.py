@@ -62,6 +62,21 @@ def test_another_topic_is_added_and_the_epoch_rises(service: MemoryPenstock) -> 
     assert set(group.topics) == {"orders", "bills"}
 
 
+def test_topic_that_a_member_adds_comes_behind_those_that_the_group_lists(service: MemoryPenstock) -> None:
+    service.create_topic("urgent")
+    service.create_topic("bills")
+    service.create_share_group("workers", "urgent", {"topic_order": "listed"})
+    service.admin().alter_share_group("workers", {}, ["urgent", "orders"])
+
+    async def work() -> None:
+        joined = await beat(ShareDesk(service), 0, topics=("bills", "orders"))
+        assert joined["error_code"].name == "none"
+
+    run(work())
+    [group] = service.admin().list_share_groups()
+    assert group.topics == ("urgent", "orders", "bills")
+
+
 def test_group_of_an_operator_keeps_its_settings(service: MemoryPenstock) -> None:
     service.create_share_group("workers", "orders", {"lock_ms": 5_000})
 

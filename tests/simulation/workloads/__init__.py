@@ -21,7 +21,7 @@ from tests.simulation.workloads import (
     zones,
 )
 from tests.simulation.workloads.pushing import pushing
-from tests.simulation.workloads.sharing import redriving, sharing, waking
+from tests.simulation.workloads.sharing import ranking, redriving, sharing, waking
 
 Install = Callable[[Simulation], None]
 
@@ -67,6 +67,7 @@ WORKLOADS: dict[str, Install] = {
     "sleeping": machines.sleeping,
     "forgetting": transactions.install_forgetting,
     "expiring": expiring.install,
+    "ranking": ranking.install,
 }
 MIXED = "mixed"
 OF_ZONES = {"zone_loss", "zone_moves", "recover_zones", "repair", "replicate", "scrub"}  # senseless with one zone
@@ -83,6 +84,7 @@ ALONE = {
         "lagging",
         "outage",
         "pushing",
+        "ranking",
         "redriving",
     ),
     *("repeating", "sleeping", "waking"),

@@ -99,21 +99,17 @@ def look_through(
 def _all_partitions(
     instance: Instance, group: ShareGroup, request: AcquireRequest, topics: frozenset[str] | None
 ) -> Iterator[tuple[TopicName, ShareKey]]:
-    """The partitions in the order of the nonce, topic by topic if the group lists them.
-
-    Topics that were deleted, or made anew since, are left out.
-    """
+    """The partitions in the order of the nonce. Topics that were deleted, or made anew since, are left out."""
     found = []
-    for name in group.order or group.topics:
+    for name, topic_id in group.topics.items():
         if topics is not None and name not in topics:
             continue
         topic = instance.topic_cache.find(name)
-        if topic is not None and topic.topic_id == group.topics[name]:
+        if topic is not None and topic.topic_id == topic_id:
             found.append(topic)
-    for ranked in [[topic] for topic in found] if group.order else [found]:
-        for index, number in in_turn([topic.partitions for topic in ranked], request.nonce):
-            topic = ranked[index]
-            yield topic.name, ShareKey(group.share_group_id, topic.topic_id, Partition(number))
+    for index, number in in_turn([topic.partitions for topic in found], request.nonce):
+        topic = found[index]
+        yield topic.name, ShareKey(group.share_group_id, topic.topic_id, Partition(number))
 
 
 def _call(read: Callable[[], None]) -> None:
@@ -153,7 +149,7 @@ class _Search:
         """Look, round by round. Once something may have changed, a failure is `maybe_applied`."""
         first = [] if self._group.order else self._acknowledged()
         if self._group.order:
-            partitions = iter(self._acknowledged_first([*partitions]))
+            partitions = iter(self._listed([*partitions]))
         if self._request.is_repeat:
             every = [*partitions]
             first, partitions = self._with_own(first, every), iter(every)
@@ -187,7 +183,7 @@ class _Search:
         is_repeat = any(each.is_repeat for each in self.look.taken)
         return is_repeat or self._last_topic is not None or self._is_satisfied()
 
-    def _acknowledged_first(self, partitions: list[tuple[TopicName, ShareKey]]) -> list[tuple[TopicName, ShareKey]]:
+    def _listed(self, partitions: list[tuple[TopicName, ShareKey]]) -> list[tuple[TopicName, ShareKey]]:
         """The partitions in the order of their topics, in each topic those first that the call acknowledges."""
         rank = {topic: index for index, topic in enumerate(self._group.order)}
         return sorted(partitions, key=lambda each: (rank[each[0]], each[1] not in self._places))

@@ -1,7 +1,7 @@
 """With topic_order=listed an acquire takes records of a topic only for the room that the topics before it have left."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -11,14 +11,25 @@ from penstock_core.limits import SHARE_LISTED_TOPICS_MAX
 from penstock_core.records.codec import NewRecord, encode
 from penstock_core.share.acknowledge import AckType
 from penstock_core.zones.zone_state import Acks
+from penstock_service.adapters.memory.messages import MemoryWakeUps
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import produce
 from penstock_service.share.acquire.acquire import Acquired
 from penstock_service.share.admin.describe_share_group import describe_share_group
 from penstock_service.share.admin.put_share_group import put_share_group
 from penstock_service.topics.alter_topic import alter_topic, delete_topic
-from tests.service.share.sharing import GROUP, entries_of, entry_of, finish, locks_in, new_group, take
-from tests.support.service import SteppedClock, another_instance, counted_instance, entry, filled_topic, new_topic
+from tests.service.share.sharing import GROUP, entries_of, entry_of, finish, locks_in, new_group, state_of, take
+from tests.support.interleaving import interrupted_before
+from tests.support.service import (
+    SteppedClock,
+    another_instance,
+    counted_instance,
+    entry,
+    filled_topic,
+    key_of,
+    new_topic,
+    with_stores,
+)
 
 HIGH, LOW = "urgent", "bulk"
 
@@ -147,6 +158,41 @@ def test_repeated_acquire_finds_its_locks_of_both_topics_and_takes_no_more(queue
     send(queue, HIGH, 9)
     again = take(queue, 6, nonce="nonce-01", is_repeat=True)
     assert counts(again) == counts(first) == {HIGH: 2, LOW: 4}
+
+
+def _more_high_records(instance: Instance) -> None:
+    send(instance, HIGH, 3)
+
+
+def _other_worker(instance: Instance) -> None:
+    take(instance, 2, nonce="other-01")
+
+
+def _released_records(instance: Instance) -> None:
+    finish(instance, take(instance, 4, nonce="other-02"), AckType.RELEASE, delay_ms=0)
+
+
+@pytest.mark.parametrize("meanwhile", [_more_high_records, _other_worker, _released_records])
+@pytest.mark.parametrize("call", range(7))
+def test_acquire_that_others_interrupt_passes_by_no_higher_record_that_was_there_all_the_time(
+    queue: Instance, call: int, meanwhile: Callable[[Instance], None]
+) -> None:
+    send(queue, HIGH, 4, partition=1)
+    send(queue, LOW, 20)
+    found = counts(take(interrupted_before(queue, call, lambda: meanwhile(queue)), 10, nonce="nonce-01"))
+    state = state_of(queue, 1, HIGH)
+    if LOW in found:
+        assert state.position == 4, "each higher record was locked, by this acquire or another one"
+
+
+def test_idle_group_arms_the_partitions_of_all_topics(queue: Instance) -> None:
+    waking = with_stores(queue, wake_ups=MemoryWakeUps())
+    send(queue, HIGH, 1)
+    finish(queue, take(queue))
+    found = take(waking, must_arm=True).watched
+    wanted = {key_of(queue, topic, number) for topic in (HIGH, LOW) for number in (0, 1)}
+    assert {each.key.partition_key for each in found} == wanted
+    assert all(each.is_armed for each in found)
 
 
 def test_order_by_key_and_a_filter_keep_the_order_of_topics(instance: Instance) -> None:
