@@ -69,6 +69,19 @@ class ArchivedTopic:
             for each, record in enumerate(records)
         ]
 
+    def append_values(self, *values: bytes | None, partition: int = 0) -> None:
+        """Append a batch of values; the model does not know it."""
+        records = [NewRecord(START_MS + each, None, value) for each, value in enumerate(values)]
+        [result] = produce(
+            self.instance, [entry(self.topic, partition, encode(records, Compression.NONE))], Acks.QUORUM
+        )
+        assert not isinstance(result, PenstockError)
+
+    def table_rows(self) -> list[dict[str, Any]]:
+        """All columns of the table, as pyiceberg reads them, in the order of partition and offset."""
+        found = self.catalog().load_table(("penstock", "web_orders")).scan().to_arrow().to_pylist()
+        return sorted(found, key=lambda row: (row["partition"], row["offset"]))
+
     def fill(self) -> None:
         """36 appends: two pages of partition 0. Most groups hold one record set of another day."""
         for number in range(36):
@@ -93,9 +106,14 @@ class ArchivedTopic:
         return catalog
 
     def archive(
-        self, sizes: Sizes = SMALL, lake: Any = None, catalog: Any = None, before_group: Callable[[Group], object] = id
+        self,
+        sizes: Sizes = SMALL,
+        lake: Any = None,
+        catalog: Any = None,
+        before_group: Callable[[Group], object] = id,
+        schema: tuple[str, str] | None = None,
     ) -> ArchiveResult:
-        """Run the archive once, in this process. The events go to `events`."""
+        """Run the archive once, in this process. The events go to `events`. `schema` types the values."""
         store: ResultStore = self.lake if lake is None else lake
 
         def run_groups(table: str, plan: Plan) -> Sequence[ArchivedGroup]:
@@ -109,7 +127,12 @@ class ArchivedTopic:
             self.events.append({"event": event, **facts})
 
         topic = self.instance.topic_cache.read_through(self.topic)
-        return archive_topic(self.instance, store, topic, self.table(store, catalog), run_groups, sizes, log_event)
+        table = self.table(store, catalog)
+        typing = None
+        if schema is not None:
+            assert isinstance(table, IcebergTable)
+            typing = table.typed(*schema)
+        return archive_topic(self.instance, store, topic, table, run_groups, sizes, log_event, typing)
 
     def rows(self) -> list[Row]:
         """The table's rows, as its engine reads them."""

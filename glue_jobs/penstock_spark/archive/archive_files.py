@@ -18,6 +18,7 @@ from penstock_service.instance.instance import Instance
 from penstock_spark.archive.archive_plan import Group, OffsetSpan, Plan
 from penstock_spark.archive.archive_schema import ARCHIVE_SCHEMA
 from penstock_spark.archive.day_files import DayFile, DayFiles
+from penstock_spark.archive.typing_values import ValueTyper
 from penstock_spark.decode.decoding import decode
 from penstock_spark.decode.reading import read_slices
 from penstock_spark.plan.options import RANGE_BYTES
@@ -42,11 +43,13 @@ class ArchivedGroup:
     """A group in the store. Retention removed the `expired` spans between the plan and the read.
 
     The `skipped` spans are undecodable batches: their records are not in the files, save some at a batch's beginning.
+    `unfit` values did not fit the plan's schema: their bytes are in the column `_raw`.
     """
 
     files: tuple[ArchivedFile, ...]
     expired: tuple[OffsetSpan, ...]
     skipped: tuple[OffsetSpan, ...] = ()
+    unfit: int = 0
 
 
 def plan_path(table: str, number: int) -> str:
@@ -87,9 +90,9 @@ def archive_group(
             return done
     with TemporaryDirectory(prefix="penstock-archive-") as folder:
         skipped: list[OffsetSpan] | None = [] if skips_undecodable else None
-        files, expired = _write(instance, plan, group, Path(folder), skipped)
+        files, expired, unfit = _write(instance, plan, group, Path(folder), skipped)
         days = {each.day: each.records for each in files}
-        found = {"days": days, "expired": _triples(expired), "skipped": _triples(skipped or ())}
+        found = {"days": days, "expired": _triples(expired), "skipped": _triples(skipped or ()), "unfit": unfit}
         if not lake.put_new(path, json.dumps(found).encode()):
             note = lake.get(path)
         for each in files:
@@ -98,6 +101,7 @@ def archive_group(
         files=_files(lake, table, plan, group, _days(note) if note is not None else days),
         expired=tuple(expired),
         skipped=tuple(skipped or ()) if note is None else _spans(note, "skipped"),
+        unfit=unfit if note is None else _unfit(note),
     )
 
 
@@ -107,7 +111,9 @@ def _archived(lake: ResultStore, table: str, plan: Plan, group: Group, note: byt
     files = _files(lake, table, plan, group, days)
     if len(files) < len(days):
         return None
-    return ArchivedGroup(files=files, expired=_spans(note, "expired"), skipped=_spans(note, "skipped"))
+    return ArchivedGroup(
+        files=files, expired=_spans(note, "expired"), skipped=_spans(note, "skipped"), unfit=_unfit(note)
+    )
 
 
 def _files(lake: ResultStore, table: str, plan: Plan, group: Group, days: dict[str, int]) -> tuple[ArchivedFile, ...]:
@@ -121,8 +127,8 @@ def _files(lake: ResultStore, table: str, plan: Plan, group: Group, days: dict[s
 
 def _write(
     instance: Instance, plan: Plan, group: Group, folder: Path, skipped: list[OffsetSpan] | None
-) -> tuple[Sequence[DayFile], Sequence[OffsetSpan]]:
-    """The group's records in local files, and the spans that retention removed first.
+) -> tuple[Sequence[DayFile], Sequence[OffsetSpan], int]:
+    """The group's records in local files, the spans that retention removed first, and the number of unfit values.
 
     Notes undecodable batches in `skipped`; raises their errors if it is None. Each further turn needs newly removed
     offsets, so the loop ends.
@@ -135,7 +141,8 @@ def _write(
         skipped.append(OffsetSpan(partition=error.facts["partition"], start_offset=start, end_offset=end))
 
     while True:
-        files = DayFiles(folder)
+        typer = None if plan.typing is None else ValueTyper(plan.typing)
+        files = DayFiles(folder) if plan.typing is None else DayFiles(folder, plan.typing.file_schema())
         if skipped:
             skipped.clear()  # the turn before noted them too
         try:
@@ -143,8 +150,8 @@ def _write(
                 instance, _slices(instance, plan, spans), range_bytes=RANGE_BYTES, fails_on_data_loss=True
             )
             for batch in decode(stored, ARCHIVE_SCHEMA, raise_undecodable if skipped is None else skip):
-                files.add(batch)
-            return files.close(), expired
+                files.add(batch if typer is None else typer.add(batch))
+            return files.close(), expired, 0 if typer is None else typer.unfit
         except PenstockError as error:
             files.abandon()
             spans, more = _cut(instance, plan, spans)
@@ -186,6 +193,10 @@ def _key(plan: Plan, span: OffsetSpan) -> PartitionKey:
 
 def _days(note: bytes) -> dict[str, int]:
     return dict(json.loads(note)["days"])
+
+
+def _unfit(note: bytes) -> int:
+    return int(json.loads(note).get("unfit", 0))  # an earlier release typed no values
 
 
 def _spans(note: bytes, name: str) -> tuple[OffsetSpan, ...]:

@@ -16,7 +16,7 @@ This module reads the index and makes no other call.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from penstock_core.errors import ErrorCode, PenstockError
@@ -24,6 +24,7 @@ from penstock_core.ids import Partition, PartitionKey
 from penstock_core.log.index import Head
 from penstock_core.log.topic import Topic
 from penstock_service.instance.instance import Instance
+from penstock_spark.archive.typed_columns import Typing
 from penstock_spark.plan.planning import slices_between
 from penstock_spark.plan.slices import Slice, pack
 
@@ -51,7 +52,7 @@ class Plan:
     """The content of commit `number`.
 
     `next_offsets` holds the next offset of every partition after the commit. Retention removed the `expired` spans
-    before they could be planned.
+    before they could be planned. Each attempt types values by the plan's `typing`, whatever the schema is by then.
     """
 
     number: int
@@ -60,6 +61,7 @@ class Plan:
     groups: tuple[Group, ...]
     next_offsets: Mapping[int, int]
     expired: tuple[OffsetSpan, ...] = ()
+    typing: Typing | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +121,7 @@ def encode_plan(plan: Plan) -> bytes:
             "next_offsets": plan.next_offsets,
             "expired": _triples(plan.expired),
             "groups": groups,
+            **({} if plan.typing is None else {"typing": asdict(plan.typing)}),
         }
     ).encode()
 
@@ -136,6 +139,7 @@ def decode_plan(data: bytes) -> Plan:
         ),
         next_offsets=offsets_of_json(found["next_offsets"]),
         expired=_spans(found["expired"]),
+        typing=Typing(**found["typing"]) if "typing" in found else None,
     )
 
 

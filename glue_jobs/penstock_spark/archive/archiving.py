@@ -4,7 +4,7 @@ It needs no lease: two runs at once follow the same plans (archive_plan.py).
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock_core.log.topic import Topic
@@ -12,6 +12,9 @@ from penstock_service.instance.instance import Instance
 from penstock_spark.archive.archive_files import ArchivedGroup
 from penstock_spark.archive.archive_plan import OffsetSpan, Plan, high_watermarks, make_plan
 from penstock_spark.archive.archive_table import ArchiveTable, find_plan, put_plan
+from penstock_spark.archive.iceberg_table import IcebergTable
+from penstock_spark.archive.rebuilding import RebuildRunner
+from penstock_spark.archive.typed_columns import Typing
 from penstock_spark.result_store import ResultStore
 
 _SKIPPED_NAMED_MAX = 20  # undecodable batches in one line
@@ -32,7 +35,7 @@ class Sizes:
 class ArchiveResult:
     """The result of a run for one topic. Retention removed `expired_offsets` offsets before they were archived.
 
-    `skipped_batches` could not be decoded; they cover `skipped_offsets`.
+    `skipped_batches` could not be decoded; they cover `skipped_offsets`. `unfit_records` did not fit the schema.
     """
 
     topic: str
@@ -45,6 +48,7 @@ class ArchiveResult:
     expired_offsets: int = 0
     skipped_batches: int = 0
     skipped_offsets: int = 0
+    unfit_records: int = 0
 
     def facts(self) -> dict[str, Any]:
         """The facts for the job's result line."""
@@ -59,6 +63,7 @@ def archive_topic(
     run_groups: GroupRunner,
     sizes: Sizes,
     log_event: EventLogger,
+    typing: Typing | None = None,
 ) -> ArchiveResult:
     """Finish the work of earlier runs, then archive up to the topic's present end.
 
@@ -76,7 +81,7 @@ def archive_topic(
             )
             if made is None:
                 return total
-            plan = put_plan(lake, table.name, made)
+            plan = put_plan(lake, table.name, replace(made, typing=typing))
         groups = run_groups(table.name, plan)
         table.commit(plan, [file for each in groups for file in each.files])
         _count(total, plan, groups)
@@ -87,8 +92,31 @@ def archive_topic(
         if skipped:
             named = [_named(each) for each in skipped[:_SKIPPED_NAMED_MAX]]
             log_event("skipped", topic=topic.name, table=table.name, batches=len(skipped), first=named)
+        unfit = sum(each.unfit for each in groups)
+        if unfit:
+            log_event("unfit", topic=topic.name, table=table.name, commit=plan.number, records=unfit)
         left = sum(max(0, end - plan.next_offsets.get(partition, 0)) for partition, end in until.items())
         log_event("committed", topic=topic.name, commit=plan.number, records=total.records, offsets_left=left)
+
+
+def rebuild_table(
+    table: IcebergTable, schema: tuple[str, str], run_rebuild: RebuildRunner, log_event: EventLogger
+) -> None:
+    """Type all rows of the table anew. Does nothing to a table without rows. Raises as the table's methods."""
+    rebuild = table.plan_rebuild(*schema)
+    if rebuild is None:
+        return
+    rebuilt = run_rebuild(rebuild)
+    files = [file for each in rebuilt for file in each.files]
+    table.commit_rebuild(rebuild, files)
+    log_event(
+        "rebuilt",
+        table=table.name,
+        rebuild=rebuild.rebuild_id,
+        files=len(files),
+        records=sum(each.records for each in files),
+        unfit=sum(each.unfit for each in rebuilt),
+    )
 
 
 def _count(total: ArchiveResult, plan: Plan, groups: Sequence[ArchivedGroup]) -> None:
@@ -101,6 +129,7 @@ def _count(total: ArchiveResult, plan: Plan, groups: Sequence[ArchivedGroup]) ->
     total.stored_bytes += sum(each.stored_bytes for each in plan.groups)
     total.expired_offsets += sum(each.end_offset - each.start_offset for each in expired)
     skipped = [span for each in groups for span in each.skipped]
+    total.unfit_records += sum(each.unfit for each in groups)
     total.skipped_batches += len(skipped)
     total.skipped_offsets += sum(each.end_offset - each.start_offset for each in skipped)
 

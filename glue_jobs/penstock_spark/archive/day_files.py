@@ -56,8 +56,9 @@ class _Day:
 class DayFiles:
     """The files of one group."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, schema: pa.Schema = FILE_SCHEMA) -> None:
         self._folder = folder
+        self._schema = schema
         self._days: dict[int, _Day] = {}
         self._open: dict[int, _Day] = {}  # the day that was written longest ago comes first
         self._waiting_bytes = 0
@@ -107,10 +108,10 @@ class DayFiles:
             while len(self._open) >= OPEN_FILES_MAX:
                 self._open.pop(next(iter(self._open))).finish_part()
             day.parts.append(self._folder / f"{number}-{len(day.parts)}.parquet")
-            day.writer = _writer(day.parts[-1])
+            day.writer = self._writer(day.parts[-1])
         self._open.pop(number, None)
         self._open[number] = day
-        table = pa.Table.from_batches(day.waiting).cast(FILE_SCHEMA)
+        table = pa.Table.from_batches(day.waiting).cast(self._schema)
         day.writer.write_table(table, row_group_size=max(1, table.num_rows))
         self._waiting_bytes -= day.waiting_bytes
         day.waiting, day.waiting_bytes = [], 0
@@ -118,7 +119,7 @@ class DayFiles:
     def _joined(self, number: int, parts: list[Path]) -> Path:
         """One file of a day's parts, row group by row group. It removes the parts."""
         path = self._folder / f"{number}.parquet"
-        with _writer(path) as writer:
+        with self._writer(path) as writer:
             for part in parts:
                 with pq.ParquetFile(part) as opened:
                     for index in range(opened.num_row_groups):
@@ -127,6 +128,5 @@ class DayFiles:
                 part.unlink()
         return path
 
-
-def _writer(path: Path) -> pq.ParquetWriter:
-    return pq.ParquetWriter(path, FILE_SCHEMA, compression=COMPRESSION, use_dictionary=_FEW_VALUES)
+    def _writer(self, path: Path) -> pq.ParquetWriter:
+        return pq.ParquetWriter(path, self._schema, compression=COMPRESSION, use_dictionary=_FEW_VALUES)

@@ -11,20 +11,26 @@ the table again instead.
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_service.adapters.aws import Storage
 from penstock_spark.archive.archive_files import ArchivedFile
 from penstock_spark.archive.archive_plan import CommittedFiles, Plan, offsets_of_json
+from penstock_spark.archive.archive_schema import FILE_SCHEMA, TIMESTAMP_ID
+from penstock_spark.archive.rebuilding import Rebuild
+from penstock_spark.archive.typed_columns import Typing, ValueColumns, table_fields, value_columns
 from penstock_spark.result_store import ResultStore
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.manifest import DataFile
-    from pyiceberg.table import Table
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import Table, Transaction
 
 COMMIT, NEXT_OFFSETS = "penstock.commit", "penstock.next-offsets"
 NAMESPACE = "penstock"
@@ -122,6 +128,90 @@ class IcebergTable:
             f"writers change the table: {error}; its files are in place, run the job again",
         )
 
+    def typed(self, kind: str, schema: str) -> Typing:
+        """Give the table the columns of a schema, and return how to type values for it.
+
+        It adds columns, renames those that the schema has as aliases, and widens int to long, float to double, and the
+        precision of decimals. It removes none. One commit, if something changes. Raises INVALID_CONFIG for a column
+        that has another type, and CONCURRENT_UPDATE.
+        """
+        columns = value_columns(kind, schema)
+        table = self._load() or self._create()
+        with self._change(), table.transaction() as transaction:
+            _evolve(transaction, columns)
+        return _typing(kind, schema, table.schema())
+
+    def plan_rebuild(self, kind: str, schema: str) -> Rebuild | None:
+        """The rebuild of all files of the current snapshot; None if there is none. It changes nothing.
+
+        Raises INVALID_CONFIG for a table from which an engine has deleted rows in files of their own.
+        """
+        columns = value_columns(kind, schema)
+        table = self._load()
+        snapshot = None if table is None else table.current_snapshot()
+        if table is None or snapshot is None:
+            return None
+        tasks = list(table.scan().plan_files())
+        if any(each.delete_files for each in tasks):
+            raise PenstockError(
+                ErrorCode.INVALID_CONFIG,
+                f"table {self._name} has files of deleted rows: rewrite its data files by your engine first",
+            )
+        transaction = table.transaction()  # it is never committed: it tells the ids that the columns will have
+        with self._change():
+            _evolve(transaction, columns, is_anew=True)
+        base = self._lake.uri("")
+        return Rebuild(
+            table=self._name,
+            snapshot_id=snapshot.snapshot_id,
+            paths=tuple(sorted(each.file.file_path.removeprefix(base) for each in tasks)),
+            typing=_typing(kind, schema, transaction.table_metadata.schema()),
+        )
+
+    def commit_rebuild(self, rebuild: Rebuild, files: Sequence[ArchivedFile]) -> None:
+        """Put the new columns, and the new files in the place of the old ones, by one update of the catalog.
+
+        Raises CONCURRENT_UPDATE if the table has changed since the plan; then nothing happens.
+        """
+        table = self._load()
+        snapshot = None if table is None else table.current_snapshot()
+        if table is None or snapshot is None or snapshot.snapshot_id != rebuild.snapshot_id:
+            raise self._changed("it has another snapshot")
+        committed = _committed(table)
+        carried = _carried(committed.number, committed.next_offsets) if committed.number else {}
+        typing = rebuild.typing
+        with self._change(), table.transaction() as transaction:
+            _evolve(transaction, value_columns(typing.kind, typing.schema), is_anew=True)
+            schema = transaction.table_metadata.schema()
+            if _typing(typing.kind, typing.schema, schema) != typing:
+                raise self._changed("it has other columns")
+            transaction.set_properties({**_ONE_TRY, **carried})
+            with transaction.update_snapshot(snapshot_properties=carried).overwrite() as update:
+                for each in table.scan().plan_files():
+                    update.delete_data_file(each.file)
+                for file in files:
+                    update.append_data_file(_data_file(table, self._lake.uri(file.path), schema))
+
+    @contextmanager
+    def _change(self) -> Iterator[None]:
+        from pyiceberg.exceptions import CommitFailedException, ValidationError
+
+        try:
+            yield
+        except CommitFailedException as error:
+            raise self._changed(str(error)) from error
+        except (ValidationError, ValueError, TypeError) as error:
+            raise PenstockError(
+                ErrorCode.INVALID_CONFIG,
+                f"the schema does not fit the columns of table {self._name}: {error}; give the field another name, or "
+                "type the history anew by --rebuild",
+            ) from error
+
+    def _changed(self, why: str) -> PenstockError:
+        return PenstockError(
+            ErrorCode.CONCURRENT_UPDATE, f"table {self._name} was changed by another writer ({why}): run the job again"
+        )
+
     def _load(self) -> "Table | None":
         from pyiceberg.exceptions import NoSuchTableError
 
@@ -144,8 +234,6 @@ class IcebergTable:
         from pyiceberg.partitioning import PartitionField, PartitionSpec
         from pyiceberg.transforms import DayTransform
 
-        from penstock_spark.archive.archive_schema import FILE_SCHEMA, TIMESTAMP_ID
-
         day = PartitionField(
             source_id=TIMESTAMP_ID, field_id=_PARTITION_ID, transform=DayTransform(), name=PARTITION_FIELD
         )
@@ -164,12 +252,12 @@ class IcebergTable:
         if any(table.properties.get(name) != value for name, value in _ONE_TRY.items()):
             with table.transaction() as transaction:
                 transaction.set_properties(_ONE_TRY)
-        carried = {COMMIT: str(plan.number), NEXT_OFFSETS: json.dumps(plan.next_offsets, separators=(",", ":"))}
+        carried = _carried(plan.number, plan.next_offsets)
         with table.transaction() as transaction:
             transaction.set_properties(carried)
             with transaction.update_snapshot(snapshot_properties=carried).merge_append() as snapshot:
                 for each in files:
-                    snapshot.append_data_file(_data_file(table, self._lake.uri(each.path)))
+                    snapshot.append_data_file(_data_file(table, self._lake.uri(each.path), table.schema()))
 
 
 def io_properties(storage: Storage) -> dict[str, str]:
@@ -226,7 +314,39 @@ def _parse(found: Mapping[str, str]) -> CommittedFiles:
     return CommittedFiles(number=int(found[COMMIT]), next_offsets=offsets_of_json(json.loads(found[NEXT_OFFSETS])))
 
 
-def _data_file(table: "Table", uri: str) -> "DataFile":
+def _carried(number: int, next_offsets: Mapping[int, int]) -> dict[str, str]:
+    return {COMMIT: str(number), NEXT_OFFSETS: json.dumps(next_offsets, separators=(",", ":"))}
+
+
+def _evolve(transaction: "Transaction", columns: ValueColumns, *, is_anew: bool = False) -> None:
+    """Give the table the columns; `is_anew`: in the place of all that it has besides those of records."""
+    names = set(transaction.table_metadata.schema().column_names) - set(FILE_SCHEMA.names)
+    top = {name for name in names if "." not in name}
+    if is_anew and top:
+        with transaction.update_schema(allow_incompatible_changes=True) as update:
+            for name in top:
+                update.delete_column(name)
+    renames = {
+        old: name
+        for name, others in columns.aliases.items()
+        for old in others
+        if not is_anew and name not in top and old in top and old not in columns.sources
+    }
+    if renames:
+        with transaction.update_schema() as update:
+            for old, name in renames.items():
+                update.rename_column(old, name)
+    with transaction.update_schema() as update:
+        update.union_by_name(pa.schema(table_fields(columns)))
+
+
+def _typing(kind: str, text: str, schema: "Schema") -> Typing:
+    from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+    return Typing.of(kind, text, schema_to_pyarrow(schema))
+
+
+def _data_file(table: "Table", uri: str, schema: "Schema") -> "DataFile":
     """The manifest's entry for the file, from the statistics in its footer."""
     import pyarrow.parquet as pq
     from pyiceberg.io.pyarrow import (
@@ -239,7 +359,6 @@ def _data_file(table: "Table", uri: str) -> "DataFile":
     found = table.io.new_input(uri)
     with found.open() as stream:
         footer = pq.read_metadata(stream)
-    schema = table.schema()
     statistics: Any = data_file_statistics_from_parquet_metadata(
         parquet_metadata=footer,
         stats_columns=compute_statistics_plan(schema, table.properties),

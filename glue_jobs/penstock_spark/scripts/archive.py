@@ -1,13 +1,13 @@
 """The job `archive`: topics to Iceberg tables, or to Parquet without a catalog, by day, each offset once.
 
-    archive.py [--topic orders] [--output s3://bucket/lake] [--catalog glue:penstock] [--group-bytes N] …
+    archive.py [--topic orders] [--output s3://bucket/lake] [--catalog glue:penstock] [--schema orders=avro:FILE] …
 
 Without --topic the job archives all topics. After a kill at any point, the next run continues, and two runs at once do
 no harm: penstock_spark/archive/archive_plan.py argues why. docs/how-to/archive.md tells how to query the tables.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from penstock_core.errors import ErrorCode, PenstockError
@@ -18,8 +18,10 @@ from penstock_service.instance.instance import Instance
 from penstock_spark.archive.archive_files import ArchivedGroup, archive_group
 from penstock_spark.archive.archive_plan import Plan
 from penstock_spark.archive.archive_table import LAKE, ParquetTable, TableKind, claim_table
-from penstock_spark.archive.archiving import ArchiveResult, GroupRunner, Sizes, archive_topic
+from penstock_spark.archive.archiving import ArchiveResult, GroupRunner, Sizes, archive_topic, rebuild_table
 from penstock_spark.archive.iceberg_table import IcebergTable, open_catalog
+from penstock_spark.archive.rebuilding import Rebuild, RebuildRunner, RebuiltFile, rebuild_file
+from penstock_spark.archive.typed_columns import FORMATS, SCHEMA_BYTES_MAX, value_columns
 from penstock_spark.arguments import byte_count
 from penstock_spark.job import (
     add_on_undecodable,
@@ -48,12 +50,24 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument(
         "--commit-bytes", type=byte_count, default=COMMIT_BYTES, help="bytes of segments in one commit, about"
     )
+    parser.add_argument(
+        "--schema",
+        action="append",
+        default=[],
+        metavar="TOPIC=FORMAT:PLACE",
+        help="type a topic's values by this schema: FORMAT is json (JSON Schema) or avro, PLACE a file or s3://bucket/key",
+    )
+    parser.add_argument(
+        "--rebuild", action="store_true", help="first type all rows of the tables of --schema anew, by the new schema"
+    )
     add_on_undecodable(parser)
     options, storage = parse_job(parser, argv)
     instance = open_instance(storage)
     topics = _topics(instance, options.topic)
     uri = results_uri(options.output, storage, LAKE)
     lake = open_results(uri, storage)
+    schemas = read_schemas(options.schema, storage)
+    _check_schemas(schemas, topics, storage, rebuilds=options.rebuild)
     sizes = Sizes(group_bytes=options.group_bytes, commit_bytes=options.commit_bytes)
     done: list[ArchiveResult] = []
     failed: list[str] = []
@@ -61,9 +75,11 @@ def main(argv: Sequence[str]) -> None:
     with spark_session("archive") as spark:
         skips = options.on_undecodable == "skip"
         run_groups = _group_runner(spark.sparkContext, storage, uri, skips_undecodable=skips)
+        run_rebuild = _rebuild_runner(spark.sparkContext, storage, uri) if options.rebuild else None
         for topic in topics:
             try:
-                done.append(_archive(instance, lake, storage, topic, run_groups, sizes))
+                schema = schemas.get(topic.name)
+                done.append(_archive(instance, lake, storage, topic, run_groups, sizes, schema, run_rebuild))
             except Exception as error:  # the topic's edge: Spark raises its own for what a worker raised
                 failed.append(topic.name)
                 log_event("failed", topic=topic.name, error=describe_failure(error))
@@ -78,7 +94,14 @@ def main(argv: Sequence[str]) -> None:
 
 
 def _archive(
-    instance: Instance, lake: ResultStore, storage: Storage, topic: Topic, run_groups: GroupRunner, sizes: Sizes
+    instance: Instance,
+    lake: ResultStore,
+    storage: Storage,
+    topic: Topic,
+    run_groups: GroupRunner,
+    sizes: Sizes,
+    schema: tuple[str, str] | None,
+    run_rebuild: RebuildRunner | None,
 ) -> ArchiveResult:
     if storage.catalog is None:
         name = claim_table(lake, topic, TableKind.PARQUET)
@@ -86,7 +109,60 @@ def _archive(
     catalog, namespace = open_catalog(storage.catalog, storage)
     name = claim_table(lake, topic, TableKind.ICEBERG)
     table = IcebergTable(catalog, namespace, lake, name)
-    return archive_topic(instance, lake, topic, table, run_groups, sizes, log_event)
+    if schema is not None and run_rebuild is not None:
+        rebuild_table(table, schema, run_rebuild, log_event)
+    typing = None if schema is None else table.typed(*schema)
+    return archive_topic(instance, lake, topic, table, run_groups, sizes, log_event, typing)
+
+
+def _rebuild_runner(context: "SparkContext", storage: Storage, uri: str) -> RebuildRunner:
+    def run_rebuild(rebuild: Rebuild) -> Sequence[RebuiltFile]:
+        indexes = context.parallelize(range(len(rebuild.paths)), len(rebuild.paths))
+        return indexes.map(lambda index: rebuild_file(open_results(uri, storage), rebuild, index)).collect()
+
+    return run_rebuild
+
+
+def read_schemas(given: Sequence[str], storage: Storage) -> dict[str, tuple[str, str]]:
+    """Format and text of the schema of each topic that `--schema` names. Raises INVALID_CONFIG with the way out."""
+    found: dict[str, tuple[str, str]] = {}
+    for each in given:
+        topic, _, rest = each.partition("=")
+        kind, _, place = rest.partition(":")
+        folder, _, name = place.rpartition("/")
+        if not topic or kind not in FORMATS or not name:
+            raise PenstockError(
+                ErrorCode.INVALID_CONFIG, f"--schema {each!r:.200}: give TOPIC=json:FILE or TOPIC=avro:s3://bucket/key"
+            )
+        if topic in found:
+            raise PenstockError(ErrorCode.INVALID_CONFIG, f"--schema names topic {topic!r:.100} twice: give it one")
+        data = open_results(folder or ("/" if place.startswith("/") else "."), storage).get(name)
+        try:
+            text = None if data is None or len(data) > SCHEMA_BYTES_MAX else data.decode()
+        except UnicodeDecodeError:
+            text = None
+        if text is None:
+            raise PenstockError(
+                ErrorCode.INVALID_CONFIG,
+                f"--schema {each!r:.200}: there is no text of at most {SCHEMA_BYTES_MAX} bytes at that place",
+            )
+        value_columns(kind, text)
+        found[topic] = kind, text
+    return found
+
+
+def _check_schemas(schemas: Mapping[str, object], topics: Sequence[Topic], storage: Storage, *, rebuilds: bool) -> None:
+    if rebuilds and not schemas:
+        raise PenstockError(ErrorCode.INVALID_CONFIG, "--rebuild types tables anew: give their --schema")
+    unknown = sorted(schemas.keys() - {each.name for each in topics})
+    if unknown:
+        raise PenstockError(
+            ErrorCode.INVALID_CONFIG, f"--schema names {', '.join(unknown)[:200]}, which this run does not archive"
+        )
+    if schemas and storage.catalog is None:
+        raise PenstockError(
+            ErrorCode.INVALID_CONFIG, "--schema needs a --catalog: plain Parquet files have no columns that may change"
+        )
 
 
 def _group_runner(context: "SparkContext", storage: Storage, uri: str, *, skips_undecodable: bool) -> GroupRunner:

@@ -125,3 +125,54 @@ def test_options_are_refused_before_the_work_begins_when_they_are_wrong(
     for options in (["--group-bytes", "0"], ["--commit-bytes", "1k"]):
         with pytest.raises(SystemExit):
             archive.main(options)
+
+
+def test_values_are_typed_by_a_schema_and_a_rebuild_types_all_of_them_anew(
+    run_job: RunJob, instance: Instance, stored: Storage, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    catalog, path = f"sqlite:///{tmp_path}/catalog.db", tmp_path / "order.json"
+    new_topic(instance, "orders", partitions=2)
+    send(instance, "orders", '{"n": 1}', '{"n": "two"}')
+    path.write_text('{"type": "object", "properties": {"n": {"type": "integer"}}}')
+    options = ("--topic", "orders", "--catalog", catalog, "--schema", f"orders=json:{path}", *SMALL)
+
+    result = run_job(*options)
+
+    table = open_catalog(catalog, stored)[0].load_table("penstock.orders")
+    assert [(each["n"], each["_raw"]) for each in table.scan().to_arrow().to_pylist()] == [
+        (1, None),
+        (None, b'{"n": "two"}'),
+    ]
+    assert result["topics"][0]["unfit_records"] == 1
+    path.write_text('{"type": "object", "properties": {"n": {"type": ["integer", "string"]}}}')
+    send(instance, "orders", '{"n": 3}')
+    run_job(*options, "--rebuild")
+    table.refresh()
+    assert [each["n"] for each in table.scan().to_arrow().sort_by("offset").to_pylist()] == ["1", '"two"', "3"]
+    [rebuilt] = [each for each in lines_of(capsys) if each["event"] == "rebuilt"]
+    assert (rebuilt["records"], rebuilt["unfit"]) == (2, 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--schema", "orders"], "give TOPIC=json:FILE or TOPIC=avro"),
+        (["--schema", "orders=xml:a"], "give TOPIC=json:FILE or TOPIC=avro"),
+        (["--schema", "orders=json:"], "give TOPIC=json:FILE or TOPIC=avro"),
+        (["--schema", "orders=json:/nowhere/x.json"], "there is no text"),
+        (["--schema", "orders=json:{good}", "--schema", "orders=json:{good}"], "twice"),
+        (["--schema", "orders=json:{bad}"], "names no field"),
+        (["--schema", "bills=json:{good}"], "names bills, which this run does not archive"),
+        (["--schema", "orders=json:{good}"], "needs a --catalog"),
+        (["--rebuild"], "give their --schema"),
+    ],
+)
+def test_schemas_are_refused_before_the_work_begins_when_they_are_wrong(
+    run_job: RunJob, instance: Instance, tmp_path: Path, options: list[str], why: str
+) -> None:
+    new_topic(instance, "orders")
+    good, bad = tmp_path / "good.json", tmp_path / "bad.json"
+    good.write_text('{"type": "object", "properties": {"n": {"type": "integer"}}}')
+    bad.write_text("{}")
+    with pytest.raises(PenstockError, match=why):
+        run_job("--topic", "orders", *(each.format(good=good, bad=bad) for each in options))

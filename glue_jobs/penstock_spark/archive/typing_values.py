@@ -1,0 +1,341 @@
+"""Values as typed columns. Runs on executors, batch by batch.
+
+Each value is decoded by itself, and its fields are checked strictly: a text is no number, and a number no text. A value
+that does not fit has no typed column at all: `_raw` has its bytes, and `_raw_reason` names the field and says why. So a
+row is either whole or raw. A tombstone has neither.
+"""
+
+import io
+import json
+from collections.abc import Callable
+from datetime import date, datetime, time
+from decimal import Decimal, InvalidOperation
+from itertools import accumulate
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+
+from penstock_spark.archive.typed_columns import AS_JSON, RAW, RAW_REASON, Typing, value_columns
+
+_REASON_LENGTH_MAX = 500
+_FLOAT_DIGITS = 15  # a decimal of so many digits survives its way through a float
+_INT64 = 2**63
+
+Fit = Callable[[Any], Any]
+
+
+class _MisfitError(Exception):
+    """A value that its column cannot hold."""
+
+
+class ValueTyper:
+    """Makes the typed columns of batches of records, in the order and with the types of a table's files.
+
+    `unfit` counts the values that did not fit. Columns of the table that the schema no longer has are null.
+    """
+
+    def __init__(self, typing: Typing) -> None:
+        columns = value_columns(typing.kind, typing.schema)
+        self._names = typing.file_schema().names
+        self._types = {each.name: _plain(each.type) for each in typing.file_schema()}
+        self._typed = [each.name for each in columns.fields]
+        self._decode = _json_decoder() if typing.kind == "json" else _avro_decoder(typing.schema)
+        self._sources = [columns.sources[name] for name in self._typed]
+        self._fits = [_fit_field(each) for each in columns.fields]
+        is_json = typing.kind == "json"
+        self._makes = [_make_field(each, self._types[each.name], is_json) for each in columns.fields]
+        self.unfit = 0
+
+    def add(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch with its typed columns, `_raw` and `_raw_reason`.
+
+        Whole columns are made at once. If one value of the batch does not fit, each value is looked at by itself.
+        """
+        values = batch.column("value").to_pylist()
+        try:
+            made = self._at_once(values)
+        except Exception:  # an edge: a column that cannot be made at once says little about the value in its way
+            made = self._one_by_one(values)
+        typed = dict(zip([*self._typed, RAW, RAW_REASON], made, strict=True))
+        there = {**typed, **dict(zip(batch.schema.names, batch.columns, strict=True))}
+        found = [there[name] if name in there else pa.nulls(len(values), self._types[name]) for name in self._names]
+        return pa.RecordBatch.from_arrays(found, names=self._names)
+
+    def _at_once(self, values: list[bytes | None]) -> list[pa.Array]:
+        decode = self._decode
+        rows = [None if value is None else decode(value) for value in values]
+        nulls = _check_kind(rows, dict)
+        made = [
+            make([None if row is None else row.get(source) for row in rows], nulls)
+            for make, source in zip(self._makes, self._sources, strict=True)
+        ]
+        return [*made, pa.nulls(len(values), pa.binary()), pa.nulls(len(values), pa.string())]
+
+    def _one_by_one(self, values: list[bytes | None]) -> list[pa.Array]:
+        columns: list[list[Any]] = [[] for _ in self._fits]
+        raw: list[bytes | None] = []
+        reasons: list[str | None] = []
+        nothing = [None] * len(self._fits)
+        for value in values:
+            reason, row = None, nothing
+            if value is not None:
+                try:
+                    row = self._row(value)
+                except _MisfitError as error:
+                    reason = str(error)[:_REASON_LENGTH_MAX]
+            self.unfit += reason is not None
+            raw.append(None if reason is None else value)
+            reasons.append(reason)
+            for column, cell in zip(columns, row, strict=True):
+                column.append(cell)
+        made = [pa.array(cells, self._types[name]) for cells, name in zip(columns, self._typed, strict=True)]
+        return [*made, pa.array(raw, pa.binary()), pa.array(reasons, pa.string())]
+
+    def _row(self, value: bytes) -> list[Any]:
+        try:
+            found = self._decode(value)
+        except Exception as error:  # an edge: what a stranger's bytes do to a decoder
+            raise _MisfitError(f"the value cannot be decoded: {type(error).__name__}: {error!s:.200}") from error
+        if not isinstance(found, dict):
+            raise _MisfitError(f"the value is {_kind(found)}, and not an object")
+        get = found.get
+        return [fit(get(source)) for source, fit in zip(self._sources, self._fits, strict=True)]
+
+
+def _json_decoder() -> Fit:
+    import orjson
+
+    loads: Fit = orjson.loads
+    return loads
+
+
+def _avro_decoder(schema: str) -> Fit:
+    import fastavro
+
+    parsed = fastavro.parse_schema(json.loads(schema))
+
+    def decode(data: bytes) -> Any:
+        buffer = io.BytesIO(data)
+        value = fastavro.schemaless_reader(buffer, parsed, None)
+        if buffer.tell() != len(data):
+            raise ValueError(f"{len(data) - buffer.tell()} bytes follow the Avro value: it has another schema")
+        return value
+
+    return decode
+
+
+# Columns at once. Each function takes a column's cells, and the number of rows in which there is no object to have one.
+
+Make = Callable[[list[Any], int], pa.Array]
+
+
+def _check_kind(cells: list[Any], kind: type[Any]) -> int:
+    """The number of nulls. Raises _MisfitError if a cell is of another kind."""
+    nulls = cells.count(None)
+    if nulls + sum(type(each) is kind for each in cells) != len(cells):
+        raise _MisfitError(f"a cell is no {kind.__name__}")
+    return nulls
+
+
+def _make_field(field: pa.Field, to: pa.DataType, is_json: bool) -> Make:
+    make = _make_type(field, to, is_json)
+
+    def checked(cells: list[Any], absent: int) -> pa.Array:
+        if not field.nullable and cells.count(None) > absent:
+            raise _MisfitError(field.name)
+        return make(cells)
+
+    return checked
+
+
+def _make_type(field: pa.Field, to: pa.DataType, is_json: bool) -> Callable[[list[Any]], pa.Array]:
+    kind, of_text = field.type, (pa.types.is_timestamp, pa.types.is_date, pa.types.is_time, pa.types.is_decimal)
+    if is_json and field.metadata != AS_JSON:
+        if pa.types.is_struct(kind):
+            return _make_struct(kind, to)
+        if pa.types.is_list(kind):
+            return _make_list(kind, to)
+        if pa.types.is_floating(kind):
+            return _make_float
+        if any(each(kind) for each in of_text):
+            return lambda cells: pa.array(cells, pa.string()).cast(to)
+        if not pa.types.is_map(kind):
+            return lambda cells: pa.array(cells, to)
+    fit = _fit_json if field.metadata == AS_JSON else _fit_type(kind)
+    return lambda cells: pa.array([None if each is None else fit(each) for each in cells], to)
+
+
+def _make_float(cells: list[Any]) -> pa.Array:
+    found = pa.array(cells)  # of the type that the cells have: a column of bool, or of text, is no number
+    if not (pa.types.is_floating(found.type) or pa.types.is_integer(found.type) or pa.types.is_null(found.type)):
+        raise _MisfitError("a cell is no number")
+    return found.cast(pa.float64())
+
+
+def _make_struct(kind: pa.DataType, to: pa.DataType) -> Callable[[list[Any]], pa.Array]:
+    own = {each.name: each for each in kind}
+    makes = [(each, _make_field(own[each.name], each.type, True) if each.name in own else None) for each in to]
+
+    def make(cells: list[Any]) -> pa.Array:
+        nulls = _check_kind(cells, dict)
+        made = [
+            pa.nulls(len(cells), inner.type)
+            if each is None
+            else each([None if cell is None else cell.get(inner.name) for cell in cells], nulls)
+            for inner, each in makes
+        ]
+        return pa.StructArray.from_arrays(made, fields=[*to], mask=pa.array([cell is None for cell in cells]))
+
+    return make
+
+
+def _make_list(kind: pa.DataType, to: pa.DataType) -> Callable[[list[Any]], pa.Array]:
+    of_element = _make_field(kind.value_field, to.value_type, True)
+
+    def make(cells: list[Any]) -> pa.Array:
+        _check_kind(cells, list)
+        flat = [each for cell in cells if cell for each in cell]
+        ends = list(accumulate(0 if cell is None else len(cell) for cell in cells))
+        offsets = pa.array([0, *ends], pa.int32())
+        mask = pa.array([cell is None for cell in cells])
+        return pa.ListArray.from_arrays(offsets, of_element(flat, 0), type=to, mask=mask)
+
+    return make
+
+
+# Values one by one.
+
+
+def _fit_field(field: pa.Field) -> Fit:
+    """A function that returns the cell of a value, or raises _MisfitError with the field's name in front."""
+    fit = _fit_json if field.metadata == AS_JSON else _fit_type(field.type)
+    name, nullable = field.name, field.nullable
+
+    def checked(value: Any) -> Any:
+        if value is None:
+            if nullable:
+                return None
+            raise _MisfitError(f"{name}: null or missing, and the schema requires it")
+        try:
+            return fit(value)
+        except _MisfitError as error:
+            raise _MisfitError(f"{name}: {error}") from None
+
+    return checked
+
+
+def _fit_type(kind: pa.DataType) -> Fit:
+    if pa.types.is_struct(kind):
+        fits = [(each.name, _fit_field(each)) for each in kind]
+        return lambda value: {name: fit(_a(dict, value).get(name)) for name, fit in fits}
+    if pa.types.is_list(kind):
+        of_element = _fit_field(kind.value_field)
+        return lambda value: [of_element(each) for each in _a(list, value)]
+    if pa.types.is_map(kind):
+        of_item = _fit_field(kind.item_field)
+        return lambda value: [(name, of_item(each)) for name, each in _a(dict, value).items()]
+    if pa.types.is_integer(kind):
+        return _fit_integer(2 ** (kind.bit_width - 1))
+    if pa.types.is_decimal(kind):
+        return _fit_decimal(kind.precision, kind.scale)
+    if pa.types.is_timestamp(kind):
+        return _fit_timestamp if kind.tz else lambda value: _a(datetime, value)
+    simple: dict[pa.DataType, Fit] = {
+        pa.bool_(): lambda value: _a(bool, value),
+        pa.float64(): _fit_float,
+        pa.float32(): _fit_float,
+        pa.string(): lambda value: str(value) if isinstance(value, UUID) else _a(str, value),
+        pa.binary(): lambda value: _a(bytes, value),
+        pa.date32(): lambda value: _parsed(date, value),
+        pa.time64("us"): lambda value: _parsed(time, value),
+    }
+    return simple[kind]
+
+
+def _a(kind: type[Any], value: Any) -> Any:
+    if type(value) is kind:
+        return value
+    raise _MisfitError(f"{_kind(value)}, and not {kind.__name__}")
+
+
+def _fit_integer(bound: int) -> Fit:
+    def fit(value: Any) -> int:
+        number = int(value) if type(value) is float and value.is_integer() and abs(value) < _INT64 else value
+        if type(number) is not int:
+            raise _MisfitError(f"{_kind(value)}, and not a whole number")
+        if not -bound <= number < bound:
+            raise _MisfitError(f"{value!s:.40} does not fit into {bound.bit_length()} bits")
+        return number
+
+    return fit
+
+
+def _fit_float(value: Any) -> float:
+    if type(value) is float:
+        return value
+    number = float(_a(int, value))
+    if int(number) != value:
+        raise _MisfitError(f"{value!s:.40} has more digits than a floating-point number")
+    return number
+
+
+def _fit_decimal(precision: int, scale: int) -> Fit:
+    def fit(value: Any) -> Decimal:
+        if type(value) is float:
+            number = Decimal(repr(value))
+            if len(number.as_tuple().digits) > _FLOAT_DIGITS:
+                raise _MisfitError(f"{value!r} has more than {_FLOAT_DIGITS} digits: send it as a string")
+        elif type(value) in (int, str, Decimal):
+            try:
+                number = Decimal(value)
+            except InvalidOperation:
+                raise _MisfitError(f"{value!r:.40} is no decimal") from None
+        else:
+            raise _MisfitError(f"{_kind(value)}, and not a decimal")
+        exponent = number.as_tuple().exponent
+        if not isinstance(exponent, int):
+            raise _MisfitError(f"{value!r:.40} is no finite number")
+        if number and (-number.normalize().as_tuple().exponent > scale or number.adjusted() >= precision - scale):  # type: ignore[operator]  # it is finite
+            raise _MisfitError(f"{value!s:.40} does not fit into decimal({precision},{scale})")
+        return number
+
+    return fit
+
+
+def _fit_timestamp(value: Any) -> datetime:
+    found = value if isinstance(value, datetime) else _parsed(datetime, value)
+    if found.tzinfo is None:
+        raise _MisfitError(f"{value!s:.40} names no time zone: add Z or an offset")
+    return found
+
+
+def _parsed(kind: type[Any], value: Any) -> Any:
+    if type(value) is kind:
+        return value
+    text = _a(str, value)
+    try:
+        return kind.fromisoformat(text)
+    except ValueError:
+        raise _MisfitError(f"{text!r:.40} is no {kind.__name__} of ISO 8601") from None
+
+
+def _fit_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """The type without Arrow's large forms, which pyiceberg names and a file of bounded groups does not need."""
+    if pa.types.is_struct(kind):
+        return pa.struct([each.with_type(_plain(each.type)) for each in kind])
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(kind.value_field.with_type(_plain(kind.value_type)))
+    if pa.types.is_map(kind):
+        return pa.map_(_plain(kind.key_type), kind.item_field.with_type(_plain(kind.item_type)))
+    plain: dict[pa.DataType, pa.DataType] = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
+    return plain.get(kind, kind)
+
+
+def _kind(value: Any) -> str:
+    text = json.dumps(value, default=str) if not isinstance(value, bytes) else repr(value)
+    return f"{type(value).__name__} {text:.40}"
