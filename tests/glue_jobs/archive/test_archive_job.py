@@ -128,7 +128,7 @@ def test_options_are_refused_before_the_work_begins_when_they_are_wrong(
 
 
 def test_values_are_typed_by_a_schema_and_a_rebuild_types_all_of_them_anew(
-    run_job: RunJob, instance: Instance, stored: Storage, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run_script: RunScript, instance: Instance, stored: Storage, tmp_path: Path
 ) -> None:
     catalog, path = f"sqlite:///{tmp_path}/catalog.db", tmp_path / "order.json"
     new_topic(instance, "orders", partitions=2)
@@ -136,7 +136,7 @@ def test_values_are_typed_by_a_schema_and_a_rebuild_types_all_of_them_anew(
     path.write_text('{"type": "object", "properties": {"n": {"type": "integer"}}}')
     options = ("--topic", "orders", "--catalog", catalog, "--schema", f"orders=json:{path}", *SMALL)
 
-    result = run_job(*options)
+    result = run_script(archive.main, *options)[-1]
 
     table = open_catalog(catalog, stored)[0].load_table("penstock.orders")
     assert [(each["n"], each["_raw"]) for each in table.scan().to_arrow().to_pylist()] == [
@@ -146,10 +146,10 @@ def test_values_are_typed_by_a_schema_and_a_rebuild_types_all_of_them_anew(
     assert result["topics"][0]["unfit_records"] == 1
     path.write_text('{"type": "object", "properties": {"n": {"type": ["integer", "string"]}}}')
     send(instance, "orders", '{"n": 3}')
-    run_job(*options, "--rebuild")
+    lines = run_script(archive.main, *options, "--rebuild")
     table.refresh()
     assert [each["n"] for each in table.scan().to_arrow().sort_by("offset").to_pylist()] == ["1", '"two"', "3"]
-    [rebuilt] = [each for each in lines_of(capsys) if each["event"] == "rebuilt"]
+    [rebuilt] = [each for each in lines if each["event"] == "rebuilt"]
     assert (rebuilt["records"], rebuilt["unfit"]) == (2, 0)
 
 

@@ -61,9 +61,8 @@ def test_a_batch_has_the_rows_that_its_values_have_alone(values: list[Any]) -> N
 
 
 def test_missing_and_null_cells_of_lists_and_objects_stay_apart_from_empty_ones() -> None:
-    data = [
-        json.dumps({"a": 1, **each}).encode() for each in ({}, {"f": []}, {"f": None}, {"g": {}}, {"e": {"x": True}})
-    ]
+    cells: list[dict[str, Any]] = [{}, {"f": []}, {"f": None}, {"g": {}}, {"e": {"x": True}}]
+    data = [json.dumps({"a": 1, **each}).encode() for each in cells]
     found = typer().add(pa.RecordBatch.from_pydict({"value": pa.array(data, pa.binary())})).to_pylist()
     assert [each["f"] for each in found] == [None, [], None, None, None]
     assert [each["g"] for each in found] == [None, None, None, [], None]
