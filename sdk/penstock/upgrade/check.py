@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.deployed.aws import Aws, aws_code
@@ -11,6 +11,7 @@ from penstock.doctor.finding import Finding, Verdict
 from penstock.tuning.stage import STAGE, settings_in
 from penstock.upgrade.resources import ResourceFate, find_versions, resource_changes
 from penstock_core.errors import PenstockError
+from penstock_core.log.inline import InlineBounds
 from penstock_core.release import ReleaseFacts, conflicts, format_changes, moved_routes, own_facts
 from penstock_core.stack_outputs import FUNCTIONS_OUTPUT
 from penstock_core.version import RELEASES, refusal_of_step
@@ -23,6 +24,7 @@ _DIRECTORY_BUCKET = "AWS::S3Express::DirectoryBucket"
 _KEY_NAMES = frozenset({"KMSMasterKeyId", "KMSMasterKeyID", "KmsMasterKeyId", "KmsKeyId"})
 _ALARM = "AWS::CloudWatch::Alarm"
 _DIRECT_PART = "direct-calls-come-with-this-release"
+_ITEMS_PART = "small-appends-take-two-deployments"
 _MB, _GB = 1_000_000, 1_000_000_000
 
 
@@ -37,8 +39,14 @@ class Upgrade:
 
     @property
     def new(self) -> ReleaseFacts | None:
-        """The release that is to be deployed, None if the template tells none. Without a template: this package's."""
-        return own_facts() if self.template is None else release_in(self.template, self.stack.place)
+        """The release that is to be deployed, None if the template tells none.
+
+        Without a template it is that of this package, with small appends as the stage has them.
+        """
+        if self.template is not None:
+            return release_in(self.template, self.stack.place)
+        written = () if self.stack.release is None else self.stack.release.writes.get("ref", ())
+        return own_facts(InlineBounds(expiring_bytes=int(6 in written), swept_bytes=int(4 in written)))
 
 
 def check_upgrade(upgrade: Upgrade) -> list[Finding]:
@@ -79,10 +87,21 @@ def _release(upgrade: Upgrade) -> Iterator[Finding]:
     yield _ok("release", f"{old.release} -> {new.release}: no release between them")
     found = [*conflicts(old, new)]
     if found:
-        yield _mend("formats", "; ".join(found), "deploy a release between them that reads both")
+        yield _mend("formats", "; ".join(found), _way_between(old, new))
     else:
         changes = [*format_changes(old, new)]
         yield _ok("formats", "; ".join(changes) or f"all {len(new.writes)} kinds as before")
+
+
+def _way_between(old: ReleaseFacts, new: ReleaseFacts) -> str:
+    """What to deploy first, where one of both releases does not read what the other one writes."""
+    without_items = replace(new, writes={**new.writes, "ref": own_facts().writes["ref"]})
+    if any(conflicts(old, without_items)):
+        return "deploy a release between them that reads both"
+    return (
+        "deploy with -c inline_bytes_max=0, and change that once no function and no embedded program of "
+        f"{old.release} is left (docs/how-to/upgrade.md#{_ITEMS_PART})"
+    )
 
 
 def _functions(upgrade: Upgrade) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ import pytest
 from click.testing import Result
 
 from localstack.places import CHECKOUT
+from penstock_core.log.inline import BOUNDS_OF_PROFILES
 from penstock_core.release import METADATA_KEY, own_facts, parse_facts
 from penstock_core.version import VERSION
 from tests.sdk.cli.command import run
@@ -128,6 +129,21 @@ def test_format_that_one_of_both_does_not_read_is_refused(
 ) -> None:
     tell_release(deployed, formats=own_facts().to_json()["formats"] | {"head": told})
     assert writer in check(may_deploy=False)["formats"]["fact"]
+
+
+def test_stage_whose_release_reads_no_item_with_a_ttl_takes_it_in_two_steps(
+    deployed: DeployedStage, synthesizes: Callable[[dict[str, Any]], list[list[str]]]
+) -> None:
+    new = copy.deepcopy(deployed.template)
+    new["Metadata"][METADATA_KEY] = json.dumps(own_facts(BOUNDS_OF_PROFILES["express3"]).to_json())
+    synthesizes(new)
+    formats = own_facts().to_json()["formats"] | {"ref": [[1, 2, 3], [1, 2, 3, 4, 5]]}
+    tell_release(deployed, formats=formats)
+    found = check(may_deploy=False)["formats"]
+    assert "writes ref of format 6, which 0.1.0 does not read" in found["fact"]
+    assert found["remedy"].startswith("deploy with -c inline_bytes_max=0, and change that once")
+    new["Metadata"][METADATA_KEY] = json.dumps(own_facts().to_json())  # as with inline_bytes_max=0
+    assert check()["formats"]["verdict"] == "ok"
 
 
 def test_format_that_both_read_is_told(deployed: DeployedStage) -> None:
