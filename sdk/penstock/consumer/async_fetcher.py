@@ -4,11 +4,13 @@ Some prefetch, up to `max_in_flight` requests at once. One heartbeats for its gr
 """
 
 import inspect
+from contextlib import suppress
 
 from penstock.consumer.consumer_core import ConsumerCore
 from penstock.consumer.fetch_buffer import FetchRequest
 from penstock.consumer.fetch_call import fetch
 from penstock.consumer.listener import ConsumerSteps, Notice
+from penstock.consumer.shared_reads import SharedReader, shared_reads_of
 from penstock.group.async_heartbeater import AsyncHeartbeater
 from penstock.http.async_client import AsyncClient
 from penstock.http.http_message import Document, HttpRequest
@@ -17,6 +19,7 @@ from penstock.system import monotonic_ms, random_fraction
 from penstock.wake_ups.async_waker import AsyncWaker
 from penstock.workers.async_workers import AsyncLock, AsyncSignal, AsyncSleep, AsyncWorkers, async_released
 from penstock.workers.fork_guard import ForkGuard
+from penstock_core.errors import PenstockError
 
 
 class AsyncFetcher:
@@ -31,6 +34,7 @@ class AsyncFetcher:
         self._fork = fork
         self._client = client
         self._is_stopping = False
+        self._is_sharing = False
         self._workers = AsyncWorkers("penstock-fetcher", max_in_flight, self._next_request, self._carry)
         self._wake_ups: AsyncWaker | None = None
         if core.buffer.waiting.watch is not None:
@@ -100,6 +104,7 @@ class AsyncFetcher:
         # sync: """
         with self.lock:
             self._is_stopping = True
+            self._buffer.close()
             self._sleep.end()
             self._arrived.notify_all()
             if self._buffer.waiting.watch is not None:
@@ -132,7 +137,18 @@ class AsyncFetcher:
                 return {}
             return await self._client.document(effect)
 
+    async def _share(self) -> None:
+        """Share with the other consumers of this process that read as the same caller. Without credentials, alone."""
+        self._is_sharing = True
+        with suppress(PenstockError):  # a fetch tells it
+            sharing = SharedReader(shared_reads_of(await self._client.reader()), self._sleep.interrupt)
+            with self.lock:
+                if not self._is_stopping:
+                    self._buffer.share(sharing)
+
     async def _next_request(self) -> FetchRequest | None:
+        if not self._is_sharing:
+            await self._share()
         with self.lock:
             while not self._is_stopping:
                 request = self._buffer.next_request(monotonic_ms())

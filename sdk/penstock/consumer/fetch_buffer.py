@@ -12,6 +12,7 @@ Invariants:
 - Prefetched records and the answers that may come stay within `buffer_bytes`, apart from one oversized batch.
 - A fetch names the topic's id as soon as it is known. So an offset never counts in a topic that was made anew.
 - With a filter, answers skip records. Positions and fetch offsets go by what the service has looked at.
+- What another reader of the process has fetched, or fetches, is not fetched again (shared_reads.py).
 - Quiet partitions, whose last answer was empty, share one request. waiting.py says when it is due, and whether the
   service waits for records or arms the partitions.
 """
@@ -22,6 +23,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from penstock.consumer.partition_cursor import Budget, PartitionCursor
+from penstock.consumer.shared_reads import Claim, Flight, Kept, SharedReader
 from penstock.consumer.waiting import Waiting
 from penstock.errors import InvalidError, error_from_json
 from penstock.group.group_calls import Look
@@ -61,11 +63,16 @@ class FetchSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchRequest:
-    """Partitions that are fetched together, with the generation that each had at that time."""
+    """Partitions that are fetched together, with the generation that each had at that time.
+
+    `kept` is the answer to other readers that stands in for a fetch. `flight` tells it to the others.
+    """
 
     cursors: tuple[PartitionCursor, ...]
     generations: tuple[int, ...]
     body: Mapping[str, Any]
+    kept: "FetchAnswer | None" = None
+    flight: Flight | None = None
 
 
 class FetchAnswer(NamedTuple):
@@ -93,11 +100,24 @@ class FetchBuffer:
         self._failures = 0
         self._error: PenstockError | None = None
         self.wake_at_ms = NEVER_MS  # when `next_request` may have one, if nothing happens before
+        self._sharing: SharedReader | None = None
+
+    def share(self, sharing: SharedReader) -> None:
+        """Share what is read with other readers of the process, until `close`."""
+        self._sharing = sharing
+        sharing.reads(self._cursors)
+
+    def close(self) -> None:
+        """Fetch no more: other readers wait for none of these fetches."""
+        if self._sharing is not None:
+            self._sharing.leave()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these; partitions that were read before keep their place."""
         reading = self._settings.reading
         self._cursors = {each: self._cursors.get(each) or PartitionCursor(each, reading) for each in partitions}
+        if self._sharing is not None:
+            self._sharing.reads(self._cursors)
         self._changed()
 
     def assignment(self) -> list[TopicPartition]:
@@ -204,10 +224,16 @@ class FetchBuffer:
             cursors = behind[: -(-len(behind) // slots)]  # the next slot takes its share of the rest
         elif self._in_flight and all(each.is_quiet and not each.is_woken for each in cursors):
             cursors = [each for each in cursors if waiting.is_brief(each)]
-        return self._request(cursors[:REQUEST_PARTITIONS_MAX], now_ms) if cursors else None
+        return self._shared_request(cursors[:REQUEST_PARTITIONS_MAX], now_ms) if cursors else None
 
     def complete(self, request: FetchRequest, answer: FetchAnswer | PenstockError, now_ms: int, chance: float) -> None:
         """Take the outcome of a request: `accept` or `fail`."""
+        if request.flight is not None and self._sharing is not None:
+            if isinstance(answer, FetchAnswer):
+                parts = _parts(answer)[: len(request.flight.wanted)]
+                self._sharing.end(request.flight, parts, len(answer.body))
+            else:
+                self._sharing.end(request.flight, None)
         if isinstance(answer, PenstockError):
             self.fail(request, answer, now_ms, chance)
         else:
@@ -329,13 +355,37 @@ class FetchBuffer:
         self.waiting.is_stale = True
         self.wake_at_ms = 0
 
-    def _request(self, cursors: list[PartitionCursor], now_ms: int) -> FetchRequest:
+    def _shared_request(self, cursors: list[PartitionCursor], now_ms: int) -> FetchRequest | None:
+        """The fetch of what no other reader has fetched or fetches. One that another has made needs no call."""
+        sharing = self._sharing
+        common: list[PartitionCursor] = []
+        alone: list[PartitionCursor] = []
+        for each in cursors:
+            is_common = sharing is not None and each.topic_id is not None and sharing.is_common(each.partition)
+            (common if is_common else alone).append(each)
+        if sharing is None or not common:
+            return self._request(cursors, now_ms)
+        wanted = [self.waiting.wanted(each, self._settings.filter, now_ms) for each in common]
+        claim = sharing.claim(wanted, self._settings.fetch_max_bytes, now_ms, self._settings.fetch_wait_ms)
+        if claim.kept:
+            return self._kept_request(common, claim)
+        self.wake_at_ms = min(self.wake_at_ms, claim.busy_until_ms)
+        own = [common[index] for index in claim.own]
+        return self._request([*own, *alone], now_ms, claim.flight) if own or alone else None
+
+    def _kept_request(self, common: Sequence[PartitionCursor], claim: Claim) -> FetchRequest:
+        taken = {common[index]: kept for index, kept in claim.kept.items()}
+        body = {"partitions": [_entry(each, len(kept.data)) for each, kept in taken.items()]}
+        parts = [kept.data for kept in taken.values() if kept.data]
+        answer = FetchAnswer(
+            [_as_known(cursor, kept) for cursor, kept in taken.items()],
+            parts[0] if len(parts) == 1 else memoryview(b"".join(parts)),
+        )
+        return self._sent([*taken], {**body, **self.waiting.share(taken)}, kept=answer)
+
+    def _request(self, cursors: list[PartitionCursor], now_ms: int, flight: Flight | None = None) -> FetchRequest:
         max_bytes = self._settings.fetch_max_bytes
         share = min(max_bytes, max(PARTITION_BYTES_MIN, max_bytes // len(cursors)))
-        for cursor in cursors:
-            cursor.is_in_flight = True
-            self._to_the_end(cursor.partition)
-        self._in_flight += 1
         body = {
             "partitions": [_entry(cursor, share) for cursor in cursors],
             "max_bytes": max_bytes,
@@ -343,9 +393,22 @@ class FetchBuffer:
             **self.waiting.ask(cursors, now_ms),
             **({} if self._settings.filter is None else {"filter": self._settings.filter}),
         }
-        return FetchRequest(
-            cursors=tuple(cursors), generations=tuple(cursor.generation for cursor in cursors), body=body
-        )
+        return self._sent(cursors, body, flight=flight)
+
+    def _sent(
+        self,
+        cursors: Sequence[PartitionCursor],
+        body: Mapping[str, Any],
+        *,
+        kept: FetchAnswer | None = None,
+        flight: Flight | None = None,
+    ) -> FetchRequest:
+        self._in_flight += 1
+        for cursor in cursors:
+            cursor.is_in_flight = True
+            self._to_the_end(cursor.partition)
+        generations = tuple(cursor.generation for cursor in cursors)
+        return FetchRequest(cursors=tuple(cursors), generations=generations, body=body, kept=kept, flight=flight)
 
     def _answered(self, cursor: PartitionCursor, answer: Mapping[str, Any], data: memoryview) -> None:
         cursor.failures = 0
@@ -398,6 +461,25 @@ class FetchBuffer:
         cursor = self._cursors.pop(partition, None)
         if cursor is not None:
             self._cursors[partition] = cursor
+
+
+def _parts(answer: FetchAnswer) -> list[tuple[Mapping[str, Any], memoryview]]:
+    """The entries of an answer, each with its batches."""
+    parts, at = [], 0
+    for entry in answer.partitions:
+        length = int(entry.get("length", 0))
+        parts.append((entry, answer.body[at : at + length]))
+        at += length
+    return parts
+
+
+def _as_known(cursor: PartitionCursor, kept: Kept) -> Mapping[str, Any]:
+    """The entry of a kept answer. What the reader knows of the log's bounds may be newer."""
+    return {
+        **kept.entry,
+        "high_watermark": max(kept.entry["high_watermark"], cursor.high_watermark or 0),
+        "log_start_offset": max(kept.entry["log_start_offset"], cursor.log_start_offset or 0),
+    }
 
 
 def _entry(cursor: PartitionCursor, max_bytes: int) -> Mapping[str, Any]:

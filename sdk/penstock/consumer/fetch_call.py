@@ -18,8 +18,10 @@ from penstock_core.errors import ErrorCode, PenstockError
 
 
 def fetch(wanted: FetchRequest) -> Generator[HttpRequest, Response, FetchAnswer | PenstockError]:
-    """The answer, or the failure of the whole request."""
+    """The answer, or the failure of the whole request. It calls nothing if another reader has the answer."""
     log = logging.getLogger("penstock.consumer")
+    if wanted.kept is not None:
+        return wanted.kept
     try:
         request = fetch_request(wanted)
         return fetch_answer(request, (yield request), len(wanted.cursors))

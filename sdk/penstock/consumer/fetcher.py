@@ -4,10 +4,13 @@
 Some prefetch, up to `max_in_flight` requests at once. One heartbeats for its group, and one hears wake-ups.
 """
 
+from contextlib import suppress
+
 from penstock.consumer.consumer_core import ConsumerCore
 from penstock.consumer.fetch_buffer import FetchRequest
 from penstock.consumer.fetch_call import fetch
 from penstock.consumer.listener import ConsumerSteps, Notice
+from penstock.consumer.shared_reads import SharedReader, shared_reads_of
 from penstock.group.heartbeater import Heartbeater
 from penstock.http.client import Client
 from penstock.http.http_message import Document, HttpRequest
@@ -16,6 +19,7 @@ from penstock.system import monotonic_ms, random_fraction
 from penstock.wake_ups.waker import Waker
 from penstock.workers.fork_guard import ForkGuard
 from penstock.workers.workers import Lock, Signal, Sleep, Workers, released
+from penstock_core.errors import PenstockError
 
 
 class Fetcher:
@@ -30,6 +34,7 @@ class Fetcher:
         self._fork = fork
         self._client = client
         self._is_stopping = False
+        self._is_sharing = False
         self._workers = Workers("penstock-fetcher", max_in_flight, self._next_request, self._carry)
         self._wake_ups: Waker | None = None
         if core.buffer.waiting.watch is not None:
@@ -95,6 +100,7 @@ class Fetcher:
         """
         with self.lock:
             self._is_stopping = True
+            self._buffer.close()
             self._sleep.end()
             self._arrived.notify_all()
             if self._buffer.waiting.watch is not None:
@@ -125,7 +131,18 @@ class Fetcher:
                 return {}
             return self._client.document(effect)
 
+    def _share(self) -> None:
+        """Share with the other consumers of this process that read as the same caller. Without credentials, alone."""
+        self._is_sharing = True
+        with suppress(PenstockError):  # a fetch tells it
+            sharing = SharedReader(shared_reads_of(self._client.reader()), self._sleep.interrupt)
+            with self.lock:
+                if not self._is_stopping:
+                    self._buffer.share(sharing)
+
     def _next_request(self) -> FetchRequest | None:
+        if not self._is_sharing:
+            self._share()
         with self.lock:
             while not self._is_stopping:
                 request = self._buffer.next_request(monotonic_ms())

@@ -66,9 +66,12 @@ class PartitionCursor:
         "_reading",
         "_records",
         "armed_under",
+        "asked_ms",
         "asked_under",
         "asleep_until_ms",
         "buffered_bytes",
+        "covered_ms",
+        "covered_under",
         "empty_fetches",
         "error",
         "failures",
@@ -121,6 +124,9 @@ class PartitionCursor:
         self._answers: deque[_Answer] = deque()
         self._records: Iterator[Record] | None = None  # the rest of the oldest answer
         # For waiting.py. A coverage is the number of a subscription, 0 for none.
+        self.asked_ms = -1  # when the last fetch was sent whose answer counts, be it of another reader
+        self.covered_under = 0  # the coverage that was seen last, and since when
+        self.covered_ms = 0
         self.asked_under = 0  # the coverage when the last fetch was sent
         self.armed_under = 0  # the coverage under which the service armed the partition
         self.asleep_until_ms = 0

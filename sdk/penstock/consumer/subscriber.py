@@ -125,14 +125,17 @@ class Subscriber:
         now_ms = self._now_ms()
         if now_ms < self.refresh_due_ms:
             return
+        topics_asked = self._topics
         counts: dict[str, int] = {}
         try:
-            for topic in self._topics:
+            for topic in topics_asked:
                 told = self._buffer.told_partitions(topic, told_since_ms(self._settings, now_ms))
                 counts[topic] = (yield from calls.topic_metadata(topic)).partitions if told is None else told
         except UnavailableError:
-            if set(self._topics) - {each.topic for each in self._buffer.assignment()}:
+            if set(topics_asked) - {each.topic for each in self._buffer.assignment()}:
                 raise
+        if self._topics is not topics_asked:
+            return  # the application has subscribed to others meanwhile: the next call looks for these
         self.refresh_due_ms = now_ms + self._settings.metadata_max_age_ms
         known = set(self._buffer.assignment())
         found = {TopicPartition(topic, number) for topic, count in counts.items() for number in range(count)}

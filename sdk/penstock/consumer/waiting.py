@@ -27,6 +27,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from penstock.consumer.partition_cursor import PartitionCursor
+from penstock.consumer.shared_reads import Kept, Place, Wanted
 from penstock.group.group_calls import Look
 from penstock.wake_ups.events import WakeUp
 from penstock.wake_ups.rhythm import Rhythm
@@ -123,6 +124,8 @@ class Waiting:
         """The fields of a fetch of these that say how the service is to wait."""
         watch = self.watch
         if watch is None:
+            for cursor in cursors:
+                cursor.asked_ms = now_ms
             return {"wait_ms": self._fetch_wait_ms}
         is_covered = is_exposed = is_lively = False
         cursors = [*cursors]
@@ -131,6 +134,7 @@ class Waiting:
         if is_beat and not is_brief:  # those that are behind, or woken, do not delay the others
             self._rhythm.asked(now_ms)
         for cursor in cursors:
+            cursor.asked_ms = now_ms
             cursor.asked_under = self._coverage(cursor)
             cursor.armed_under = 0
             cursor.was_woken = cursor.is_quiet and cursor.is_woken
@@ -147,6 +151,40 @@ class Waiting:
         if is_exposed and watch.is_polling(now_ms):
             wait_ms = self._fetch_wait_ms
         return {"wait_ms": wait_ms, "arm": True} if is_covered else {"wait_ms": wait_ms}
+
+    def wanted(self, cursor: PartitionCursor, filter_text: str | None, now_ms: int) -> Wanted:
+        """What may stand in for the cursor's next fetch, among the answers to other readers (shared_reads.py).
+
+        A partition that is to be armed takes an answer that has armed it, if the subscription had begun before that was
+        asked for. Then an append after it wakes this consumer, too, and a wake-up that has come meanwhile is noted in
+        the cursor, and makes it due. A partition that is woken takes records only.
+        """
+        place = Place(cursor.topic_id or "", cursor.partition.partition, filter_text)
+        coverage = self._coverage(cursor)
+        if cursor.covered_under != coverage:
+            cursor.covered_under, cursor.covered_ms = coverage, now_ms
+        if cursor.is_woken:
+            return Wanted(place, cursor.fetch_offset)
+        if self.is_brief(cursor):
+            after_ms = max(cursor.asked_ms, cursor.covered_ms)
+            return Wanted(place, cursor.fetch_offset, after_ms, joins_after_ms=cursor.covered_ms, is_arming=True)
+        return Wanted(place, cursor.fetch_offset, cursor.asked_ms)
+
+    def share(self, taken: Mapping[PartitionCursor, Kept]) -> Mapping[str, Any]:
+        """Note that these take the answers to other readers. Returns the fields that the fetch would have had.
+
+        The beat of the rhythm counts from the fetch that another reader made: so readers come to ask at the same time.
+        """
+        is_arming = all(map(self.is_brief, taken))
+        asked_ms = max(kept.asked_ms for kept in taken.values())
+        if self.watch is not None and not is_arming and any(map(self.is_paced, taken)):
+            self._rhythm.asked(asked_ms)
+        for cursor, kept in taken.items():
+            cursor.asked_ms = max(cursor.asked_ms, kept.asked_ms)
+            cursor.asked_under = self._coverage(cursor) if is_arming else 0
+            cursor.armed_under = 0
+            cursor.was_woken = False
+        return {"arm": True} if is_arming else {}
 
     def answered(
         self,
@@ -174,7 +212,7 @@ class Waiting:
         elif cursor.is_quiet:
             if is_armed:
                 cursor.armed_under = cursor.asked_under
-                cursor.asleep_until_ms = _net_end_ms(now_ms, chance)
+                cursor.asleep_until_ms = _net_end_ms(min(now_ms, cursor.asked_ms), chance)
             if has_moved:
                 cursor.fruitless = 0  # the wake-up told the truth
             elif cursor.was_woken or (cursor.asked_under and not is_armed and not has_others):

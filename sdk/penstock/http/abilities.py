@@ -1,6 +1,9 @@
-"""A transport may offer more than the port: it signs for wake-ups, tells how much a request may hold, has a clock."""
+"""A transport may offer more than the port.
 
-from collections.abc import Callable, Mapping
+It signs for wake-ups, tells how much a request may hold and who sends it, and has a clock.
+"""
+
+from collections.abc import Callable, Hashable, Mapping
 from typing import Protocol, runtime_checkable
 
 from penstock.errors import NotConfiguredError
@@ -36,3 +39,13 @@ def wall_clock_ns_of(transport: object) -> Callable[[], int]:
     """
     found: Callable[[], int] = getattr(transport, "wall_clock_ns", wall_clock_ns)
     return found
+
+
+def reader_of(transport: object) -> Hashable:
+    """Who reads by the transport, and where: clients with the same reader may share what the service answers.
+
+    A transport that does not tell is a reader of its own, with all clients that were given it. It may be slow. Raises
+    NotConfiguredError if the credentials cannot be refreshed.
+    """
+    found: Callable[[], Hashable] = getattr(transport, "reader", lambda: id(transport))
+    return found()

@@ -5,9 +5,9 @@ again only if the failure certainly changed nothing (retry.py).
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 
-from penstock.http.abilities import event_signer
+from penstock.http.abilities import event_signer, reader_of
 from penstock.http.async_transport import AsyncTransport
 from penstock.http.http_message import (
     Document,
@@ -75,6 +75,10 @@ class AsyncClient:
     async def event_headers(self, host: str, body: bytes) -> Mapping[str, str]:
         """Signed headers for wake-ups. Raises NotConfiguredError if the transport cannot sign them."""
         return await asyncio.to_thread(event_signer(self._transport).event_headers, host, body)
+
+    async def reader(self) -> Hashable:
+        """Who reads, and where: clients with the same reader share what they fetch. Raises NotConfiguredError."""
+        return await asyncio.to_thread(reader_of, self._transport)
 
     async def close(self) -> None:
         """Close the connections."""

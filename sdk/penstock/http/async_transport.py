@@ -2,7 +2,7 @@
 
 import asyncio
 import importlib
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Protocol
 
 from penstock.configuration import Configuration, find_configuration, has_functions_alone, may_have_functions
@@ -10,7 +10,7 @@ from penstock.errors import NotConfiguredError
 from penstock.http.http_message import Response
 from penstock.http.named_transport import AUTO, HTTP, LAMBDA, TransportName, chosen_name, module_of
 from penstock.http.no_answer import ANSWER_TIMEOUT_S, NoAnswerError, no_answer
-from penstock.http.signature import SignedRequest, event_headers, is_refusal, shift_to_sign_again, sign
+from penstock.http.signature import SignedRequest, event_headers, is_refusal, reader_of, shift_to_sign_again, sign
 from penstock.tokens import TokenProvider
 
 # sync: from penstock.configuration import caller_configuration
@@ -78,6 +78,10 @@ class AsyncHttpTransport:
     def event_headers(self, host: str, body: bytes) -> Mapping[str, str]:
         """As EventSigner says. Raises NotConfiguredError if the credentials cannot be refreshed."""
         return event_headers(self._configuration, host, body)
+
+    def reader(self) -> Hashable:
+        """Who reads, and where (abilities.py). It may be slow."""
+        return reader_of(self._configuration)
 
     async def close(self) -> None:
         """Close the connections. A later call opens them again."""

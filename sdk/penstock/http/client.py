@@ -6,9 +6,9 @@ again only if the failure certainly changed nothing (retry.py).
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 
-from penstock.http.abilities import event_signer
+from penstock.http.abilities import event_signer, reader_of
 from penstock.http.http_message import (
     Document,
     HttpRequest,
@@ -76,6 +76,10 @@ class Client:
     def event_headers(self, host: str, body: bytes) -> Mapping[str, str]:
         """Signed headers for wake-ups. Raises NotConfiguredError if the transport cannot sign them."""
         return event_signer(self._transport).event_headers(host, body)
+
+    def reader(self) -> Hashable:
+        """Who reads, and where: clients with the same reader share what they fetch. Raises NotConfiguredError."""
+        return reader_of(self._transport)
 
     def close(self) -> None:
         """Close the connections."""

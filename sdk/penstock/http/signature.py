@@ -55,6 +55,16 @@ def sign(
     return SignedRequest(url, signed_for(configuration, SERVICE, method, url, headers, body, shift_ms))
 
 
+def reader_of(configuration: Configuration) -> tuple[str, str]:
+    """The service, and the key or the token that proves who the caller is now. It may be slow.
+
+    Raises NotConfiguredError if credentials or token cannot be refreshed.
+    """
+    if configuration.tokens is not None:
+        return configuration.url, f"{_BEARER}{configuration.tokens.current()}"
+    return configuration.url, configuration.credentials.get_frozen_credentials().access_key
+
+
 def is_refusal(status: int) -> bool:
     """True for an answer that may refuse the proof of the caller, so that nothing was done."""
     return status in (_REFUSED, _DENIED)

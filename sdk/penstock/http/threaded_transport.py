@@ -1,11 +1,11 @@
 """A transport of threads behind the port of the asynchronous clients."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Executor
 from contextvars import copy_context
 
-from penstock.http.abilities import event_signer, request_bytes_max_of, wall_clock_ns_of
+from penstock.http.abilities import event_signer, reader_of, request_bytes_max_of, wall_clock_ns_of
 from penstock.http.http_message import Response
 from penstock.http.transport import Transport
 
@@ -40,6 +40,10 @@ class ThreadedTransport:
     def event_headers(self, host: str, body: bytes) -> Mapping[str, str]:
         """As EventSigner says, by the inner transport. Raises NotConfiguredError if it signs nothing."""
         return event_signer(self._inner).event_headers(host, body)
+
+    def reader(self) -> Hashable:
+        """Who reads by the inner transport, and where."""
+        return reader_of(self._inner)
 
     async def close(self) -> None:
         """Close the inner transport. The executor is its owner's."""

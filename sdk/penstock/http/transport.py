@@ -1,7 +1,7 @@
 # Generated from async_transport.py by `python -m tools.unasync`: change that file.
 """One signed request and its answer: the port that everything in the SDK calls through, and its HTTP adapter."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Protocol
 
 from penstock.configuration import (
@@ -14,7 +14,7 @@ from penstock.configuration import (
 from penstock.http.http_message import Response
 from penstock.http.named_transport import AUTO, HTTP, LAMBDA, TransportName, chosen_name, module_of
 from penstock.http.no_answer import ANSWER_TIMEOUT_S, NoAnswerError, no_answer
-from penstock.http.signature import SignedRequest, event_headers, is_refusal, shift_to_sign_again, sign
+from penstock.http.signature import SignedRequest, event_headers, is_refusal, reader_of, shift_to_sign_again, sign
 from penstock.tokens import TokenProvider
 
 
@@ -77,6 +77,10 @@ class HttpTransport:
     def event_headers(self, host: str, body: bytes) -> Mapping[str, str]:
         """As EventSigner says. Raises NotConfiguredError if the credentials cannot be refreshed."""
         return event_headers(self._configuration, host, body)
+
+    def reader(self) -> Hashable:
+        """Who reads, and where (abilities.py). It may be slow."""
+        return reader_of(self._configuration)
 
     def close(self) -> None:
         """Close the connections. A later call opens them again."""

@@ -11,13 +11,13 @@ flowchart LR
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from contextlib import suppress
 from functools import partial
 
 from penstock.configuration import Configuration, is_api_of_aws
 from penstock.errors import ConnectionFailedError
-from penstock.http.abilities import event_signer
+from penstock.http.abilities import event_signer, reader_of
 from penstock.http.async_connections import AsyncConnections
 from penstock.http.async_transport import AsyncTransport
 from penstock.http.http_message import JSON_TYPE, Response
@@ -87,6 +87,10 @@ class AsyncAutoTransport:
     def event_headers(self, host: str, body: bytes) -> Mapping[str, str]:
         """As EventSigner says, as by HTTP. Raises NotConfiguredError if the credentials cannot be refreshed."""
         return event_signer(self._http).event_headers(host, body)
+
+    def reader(self) -> Hashable:
+        """Who reads, and where, as by HTTP. It may be slow."""
+        return reader_of(self._http)
 
     async def close(self) -> None:
         """Close the connections. A later call opens them again."""

@@ -10,7 +10,7 @@ The stage must take direct calls (docs/how-to/transports.md).
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 
 from penstock.http.async_connections import AsyncConnections
 from penstock.http.http_message import Response
@@ -51,6 +51,10 @@ class AsyncLambdaTransport:
     def event_headers(self, host: str, body: bytes) -> Mapping[str, str]:
         """As EventSigner says, by the caller's credentials. Raises NotConfiguredError."""
         return self._invocations.event_headers(host, body)
+
+    def reader(self) -> Hashable:
+        """Who reads, and where (abilities.py). It may be slow."""
+        return self._invocations.reader()
 
     async def close(self) -> None:
         """Close the connections. A later call opens them again."""

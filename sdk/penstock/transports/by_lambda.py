@@ -10,7 +10,7 @@ flowchart LR
 The stage must take direct calls (docs/how-to/transports.md).
 """
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 
 from penstock.http.connections import Connections
 from penstock.http.http_message import Response
@@ -48,6 +48,10 @@ class LambdaTransport:
     def event_headers(self, host: str, body: bytes) -> Mapping[str, str]:
         """As EventSigner says, by the caller's credentials. Raises NotConfiguredError."""
         return self._invocations.event_headers(host, body)
+
+    def reader(self) -> Hashable:
+        """Who reads, and where (abilities.py). It may be slow."""
+        return self._invocations.reader()
 
     def close(self) -> None:
         """Close the connections. A later call opens them again."""

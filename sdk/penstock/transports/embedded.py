@@ -21,7 +21,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
@@ -143,6 +143,10 @@ class EmbeddedTransport:
     def event_headers(self, host: str, body: bytes) -> Mapping[str, str]:
         """As EventSigner says, by the credentials of this process. Raises NotConfiguredError."""
         return event_headers(self._open_signer(), host, body)
+
+    def reader(self) -> Hashable:
+        """Who reads, and where: all clients of the process's service."""
+        return id(self.service)
 
     def close(self) -> None:
         """Nothing to close: the instance stays for the other clients of this process."""

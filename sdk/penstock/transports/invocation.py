@@ -24,7 +24,7 @@ from penstock.configuration import Configuration
 from penstock.errors import NotConfiguredError, error_class
 from penstock.http.http_message import JSON_TYPE, Response
 from penstock.http.no_answer import NoAnswerError, no_answer
-from penstock.http.signature import SignedRequest, event_headers, shift_to_sign_again, signed_for
+from penstock.http.signature import SignedRequest, event_headers, reader_of, shift_to_sign_again, signed_for
 from penstock.http.sigv4 import Keys, Scope, signed_headers
 from penstock.system import ProcessLock, wall_clock_ms
 from penstock.transports.functions_place import FunctionsAccess
@@ -197,6 +197,10 @@ class Invocations:
         self._proof = OwnProof(access.signer, access.sts_url, access.place.arn)
         self._ranks: dict[str, int] = {}
         self._shift_ms = 0  # of this machine's clock, as Lambda has told it last
+
+    def reader(self) -> tuple[str, str]:
+        """Who reads, and where (abilities.py). It may be slow. Raises NotConfiguredError."""
+        return self._access.place.arn, reader_of(self._access.signer)[1]
 
     def targets(self, method: str, path: str) -> list[str]:
         """The ARNs of the aliases that serve the route, the likeliest first. Raises UNKNOWN_ROUTE for no route."""

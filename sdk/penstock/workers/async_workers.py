@@ -101,6 +101,10 @@ class AsyncSleep:
         self.ends_at_ms = -1
         self._signal.notify_all()
 
+    def interrupt(self) -> None:
+        """End the sleep, or the one that is about to begin. Any thread may call it."""
+        self._signal.interrupt()
+
 
 class AsyncWorkers(Generic[Job]):
     """`next_job` is awaited by one task at a time; None ends the tasks. `carry` must not raise."""

@@ -62,19 +62,23 @@ class Sleep:
     """
 
     def __init__(self, lock: threading.Lock) -> None:
-        self._condition = threading.Condition(lock)
+        self._signal = Signal(lock)
         self.ends_at_ms = -1
 
     def until(self, until_ms: int) -> None:
         """Sleep until this time, or until a call of `end`."""
         self.ends_at_ms = until_ms
-        self._condition.wait(seconds_until(until_ms, monotonic_ms()))
+        self._signal.wait(until_ms)
         self.ends_at_ms = -1
 
     def end(self) -> None:
         """End the sleep now."""
         self.ends_at_ms = -1
-        self._condition.notify_all()
+        self._signal.notify_all()
+
+    def interrupt(self) -> None:
+        """End the sleep, or the one that is about to begin. Needs no lock: any thread may call it."""
+        self._signal.interrupt()
 
 
 class Workers(Generic[Job]):
