@@ -418,6 +418,8 @@ METRIC_TOPICS_MAX = 100  # topics with series of their own, as a setting may hav
 METRIC_CONSUMERS_MAX = 100  # groups, share groups and subscriptions together, likewise
 METRIC_ZEROS = 15  # minutes of zeros behind the last lag: target tracking scales in after 15 of them
 METRIC_RANK_MS = 300_000  # the topics with series of their own are chosen again so often while there are places
+INSTANCE_READS_BYTES_MAX = 8 * MIB  # of batches that the instance keeps for the next fetch
+INSTANCE_READS_MS = 2_000  # it keeps them so long
 INSTANCE_TRAFFIC_TOPICS_MAX = 1_000  # topics that an instance counts apart within a minute
 
 # The audit trail (docs/adr/0047).

@@ -16,12 +16,16 @@ topics, nothing is counted.
 """
 
 import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from penstock_core.acls.tokens import AclSettings
 from penstock_core.errors import Category, ErrorCode, PenstockError
 from penstock_core.ids import SegmentId, ZoneName
 from penstock_core.limits import (
+    INSTANCE_READS_BYTES_MAX,
+    INSTANCE_READS_MS,
     INSTANCE_TIMER_MINUTES_MAX,
     INSTANCE_TIMER_SECONDS_MAX,
     INSTANCE_TRAFFIC_TOPICS_MAX,
@@ -30,6 +34,7 @@ from penstock_core.limits import (
     REPORTS_REMEMBERED_MAX,
     TIMERS_RESERVED,
 )
+from penstock_core.log.ref import LocatedRef, Ref
 from penstock_core.log.timer import DueMinute, DueSecond
 from penstock_core.metrics.lag_memory import NO_TRAFFIC, OTHER, TopicTraffic
 from penstock_core.outcomes import Outcome
@@ -90,6 +95,44 @@ class RepairThrottle:
 
     def _is_recent(self, reported: Moment) -> bool:
         return reported.age_ms(self._clock) < REPORT_INTERVAL_MS
+
+
+class RecentReads:
+    """The batches that this function instance has read last, by the ref that names them. Safe for several threads.
+
+    Readers of the same records come to one instance one after the other, and segments never change. So the next fetch
+    needs no get. The index still decides what may be read: a fetch reads the head first.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[Ref, tuple[Moment, memoryview]] = OrderedDict()
+        self._bytes = 0
+
+    def find(self, refs: Iterable[LocatedRef]) -> dict[LocatedRef, memoryview]:
+        """The batches of those refs that were read within `INSTANCE_READS_MS`."""
+        if not self._kept:
+            return {}
+        with self._lock:
+            while self._kept and next(iter(self._kept.values()))[0].age_ms(self._clock) >= INSTANCE_READS_MS:
+                self._drop_oldest()
+            return {each: self._kept[each.ref][1] for each in refs if each.ref in self._kept}
+
+    def keep(self, contents: Mapping[LocatedRef, Outcome[memoryview]]) -> None:
+        """Keeps what was read just now, within `INSTANCE_READS_BYTES_MAX`."""
+        now = Moment.now(self._clock)
+        with self._lock:
+            for located, content in contents.items():
+                if not isinstance(content, PenstockError) and located.ref not in self._kept:
+                    self._kept[located.ref] = now, content
+                    self._bytes += memoryview(content.obj).nbytes  # a part of a range holds all of it
+            while self._bytes > INSTANCE_READS_BYTES_MAX:
+                self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        _, (_, content) = self._kept.popitem(last=False)
+        self._bytes -= memoryview(content.obj).nbytes
 
 
 class TimerMemory:
@@ -182,6 +225,7 @@ class Instance:
     zone_latency: ZoneLatency
     zone_health: ZoneHealth
     repair_throttle: RepairThrottle
+    recent_reads: RecentReads
     quota_cache: QuotaCache
     quota_shares: QuotaShares
     stored_bytes: StoredBytes
@@ -211,6 +255,7 @@ class Instance:
             zone_latency=ZoneLatency(runtime.clock),
             zone_health=ZoneHealth(runtime.clock),
             repair_throttle=RepairThrottle(runtime.clock),
+            recent_reads=RecentReads(runtime.clock),
             quota_cache=QuotaCache(stores.quotas, runtime.clock, telemetry),
             quota_shares=QuotaShares(runtime.clock),
             stored_bytes=StoredBytes(runtime.clock),

@@ -28,7 +28,7 @@ from penstock_service.ports.log import LogIndex
 from penstock_service.quotas.wait import Wait
 from penstock_service.records.count_traffic import count_sent
 from penstock_service.segments.read_range import MAY_BE_REMOVED
-from penstock_service.segments.read_refs import RefContents, read_refs_singly, with_gaps
+from penstock_service.segments.read_refs import RefContents, read_refs_again, with_gaps
 
 if TYPE_CHECKING:
     from penstock_core.filters.filter import Filter
@@ -153,7 +153,7 @@ def fetch(
     """One result per entry, in order.
 
     The results hold `max_bytes` at most, except that the first batch of the first partition with data is always there.
-    At the tail a fetch costs one read of all heads and the ranged gets. While it waits, it repeats that read at
+    At the tail a fetch costs one read of all heads and the ranged gets of what this instance has not just read. While it waits, it repeats that read at
     intervals that grow up to 1 s, while `Wait` lets it. Below the tail it costs one query more per partition.
     Raises INVALID_REQUEST for no entries or too many of them. OFFSET_OUT_OF_RANGE carries the bounds, and
     within a jump `to` (`check_position`). UNKNOWN_TOPIC_ID carries the topic's id.
@@ -174,7 +174,7 @@ def fetch(
     if must_arm and len(plain) == len(partitions):
         _arm(instance, partitions)
     _choose_refs(instance.stores.log, plain, max_bytes)
-    contents = read_refs_singly(instance, [located for partition in plain for located in partition.refs])
+    contents = read_refs_again(instance, [located for partition in plain for located in partition.refs])
     contents = with_gaps(instance, contents, [(each.key, each.refs) for each in plain])
     for partition in plain:
         if partition.error is None:

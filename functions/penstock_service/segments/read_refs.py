@@ -49,6 +49,14 @@ def read_refs_singly(instance: Instance, refs: Sequence[LocatedRef]) -> RefConte
     return {**contents, **read_ranges(instance, [single for located in torn for single in join_ranges([located])])}
 
 
+def read_refs_again(instance: Instance, refs: Sequence[LocatedRef]) -> RefContents:
+    """As `read_refs_singly`, without the refs that this instance has read a moment ago: they cost nothing."""
+    known = instance.recent_reads.find(refs)
+    contents = read_refs_singly(instance, [each for each in refs if each not in known] if known else refs)
+    instance.recent_reads.keep(contents)
+    return {**contents, **known} if known else contents
+
+
 def read_ranges(instance: Instance, ranges: Sequence[SegmentRange]) -> RefContents:
     """The checked bytes of each ref of these ranges, or the error of its range. Costs and errors as `read_refs`."""
     if not ranges:

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from penstock.consumer.partition_cursor import Budget, PartitionCursor
-from penstock.consumer.shared_reads import Claim, Flight, Kept, SharedReader
+from penstock.consumer.shared_reads import Claim, Flight, Kept, SharedReader, parts_of
 from penstock.consumer.waiting import Waiting
 from penstock.errors import InvalidError, error_from_json
 from penstock.group.group_calls import Look
@@ -230,7 +230,7 @@ class FetchBuffer:
         """Take the outcome of a request: `accept` or `fail`."""
         if request.flight is not None and self._sharing is not None:
             if isinstance(answer, FetchAnswer):
-                parts = _parts(answer)[: len(request.flight.wanted)]
+                parts = parts_of(answer)[: len(request.flight.wanted)]
                 self._sharing.end(request.flight, parts, len(answer.body))
             else:
                 self._sharing.end(request.flight, None)
@@ -461,16 +461,6 @@ class FetchBuffer:
         cursor = self._cursors.pop(partition, None)
         if cursor is not None:
             self._cursors[partition] = cursor
-
-
-def _parts(answer: FetchAnswer) -> list[tuple[Mapping[str, Any], memoryview]]:
-    """The entries of an answer, each with its batches."""
-    parts, at = [], 0
-    for entry in answer.partitions:
-        length = int(entry.get("length", 0))
-        parts.append((entry, answer.body[at : at + length]))
-        at += length
-    return parts
 
 
 def _as_known(cursor: PartitionCursor, kept: Kept) -> Mapping[str, Any]:

@@ -27,13 +27,14 @@ import weakref
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from penstock.model import TopicPartition
 from penstock.retry import NEVER_MS
 from penstock.system import ProcessLock, fork_count
 from penstock_core.errors import PenstockError
 from penstock_core.limits import (
+    FETCH_BYTES_MAX,
     SDK_SAFETY_NET_MS,
     SDK_SHARED_BYTES_MAX,
     SDK_SHARED_MS,
@@ -42,6 +43,20 @@ from penstock_core.limits import (
 from penstock_core.records.record_batch import crc_is_valid, walk
 
 _ENDS_MAX = 10_000  # partitions whose last end is known
+
+
+Part = tuple[Mapping[str, Any], memoryview]
+"""The entry of a partition in an answer to a fetch, and its batches."""
+
+
+class Answer(Protocol):
+    """An answer to a fetch: an entry for each partition, and the bytes that they count."""
+
+    @property
+    def partitions(self) -> Sequence[Mapping[str, Any]]: ...  # noqa: D102
+
+    @property
+    def body(self) -> memoryview: ...  # noqa: D102
 
 
 class Place(NamedTuple):
@@ -65,6 +80,7 @@ class Wanted(NamedTuple):
     after_ms: int = NEVER_MS
     joins_after_ms: int = -1
     is_arming: bool = False
+    bytes_max: int = FETCH_BYTES_MAX
 
 
 class Kept(NamedTuple):
@@ -164,7 +180,7 @@ class SharedReads:
             kept: dict[int, Kept] = {}
             for index, each in enumerate(wanted):
                 found = self._find(each)
-                if found is not None and len(found.data) <= bytes_max:
+                if found is not None and len(found.data) <= min(bytes_max, each.bytes_max):
                     kept[index] = found
                     bytes_max -= len(found.data)
             if kept:
@@ -180,7 +196,7 @@ class SharedReads:
                     busy_until_ms = min(busy_until_ms, flight.until_ms)
             return Claim({}, own, self._begin([wanted[at] for at in own], now_ms, wait_ms), busy_until_ms)
 
-    def end(self, flight: Flight, answers: Sequence[tuple[Mapping[str, Any], memoryview]] | None, size: int) -> None:
+    def end(self, flight: Flight, answers: Sequence[Part] | None, size: int) -> None:
         """A fetch has ended with these answers, which are `size` bytes in all, or with None by a failure."""
         kept = [] if answers is None else _kept(flight, answers)
         with self._lock:
@@ -270,9 +286,7 @@ class SharedReader:
             self._flights.add(claim.flight)
         return claim
 
-    def end(
-        self, flight: Flight, answers: Sequence[tuple[Mapping[str, Any], memoryview]] | None, size: int = 0
-    ) -> None:
+    def end(self, flight: Flight, answers: Sequence[Part] | None, size: int = 0) -> None:
         """As `SharedReads.end`. A fetch that has ended already, because its reader has left, tells nothing more."""
         if flight in self._flights:
             self._flights.discard(flight)
@@ -285,7 +299,18 @@ class SharedReader:
             self.end(flight, None)
 
 
-def _kept(flight: Flight, answers: Sequence[tuple[Mapping[str, Any], memoryview]]) -> list[tuple[Place, Kept]]:
+def parts_of(answer: Answer) -> list[Part]:
+    """The parts of an answer to a fetch, in its order."""
+    parts: list[Part] = []
+    at = 0
+    for entry in answer.partitions:
+        length = int(entry.get("length", 0))
+        parts.append((entry, answer.body[at : at + length]))
+        at += length
+    return parts
+
+
+def _kept(flight: Flight, answers: Sequence[Part]) -> list[tuple[Place, Kept]]:
     """The answers without an error, and with no byte changed."""
     return [
         (wanted.place, Kept(wanted.offset, entry, data, flight.asked_ms))

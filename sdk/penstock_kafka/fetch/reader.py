@@ -9,6 +9,7 @@ read them, 100 at a time -- nothing found -------+     read again
       v
 answer
 ```
+Clients that read the same records share what is read (consumer/shared_reads.py): the gateway is one caller for all.
 All fetches together hold a bounded number of bytes, from the call of the service until the client has its answer.
 
 A batch without records, for offsets that compaction has emptied: with it a client's position moves past them.
@@ -18,7 +19,7 @@ Kafka's own compaction leaves such batches. The layout is that of penstock_core/
 
 import asyncio
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -26,9 +27,11 @@ from crc32c import crc32c
 
 from penstock.consumer.fetch_buffer import FetchAnswer
 from penstock.consumer.fetch_call import fetch_answer
+from penstock.consumer.shared_reads import Claim, Flight, Part, Place, SharedReads, parts_of
+from penstock.consumer.shared_reads import Wanted as SharedWanted
 from penstock.errors import error_from_json
 from penstock.http.http_message import misunderstood
-from penstock.retry import RetryPolicy
+from penstock.retry import NEVER_MS, RetryPolicy
 from penstock.system import monotonic_ms, random_fraction
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import parse_topic_name
@@ -38,7 +41,7 @@ from penstock_kafka.context import Context
 from penstock_kafka.dispatch.api import Peer
 from penstock_kafka.errors import KafkaError, RequestRefused, kafka_error
 from penstock_kafka.fetch.sessions import PartitionName, Wanted
-from penstock_kafka.fetch.tails import End, TailKey, Tails, binary_fetch
+from penstock_kafka.fetch.tails import NO_COVER, Cover, End, TailKey, Tails, binary_fetch
 from penstock_kafka.wire.budget import ByteBudget
 
 _RETRY_MS_MAX = 5_000
@@ -90,6 +93,7 @@ class Reader:
         self._tails = tails
         self._retry = retry or RetryPolicy()
         self._budget = ByteBudget(KAFKA_FETCHES_BYTES_MAX)
+        self._shared = SharedReads()
 
     async def read(self, wish: FetchWish) -> dict[PartitionName, Reading]:
         """The readings of the partitions that are known. A partition that no call has reached is not among them."""
@@ -155,12 +159,14 @@ class Reader:
         for start in range(0, len(due), REQUEST_PARTITIONS_MAX):
             if wish.peer.gone.is_set():
                 break
-            chunk = due[start : start + REQUEST_PARTITIONS_MAX]
-            found = await self._call(wish, chunk, keys, left, ends)
-            readings.update(found)
-            size = sum(len(each.records) for each in found.values())
+            found = await self._call(
+                wish, {name: keys[name] for name in due[start : start + REQUEST_PARTITIONS_MAX]}, left
+            )
+            readings.update(found.readings)
+            ends.update(found.ends)
+            size = sum(len(each.records) for each in found.readings.values())
             read, left = read + size, left - size
-            if left <= 0 or any(each.is_final for each in found.values()):
+            if left <= 0 or found.is_final:
                 break
         hold.resize(read)
         wish.peer.fetched_bytes = read
@@ -169,44 +175,68 @@ class Reader:
     def _due(self, wish: FetchWish, keys: Mapping[PartitionName, TailKey]) -> list[PartitionName]:
         return [name for name, key in keys.items() if not self._tails.is_quiet(key, wish.wanted[name].offset)]
 
-    async def _call(
+    async def _call(self, wish: FetchWish, keys: Mapping[PartitionName, TailKey], bytes_max: int) -> "_Found":
+        """The readings of what other clients have read or read now, and of the rest by one call of the service.
+
+        A client that waits for more than one byte reads for itself: else it would get the same few records again and
+        again, until they are too old to be shared.
+        """
+        found = _Found({}, {})
+        left = dict(keys)
+        while left and not found.is_final:
+            woken = asyncio.Event()
+            claim = Claim({}, range(len(left)), None, NEVER_MS)
+            if wish.bytes_min <= 1:
+                wanted = [_wanted(key, wish.wanted[name]) for name, key in left.items()]
+                claim = self._shared.claim(woken.set, wanted, bytes_max, monotonic_ms(), 0)
+            names = [*left]
+            for index, kept in claim.kept.items():
+                name = names[index]
+                self._take(found, name, left.pop(name), (kept.entry, kept.data), wish.wanted[name].offset)
+            own = {names[index]: left.pop(names[index]) for index in claim.own}
+            if own:
+                await self._fetch(found, wish, own, bytes_max, claim.flight)
+            elif not claim.kept and not await _woken(woken, claim.busy_until_ms, wish.peer):
+                break
+        return found
+
+    async def _fetch(
         self,
+        found: "_Found",
         wish: FetchWish,
-        chunk: Sequence[PartitionName],
         keys: Mapping[PartitionName, TailKey],
         bytes_max: int,
-        ends: dict[TailKey, End],
-    ) -> dict[PartitionName, Reading]:
+        flight: Flight | None,
+    ) -> None:
+        """Add the readings of one call of the service, which `flight` tells to the clients that wait for it."""
         partitions = [
             {
-                "topic": keys[name].topic,
-                "topic_id": keys[name].topic_id,
-                "partition": name.partition,
+                "topic": key.topic,
+                "topic_id": key.topic_id,
+                "partition": key.partition,
                 "offset": wish.wanted[name].offset,
                 "max_bytes": min(max(wish.wanted[name].bytes_max, 1), FETCH_BYTES_MAX),
             }
-            for name in chunk
+            for name, key in keys.items()
         ]
-        covers = {name: self._tails.cover(keys[name]) for name in chunk}
+        covers = {name: self._tails.cover(key) for name, key in keys.items()}
         body: dict[str, object] = {"partitions": partitions, "max_bytes": bytes_max, "wait_ms": 0}
         if any(each.subscription for each in covers.values()):
             body["arm"] = True
+        parts: list[Part] | None = None
+        size = 0
         try:
-            answer = await self._fetched(body, len(chunk))
+            answer = await self._fetched(body, len(keys))
+            parts, size = parts_of(answer), len(answer.body)
         except PenstockError as error:
-            return dict.fromkeys(chunk, _refused(kafka_error(error)))
-        data = answer.body
-        self._context.figures.fetched_bytes += len(data)
-        readings: dict[PartitionName, Reading] = {}
-        at = 0
-        for name, each in zip(chunk, answer.partitions, strict=True):
-            readings[name], end, at = self._one(name, wish.wanted[name].offset, each, data, at)
-            self._tails.saw(keys[name], readings[name].high_watermark)
-            if end is not None:
-                cover = covers[name]
-                armed_under = cover if each.get("armed") and cover.subscription else None
-                ends[keys[name]] = End(end, readings[name].log_start_offset, armed_under)
-        return readings
+            found.readings.update(dict.fromkeys(keys, _refused(kafka_error(error))))
+            return
+        finally:
+            if flight is not None:
+                self._shared.end(flight, parts, size)
+        self._context.figures.fetched_bytes += size
+        for (name, key), part in zip(keys.items(), parts, strict=True):
+            self._take(found, name, key, part, wish.wanted[name].offset, covers[name])
 
     async def _fetched(self, body: Mapping[str, object], count: int) -> FetchAnswer:
         request = binary_fetch(body)
@@ -229,22 +259,26 @@ class Reader:
                     raise
             await asyncio.sleep((retry_at_ms - now_ms) / 1_000)
 
-    def _one(
-        self, name: PartitionName, offset: int, each: Mapping[str, Any], data: memoryview, at: int
-    ) -> tuple[Reading, int | None, int]:
-        """The reading of one entry, the partition's end if it was reached, and where the next entry's data are."""
-        if "error" in each:
-            error = error_from_json(each["error"])
+    def _take(
+        self, found: "_Found", name: PartitionName, key: TailKey, part: Part, offset: int, cover: Cover = NO_COVER
+    ) -> None:
+        """Add the reading of a partition's part of an answer, and its end if it was reached."""
+        entry, records = part
+        if "error" in entry:
+            error = error_from_json(entry["error"])
             if error.code in (ErrorCode.UNKNOWN_TOPIC, ErrorCode.UNKNOWN_TOPIC_ID) and isinstance(name.topic, str):
                 self._topics.forget(name.topic)
-            return _refused(_fetch_error(name, error)), None, at
-        following = at + int(each["length"])
-        records: BytesLike = data[at:following]
-        next_offset, high_watermark = int(each["next_offset"]), int(each["high_watermark"])
-        if not records and next_offset > offset:
-            records = empty_batch(offset, next_offset)
-        reading = Reading(KafkaError.none, high_watermark, int(each["log_start_offset"]), records)
-        return reading, next_offset if next_offset >= high_watermark else None, following
+            found.readings[name] = _refused(_fetch_error(name, error))
+            return
+        next_offset, high_watermark = int(entry["next_offset"]), int(entry["high_watermark"])
+        log_start_offset = int(entry["log_start_offset"])
+        is_gap = not records and next_offset > offset
+        taken: BytesLike = empty_batch(offset, next_offset) if is_gap else records
+        found.readings[name] = Reading(KafkaError.none, high_watermark, log_start_offset, taken)
+        self._tails.saw(key, high_watermark)
+        if next_offset >= high_watermark:
+            armed_under = cover if entry.get("armed") and cover.subscription else None
+            found.ends[key] = End(next_offset, log_start_offset, armed_under)
 
     def _with_quiet(
         self,
@@ -258,6 +292,35 @@ class Reader:
             if name not in readings and self._tails.is_quiet(key, offset):
                 readings[name] = Reading(KafkaError.none, offset, self._tails.log_start_offset(key))
         return readings
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What one call has found: the readings, and the ends that were reached."""
+
+    readings: dict[PartitionName, Reading]
+    ends: dict[TailKey, End]
+
+    @property
+    def is_final(self) -> bool:
+        """A reading ends the wait."""
+        return any(each.is_final for each in self.readings.values())
+
+
+def _wanted(key: TailKey, wanted: Wanted) -> SharedWanted:
+    place = Place(key.topic_id, key.partition)
+    return SharedWanted(place, wanted.offset, bytes_max=min(max(wanted.bytes_max, 1), FETCH_BYTES_MAX))
+
+
+async def _woken(woken: asyncio.Event, until_ms: int, peer: Peer) -> bool:
+    """Wait until a fetch of another client ends, or until a time. False if this client has gone."""
+    waiting = [asyncio.ensure_future(each.wait()) for each in (woken, peer.gone)]
+    try:
+        await asyncio.wait(waiting, timeout=(until_ms - monotonic_ms()) / 1_000, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in waiting:
+            each.cancel()
+    return not peer.gone.is_set()
 
 
 def _is_enough(

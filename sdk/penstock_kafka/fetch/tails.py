@@ -48,6 +48,9 @@ class Cover(NamedTuple):
     blind_wake_ups: int
 
 
+NO_COVER = Cover(0, 0, 0)
+
+
 class End(NamedTuple):
     """The end of a partition as a fetch has found it. `armed_under`: the cover under which it is armed, or None."""
 
