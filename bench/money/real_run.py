@@ -159,6 +159,7 @@ class Stage:
         self._steps: list[tuple[float, int, Step]] = []
         self._numbers = count()
         self._delivered = 0
+        self.now_ms = 0.0
         self.records = 0
         wake_ups = deployment.instance.stores.wake_ups
         assert isinstance(wake_ups, MeteredWakeUps)
@@ -173,6 +174,7 @@ class Stage:
         """Lets the time pass."""
         while self._steps and self._steps[0][0] < end_ms:
             now_ms, _, step = heapq.heappop(self._steps)
+            self.now_ms = now_ms
             again_ms = step(now_ms)
             if again_ms is not None:
                 self.add(step, max(again_ms, now_ms + _STEP_MS))
@@ -355,7 +357,7 @@ class Member:
         if not self._is_watched:
             self._is_watched = True
             self._stage.watches.append((watch, self._buffer.woken, self._look_once))
-        if _subscribe_all(watch):
+        if subscribe_all(watch):
             self._buffer.look_again()
 
 
@@ -413,10 +415,10 @@ class Worker:
         if not self._is_watched:
             self._is_watched = True
             self._stage.watches.append((watch, self._woken, self._look_once))
-        _subscribe_all(watch)
+        subscribe_all(watch)
 
 
-def _subscribe_all(watch: Watch) -> bool:
+def subscribe_all(watch: Watch) -> bool:
     """Lets the subscriptions of a watch begin that it has not: False if it has all."""
     new = [leaf for leaf in watch.leaves if not watch.channel_coverage(leaf)]
     for leaf in new:

@@ -1,17 +1,24 @@
 """Function instances: what they share, what each of them remembers for itself, and how much of it."""
 
+from collections import Counter
 from dataclasses import fields
 
 from penstock_core.groups.group import GroupState
 from penstock_core.groups.group_target import EMPTY_TARGET
 from penstock_core.ids import GroupName, TopicId, TopicName
-from penstock_core.limits import INSTANCE_LOG_ENTRIES_MAX, INSTANCE_TARGETS_MAX, INSTANCE_TOPICS_MAX
+from penstock_core.limits import (
+    INSTANCE_LOG_ENTRIES_MAX,
+    INSTANCE_READS_BYTES_MAX,
+    INSTANCE_READS_MS,
+    INSTANCE_TARGETS_MAX,
+    INSTANCE_TOPICS_MAX,
+)
 from penstock_core.log.topic import Topic
 from penstock_service.adapters.memory.service import memory_instance
 from penstock_service.instance.caches import TopicCache
-from penstock_service.instance.instance import Instance
+from penstock_service.instance.instance import Instance, RecentReads
 from penstock_service.instance.telemetry import Telemetry
-from tests.support.service import SteppedClock, another_instance
+from tests.support.service import SteppedClock, another_instance, counted_instance, head_of, new_topic, read_all, send
 
 SHARED = {"stores", "clock", "entropy", "executor", "tuning"}
 
@@ -81,3 +88,35 @@ def test_telemetry_counts_without_logging_when_there_are_many_entries() -> None:
     assert [facts["number"] for _, facts in entries] == list(range(INSTANCE_LOG_ENTRIES_MAX))
     telemetry.log("repair_failed", number=0)
     assert telemetry.take() == ({"repair_failed": 1}, [("repair_failed", {"number": 0})])
+
+
+def test_next_fetch_of_an_instance_needs_no_get_for_a_moment() -> None:
+    clock = SteppedClock()
+    instance = memory_instance(clock=clock)
+    topic = new_topic(instance)
+    send(instance, topic, "a")
+    counts: Counter[str] = Counter()
+    reader = counted_instance(instance, counts)
+    for _ in range(10):
+        assert read_all(reader, topic) == [(0, "a")]
+    assert counts["zone.get"] == 1
+    send(instance, topic, "b")
+    assert read_all(reader, topic) == [(0, "a"), (1, "b")]
+    assert counts["zone.get"] == 2
+    clock.time_ms += INSTANCE_READS_MS
+    assert read_all(reader, topic) == [(0, "a"), (1, "b")]
+    assert counts["zone.get"] == 4
+
+
+def test_reads_that_an_instance_keeps_are_bounded_and_the_oldest_go() -> None:
+    instance = memory_instance()
+    topic = new_topic(instance)
+    for number in range(3):
+        send(instance, topic, str(number))
+    refs = [*head_of(instance, topic).located_tail()]
+    reads = RecentReads(instance.clock)
+    for each in refs:
+        reads.keep({each: memoryview(bytes(INSTANCE_READS_BYTES_MAX // 2))[:1]})
+    assert [*reads.find(refs)] == refs[1:]
+    reads.keep({refs[0]: memoryview(bytes(INSTANCE_READS_BYTES_MAX + 1))})
+    assert not reads.find(refs)

@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
 from functools import partial
 from typing import Any
@@ -12,11 +12,12 @@ from penstock_core.ids import Offset, Partition, PartitionKey
 from penstock_core.limits import FETCH_BYTES_MAX
 from penstock_core.log.index import Head
 from penstock_core.log.ref import LocatedRef
+from penstock_core.outcomes import Outcome
 from penstock_core.records.codec import NewRecord, decode, encode
 from penstock_core.records.record_batch import Compression
 from penstock_core.zones.zone_state import Acks
 from penstock_service.adapters.memory.service import MemorySegmentStore, memory_instance
-from penstock_service.instance.instance import Instance, Tuning
+from penstock_service.instance.instance import Instance, RecentReads, Tuning
 from penstock_service.ports.runtime import Clock, Executor
 from penstock_service.records.append import AppendedRange
 from penstock_service.records.fetch import FetchEntry, FetchResult, fetch
@@ -142,6 +143,16 @@ def with_stores(other: Instance, **ports: Any) -> Instance:
 def with_tuning(other: Instance, **tuning: Any) -> Instance:
     """The same instance with all that it remembers, tuned otherwise."""
     return replace(other, tuning=replace(other.tuning, **tuning))
+
+
+class _NoReads(RecentReads):
+    def keep(self, contents: Mapping[LocatedRef, Outcome[memoryview]]) -> None:
+        """Keeps nothing."""
+
+
+def without_recent_reads(other: Instance) -> Instance:
+    """The same instance, whose next fetch gets the bytes anew."""
+    return replace(other, recent_reads=_NoReads(other.clock))
 
 
 def another_instance(

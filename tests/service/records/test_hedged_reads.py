@@ -6,7 +6,16 @@ from typing import Any
 from penstock_core.ids import ZoneName
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.zones import ZoneLatency
-from tests.support.service import Intercepted, SteppedClock, another_instance, new_topic, read_all, send, with_tuning
+from tests.support.service import (
+    Intercepted,
+    SteppedClock,
+    another_instance,
+    new_topic,
+    read_all,
+    send,
+    with_tuning,
+    without_recent_reads,
+)
 
 A, B = ZoneName("a"), ZoneName("b")
 
@@ -33,7 +42,8 @@ def test_read_is_answered_by_the_next_zone_when_the_first_hangs(instance: Instan
     topic = new_topic(instance)
     send(instance, topic, "x")
     hangs, asked = threading.Event(), list[str]()
-    reader = another_instance(instance, zones=_spied(instance, clock, hangs, asked), hedge_floor_ms=1)
+    zones = _spied(instance, clock, hangs, asked)
+    reader = without_recent_reads(another_instance(instance, zones=zones, hedge_floor_ms=1))
     try:
         assert read_all(reader, topic) == [(0, "x")]
         assert asked[:2] == ["a", "b"]
@@ -49,7 +59,8 @@ def test_read_asks_one_zone_when_it_answers_in_its_usual_time(instance: Instance
     topic = new_topic(instance)
     send(instance, topic, "x")
     asked: list[str] = []
-    reader = with_tuning(another_instance(instance, zones=_spied(instance, clock, None, asked)), hedge_floor_ms=60_000)
+    spied = another_instance(instance, zones=_spied(instance, clock, None, asked))
+    reader = without_recent_reads(with_tuning(spied, hedge_floor_ms=60_000))
     for _ in range(20):
         read_all(reader, topic)
     assert len(asked) == 20
