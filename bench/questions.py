@@ -46,6 +46,8 @@ QUESTIONS = (
              "bench.stack", ("stack",), "requests", needs=STACK),
     Question("What does a waiting consumer cost, and how soon does it have a record?",
              "bench.waiting", ("waiting",), "requests", needs=STACK),
+    Question("What do ten readers of the same records in one process cost, compared with one?",
+             "bench.shared_readers", ("shared_readers",), "costs"),
     Question("How soon does a subscription call its target?",
              "bench.push_latency", ("push_latency",), "requests", needs=STACK),
     Question("How long does a new function instance load?",

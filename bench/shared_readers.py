@@ -39,11 +39,12 @@ class Traffic:
     apart_ms: float
     seconds: int
     before: int = 0
+    warm_up_s: int = 0  # calls count from then on: a reader asks for itself twice when it starts
 
 
 TRAFFIC = {
-    "10 records a second": Traffic(apart_ms=100, seconds=6),
-    "a record each 9 s": Traffic(apart_ms=9_000, seconds=50),
+    "10 records a second": Traffic(apart_ms=100, seconds=7, warm_up_s=2),
+    "a record each 9 s": Traffic(apart_ms=9_000, seconds=56, warm_up_s=12),
     "a log of 120 records, and 10 a second": Traffic(apart_ms=100, seconds=3, before=120),
 }
 
@@ -83,6 +84,9 @@ def _run(traffic: Traffic, readers: int, *, shares: bool) -> dict[str, float]:
         stage.add(sending.step, 0.0)
         for each in reading:
             stage.add(each.step)
+        stage.run_until(traffic.warm_up_s * 1_000)
+        for each in reading:
+            each.forget()
         deployment.take()
         stage.run_until(traffic.seconds * 1_000 + 5_000)
         producer.close()
@@ -129,6 +133,11 @@ class _Reading:
         self._sharing = None if shared is None else SharedReader(shared, self._wake)
         if self._sharing is not None:
             self._buffer.share(self._sharing)
+
+    def forget(self) -> None:
+        """Count anew."""
+        self.counts = dict.fromkeys(_KINDS, 0.0)
+        self.records, self.late_ms = 0, []
 
     def step(self, now_ms: float) -> float:
         """Send what the client would send now, and return when it looks again, if nothing happens before."""

@@ -157,7 +157,8 @@ class ConsumerSettings:
             mean, and a lively consumer pays for five fetches a second at most. While it has more to read than one
             answer carries, it does not pause. After some fetches without records it sleeps until a wake-up. With 0 it
             waits in the service by long polls instead, which costs a function that hardly ever stops. 60,000 at most;
-            it has no effect with `wait="poll"`.
+            it has no effect with `wait="poll"`. Consumers of one process that read the same partitions as the same
+            caller share their fetches.
         buffer_bytes: The most that prefetched records may take.
         max_in_flight: How many requests may be on their way at once, while the consumer catches up.
         retry_backoff_ms: The longest wait before the first retry. Waits have full jitter, and grow by a factor of two.

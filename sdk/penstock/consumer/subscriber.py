@@ -135,7 +135,8 @@ class Subscriber:
             if set(topics_asked) - {each.topic for each in self._buffer.assignment()}:
                 raise
         if self._topics is not topics_asked:
-            return  # the application has subscribed to others meanwhile: the next call looks for these
+            yield from self.refresh()  # the application has subscribed to others meanwhile
+            return
         self.refresh_due_ms = now_ms + self._settings.metadata_max_age_ms
         known = set(self._buffer.assignment())
         found = {TopicPartition(topic, number) for topic, count in counts.items() for number in range(count)}

@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 
 from penstock import AsyncConsumer, ClosedError, Consumer, ConsumerRebalanceListener, InvalidError, LeaseHeldError
+from penstock.consumer.consumer_core import ConsumerCore
+from penstock.consumer.settings import ConsumerSettings
+from penstock.http.client import Client
 from penstock.model import ConsumerRecord, TopicPartition
 from penstock.testing import MemoryPenstock
 from tests.sdk.client_kinds import ClientKind
@@ -303,3 +306,19 @@ def test_poll_of_no_topic_says_what_to_do(service: MemoryPenstock) -> None:
         for read in (lambda: consumer.poll(timeout_ms=0), lambda: next(consumer)):
             with pytest.raises(InvalidError, match=r"reads no topic: give it topics, or subscribe\(\) or assign\(\)"):
                 read()
+
+
+def test_consumer_looks_for_the_topics_that_it_subscribed_to_during_the_look_for_others(
+    service: MemoryPenstock, topics: list[str]
+) -> None:
+    client = Client(service.transport)
+    core = ConsumerCore(ConsumerSettings(), member_id="m", process_name="p", now_ms=lambda: 1_000_000)
+    core.subscribe(topics[:1])
+    look = core.assignment()
+    request = next(look)
+    core.subscribe(topics[1:])
+    request = look.send(client.document(request))
+    assert request.query == {"topic": topics[1]}
+    with pytest.raises(StopIteration) as found:
+        look.send(client.document(request))
+    assert found.value.value == _of(topics[1])
