@@ -137,7 +137,7 @@ class _Reading:
     def forget(self) -> None:
         """Count anew."""
         self.counts = dict.fromkeys(_KINDS, 0.0)
-        self.records, self.late_ms = 0, []
+        self.late_ms = []
 
     def step(self, now_ms: float) -> float:
         """Send what the client would send now, and return when it looks again, if nothing happens before."""
@@ -163,7 +163,7 @@ class _Reading:
         self._buffer.complete(request, answer, int(now_ms), self._stage.chance.random())
         while taken := self._buffer.take(_RECORDS_MAX):
             self.records += len(taken)
-            self.late_ms += [now_ms - int(each.value) for each in taken]
+            self.late_ms += [now_ms - int(each.value or b"") for each in taken]
         self._look(now_ms)
 
     def _look(self, now_ms: float) -> None:

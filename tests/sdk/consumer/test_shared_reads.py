@@ -3,6 +3,7 @@
 import gc
 import random
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
@@ -364,7 +365,7 @@ def test_shared_reads_belong_to_the_service_and_the_caller() -> None:
     assert shared_reads_of(reader("https://one", "key")) is mine
     assert shared_reads_of(reader("https://one", "another")) is not mine
     assert shared_reads_of(reader("https://two", "key")) is not mine
-    tokens = [reader_of(token_transport(lambda token=token: token, "https://one")) for token in ("a.b.c", "a.b.c", "d")]
+    tokens = [reader_of(token_transport(partial(str, token), "https://one")) for token in ("a.b.c", "a.b.c", "d")]
     assert tokens[0] == tokens[1] != tokens[2]
 
 
@@ -380,11 +381,10 @@ def test_consumers_that_share_get_all_records_and_one_of_another_caller_too() ->
                 producer.send("orders", value, partition=number % 2)
                 for each, consumer in zip(got, consumers, strict=True):
                     each += [record.value for record in consumer.poll(timeout_ms=1)]
-            until(
-                lambda: all(len(each) >= len(sent) for each in got),
-                step=lambda: [
+
+            def poll_all() -> None:
+                for each, consumer in zip(got, consumers, strict=True):
                     each.extend(record.value for record in consumer.poll(timeout_ms=10))
-                    for each, consumer in zip(got, consumers, strict=True)
-                ],
-            )
+
+            until(lambda: all(len(each) >= len(sent) for each in got), step=poll_all)
         assert [sorted(each, key=lambda value: int(value or b"-1")) for each in got] == [sent] * len(consumers)

@@ -10,6 +10,8 @@ from penstock import AsyncConsumer, ClosedError, Consumer, ConsumerRebalanceList
 from penstock.consumer.consumer_core import ConsumerCore
 from penstock.consumer.settings import ConsumerSettings
 from penstock.http.client import Client
+from penstock.http.http_message import Document, HttpRequest
+from penstock.http.steps import drive
 from penstock.model import ConsumerRecord, TopicPartition
 from penstock.testing import MemoryPenstock
 from tests.sdk.client_kinds import ClientKind
@@ -314,11 +316,14 @@ def test_consumer_looks_for_the_topics_that_it_subscribed_to_during_the_look_for
     client = Client(service.transport)
     core = ConsumerCore(ConsumerSettings(), member_id="m", process_name="p", now_ms=lambda: 1_000_000)
     core.subscribe(topics[:1])
-    look = core.assignment()
-    request = next(look)
-    core.subscribe(topics[1:])
-    request = look.send(client.document(request))
-    assert request.query == {"topic": topics[1]}
-    with pytest.raises(StopIteration) as found:
-        look.send(client.document(request))
-    assert found.value.value == _of(topics[1])
+    asked: list[HttpRequest] = []
+
+    def answer(effect: object) -> Document:
+        assert isinstance(effect, HttpRequest)
+        asked.append(effect)
+        if len(asked) == 1:
+            core.subscribe(topics[1:])
+        return client.document(effect)
+
+    assert drive(core.assignment(), answer) == _of(topics[1])
+    assert [each.query for each in asked] == [{"topic": topics[0]}, {"topic": topics[1]}]
