@@ -16,7 +16,6 @@ from contextlib import suppress
 from functools import partial
 
 from penstock.configuration import Configuration, is_api_of_aws
-from penstock.errors import ConnectionFailedError
 from penstock.http.abilities import event_signer, reader_of
 from penstock.http.async_connections import AsyncConnections
 from penstock.http.async_transport import AsyncTransport
@@ -26,6 +25,8 @@ from penstock.transports.async_by_lambda import invoked
 from penstock.transports.functions_place import access_by, functions_of_local_env, hinted_functions
 from penstock.transports.invocation import Call, is_foreign, is_no_way, is_way_refused
 from penstock.transports.ways import METADATA_PATH, Trial, Ways
+from penstock.workers.async_workers import AsyncErrand
+from penstock_core.errors import PenstockError
 
 
 class AsyncAutoTransport:
@@ -35,6 +36,7 @@ class AsyncAutoTransport:
         self._http = http
         self._ways = ways
         self._connections = AsyncConnections(timeout_s, connect_timeout_s=DIRECT_CONNECT_TIMEOUT_S)
+        self._question = AsyncErrand("penstock-question", self._ask)
 
     @property
     def url(self) -> str:
@@ -45,15 +47,20 @@ class AsyncAutoTransport:
         self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
     ) -> Response:
         """Send one request, and wait for its answer of any status, by the way that is open to it."""
-        if self._ways.must_know(path) or self._ways.asks_first(path):
-            await self._ask()
+        if self._ways.must_know(path):
+            self._question.begin()
+            await self._question.wait(DIRECT_CONNECT_TIMEOUT_S)
+            self._ways.asked()
+        elif self._ways.asks_beside(path):
+            self._question.begin()
+            return await self._by_http(method, path, query, headers, body)
         trial = self._ways.trial(method, path)
         answer = None if trial is None else await self._tried(trial, Call(method, path, query, body))
         return await self._by_http(method, path, query, headers, body) if answer is None else answer
 
     async def _ask(self) -> None:
         try:
-            with suppress(ConnectionFailedError):  # of the question: the call has its own
+            with suppress(PenstockError):  # of the question: the call has its own
                 await self._by_http("GET", METADATA_PATH, {}, {"Accept": JSON_TYPE}, b"")
         finally:
             self._ways.asked()
@@ -94,6 +101,7 @@ class AsyncAutoTransport:
 
     async def close(self) -> None:
         """Close the connections. A later call opens them again."""
+        await self._question.end()
         await self._connections.close()
         await self._http.close()
 

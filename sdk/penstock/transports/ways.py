@@ -97,7 +97,7 @@ class Ways:
     def must_know(self, path: str) -> bool:
         """True if the caller is to ask before this call because of the hint, and to tell `asked` once it has.
 
-        A caller may have the right to invoke alone, so none of its calls goes by HTTP before the answer.
+        A caller may have the right to invoke alone, so its calls wait for the answer, as long as for a connection.
         """
         with self._lock:
             memory = self._memory(self._now())
@@ -110,11 +110,11 @@ class Ways:
             memory = self._memory(now)
             memory.has_asked, memory.asked_at = True, now
 
-    def asks_first(self, path: str) -> bool:
-        """True if the caller is to ask for the stage's metadata before this call, and to tell `note_http` the answer.
+    def asks_beside(self, path: str) -> bool:
+        """True if the caller is to ask for the stage's metadata next to this call, and to tell `note_http` the answer.
 
         A client asks with its second call, so that a command of one call has no more of them. A call for metadata
-        brings the answer itself.
+        brings the answer itself. No call waits for the question: until it is answered, calls go by HTTP.
         """
         now = self._now()
         with self._lock:

@@ -106,6 +106,34 @@ class AsyncSleep:
         self._signal.interrupt()
 
 
+class AsyncErrand:
+    """One piece of work that runs next to the calls of a client, in a task. The client may wait for it, or not."""
+
+    def __init__(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
+        self._name = name
+        self._work = work
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        """Begin, unless it runs already. The work must not raise."""
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run(), name=self._name)
+
+    async def wait(self, timeout_s: float) -> None:
+        """Wait until it has ended, or so long."""
+        if self._task is not None:
+            await asyncio.wait((self._task,), timeout=timeout_s)
+
+    async def end(self) -> None:
+        """End it where it is."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait((self._task,))
+
+    async def _run(self) -> None:
+        await self._work()
+
+
 class AsyncWorkers(Generic[Job]):
     """`next_job` is awaited by one task at a time; None ends the tasks. `carry` must not raise."""
 

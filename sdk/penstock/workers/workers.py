@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from typing import Generic, TypeVar
 
 from penstock.retry import NEVER_MS
-from penstock.system import monotonic_ms
+from penstock.system import ProcessLock, monotonic_ms
 
 Job = TypeVar("Job")
 
@@ -79,6 +79,31 @@ class Sleep:
     def interrupt(self) -> None:
         """End the sleep, or the one that is about to begin. Needs no lock: any thread may call it."""
         self._signal.interrupt()
+
+
+class Errand:
+    """One piece of work that runs next to the calls of a client, in a thread. The client may wait for it, or not."""
+
+    def __init__(self, name: str, work: Callable[[], None]) -> None:
+        self._name = name
+        self._work = work
+        self._lock = ProcessLock()
+        self._thread: threading.Thread | None = None
+
+    def begin(self) -> None:
+        """Begin, unless it runs already. The work must not raise. An interpreter that exits does not wait for it."""
+        with self._lock:
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+                self._thread.start()
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait until it has ended, or so long."""
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+
+    def end(self) -> None:
+        """Leave it alone: nothing waits for it."""
 
 
 class Workers(Generic[Job]):

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
+from threading import Event
 
 import pytest
 
@@ -21,6 +22,7 @@ from penstock_core.errors import PenstockError
 from penstock_core.limits import BATCH_BYTES_MAX, REQUEST_BYTES_MAX, SDK_DETOUR_MS
 from penstock_service.adapters.memory.service import memory_instance
 from tests.sdk.http.faulty_transport import FaultyTransport
+from tests.support.deadlines import DEADLINE_S
 from tests.support.fake_aws import ACCOUNT, FakeAws, FakeKey, Told, always, lambda_error, lost, sts_error
 from tests.support.service import new_topic
 
@@ -76,7 +78,10 @@ class Client:
         return self.transport.call(APPEND.method, APPEND.path, APPEND.query, APPEND.headers, APPEND.body)
 
     def list_topics(self) -> int:
-        return self.transport.call(*LIST).status
+        """One call, and the question next to it to its end."""
+        status = self.transport.call(*LIST).status
+        self.transport._question.wait(DEADLINE_S)
+        return status
 
 
 @pytest.fixture
@@ -92,8 +97,8 @@ def make(aws: FakeAws, place: FunctionsPlace) -> Callable[..., Client]:
 
 def aware(client: Client) -> Client:
     """The client, once it knows the functions."""
-    client.list_topics()
-    client.list_topics()
+    for _ in range(3):
+        client.list_topics()
     client.http.calls.clear()
     client.aws.invoked.clear()
     client.aws.denied.clear()
@@ -118,7 +123,7 @@ def test_consumer_asks_once_at_most(make: Callable[..., Client]) -> None:
         consumer.assign([TopicPartition(TOPIC, 0)])
         assert next(consumer).value == b"v"
     assert client.by_http.count("GET /v1/metadata") <= 1
-    assert len(client.by_http) <= 2
+    assert len(client.by_http) <= 3
 
 
 def test_program_of_one_call_sends_one(make: Callable[..., Client]) -> None:
@@ -128,11 +133,46 @@ def test_program_of_one_call_sends_one(make: Callable[..., Client]) -> None:
     assert client.invoked() == []
 
 
-def test_second_call_asks_and_invokes(make: Callable[..., Client]) -> None:
+def test_second_call_asks_and_the_next_one_invokes(make: Callable[..., Client]) -> None:
     client = make()
-    assert [client.list_topics() for _ in range(3)] == [200] * 3
-    assert client.by_http == ["GET /v1/topics", "GET /v1/metadata"]
+    assert [client.list_topics() for _ in range(4)] == [200] * 4
+    assert sorted(client.by_http) == ["GET /v1/metadata", "GET /v1/topics", "GET /v1/topics"]
     assert client.invoked() == ["admin:direct-admin"] * 2
+
+
+def test_no_call_waits_for_the_question(make: Callable[..., Client]) -> None:
+    client, answers = make(), Event()
+
+    def late(call: Callable[[], Response]) -> Response:
+        assert answers.wait(DEADLINE_S)
+        return call()
+
+    client.http.faults["/v1/metadata"] = [late]
+    assert [client.transport.call(*LIST).status for _ in range(3)] == [200] * 3
+    assert client.invoked() == []
+    answers.set()
+    client.transport._question.wait(DEADLINE_S)
+    assert client.list_topics() == 200
+    assert client.invoked() == ["admin:direct-admin"]
+
+
+def test_no_asynchronous_call_waits_for_the_question_and_close_ends_it(make: Callable[..., Client]) -> None:
+    client, answers = make(), Event()
+
+    def late(call: Callable[[], Response]) -> Response:
+        answers.wait(DEADLINE_S)
+        return call()
+
+    async def main() -> list[int]:
+        transport = AsyncAutoTransport(ThreadedTransport(client.http), client.ways)
+        found = [(await transport.call(*LIST)).status for _ in range(3)]
+        await transport.close()
+        answers.set()
+        return found
+
+    client.http.faults["/v1/metadata"] = [late]
+    assert asyncio.run(main()) == [200] * 3
+    assert client.invoked() == []
 
 
 def test_client_without_the_right_falls_back_function_by_function(make: Callable[..., Client]) -> None:
@@ -162,10 +202,11 @@ def test_refusal_of_the_service_is_an_answer(aws: FakeAws) -> None:
     place = aws.stage(memory_instance(acl_settings=AclSettings(allows_by_default=False)), "strict")
     client = Client(aws, place, aws.key(ADA))
     admin = Admin(transport=client.transport)
-    for _ in range(3):
+    for _ in range(4):
         with pytest.raises(AccessDeniedError):
             admin.describe_topic("fresh")
-    assert client.by_http == ["GET /v1/topics/fresh", "GET /v1/metadata"]
+        client.transport._question.wait(DEADLINE_S)
+    assert sorted(client.by_http) == ["GET /v1/metadata", *["GET /v1/topics/fresh"] * 2]
     assert client.invoked() == ["admin:direct-consume"] * 2
 
 
@@ -225,7 +266,7 @@ def test_proof_that_the_function_cannot_check_lets_the_same_call_go_by_http(make
     client.aws.sts_faults = [always(sts_error(503, "ServiceUnavailable"))] * 9
     for _ in range(3):
         assert client.list_topics() == 200
-    assert client.by_http == ["GET /v1/topics", "GET /v1/metadata", "GET /v1/topics", "GET /v1/topics"]
+    assert sorted(client.by_http) == ["GET /v1/metadata", *["GET /v1/topics"] * 3]
 
 
 @pytest.mark.parametrize("ahead_ms", [-3_600_000, 3_600_000])
@@ -235,9 +276,9 @@ def test_client_whose_clock_is_wrong_invokes_by_the_time_of_lambda(
     for module in ("penstock.http.signature", "penstock.transports.invocation"):
         monkeypatch.setattr(f"{module}.wall_clock_ms", lambda: wall_clock_ms() + ahead_ms)
     client = make()
-    for _ in range(4):
+    for _ in range(5):
         assert client.list_topics() == 200
-    assert client.by_http == ["GET /v1/topics", "GET /v1/metadata"]
+    assert sorted(client.by_http) == ["GET /v1/metadata", *["GET /v1/topics"] * 2]
     assert client.invoked() == ["admin:direct-admin"] * 3
 
 
@@ -301,11 +342,13 @@ def test_two_stages_with_one_credential_are_not_mixed(aws: FakeAws) -> None:
         instance = memory_instance()
         new_topic(instance, name)
         clients.append(Client(aws, aws.stage(instance, name), key))
-    for _ in range(3):
+    for _ in range(4):
         assert [[topic.name for topic in Admin(transport=each.transport).list_topics()] for each in clients] == [
             ["left"],
             ["right"],
         ]
+        for each in clients:
+            each.transport._question.wait(DEADLINE_S)
     assert len(aws.invoked) == 4
 
 
@@ -372,7 +415,7 @@ def test_asynchronous_client_goes_both_ways_as_the_other_one(make: Callable[...,
     async def main() -> list[int]:
         transport = AsyncAutoTransport(ThreadedTransport(client.http), client.ways)
         try:
-            found = [(await transport.call(*LIST)).status for _ in range(3)]
+            found = [await _status(transport) for _ in range(4)]
             client.aws.lambda_faults = [always(lambda_error(403, "AccessDeniedException"))]
             found += [(await transport.call(*LIST)).status for _ in range(2)]
             client.now_ms += SDK_DETOUR_MS
@@ -383,8 +426,15 @@ def test_asynchronous_client_goes_both_ways_as_the_other_one(make: Callable[...,
         finally:
             await transport.close()
 
-    assert asyncio.run(main()) == [200] * 5 + [1]
-    assert client.by_http == ["GET /v1/topics", "GET /v1/metadata", "GET /v1/topics", "GET /v1/topics"]
+    assert asyncio.run(main()) == [200] * 6 + [1]
+    assert sorted(client.by_http) == ["GET /v1/metadata", *["GET /v1/topics"] * 4]
+
+
+async def _status(transport: AsyncAutoTransport) -> int:
+    """The answer to one call, when the question next to it has ended."""
+    status = (await transport.call(*LIST)).status
+    await transport._question.wait(DEADLINE_S)
+    return status
 
 
 def _looped(client: Client, count: int) -> list[int]:
@@ -393,7 +443,7 @@ def _looped(client: Client, count: int) -> list[int]:
     async def main() -> list[int]:
         transport = AsyncAutoTransport(ThreadedTransport(client.http), client.ways)
         try:
-            return [(await transport.call(*LIST)).status for _ in range(count)]
+            return [await _status(transport) for _ in range(count)]
         finally:
             await transport.close()
 
@@ -404,7 +454,7 @@ def test_asynchronous_call_goes_by_http_when_the_function_cannot_check_its_proof
     client = make()
     client.aws.sts_faults = [always(sts_error(503, "ServiceUnavailable"))] * 9
     assert _looped(client, 3) == [200] * 3
-    assert client.by_http == ["GET /v1/topics", "GET /v1/metadata", "GET /v1/topics", "GET /v1/topics"]
+    assert sorted(client.by_http) == ["GET /v1/metadata", *["GET /v1/topics"] * 3]
 
 
 def test_asynchronous_call_goes_by_http_when_lambda_cannot_be_reached(make: Callable[..., Client]) -> None:
@@ -422,4 +472,4 @@ def test_question_that_nothing_answers_says_nothing_of_an_asynchronous_call(make
     client = make()
     client.http.faults["/v1/metadata"] = [no_answer]
     assert _looped(client, 3) == [200] * 3
-    assert client.by_http == ["GET /v1/topics", "GET /v1/metadata", "GET /v1/topics", "GET /v1/topics"]
+    assert sorted(client.by_http) == ["GET /v1/metadata", *["GET /v1/topics"] * 3]

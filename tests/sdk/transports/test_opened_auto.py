@@ -164,7 +164,7 @@ def test_domain_is_asked_anew_and_an_api_of_aws_is_not(
     ways = (client.inner if isinstance(client, Looped) else client)._ways
     real = ways._now
     ways._now = lambda: real()._replace(monotonic_ms=real().monotonic_ms + SDK_DETOUR_MS)
-    assert ways.asks_first("/v1/topics") is not lasts
+    assert ways.asks_beside("/v1/topics") is not lasts
 
 
 def test_connection_to_lambda_has_two_seconds(opens: Callable[[], Any], world: World) -> None:

@@ -85,16 +85,16 @@ def refused(ways: Ways, call: tuple[str, str], status: int = 403) -> str:
 
 
 def test_client_asks_with_its_second_call_and_once(learner: Ways) -> None:
-    assert not learner.asks_first(FETCH[1])
+    assert not learner.asks_beside(FETCH[1])
     learner.note_http(*FETCH, Response(200, {}, b""))
-    assert learner.asks_first(FETCH[1])
-    assert not learner.asks_first(FETCH[1])
+    assert learner.asks_beside(FETCH[1])
+    assert not learner.asks_beside(FETCH[1])
 
 
 def test_client_does_not_ask_when_its_first_call_was_for_metadata(learner: Ways) -> None:
-    assert not learner.asks_first(METADATA_PATH)
+    assert not learner.asks_beside(METADATA_PATH)
     learner.note_http(*METADATA, told(("lambda", ARN)))
-    assert not learner.asks_first(FETCH[1])
+    assert not learner.asks_beside(FETCH[1])
     assert tried(learner, PRODUCE).target == f"{ARN}-produce:direct-produce"
 
 
@@ -115,13 +115,13 @@ def test_client_stays_on_http_when_it_is_told_nothing_that_it_knows(
     learner: Ways, clocks: Clocks, answer: Response
 ) -> None:
     learner.note_http(*FETCH, Response(200, {}, b""))
-    assert learner.asks_first(FETCH[1])
+    assert learner.asks_beside(FETCH[1])
     learner.note_http(*METADATA, answer)
     assert learner.trial(*FETCH) is None
     clocks.step(SDK_DETOUR_MS - 1)
-    assert not learner.asks_first(FETCH[1])
+    assert not learner.asks_beside(FETCH[1])
     clocks.step(1)
-    assert learner.asks_first(FETCH[1])
+    assert learner.asks_beside(FETCH[1])
 
 
 def test_client_takes_the_first_address_that_it_knows(learner: Ways) -> None:
@@ -140,7 +140,7 @@ def test_domain_that_may_lead_elsewhere_is_asked_again(clocks: Clocks) -> None:
     clocks.step(SDK_DETOUR_MS - 1)
     tried(ways, FETCH)
     clocks.step(1)
-    assert ways.asks_first(FETCH[1])
+    assert ways.asks_beside(FETCH[1])
     assert ways.trial(*FETCH) is None
     ways.note_http(*METADATA, told(("lambda", f"{ARN}-green")))
     assert tried(ways, FETCH).target.startswith(f"{ARN}-green-fetch:")
@@ -149,7 +149,7 @@ def test_domain_that_may_lead_elsewhere_is_asked_again(clocks: Clocks) -> None:
 def test_address_of_an_api_of_aws_lasts(learner: Ways, clocks: Clocks) -> None:
     learner.note_http(*METADATA, told(("lambda", ARN)))
     clocks.step(100 * SDK_DETOUR_MS)
-    assert not learner.asks_first(FETCH[1])
+    assert not learner.asks_beside(FETCH[1])
     assert learner.trial(*FETCH) is not None
 
 
@@ -165,7 +165,7 @@ def test_client_with_a_hint_asks_before_its_first_call_until_it_has_asked(clocks
     assert ways.must_know(FETCH[1])  # the domain may lead elsewhere by now
     ways.asked()
     assert not ways.must_know(FETCH[1])
-    assert not ways.asks_first(FETCH[1])
+    assert not ways.asks_beside(FETCH[1])
 
 
 def test_client_without_a_hint_may_call_before_it_knows(learner: Ways) -> None:
@@ -229,9 +229,9 @@ def test_stage_whose_function_is_missing_is_forgotten_and_asked_anew(learner: Wa
     learner.note_http(*METADATA, told(("lambda", ARN)))
     refused(learner, FETCH, status=404)
     assert learner.trial(*PRODUCE) is None
-    assert not learner.asks_first(PRODUCE[1])
+    assert not learner.asks_beside(PRODUCE[1])
     clocks.step(SDK_DETOUR_MS)
-    assert learner.asks_first(PRODUCE[1])
+    assert learner.asks_beside(PRODUCE[1])
     learner.note_http(*METADATA, told(("lambda", f"{ARN}-renamed")))
     assert tried(learner, PRODUCE).target.startswith(f"{ARN}-renamed-produce:")
 
@@ -239,7 +239,7 @@ def test_stage_whose_function_is_missing_is_forgotten_and_asked_anew(learner: Wa
 def test_functions_of_the_environment_are_not_forgotten(ways: Ways) -> None:
     refused(ways, FETCH, status=404)
     assert ways.trial(*PRODUCE) is not None
-    assert not ways.asks_first(PRODUCE[1])
+    assert not ways.asks_beside(PRODUCE[1])
 
 
 def test_no_connection_leaves_all_functions_and_one_call_tries_again(ways: Ways, clocks: Clocks) -> None:
@@ -302,7 +302,7 @@ def test_one_of_many_threads_asks() -> None:
 
     def ask(_: int) -> bool:
         both.wait()
-        return ways.asks_first(FETCH[1])
+        return ways.asks_beside(FETCH[1])
 
     with ThreadPoolExecutor(8) as threads:
         assert sum(threads.map(ask, range(8))) == 1
