@@ -70,7 +70,7 @@ def _row(readers: str, counts: dict[str, float], one: dict[str, float]) -> Row:
 
 
 def _run(traffic: Traffic, readers: int, *, shares: bool) -> dict[str, float]:
-    """What the readers cost in all, how many records each of them got, and how late in the mean."""
+    """The cost of all readers, the records that each of them got, and their mean lateness."""
     with billed_deployment(billed_profile("express3")) as deployment:
         stage = Stage(deployment)
         with Admin(transport=deployment) as admin:

@@ -153,7 +153,8 @@ def fetch(
     """One result per entry, in order.
 
     The results hold `max_bytes` at most, except that the first batch of the first partition with data is always there.
-    At the tail a fetch costs one read of all heads and the ranged gets of what this instance has not just read. While it waits, it repeats that read at
+    At the tail a fetch costs one read of all heads and the ranged gets of what this instance has not just
+    read. While it waits, it repeats that read at
     intervals that grow up to 1 s, while `Wait` lets it. Below the tail it costs one query more per partition.
     Raises INVALID_REQUEST for no entries or too many of them. OFFSET_OUT_OF_RANGE carries the bounds, and
     within a jump `to` (`check_position`). UNKNOWN_TOPIC_ID carries the topic's id.

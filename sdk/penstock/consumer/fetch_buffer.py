@@ -12,7 +12,7 @@ Invariants:
 - Prefetched records and the answers that may come stay within `buffer_bytes`, apart from one oversized batch.
 - A fetch names the topic's id as soon as it is known. So an offset never counts in a topic that was made anew.
 - With a filter, answers skip records. Positions and fetch offsets go by what the service has looked at.
-- What another reader of the process has fetched, or fetches, is not fetched again (shared_reads.py).
+- The buffer fetches nothing that another reader of the process has fetched or fetches (shared_reads.py).
 - Quiet partitions, whose last answer was empty, share one request. waiting.py says when it is due, and whether the
   service waits for records or arms the partitions.
 """
@@ -356,7 +356,7 @@ class FetchBuffer:
         self.wake_at_ms = 0
 
     def _shared_request(self, cursors: list[PartitionCursor], now_ms: int) -> FetchRequest | None:
-        """The fetch of what no other reader has fetched or fetches. One that another has made needs no call."""
+        """The fetch of what no other reader has fetched or fetches. The answer to another's fetch needs no call."""
         sharing = self._sharing
         common: list[PartitionCursor] = []
         alone: list[PartitionCursor] = []
@@ -464,7 +464,7 @@ class FetchBuffer:
 
 
 def _as_known(cursor: PartitionCursor, kept: Kept) -> Mapping[str, Any]:
-    """The entry of a kept answer. What the reader knows of the log's bounds may be newer."""
+    """The entry of a kept answer. The reader may know newer bounds of the log."""
     return {
         **kept.entry,
         "high_watermark": max(kept.entry["high_watermark"], cursor.high_watermark or 0),

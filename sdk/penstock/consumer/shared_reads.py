@@ -105,7 +105,7 @@ class Kept(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """What a claim has found, by the index of what was wanted. The caller fetches `own` under `flight`.
+    """The result of a claim, by the index of each wanted place. The caller fetches `own` under `flight`.
 
     If anything is kept, nothing is to be fetched yet. `busy_until_ms` is when the caller claims again that waits for
     others, if nothing wakes it before.

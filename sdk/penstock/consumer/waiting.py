@@ -153,7 +153,7 @@ class Waiting:
         return {"wait_ms": wait_ms, "arm": True} if is_covered else {"wait_ms": wait_ms}
 
     def wanted(self, cursor: PartitionCursor, filter_text: str | None, now_ms: int) -> Wanted:
-        """What may stand in for the cursor's next fetch, among the answers to other readers (shared_reads.py).
+        """The answers to other readers that may stand in for the cursor's next fetch (shared_reads.py).
 
         A partition that is to be armed takes an answer that has armed it, if the subscription had begun before that was
         asked for. Then an append after it wakes this consumer, too, and a wake-up that has come meanwhile is noted in

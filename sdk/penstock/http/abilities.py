@@ -42,7 +42,7 @@ def wall_clock_ns_of(transport: object) -> Callable[[], int]:
 
 
 def reader_of(transport: object) -> Hashable:
-    """Who reads by the transport, and where: clients with the same reader may share what the service answers.
+    """The caller and the service of the transport: clients with the same reader may share answers.
 
     A transport that does not tell is a reader of its own, with all clients that were given it. It may be slow. Raises
     NotConfiguredError if the credentials cannot be refreshed.

@@ -77,7 +77,7 @@ class AsyncClient:
         return await asyncio.to_thread(event_signer(self._transport).event_headers, host, body)
 
     async def reader(self) -> Hashable:
-        """Who reads, and where: clients with the same reader share what they fetch. Raises NotConfiguredError."""
+        """The caller and the service: clients with the same reader share what they fetch. Raises NotConfiguredError."""
         return await asyncio.to_thread(reader_of, self._transport)
 
     async def close(self) -> None:

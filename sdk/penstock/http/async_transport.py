@@ -80,7 +80,7 @@ class AsyncHttpTransport:
         return event_headers(self._configuration, host, body)
 
     def reader(self) -> Hashable:
-        """Who reads, and where (abilities.py). It may be slow."""
+        """The caller and the service (abilities.py). It may be slow."""
         return reader_of(self._configuration)
 
     async def close(self) -> None:

@@ -78,7 +78,7 @@ class Client:
         return event_signer(self._transport).event_headers(host, body)
 
     def reader(self) -> Hashable:
-        """Who reads, and where: clients with the same reader share what they fetch. Raises NotConfiguredError."""
+        """The caller and the service: clients with the same reader share what they fetch. Raises NotConfiguredError."""
         return reader_of(self._transport)
 
     def close(self) -> None:

@@ -42,7 +42,7 @@ class ThreadedTransport:
         return event_signer(self._inner).event_headers(host, body)
 
     def reader(self) -> Hashable:
-        """Who reads by the inner transport, and where."""
+        """The caller and the service of the inner transport."""
         return reader_of(self._inner)
 
     async def close(self) -> None:

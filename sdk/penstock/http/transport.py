@@ -79,7 +79,7 @@ class HttpTransport:
         return event_headers(self._configuration, host, body)
 
     def reader(self) -> Hashable:
-        """Who reads, and where (abilities.py). It may be slow."""
+        """The caller and the service (abilities.py). It may be slow."""
         return reader_of(self._configuration)
 
     def close(self) -> None:

@@ -53,7 +53,7 @@ class AsyncLambdaTransport:
         return self._invocations.event_headers(host, body)
 
     def reader(self) -> Hashable:
-        """Who reads, and where (abilities.py). It may be slow."""
+        """The caller and the service (abilities.py). It may be slow."""
         return self._invocations.reader()
 
     async def close(self) -> None:

@@ -96,7 +96,7 @@ class AutoTransport:
         return event_signer(self._http).event_headers(host, body)
 
     def reader(self) -> Hashable:
-        """Who reads, and where, as by HTTP. It may be slow."""
+        """The caller and the service, as by HTTP. It may be slow."""
         return reader_of(self._http)
 
     def close(self) -> None:

@@ -50,7 +50,7 @@ class LambdaTransport:
         return self._invocations.event_headers(host, body)
 
     def reader(self) -> Hashable:
-        """Who reads, and where (abilities.py). It may be slow."""
+        """The caller and the service (abilities.py). It may be slow."""
         return self._invocations.reader()
 
     def close(self) -> None:

@@ -145,7 +145,7 @@ class EmbeddedTransport:
         return event_headers(self._open_signer(), host, body)
 
     def reader(self) -> Hashable:
-        """Who reads, and where: all clients of the process's service."""
+        """The service of the process, which all its clients share."""
         return id(self.service)
 
     def close(self) -> None:

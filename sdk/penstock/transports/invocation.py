@@ -199,7 +199,7 @@ class Invocations:
         self._shift_ms = 0  # of this machine's clock, as Lambda has told it last
 
     def reader(self) -> tuple[str, str]:
-        """Who reads, and where (abilities.py). It may be slow. Raises NotConfiguredError."""
+        """The caller and the service (abilities.py). It may be slow. Raises NotConfiguredError."""
         return self._access.place.arn, reader_of(self._access.signer)[1]
 
     def targets(self, method: str, path: str) -> list[str]:

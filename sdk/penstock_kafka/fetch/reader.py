@@ -296,7 +296,7 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What one call has found: the readings, and the ends that were reached."""
+    """The result of one call: the readings, and the ends that were reached."""
 
     readings: dict[PartitionName, Reading]
     ends: dict[TailKey, End]
