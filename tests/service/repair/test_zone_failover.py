@@ -24,6 +24,7 @@ from tests.support.service import (
     read_all,
     send,
     values_of,
+    without_recent_reads,
     zone_of,
 )
 
@@ -185,7 +186,7 @@ def test_fetch_asks_zones_that_confirmed_first_and_the_others_when_they_must(ins
 
         return Intercepted(zone, get=get)
 
-    watched = another_instance(instance, zones=[spy(zone) for zone in instance.stores.zones])
+    watched = without_recent_reads(another_instance(instance, zones=[spy(zone) for zone in instance.stores.zones]))
     assert read_all(watched, topic) == [(0, "a")]
     assert asked == ["b"]
     zone_of(instance, 0).segments |= zone_of(instance, 1).segments
@@ -211,7 +212,7 @@ def test_fetch_learns_the_fastest_zone(instance: Instance, clock: SteppedClock) 
 
         return Intercepted(zone, get=get)
 
-    reader = another_instance(instance, zones=[slow(zone) for zone in instance.stores.zones])
+    reader = without_recent_reads(another_instance(instance, zones=[slow(zone) for zone in instance.stores.zones]))
     for _ in range(10):
         read_all(reader, topic)
     assert asked == ["a", "b", "c"] + ["b"] * 7, "each is tried once, then the fastest"
