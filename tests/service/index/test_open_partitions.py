@@ -16,7 +16,7 @@ CLOSED = PenstockError(ErrorCode.PARTITION_CLOSED, "closed")
 def test_generation_that_comes_is_opened(instance: Instance) -> None:
     topic = new_topic(instance, partitions=2, ordering_on_change="wait")
     with catch_kill():
-        alter_topic(killed_at(instance, 1, is_applied=True), topic, 1, {})
+        alter_topic(killed_at(instance, 2, is_applied=True), topic, 1, {})
     open_partitions(instance, topic)
     assert instance.topic_cache.get(topic).generations == (0, 2)
     assert send(instance, topic, "a", partition=2) == appended(0, 1)

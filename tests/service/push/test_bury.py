@@ -231,7 +231,7 @@ def test_dead_letters_open_a_generation_that_an_operator_left() -> None:
     deliveries.append("a")
     deliveries.run()
     with catch_kill():
-        alter_topic(killed_at(another_instance(deliveries.instance), 3, is_applied=True), "dead", 2, {})
+        alter_topic(killed_at(another_instance(deliveries.instance), 4, is_applied=True), "dead", 2, {})
     deliveries.append(NewRecord(1, b"k", b"b", ()))
     deliveries.run()
     assert [record.value for record in letters(deliveries)] == [b"a"]

@@ -90,7 +90,7 @@ def test_target_that_is_missing_is_waited_for() -> None:
     assert [each.value for each in copies(deliveries)] == [b"b"]
 
 
-@pytest.mark.parametrize("call", [None, 3])
+@pytest.mark.parametrize("call", [None, 4])
 def test_copies_follow_their_keys_to_a_new_generation(call: int | None) -> None:
     """Also when the operator died in the middle: the copy opens the generation."""
     deliveries = copying(partitions=2, batch_records=10)

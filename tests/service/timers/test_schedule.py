@@ -261,7 +261,7 @@ def test_process_without_triggers_delays_no_record_and_appends_the_others(instan
     assert waiting(instance.stores.timers, key_of(instance, topic), 0, 10**15, 100) != []
 
 
-@pytest.mark.parametrize("call", [None, 1])
+@pytest.mark.parametrize("call", [None, 2])
 def test_closed_partition_tells_which_take_delayed_records(
     instance: Instance, clock: SteppedClock, call: int | None
 ) -> None:

@@ -148,7 +148,7 @@ def test_delayed_part_opens_a_generation_that_an_operator_left(
     begin_transactions(instance, NAME)
     topic = new_topic(instance, partitions=2, ordering_on_change="wait")
     with catch_kill():
-        alter_topic(killed_at(instance, 1, is_applied=True), topic, 3, {})
+        alter_topic(killed_at(instance, 2, is_applied=True), topic, 3, {})
     late = part(delayed(topic, clock.now_ms() + 5_000, "later"))
     error = refused(
         ErrorCode.PARTITION_CLOSED,
@@ -164,7 +164,7 @@ def test_commit_that_was_applied_is_answered_when_its_generation_cannot_be_opene
     stale = another_instance(instance)
     first = commit_transaction(stale, part(entry(topic, 0, batch("a"))), [], 0)
     with catch_kill():
-        alter_topic(killed_at(instance, 3, is_applied=True), topic, 2, {})
+        alter_topic(killed_at(instance, 4, is_applied=True), topic, 2, {})
 
     def fail(*_: object) -> None:
         raise UNAVAILABLE

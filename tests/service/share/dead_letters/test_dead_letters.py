@@ -161,7 +161,7 @@ def test_dead_letters_open_a_generation_that_an_operator_left(instance: Instance
     new_group(instance, dead_letter_topic="dead")
     held = take(instance)
     with catch_kill():
-        alter_topic(killed_at(another_instance(instance), 3, is_applied=True), "dead", 2, {})
+        alter_topic(killed_at(another_instance(instance), 5, is_applied=True), "dead", 2, {})
     finish(instance, held, AckType.REJECT)
     assert [len(dead_letters(instance, partition)) for partition in range(3)] == [0, 2, 0]
 

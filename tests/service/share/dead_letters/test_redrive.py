@@ -265,7 +265,7 @@ def test_two_redrives_at_once(dead: Instance, clock: SteppedClock, place: int) -
 def test_dead_letters_go_to_their_keys_partitions_in_a_new_generation(dead: Instance) -> None:
     alter_topic(dead, "orders", None, {"ordering_on_change": "wait"})
     with catch_kill():
-        alter_topic(killed_at(another_instance(dead), 3, is_applied=True), "orders", 5, {})
+        alter_topic(killed_at(another_instance(dead), 5, is_applied=True), "orders", 5, {})
     assert redrive(dead, "dead", wish()) == Redriven(moved=10, remaining=0, skipped=0)
     own = 2 + partition_for_key(b"k", 5)
     found = {each: [*decode(ask(dead, "orders", partition=each).data)] for each in range(2, 7)}
