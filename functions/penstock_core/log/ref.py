@@ -6,7 +6,7 @@ This lets a writer append a ref before it knows its offset.
 
 ```
  0  version u8      1; 2 if a producer follows; 3 if flags follow, which tell the rest; 4 as 3, of tier 2; 5 as 3,
-                   not delayed; 6 as 4, of tier 3
+                   not delayed; 6 as 4, of tier 3; 7 of any tier, with records that may expire
  1  tier    u8      0 zonal, 1 archive, 2 inline, 3 expiring
  2  zones   u8      bit i set: zone i (in configured order) confirmed the segment before the append was committed
  3  segment id      16 bytes
@@ -16,15 +16,17 @@ This lets a writer append a ref before it knows its offset.
 31  record_count u32
 35  max_timestamp_ms i64   -1: none
 43  in version 2: the producer
-    in versions 3 to 6: flags u8, in version 6 kept_days u8, then the fields whose bits are set, in this order
+    in versions 3 to 7: flags u8, in tier 3 kept_days u8, then the fields whose bits are set, in this order
       bit 0   producer          14 bytes   id i64, epoch u16, first sequence u32 (the last one follows from the span)
       bit 1   tag filter        u64        Bloom filter of the records' `tag` headers (filters/tag_filter.py)
       bit 2   appended_ms       i64        when the newest records were appended; in version 3, some were delayed
+      bit 3   in version 7: some records were delayed; no field
 ```
 Big-endian throughout. Each ref has one encoding. Version 3 is written only where bit 1 is set, or bit 2 for delayed
 records. Version 5 is written where bit 2 is set and no record was delayed. A reader refuses both otherwise. All refs of
 tier 2 have version 4, those of tier 3 version 6, and no other ref has these: a release that does not know the tier
-refuses them as a whole (docs/adr/0064). Delayed records are never of these tiers.
+refuses them as a whole (docs/adr/0064). Delayed records are never of these tiers. A ref whose records may expire has
+version 7 in each tier, and no other ref has it (docs/adr/0084).
 """
 
 import struct
@@ -43,9 +45,17 @@ _PRODUCER = struct.Struct(">qHI")
 _TAG_FILTER = struct.Struct(">Q")
 _APPENDED = struct.Struct(">q")
 DAY_MS = 24 * 3_600_000
-_PLAIN, _WITH_PRODUCER, _WITH_FLAGS, _INLINE, _DATED, _EXPIRING = 1, 2, 3, 4, 5, 6
-_HAS_PRODUCER, _HAS_TAG_FILTER, _HAS_APPENDED = 1, 2, 4
-assert {_PLAIN, _WITH_PRODUCER, _WITH_FLAGS, _INLINE, _DATED, _EXPIRING} == BYTE_FORMATS["ref"].reads
+_PLAIN, _WITH_PRODUCER, _WITH_FLAGS, _INLINE, _DATED, _EXPIRING, _MAY_EXPIRE = 1, 2, 3, 4, 5, 6, 7
+_HAS_PRODUCER, _HAS_TAG_FILTER, _HAS_APPENDED, _IS_DELAYED = 1, 2, 4, 8
+assert {
+    _PLAIN,
+    _WITH_PRODUCER,
+    _WITH_FLAGS,
+    _INLINE,
+    _DATED,
+    _EXPIRING,
+    _MAY_EXPIRE,
+} == BYTE_FORMATS["ref"].reads
 
 REF_BYTES = _LAYOUT.size
 REF_WITH_PRODUCER_BYTES = REF_BYTES + _PRODUCER.size
@@ -59,7 +69,7 @@ _BYTES_BY_FLAGS = {
     + (_APPENDED.size if flags & _HAS_APPENDED else 0)
     for flags in range(8)
 }
-_LEAST_FLAGS = {_WITH_FLAGS: _HAS_TAG_FILTER, _INLINE: 0, _DATED: _HAS_APPENDED, _EXPIRING: 0}
+_LEAST_FLAGS = {_WITH_FLAGS: _HAS_TAG_FILTER, _INLINE: 0, _DATED: _HAS_APPENDED, _EXPIRING: 0, _MAY_EXPIRE: 0}
 _REFS_REMEMBERED = 4_096  # by one instance, some 400 bytes each
 
 
@@ -85,6 +95,7 @@ class Tier(IntEnum):
 _OF_ITEMS = frozenset((Tier.INLINE, Tier.EXPIRING))
 _VERSIONS_OF_ITEMS = {Tier.INLINE: _INLINE, Tier.EXPIRING: _EXPIRING}
 _ITEM_TIERS = frozenset(bytes((tier,)) for tier in _OF_ITEMS)
+_OF_TTL = bytes((Tier.EXPIRING,))
 _TIERS_OF_VERSIONS = {version: bytes((tier,)) for tier, version in _VERSIONS_OF_ITEMS.items()}
 
 
@@ -103,6 +114,9 @@ class Ref:
     some of the records were delayed; then `appended_ms` is set.
 
     An expiring item may be gone `kept_days` after the time in its segment's id (`kept_until_ms`). 0 for other tiers.
+
+    `may_expire`: some of the records may have the header of an expiry (records/expiry.py). Without it none of them
+    expires, and no reader decodes the batches to find out.
     """
 
     segment_id: SegmentId
@@ -118,6 +132,7 @@ class Ref:
     appended_ms: int | None = None
     is_delayed: bool = False
     kept_days: int = 0
+    may_expire: bool = False
 
     @property
     def kept_until_ms(self) -> int:
@@ -152,7 +167,7 @@ def encode_ref(ref: Ref) -> bytes:
         ref.record_count,
         ref.max_timestamp_ms,
     )
-    if flags or ref.tier.is_item:
+    if flags or ref.tier.is_item or ref.may_expire:
         data += bytes((flags, ref.kept_days) if ref.tier is Tier.EXPIRING else (flags,))
     if ref.sequence is not None:
         data += _PRODUCER.pack(ref.sequence.producer_id, ref.sequence.epoch, ref.sequence.first_sequence)
@@ -208,6 +223,8 @@ def stored_bytes(refs: Iterable[Ref]) -> int:
 
 
 def _version_of(ref: Ref, flags: int) -> int:
+    if ref.may_expire:
+        return _MAY_EXPIRE
     if ref.tier.is_item:
         return _VERSIONS_OF_ITEMS[ref.tier]
     if ref.appended_ms is not None and not ref.is_delayed:
@@ -216,15 +233,18 @@ def _version_of(ref: Ref, flags: int) -> int:
 
 
 def _flags_of(ref: Ref) -> int:
-    """The flags of versions 3 to 6, or 0 if the ref needs none."""
+    """The flags of versions 3 to 7, or 0 if the ref needs none."""
     flags = (ref.tag_filter is not None and _HAS_TAG_FILTER) | (ref.appended_ms is not None and _HAS_APPENDED)
-    has_flags = flags or ref.tier.is_item
-    return flags | (_HAS_PRODUCER if has_flags and ref.sequence is not None else 0)
+    has_flags = flags or ref.tier.is_item or ref.may_expire
+    flags |= _HAS_PRODUCER if has_flags and ref.sequence is not None else 0
+    return flags | (_IS_DELAYED if ref.may_expire and ref.is_delayed else 0)
 
 
 def _size_at(data: bytes, position: int) -> int | None:
     """The size of the ref at `position`, None if it is of no known version or tier, or has unknown flags."""
     version, tier = data[position], data[position + 1 : position + 2]
+    if version == _MAY_EXPIRE:
+        return _size_of_expiry(data, position, tier)
     if _TIERS_OF_VERSIONS.get(version, b"") != (tier if tier in _ITEM_TIERS else b""):
         return None
     least = _LEAST_FLAGS.get(version)
@@ -233,6 +253,17 @@ def _size_at(data: bytes, position: int) -> int | None:
     flags_at = position + REF_BYTES
     size = _BYTES_BY_FLAGS.get(data[flags_at]) if flags_at < len(data) and data[flags_at] >= least else None
     return size + 1 if size is not None and version == _EXPIRING else size
+
+
+def _size_of_expiry(data: bytes, position: int, tier: bytes) -> int | None:
+    """The size of a ref of version 7. A delayed one has its time, and is no item."""
+    flags_at = position + REF_BYTES
+    flags = data[flags_at] if flags_at < len(data) else -1
+    is_delayed = flags >= _IS_DELAYED
+    size = _BYTES_BY_FLAGS.get(flags - _IS_DELAYED if is_delayed else flags)
+    if size is None or (is_delayed and (not flags & _HAS_APPENDED or tier in _ITEM_TIERS)):
+        return None
+    return size + (tier == _OF_TTL)
 
 
 def _decode_at(data: bytes, position: int) -> Ref:
@@ -245,7 +276,7 @@ def _decode_at(data: bytes, position: int) -> Ref:
     if version in _LEAST_FLAGS:
         flags = data[position]
         position += 1
-    if version == _EXPIRING:
+    if tier == Tier.EXPIRING:
         kept_days = data[position]
         position += 1
     if flags & _HAS_PRODUCER:
@@ -274,8 +305,9 @@ def _decode_at(data: bytes, position: int) -> Ref:
         sequence=sequence,
         tag_filter=tag_filter,
         appended_ms=appended_ms,
-        is_delayed=version == _WITH_FLAGS and appended_ms is not None,
+        is_delayed=bool(flags & _IS_DELAYED) or (version == _WITH_FLAGS and appended_ms is not None),
         kept_days=kept_days,
+        may_expire=version == _MAY_EXPIRE,
     )
 
 

@@ -48,13 +48,14 @@ _OLD_REFS = _PLAIN_REFS | st.builds(
     _with_producer, _PLAIN_REFS, st.integers(0, 2**63 - 1), st.integers(0, 2**15 - 1), st.integers(0, 2**31 - 1)
 )
 REFS = st.builds(
-    lambda ref, tier, tag_filter, appended_ms, is_delayed, kept_days: replace(
+    lambda ref, tier, tag_filter, appended_ms, is_delayed, kept_days, may_expire: replace(
         ref,
         tier=tier,
         tag_filter=tag_filter,
         appended_ms=appended_ms,
         is_delayed=is_delayed and appended_ms is not None and not tier.is_item,
         kept_days=kept_days if tier is Tier.EXPIRING else 0,
+        may_expire=may_expire,
     ),
     _OLD_REFS,
     st.sampled_from(Tier),
@@ -62,6 +63,7 @@ REFS = st.builds(
     st.none() | st.integers(0, 2**63 - 1),
     st.booleans(),
     st.integers(0, 255),
+    st.booleans(),
 )
 GOLDEN = Ref(
     segment_id=SegmentId(bytes(range(16))),
@@ -163,6 +165,23 @@ def test_expiring_ref_bytes_are_what_is_stored_today() -> None:
     assert ref.kept_until_ms == 0x000102030405 + 23 * 24 * 3_600_000
 
 
+@pytest.mark.parametrize(
+    ("ref", "head", "behind"),
+    [
+        (GOLDEN, "070105", "00"),
+        (_with_producer(GOLDEN, 6, 7, 8), "070105", "010000000000000006000700000008"),
+        (replace(GOLDEN, tag_filter=9, appended_ms=10), "070105", "060000000000000009000000000000000a"),
+        (replace(GOLDEN, appended_ms=10, is_delayed=True), "070105", "0c000000000000000a"),
+        (replace(GOLDEN, tier=Tier.ZONAL), "070005", "00"),
+        (replace(GOLDEN, tier=Tier.INLINE), "070205", "00"),
+        (replace(GOLDEN, tier=Tier.EXPIRING, kept_days=23), "070305", "0017"),
+    ],
+)
+def test_bytes_of_a_ref_that_may_expire_are_what_is_stored_today(ref: Ref, head: str, behind: str) -> None:
+    fixed = "000102030405060708090a0b0c0d0e0f000000010000000200000003000000040000000000000005"
+    assert encode_ref(replace(ref, may_expire=True)).hex() == head + fixed + behind
+
+
 def test_release_that_knows_no_item_refuses_a_ref_to_one_by_its_version() -> None:
     for tier in (Tier.INLINE, Tier.EXPIRING):
         assert encode_ref(replace(GOLDEN, tier=tier))[0] not in BYTE_FORMATS["ref"].writes
@@ -191,6 +210,11 @@ def test_release_that_knows_no_item_refuses_a_ref_to_one_by_its_version() -> Non
         b"\x04" + encode_ref(replace(GOLDEN, tier=Tier.EXPIRING))[1:],
         encode_ref(replace(GOLDEN, tier=Tier.INLINE))[:-1] + b"\x08",
         bytes(REF_BYTES + 1),
+        b"\x07" + encode_ref(GOLDEN)[1:],  # without flags
+        b"\x07" + encode_ref(GOLDEN)[1:] + b"\x08",  # delayed, without a time
+        b"\x07" + encode_ref(GOLDEN)[1:] + b"\x10",  # an unknown flag
+        b"\x07" + encode_ref(replace(GOLDEN, tier=Tier.INLINE))[1:-1] + b"\x0c" + bytes(8),  # a delayed item
+        encode_ref(replace(GOLDEN, tier=Tier.EXPIRING, may_expire=True))[:-1],
     ],
 )
 def test_decode_refuses_what_is_no_ref(data: bytes) -> None:
