@@ -359,6 +359,7 @@ TRANSACTIONAL_ID_RENEWED_MS = 24 * 3_600_000  # before its end: a stage puts the
 
 # Delayed records. DynamoDB takes 100 actions in one transaction: the head, and these.
 TIMER_DELAY_MS_MAX = 365 * 24 * 3_600_000
+EXPIRES_IN_MS_MAX = 10 * 365 * 24 * 3_600_000  # of a record: longer than the waits of any queue, and 13 digits for ever
 TIMER_MS_MAX = 10**15 - 1  # a due time has 15 digits in its key: the year 33658
 TIMER_PAST_MS_MAX = 15 * 60_000  # a due time may lie so far back: clocks differ, and retries take time
 TIMER_MARK_KEPT_MS = 24 * 3_600_000  # after a delivery: far longer than a retry of the put may be late

@@ -13,7 +13,7 @@ from penstock_core.records.producer_state import SERVICE_OWNER, owner_of
 from penstock_core.zones.zone_state import parse_acks
 from penstock_handlers.edge.access.request_access import access_of, where_allowed
 from penstock_handlers.edge.entry import entry_point
-from penstock_handlers.edge.fields import refuse_unknown, take, take_number, take_objects
+from penstock_handlers.edge.fields import refuse_unknown, take, take_flag, take_number, take_objects
 from penstock_handlers.edge.http import Event, Result, body_of, json_result
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import ProduceEntry
@@ -62,7 +62,7 @@ def parse_entries(
     entries: list[ProduceEntry] = []
     position = 0
     for fields in batches:
-        refuse_unknown(fields, "topic", "partition", "length", "tag_filter", "deliver_at_ms", "timer_id")
+        refuse_unknown(fields, "topic", "partition", "length", "tag_filter", "may_expire", "deliver_at_ms", "timer_id")
         end = position + take_number(fields, "length", 0, REQUEST_BYTES_MAX)
         entries.append(
             ProduceEntry(
@@ -70,6 +70,7 @@ def parse_entries(
                 partition=take_number(fields, "partition", 0, TOPIC_PARTITIONS_MAX - 1),
                 data=payload[position:end],
                 tag_filter=_tag_filter(take(fields, "tag_filter", str)) if "tag_filter" in fields else None,
+                may_expire=take_flag(fields, "may_expire"),
                 timer=_timer(fields),
                 owner=owner,
             )

@@ -13,10 +13,15 @@ from penstock_kafka.errors import KafkaError, RequestRefused
 
 
 class CheckedBatches(NamedTuple):
-    """What an append needs to know of batches. `have_keys`: no record lacks its key, as compacted topics want it."""
+    """What an append needs to know of batches.
+
+    `have_keys`: no record lacks its key, as compacted topics want it. `may_expire`: a record has the header of an
+    expiry, or the batches are beyond the budget.
+    """
 
     summary: BatchesSummary
     have_keys: bool
+    may_expire: bool
 
 
 def check_crc(data: BytesLike) -> None:
@@ -29,8 +34,8 @@ def check_crc(data: BytesLike) -> None:
 
 
 def checked(data: BytesLike) -> CheckedBatches:
-    """The summary of batches. It decodes them for timestamps and keys, within a budget.
+    """The summary of batches. It decodes them for timestamps, keys and expiries, within a budget.
 
     Raises as `validate` and `check_times`.
     """
-    return CheckedBatches(validate(data), check_times(data, DecodeBudget(READ_DECODED_BYTES_MAX)))
+    return CheckedBatches(validate(data), *check_times(data, DecodeBudget(READ_DECODED_BYTES_MAX)))

@@ -87,6 +87,22 @@ def test_group_is_stored_once_and_changed_from_the_version_that_was_seen(ports: 
     assert ports.share.get_group(GROUP.name) == second
 
 
+def test_expired_records_are_added_up_and_survive_a_reset(ready: Ports) -> None:
+    first = acquire(ready).after
+    assert first is not None
+    expired = replace(ack(AckType.ACCEPT, (5, 8)), is_expired=True)
+    update = plan_acknowledge(first, PLAIN, [expired], NOW_MS).update
+    assert update is not None
+    outcome = ready.share.update(KEY, update)
+    assert outcome.after == apply(first, update) == state_of(ready)
+    assert state_of(ready).expired == 3
+    assert ready.share.update(KEY, update).after is None, "once"
+    assert ready.share.update(KEY, ShareUpdate(generation=0, expired=4)).after == state_of(ready)
+    assert state_of(ready).expired == 7
+    assert ready.share.reset(KEY, state_of(ready), Offset(0))
+    assert (state_of(ready).generation, state_of(ready).expired) == (1, 7)
+
+
 def test_group_notes_the_topics_that_it_has_left_until_they_are_taken_out(ports: Ports) -> None:
     ports.share.change_group(None, GROUP)
     moved = replace(GROUP, version=1, topics={TopicName("bills"): TopicId("t1")}).succeeding(GROUP)

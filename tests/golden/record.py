@@ -107,6 +107,7 @@ def tell(stage: Stage) -> None:
     service.create("tagged", 1, index_tags=True)
     _turn(stage)
     service.send({"value": "0", "headers": [["tag", "order"]]}, topic="tagged")
+    service.send({"value": "1", "headers": [["penstock-expires-at", "1790000000000"]]}, topic="tagged")
     # As an append leaves it that dies before its update. A ref to it would be one that the release before refuses.
     segment_id = new_segment_id(stage.clock.now_ms(), bytes(range(10)))
     stage.instance.stores.inline.put(segment_id, b"a small segment", 0)
@@ -191,7 +192,7 @@ def _leave_group(stage: Stage, group: str) -> None:
 
 
 def _share(stage: Stage) -> None:
-    """A share group whose state has a lock, two waits, the reason of a release, and a waiter."""
+    """A share group whose state has a lock, two waits, the reason of a release, a waiter and an expired record."""
     store, now_ms = stage.instance.stores.share, stage.clock.now_ms()
     orders = key_of(stage.instance, "orders", 1)
     config = new_share_group_config({"dead_letter_topic": "gone", "deliveries_max": 2})
@@ -211,7 +212,8 @@ def _share(stage: Stage) -> None:
     [lock_id] = state.locks
     rejected = Acknowledgement(lock_id=lock_id, type=AckType.REJECT, offsets=((2, 4),), reason="recorded")
     released = Acknowledgement(lock_id=lock_id, type=AckType.RELEASE, offsets=((5, 6),), reason="recorded")
-    state = _updated(stage, key, plan_acknowledge(state, config, [rejected, released], now_ms).update)
+    expired = Acknowledgement(lock_id=lock_id, type=AckType.ACCEPT, offsets=((4, 5),), is_expired=True)
+    state = _updated(stage, key, plan_acknowledge(state, config, [rejected, released, expired], now_ms).update)
     _updated(stage, key, arming(state, now_ms))
 
 

@@ -127,6 +127,9 @@ class LoopedConsumer:
     def skipped_batches(self) -> dict[TopicPartition, int]:
         return self._consumer.skipped_batches()
 
+    def skipped_expired(self) -> dict[TopicPartition, int]:
+        return self._consumer.skipped_expired()
+
     def stop(self) -> None:
         self._consumer.stop()
 

@@ -123,6 +123,12 @@ CASES = [
     _inline("inline,filtering,truncation"),
     _inline("inline,pushing"),
     Case(
+        seeds={"overdue": 300},
+        few=0.04,
+        events={"share record over": 1_500, "share record buried": 20, "push drained": 80},
+        few_events={"share record over": 50, "push drained": 2},
+    ),
+    Case(
         seeds={"expiring": 300},
         few=0.02,
         events={"expiring append": 3_000, "item expired": 3_000, "read to the end": 3_000, "nap": 300},

@@ -137,7 +137,8 @@ class RefCutter:
         """Adds the batch that follows.
 
         `time_ms` is the timestamp of its newest record. `source` is the ref that its records come from. A merged ref
-        has the tags of all its sources, if all tell theirs. It has the newest append time of them.
+        has the tags of all its sources, if all tell theirs. It has the newest append time of them, and its records
+        may expire if those of one source may.
         """
         stored_ms = written_ms(source)
         if self._open is not None and not self._open.takes(length, offset_span, stored_ms, self._settings):
@@ -171,6 +172,7 @@ class RefCutter:
                     tag_filter=self._open.tag_filter,
                     appended_ms=self._open.newest_ms,
                     is_delayed=self._open.is_delayed,
+                    may_expire=self._open.may_expire,
                 )
             )
             self._open = None
@@ -186,11 +188,13 @@ class _OpenRef:
     max_timestamp_ms: int = -1
     newest_ms: int = -1
     is_delayed: bool = False
+    may_expire: bool = False
     tag_filter: int | None = 0
 
     def note_source(self, source: Ref) -> None:
         self.newest_ms = max(self.newest_ms, written_ms(source))
         self.is_delayed |= source.is_delayed
+        self.may_expire |= source.may_expire
         if self.tag_filter is None or source.tag_filter is None:
             self.tag_filter = None
         else:

@@ -93,7 +93,8 @@ class DeliveryState:
 
     Nothing is tried before `next_try_ms`, unless `window` says that a batch waits: then it goes as soon as it is full.
     `succeeded_ms` is the time of the last success, whose delivery began at `proof_ms`. `dead_lettered` counts the
-    records that went to the dead-letter topic. `version` rises with each write; it is 1 in the first state stored.
+    records that went to the dead-letter topic, and `expired` those that were passed over because their time was over.
+    `version` rises with each write; it is 1 in the first state stored.
     """
 
     offset: Offset
@@ -102,6 +103,7 @@ class DeliveryState:
     succeeded_ms: int = 0
     proof_ms: int = 0
     dead_lettered: int = 0
+    expired: int = 0
     trouble: Trouble | None = None
     window: Window | None = None
 
@@ -133,6 +135,17 @@ def skip(state: DeliveryState, next_offset: Offset) -> DeliveryState:
 def move(state: DeliveryState, next_offset: Offset, records: int) -> DeliveryState:
     """The records below `next_offset`, so many, are in the dead-letter topic. That is no success, as in `skip`."""
     return replace(skip(state, next_offset), dead_lettered=state.dead_lettered + records)
+
+
+def pass_expired(state: DeliveryState, next_offset: Offset, records: int) -> DeliveryState:
+    """As `skip`. The time of so many records was over, which may be those that failed: what is left is tried anew.
+
+    Without that, a neighbour would inherit their attempts, and go to the dead letters untried.
+    """
+    skipped = replace(skip(state, next_offset), expired=state.expired + records)
+    if skipped.trouble is None or not records:
+        return skipped
+    return replace(skipped, trouble=replace(skipped.trouble, try_end=None, attempts=0))
 
 
 def begin_read(state: DeliveryState, now_ms: int) -> DeliveryState:

@@ -5,10 +5,12 @@ Bounds what one call decodes: a few KB of compressed batches may hold gigabytes.
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from typing import NamedTuple
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import BATCH_DECODED_BYTES_MAX, VALIDATED_BYTES_MAX
 from penstock_core.records.codec import Record, UntimedRecord, decode
+from penstock_core.records.expiry import has_expiry
 from penstock_core.records.record_batch import BatchHeader, BytesLike, Compression, walk
 
 _KEPT_RECORD_BYTES = 256  # the objects of a record: measured 200 to 250
@@ -79,25 +81,35 @@ def check_records(
             ) from error
 
 
-def check_times(data: BytesLike, budget: DecodeBudget) -> bool:
+class SeenRecords(NamedTuple):
+    """Facts of records that were decoded within a budget.
+
+    `have_keys`: each that was seen has a key. `may_expire`: one has the header of an expiry, or some were not seen.
+    """
+
+    have_keys: bool
+    may_expire: bool
+
+
+def check_times(data: BytesLike, budget: DecodeBudget) -> SeenRecords:
     """Check that batches which `validate` has passed have no record with a timestamp below -1.
 
-    Returns True if each record that it has seen has a key. Raises INVALID_TIMESTAMP. It passes over batches that do not
-    decode, as readers do, and ends where the budget does.
+    Raises INVALID_TIMESTAMP. It passes over batches that do not decode, as readers do, and ends where the budget does.
     """
     view = memoryview(data)
-    have_keys = True
+    have_keys, may_expire = True, False
     for position, header in walk(data):
         if budget.is_spent:
-            break
+            return SeenRecords(have_keys, may_expire=True)
         untimed: UntimedRecord | None = None
         with suppress(PenstockError):
             for record in budget.decode(view[position : position + header.length], header):
                 untimed = record if isinstance(record, UntimedRecord) else untimed
                 have_keys &= record.key is not None
+                may_expire = may_expire or (bool(record.headers) and has_expiry(record.headers))
         if untimed is not None:
             raise _before_1970(untimed)
-    return have_keys
+    return SeenRecords(have_keys, may_expire)
 
 
 def keyless_records(data: BytesLike, budget: DecodeBudget) -> Iterator[int]:

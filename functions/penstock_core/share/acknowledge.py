@@ -55,6 +55,7 @@ class Acknowledgement:
     - `offsets` are the ranges that it is for; None: all that `handed_out` has, or else all that the lock still has.
     - `delay_ms` (release) is the pause; None: the backoff. `is_uncounted`: the records never reached a handler.
       `is_spared`: they come again even if this delivery was to be their last.
+    - `is_expired` (accept) counts the records as expired.
     - `reason` (reject, release) goes with the record to the dead-letter topic. Of a release that was not the last one,
       the share item keeps a part (`reasons`), for a record whose last lock ends without a word.
     - `lock_ms` (renew) is the time from now; None: the group's.
@@ -69,6 +70,7 @@ class Acknowledgement:
     lock_ms: int | None = None
     is_uncounted: bool = False
     is_spared: bool = False
+    is_expired: bool = False
     generation: int = 0
     handed_out: Lock | None = None
 
@@ -196,6 +198,7 @@ def _acknowledge_lock(
     elif each.type is AckType.REJECT and config.dead_letter_topic is not None:
         rejected = Wait(0, lock.deliveries, mine, is_rejected=True, reason=_short(each.reason))
         add_wait(draft, config, now_ms, rejected)
+    draft.expired += mine.count if each.is_expired else 0
     draft.takes_waiter |= config.is_by_key or each.type is AckType.RELEASE
 
 

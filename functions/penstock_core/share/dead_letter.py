@@ -2,7 +2,8 @@
 
 The headers that begin with `penstock.dead-letter.` are ours. A record that comes with such headers, because it was a
 dead letter before or because somebody forged them, loses them. The count of its burials goes on, so that a circle of
-dead-letter topics ends.
+dead-letter topics ends. The header of an expiry goes under such a name, `expires-at`, and stays there: a dead letter
+waits for a person, and so does the work of one that is moved back.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,11 +12,13 @@ from dataclasses import dataclass, replace
 from penstock_core.ids import GroupName, SubscriptionName, TopicName
 from penstock_core.limits import DEAD_LETTER_BURIALS_MAX
 from penstock_core.records.codec import Headers, NewRecord, Record, time_of
+from penstock_core.records.expiry import EXPIRES_AT_HEADER, has_expiry
 
 HEADER_PREFIX = "penstock.dead-letter."
 UNDECODABLE = "undecodable"  # the reason of a batch that cannot be decoded
 TOO_LARGE = "too_large"  # the reason of a letter that only names its record
 _TOPIC = f"{HEADER_PREFIX}topic"
+_EXPIRES_AT = f"{HEADER_PREFIX}expires-at"
 _BURIALS = f"{HEADER_PREFIX}burials"  # from the second one on
 
 
@@ -81,8 +84,13 @@ def burials_again(burials: int) -> Sequence[tuple[str, bytes]]:
 
 
 def own_headers(headers: Headers) -> Sequence[tuple[str, bytes | None]]:
-    """The headers without those of dead letters."""
-    return [(name, value) for name, value in headers if not name.startswith(HEADER_PREFIX)]
+    """The headers without those of dead letters. That of an expiry has its other name: the record does not expire."""
+    told_before = None if has_expiry(headers) else _EXPIRES_AT
+    return [
+        (_EXPIRES_AT if name == EXPIRES_AT_HEADER else name, value)
+        for name, value in headers
+        if not name.startswith(HEADER_PREFIX) or name == told_before
+    ]
 
 
 def _headers(origin: DeadLetterOrigin) -> Sequence[tuple[str, bytes | None]]:

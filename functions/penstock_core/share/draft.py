@@ -43,6 +43,7 @@ class ShareUpdate:
     - `advance` is added to the position and `open_delta` to `open`.
     - `arms_ms` sets the waiter. `takes_waiter` removes it.
     - `adds_reasons` go to the end of the reasons. `sets_reasons` takes the place of all; None leaves them.
+    - `expired` of the records that leave their entries, or that the position passes, were finished by their time.
     """
 
     generation: int
@@ -61,6 +62,7 @@ class ShareUpdate:
     adds_reasons: Sequence[Reason] = ()
     sets_reasons: Sequence[Reason] | None = None
     reasons_count: int = 0
+    expired: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +116,7 @@ def apply(state: ShareState | None, update: ShareUpdate) -> ShareState | None:
         waits=waits,
         waiter_ms=waiter_ms if update.arms_ms is None else update.arms_ms,
         reasons=(*reasons, *update.adds_reasons),
+        expired=state.expired + update.expired,
     )
 
 
@@ -138,7 +141,7 @@ def _holds(state: ShareState, update: ShareUpdate) -> bool:
 
 
 class Draft:
-    """A state that a plan may change. `takes_waiter` and `waits_max` are for the plan to set."""
+    """A state that a plan may change. `takes_waiter`, `waits_max` and `expired` are for the plan to set."""
 
     def __init__(self, state: ShareState) -> None:
         self._read = state
@@ -153,6 +156,7 @@ class Draft:
         self._in_flight_max: int | None = None
         self.takes_waiter: bool = False
         self._new_reasons: list[Reason] = []
+        self.expired = 0
 
     @property
     def generation(self) -> int:
@@ -254,6 +258,7 @@ class Draft:
             adds_reasons=() if is_full else self._new_reasons,
             sets_reasons=self._fewer_reasons() if is_full else None,
             reasons_count=known if is_full else SHARE_REASONS_MAX - len(self._new_reasons),
+            expired=self.expired,
         )
 
     def _fewer_reasons(self) -> Sequence[Reason]:

@@ -5,7 +5,8 @@
           |finished| lock a | wait 60 |  lock b  (records 95, 96) |  fresh records ...
 ```
 A record is fresh at or above `position`. Below it, a record that is in an entry is unfinished, and every other record
-is finished: it was accepted, moved to the dead-letter topic, filtered out, or it expired. There are two kinds of entry:
+is finished: it was accepted, moved to the dead-letter topic, filtered out, or it expired, by its header or by
+retention. There are two kinds of entry:
 
 - a **lock**: records that one acquire handed out, until its client acknowledges them or another acquire takes them
   because the lock's time is over. The entry decides whether the lock still holds, never a clock.
@@ -130,6 +131,7 @@ class ShareState:
     - `waits` are keyed by their first offset.
     - `waiter_ms` is since when a consumer waits for records that come back, None if none does.
     - `reasons` are those of releases, the oldest first. Some may be of records that are finished by now.
+    - `expired` counts the records that were finished because their time was over (records/expiry.py).
     """
 
     generation: int = 0
@@ -139,6 +141,7 @@ class ShareState:
     waits: Mapping[Offset, Wait] = field(default_factory=dict)
     waiter_ms: int | None = None
     reasons: Sequence[Reason] = ()
+    expired: int = 0
 
     @property
     def start_offset(self) -> Offset:

@@ -11,13 +11,14 @@ from aws_lambda_powertools.event_handler.openapi.params import Path, Query
 
 from penstock_core.acls.principal import Principal
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.filters.filter import tags_of
+from penstock_core.filters.filter import Headers, tags_of
 from penstock_core.ids import Partition, TimerId
 from penstock_core.limits import REQUEST_PARTITIONS_MAX
 from penstock_core.log.timer import TimerPlace, new_timer_id, scheduled_id
 from penstock_core.log.topic import Topic
 from penstock_core.outcomes import Outcome
 from penstock_core.records.codec import BatchBuilder
+from penstock_core.records.expiry import EXPIRES_AT_HEADER, check_expiry, has_expiry, with_expiry
 from penstock_core.records.partitioner import partition_for_key
 from penstock_core.records.producer_state import SEQUENCE_MAX, owner_of
 from penstock_core.zones.zone_state import Acks, parse_acks
@@ -63,6 +64,8 @@ def _check_sequence(sequence: RecordSequence, records: Sequence[Record]) -> None
             lack = "has no timestamp_ms: give it its time, so that a repeat has the same"
         elif record.deliver_at_ms is not None or record.delay_ms is not None:
             lack = "is delayed: send it without a sequence"
+        elif record.expires_in_ms is not None:
+            lack = f"has expires_in_ms: give it the header {EXPIRES_AT_HEADER!r}, so that a repeat has the same"
         else:
             continue
         raise PenstockError(ErrorCode.INVALID_REQUEST, f"records[{index}] of a request with a sequence {lack}")
@@ -94,6 +97,7 @@ def _produce(
             data=bytes(each.data),
             is_own_encoding=True,
             tag_filter=each.tag_filter,
+            may_expire=each.may_expire,
             timer=each.target.timer,
             owner=owner_of(principal.digest),
         )
@@ -129,6 +133,7 @@ class _Packed:
     indexes: list[int] = field(default_factory=list)
     outcomes: dict[int, ProducedOffset] = field(default_factory=dict)
     tag_filter: int = 0
+    may_expire: bool = False
 
     def refuse(self, index: int, error: PenstockError) -> None:
         if self.is_whole and index not in self.indexes:
@@ -157,7 +162,7 @@ class _Parsed:
     index: int
     key: bytes | None
     value: bytes | None
-    headers: list[tuple[str, bytes | None]]
+    headers: Headers
     timestamp_ms: int
 
 
@@ -179,20 +184,32 @@ def _targets(instance: Instance, topic: Topic, records: Mapping[int, Record]) ->
             number = (
                 keyless if key is None else topic.first_writable + partition_for_key(key, topic.writable_partitions)
             )
+        due_ms = _due_ms(record, now_ms, where)
         parsed = _Parsed(
             index=index,
             key=key,
             value=value_of(record, where),
-            headers=headers_of(record, where),
+            headers=_headers(record, now_ms if due_ms is None else due_ms, where),
             timestamp_ms=now_ms if record.timestamp_ms is None else record.timestamp_ms,
         )
-        due_ms = _due_ms(record, now_ms, where)
         target = _Target(number)
         if due_ms is not None:
             own = index + 1 if record.cancellable else 0
             target = _Target(number, TimerPlace(due_ms, _timer_id(now_ms, own, entropy)), record.cancellable)
         targets.setdefault(target, []).append(parsed)
     return targets
+
+
+def _headers(record: Record, from_ms: int, where: str) -> Headers:
+    """The headers, with that of an expiry so long after `from_ms`. Raises INVALID_REQUEST for a bad one."""
+    headers: Headers = headers_of(record, where)
+    try:
+        if record.expires_in_ms is not None:
+            return with_expiry(headers, record.expires_in_ms, from_ms)
+        check_expiry(headers)
+    except PenstockError as error:
+        raise PenstockError(ErrorCode.INVALID_REQUEST, f"{where}: {error.message}") from error
+    return headers
 
 
 def _due_ms(record: Record, now_ms: int, where: str) -> int | None:
@@ -243,6 +260,7 @@ def _pack(topic: Topic, target: _Target, records: Sequence[_Parsed], sequence: R
         if builder.size_bytes <= limit:
             packed.indexes.append(record.index)
             packed.tag_filter |= tags_of(record.headers)
+            packed.may_expire |= has_expiry(record.headers)
             continue
         error = PenstockError(
             ErrorCode.RECORD_TOO_LARGE,

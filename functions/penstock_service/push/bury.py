@@ -28,7 +28,7 @@ from penstock_core.share.dead_letter import DeadLetterOrigin, dead_letter
 from penstock_service.index.heads import move_again_if_closed
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.update_window import UpdateWindow
-from penstock_service.push.lane_work import LaneWork, move_with_state, overtaken
+from penstock_service.push.lane_work import LaneWork, PushPortion, move_with_state, overtaken
 from penstock_service.records.append import is_head_closed, is_head_gone
 from penstock_service.share.dead_letters.move_records import MovedRecords
 from penstock_service.share.dead_letters.place_records import (
@@ -48,20 +48,16 @@ class _Stuck(Exception):  # noqa: N818 - the state of the records, which is no e
 
 
 def bury(
-    work: LaneWork,
-    place: tuple[TopicName, DeliveryKey],
-    state: DeliveryState,
-    records: Sequence[PushRecord],
-    end: Offset,
+    work: LaneWork, place: tuple[TopicName, DeliveryKey], state: DeliveryState, portion: PushPortion
 ) -> DeliveryState:
-    """The state behind the records, which lie below `end`, or behind as many as fit into one batch.
+    """The state behind the records of the portion, or behind as many as fit into one batch.
 
     One put per zone, one transaction, one read of the heads; all again after a refusal by a closed partition. If the
     topic cannot take them, one write of the pause.
     """
     instance, name = work.instance, work.subscription.config.dead_letter_topic
     window = UpdateWindow.open(instance.clock)
-    letters = [_letter(work, place, state, each) for each in records]
+    letters = [_letter(work, place, state, each) for each in portion.records]
 
     def move_letters() -> tuple[DeliveryState, PlacedLetters]:
         topic = None if name is None else instance.topic_cache.find(name)
@@ -69,11 +65,11 @@ def bury(
             raise _Stuck(f"topic {name!r} does not exist: create it, or name another one")
         by_key = places_keys(instance, topic, place[0])
         placed = place_letters(topic, letters, place[1].partition, by_key=by_key)
-        behind = end if placed.count == len(records) else Offset(records[placed.count].record.offset)
+        behind = portion.behind(placed.count)
         if placed.moved:
-            after = move(state, behind, placed.count - placed.loops)
+            after = _counted(move(state, behind, placed.count - placed.loops), portion)
             return move_with_state(instance, place[1], placed.moved, after, window), placed
-        after = skip(state, behind)
+        after = _counted(skip(state, behind), portion)
         if instance.stores.push.put_delivery(place[1], after) != after:
             raise overtaken(place[1])
         return after, placed
@@ -89,6 +85,11 @@ def bury(
         return _wait(work, place[1], state, f"topic {name!r} was {'deleted' if is_head_gone(error) else 'altered'}")
     placed.report(instance, "push_dead_lettered")
     return buried
+
+
+def _counted(after: DeliveryState, portion: PushPortion) -> DeliveryState:
+    """The state with the expired records that its offset has passed."""
+    return replace(after, expired=after.expired + portion.expired_below(after.offset))
 
 
 def _letter(work: LaneWork, place: tuple[TopicName, DeliveryKey], state: DeliveryState, each: PushRecord) -> Letter:
@@ -122,18 +123,17 @@ def _wait(work: LaneWork, key: DeliveryKey, state: DeliveryState, why: str) -> D
 
 
 def set_aside(
-    work: LaneWork, place: tuple[TopicName, DeliveryKey], state: DeliveryState, record: PushRecord, why: str
+    work: LaneWork, place: tuple[TopicName, DeliveryKey], state: DeliveryState, portion: PushPortion, why: str
 ) -> DeliveryState:
-    """The state behind the record, which is the first one. Costs what `bury` costs; one write without a topic for it.
+    """The state behind the only record of the portion. Costs what `bury` costs; one write without a topic for it.
 
     The log line `push_too_large` tells of it, and rings an alarm.
     """
-    log_too_large(work, record, why)
-    end = Offset(record.record.offset + 1)
+    log_too_large(work, portion.records[0], why)
     if work.subscription.config.dead_letter_topic is not None:
-        told = Trouble(first_failed_ms=work.instance.clock.now_ms(), range_end=end, error=why)
-        return bury(work, place, replace(state, trouble=told), [record], end)
-    new = skip(state, end)
+        told = Trouble(first_failed_ms=work.instance.clock.now_ms(), range_end=portion.end, error=why)
+        return bury(work, place, replace(state, trouble=told), portion)
+    new = _counted(skip(state, portion.end), portion)
     if work.instance.stores.push.put_delivery(place[1], new) != new:
         raise overtaken(place[1])
     return new
@@ -151,13 +151,9 @@ def log_too_large(work: LaneWork, record: PushRecord, why: str) -> None:
 
 
 def copy_to_topic(
-    work: LaneWork,
-    place: tuple[TopicName, DeliveryKey],
-    state: DeliveryState,
-    records: Sequence[PushRecord],
-    end: Offset,
+    work: LaneWork, place: tuple[TopicName, DeliveryKey], state: DeliveryState, portion: PushPortion
 ) -> DeliveryState | Failed:
-    """The state behind the records, which lie below `end`, or behind as many as fit into one batch.
+    """The state behind the records of the portion, or behind as many as fit into one batch.
 
     One put per zone, one transaction, one read of the heads; all again after a refusal by a closed partition. A topic
     that is missing is a target that is away.
@@ -166,7 +162,7 @@ def copy_to_topic(
     assert isinstance(target, TopicTarget)
     window = UpdateWindow.open(instance.clock)  # before the topic is read, whose partitions the copies go to
     now_ms = instance.clock.now_ms()
-    copies = [copied(each.record, now_ms) for each in records]
+    copies = [copied(each.record, now_ms) for each in portion.records]
 
     def copy() -> tuple[DeliveryState, int] | Failed:
         topic = instance.topic_cache.find(target.topic)
@@ -175,11 +171,12 @@ def copy_to_topic(
         by_key = places_keys(instance, topic, place[0])
         moved, count = fitting(copies, lambda some: _placed(topic, some, place[1].partition, by_key=by_key))
         if moved is None:
-            return set_aside(work, place, state, records[0], f"{TOO_LARGE}: no batch holds a copy"), 0
-        behind = end if count == len(records) else Offset(records[count].record.offset)
+            first = portion.below(Offset(portion.records[0].record.offset + 1))
+            return set_aside(work, place, state, first, f"{TOO_LARGE}: no batch holds a copy"), 0
+        behind = portion.behind(count)
         if not moved:
-            return _pass_over(instance, place[1], skip(state, behind)), count
-        new = commit(state, behind, window.opened.wall_ms, instance.clock.now_ms())
+            return _pass_over(instance, place[1], _counted(skip(state, behind), portion)), count
+        new = _counted(commit(state, behind, window.opened.wall_ms, instance.clock.now_ms()), portion)
         return move_with_state(instance, place[1], moved, new, window), count
 
     try:

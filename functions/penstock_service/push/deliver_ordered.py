@@ -39,13 +39,13 @@ from penstock_core.push.delivery import (
     commit,
     end_read,
     is_open,
+    pass_expired,
     pause,
-    skip,
     waiting,
 )
 from penstock_core.push.targets.target import TopicTarget, why_too_large
 from penstock_service.push.bury import bury, copy_to_topic, set_aside
-from penstock_service.push.lane_work import LaneResult, LaneWork, overtaken
+from penstock_service.push.lane_work import LaneResult, LaneWork, PushPortion, overtaken
 from penstock_service.push.read_ahead import RecordsAhead, later_generations, read_ahead
 
 
@@ -174,12 +174,10 @@ class _Partition:
             if state.offset >= ahead.end:
                 state = self._wait_for_record(state, ahead)
                 continue
-            records, found = ahead.batch(state.offset, self._config)
-            why = why_too_large(self._subscription.target, self._batch(state, records[:1])) if records else ""
-            if why:
-                state = set_aside(self._work, self._place, state, records[0], why)
-            else:
-                state = self._step(state, records, found)
+            before = state.expired
+            state = self._step(state, ahead)
+            if state.expired > before:
+                self._instance.telemetry.count("push_records_expired", state.expired - before)
 
     def _read(self, state: DeliveryState) -> RecordsAhead:
         ahead = read_ahead(self._work, self._place, self._head, state, is_careful=self._is_careful)
@@ -192,22 +190,31 @@ class _Partition:
         self._instance.telemetry.log("push_unreadable", **self._facts(state.offset), error=ahead.error)
         return self._put(pause(state, self._instance.clock.now_ms() + PUSH_UNREADABLE_PAUSE_MS))
 
-    def _step(self, state: DeliveryState, records: Sequence[PushRecord], found: Found) -> DeliveryState:
-        """The state after the next step. Each step moves the offset, or notes a failure or a pause, or time is over."""
+    def _step(self, state: DeliveryState, ahead: RecordsAhead) -> DeliveryState:
+        """The state after the next step. Each step moves the offset, or notes a failure or a pause, or time is over.
+
+        Or a record has expired since it was chosen: then the next step goes without it.
+        """
+        portion, found = ahead.batch(state, self._config, self._instance.clock.now_ms())
+        first = portion.records[:1]
+        why = why_too_large(self._subscription.target, self._batch(state, first)) if first else ""
+        if why:
+            return set_aside(self._work, self._place, state, portion.below(Offset(first[0].record.offset + 1)), why)
         match self._plan(state, found):
             case Rest(state=resting):
                 return self._put_if_new(state, resting)
             case Skip(end=end):
-                return self._put(skip(state, end))
+                return self._put(pass_expired(state, end, portion.expired_below(end)))
             case Bury(end=end):
-                chosen = [each for each in records if each.record.offset < end]
-                return bury(self._work, self._place, state, chosen, end)
+                dead, now_ms = portion.below(end), self._instance.clock.now_ms()
+                if any(ahead.is_over(each, now_ms) for each in dead.records):
+                    return state  # it leaves no dead letter
+                return bury(self._work, self._place, state, dead)
             case Try() as tried:
                 begun = self._put_if_new(state, tried.state)
                 if not self._work.has_time():  # the write took long: another delivery may be at work
                     return self._take_back(state, begun)
-                chosen = [each for each in records if each.record.offset < tried.end]
-                return self._try(begun, tried, chosen)
+                return self._try(begun, tried, portion if tried.end == portion.end else portion.below(tried.end))
             case NeedsEvidence():
                 raise AssertionError("the plan had evidence")
 
@@ -224,10 +231,10 @@ class _Partition:
         """The state before an attempt that was counted and is not made, so that no record is buried untried."""
         return old if begun == old else self._put(replace(old, version=begun.version + 1))
 
-    def _try(self, state: DeliveryState, tried: Try, records: Sequence[PushRecord]) -> DeliveryState:
-        target = self._subscription.target
+    def _try(self, state: DeliveryState, tried: Try, portion: PushPortion) -> DeliveryState:
+        target, records = self._subscription.target, portion.records
         if isinstance(target, TopicTarget):
-            copied = copy_to_topic(self._work, self._place, state, records, tried.end)
+            copied = copy_to_topic(self._work, self._place, state, portion)
             if isinstance(copied, DeliveryState):
                 return copied
             return self._fail(state, tried, copied)
@@ -236,9 +243,10 @@ class _Partition:
         if isinstance(answer, Failed):
             return self._fail(state, tried, answer)
         if answer.failed:
-            return self._fail_record(state, records, answer, began_ms)
+            return self._fail_record(state, portion, answer, began_ms)
         self._count_pushed(len(records))
-        return self._put(commit(state, tried.end, began_ms, self._instance.clock.now_ms()))
+        done = commit(state, tried.end, began_ms, self._instance.clock.now_ms())
+        return self._put(replace(done, expired=state.expired + len(portion.expired)))
 
     def _batch(self, state: DeliveryState, records: Sequence[PushRecord]) -> PushBatch:
         return PushBatch(
@@ -253,9 +261,9 @@ class _Partition:
         return self._put(fail(state, self._config, tried, failed, self._instance.clock.now_ms()))
 
     def _fail_record(
-        self, state: DeliveryState, records: Sequence[PushRecord], answer: Answered, began_ms: int
+        self, state: DeliveryState, portion: PushPortion, answer: Answered, began_ms: int
     ) -> DeliveryState:
-        offsets = [each.record.offset for each in records]
+        offsets = [each.record.offset for each in portion.records]
         failed = {offset for _, offset in answer.failed}
         first, last = min(failed), max(failed)
         named = Named(
@@ -266,7 +274,8 @@ class _Partition:
         )
         self._count_pushed(sum(offset < first for offset in offsets))
         self._log_failure(first, "record", answer.error)
-        return self._put(fail_record(state, self._config, named, began_ms, self._instance.clock.now_ms()))
+        done = fail_record(state, self._config, named, began_ms, self._instance.clock.now_ms())
+        return self._put(replace(done, expired=state.expired + portion.expired_below(first)))
 
     def _log_failure(self, offset: Offset, kind: str, error: str) -> None:
         self._instance.telemetry.log("push_failed", **self._facts(offset), kind=kind, error=error)

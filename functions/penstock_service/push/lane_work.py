@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.ids import PartitionKey, TopicName
+from penstock_core.ids import Offset, PartitionKey, TopicName
 from penstock_core.limits import PUSH_LOCK_MS, PUSH_SLICE_MS
 from penstock_core.log.index import Head
+from penstock_core.push.batch import PushRecord
 from penstock_core.push.delivery import DeliveryKey, DeliveryState
 from penstock_core.push.lane import LaneState
 from penstock_core.push.subscription import Subscription
@@ -65,6 +66,31 @@ class LaneResult:
     due_ms: int | None = None
     look_ms: int | None = None
     ends: Mapping[PartitionKey, Head] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushPortion:
+    """Records of one partition below `end`, and the offsets of those there whose time is over: no target gets them."""
+
+    records: Sequence[PushRecord]
+    end: Offset
+    expired: Sequence[int] = ()
+
+    def below(self, end: Offset) -> "PushPortion":
+        """The part below `end`."""
+        return PushPortion(
+            records=[each for each in self.records if each.record.offset < end],
+            end=end,
+            expired=[offset for offset in self.expired if offset < end],
+        )
+
+    def behind(self, records: int) -> Offset:
+        """The offset behind so many of its records: that of the next one, or its end."""
+        return self.end if records == len(self.records) else Offset(self.records[records].record.offset)
+
+    def expired_below(self, offset: Offset) -> int:
+        """The number of its expired records below the offset."""
+        return sum(each < offset for each in self.expired)
 
 
 def overtaken(key: DeliveryKey) -> PenstockError:

@@ -6,8 +6,8 @@ A partition that was begun goes on: its subscription had delivered all older one
 """
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from penstock_core.backoff import look_again_ms
 from penstock_core.filters.filter import matches
@@ -33,9 +33,9 @@ from penstock_core.push.targets.kafka_event import event_bytes, fitting
 from penstock_core.records.record_check import DecodeBudget
 from penstock_core.share.record_set import Ranges, RecordSet, normalized
 from penstock_service.instance.instance import Instance
-from penstock_service.push.lane_work import LaneWork
+from penstock_service.push.lane_work import LaneWork, PushPortion
 from penstock_service.records.count_traffic import count_sent
-from penstock_service.share.batches.decode_batches import DecodedRecords, decode_batches
+from penstock_service.share.batches.decode_batches import DecodedRecords, decode_batches, expiry_times
 from penstock_service.share.batches.read_batches import FoundBatches, WantedRecords, read_batches
 
 
@@ -43,8 +43,9 @@ from penstock_service.share.batches.read_batches import FoundBatches, WantedReco
 class RecordsAhead:
     """The records of a partition that the target is to get, up to `end`, in order.
 
-    `expired` offsets were removed by retention or a truncation before. `has_more`: the log goes on behind `end`.
-    `error` tells why the record at `end` cannot be read now, "" if it was not tried.
+    `expired` offsets were removed by retention or a truncation before. `over_ms` has the times from which records are
+    not worth their delivery any more, by offset. `has_more`: the log goes on behind `end`. `error` tells why the record
+    at `end` cannot be read now, "" if it was not tried.
     """
 
     records: Sequence[PushRecord]
@@ -52,23 +53,40 @@ class RecordsAhead:
     expired: int
     has_more: bool
     error: str
+    over_ms: Mapping[int, int] = field(default_factory=dict)
 
-    def batch(self, offset: Offset, config: SubscriptionConfig) -> tuple[Sequence[PushRecord], Found]:
-        """The records of the next batch from `offset` on, and what a plan must know of them."""
-        at = bisect_left(self.records, int(offset), key=_offset)
-        chosen = self.records[at : at + config.batch_records]
+    def batch(self, state: DeliveryState, config: SubscriptionConfig, now_ms: int) -> tuple[PushPortion, Found]:
+        """The records of the next batch, without those whose time is over, and what a plan must know of them.
+
+        Where records fail, no batch has an expired one between others: a failure is then one of the records in it.
+        """
+        at = bisect_left(self.records, int(state.offset), key=_offset)
+        rest = self.records[at:]
+        end, has_more = self.end, self.has_more
+        if state.trouble is not None and self.over_ms:
+            size = _size_of_run(rest, lambda each: self.is_over(each, now_ms))
+            if size < len(rest):
+                rest, end, has_more = rest[:size], Offset(rest[size].record.offset), True
+        live = [each for each in rest if not self.is_over(each, now_ms)] if self.over_ms else rest
+        chosen = live[: config.batch_records]
         chosen = chosen[: fitting(chosen)]
-        behind = at + len(chosen)
-        is_last = behind == len(self.records)
+        is_last = len(chosen) == len(live)
+        end = end if is_last else Offset(live[len(chosen)].record.offset)
         found = Found(
             records=[
                 Candidate(offset=Offset(each.record.offset), timestamp_ms=each.record.timestamp) for each in chosen
             ],
-            end=self.end if is_last else Offset(self.records[behind].record.offset),
-            is_full=not is_last or self.has_more or len(chosen) == config.batch_records,
+            end=end,
+            is_full=not is_last or has_more or len(chosen) == config.batch_records,
             fill=max(len(chosen) / config.batch_records, sum(map(event_bytes, chosen)) / PUSH_PAYLOAD_BYTES_MAX),
         )
-        return chosen, found
+        over = [each.record.offset for each in rest if self.is_over(each, now_ms)] if self.over_ms else []
+        return PushPortion(records=chosen, end=end, expired=[offset for offset in over if offset < end]), found
+
+    def is_over(self, each: PushRecord, now_ms: int) -> bool:
+        """True if the record's time is over."""
+        time_ms = self.over_ms.get(each.record.offset)
+        return time_ms is not None and time_ms <= now_ms
 
 
 def read_ahead(
@@ -116,6 +134,7 @@ def read_ahead(
         expired=RecordSet(((offset, end),)).only(found.removed).minus(ranges_of(head.jumps)).count,
         has_more=end < head.next_offset,
         error=str(found.error or "it cannot be read") if _starts_at(found.unreadable, end) else "",
+        over_ms=expiry_times(batches, decoded.records) if any(each.may_expire for each in batches) else {},
     )
 
 
@@ -124,6 +143,11 @@ def _report_undecodable(instance: Instance, key: DeliveryKey, undecodable: Range
         instance.telemetry.log(
             "push_undecodable", partition=str(key.partition_key), start_offset=start, records=stop - start
         )
+
+
+def _size_of_run(records: Sequence[PushRecord], is_over: Callable[[PushRecord], bool]) -> int:
+    """The number of records in front that are over, or that are not, as the first one."""
+    return next((at for at, each in enumerate(records) if is_over(each) != is_over(records[0])), len(records))
 
 
 def _offset(each: PushRecord) -> int:

@@ -37,6 +37,7 @@ class PartitionBatches:
     summary: BatchesSummary
     min_insync_zones: int = 1
     tag_filter: int | None = None
+    may_expire: bool = False
     is_draining: bool = False
     kept_days: int = 0
     topic_read: Moment | None = None
@@ -110,6 +111,7 @@ def put_batches(instance: Instance, batches: Sequence[PartitionBatches], acks: A
             kept_days=stored.kept_days,
             sequence=batch.summary.sequence,
             tag_filter=batch.tag_filter,
+            may_expire=batch.may_expire,
         )
         for batch, entry in zip(batches, segment.toc, strict=True)
     ]

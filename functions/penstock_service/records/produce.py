@@ -35,6 +35,7 @@ class ProduceEntry:
     data: memoryview | bytes
     is_own_encoding: bool = False  # the service's own codec made the batches: `validate_records` need not look
     tag_filter: int | None = None  # of all records, as the producer says
+    may_expire: bool = False  # the producer has seen the header of an expiry
     timer: TimerPlace | None = None
     owner: bytes = SERVICE_OWNER  # of the producer ids in the batches
 
@@ -107,9 +108,13 @@ class RecordBudget:
     def __init__(self) -> None:
         self._budget: DecodeBudget | None = None
 
-    def check(self, data: memoryview | bytes, *, needs_keys: bool) -> int:
-        """Decode the batches, and return the tag filter of their records. Raises as `check_records`."""
+    def check(self, data: memoryview | bytes, *, needs_keys: bool) -> tuple[int, bool]:
+        """Decode the batches. Returns the tag filter of their records, and whether one of them may expire.
+
+        Raises as `check_records` and `check_expiry`.
+        """
         from penstock_core.filters.filter import tags_of
+        from penstock_core.records.expiry import check_expiry, has_expiry
         from penstock_core.records.record_check import (
             DecodeBudget,  # the codec, which other topics do not need
             check_records,
@@ -117,14 +122,17 @@ class RecordBudget:
 
         if self._budget is None:
             self._budget = DecodeBudget(VALIDATED_BYTES_MAX)
-        bits = 0
+        bits, may_expire = 0, False
 
         def note(record: "Record") -> None:
-            nonlocal bits
+            nonlocal bits, may_expire
             bits |= tags_of(record.headers)
+            if has_expiry(record.headers):
+                check_expiry(record.headers)
+                may_expire = True
 
         check_records(data, self._budget, note, needs_keys=needs_keys)
-        return bits
+        return bits, may_expire
 
 
 def are_inline(instance: Instance, entries: Sequence[ProduceEntry]) -> bool:
@@ -147,8 +155,8 @@ def check_entry(
 
     Without `needs_zones`, it does not ask which zones are in sync: the records go into none.
 
-    The tag filter is kept for topics with `index_tags`. It is checked, or made, where `validate_records` is on. There a
-    record for a compacted topic needs a key.
+    The tag filter is kept for topics with `index_tags`. Where `validate_records` is on, it is checked, or made, as the
+    flag of records that may expire is. There a record for a compacted topic needs a key.
     Raises INVALID_NAME, UNKNOWN_TOPIC, UNKNOWN_PARTITION, RECORD_TOO_LARGE, NOT_ENOUGH_ZONES, and the errors of
     `validate` and `check_records`.
     """
@@ -163,9 +171,9 @@ def check_entry(
             f"{limit}: send smaller batches or records, or raise the setting",
             limit=limit,
         )
-    tag_filter = entry.tag_filter
+    tag_filter, may_expire = entry.tag_filter, entry.may_expire
     if topic.config.validate_records and not entry.is_own_encoding:
-        found = budget.check(entry.data, needs_keys=topic.config.is_compacted)
+        found, may_expire = budget.check(entry.data, needs_keys=topic.config.is_compacted)
         if tag_filter not in (None, found):
             raise PenstockError(
                 ErrorCode.CORRUPT_BATCH,
@@ -183,6 +191,7 @@ def check_entry(
         else replace(summary, sequence=replace(summary.sequence, owner=entry.owner)),
         min_insync_zones=topic.config.min_insync_zones,
         tag_filter=tag_filter if topic.config.index_tags else None,
+        may_expire=may_expire,
         is_draining=not topic.is_writable(key.partition),
         kept_days=kept_days(topic),
         topic_read=topic_read,

@@ -99,6 +99,7 @@ def put_delayed(instance: Instance, delayed: Sequence[DelayedBatches]) -> list[T
                 zones=0,
                 tier=Tier.ARCHIVE,
                 tag_filter=each.batches.tag_filter,
+                may_expire=each.batches.may_expire,
             ),
             crc=crc32c(bytes(each.batches.data)),
             is_announced=is_announceable(each.place.due_ms, now_ms),

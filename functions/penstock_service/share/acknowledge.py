@@ -28,7 +28,7 @@ from penstock_core.share.share_group import ShareGroup, ShareGroupConfig
 from penstock_core.share.share_state import ShareKey, ShareState
 from penstock_service.instance.instance import Instance
 from penstock_service.share.dead_letters.bury import bury
-from penstock_service.share.share_partitions import SharePartition, mark_of, marked_lock_id, wake_workers
+from penstock_service.share.share_partitions import SharePartition, count_expired, mark_of, marked_lock_id, wake_workers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,6 +229,8 @@ def count_outcomes(instance: Instance, outcomes: Iterable[AckOutcome]) -> None:
         count = sum(end - start for start, end in each.ranges or ())
         if each.result is AckResult.LOST:
             instance.telemetry.count("share_locks_lost")
+        elif each.result is AckResult.OK and each.entry.acknowledgement.is_expired:
+            count_expired(instance, count)
         elif each.result is AckResult.OK and each.entry.acknowledgement.type in _COUNTED:
             instance.telemetry.count(_COUNTED[each.entry.acknowledgement.type], count)
 

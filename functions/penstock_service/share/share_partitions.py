@@ -120,6 +120,12 @@ def mark_of(key: ShareKey) -> str:
     return f"{murmur2(f'{key.share_group_id}{key.topic_id}'.encode()) % 2**_MARK_BITS:04x}"
 
 
+def count_expired(instance: Instance, records: int) -> None:
+    """Count records that an update has finished because their time was over."""
+    if records:
+        instance.telemetry.count("share_records_expired", records)
+
+
 def wake_workers(instance: Instance, keys: Iterable[ShareKey]) -> None:
     """Send one message for each partition, within `WAKE_UP_MS_MAX`. Costs what `send_beside` costs."""
     send_beside(instance, [_message(key) for key in dict.fromkeys(keys)], lambda: None)

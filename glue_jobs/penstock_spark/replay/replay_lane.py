@@ -26,6 +26,7 @@ from penstock_core.ids import Partition, PartitionKey
 from penstock_core.limits import MIB, REQUEST_PARTITIONS_MAX
 from penstock_core.log.topic import Topic
 from penstock_core.records.codec import BatchBuilder, Headers, record_bytes_max, time_of
+from penstock_core.records.expiry import has_expiry
 from penstock_core.records.partitioner import partition_for_key
 from penstock_core.records.producer_state import SEQUENCE_MAX
 from penstock_core.records.record_batch import Compression
@@ -206,7 +207,11 @@ class _Sender:
         for start in range(0, len(waiting), REQUEST_PARTITIONS_MAX):
             entries = {
                 partition: ProduceEntry(
-                    topic=self._target.topic, partition=partition, data=each.build(), is_own_encoding=True
+                    topic=self._target.topic,
+                    partition=partition,
+                    data=each.build(),
+                    is_own_encoding=True,
+                    may_expire=each.may_expire,
                 )
                 for partition, each in waiting[start : start + REQUEST_PARTITIONS_MAX]
             }
@@ -233,6 +238,7 @@ class _PendingRecords:
         self._first = self._batch_first = self.end = first
         self._builder = new_builder()
         self._batches: list[bytes] = []
+        self.may_expire = False
 
     @property
     def records(self) -> int:
@@ -242,6 +248,7 @@ class _PendingRecords:
         if not self._builder.append(timestamp_ms, key, value, headers):
             self._finish()
             self._builder.append(timestamp_ms, key, value, headers)
+        self.may_expire = self.may_expire or has_expiry(headers)
         self.end += 1
 
     def build(self) -> bytes:

@@ -118,7 +118,8 @@ def describe(service: Service, group: str) -> None:
         },
         title=f"{group}; {told_settings(found.group.config, SHARE_GROUP_DEFAULTS)}; "
         f"{sum(each.lag for each in found.partitions)} not finished in all; locks: {_holders_text(found.holders)}"
-        f"{_waiting_text(found)}",
+        f"{_waiting_text(found)}"
+        + (f"; {expired} expired" if (expired := sum(each.expired for each in found.partitions)) else ""),
         columns=("topic", "partition", "start", "position", "in flight", "available", "waiting", "lag", "oldest", "by"),
         rows=[
             (

@@ -102,11 +102,13 @@ def describe(service: Service, name: str) -> None:
             "oldest_age_ms": found.oldest_age_ms,
             "lanes": asdict(lanes),
             "dead_lettered": found.dead_lettered,
+            "expired": found.expired,
             "partitions": [asdict(each) for each in found.partitions],
         },
         title=f"{_text(found.subscription)}; lag {found.lag}, oldest {_duration(found.oldest_age_ms) or '-'}; "
         f"{lanes.working} deliveries at work, {lanes.resting} at rest, {lanes.deaths} died"
-        + ("" if found.dead_lettered is None else f"; {found.dead_lettered} dead-lettered"),
+        + ("" if found.dead_lettered is None else f"; {found.dead_lettered} dead-lettered")
+        + (f"; {found.expired} expired" if found.expired else ""),
         columns=("topic", "partition", "offset", "lag", "oldest", "result", "attempts", "next try", "dead", "error"),
         rows=[
             (

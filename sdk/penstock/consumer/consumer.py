@@ -12,6 +12,7 @@ from penstock.consumer.fetcher import Fetcher
 from penstock.consumer.listener import ConsumerRebalanceListener
 from penstock.consumer.record_run import LookUp
 from penstock.consumer.settings import ConsumerOptions, ConsumerSettings
+from penstock.http.abilities import wall_clock_ns_of
 from penstock.http.client import Client
 from penstock.http.named_transport import TransportName
 from penstock.http.transport import Transport, open_transport
@@ -61,6 +62,7 @@ class Consumer:
             now_ms=monotonic_ms,
             notes=open_notes(carrier, settings.group_id),
             learn=self._learn,
+            wall_ns=wall_clock_ns_of(carrier),
         )
         if topics:
             self._core.subscribe(topics)
@@ -176,6 +178,10 @@ class Consumer:
     def skipped_batches(self) -> dict[TopicPartition, int]:
         """The counts of undecodable batches that `on_undecodable` has skipped or handed to your function."""
         return dict(self._core.poison.passed_over)
+
+    def skipped_expired(self) -> dict[TopicPartition, int]:
+        """The counts of records that `skip_expired` has skipped because their time was over."""
+        return {} if self._core.expiry is None else dict(self._core.expiry.skipped)
 
     def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
         """Commit the positions of all records that were returned, or the given offsets (of the next records to read).

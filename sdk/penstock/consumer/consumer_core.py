@@ -20,6 +20,7 @@ from penstock.arguments import check, check_number, check_whole, checked_offsets
 from penstock.consumer.commits import Commits
 from penstock.consumer.fetch_buffer import FetchBuffer
 from penstock.consumer.listener import ConsumerRebalanceListener, ConsumerSteps
+from penstock.consumer.partition_cursor import ExpirySkip
 from penstock.consumer.rebalance import Rebalance
 from penstock.consumer.record_run import LookUp, Poison, RecordRun
 from penstock.consumer.settings import ConsumerSettings
@@ -29,11 +30,14 @@ from penstock.group.membership import Membership
 from penstock.http.steps import Calls, Steps, Wait
 from penstock.model import ConsumerRecord, GroupOffset, TopicPartition
 from penstock.retry import NEVER_MS
+from penstock.system import NS_PER_MS, wall_clock_ns
 from penstock.telemetry.operations import Notes
 
 
 class ConsumerCore:
     """A fetch buffer, the partitions that it is to hold, and the offsets. `now_ms` reads a monotonic clock.
+
+    `wall_ns` reads nanoseconds since 1970: `skip_expired` goes by it. `expiry` is None without that setting.
 
     `learn` carries out a look-up of a data key or a schema. The driver awaits the result if it can be.
 
@@ -50,6 +54,7 @@ class ConsumerCore:
         now_ms: Callable[[], int],
         notes: Notes | None = None,
         learn: Callable[[LookUp], object] = lambda look_up: look_up(),
+        wall_ns: Callable[[], int] = wall_clock_ns,
     ) -> None:
         self._settings = settings
         self._now_ms = now_ms
@@ -57,7 +62,8 @@ class ConsumerCore:
         self.is_closed = False
         self.is_stopped = False  # the application wants no more records
         self._is_over = False  # closed, and the application has heard of it
-        self.buffer = FetchBuffer(settings.fetch())
+        self.expiry = ExpirySkip(lambda: wall_ns() // NS_PER_MS) if settings.skip_expired else None
+        self.buffer = FetchBuffer(settings.fetch(), self.expiry)
         self.poison = Poison(settings.on_undecodable, self.buffer, learn)
         self.notes = notes
         self._run = RecordRun(self.buffer, notes)
@@ -99,6 +105,8 @@ class ConsumerCore:
             started_ns = self._now_ns()
             yield from self._keep_up()
             max_records = max_records or self._settings.max_poll_records
+            if self.expiry is not None:
+                self._run.pass_expired(self.expiry)
             taken = self._run.take(max_records)
             if not taken:
                 taken = yield from self._take(self.buffer.take, max_records, self._now_ms() + timeout_ms)
@@ -109,6 +117,8 @@ class ConsumerCore:
     def next_now(self) -> ConsumerRecord | None:
         """The next record, if it is at hand and nothing is due first; else None: call `next_record`. Needs no lock."""
         run = self._run
+        if self.expiry is not None:
+            run.pass_expired(self.expiry)
         records, at = run.records, run.at
         if at >= len(records) or self.is_stopped:
             return None
@@ -128,6 +138,8 @@ class ConsumerCore:
         with self._polling():
             started_ns = self._now_ns()
             yield from self._keep_up()
+            if self.expiry is not None:
+                self._run.pass_expired(self.expiry)
             if self._run.peek() is None:
                 timeout_ms = self._settings.consumer_timeout_ms
                 deadline_ms = NEVER_MS if timeout_ms is None else self._now_ms() + timeout_ms

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from penstock.consumer.partition_cursor import Budget, PartitionCursor
+from penstock.consumer.partition_cursor import Budget, ExpirySkip, PartitionCursor
 from penstock.consumer.shared_reads import Claim, Flight, Kept, SharedReader, parts_of
 from penstock.consumer.waiting import Waiting
 from penstock.errors import InvalidError, error_from_json
@@ -89,8 +89,9 @@ class FetchAnswer(NamedTuple):
 class FetchBuffer:
     """The assigned partitions and their prefetched records."""
 
-    def __init__(self, settings: FetchSettings) -> None:
+    def __init__(self, settings: FetchSettings, expiry: ExpirySkip | None = None) -> None:
         self._settings = settings
+        self._expiry = expiry
         self.waiting = Waiting(settings.fetch_wait_ms, settings.fetch_interval_ms, is_woken=settings.is_woken)
         # In order of turn: the partition that was served last is last.
         self._cursors: dict[TopicPartition, PartitionCursor] = {}
@@ -114,8 +115,8 @@ class FetchBuffer:
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these; partitions that were read before keep their place."""
-        reading = self._settings.reading
-        self._cursors = {each: self._cursors.get(each) or PartitionCursor(each, reading) for each in partitions}
+        reading, expiry = self._settings.reading, self._expiry
+        self._cursors = {each: self._cursors.get(each) or PartitionCursor(each, reading, expiry) for each in partitions}
         if self._sharing is not None:
             self._sharing.reads(self._cursors)
         self._changed()

@@ -4,8 +4,8 @@ log:  ... returned | prefetched, as stored: decoded when it is taken | not fetch
               position                                        fetch_offset
 """
 
-from collections import deque
-from collections.abc import Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import dropwhile, islice
 from typing import Any
@@ -16,6 +16,7 @@ from penstock.retry import NEVER_MS
 from penstock.schemas.serialization import Reading
 from penstock_core.errors import PenstockError
 from penstock_core.records.codec import Record, decode
+from penstock_core.records.expiry import is_expired
 from penstock_core.records.record_batch import walk
 from penstock_core.records.undecodable import in_partition, is_undecodable
 
@@ -53,6 +54,28 @@ class Budget:
         return self.records_left <= 0 or self.bytes_left <= 0
 
 
+class ExpirySkip:
+    """Skips records whose time is over by their header. It counts them, by partition. `now_ms` reads the wall clock."""
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self.skipped: Counter[TopicPartition] = Counter()
+        self._now_ms = now_ms
+        self._counted: dict[TopicPartition, int] = {}  # the end of those that were counted: some are decoded again
+
+    def is_over(self, partition: TopicPartition, offset: int, headers: Headers) -> bool:
+        """True if the record is skipped, which is counted then."""
+        if not headers or not is_expired(headers, self._now_ms()):
+            return False
+        if offset >= self._counted.get(partition, 0):
+            self.skipped[partition] += 1
+            self._counted[partition] = offset + 1
+        return True
+
+    def live(self, partition: TopicPartition, records: Iterator[Record]) -> Iterator[Record]:
+        """The records whose time is not over when they are asked for."""
+        return (each for each in records if not self.is_over(partition, each.offset, tuple(each.headers)))
+
+
 class PartitionCursor:
     """State of one assigned partition. While `position` is None, nothing is fetched.
 
@@ -63,6 +86,7 @@ class PartitionCursor:
 
     __slots__ = (
         "_answers",
+        "_expiry",
         "_reading",
         "_records",
         "armed_under",
@@ -99,8 +123,11 @@ class PartitionCursor:
         "woken_to",
     )
 
-    def __init__(self, partition: TopicPartition, reading: Reading | None = None) -> None:
+    def __init__(
+        self, partition: TopicPartition, reading: Reading | None = None, expiry: ExpirySkip | None = None
+    ) -> None:
         self.partition = partition
+        self._expiry = expiry
         self._reading = reading or None  # None: records come as they are stored
         self.position: int | None = None
         self.has_returned = False  # a record, or the application has sought
@@ -209,6 +236,7 @@ class PartitionCursor:
             answer = self._answers[0]
             if self._records is None:
                 found = _from_offset(self.position or 0, decode(answer.batches))
+                found = found if self._expiry is None else self._expiry.live(self.partition, found)
                 self._records = found if self._reading is None else _Records(found)
             try:
                 self._decode(budget, taken)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection
 
 from penstock.consumer.fetch_buffer import FetchBuffer
 from penstock.consumer.listener import ConsumerSteps, Notice
+from penstock.consumer.partition_cursor import ExpirySkip
 from penstock.consumer.settings import OnUndecodable
 from penstock.errors import LookUpFirst
 from penstock.model import ConsumerRecord, TopicPartition
@@ -55,6 +56,13 @@ class RecordRun:
         taken = self.records[self.at : self.at + max_records]
         self.at += len(taken)
         return taken
+
+    def pass_expired(self, expiry: ExpirySkip) -> None:
+        """Pass over records in front whose time has ended since they were taken."""
+        while (record := self.peek()) is not None and expiry.is_over(
+            TopicPartition(record.topic, record.partition), record.offset, record.headers
+        ):
+            self.at += 1
 
     def note_returned(self) -> None:
         """Note the records that were returned since the last note."""

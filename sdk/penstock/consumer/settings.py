@@ -88,6 +88,7 @@ class ConsumerOptions(TypedDict, total=False):
     encryption: Encryption | None
     value_deserializer: DeserializerOption | None
     key_deserializer: DeserializerOption | None
+    skip_expired: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +175,9 @@ class ConsumerSettings:
             stays None. A record that it cannot read is treated as `on_undecodable` says: as a batch of one offset.
             While a registry does not answer, `poll` raises UnavailableError, and the record comes again.
         key_deserializer: As `value_deserializer`, for `record.key`.
+        skip_expired: Do not return records whose time is over: they were sent with `expires_in_ms`. The consumer goes
+            by its own clock when it returns a record, moves past the others, and counts them in `skipped_expired`. By
+            default they come like all others.
     """
 
     group_id: str | None = None
@@ -207,6 +211,7 @@ class ConsumerSettings:
     encryption: Encryption | None = None
     value_deserializer: DeserializerOption | None = None
     key_deserializer: DeserializerOption | None = None
+    skip_expired: bool = False
 
     def __post_init__(self) -> None:
         self._check_choices()
@@ -242,6 +247,7 @@ class ConsumerSettings:
             check_callable(name, getattr(self, name))
         check_encryption(self.encryption)
         Deserializers(self.value_deserializer, self.key_deserializer)
+        check(isinstance(self.skip_expired, bool), f"skip_expired={self.skip_expired!r:.100}: use True or False")
 
     def _check_numbers(self) -> None:
         for name in ("fetch_max_bytes", "buffer_bytes", "max_poll_records", "max_poll_bytes", "max_in_flight"):

@@ -30,7 +30,8 @@ class SubscriptionPartition:
     records, or is broken) or "away" (it is throttled, denied, missing or out of reach). While it fails, `attempts`
     counts the attempts since `failing_since_ms`, `last_error` tells why, and nothing is tried before `next_try_ms`.
     Records that had their attempts wait for a success of another delivery until `patience_until_ms`. `dead_lettered`
-    counts the records that went to the dead-letter topic; it is None in parallel mode.
+    counts the records that went to the dead-letter topic; it is None in parallel mode. `expired` counts those that were
+    passed over because their time was over.
     """
 
     topic: str
@@ -47,6 +48,7 @@ class SubscriptionPartition:
     next_try_ms: int | None
     patience_until_ms: int | None = None
     dead_lettered: int | None = None
+    expired: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +76,11 @@ class SubscriptionDescription:
     def lag(self) -> int:
         """The records that the target has not answered for, of all partitions. A filter may pass over some."""
         return sum(each.lag for each in self.partitions)
+
+    @property
+    def expired(self) -> int:
+        """The records that were passed over because their time was over, of all partitions."""
+        return sum(each.expired for each in self.partitions)
 
     @property
     def oldest_age_ms(self) -> int | None:

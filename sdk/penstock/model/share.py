@@ -101,8 +101,9 @@ class ShareGroupPartition:
     The records below `start_offset` are finished, and those from `position` on were not handed out yet. `in_flight`
     records are locked. `available` ones may be acquired now, and `waiting` ones later. `lag` counts the records that
     are not finished. `oldest_age_ms` is the age of the oldest of them since its append, None if there is none.
-    `waiting_age_ms` is that of the oldest one that is not locked; a service of before 0.2 tells none.
-    `holders` have locks now. `holders_left_out` counts further ones.
+    `waiting_age_ms` is that of the oldest one that is not locked; a service of before 0.2 tells none. `expired` counts
+    those that were finished because their time was over. `holders` have locks now. `holders_left_out` counts further
+    ones.
     """
 
     topic: str
@@ -117,6 +118,7 @@ class ShareGroupPartition:
     holders: tuple[ShareHolder, ...] = ()
     holders_left_out: int = 0
     waiting_age_ms: int | None = None
+    expired: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

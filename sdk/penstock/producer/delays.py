@@ -2,6 +2,9 @@
 
 Both are fixed before the first try of a request, so that a retry finds the timer that an earlier try has put. Ids rise
 in a process: records of one partition and due time come in the order in which they were sent.
+
+Expiries count from the due time, or from now for a record that is not delayed. The header is made before the first try,
+too, so a retry sends the same bytes.
 """
 
 import threading
@@ -9,9 +12,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from penstock.arguments import check, is_whole
+from penstock.errors import as_sdk_error
 from penstock.system import random_bytes, wall_clock_ms
+from penstock_core.errors import PenstockError
 from penstock_core.limits import SDK_DELAY_STEP_MS, TIMER_DELAY_MS_MAX, TIMER_MS_MAX
 from penstock_core.log.timer import new_timer_id
+from penstock_core.records.expiry import Headers, with_expiry
 
 _ID_BYTES = 6
 
@@ -66,6 +72,14 @@ class Timers:
             self._count += 1
             timer_id = new_timer_id(self._last_ms, self._count, self._entropy(_ID_BYTES))
         return Timer(deliver_at_ms, timer_id.hex(), cancellable)
+
+    def expiring(self, headers: Headers, expires_in_ms: int, timer: Timer | None) -> Headers:
+        """The headers of a record that expires so long after its due time, or after now. Raises InvalidError."""
+        from_ms = self._now_ms() if timer is None else timer.deliver_at_ms
+        try:
+            return tuple(with_expiry(headers, expires_in_ms, from_ms))
+        except PenstockError as error:
+            raise as_sdk_error(error) from None
 
 
 def _check_between(name: str, value: object, most: int) -> None:

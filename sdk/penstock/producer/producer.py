@@ -102,6 +102,7 @@ class Producer:
         deliver_at_ms: int | None = None,
         delay_ms: int | None = None,
         cancellable: bool = False,
+        expires_in_ms: int | None = None,
         on_delivery: DeliveryCallback | None = None,
     ) -> Delivery:
         """Put a record into its partition's batch and return its future: the RecordMetadata, or the error.
@@ -118,6 +119,9 @@ class Producer:
         `Admin.cancel_scheduled`; such a record has a timer of its own, and costs more. Records of one partition and due
         time keep their order.
 
+        With `expires_in_ms`, share groups and subscriptions finish the record that long after this call without handing
+        it out; a delayed one that long after its due time. Consumers skip it with `skip_expired=True`.
+
         The call may wait `max_block_ms` for memory, and as long for the description of a new topic.
 
         Raises UnknownTopicError, UnknownPartitionError, RecordTooLargeError, BufferFullError, ClosedError, ForkedError,
@@ -132,6 +136,8 @@ class Producer:
         timer = None
         if deliver_at_ms is not None or delay_ms is not None or cancellable:
             timer = self._core.timers.timer(deliver_at_ms, delay_ms, cancellable=cancellable)
+        if expires_in_ms is not None:
+            told = self._core.timers.expiring(told, expires_in_ms, timer)
         if on_delivery is None:
             on_delivery = self._on_delivery
         else:

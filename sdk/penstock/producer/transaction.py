@@ -50,12 +50,16 @@ class Transaction:
         deliver_at_ms: int | None = None,
         delay_ms: int | None = None,
         cancellable: bool = False,
+        expires_in_ms: int | None = None,
     ) -> Delivery:
         """As `Producer.send`, in the transaction. If records fill a request, it stages them and waits."""
         if timestamp_ms is None:
             timestamp_ms = self._core.wall_ns() // NS_PER_MS
         timer = self._core.timers.timer(deliver_at_ms, delay_ms, cancellable=cancellable)
-        value, key, told = self._sender.formed(topic, value, key, checked_headers(headers))
+        told = checked_headers(headers)
+        if expires_in_ms is not None:
+            told = self._core.timers.expiring(told, expires_in_ms, timer)
+        value, key, told = self._sender.formed(topic, value, key, told)
         with self._tracing.creating(topic, told) as (told, origin), self._sender.lock:
             batch = self._sender.drive(
                 self._core.append_to(self._transaction, topic, value, key, told, partition, timestamp_ms, timer)

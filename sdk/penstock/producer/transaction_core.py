@@ -108,7 +108,7 @@ class TransactionCore:
             self._all.setdefault(place, []).append(batch)
         self._waiting_bytes += size
         batches[-1].record_count += 1
-        batches[-1].note_tags(headers)
+        batches[-1].note_headers(headers)
         return batches[-1]
 
     def begin(self) -> Calls[None]:

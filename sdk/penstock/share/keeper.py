@@ -30,6 +30,7 @@ from penstock_core.limits import (
     SDK_SHARE_LINGER_MS,
     SDK_SHARE_LINGER_PART_MS,
 )
+from penstock_core.records.expiry import expires_at_ms
 
 _log = logging.getLogger("penstock.share")
 
@@ -65,11 +66,26 @@ class Keeper:
         return self.locks.at_hand - before
 
     def take(self, most: int, now: Moment, *, is_one_per_key: bool = False) -> list[ShareRecord]:
-        """Hand out up to `most` records, as `HeldLocks.take`."""
-        taken = self.locks.take(most, now, is_one_per_key=is_one_per_key)
-        if taken:
+        """Hand out up to `most` records, as `HeldLocks.take`. Those that have expired at hand go back (`_is_over`)."""
+        taken: list[ShareRecord] = []
+        while found := self.locks.take(most - len(taken), now, is_one_per_key=is_one_per_key):
             self._moved_ms = now.monotonic_ms
+            over = [record for record in found if record.headers and self._is_over(record, now)]
+            taken += found if not over else [record for record in found if record not in over]
+            for record in over:
+                self.acknowledge(record, GIVE_BACK, now)
+            if not over:
+                break
         return taken
+
+    def _is_over(self, record: ShareRecord, now: Moment) -> bool:
+        """True if the time of the record has ended since its acquire was sent: the service finishes it then.
+
+        A record that was over before is handed out. The service has decided so: its clock is another one, or the batch
+        has no flag, and it would come again for ever.
+        """
+        lock, over_ms = self.locks.get(key_of(record)), expires_at_ms(record.headers)
+        return lock is not None and over_ms is not None and lock.since.wall_ms < over_ms <= now.wall_ms
 
     def acknowledge(self, record: ShareRecord, wish: Wish, now: Moment) -> bool:
         """Queue what the application decided. False if the record is not in hand."""

@@ -34,7 +34,7 @@ class PendingBatch:
     """One partition's batches of one produce request.
 
     `is_alone`: it shares its call with no other. `maybe_applied`: the service may have stored it in an earlier try.
-    `have_keys`: a compacted topic may take its records.
+    `have_keys`: a compacted topic may take its records. `may_expire`: a record has the header of an expiry.
     """
 
     key: LaneKey
@@ -44,6 +44,7 @@ class PendingBatch:
     deadline_ms: int
     outcome: "asyncio.Future[Outcome]"
     have_keys: bool
+    may_expire: bool = False
     is_alone: bool = False
     maybe_applied: bool = False
 
@@ -79,6 +80,11 @@ class Run:
     def have_keys(self) -> bool:
         """No record lacks its key."""
         return all(each.have_keys for each in self.batches)
+
+    @property
+    def may_expire(self) -> bool:
+        """A record has the header of an expiry."""
+        return any(each.may_expire for each in self.batches)
 
     @property
     def maybe_applied(self) -> bool:

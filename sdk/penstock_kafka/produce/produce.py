@@ -100,7 +100,7 @@ def _pending(request: Request, topic: str, wanted: Request, deadline_ms: int) ->
     if data:
         _check_header(data)
     check_crc(data)
-    summary, have_keys = checked(data)
+    summary, have_keys, may_expire = checked(data)
     producer_id = NO_PRODUCER if summary.sequence is None else summary.sequence.producer_id
     return PendingBatch(
         key=LaneKey(topic, wanted.index, producer_id),
@@ -110,6 +110,7 @@ def _pending(request: Request, topic: str, wanted: Request, deadline_ms: int) ->
         deadline_ms=deadline_ms,
         outcome=asyncio.get_running_loop().create_future(),
         have_keys=have_keys,
+        may_expire=may_expire,
     )
 
 

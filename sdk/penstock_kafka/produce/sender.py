@@ -219,7 +219,15 @@ class Sender:
 def _request(runs: Sequence[Run]) -> HttpRequest:
     header = {
         "acks": runs[0].batches[0].acks,
-        "batches": [{"topic": run.key.topic, "partition": run.key.partition, "length": run.size} for run in runs],
+        "batches": [
+            {
+                "topic": run.key.topic,
+                "partition": run.key.partition,
+                "length": run.size,
+                **({"may_expire": True} if run.may_expire else {}),
+            }
+            for run in runs
+        ],
     }
     body = frame.encode(header, [each.data for run in runs for each in run.batches])
     return HttpRequest(method="POST", path="/v1/produce", headers={"Content-Type": BATCHES_TYPE}, body=body)

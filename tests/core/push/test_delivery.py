@@ -15,6 +15,7 @@ from penstock_core.push.delivery import (
     commit,
     is_open,
     move,
+    pass_expired,
     pause,
     skip,
     wait_for_more,
@@ -189,3 +190,11 @@ def test_window_that_an_older_release_left_in_place_is_over() -> None:
     assert not is_open(replace(state, next_try_ms=0))
     assert not is_open(replace(state, trouble=trouble))
     assert not is_open(pause(state, 5))
+
+
+def test_pass_expired_counts_and_lets_the_rest_begin_with_attempts_of_its_own() -> None:
+    passed = pass_expired(FAILING, Offset(12), 2)
+    assert (passed.offset, passed.version, passed.expired) == (12, FAILING.version + 1, 2)
+    assert passed.trouble == replace(PART, try_end=None, attempts=0)
+    assert pass_expired(passed, Offset(40), 28) == replace(skip(passed, Offset(40)), expired=30)
+    assert pass_expired(FAILING, Offset(12), 0) == skip(FAILING, Offset(12)), "a filter has taken them"

@@ -264,3 +264,10 @@ def test_acknowledgement_answers_lock_lost_when_a_reset_has_taken_the_lock(posit
     plan = plan_acknowledge(reset, PLAIN, [mine], NOW_MS)
     assert plan.update is None
     assert [(each.ranges, each.result) for each in plan.answers] == [(((0, 10),), LOST)]
+
+
+def test_accept_of_expired_records_counts_those_that_the_lock_still_has() -> None:
+    after, _ = acknowledged(HELD, ack(AckType.ACCEPT, (0, 4)))
+    after, results = acknowledged(after, ack(AckType.ACCEPT, (2, 7), is_expired=True))
+    assert (after.unfinished(), after.expired) == (((7, 10),), 3)
+    assert results == [(((4, 7),), OK), (((2, 4),), DONE)]

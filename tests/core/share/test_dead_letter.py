@@ -70,3 +70,12 @@ def test_circle_of_burials_ends() -> None:
         letter = dead_letter(record, _ORIGIN)
     assert found == [*range(DEAD_LETTER_BURIALS_MAX + 1)]
     assert burials_of(own_headers(record.headers)) == 0, "a redrive begins anew"
+
+
+def test_time_of_a_record_is_kept_under_the_name_of_dead_letters_and_never_twice() -> None:
+    own = ("penstock-expires-at", b"1790000000000")
+    told = ("penstock.dead-letter.expires-at", b"1790000000000")
+    older = ("penstock.dead-letter.expires-at", b"1700000000000")
+    assert list(own_headers([own])) == [told]
+    assert list(own_headers([older, ("a", b"b")])) == [older, ("a", b"b")]
+    assert list(own_headers([older, own])) == [told], "it was sent anew, with a time of its own"

@@ -70,6 +70,12 @@ def test_entries_are_set_and_removed() -> None:
     assert (after.locks, after.waits, after.open) == ({}, {Offset(4): moved}, 2)
 
 
+def test_expired_records_are_added_up() -> None:
+    once = apply(STATE, ShareUpdate(generation=2, expired=3))
+    assert once == replace(STATE, expired=3)
+    assert apply(once, ShareUpdate(generation=2, expired=4)) == replace(STATE, expired=7)
+
+
 def test_waiter_is_armed_and_taken() -> None:
     taken = apply(STATE, ShareUpdate(generation=2, takes_waiter=True))
     assert taken is not None

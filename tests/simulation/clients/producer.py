@@ -59,6 +59,7 @@ class SimulatedProducer:
         is_tagging: bool = False,
         key_of: Callable[[str], str | None] | None = None,
         is_partitioning_by_key: bool = False,
+        expires_in_ms: Sequence[int | None] = (),
     ) -> None:
         self._simulation = simulation
         self._scheduler = simulation.scheduler
@@ -69,6 +70,7 @@ class SimulatedProducer:
         self._records = records
         self._pace_ms = pace_ms
         self._is_tagging = is_tagging
+        self._expires_in_ms = expires_in_ms
         self._max_in_flight = max_in_flight
         random = simulation.scheduler.random
         settings = AccumulatorSettings(
@@ -114,6 +116,8 @@ class SimulatedProducer:
         if self._queues.fresh_until_ms <= now_ms and not self._describe():
             return None
         headers = headers_of(value) if self._is_tagging else ()
+        if self._expires_in_ms:
+            headers = self._simulation.oracle.expiries.headers(value, self._expires_in_ms, headers)
         key = self._key(value)
         record_key = None if key is None else key.encode()
         time_ms = EPOCH_MS + now_ms
@@ -161,6 +165,7 @@ class SimulatedProducer:
                 partition=entry.queue.partition,
                 data=b"".join(batch.build() for batch in entry.batches),
                 tag_filter=tag_filter_of(entry.batches),
+                may_expire=any(batch.may_expire for batch in entry.batches),
             )
             for entry in entries
         ]
@@ -295,6 +300,7 @@ class ProducerChoices:
     is_batching: bool = True
     is_idempotent: bool | None = None
     is_tagging: bool = False
+    expires_in_ms: Sequence[int | None] = ()
 
 
 def start_producers(
@@ -318,5 +324,6 @@ def start_producers(
             is_batching=choices.is_batching,
             is_idempotent=choices.is_idempotent,
             is_tagging=choices.is_tagging,
+            expires_in_ms=choices.expires_in_ms,
         )
         producer.start(delay_ms=simulation.later() if is_late else 0.0)

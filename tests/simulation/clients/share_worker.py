@@ -73,6 +73,7 @@ class ShareWorker:
         self._habits = habits
         self._record = ShareRecord(simulation.recorder, group, oracle.config.lock_ms)
         self._pending: list[AckEntry] = []
+        self._asked_ms = 0.0  # when the newest try of an acquire began
         self._keys: dict[tuple[str, int], ShareKey] = {}  # of each lock that it was told of, and its partition
 
     def run(self, rounds: int) -> None:
@@ -115,6 +116,7 @@ class ShareWorker:
             run = partial(acquire, group_name=self.group, wish=replace(wish, is_repeat=tries > 0))
             self._double(run, entries, wish.nonce)
             operation = self._record.asks(self.name, entries, wish.nonce)
+            self._asked_ms = self._scheduler.now_ms
             try:
                 acquired = self._simulation.call(run, is_read=False, is_judged=bool(entries))
             except PenstockError as error:
@@ -175,6 +177,7 @@ class ShareWorker:
         value = self._oracle.value(place, offset)
         is_removed = found is None and self._oracle.is_removed(place, offset)
         expect(is_removed or found == value, f"{self.name} got {found} at {offset} of {key}, and {value} was appended")
+        self._simulation.oracle.expiries.check_delivered(self.name, value, self._asked_ms)
         expect(self._oracle.takes(place, offset), f"{self.name} got {found} at {offset} of {key}: no filter takes it")
 
     def _dies_of(self, held: Sequence[Holding]) -> bool:

@@ -18,6 +18,7 @@ from penstock_core.zones.zone_state import ZoneStates
 from tests.simulation.engine.run_state import RunState
 from tests.simulation.engine.time_and_chance import CLOCK_SKEW_MS, EPOCH_MS
 from tests.simulation.oracle.expected_log import Appended, ExpectedLog
+from tests.simulation.oracle.expiries import Expiries
 from tests.simulation.oracle.merges import Merges
 from tests.simulation.oracle.removals import Removals
 from tests.simulation.oracle.violation import expect
@@ -53,6 +54,7 @@ class Oracle:
         self.merges = Merges(state, self.log, self.removals)
         self._marks_of_sweeps: set[SegmentId] = set()
         self.timers_waiting: dict[SegmentId, PartitionKey] = {}  # by the segment that each of them names
+        self.expiries = Expiries(state.scheduler)
         self._puts: dict[str, dict[str, list[ObservedPut]]] = {}  # by function instance and zone, as they began
 
     def topic_created(self, topic: Topic) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from penstock_core.ids import PartitionKey
+from penstock_core.limits import PUSH_SLICE_MS
 from penstock_core.push.batch import PushRecord
 from tests.simulation.oracle.violation import expect
 from tests.simulation.service.simulation import Simulation
@@ -64,6 +65,12 @@ class PushRecords:
             first = self.begins.first.get(key, 0)
             expect(offset >= first, f"{self.name} got {value} at {offset} of {key}, and begins at {first}")
 
+    def check_times(self, records: Sequence[PushRecord]) -> None:
+        """Check that none was over before the slice began that delivers them."""
+        for each in records:
+            decided_ms = self.simulation.scheduler.now_ms - PUSH_SLICE_MS
+            self.simulation.oracle.expiries.check_delivered(self.name, (each.record.value or b"").decode(), decided_ms)
+
     def handle(self, key: PartitionKey, offset: int, *, is_ordered: bool) -> None:
         """The target handles the record. In ordered mode, none comes for the first time behind a later one."""
         handled = self.handled.setdefault(key, Counter())
@@ -103,4 +110,5 @@ class PushRecords:
             or offset in self.handled.get(key, ())
             or (key, offset) in self.buried
             or self.is_removed(key, offset)
+            or self.simulation.oracle.expiries.may_be_over(value)
         )

@@ -97,6 +97,8 @@ class PushOracle:
             for offset in range(before, state.offset)
             if self.records.is_wanted(self.records.value(key.partition_key, offset))
         }
+        expiries = self.simulation.oracle.expiries
+        wanted = {at: value for at, value in wanted.items() if value in values or not expiries.may_be_over(value)}
         left = {at: value for at, value in wanted.items() if not self.records.is_removed(key.partition_key, at)}
         found = len(wanted) - len(values)
         expect(
@@ -133,6 +135,7 @@ class PushOracle:
         expect(lock is not None, f"{name} invokes its target, and has not taken lane {lane} by {message_id}")
         assert lock is not None
         self.records.check(records)
+        self.records.check_times(records)
         keys = {key for key, _ in map(_place, records)}
         expect(len(keys) == 1 or not self.is_ordered, f"{name} delivers several partitions at once: {keys}")
         self.batches += 1
@@ -201,12 +204,15 @@ class PushOracle:
 
 
 def dead_letters_of(simulation: Simulation, entry: Appended) -> list[history.DeadLetter]:
-    """The dead letters that an append has brought."""
+    """The dead letters that an append has brought. None is of a record whose time was over."""
     ref = entry.ref
     body = memoryview(simulation.oracle.log.bodies[ref.segment_id])[ref.position : ref.position + ref.length]
+    letters = [*decode(body)]
+    for letter in letters:
+        simulation.oracle.expiries.check_letter(letter)
     return [
         dead_letter_of(at, (record.value or b"").decode(), record.key, record.headers)
-        for at, record in enumerate(decode(body), start=entry.base_offset)
+        for at, record in enumerate(letters, start=entry.base_offset)
     ]
 
 

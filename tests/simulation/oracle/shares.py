@@ -5,14 +5,14 @@ have sent.
 
 - A finished record stays finished, except through a reset. A record is finished because a worker that has its lock sent
   an accept or a reject, because it was moved to the dead-letter topic, because no filter of the group takes it, or
-  because retention or compaction has removed it.
+  because retention or compaction has removed it, or because its time is over. The item counts the last ones.
 - A record goes to the dead-letter topic once, and only after a reject or `deliveries_max` deliveries.
 - A plan of an older generation changes nothing.
 - `share_handouts` says how records may go from one entry to another.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,7 +35,7 @@ from tests.simulation.oracle.violation import expect
 from tests.simulation.service.simulation import Simulation
 from tests.support.dead_letters import dead_letter_of
 
-BURIED, EXPIRED, FILTERED, REMOVED = "buried", "expired", "filtered", "removed"
+BURIED, EXPIRED, FILTERED, OVER, REMOVED = "buried", "expired", "filtered", "over", "removed"
 _FILTER_MS = 75_000.0  # that a call may go by an old filter: a cache, a function's time, and a late write
 KeyOf = Callable[[str], str | None]
 
@@ -154,6 +154,7 @@ class ShareOracle:
                 for index, record in enumerate(decode(body), start=entry.base_offset):
                     partition, offset = _origin(record)
                     place = PartitionKey(self._topic_id, partition)
+                    self._simulation.oracle.expiries.check_letter(record)
                     found[place, offset] += 1
                     value, wanted = (record.value or b"").decode(), self.value(place, offset)
                     letters.append(dead_letter_of(index, value, record.key, record.headers))
@@ -261,6 +262,7 @@ class ShareOracle:
                 self._buried(key, partition, offset, held)
             else:
                 self._finished(key, partition, offset, held)
+        self._check_count(key, partition, [*left], after.expired - before.expired)
         expect(
             letters is None or {offset for _, offset in letters} <= left.keys(),
             f"{key} keeps records that a burial has moved: {letters}",
@@ -270,6 +272,13 @@ class ShareOracle:
                 self._check_fresh(key, offset, before, held)
         self._hand_outs.check(key, partition.sent, before, after)
         return {*left}
+
+    def _check_count(self, key: ShareKey, partition: _Partition, left: Sequence[int], count: int) -> None:
+        """Check that the item counts the records that only their time can have finished, and none that is not over."""
+        surely = sum(partition.finished[offset] == OVER for offset in left)
+        expiries, place = self._simulation.oracle.expiries, key.partition_key
+        perhaps = sum(expiries.may_be_over(self.value(place, offset)) for offset in left)
+        expect(surely <= count <= perhaps, f"{key} counts {count} of {left} as expired, and {surely} to {perhaps} are")
 
     def _check_fresh(self, key: ShareKey, offset: int, before: ShareState, held: Held) -> None:
         cause = self.partitions[key].finished.get(offset)
@@ -314,6 +323,9 @@ class ShareOracle:
         ):
             self._simulation.count("share record filtered out")
             partition.finished[offset] = FILTERED
+        elif self._simulation.oracle.expiries.may_be_over(self.value(key.partition_key, offset)):
+            self._simulation.count("share record over")
+            partition.finished[offset] = OVER
         else:
             expect(
                 self.is_removed(key.partition_key, offset),

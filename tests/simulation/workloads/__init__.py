@@ -14,6 +14,7 @@ from tests.simulation.workloads import (
     jobs,
     machines,
     operating,
+    overdue,
     producing,
     timers,
     transactions,
@@ -68,6 +69,7 @@ WORKLOADS: dict[str, Install] = {
     "forgetting": transactions.install_forgetting,
     "expiring": expiring.install,
     "ranking": ranking.install,
+    "overdue": overdue.install,
 }
 MIXED = "mixed"
 OF_ZONES = {"zone_loss", "zone_moves", "recover_zones", "repair", "replicate", "scrub"}  # senseless with one zone
@@ -83,6 +85,7 @@ ALONE = {
         "inline",
         "lagging",
         "outage",
+        "overdue",
         "pushing",
         "ranking",
         "redriving",

@@ -8,6 +8,7 @@ open         N   records in locks and waits
 bases        M   lock id -> N, the offset that the lock's records are relative to
 locks        M   lock id -> B (share/share_codec.py)
 waits        M   first offset -> B
+expired      N   records that were finished because their time was over; missing while there is none
 waiter       N   since when, in ms, a consumer waits for records that come back; missing while none does
 reasons      L   B each (share/reasons.py), the oldest first; missing until a release tells one
 ```
@@ -61,6 +62,7 @@ def share_item(key: ShareKey, state: ShareState) -> Item:
     }
     if state.reasons:
         item["reasons"] = _reasons(state.reasons)
+    item |= {"expired": number(state.expired)} if state.expired else {}
     return item if state.waiter_ms is None else item | {"waiter": number(state.waiter_ms)}
 
 
@@ -78,6 +80,7 @@ def parse_share(item: Mapping[str, Any]) -> ShareState:
         },
         waiter_ms=int(item["waiter"]["N"]) if "waiter" in item else None,
         reasons=tuple(decode_reason(each["B"]) for each in item["reasons"]["L"]) if "reasons" in item else (),
+        expired=int(item["expired"]["N"]) if "expired" in item else 0,
     )
 
 
@@ -117,15 +120,18 @@ class _Expression:
         self._values: Item = {}
         self._sets: list[str] = []
         self._removes: list[str] = []
+        self._adds: list[str] = []
         self._conditions = [f"generation = {self._value(number(update.generation))}"]
 
     def conditional(self, key: ShareKey) -> ConditionalUpdate:
         self._count()
+        if self._update.expired:
+            self._adds.append(f"expired {self._value(number(self._update.expired))}")
         for name in _both(self._update.expected_locks, self._update.locks):
             self._lock(name)
         for first in _both(self._update.expected_waits, self._update.waits):
             self._wait(first)
-        expressions = [("SET", self._sets), ("REMOVE", self._removes)]
+        expressions = [("SET", self._sets), ("REMOVE", self._removes), ("ADD", self._adds)]
         return ConditionalUpdate(
             key=share_item_key(key),
             update=" ".join(f"{verb} {', '.join(parts)}" for verb, parts in expressions if parts),

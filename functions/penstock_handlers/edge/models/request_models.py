@@ -43,7 +43,8 @@ class Record(JsonRequest):
     """A record to produce: `value` or `value_base64` must be there; a null value is a tombstone.
 
     `deliver_at_ms` (milliseconds since 1970) or `delay_ms` (from now) delays the record, by a year at most. With
-    `cancellable`, the answer has its `scheduled_id`.
+    `cancellable`, the answer has its `scheduled_id`. `expires_in_ms` counts from now, or from the delivery of a delayed
+    record: then share groups and subscriptions finish it without handing it out.
     """
 
     key: str | None = None
@@ -55,6 +56,7 @@ class Record(JsonRequest):
     timestamp_ms: Annotated[int, Strict(), Field(ge=NO_TIME_MS, le=limits.OFFSET_MAX)] | None = None
     deliver_at_ms: Annotated[int, Field(ge=0, le=limits.TIMER_MS_MAX)] | None = None
     delay_ms: Annotated[int, Field(ge=0, le=limits.TIMER_DELAY_MS_MAX)] | None = None
+    expires_in_ms: Annotated[int, Strict(), Field(ge=1, le=limits.EXPIRES_IN_MS_MAX)] | None = None
     cancellable: bool = False
 
 

@@ -123,7 +123,8 @@ class SubscriptionPartitionAnswer(TypedDict):
     """One partition: the target has answered for all records below `offset`. Times are milliseconds since 1970.
 
     Records that had their attempts wait for a success of another delivery until `patience_until_ms`. `dead_lettered`
-    counts the records that went to the dead-letter topic; it is null in parallel mode.
+    counts the records that went to the dead-letter topic; it is null in parallel mode. `expired` counts those that were
+    passed over because their time was over.
     """
 
     topic: str
@@ -141,6 +142,7 @@ class SubscriptionPartitionAnswer(TypedDict):
     next_try_ms: int | None
     patience_until_ms: int | None
     dead_lettered: int | None
+    expired: int
 
 
 class SubscriptionDescriptionAnswer(SubscriptionAnswer):
@@ -202,6 +204,7 @@ def partition_answer(each: SubscriptionPartition) -> SubscriptionPartitionAnswer
         "next_try_ms": report.next_try_ms,
         "patience_until_ms": report.patience_until_ms,
         "dead_lettered": each.dead_lettered,
+        "expired": place.expired,
     }
 
 

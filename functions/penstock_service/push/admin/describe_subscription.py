@@ -54,11 +54,13 @@ class DeliveryPlace:
     """The target has answered for all records below `offset`, and not for the `lag` records from there on.
 
     A filter may pass over some of these. `oldest_age_ms` is the age of the record at `offset`, None if there is none.
+    `expired` records were passed over because their time was over.
     """
 
     offset: Offset
     lag: int
     oldest_age_ms: int | None
+    expired: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +190,8 @@ def _ordered_places(
         head, state = heads[key.partition_key], deliveries.get(key)
         offset = Offset(max(0 if state is None else state.offset, head.log_start_offset))
         age_ms = record_age_ms(instance, key.partition_key, head, offset)
-        return DeliveryPlace(offset=offset, lag=head.count_from(offset), oldest_age_ms=age_ms)
+        expired = 0 if state is None else state.expired
+        return DeliveryPlace(offset=offset, lag=head.count_from(offset), oldest_age_ms=age_ms, expired=expired)
 
     return dict(zip(present, instance.executor.map(place, present).all_ok(), strict=True))
 
@@ -203,7 +206,9 @@ def _shared_places(
     shared = [(topic, ShareKey(group.share_group_id, key.topic_id, key.partition)) for topic, key in partitions]
     found = {each.key.partition_key: each for each in describe_partitions(instance, group, shared)}
     return {
-        key: DeliveryPlace(offset=each.start_offset, lag=each.lag, oldest_age_ms=each.oldest_age_ms)
+        key: DeliveryPlace(
+            offset=each.start_offset, lag=each.lag, oldest_age_ms=each.oldest_age_ms, expired=each.expired
+        )
         for _, key in partitions
         if (each := found.get(key.partition_key)) is not None
     }

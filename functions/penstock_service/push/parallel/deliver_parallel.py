@@ -138,7 +138,9 @@ class _ParallelLane:
                 if not self._work.has_time() or self._is_resting():
                     held.release_uncounted(chosen, 0)
                 else:
-                    self._invoke(chosen, held)
+                    live = held.pass_expired(chosen, self._instance.clock.now_ms())
+                    if live:
+                        self._invoke(live, held)
                     held.acknowledge()
         finally:  # an answered batch is acknowledged, whatever fails behind it
             held.acknowledge()

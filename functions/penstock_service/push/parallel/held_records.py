@@ -25,7 +25,7 @@ from penstock_service.push.lane_work import LaneWork
 from penstock_service.share.acknowledge import AckEntry, acknowledge_entries
 from penstock_service.share.acquire.acquire import Acquired
 from penstock_service.share.acquire.hand_over import HandedLock
-from penstock_service.share.batches.decode_batches import decode_batches
+from penstock_service.share.batches.decode_batches import decode_batches, expiry_times
 from penstock_service.share.share_partitions import parse_marked_lock_id
 
 
@@ -49,6 +49,7 @@ class HeldLock:
         delay_ms: int | None = None,
         is_uncounted: bool = False,
         is_spared: bool = False,
+        is_expired: bool = False,
         reason: str = "",
     ) -> AckEntry:
         """The acknowledgement of some of its records."""
@@ -60,6 +61,7 @@ class HeldLock:
             reason=reason.encode(errors="replace")[:SHARE_REASON_BYTES_MAX].decode(errors="ignore"),
             is_uncounted=is_uncounted,
             is_spared=is_spared,
+            is_expired=is_expired,
             generation=self._generation,
             handed_out=self._now,
         )
@@ -78,10 +80,11 @@ class HeldLock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldRecord:
-    """One record under a lock."""
+    """One record under a lock. `over_ms` is the time from which it is expired, None if it does not expire."""
 
     lock: HeldLock
     record: PushRecord
+    over_ms: int | None = None
 
     @property
     def deliveries(self) -> int:
@@ -119,6 +122,14 @@ class HeldRecords:
     def accept(self, records: Sequence[HeldRecord]) -> None:
         """The target has handled them."""
         self._entries += [(lock, lock.entry(AckType.ACCEPT, ranges)) for lock, ranges in _by_lock(records)]
+
+    def pass_expired(self, records: Sequence[HeldRecord], now_ms: int) -> Sequence[HeldRecord]:
+        """Finish the records whose time is over, and return the others."""
+        over = [each for each in records if each.over_ms is not None and each.over_ms <= now_ms]
+        self._entries += [
+            (lock, lock.entry(AckType.ACCEPT, ranges, is_expired=True)) for lock, ranges in _by_lock(over)
+        ]
+        return [each for each in records if each.over_ms is None or each.over_ms > now_ms]
 
     def release(self, records: Sequence[HeldRecord]) -> None:
         """They come again after the backoff of their deliveries."""
@@ -167,8 +178,10 @@ class HeldRecords:
         if found.left_out:
             again = lock.entry(AckType.RELEASE, found.left_out, delay_ms=0, is_uncounted=True)
             self._entries.append((lock, again))
+        over_ms = expiry_times(handed.batches, found.records)
         for each in found.records:
-            held = HeldRecord(lock=lock, record=PushRecord(topic=lock.topic, key=lock.key, record=each))
+            record = PushRecord(topic=lock.topic, key=lock.key, record=each)
+            held = HeldRecord(lock=lock, record=record, over_ms=over_ms.get(each.offset))
             why = self._why_too_large(held.record)
             if why:
                 log_too_large(self._work, held.record, why)

@@ -107,7 +107,8 @@ class Acquired:
     - `blocked` are the partitions that have fresh records, and no room for them in flight. `returns_in_ms` is as
       `next_available_ms`, without the retry that looks for such room.
     - `again_ms`: the stage has cut the wait short, and the caller should come again after that time. Else None.
-    - `passed_bytes` are those of the batches, by topic, that were read for records which the filter has finished.
+    - `passed_bytes` are those of the batches, by topic, that were read for records which are finished unseen: the
+      filter does not take them, or they have expired.
     - `watched` is empty if there are records, and for a group with more than `SHARE_WATCHED_MAX` partitions.
     """
 
@@ -200,7 +201,10 @@ class _Call:
     def records(
         self, request: AcquireRequest, look: Look
     ) -> tuple[Look, list[WatchedPartition], list[HandedPartition]]:
-        """Wait for records and read them. While the group's filter takes none of them, go on, and reach farther."""
+        """Wait for records and read them. While the group's filter takes none of them, go on, and reach farther.
+
+        Go on also while all have expired.
+        """
         reach = 1
         while True:
             look, watched = self.wait(request, look)
@@ -210,9 +214,11 @@ class _Call:
             handed = hand_over(self._instance, self._group, look.taken, request, bounds)
             for each in handed:
                 self.passed_bytes[each.partition.topic] += each.passed_bytes
-            if self._group.config.filter is None or any(each.locks for each in handed) or self._is_late():
+            is_filtered = self._group.config.filter is not None
+            may_go_on = is_filtered or any(each.has_expired for each in handed)
+            if not may_go_on or any(each.locks for each in handed) or self._is_late():
                 return look, watched, handed
-            reach = min(reach * _REACH_GROWTH, SHARE_FILTER_REACH_MAX)
+            reach = min(reach * _REACH_GROWTH, SHARE_FILTER_REACH_MAX) if is_filtered else 1
             look = self.look(request, reach=reach)
 
     def _is_late(self) -> bool:

@@ -33,12 +33,12 @@ from penstock_core.records.partitioner import murmur2
 from penstock_core.records.record_check import DecodeBudget
 from penstock_core.share.acquire import Grant
 from penstock_core.share.read_first import NO_KEY, key_hash
-from penstock_core.share.record_set import Ranges, RecordSet
+from penstock_core.share.record_set import Ranges, RecordSet, normalized
 from penstock_core.share.share_group import ShareGroupConfig
 from penstock_core.share.share_state import NOTHING_HELD, HeldBack, ShareKey, ShareState, held_back
 from penstock_service.instance.instance import Instance
 from penstock_service.share.acknowledge import AckOutcome
-from penstock_service.share.batches.decode_batches import decode_batches, filter_of
+from penstock_service.share.batches.decode_batches import decode_batches, expired_records, filter_of
 from penstock_service.share.batches.read_batches import FoundBatches, StoredBatch, WantedRecords, read_batches
 from penstock_service.share.share_partitions import SharePartition, states_of
 
@@ -47,11 +47,15 @@ _STRAY_EACH = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreshWindow:
-    """The hash of each record from `start` on, None for one that is finished, and the batches that hold them."""
+    """The hash of each record from `start` on, None for one that is finished, and the batches that hold them.
+
+    The records of `expired` are finished because their time is over.
+    """
 
     start: int
     hashes: Sequence[int | None] = ()
     batches: Sequence[StoredBatch] = ()
+    expired: Ranges = ()
 
     def covers(self, offset: int) -> bool:
         """True if the window tells what comes from that offset on."""
@@ -60,6 +64,10 @@ class FreshWindow:
     def hashes_from(self, offset: int) -> Sequence[int | None]:
         """The hashes from an offset on that the window covers."""
         return self.hashes[offset - self.start :]
+
+    def expired_between(self, start: int, end: int) -> int:
+        """The number of expired records in `[start, end)`."""
+        return RecordSet(self.expired).only(((start, end),)).count
 
 
 def first_fresh(partition: SharePartition, state: ShareState | None) -> int:
@@ -79,7 +87,7 @@ def fresh_window(
     end = start + records_within(head, start, SHARE_WINDOW_BYTES, room)
     asked = WantedRecords(key=partition.key.partition_key, head=head, ranges=((start, end),))
     [found] = read_batches(instance, [asked])
-    hashes = _hashes(found, ((start, end),), filter_of(config), budget)
+    hashes, expired = _hashes(instance, found, ((start, end),), filter_of(config), budget)
     window: list[int | None] = []
     for offset in range(start, end):
         if offset in hashes:
@@ -90,18 +98,28 @@ def fresh_window(
             window.append(NO_KEY)
         else:
             break
-    return FreshWindow(start=start, hashes=window, batches=found.batches)
+    return FreshWindow(start=start, hashes=window, batches=found.batches, expired=expired)
 
 
-def _hashes(found: FoundBatches, ranges: Ranges, wanted: Filter | None, budget: DecodeBudget) -> dict[int, int | None]:
-    """The hash of each record by its offset, while the budget lasts. Records that cannot be decoded have no key."""
+def _hashes(
+    instance: Instance, found: FoundBatches, ranges: Ranges, wanted: Filter | None, budget: DecodeBudget
+) -> tuple[dict[int, int | None], Ranges]:
+    """The hash of each record by its offset, while the budget lasts, and the records whose time is over.
+
+    Records that cannot be decoded have no key.
+    """
     decoded = decode_batches(found.batches, ranges, budget)
     hashes: dict[int, int | None] = dict.fromkeys(RecordSet(decoded.removed).offsets())
     hashes |= dict.fromkeys(RecordSet(decoded.undecodable).offsets(), NO_KEY)
+    over = expired_records(found.batches, decoded.records, instance.clock.now_ms())
+    expired: list[int] = []
     for record in decoded.records:
         is_taken = wanted is None or matches(wanted, record.headers)
+        if is_taken and record.offset in over:
+            expired.append(record.offset)
+            is_taken = False
         hashes[record.offset] = key_hash(record.key) if is_taken else None
-    return hashes
+    return hashes, normalized((offset, offset + 1) for offset in expired)
 
 
 def _holds(ranges: Ranges, offset: int) -> bool:

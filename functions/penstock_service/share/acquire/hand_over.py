@@ -6,6 +6,7 @@
 | do not fit into the answer                   | go back at once, uncounted                                    |
 | were removed by retention or truncation      | are finished: they have expired                               |
 | do not match the group's filter              | are finished                                                  |
+| are over by the header of their expiry       | are finished, and are counted                                 |
 | cannot be read for a moment                  | go back for the first pause, uncounted                        |
 | are damaged or missing in every zone         | go back for the longest pause, uncounted, and are counted     |
 
@@ -35,7 +36,7 @@ from penstock_service.share.acknowledge import acknowledge_partition, busy
 from penstock_service.share.acquire.fresh_window import Taken
 from penstock_service.share.batches.decode_batches import filter_of, sift
 from penstock_service.share.batches.read_batches import FoundBatches, StoredBatch, WantedRecords, read_batches
-from penstock_service.share.share_partitions import SharePartition, marked_lock_id, wake_workers
+from penstock_service.share.share_partitions import SharePartition, count_expired, marked_lock_id, wake_workers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,18 +67,20 @@ class HandedLock:
 class HandedPartition:
     """The locks of an acquire in one partition, and the state that shows them.
 
-    `passed_bytes` are those of the batches that were read for records which the filter has finished.
+    `passed_bytes` are those of the batches that were read for records which are finished: the filter did not take them,
+    or they have expired. `has_expired`: some have.
     """
 
     partition: SharePartition
     state: ShareState
     locks: Sequence[HandedLock]
     passed_bytes: int = 0
+    has_expired: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerBounds:
-    """The bytes of batches that an answer takes, and the bytes that the call may decode to match a filter."""
+    """The bytes of batches that an answer takes, and those that the call may decode for a filter, or for expiries."""
 
     bytes_max: int
     decoded: DecodeBudget
@@ -89,8 +92,9 @@ def hand_over(
     """The locks with their batches, `bytes_max` at most, except that the first batch of all is always there.
 
     Costs what `read_batches` costs, and one update for each partition of which something goes back or is finished. With
-    a filter, records are decoded until the budget is spent, and the rest goes back; `records_max` of the request
-    bounds those that match. Raises STORAGE_UNAVAILABLE for records that a repeat cannot read.
+    a filter, and in batches that may expire, records are decoded until the budget is spent, and the rest goes back;
+    `records_max` of the request bounds those that match. Raises STORAGE_UNAVAILABLE for records that a repeat cannot
+    read.
     """
     config, wanted, bytes_max = group.config, filter_of(group.config), bounds.bytes_max
     taken = _with_new_heads(instance, taken)
@@ -110,16 +114,17 @@ def hand_over(
             raise _unread_again(seen, read)
         each = _renewed(instance, config, seen, request) if seen.is_repeat else seen
         found = replace(read, batches=_joined(each.batches, read.batches))
-        sorted_out = _sift(found, each, wanted, records_left, bounds.decoded)
+        sorted_out = _sift(found, each, wanted, records_left, (bounds.decoded, instance.clock.now_ms()))
         records_left -= sorted_out.matching
         kept, too_many = _within(sorted_out.found, sorted_out.ranges, bytes_max, is_first=not handed)
         bytes_max -= sum(len(batch.data) for batch in kept)
         left_out = normalized((*sorted_out.found.left_out, *too_many))
         found = replace(sorted_out.found, batches=kept, left_out=left_out)
-        back = [*_given_back(instance, config, each, found, sorted_out.undecodable)]
+        back = [*_given_back(instance, config, each, found, sorted_out)]
         done = give_back(instance, config, each.partition, each.state, back, request.nonce)
         given = with_batches(each.partition, done, each.grants, request.nonce, kept)
-        handed.append(replace(given, passed_bytes=sorted_out.passed_bytes))
+        has_expired = bool(sorted_out.expired)
+        handed.append(replace(given, passed_bytes=sorted_out.passed_bytes, has_expired=has_expired))
     return handed
 
 
@@ -157,41 +162,50 @@ def _unread_again(taken: Taken, found: FoundBatches) -> PenstockError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SortedOut:
-    """What was found, with all that the filter does not take among the removed; and the ranges that are left."""
+    """What was found, with all that the filter does not take among the removed; and the ranges that are left.
+
+    The records of `expired` are in neither.
+    """
 
     found: FoundBatches
     ranges: Ranges
     matching: int
     undecodable: Ranges = ()
+    expired: Ranges = ()
     passed_bytes: int = 0
 
 
 def _sift(
-    found: FoundBatches, taken: Taken, wanted: Filter | None, records_max: int, budget: DecodeBudget
+    found: FoundBatches, taken: Taken, wanted: Filter | None, records_max: int, left: tuple[DecodeBudget, int]
 ) -> _SortedOut:
-    """Apply the filter, if there is one. What matches beyond `records_max` is left out, with all behind it."""
+    """Apply the filter, if there is one, and look for records whose time is over, with the budget and the time `left`.
+
+    What matches beyond `records_max` is left out, with all behind it.
+    """
     ranges = _ranges(taken.grants)
-    if wanted is None:
+    if wanted is None and not any(batch.may_expire for batch in found.batches):
         return _SortedOut(found=found, ranges=ranges, matching=RecordSet(ranges).count)
-    sifted = sift(found.batches, ranges, wanted, budget)
+    sifted = sift(found.batches, ranges, wanted, *left)
     beyond: Ranges = sifted.left_out
     if len(sifted.matching) > records_max:
         beyond = normalized((*beyond, *RecordSet(ranges).minus(((0, sifted.matching[records_max]),)).ranges))
     gone = RecordSet(normalized((*found.removed, *found.passed, *sifted.finished))).minus(beyond).ranges
-    left = RecordSet(ranges).minus(gone).minus(beyond).minus(sifted.undecodable)
-    open_ranges = RecordSet(normalized((*left.ranges, *beyond)))
+    expired = RecordSet(sifted.expired).minus(beyond).ranges
+    kept = RecordSet(ranges).minus(gone).minus(expired).minus(beyond).minus(sifted.undecodable)
+    open_ranges = RecordSet(normalized((*kept.ranges, *beyond)))
     return _SortedOut(
         found=replace(
             found,
-            batches=[batch for batch in found.batches if left.only((span_of(batch),)).ranges],
+            batches=[batch for batch in found.batches if kept.only((span_of(batch),)).ranges],
             removed=gone,
             left_out=normalized((*found.left_out, *beyond)),
             unreadable=RecordSet(found.unreadable).minus(beyond).ranges,
             lost=RecordSet(found.lost).minus(beyond).ranges,
         ),
-        ranges=left.ranges,
+        ranges=kept.ranges,
         matching=min(len(sifted.matching), records_max),
         undecodable=RecordSet(sifted.undecodable).minus(beyond).ranges,
+        expired=expired,
         passed_bytes=sum(len(batch.data) for batch in found.batches if not open_ranges.only((span_of(batch),)).ranges),
     )
 
@@ -228,6 +242,7 @@ def give_back(
             before, wanted = outcome.before, apply(state, plan.update)
             if outcome.after is not None:
                 state, must_wake = outcome.after, must_wake or outcome.took_waiter
+                count_expired(instance, plan.update.expired)
             elif before is None or wanted is None:
                 return _without(state, nonce)
             elif locks_of(before, nonce) == locks_of(wanted, nonce):
@@ -321,9 +336,10 @@ def _within(found: FoundBatches, ranges: Ranges, bytes_max: int, *, is_first: bo
 
 
 def _given_back(
-    instance: Instance, config: ShareGroupConfig, taken: Taken, found: FoundBatches, undecodable: Ranges
+    instance: Instance, config: ShareGroupConfig, taken: Taken, found: FoundBatches, sorted_out: _SortedOut
 ) -> Iterator[Acknowledgement]:
     """The acknowledgements for records that are not handed over, in the order of the locks."""
+    undecodable = sorted_out.undecodable
     for name, ranges in (("share_records_unreadable", found.unreadable), ("share_records_undecodable", undecodable)):
         if ranges:
             place = str(taken.partition.key.partition_key)
@@ -332,6 +348,7 @@ def _given_back(
     readable_later = RecordSet(found.unreadable).minus(found.lost).ranges
     kinds = [
         (found.removed, Fate(AckType.ACCEPT)),
+        (sorted_out.expired, Fate(AckType.ACCEPT, is_expired=True)),
         (found.left_out, Fate(AckType.RELEASE, delay_ms=0)),
         (readable_later, Fate(AckType.RELEASE, delay_ms=max(config.retry_backoff_ms_min, SHARE_UNREAD_PAUSE_MS))),
         (found.lost, Fate(AckType.RELEASE, delay_ms=max(config.retry_backoff_ms_max, SHARE_UNREAD_PAUSE_MS))),
@@ -351,6 +368,7 @@ class Fate:
     type: AckType
     delay_ms: int | None = None
     reason: str = ""
+    is_expired: bool = False
 
     def of(self, grant: Grant, ranges: Ranges) -> Acknowledgement:
         """The acknowledgement of these records."""
@@ -363,6 +381,7 @@ class Fate:
             delay_ms=self.delay_ms,
             reason=self.reason,
             is_uncounted=self.type is AckType.RELEASE,
+            is_expired=self.is_expired,
         )
 
 

@@ -68,7 +68,7 @@ from penstock_service.share.acquire.fresh_window import (
 )
 from penstock_service.share.batches.decode_batches import filter_of
 from penstock_service.share.batches.read_batches import StoredBatch
-from penstock_service.share.share_partitions import SharePartition
+from penstock_service.share.share_partitions import SharePartition, count_expired
 
 _GROWTH = 4
 
@@ -296,9 +296,14 @@ class _Search:
             if plan.update is None:
                 self._applied(partition, state, plan, batches)
                 return
+            first = first_fresh(partition, state)
+            end = state.position + plan.update.advance
+            expired = 0 if window is None else window.expired_between(first, end)
             with errors_maybe_applied(has_begun=maybe_applied):
-                outcome = self._instance.stores.share.update(key, plan.update)
+                update = replace(plan.update, expired=plan.update.expired + expired)
+                outcome = self._instance.stores.share.update(key, update)
             if outcome.after is not None:
+                count_expired(self._instance, expired)
                 self.look.woken += [key] * outcome.took_waiter
                 self._applied(partition, outcome.after, plan, batches)
                 return

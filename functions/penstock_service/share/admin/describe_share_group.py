@@ -27,6 +27,7 @@ class ShareGroupPartition:
     - `in_flight` records are locked. `available` ones may be acquired now, and all fresh ones count among them.
       `waiting` ones may be later, are behind another one of their key, or wait for the dead-letter topic. Compaction
       may have removed some of them.
+    - `expired` counts the records that were finished because their time was over, since the group began.
     - `holders` are the consumers with locks, and `holders_left_out` counts those beyond `SHARE_HOLDERS_MAX`.
     - `oldest_age_ms` is the age of the oldest of all these, None if there are none. `record_age_ms` tells from when
       it counts. `waiting_age_ms` is that of the oldest one that is not locked.
@@ -39,6 +40,7 @@ class ShareGroupPartition:
     in_flight: int
     available: int
     waiting: int
+    expired: int
     holders: Sequence[Holder]
     holders_left_out: int
     oldest_age_ms: int | None
@@ -169,6 +171,7 @@ def _partition(
         in_flight=in_flight,
         available=available,
         waiting=waiting_count,
+        expired=state.expired,
         holders=holders,
         holders_left_out=left_out,
         oldest_age_ms=oldest_ms,

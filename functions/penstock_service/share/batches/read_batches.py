@@ -41,11 +41,15 @@ class WantedRecords:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredBatch:
-    """One whole batch, with its true base offset. It covers `[base_offset, next_offset)`."""
+    """One whole batch, with its true base offset. It covers `[base_offset, next_offset)`.
+
+    `may_expire`: its ref says that records of it may have the header of an expiry.
+    """
 
     base_offset: Offset
     next_offset: Offset
     data: memoryview
+    may_expire: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +196,7 @@ def _batches_in(ref: LocatedRef, content: memoryview, ranges: Ranges) -> Iterato
                 base_offset=Offset(header.base_offset),
                 next_offset=Offset(header.next_offset),
                 data=view[position : position + header.length],
+                may_expire=ref.ref.may_expire,
             )
 
 

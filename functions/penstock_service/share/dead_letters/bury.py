@@ -13,6 +13,7 @@ often goes round in a circle: it is finished, and a metric counts it.
 
 Records that the group's filter does not take are finished, and leave no dead letter: their lock may have ended before
 any filter saw them. A record that a client rejected was handed out, so it goes to the topic whatever the filter is now.
+A record whose time is over leaves no dead letter in any case: it is finished, and counted as expired.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,11 +42,11 @@ from penstock_service.index.heads import move_again_if_closed
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.records.append import is_head_gone
-from penstock_service.share.batches.decode_batches import DecodedRecords, decode_batches, filter_of
+from penstock_service.share.batches.decode_batches import DecodedRecords, decode_batches, expired_records, filter_of
 from penstock_service.share.batches.read_batches import FoundBatches, WantedRecords, read_batches
 from penstock_service.share.dead_letters.move_records import move_records
 from penstock_service.share.dead_letters.place_records import Letter, PlacedLetters, place_letters, places_keys
-from penstock_service.share.share_partitions import SharePartition, wake_workers
+from penstock_service.share.share_partitions import SharePartition, count_expired, wake_workers
 
 
 class _Stuck(Exception):  # noqa: N818 - the state of the records, which is no error of the caller
@@ -98,6 +99,7 @@ def _bury(instance: Instance, group: ShareGroup, partition: SharePartition) -> b
         raise
     if is_done:
         portion.letters.report(instance, "share_records_dead_lettered")
+        count_expired(instance, 0 if portion.update is None else portion.update.expired)
     return is_done
 
 
@@ -105,12 +107,13 @@ def _bury(instance: Instance, group: ShareGroup, partition: SharePartition) -> b
 class _DeadRecords:
     """The records of a plan as they were read: their letters, those that are finished without one, and the stuck.
 
-    All others come with the next burial.
+    Those of `expired` are among the finished. All others come with the next burial.
     """
 
     letters: Sequence[Letter]
     finished: Ranges
     stuck: Ranges
+    expired: Ranges
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +139,10 @@ def _portion(instance: Instance, group: ShareGroup, partition: SharePartition, t
         # An entry of which a part stays takes more room in the update than the first plan gave it.
         fitting = _within(letters[: placed.count], plan.burials)
         if len(fitting) == placed.count:
-            return _Portion(letters=placed, update=plan.update)
+            moved = normalized(span for each in plan.burials for span in each.records.ranges)
+            expired = RecordSet(read.expired).only(moved).count
+            update = None if plan.update is None else replace(plan.update, expired=expired)
+            return _Portion(letters=placed, update=update)
         letters = fitting
 
 
@@ -167,8 +173,11 @@ def _read(instance: Instance, group: ShareGroup, partition: SharePartition, buri
     decoded = decode_batches(found.batches, wanted, DecodeBudget(READ_DECODED_BYTES_MAX))
     letters: list[Letter] = []
     passed: list[Range] = []  # the records that the filter does not take
+    expired: list[Range] = []
+    now_ms = instance.clock.now_ms()
+    over = expired_records(found.batches, decoded.records, now_ms)
     for burial in burials:
-        origin = _origin(group, partition, burial, instance.clock.now_ms())
+        origin = _origin(group, partition, burial, now_ms)
         letters += _undecodable(burial, origin, found, decoded)
         wanted_now = None if burial.cause is BurialCause.REJECTED else filter_of(group.config)
         offsets = {*burial.records.offsets()}
@@ -177,10 +186,13 @@ def _read(instance: Instance, group: ShareGroup, partition: SharePartition, buri
             if wanted_now is not None and not matches(wanted_now, record.headers):
                 passed.append(place)
                 continue
+            if record.offset in over:
+                expired.append(place)
+                continue
             its = replace(origin, offset=record.offset, reason=_reason(partition, burial, record.offset))
             letters.append(Letter(origin=its, ranges=(place,), record=dead_letter(record, its)))
-    finished = normalized((*found.removed, *decoded.removed, *passed))
-    return _DeadRecords(letters=letters, finished=finished, stuck=found.unreadable)
+    finished = normalized((*found.removed, *decoded.removed, *passed, *expired))
+    return _DeadRecords(letters=letters, finished=finished, stuck=found.unreadable, expired=normalized(expired))
 
 
 def _reason(partition: SharePartition, burial: Burial, offset: int) -> str:

@@ -25,11 +25,12 @@ from penstock_service.segments.put_segment import check_in_sync, is_inline
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovedRecords:
-    """One batch for a partition of a topic."""
+    """One batch for a partition of a topic. `may_expire`: a record has the header of an expiry."""
 
     topic: Topic
     key: PartitionKey
     data: bytes
+    may_expire: bool = False
 
 
 def encoded(records: Sequence[NewRecord]) -> bytes | None:
@@ -62,6 +63,7 @@ def move_records(
             data=each.data,
             summary=validate(each.data),
             min_insync_zones=each.topic.config.min_insync_zones,
+            may_expire=each.may_expire,
         )
         for each in moved
     ]

@@ -14,6 +14,7 @@ from penstock_core.ids import Partition, PartitionKey
 from penstock_core.limits import MOVED_BYTES_MAX, REDRIVE_AT_ONCE
 from penstock_core.log.topic import WAIT, Topic
 from penstock_core.records.codec import NewRecord
+from penstock_core.records.expiry import has_expiry
 from penstock_core.records.partitioner import partition_for_key
 from penstock_core.share.dead_letter import DeadLetterOrigin, too_large_letter
 from penstock_core.share.record_set import Ranges
@@ -104,7 +105,8 @@ def place_records(
         data = encoded(mine)
         if data is None:
             return None
-        moved.append(MovedRecords(topic=topic, key=key, data=data))
+        may_expire = any(has_expiry(each.headers) for each in mine)
+        moved.append(MovedRecords(topic=topic, key=key, data=data, may_expire=may_expire))
     return moved if sum(len(each.data) for each in moved) <= MOVED_BYTES_MAX else None
 
 

@@ -3,7 +3,7 @@
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import BinaryIO, Literal
 
@@ -105,6 +105,7 @@ _FIELDS: dict[str, Callable[[ConsumerRecord], bytes]] = {
     metavar="JSON",
     help="Only the records whose headers match this SNS filter policy, or the one in a file: @policy.json.",
 )
+@click.option("--skip-expired", is_flag=True, help="Leave out records whose time is over, and count them.")
 @click.option(
     "--decrypt-key",
     "decrypt_keys",
@@ -139,6 +140,7 @@ def consume(
     on_undecodable: Literal["raise", "skip"],
     wait: WaitMode,
     policy: str | None,
+    skip_expired: bool,
     decrypt_keys: tuple[str, ...],
     value_format: str | None,
     registry: str | None,
@@ -177,6 +179,7 @@ def consume(
         filter=None if policy is None else filter_text(policy),
         encryption=Encryption(keys_of(decrypt_keys)) if decrypt_keys else None,
         value_deserializer=deserializer,
+        skip_expired=skip_expired,
     )
     try:
         with consumer, stopped_by_signals(consumer.stop):
@@ -184,12 +187,17 @@ def consume(
                 consumer.assign(chosen)
                 seek(chosen)
             _copy(consumer, write_record, sys.stdout.buffer, max_records, timeout_ms)
-            for each, count in consumer.skipped_batches().items():
-                click.echo(f"skipped {count} undecodable batches of {each.topic}[{each.partition}]", err=True)
+            _tell_skipped("undecodable batches", consumer.skipped_batches())
+            _tell_skipped("expired records", consumer.skipped_expired())
     except BrokenPipeError:
         # The reader has gone, so the consumer has not committed the last records. Python flushes stdout once more at
         # exit: let that go nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _tell_skipped(what: str, skipped: Mapping[TopicPartition, int]) -> None:
+    for each, count in skipped.items():
+        click.echo(f"skipped {count} {what} of {each.topic}[{each.partition}]", err=True)
 
 
 def _refuse_share_group(admin: Admin, group: str) -> None:

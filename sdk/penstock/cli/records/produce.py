@@ -30,7 +30,7 @@ from penstock.producer.settings import ACKS
 from penstock.system import wall_clock_ms
 from penstock.workers.signals import stopped_by_signals
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.limits import TIMER_DELAY_MS_MAX
+from penstock_core.limits import EXPIRES_IN_MS_MAX, TIMER_DELAY_MS_MAX
 from penstock_core.records.codec import time_of
 from penstock_core.records.record_batch import Compression
 from penstock_core.zones.zone_state import ACKS_ALIASES
@@ -143,6 +143,11 @@ class _AcksChoice(click.Choice[str]):
     help="Let the records wait for so long first, such as 30s, 10m or 14d.",
 )
 @click.option("--deliver-at", type=TIME, metavar="TIME", help=f"Let the records wait until then: {TIME_FORMS}.")
+@click.option(
+    "--expires-in",
+    type=Duration(has_forever=False, ms_max=EXPIRES_IN_MS_MAX),
+    help="Let the records expire after so long, such as 30s: share groups and subscriptions finish them unseen then.",
+)
 @click.option("--by-key", is_flag=True, help="With --format json: pass over `partition`, and let the key decide.")
 @click.option(
     "--acks",
@@ -179,6 +184,7 @@ def produce(
     by_key: bool,
     delay: int | None,
     deliver_at: int | None,
+    expires_in: int | None,
     acks: str,
     compression: str,
     encrypt_key: str | None,
@@ -227,6 +233,7 @@ def produce(
                         timestamp_ms=time_of(record.timestamp_ms, wall_clock_ms()),
                         delay_ms=delay,
                         deliver_at_ms=deliver_at,
+                        expires_in_ms=expires_in,
                     )
                 except (InvalidError, RecordTooLargeError, UnknownPartitionError) as error:
                     source.refuse(error)

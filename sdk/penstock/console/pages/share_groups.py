@@ -77,7 +77,7 @@ def show(asked: Asked) -> Shown:
             "holders_left_out": sum(each.holders_left_out for each in found.partitions),
             "totals": {
                 name: sum(getattr(each, name) for each in found.partitions)
-                for name in ("in_flight", "available", "waiting", "lag")
+                for name in ("in_flight", "available", "waiting", "lag", "expired")
             },
             "waiting_ages": found.waiting_age_ms if found.group.config.get("topic_order") == TOPICS_LISTED else {},
             "oldest_age_ms": max((each.oldest_age_ms or 0 for each in found.partitions), default=0),

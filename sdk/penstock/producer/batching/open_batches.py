@@ -68,7 +68,7 @@ class OpenBatches:
         if partition is None:
             sticky.left_bytes -= size
         if headers:
-            batch.note_tags(headers)
+            batch.note_headers(headers)
         batch.record_count += 1
         batch.buffered_bytes += size
         self.buffered_bytes = buffered_bytes
@@ -118,7 +118,7 @@ class OpenBatches:
         batch = queue.open_batch
         if batch is not None:
             if batch.builder.append(timestamp_ms, key, value, headers):
-                batch.note_tags(headers)
+                batch.note_headers(headers)
                 batch.record_count += 1
                 batch.buffered_bytes += size
                 self.buffered_bytes += size
@@ -132,7 +132,7 @@ class OpenBatches:
         builder = BatchBuilder(self._settings.compression, batch_bytes=topic.batch_bytes)
         builder.append(timestamp_ms, key, value, headers)  # raises INVALID_REQUEST before it changes anything
         batch = self._open_batch(queue, builder, now_ms)
-        batch.note_tags(headers)
+        batch.note_headers(headers)
         share_delayed(queue, partition)
         batch.record_count = 1
         batch.buffered_bytes = size

@@ -14,6 +14,7 @@ from penstock_core.errors import PenstockError
 from penstock_core.filters.filter import tags_of
 from penstock_core.limits import SDK_SPAN_LINKS_MAX
 from penstock_core.records.codec import BatchBuilder, Headers
+from penstock_core.records.expiry import has_expiry
 from penstock_core.records.record_batch import BATCH_HEADER_BYTES
 
 if TYPE_CHECKING:
@@ -34,8 +35,8 @@ class ProducerBatch:
 
     `outcome` is None, then the offset of the first record (-1 if it will not be known) or the error. `followers`
     belongs to the driver: the futures and callbacks that wait for the outcome. `tag_filter` is None if the topic did
-    not ask for one when the batch was opened. `timer` is that of delayed records. `origins` are contexts of traces that
-    the records belong to.
+    not ask for one when the batch was opened. `may_expire`: a record has the header of an expiry. `timer` is that of
+    delayed records. `origins` are contexts of traces that the records belong to.
 
     If the partition was closed, the records go on in other batches: `places` has, for each record, its batch and its
     index there. `outcome` is set once all of those have theirs. A batch `is_pinned` if the application has named the
@@ -52,6 +53,7 @@ class ProducerBatch:
         "failures",
         "followers",
         "is_pinned",
+        "may_expire",
         "maybe_applied",
         "origins",
         "outcome",
@@ -80,6 +82,7 @@ class ProducerBatch:
         self.is_pinned = False
         self.places: Sequence[tuple[ProducerBatch, int]] | None = None
         self.tag_filter: int | None = None
+        self.may_expire = False
         self._data: bytes | None = None
         self._numbers: dict[str, int] = {}
 
@@ -95,10 +98,14 @@ class ProducerBatch:
         """The size of the batch before compression, which can only make it smaller."""
         return self.builder.size_bytes
 
-    def note_tags(self, headers: Headers) -> None:
-        """Count the tags of a record that was appended, if the topic asks for them."""
-        if self.tag_filter is not None and headers:
+    def note_headers(self, headers: Headers) -> None:
+        """Note if a record that was appended may expire, and count its tags, if the topic asks for them."""
+        if not headers:
+            return
+        if self.tag_filter is not None:
             self.tag_filter |= tags_of(headers)
+        if not self.may_expire:
+            self.may_expire = has_expiry(headers)
 
     def note_origin(self, origin: "SpanContext") -> None:
         """A record belongs to a trace. The batch remembers `SDK_SPAN_LINKS_MAX` traces."""
@@ -137,6 +144,7 @@ def entry_fields(topic: str, partition: int, batches: Sequence[ProducerBatch]) -
     return {
         **fields,
         **({} if bits is None else {"tag_filter": f"{bits:016x}"}),
+        **({"may_expire": True} if any(batch.may_expire for batch in batches) else {}),
         **({} if timer is None else timer.fields()),
     }
 

@@ -44,6 +44,7 @@ class OpenTransaction:
     offsets: dict[OffsetPlace, NotedOffset] = field(default_factory=dict)
     waiting: dict[Place, list[bytes]] = field(default_factory=dict)
     waiting_bytes: int = 0
+    expiring: set[Place] = field(default_factory=set)  # of those that wait: a record has the header of an expiry
     is_sealed: bool = False
     stages: int = 0
     failure: RequestRefused | None = None
@@ -80,11 +81,14 @@ class OpenTransaction:
     def add_batch(self, place: Place, batch: PlainBatch) -> None:
         """The batch waits for the next request."""
         self.waiting.setdefault(place, []).append(batch.data)
+        if batch.may_expire:
+            self.expiring.add(place)
         self.waiting_bytes += len(batch.data)
 
     def drop_data(self) -> None:
         """Let go the batches that wait."""
         self.waiting.clear()
+        self.expiring.clear()
         self.waiting_bytes = 0
         self.is_sealed = False
 
@@ -121,7 +125,12 @@ class OpenTransaction:
             "nonce": self.nonce,
             "acks": "quorum",
             "batches": [
-                {"topic": topic, "partition": partition, "length": sum(map(len, batches))}
+                {
+                    "topic": topic,
+                    "partition": partition,
+                    "length": sum(map(len, batches)),
+                    **({"may_expire": True} if (topic, partition) in self.expiring else {}),
+                }
                 for (topic, partition), batches in self.waiting.items()
             ],
             **more,

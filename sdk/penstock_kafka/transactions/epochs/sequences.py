@@ -54,6 +54,7 @@ class PlainBatch:
     record_count: int
     crc: int
     have_keys: bool
+    may_expire: bool
 
     @property
     def next_sequence(self) -> int:
@@ -76,7 +77,7 @@ def plain_batch(data: bytes) -> PlainBatch:
     _ATTRIBUTES.pack_into(plain, _ATTRIBUTES_AT, header.attributes & ~_TRANSACTIONAL_BIT)
     _PRODUCER.pack_into(plain, _PRODUCER_AT, -1, -1, -1)
     _CRC.pack_into(plain, _CRC_AT, crc32c(memoryview(plain)[_CRC_FROM:]))
-    summary, have_keys = checked(plain)
+    summary, have_keys, may_expire = checked(plain)
     return PlainBatch(
         data=bytes(plain),
         producer_id=header.producer_id,
@@ -85,6 +86,7 @@ def plain_batch(data: bytes) -> PlainBatch:
         record_count=summary.record_count,
         crc=header.crc,
         have_keys=have_keys,
+        may_expire=may_expire,
     )
 
 

@@ -41,6 +41,7 @@ def test_item_is_what_is_stored_today() -> None:
         "succeeded_ms": {"N": "8"},
         "proof_ms": {"N": "6"},
         "dead_lettered": {"N": "0"},
+        "expired": {"N": "0"},
         "trouble": {"S": '{"attempts":2,"error":"\\u00e9","first_failed_ms":5,"range_end":9}'},
     }
 

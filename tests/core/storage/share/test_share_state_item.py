@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,8 +27,8 @@ WAIT = Wait(9, 1, RecordSet(((8, 9),)))
 A, B = LockId("nonce-01.0"), LockId("nonce-02.0")
 
 
-@given(st.lists(LOCKS, max_size=3), st.lists(WAITS, max_size=3), st.none() | st.integers(0, 2**62))
-def test_state_is_read_back(locks: list[Lock], waits: list[Wait], waiter_ms: int | None) -> None:
+@given(st.lists(LOCKS, max_size=3), st.lists(WAITS, max_size=3), st.none() | st.integers(0, 2**62), st.integers(0))
+def test_state_is_read_back(locks: list[Lock], waits: list[Wait], waiter_ms: int | None, expired: int) -> None:
     state = ShareState(
         generation=3,
         position=Offset(2**62),
@@ -34,6 +36,7 @@ def test_state_is_read_back(locks: list[Lock], waits: list[Wait], waiter_ms: int
         locks={LockId(f"{number}"): lock for number, lock in enumerate(locks)},
         waits={Offset(wait.records.start): wait for wait in waits},
         waiter_ms=waiter_ms,
+        expired=expired,
     )
     item = share_item(KEY, state)
     assert parse_share(item) == state
@@ -53,6 +56,15 @@ def test_item_is_what_is_stored_today() -> None:
         "waits": {"M": {"8": {"B": encode_wait(WAIT)}}},
         "waiter": {"N": "5"},
     }
+
+
+def test_item_has_the_number_of_expired_records_if_there_are_some() -> None:
+    state = ShareState(position=Offset(90))
+    assert "expired" not in share_item(KEY, state)
+    assert share_item(KEY, replace(state, expired=7))["expired"] == {"N": "7"}
+    assert (
+        share_update(KEY, ShareUpdate(generation=1, advance=1, expired=7)).update == "SET #p = #p + :v1 ADD expired :v2"
+    )
 
 
 def test_fresh_acquire_is_one_short_update() -> None:

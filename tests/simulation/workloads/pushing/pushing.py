@@ -6,6 +6,7 @@ in another order, or copied twice, or dead-lettered without need.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from random import Random
 
 from penstock_core.ids import TopicName
@@ -48,7 +49,7 @@ _KILLS = (Fault.KILLED_BEFORE, Fault.KILLED_AFTER)
 _KILL_RATES = (0.0, 0.002, 0.005, 0.01)  # where the seed has none: most runs must have some
 
 
-def install(simulation: Simulation) -> None:
+def install(simulation: Simulation, expires_in_ms: Sequence[int | None] = ()) -> None:
     random, is_alone = simulation.scheduler.random, not simulation.clients
     lasts_ms = random.choice(_LASTS_MS) if is_alone else _LASTS_MS_AMONG_OTHERS
     kind = random.choice([*Kind]) if is_alone else Kind.MIXED
@@ -59,7 +60,9 @@ def install(simulation: Simulation) -> None:
     topics = [topic, *(each for each in _OF_OTHERS if simulation.stores.topics.get(TopicName(each)) is not None)]
     names = [f"pu{number}" for number in range(random.choice([1, 2]))]
     paces_ms = _PACES_MS[kind] if is_alone else [20.0, 1_000.0]
-    choices = ProducerChoices(records=[10, 30], pace_ms=paces_ms, acks=Acks.QUORUM, is_tagging=True)
+    choices = ProducerChoices(
+        records=[10, 30], pace_ms=paces_ms, acks=Acks.QUORUM, is_tagging=True, expires_in_ms=expires_in_ms
+    )
     start_producers(simulation, topic, names, choices)
     simulation.storage.sure.add("targets")
     subscribed = {
@@ -111,7 +114,7 @@ def _subscribed(simulation: Simulation, kind: Kind, name: str, topics: list[str]
         target=PushTarget(simulation, draw_habits(random, kind, lasts_ms, has_dead_topic=dead_topic is not None)),
         target_document=target,
         dead_topic=dead_topic,
-        is_in_history=random.random() < 0.7,
+        is_in_history=random.random() < 0.7 and not simulation.oracle.expiries.is_on,
     )
     found.begin(draw_settings(random, kind, dead_topic, is_copy=is_copy))
     return found
