@@ -72,6 +72,7 @@ ITEM_FORMATS: Mapping[str, Format] = {
     "subscription": _only(1),
     "subscription_note": _only(1),
     "orphaned_states": _only(1),
+    "schedule": _only(1),
     "push_lane": _only(1),
     "push_delivery": _only(1),
 }

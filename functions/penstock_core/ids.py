@@ -27,6 +27,8 @@ LockNonce = NewType("LockNonce", str)
 SubscriptionId = NewType("SubscriptionId", str)
 SubscriptionName = NewType("SubscriptionName", str)
 TimerId = NewType("TimerId", bytes)
+ScheduleId = NewType("ScheduleId", str)
+ScheduleName = NewType("ScheduleName", str)
 
 SEGMENT_ID_BYTES = 16
 NONCE_BYTES = 16
@@ -81,6 +83,11 @@ def parse_group_name(text: str) -> GroupName:
 def parse_subscription_name(text: str) -> SubscriptionName:
     """The same rule for names of subscriptions. Raises INVALID_NAME."""
     return SubscriptionName(_checked(text, "subscription"))
+
+
+def parse_schedule_name(text: str) -> ScheduleName:
+    """The same rule for names of schedules. Raises INVALID_NAME."""
+    return ScheduleName(_checked(text, "schedule"))
 
 
 def parse_member_id(text: str) -> str:

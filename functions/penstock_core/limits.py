@@ -109,6 +109,16 @@ SWEEP_GRACE_MS = 24 * 3_600_000  # far longer than any function may take between
 TIERED_SWEEP_GRACE_MS = 12 * 3_600_000  # where zones are directory buckets: moved bytes leave them within a day
 RETIRED_KEPT_MS = 48 * 3_600_000  # for how long a swap's note of old segments stays: a sweep's grace cannot be longer
 
+# Schedules. The run of each minute reads them all: at most 8 MB, or 0.0003 dollars.
+SCHEDULES_MAX = 1_000  # of a stage
+SCHEDULE_RECORD_BYTES_MAX = 8 * KIB  # of key, value and headers together
+SCHEDULE_CRON_LENGTH_MAX = 200  # characters of the expression
+SCHEDULE_LIST_MAX = 100  # schedules in one page: with their records they stay below 1 MB
+SCHEDULES_AT_ONCE = 25  # schedules of one partition in one transaction, as one batch
+SCHEDULE_AHEAD_MS = 75_000  # a run sends messages for what is due so soon: the next run comes a minute later
+SCHEDULE_AGAIN_MS = 4_000  # behind each due time, another message finds what a run that died has left
+SCHEDULE_LATE_MS = 120_000  # a run that comes so late has missed the run of a minute: it counts for an alarm
+
 # Groups.
 COMMIT_OFFSETS_MAX = 1_000  # offsets in one commit
 COMMIT_METADATA_BYTES_MAX = 4 * KIB  # as Kafka

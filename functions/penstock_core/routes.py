@@ -16,7 +16,8 @@ knows the resources only once it has read the body, or the list that it is to sh
 A route without a trail reads, or carries records, or does the work of consumers and producers: the log itself is their
 trail. A route without tokens operates the service: a rule that was meant for one team must not hand the whole service
 to whoever its issuer gives a token. Subscriptions are among them, because a subscription calls functions, queues and
-buses of the account (docs/protocol/push). So are wake-ups, which come by AppSync to callers of IAM only.
+buses of the account (docs/protocol/push). Schedules are, because one writes for as long as it is there. So are
+wake-ups, which come by AppSync to callers of IAM only.
 
 IAM sees a function and its alias where API Gateway would show it a route. So each policy of clients has an alias of
 its own, and the function behind it serves the routes of that policy alone.
@@ -119,6 +120,7 @@ _READ, _WRITE, _CREATE = Operation.READ, Operation.WRITE, Operation.CREATE
 _DESCRIBE, _ALTER, _DELETE = Operation.DESCRIBE, Operation.ALTER, Operation.DELETE
 _TOPIC, _GROUP, _ID = Kind.TOPIC, Kind.GROUP, Kind.TRANSACTIONAL_ID
 _SHARE_GROUP, _SUBSCRIPTION, _SERVICE = Kind.SHARE_GROUP, Kind.SUBSCRIPTION, Kind.SERVICE
+_SCHEDULE, _IN_SCHEDULE = Kind.SCHEDULE, "/v1/schedules/{name}"
 _READ_SHARED = (_path(_READ, _SHARE_GROUP, "group"), _body(_READ, _TOPIC, "topics, and those of acknowledge"))
 _DESCRIBES_SERVICE, _ALTERS_SERVICE = _path(_DESCRIBE, _SERVICE, ""), _path(_ALTER, _SERVICE, "")
 _IN_TOPIC, _IN_GROUP, _IN_SHARE_GROUP = "/v1/topics/{topic}", "/v1/groups/{group}", "/v1/share-groups/{group}"
@@ -294,6 +296,23 @@ ROUTES: tuple[Route, ...] = (
             tokens=False,
         )
         for verb in ("pause", "resume")
+    ),
+    _route("GET /v1/schedules", "admin/schedules", _shown(_SCHEDULE), tokens=False),
+    _route(
+        f"PUT {_IN_SCHEDULE}",
+        "admin/schedules",
+        *_new_or_changed(_SCHEDULE, "name"),
+        _body(_WRITE, _TOPIC, "topic"),
+        audit="put_schedule",
+        tokens=False,
+    ),
+    _route(f"GET {_IN_SCHEDULE}", "admin/schedules", _path(_DESCRIBE, _SCHEDULE, "name"), tokens=False),
+    _route(
+        f"DELETE {_IN_SCHEDULE}",
+        "admin/schedules",
+        _path(_DELETE, _SCHEDULE, "name"),
+        audit="delete_schedule",
+        tokens=False,
     ),
     _route("GET /v1/quotas", "admin/quotas", _DESCRIBES_SERVICE, tokens=False),
     _route("PUT /v1/quotas", "admin/quotas", _ALTERS_SERVICE, audit="put_quota", tokens=False),

@@ -15,6 +15,7 @@ compares nonces to learn whether its own transaction was committed: a number may
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.groups.lease import CommittedOffset, LeaseToken
@@ -32,6 +33,9 @@ from penstock_core.push.delivery import DeliveryKey, DeliveryState
 from penstock_core.records.producer_state import Verdict
 from penstock_core.share.draft import ShareUpdate
 from penstock_core.share.share_state import ShareKey
+
+if TYPE_CHECKING:  # most transactions have none
+    from penstock_core.schedules.schedule import ScheduleRun
 
 _KEPT_DAYS = TRANSACTIONAL_ID_KEPT_MS // (24 * 3_600_000)
 
@@ -117,13 +121,15 @@ class DeliveryCommit:
 class Move:
     """Records that a share group or a subscription is done with, and that are appended elsewhere at once.
 
-    They are dead letters, their way back, or a subscription's copies. A move has no number and no producer. Its share
-    updates expect what they take away, and its deliveries the version before their own, so they refuse a second
-    application. At least one share update must take an entry away, or there must be a delivery.
+    They are dead letters, their way back, a subscription's copies, or records of schedules. A move has no number and no
+    producer. Its share updates expect what they take away, its deliveries the version before their own, and its runs of
+    schedules the due time that they move on. So they refuse a second application. At least one share update must take
+    an entry away, or there must be a delivery or a run.
     """
 
     shares: Sequence[ShareCommit] = ()
     deliveries: Sequence[DeliveryCommit] = ()
+    runs: "Sequence[ScheduleRun]" = ()
     refs: Mapping[PartitionKey, Sequence[Ref]]
     unconfirmed: Mapping[PartitionKey, int] = field(default_factory=dict)
 

@@ -1,8 +1,9 @@
-"""The function `promote`: delivers delayed records that are due. Messages start it on time, and a rule each minute.
+"""The function `promote`: delivers delayed records, and those of schedules, that are due.
 
-A message names one second of one partition. One that fails comes again, and in the end goes to a dead-letter queue. The
-run each minute promotes what is overdue, whatever happened to its messages. The first delayed record of a stage starts
-a run by itself, which goes on until messages and minutes have begun.
+Messages start it on time, and a rule each minute. A message names one second of one partition, or of all schedules. One
+that fails comes again, and in the end goes to a dead-letter queue. The run each minute promotes what is overdue,
+whatever happened to its messages. The first delayed record of a stage, or its first schedule, starts a run by itself,
+which goes on until messages and minutes have begun.
 """
 
 import os
@@ -14,9 +15,11 @@ from penstock_core.errors import PenstockError
 from penstock_core.ids import PartitionKey
 from penstock_core.log.timer import FIRST_RUN, DueSecond, decode_due_second
 from penstock_core.outcomes import Outcome, Outcomes
+from penstock_core.schedules.schedule import starts_runs
 from penstock_handlers.edge.lambda_function import Stopwatch, logger, observed
 from penstock_service.instance.instance import Instance
-from penstock_service.timers.promote import Promotion, promote_second
+from penstock_service.schedules.run_schedules import ScheduleRuns, run_schedules
+from penstock_service.timers.promote import Promotion, await_second, promote_second
 from penstock_service.timers.promote_due import DueRun, promote_due
 
 _LOOK_MS = 1_000.0
@@ -36,12 +39,13 @@ def serve(event: Mapping[str, Any], instance: Instance) -> tuple[Promotion, dict
         instance.stores.timer_triggers.open_queue()
     except PenstockError as error:
         instance.telemetry.log("timers_queue_closed", error=str(error))
-    run = (
-        _first_run(instance, budget_ms)
-        if event.items() >= FIRST_RUN.items()
-        else promote_due(instance, budget_ms=budget_ms)
-    )
+    deadline_ms = instance.clock.monotonic_ms() + budget_ms
+    schedules = _run_schedules(instance, budget_ms / 2)
+    left_ms = deadline_ms - instance.clock.monotonic_ms()
+    is_first = event.items() >= FIRST_RUN.items()
+    run = _first_run(instance, left_ms) if is_first else promote_due(instance, budget_ms=left_ms)
     counts = {
+        **_told(schedules),
         "partitions_due": run.partitions,
         "messages_sent": run.messages,
         "minutes_forgotten": run.minutes_forgotten,
@@ -57,6 +61,7 @@ def _first_run(instance: Instance, budget_ms: float) -> DueRun:
     while (left_ms := deadline_ms - instance.clock.monotonic_ms()) > 0:
         try:
             total = total.plus(promote_due(instance, budget_ms=left_ms))
+            _run_schedules(instance, left_ms)
         except PenstockError as error:
             instance.telemetry.log("promotion_failed", error=str(error))
         instance.clock.sleep_ms(min(_LOOK_MS, left_ms))
@@ -76,7 +81,11 @@ def _from_queue(
         list(of_key) for _, of_key in groupby(sorted(set(seconds.ok), key=lambda each: (each.key, each.second)), _key)
     ]
 
+    runs: list[ScheduleRuns] = []
+
     def promote(of_key: Sequence[DueSecond]) -> list[Outcome[Promotion]]:
+        if starts_runs(of_key[0]):
+            return _run_at(instance, of_key, deadline_ms, runs)
         return [*Outcomes.collect(lambda second: promote_second(instance, second, deadline_ms), of_key)]
 
     done: dict[DueSecond, Outcome[Promotion]] = {}
@@ -91,7 +100,40 @@ def _from_queue(
     total = Promotion()
     for each in Outcomes([*done.values()]).ok:
         total = total.plus(each)
-    return total, {"messages_taken": len(records), "promotions_failed": len(failed)}, failed
+    counts = {"messages_taken": len(records), "promotions_failed": len(failed)}
+    return total, {**counts, **(_told(runs[0]) if runs else {})}, failed
+
+
+def _run_at(
+    instance: Instance, seconds: Sequence[DueSecond], deadline_ms: float, runs: list[ScheduleRuns]
+) -> list[Outcome[Promotion]]:
+    """Runs the schedules that are due at these seconds, once for all of them."""
+    if any(await_second(instance, second) for second in seconds):
+        left_ms = deadline_ms - instance.clock.monotonic_ms()
+        runs.append(run_schedules(instance, budget_ms=left_ms, is_each_minute=False))
+    return [Promotion() for _ in seconds]
+
+
+def _run_schedules(instance: Instance, budget_ms: float) -> ScheduleRuns:
+    """The runs of schedules. If they fail as a whole, delayed records come all the same."""
+    try:
+        return run_schedules(instance, budget_ms=budget_ms)
+    except PenstockError as error:
+        instance.telemetry.log("schedule_postponed", error=str(error))
+        return ScheduleRuns(failures=1)
+
+
+def _told(runs: ScheduleRuns) -> dict[str, int]:
+    """The counts as the log line has them."""
+    return {
+        "schedules_delivered": runs.delivered,
+        "schedules_refused": runs.refused,
+        "schedules_postponed": runs.failures,
+        "schedules_failed": runs.given_up,
+        "schedules_late": runs.late,
+        "schedules_late_ms": runs.late_ms,
+        "schedule_messages_sent": runs.messages,
+    }
 
 
 def _key(second: DueSecond) -> PartitionKey:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # a function loads the ports that it uses
     from penstock_service.ports.log import CompactionStore, LogIndex
     from penstock_service.ports.push import DeliveryQueue, PushStore, Targets, WakeUps
     from penstock_service.ports.runtime import JobCursors
+    from penstock_service.ports.schedules import ScheduleStore
     from penstock_service.ports.segments import ArchiveStore, InlineStore, SegmentStore
     from penstock_service.ports.share import ShareStore
     from penstock_service.ports.timers import TimerStore, TimerTriggers
@@ -37,6 +38,7 @@ class Stores:
     memberships: MembershipStore
     share: ShareStore
     push: PushStore
+    schedules: ScheduleStore
     transactions: TransactionStore
     compaction: CompactionStore
     timers: TimerStore

@@ -57,6 +57,7 @@ from penstock_core.log.timer import DueSecond
 from penstock_core.push.batch import Answer, Failed, Failure, PushBatch
 from penstock_core.push.targets.kafka_event import decode_answer, encode_kafka_event
 from penstock_core.push.targets.target import FunctionTarget, Target
+from penstock_core.schedules.schedule import starts_runs
 
 try:
     from penstock_handlers.router import LOCAL_PRINCIPAL, dispatch
@@ -68,6 +69,7 @@ try:
     from penstock_service.instance.instance import Instance
     from penstock_service.push.look import deliver_due
     from penstock_service.retention.retain import retain
+    from penstock_service.schedules.run_schedules import run_schedules
     from penstock_service.timers.promote import promote_second
     from penstock_service.timers.promote_due import promote_due
 except ModuleNotFoundError as missing:
@@ -257,9 +259,10 @@ class MemoryPenstock:
     def advance(self, duration_ms: int) -> None:
         """Let time pass at once: `duration_ms`, and up to 99 ms more, to a full tenth of a second, as delays are.
 
-        When it returns, delayed records that are due are in their topics, retention has run over records and groups'
-        offsets, and calls of clients that waited in the service look again. Locks, leases, sessions and pauses are
-        as after that time. Raises InvalidError for less than 0, or more than ten years.
+        When it returns, delayed records that are due are in their topics. So is the record of each schedule that is
+        due, once, however many of its runs the time has passed: advance in steps to see each. Retention has run over
+        records and groups' offsets, and calls of clients that waited in the service look again. Locks, leases, sessions
+        and pauses are as after that time. Raises InvalidError for less than 0, or more than ten years.
 
         The members of groups sent no heartbeat meanwhile, so after a session's time they join again, as after a sleep
         of a laptop. Timers of the clients themselves run in real time: heartbeats, linger, timeouts, and pauses between
@@ -271,6 +274,7 @@ class MemoryPenstock:
             end_ms = self._clock.now_ms() + duration_ms
             self._clock.advance(duration_ms + -end_ms % SDK_DELAY_STEP_MS)
             self._repeat(lambda: promote_due(self._instance, budget_ms=math.inf))
+            self._repeat(lambda: run_schedules(self._instance, budget_ms=math.inf))
             self._repeat(lambda: retain(self._instance, budget_ms=math.inf))
             self._repeat(lambda: expire_offsets(self._instance, budget_ms=math.inf))
             while self._tables.expire(_EXPIRED_AT_ONCE) == _EXPIRED_AT_ONCE:
@@ -316,7 +320,10 @@ class MemoryPenstock:
     def _promote(self, second: DueSecond) -> None:
         """Bring the delayed records of a second that is over. If that fails, they come later."""
         try:
-            promote_second(self._instance, second, math.inf)
+            if starts_runs(second):
+                run_schedules(self._instance, budget_ms=math.inf)
+            else:
+                promote_second(self._instance, second, math.inf)
         except Exception as error:  # the one thread of the triggers must live
             _log.warning("delayed records come later: %s", error, exc_info=not isinstance(error, PenstockError))
             self._triggers.announce(second, _AGAIN_MS)

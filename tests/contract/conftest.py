@@ -38,6 +38,7 @@ from penstock_service.ports.groups import GroupStore, MembershipStore
 from penstock_service.ports.log import CompactionStore, LogIndex
 from penstock_service.ports.push import PushStore
 from penstock_service.ports.runtime import JobCursors, Runtime
+from penstock_service.ports.schedules import ScheduleStore
 from penstock_service.ports.segments import ArchiveStore, InlineStore, SegmentStore
 from penstock_service.ports.share import ShareStore
 from penstock_service.ports.timers import TimerStore
@@ -68,6 +69,7 @@ class Ports:
     audit: AuditStore
     timers: TimerStore
     push: PushStore
+    schedules: ScheduleStore
     quotas: QuotaStore
     push_events: Callable[[], Sequence[PushEvent]]
     forget: Callable[[TransactionalId], object]  # as DynamoDB's TTL forgets an id past its end

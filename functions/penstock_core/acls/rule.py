@@ -61,6 +61,7 @@ class Kind(Enum):
     GROUP = "group"
     SHARE_GROUP = "share_group"
     SUBSCRIPTION = "subscription"
+    SCHEDULE = "schedule"
     TRANSACTIONAL_ID = "transactional_id"
     SERVICE = "service"
 

@@ -36,6 +36,7 @@
 | groups | `#subscriptions`         | subscription name                                 | subscription_item           |
 | groups | `#subscriptions#<id>`    | subscription name                                 | subscription_note_item      |
 | groups | `#orphaned_states`       | subscription id                                   | subscription_note_item      |
+| groups | `#schedules`             | schedule name                                     | schedule_item               |
 | groups | `push#<id>`              | `lane#<number>`                                   | lane_item                   |
 | groups | `push#<id>`              | `delivery#<topic id>#<partition>`                 | delivery_item               |
 
@@ -91,6 +92,7 @@ SHARE_STATE = "state"
 SUBSCRIPTIONS = "#subscriptions"
 SUBSCRIPTIONS_OF = "#subscriptions#"
 ORPHANED_STATES = "#orphaned_states"
+SCHEDULES = "#schedules"
 PUSH_PREFIX = "push#"
 LANE_PREFIX = "lane#"
 DELIVERY_PREFIX = "delivery#"

@@ -6,20 +6,20 @@ import re
 from typing import Any
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_handlers.edge.models.request_models import Base64, Record
+from penstock_handlers.edge.models.request_models import Base64, RecordContent
 
 # Control characters but tab, newline and carriage return. They are no text, and JSON makes each six times as long.
 _NOT_PLAIN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
-def key_of(record: Record, where: str) -> bytes | None:
+def key_of(record: RecordContent, where: str) -> bytes | None:
     """The record's key. Raises INVALID_REQUEST if `key` and `key_base64` are both given, or the latter is no base64."""
     if record.key is not None and record.key_base64 is not None:
         raise _both(where, "key")
     return _decoded(record.key_base64, f"{where}.key_base64") if record.key_base64 is not None else _utf8(record.key)
 
 
-def value_of(record: Record, where: str) -> bytes | None:
+def value_of(record: RecordContent, where: str) -> bytes | None:
     """The record's value; a null value is a tombstone. Raises as `key_of`, and INVALID_REQUEST if none is given."""
     given = {"value", "value_base64"} & record.model_fields_set
     if not given:
@@ -33,7 +33,7 @@ def value_of(record: Record, where: str) -> bytes | None:
     return _utf8(record.value)
 
 
-def headers_of(record: Record, where: str) -> list[tuple[str, bytes | None]]:
+def headers_of(record: RecordContent, where: str) -> list[tuple[str, bytes | None]]:
     """Names and values of the record's headers, in order."""
     return [(name, _header_value(value, where)) for name, value in record.headers]
 

@@ -54,12 +54,12 @@ class TransactionStore(Protocol):
         """
 
     def move(self, move: Move) -> MoveOutcome:
-        """Appends the refs, makes the share updates and stores the states of deliveries, all or nothing.
+        """Appends the refs, makes the share updates, stores the states of deliveries, notes runs: all or nothing.
 
-        Not applied, and nothing is changed, if a condition of a share update does not hold, or the stored version of a
-        delivery is not the one before its state's. With `maybe_applied`, that may be so because of this call's own
-        first attempt: read the share items again; a stored state that equals the move's means done. Raises
-        UNKNOWN_PARTITION if a partition has no head, and PARTITION_CLOSED if it is closed. One transaction, and one
-        read then. It is repeated if it may have been applied, because the share updates and the states refuse a second
-        one.
+        Not applied, and nothing is changed, if a condition of a share update does not hold, the stored version of a
+        delivery is not the one before its state's, or a schedule is not as its run has read it. With `maybe_applied`,
+        that may be so because of this call's own first attempt: read the share items again; a stored state that equals
+        the move's means done. Raises UNKNOWN_PARTITION if a partition has no head, and PARTITION_CLOSED if it is
+        closed. One transaction, and one read then. It is repeated if it may have been applied, because the share
+        updates, the states and the due times refuse a second one.
         """

@@ -65,12 +65,8 @@ def promote_second(instance: Instance, second: DueSecond, deadline_ms: float) ->
     `deadline_ms` of the monotonic clock. Costs what `promote_partition` costs. A partition that is gone has nothing to
     promote.
     """
-    early_ms = second.end_ms - instance.clock.now_ms()
-    if early_ms > TIMER_EARLY_MS_MAX:
-        send_messages(instance, [second])
+    if not await_second(instance, second):
         return Promotion()
-    if early_ms > 0:
-        instance.clock.sleep_ms(early_ms)
     try:
         done = promote_partition(instance, second.key, second.start_ms, deadline_ms)
     except PenstockError as error:
@@ -80,6 +76,17 @@ def promote_second(instance: Instance, second: DueSecond, deadline_ms: float) ->
     if not done.is_finished:
         send_messages(instance, [second])
     return done
+
+
+def await_second(instance: Instance, second: DueSecond) -> bool:
+    """Waits for a moment if the message comes too early. False if it comes much too early: then it is sent again."""
+    early_ms = second.end_ms - instance.clock.now_ms()
+    if early_ms > TIMER_EARLY_MS_MAX:
+        send_messages(instance, [second])
+        return False
+    if early_ms > 0:
+        instance.clock.sleep_ms(early_ms)
+    return True
 
 
 def promote_partition(instance: Instance, key: PartitionKey, start_ms: int, deadline_ms: float) -> Promotion:

@@ -24,6 +24,7 @@ from penstock_service.repair.repair_segment import repair_segment, zones_to_repa
 from penstock_service.repair.scrub import scrub
 from penstock_service.retention.retain import retain
 from penstock_service.retention.sweep import sweep
+from penstock_service.schedules.run_schedules import run_schedules
 from penstock_service.timers.promote_due import promote_due
 
 _BUDGET_MS = 10_000.0  # of a job: a server that stops waits for one step of it at most
@@ -56,6 +57,7 @@ def replicate(instance: Instance) -> None:
 
 JOBS = (
     Job(name="promote", interval_ms=1_000, run=lambda instance: promote_due(instance, budget_ms=_BUDGET_MS)),
+    Job(name="schedules", interval_ms=1_000, run=lambda instance: run_schedules(instance, budget_ms=_BUDGET_MS)),
     Job(name="replicate", interval_ms=5_000, run=replicate),
     Job(name="recover_zones", interval_ms=10_000, run=lambda instance: recover_zones(instance, _BUDGET_MS)),
     Job(name="retain", interval_ms=60_000, run=lambda instance: retain(instance, budget_ms=_BUDGET_MS)),

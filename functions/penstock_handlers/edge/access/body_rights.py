@@ -16,6 +16,7 @@ from penstock_service.instance.instance import Instance
 from penstock_service.push.subscriptions import find_subscription
 
 T = TypeVar("T")
+_BRING_RECORDS = ("cron", "time_zone", "topic", "record")  # the fields of a schedule
 CheckBody = Callable[[Access, Instance, str, Mapping[str, Any]], None]
 """Takes the caller's rights, the instance, the name of the resource, and the body. Raises NOT_AUTHORIZED."""
 
@@ -59,6 +60,19 @@ def carries_for_subscription(access: Access, instance: Instance, name: str, body
     is_told, found = _if_there(lambda: find_subscription(instance, name), ErrorCode.UNKNOWN_SUBSCRIPTION)
     if is_told:
         check_push_rights(access, name, found, SubscriptionWish(topics=topics, target=target, settings=body))
+
+
+def comes_by_schedule(access: Access, instance: Instance, name: str, body: Mapping[str, Any]) -> None:
+    """Asks for the rights that `put_schedule` asks for. One read."""
+    from penstock_service.schedules.put_schedule import check_schedule_rights, find_schedule
+
+    topic = body.get("topic")
+    if topic is not None and not isinstance(topic, str):
+        return
+    is_told, found = _if_there(lambda: find_schedule(instance, name), ErrorCode.UNKNOWN_SCHEDULE)
+    if is_told:
+        brings = bool(body.get("enabled")) or any(body.get(each) is not None for each in _BRING_RECORDS)
+        check_schedule_rights(access, name, found, topic, brings_records=brings)
 
 
 def _if_there(read: Callable[[], T], unknown: ErrorCode) -> tuple[bool, T | None]:

@@ -39,7 +39,17 @@ class Base64(JsonRequest):
 Header = Annotated[tuple[str, str | Base64 | None], Strict(False)]
 
 
-class Record(JsonRequest):
+class RecordContent(JsonRequest):
+    """Key, value and headers: `value` or `value_base64` must be there; a null value is a tombstone."""
+
+    key: str | None = None
+    key_base64: str | None = None
+    value: str | None = None
+    value_base64: str | None = None
+    headers: Items[Header] = Field(default_factory=list, max_length=limits.JSON_HEADERS_MAX)
+
+
+class Record(RecordContent):
     """A record to produce: `value` or `value_base64` must be there; a null value is a tombstone.
 
     `deliver_at_ms` (milliseconds since 1970) or `delay_ms` (from now) delays the record, by a year at most. With
@@ -47,11 +57,6 @@ class Record(JsonRequest):
     record: then share groups and subscriptions finish it without handing it out.
     """
 
-    key: str | None = None
-    key_base64: str | None = None
-    value: str | None = None
-    value_base64: str | None = None
-    headers: Items[Header] = Field(default_factory=list, max_length=limits.JSON_HEADERS_MAX)
     partition: PartitionNumber | None = None
     timestamp_ms: Annotated[int, Strict(), Field(ge=NO_TIME_MS, le=limits.OFFSET_MAX)] | None = None
     deliver_at_ms: Annotated[int, Field(ge=0, le=limits.TIMER_MS_MAX)] | None = None

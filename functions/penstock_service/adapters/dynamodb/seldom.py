@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from penstock_service.ports.log import CompactionStore
     from penstock_service.ports.push import PushStore
     from penstock_service.ports.runtime import JobCursors
+    from penstock_service.ports.schedules import ScheduleStore
     from penstock_service.ports.share import ShareStore
     from penstock_service.ports.timers import TimerStore
     from penstock_service.ports.transactions import TransactionStore
@@ -59,6 +60,17 @@ def push(dynamodb: DynamoDbClient, groups_table: str) -> "PushStore":
         from penstock_service.adapters.dynamodb.push import DynamoDbPushStore
 
         return DynamoDbPushStore(dynamodb, groups_table)
+
+    return late(make)
+
+
+def schedules(dynamodb: DynamoDbClient, groups_table: str) -> "ScheduleStore":
+    """ScheduleStore: the port documents its methods."""
+
+    def make() -> "ScheduleStore":
+        from penstock_service.adapters.dynamodb.schedules import DynamoDbScheduleStore
+
+        return DynamoDbScheduleStore(dynamodb, groups_table)
 
     return late(make)
 

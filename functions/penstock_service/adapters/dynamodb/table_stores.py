@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from penstock_service.ports.log import CompactionStore, LogIndex
     from penstock_service.ports.push import PushStore
     from penstock_service.ports.runtime import JobCursors
+    from penstock_service.ports.schedules import ScheduleStore
     from penstock_service.ports.segments import InlineStore
     from penstock_service.ports.share import ShareStore
     from penstock_service.ports.timers import TimerStore
@@ -33,6 +34,7 @@ class TableStores(TypedDict):
     memberships: MembershipStore
     share: ShareStore
     push: PushStore
+    schedules: ScheduleStore
     transactions: TransactionStore
     compaction: CompactionStore
     timers: TimerStore
@@ -55,6 +57,7 @@ def table_stores(
         memberships=seldom.memberships(dynamodb, groups),
         share=seldom.share(dynamodb, groups),
         push=seldom.push(dynamodb, groups),
+        schedules=seldom.schedules(dynamodb, groups),
         transactions=seldom.transactions(dynamodb, log, groups),
         compaction=seldom.compaction(dynamodb, log),
         timers=seldom.timers(dynamodb, log),

@@ -1,7 +1,7 @@
 """TransactionStore on the log table. A commit writes heads there, and leases and share items in the groups table."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.groups.lease import refusal
@@ -38,6 +38,9 @@ from penstock_core.transaction import (
     lock_lost,
 )
 from penstock_service.adapters.dynamodb.client import Applied, Cancelled, DynamoDbClient, Refused
+
+if TYPE_CHECKING:
+    from penstock_core.schedules.schedule import ScheduleRun
 
 
 class DynamoDbTransactionStore:
@@ -148,6 +151,7 @@ class DynamoDbTransactionStore:
         actions = [
             *({"Update": self._share_update(each)} for each in move.shares),
             *map(self._delivery_write, move.deliveries),
+            *map(self._run_update, move.runs),
         ]
         expecting = len(actions)
         actions += ({"Update": each} for each in self._head_updates(move.refs, move.unconfirmed))
@@ -218,6 +222,11 @@ class DynamoDbTransactionStore:
         write = delivery_write(each.key, each.state)
         kind = "Put" if isinstance(write, ConditionalPut) else "Update"
         return {kind: {"TableName": self._groups_table, **write.arguments()}}
+
+    def _run_update(self, each: "ScheduleRun") -> dict[str, Any]:
+        from penstock_core.storage.schedule_item import schedule_run  # of the one function that runs schedules
+
+        return {"Update": {"TableName": self._groups_table, **schedule_run(each).arguments()}}
 
     def _head_updates(
         self, refs: Mapping[PartitionKey, Sequence[Ref]], unconfirmed: Mapping[PartitionKey, int]

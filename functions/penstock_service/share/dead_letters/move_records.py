@@ -1,10 +1,11 @@
 """Move records to another topic: an append and an update of who is done with them, both or neither.
 
-That is a share group's item, or a subscription's state in a partition.
+That is a share group's item, a subscription's state in a partition, or the runs of schedules.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from penstock_core.errors import PenstockError
 from penstock_core.ids import PartitionKey
@@ -21,6 +22,9 @@ from penstock_service.records.append import PartitionBatches, put_batches
 from penstock_service.records.shorten_head import GrownHead, shorten_heads
 from penstock_service.records.wake_readers import wake_beside, wake_blindly, wake_ups_of_heads
 from penstock_service.segments.put_segment import check_in_sync, is_inline
+
+if TYPE_CHECKING:
+    from penstock_core.schedules.schedule import ScheduleRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +53,10 @@ def encoded(records: Sequence[NewRecord]) -> bytes | None:
 
 
 def move_records(
-    instance: Instance, moved: Sequence[MovedRecords], done: ShareCommit | DeliveryCommit, window: UpdateWindow
+    instance: Instance,
+    moved: Sequence[MovedRecords],
+    done: "ShareCommit | DeliveryCommit | Sequence[ScheduleRun]",
+    window: UpdateWindow,
 ) -> MoveOutcome:
     """Append the batches and update the item at once. Not applied if the update was refused: nothing was appended then.
 
@@ -74,6 +81,7 @@ def move_records(
     move = Move(
         shares=[done] if isinstance(done, ShareCommit) else [],
         deliveries=[done] if isinstance(done, DeliveryCommit) else [],
+        runs=done if isinstance(done, Sequence) else [],
         refs={key: [ref] for key, ref in zip(keys, refs, strict=True)},
         unconfirmed=dict.fromkeys(keys, stored.unconfirmed_zones),
     )
