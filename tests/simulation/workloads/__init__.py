@@ -16,6 +16,7 @@ from tests.simulation.workloads import (
     operating,
     overdue,
     producing,
+    scheduling,
     timers,
     transactions,
     waiting,
@@ -70,6 +71,7 @@ WORKLOADS: dict[str, Install] = {
     "expiring": expiring.install,
     "ranking": ranking.install,
     "overdue": overdue.install,
+    "scheduling": scheduling.install,
 }
 MIXED = "mixed"
 OF_ZONES = {"zone_loss", "zone_moves", "recover_zones", "repair", "replicate", "scrub"}  # senseless with one zone
@@ -90,7 +92,7 @@ ALONE = {
         "ranking",
         "redriving",
     ),
-    *("repeating", "sleeping", "waking"),
+    *("repeating", "scheduling", "sleeping", "waking"),
 }
 _TAKE_LONG = {"crowding", "recover_zones", "retention", "sweep"}
 
