@@ -24,12 +24,14 @@ from penstock_core.share.share_group import check_declared_group
 from penstock_core.text import parse_json
 from penstock_handlers.edge.access.audited_changes import (
     state_of_quota,
+    state_of_schedule,
     state_of_share_group,
     state_of_subscription,
     state_of_topic,
 )
 from penstock_handlers.edge.custom_resource import Change, Settled, custom_resource_entry_point
 from penstock_handlers.edge.fields import whole_number
+from penstock_handlers.edge.models.schedule_models import PutSchedule
 from penstock_service.acls.change_acls import change_acls
 from penstock_service.audit.note_change import Change as Trail
 from penstock_service.audit.note_change import audited
@@ -39,6 +41,7 @@ from penstock_service.push.admin.pause_subscription import delete_subscription
 from penstock_service.push.admin.put_subscription import SubscriptionWish, put_subscription
 from penstock_service.push.subscriptions import find_subscription
 from penstock_service.quotas.admin.set_quota import delete_declared_quota, put_quota
+from penstock_service.schedules.put_schedule import ScheduleWish, delete_schedule, find_schedule, put_schedule
 from penstock_service.share.admin.put_share_group import put_share_group
 from penstock_service.share.admin.reset_share_group import delete_share_group
 from penstock_service.topics.alter_topic import alter_topic, delete_topic
@@ -61,7 +64,7 @@ class Kind:
     noun: str
     read: Callable[[Instance, str], dict[str, Any]]
 
-    check: Callable[[Change], None]
+    check: Callable[[Change], object]
     find: Callable[[Instance, str], str | None]
     put: Callable[[Change, Instance, CloudFormation], None]
     delete: Callable[[Instance, str], object]
@@ -254,6 +257,26 @@ def _put_subscription(change: Change, to: Instance, _stack: CloudFormation) -> N
     put_subscription(to, _text(change.properties, "Name"), wish)
 
 
+def _schedule_wish(change: Change) -> ScheduleWish:
+    """The schedule of the template, which is enabled: a disabled one that an operator has left runs again."""
+    properties = change.properties
+    names = {"cron": "Cron", "time_zone": "TimeZone", "topic": "Topic"}
+    document = {field: _text(properties, name) for field, name in names.items()}
+    record = _object(properties, "Record")
+    try:
+        return PutSchedule.model_validate({**document, "record": record, "enabled": True}).wish()
+    except ValueError as error:
+        raise _wrong("Record", properties.get("Record"), "a JSON object with key, value and headers") from error
+
+
+def _find_schedule(to: Instance, name: str) -> str | None:
+    return _id_or_none(lambda: find_schedule(to, name).schedule_id)
+
+
+def _put_schedule(change: Change, to: Instance, _stack: CloudFormation) -> None:
+    put_schedule(to, _text(change.properties, "Name"), _schedule_wish(change))
+
+
 KINDS: Mapping[str, Kind] = {
     "Custom::PenstockTopic": Kind(
         noun="topic",
@@ -278,6 +301,14 @@ KINDS: Mapping[str, Kind] = {
         find=_find_subscription,
         put=_put_subscription,
         delete=delete_subscription,
+    ),
+    "Custom::PenstockSchedule": Kind(
+        noun="schedule",
+        read=state_of_schedule,
+        check=_schedule_wish,
+        find=_find_schedule,
+        put=_put_schedule,
+        delete=delete_schedule,
     ),
 }
 

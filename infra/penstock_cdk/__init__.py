@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from penstock_cdk.declared.schedule import Schedule
     from penstock_cdk.declared.share_group import Group, ShareGroup
     from penstock_cdk.declared.subscription import Subscription
     from penstock_cdk.declared.topic import Topic
@@ -24,6 +25,7 @@ _MODULES = {
     "RestoredTables": "penstock_cdk.settings",
     "STAGES": "penstock_cdk.settings",
     "StageSettings": "penstock_cdk.settings",
+    "Schedule": "penstock_cdk.declared.schedule",
     "ShareGroup": "penstock_cdk.declared.share_group",
     "Subscription": "penstock_cdk.declared.subscription",
     "Topic": "penstock_cdk.declared.topic",
@@ -38,6 +40,7 @@ __all__ = [
     "Metrics",
     "Penstock",
     "RestoredTables",
+    "Schedule",
     "ShareGroup",
     "StageSettings",
     "Subscription",

@@ -21,6 +21,7 @@ from penstock_cdk.customer_key import encrypt
 from penstock_cdk.declared.consumer_metrics import ConsumerMetrics
 from penstock_cdk.declared.provision import Provision
 from penstock_cdk.declared.rights import AccessRules, Quotas, Rights
+from penstock_cdk.declared.schedule import UTC_ZONE, Schedule
 from penstock_cdk.declared.share_group import Group, ShareGroup
 from penstock_cdk.declared.subscription import Subscription
 from penstock_cdk.declared.targets import Target
@@ -35,6 +36,7 @@ from penstock_cdk.service.functions import Functions, rights_without_rules
 from penstock_cdk.service.grants import grants_of
 from penstock_cdk.service.measuring import Pins
 from penstock_cdk.service.push import PushQueues, PushSource
+from penstock_cdk.service.queues import require_tls
 from penstock_cdk.service.releases import CanaryDeployment, Releases
 from penstock_cdk.service.repair import Repair, RepairQueues
 from penstock_cdk.service.schedules import Schedules
@@ -100,6 +102,9 @@ class Penstock(Construct):
         timers = TimerQueues(self, "Timers", settings=settings)
         push = PushQueues(self, "Push", settings=settings)
         queues = self._repair_queues(settings, timers, push) if settings.repairs_zones else None
+        if settings.enforces_tls:
+            repairs = [] if queues is None else [queues.repairs]
+            require_tls(self, "Queues", [timers.dead, timers.seconds, push.dead, push.deliveries, *repairs])
         wake_ups = WakeUps(self, "WakeUps", settings=settings)
         targets = self._targets = TargetsRole(self, "Targets", settings=settings)
         self._functions = Functions(
@@ -236,6 +241,7 @@ class Penstock(Construct):
             provision=self._provision,
             rights=self._rights,
             subscribe=self.subscription,
+            schedule=self.schedule,
         )
 
     def group(self, name: str, *, alarm_age_ms: int | None = None) -> Group:
@@ -300,6 +306,34 @@ class Penstock(Construct):
         )
         # Its creation switches on the pollers of deliveries, and the rule of the look. They must be there.
         made.node.add_dependency(self.node.find_child("PushSource"), self.node.find_child("Schedules"))
+        return made
+
+    def schedule(
+        self,
+        name: str,
+        topic: Topic | str,
+        *,
+        cron: str,
+        record: Mapping[str, Any] | str,
+        time_zone: str = UTC_ZONE,
+        removal_policy: RemovalPolicy = RemovalPolicy.DESTROY,
+    ) -> Schedule:
+        """Declares a schedule that sends the record to the topic at the times of a cron expression.
+
+        `record` is its value, or has `key`, `value` and `headers`, as the HTTP API has them. Raises ValueError for a
+        mistake in name or times.
+        """
+        made = Schedule(
+            _room(self, "DeclaredSchedules"),
+            name=name,
+            topic=topic,
+            times=(cron, time_zone),
+            record={"value": record} if isinstance(record, str) else record,
+            removal_policy=removal_policy,
+            provision=self._provision,
+        )
+        # Its creation switches on the rule that runs schedules, and starts the first run. Both must be there.
+        made.node.add_dependency(self.node.find_child("TimerSource"), self.node.find_child("Schedules"))
         return made
 
     def allow(self, principal: iam.IGrantable | str, operation: str, *resources: str) -> None:

@@ -92,6 +92,7 @@ if TYPE_CHECKING:
         SubscriptionLanes,
         SubscriptionPartition,
     )
+    from penstock.model.schedules import Schedule
     from penstock.model.share import (
         DeadLetterCounts,
         PartitionLetters,
@@ -175,6 +176,7 @@ __all__ = [
     "Release",
     "ResetOffset",
     "Response",
+    "Schedule",
     "ScheduledRecords",
     "ShareConsumer",
     "ShareGroup",
@@ -245,6 +247,7 @@ _NAMES_OF = {
         "DeadLetterCounts PartitionLetters Redrive Reject Release ShareGroup ShareGroupDescription ShareGroupPartition "
         "ShareHolder ShareRecord "
     ),
+    "penstock.model.schedules": "Schedule",
     "penstock.model.push": "Subscription SubscriptionDescription SubscriptionLanes SubscriptionPartition",
     "penstock.transformer.async_transformer": "AsyncTransformer",
     "penstock.transformer.transformer": "Transformer",

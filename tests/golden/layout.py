@@ -38,6 +38,7 @@ _OF_LISTS = {
     keys.GROUPS: "registered_group",
     keys.SHARE_GROUPS: "share_group",
     keys.SUBSCRIPTIONS: "subscription",
+    keys.SCHEDULES: "schedule",
     keys.ORPHANED_STATES: "orphaned_states",
 }
 _KEYED_BY_NAMES = (

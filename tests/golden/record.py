@@ -17,6 +17,7 @@ from penstock_core.ids import (
     LockNonce,
     Offset,
     Partition,
+    ScheduleName,
     ShareGroupId,
     SubscriptionId,
     SubscriptionName,
@@ -46,6 +47,8 @@ from penstock_service.repair.recover_zones import recover_zones
 from penstock_service.retention.retain import retain
 from penstock_service.timers.promote_due import promote_due
 from tests.core.push.push_samples import FULL, PLAIN
+from tests.core.schedules.schedule_samples import FULL as FULL_SCHEDULE
+from tests.core.schedules.schedule_samples import PLAIN as PLAIN_SCHEDULE
 from tests.golden.stage import Stage, dumped_folder, empty_stage, folder_stage
 from tests.handlers.test_groups import Member
 from tests.handlers.test_transactions import begin, transact
@@ -99,6 +102,7 @@ def tell(stage: Stage) -> None:
     change_acls(stage.instance, rules[1:], (), owner="stack.resource")
     _share(stage)
     _push(stage)
+    _schedules(stage)
     _delay(stage)
     assert arm(stage, 1)
     assert arm_push(stage, 1)
@@ -234,6 +238,14 @@ def _push(stage: Stage) -> None:
             subscription_id=subscription.subscription_id, topic_id=orders.topic_id, partition=Partition(partition)
         )
         assert store.put_delivery(key, state) == state
+
+
+def _schedules(stage: Stage) -> None:
+    """A schedule whose last run failed, and one that is disabled and never ran."""
+    store, orders = stage.instance.stores.schedules, key_of(stage.instance, "orders", 0)
+    store.change(None, replace(FULL_SCHEDULE, topic_id=orders.topic_id))
+    resting = replace(PLAIN_SCHEDULE, name=ScheduleName("resting"), topic_id=orders.topic_id, next_ms=None)
+    store.change(None, resting)
 
 
 def _updated(stage: Stage, key: ShareKey, update: ShareUpdate | None) -> ShareState:

@@ -16,6 +16,7 @@ from penstock_core.ids import Offset, TopicName, TransactionalId
 from penstock_core.limits import SWEEP_GRACE_MS, TAIL_ROLL_REFS
 from penstock_core.push.lane import LaneKey, finish
 from penstock_core.push.subscription import note_of
+from penstock_core.schedules.schedule import succeeded
 from penstock_core.transaction import id_expiry_s
 from penstock_core.zones.zone_state import ZoneStatus
 from penstock_service.adapters.memory.messages import MemoryWakeUps
@@ -24,6 +25,7 @@ from penstock_service.repair.recover_zones import recover_zones
 from penstock_service.retention.retain import retain
 from penstock_service.retention.sweep import sweep
 from tests.core.push.push_samples import FULL, PLAIN
+from tests.core.schedules.schedule_samples import FULL as FULL_SCHEDULE
 from tests.golden.layout import kind_of
 from tests.golden.record import APPENDS, FOLDER, GONE, NONCES, PRODUCERS, arm, golden
 from tests.golden.stage import TABLES, Item, Stage, empty_stage, folder_stage, load_folder
@@ -153,6 +155,17 @@ def test_transactional_id_without_an_end_gets_one_when_it_is_used(stage: Stage) 
         state = stage.instance.stores.transactions.get(TransactionalId("ledger"))
         assert state is not None
         assert (state.number, state.expires_at_s) == (0, id_expiry_s(stage.clock.now_ms()))
+
+
+def test_recorded_schedules_go_on(stage: Stage) -> None:
+    before = stored_items(stage)
+    store = stage.instance.stores.schedules
+    failing, resting = store.list("", 9)
+    assert (failing.last.count, failing.last.error, failing.record) == (4, "no such topic", FULL_SCHEDULE.record)
+    assert store.note(succeeded(failing, stage.clock.now_ms()))
+    store.change(resting, replace(resting, version=2, next_ms=stage.clock.now_ms()))
+    assert changed_kinds(stage, before) == {"schedule"}
+    assert not any("failure" in item for item in stored_items(stage).values())
 
 
 def test_recorded_subscription_goes_on(stage: Stage) -> None:

@@ -18,7 +18,7 @@ from tests.infra.templates import as_list, name_of, policies_of_roles
 
 FUNCTIONS = frozenset((
     "Produce", "RecordsProduce", "Transactions", "Fetch", "RecordsFetch", "Topics", "Groups", "GroupAdmin", "Share",
-    "ShareAdmin", "Subscriptions", "Quotas", "Zones", "Acls", "Redrive",
+    "ShareAdmin", "Subscriptions", "Schedules", "Quotas", "Zones", "Acls", "Redrive",
     "RecoverZones", "Replicate", "Scrub", "Retention", "Sweep", "Tier", "Promote", "Dispatch",
     "Deliver", "LookAtSubscriptions", "Measure", "Audit",
 ))  # fmt: skip
@@ -28,7 +28,7 @@ _OF_NO_REQUEST = frozenset((
     _LOOK, "Measure", "Audit",
 ))  # fmt: skip
 _PARTS = {
-    "Admin": ("Topics", "GroupAdmin", "ShareAdmin", "Subscriptions", "Quotas", "Zones", "Acls", "Redrive"),
+    "Admin": ("Topics", "GroupAdmin", "ShareAdmin", "Subscriptions", "Schedules", "Quotas", "Zones", "Acls", "Redrive"),
     "Produce": ("Produce", "RecordsProduce"),
     "Fetch": ("Fetch", "RecordsFetch"),
     "Upkeep": ("RecoverZones", "Measure", "Audit", "LookAtSubscriptions", "Retention"),
@@ -38,7 +38,7 @@ JOBS = frozenset(("AnalyzeJob", "ArchiveJob", "CompactJob", "ReplayJob", "SweepJ
 _ALL = FUNCTIONS | JOBS
 # Deliver moves dead letters, and copies records to other topics.
 _PRODUCERS = frozenset(
-    ("Produce", "RecordsProduce", "Transactions", "Share", "Redrive", "Deliver", "ReplayJob", "Audit")
+    ("Produce", "RecordsProduce", "Transactions", "Share", "Redrive", "Deliver", "ReplayJob", "Audit", "Promote")
 )
 _SPENDERS = frozenset((  # of quotas
     "Produce", "RecordsProduce", "Transactions", "Fetch", "RecordsFetch", "Share",
@@ -46,7 +46,7 @@ _SPENDERS = frozenset((  # of quotas
 _CLAIMERS = frozenset(("Topics", "ShareAdmin", "Subscriptions", "Transactions", "Groups", "GroupAdmin"))
 _SHARERS = frozenset(("Share", "ShareAdmin", "Subscriptions", "Deliver", "Transactions", _LOOK))
 _CHANGERS = frozenset((
-    "Topics", "GroupAdmin", "ShareAdmin", "Subscriptions", "Quotas", "Zones", "Acls", "Redrive",
+    "Topics", "GroupAdmin", "ShareAdmin", "Subscriptions", "Schedules", "Quotas", "Zones", "Acls", "Redrive",
 ))  # fmt: skip
 _SCHEDULERS = frozenset(("Produce", "RecordsProduce", "Transactions"))  # of delayed records
 _CONSUMERS = frozenset(("Fetch", "RecordsFetch", "Share", "Redrive", "Deliver"))
@@ -68,6 +68,7 @@ _WORDS = {
     (_NOTES,): ".subscriptions",
     (keys.SUBSCRIPTIONS,): ".subscriptions",
     (keys.SUBSCRIPTIONS, _NOTES, keys.ORPHANED_STATES, f"{keys.PUSH_PREFIX}*"): ".subscriptions",
+    (keys.SCHEDULES,): ".schedules",
     (keys.GROUPS,): ".names",  # the register of groups, which has their names
 }
 _STREAM, _REPAIRS = "TablesLog.StreamArn", "RepairQueuesRepairs"
@@ -75,14 +76,26 @@ _TIMERS = "TimersSeconds"
 _READERS_OF_SEGMENTS = _CONSUMERS | JOBS | {"Topics", "GroupAdmin", "ShareAdmin", "Scrub", "Tier"}
 
 _WITHOUT_LISTS = frozenset(
-    ("Promote", "Dispatch", "Share", "ShareAdmin", "Redrive", "Subscriptions", "Quotas", "Zones", "Acls", _LOOK)
+    (
+        "Promote",
+        "Dispatch",
+        "Share",
+        "ShareAdmin",
+        "Redrive",
+        "Subscriptions",
+        "Schedules",
+        "Quotas",
+        "Zones",
+        "Acls",
+        _LOOK,
+    )
 )
 HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
-    ("read", _TOPICS): _PROVISION | _ALL - {"Promote", "Dispatch"},
+    ("read", _TOPICS): _PROVISION | _ALL - {"Dispatch"},
     ("scan", _TOPICS): _PROVISION | _ALL - _CONSUMERS - _SCHEDULERS - _WITHOUT_LISTS,
     ("write", f"{_TOPICS}.names"): _PROVISION | {"Topics", "Audit"},  # Audit makes the topic of the trail
     ("write", f"{_TOPICS}.partitions"): frozenset(  # they end changes
-        ("Retention", "Produce", "RecordsProduce", "Transactions", "Share", "Redrive", "Deliver")
+        ("Retention", "Produce", "RecordsProduce", "Transactions", "Share", "Redrive", "Deliver", "Promote")
     ),
     ("delete", f"{_TOPICS}.names"): _PROVISION | {"Topics", "Audit"},
     ("read", f"{_TOPICS}{keys.AUDIT}"): frozenset(("Audit",)),
@@ -98,9 +111,12 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("write", f"{_TOPICS}{keys.DELETED}"): _PROVISION | {"Retention", "Topics", "Audit"},
     ("delete", f"{_TOPICS}{keys.DELETED}"): _PROVISION | {"Retention", "Topics", "Audit"},
     ("read", _LOG): _PROVISION | _ALL - {"Zones", "Acls", "Dispatch"},
-    ("write", _LOG): _PROVISION | _PRODUCERS | _REPAIRERS | {"Topics", "Retention", "CompactJob", "Tier", "Promote"},
+    ("write", _LOG): _PROVISION
+    | _PRODUCERS
+    | _REPAIRERS
+    | {*("Topics", "Retention", "CompactJob", "Tier", "Schedules")},
     ("write", f"{_LOG}.waiter"): frozenset(("Fetch",)),
-    ("publish", "wake-ups"): _PRODUCERS | {"ShareAdmin", "Promote"},
+    ("publish", "wake-ups"): _PRODUCERS | {"ShareAdmin"},
     ("delete", f"{_LOG}.inline"): _SWEEPERS,  # small segments
     ("delete", _LOG): _PROVISION | {"Topics", "Retention", "CompactJob", "Tier", "Promote"},
     ("read", f"{_GROUPS}.names"): frozenset(
@@ -119,6 +135,9 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("delete", f"{_GROUPS}{keys.QUOTAS}"): _PROVISION | {"Quotas"},
     ("write", f"{_GROUPS}.buckets"): _SPENDERS,
     ("read", f"{_GROUPS}.subscriptions"): _PROVISION | {*("Dispatch", "Subscriptions", "Deliver", "Measure", _LOOK)},
+    ("read", f"{_GROUPS}.schedules"): _PROVISION | {"Schedules", "Promote", "Retention"},
+    ("write", f"{_GROUPS}.schedules"): _PROVISION | {"Schedules", "Promote"},
+    ("delete", f"{_GROUPS}.schedules"): _PROVISION | {"Schedules"},
     ("count", f"{_GROUPS}.subscriptions"): frozenset(("Retention",)),
     ("write", f"{_GROUPS}.subscriptions"): _PROVISION | {"Subscriptions", "Deliver"},
     ("delete", f"{_GROUPS}.subscriptions"): _PROVISION | {"Subscriptions", _LOOK},
@@ -150,11 +169,11 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("send to", "PushDeliveries"): _PROVISION | {"Dispatch", "Subscriptions", "Deliver", _LOOK},
     ("take from", "PushDeliveries"): frozenset(("Deliver",)),
     ("send to", "PushDead"): frozenset(("Replicate", "Dispatch")),
-    ("send to", _TIMERS): _SCHEDULERS | {"Promote"},
+    ("send to", _TIMERS): _PROVISION | _SCHEDULERS | {"Promote", "Schedules"},
     ("take from", _TIMERS): frozenset(("Promote",)),
-    ("switch on", "promote's rule"): _SCHEDULERS | {"Retention"},
+    ("switch on", "promote's rule"): _PROVISION | _SCHEDULERS | {"Retention", "Schedules"},
     ("switch on", "promote's pollers"): frozenset(("Promote",)),
-    ("start", "promote"): _SCHEDULERS,
+    ("start", "promote"): _PROVISION | _SCHEDULERS | {"Schedules"},
     ("switch on", "deliver's pollers"): _PROVISION | {"Subscriptions", "Retention", _LOOK},
     ("switch on", "the look's rule"): _PROVISION | {"Subscriptions", "Retention", _LOOK},
     ("find", "every poller"): _PROVISION | {"Promote", "Subscriptions", "Retention", _LOOK},

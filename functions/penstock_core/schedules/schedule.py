@@ -13,7 +13,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from penstock_core.errors import ErrorCode, PenstockError, shown
-from penstock_core.ids import Partition, PartitionKey, ScheduleId, ScheduleName, TopicId, TopicName
+from penstock_core.ids import (
+    Partition,
+    PartitionKey,
+    ScheduleId,
+    ScheduleName,
+    TopicId,
+    TopicName,
+    parse_schedule_name,
+)
 from penstock_core.limits import SCHEDULE_RECORD_BYTES_MAX, SCHEDULES_MAX
 from penstock_core.log.timer import DueSecond
 from penstock_core.log.topic import Topic
@@ -136,6 +144,14 @@ def check_record(record: ScheduledRecord, topic: Topic) -> None:
         raise PenstockError(
             ErrorCode.INVALID_RECORD, f"topic {topic.name!r} is compacted: give the record a key, which compaction asks"
         )
+
+
+def check_declared_schedule(name: str, cron: str, time_zone: str) -> None:
+    """Raises INVALID_NAME and INVALID_REQUEST for a schedule that a template declares."""
+    from penstock_core.schedules.cron import parse_cron
+
+    parse_schedule_name(name)
+    parse_cron(cron, time_zone, 0)
 
 
 def runs_of_second(due_ms: int) -> DueSecond:

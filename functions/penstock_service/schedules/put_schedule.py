@@ -10,7 +10,7 @@ from penstock_core.acls.rule import Kind, Operation
 from penstock_core.acls.rule_set import UNRESTRICTED, Access
 from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.ids import ScheduleName, parse_own_topic_name, parse_schedule_name
-from penstock_core.limits import SCHEDULE_AHEAD_MS, SCHEDULE_LIST_MAX, SCHEDULES_MAX
+from penstock_core.limits import SCHEDULE_AHEAD_MS, SCHEDULE_LIST_MAX, SCHEDULES_MAX, TIMER_MS_MAX
 from penstock_core.outcomes import errors_maybe_applied
 from penstock_core.pages import shown_page
 from penstock_core.schedules.schedule import (
@@ -67,6 +67,11 @@ def list_schedules(
 
     may_see = access.sees(Kind.SCHEDULE)
     return shown_page(read, after, limit, lambda each: may_see(each.name), lambda each: each.name)
+
+
+def count_failing(instance: Instance) -> int:
+    """How many schedules have failed in their last run, and not run since. One query for each MB of all."""
+    return sum(bool(each.last.error) for each in instance.stores.schedules.due(TIMER_MS_MAX))
 
 
 def put_schedule(

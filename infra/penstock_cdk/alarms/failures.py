@@ -31,10 +31,12 @@ UNDONE: Mapping[str, Sequence[str]] = {
         "looks_failed",
         "partitions_stuck",
         "measurements_failed",
+        "schedules_failing",
     ),
     HOURLY: ("tiering_failed", "zone_bytes_stale"),
     "sweep": ("sweep_failed", "objects_foreign", "raises_late"),  # and the last if `retention` runs no more
     "dispatch": ("dispatches_failed", "dispatches_late"),
+    "promote": ("schedules_postponed", "schedules_late"),
 }
 # log lines of records that a function could not move or read in time, by the metric that counts them
 STUCK: Mapping[str, Mapping[str, Sequence[str]]] = {
@@ -89,7 +91,7 @@ class Failures(Construct):
         ring(
             self,
             "functions-failing",
-            "functions or targets of subscriptions fail or are late again and again, or retention leaves work undone",
+            "functions, targets or schedules fail or are late again and again, or retention leaves work undone",
             self._sum(FAILING, Duration.minutes(5)),
             settings=settings,
             periods=12,

@@ -14,10 +14,12 @@ from penstock_core.errors import PenstockError
 from penstock_core.log.topic import check_declared_topic
 
 if TYPE_CHECKING:
+    from penstock_cdk.declared.schedule import Schedule
     from penstock_cdk.declared.subscription import Subscription
     from penstock_cdk.declared.targets import Target
 
 Subscribe = Callable[..., "Subscription"]
+MakeSchedule = Callable[..., "Schedule"]
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]")  # what no name of a subscription may have
 
 
@@ -38,6 +40,7 @@ class Topic(Construct):
         provision: Provision,
         rights: Rights,
         subscribe: "Subscribe",
+        schedule: "MakeSchedule",
     ) -> None:
         """Raises ValueError with all mistakes in name, partitions and settings."""
         super().__init__(scope, name)
@@ -48,6 +51,7 @@ class Topic(Construct):
         self.name = name
         self._rights = rights
         self._subscribe = subscribe
+        self._schedule = schedule
         properties = {
             "Name": name,
             "Partitions": str(partitions),
@@ -79,6 +83,10 @@ class Topic(Construct):
         """
         own_name = name or _UNFIT.sub("-", f"{self.name}.{target.node.id}")
         return self._subscribe(own_name, [self], target, removal_policy=removal_policy, **config)
+
+    def schedule(self, name: str, *, cron: str, record: Mapping[str, Any] | str, **options: Any) -> "Schedule":
+        """Sends a record to this topic at the times of a cron expression, with the options of `Penstock.schedule`."""
+        return self._schedule(name, self, cron=cron, record=record, **options)
 
     def grant_produce(self, grantee: iam.IGrantable, *, json_only: bool = False) -> iam.Grant:
         """Allows to produce to this topic.

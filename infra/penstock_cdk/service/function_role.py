@@ -46,7 +46,7 @@ def function_role(
         *_segment_statements(grants, storage),
         *_repair_statements(grants, queues),
         *([wake_ups.publish_statement()] if grants.wakes_readers else []),
-        *(timers.announce_statements() if grants.schedules_records else []),
+        *(timers.announce_statements() if grants.schedules_records or grants.starts_schedules else []),
         *([timers.enable_statement()] if grants.switches_timers else []),
         *(timers.promote_statements(function_name) if grants.promotes else []),
         *(_stream_statements(storage.tables) if grants.takes_repairs or grants.dispatches else []),
@@ -78,6 +78,8 @@ def _item_statements(grants: Grants, tables: Tables) -> Iterator[iam.PolicyState
         yield tables.subscriptions_statement(*grants.pushes)
     if grants.counts_subscriptions:
         yield tables.subscriptions_count_statement()
+    if grants.schedules:
+        yield tables.schedules_statement(*grants.schedules)
     if grants.sweeps_zones:
         yield tables.inline_sweep_statement()
     if grants.arms_waiters:

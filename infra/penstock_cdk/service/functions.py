@@ -143,7 +143,7 @@ class Functions(Construct):
             "PENSTOCK_WAKE_UPS": self._wake_ups.hosts,
             **(
                 {"PENSTOCK_TIMERS": self._timers.environment}
-                if grants.schedules_records or grants.switches_timers or grants.promotes
+                if grants.schedules_records or grants.starts_schedules or grants.switches_timers or grants.promotes
                 else {}
             ),
             **(

@@ -41,6 +41,7 @@ class Grants:
     partitions that an unfinished change has left closed, and to take drained ones away. `keeps_items` allows to
     remove the note of a raised retention. `claims_resources` allows to read the quotas, and to read, put and delete
     the claims of principals, `keeps_claims` to put and delete them only.
+    `schedules` are actions on the schedules. `starts_schedules` allows to switch on what runs them, and to start a run.
     `dates_index` allows to note when a stage got its first topic, which is among the cursors.
     """
 
@@ -81,6 +82,8 @@ class Grants:
     claims_resources: bool = False
     keeps_claims: bool = False
     dates_index: bool = False
+    schedules: tuple[str, ...] = ()
+    starts_schedules: bool = False
 
 
 # Delayed segments go into the archive. Their timers are put, and read if their due time is past.
@@ -201,6 +204,13 @@ GRANTS: Mapping[str, Grants] = {
         starts_deliveries=True,
         reaches_targets=True,
     ),
+    "schedules": Grants(
+        topics=("GetItem",),
+        log=("GetItem", "PutItem"),  # of the switch of timers, which runs them
+        schedules=("GetItem", "Query", "PutItem", "UpdateItem", "DeleteItem"),
+        starts_schedules=True,
+        notes_changes=True,
+    ),
     "quotas": Grants(topics=("GetItem",), sets_quotas=True, notes_changes=True),
     "zones": Grants(topics=("GetItem",), changes_zone_states=True, notes_changes=True),
     "acls": Grants(topics=("GetItem",), changes_acls=True, notes_changes=True),
@@ -241,14 +251,20 @@ GRANTS: Mapping[str, Grants] = {
         counts_subscriptions=True,
         keeps_cursor=True,
         settles_deletions=True,
+        schedules=("Query",),  # those whose last run failed
         keeps_claims=True,  # of the groups that it removes, or finds made anew
         switches_timers=True,
         switches_deliveries=True,
     ),
-    # A promotion updates a head and timers in one transaction, and rolls the head.
+    # A promotion updates a head and timers in one transaction, and rolls the head. The record of a schedule is an
+    # append, in one transaction with the schedule.
     PROMOTE: Grants(
-        topics=(),
-        log=("GetItem", "Query", "PutItem", "UpdateItem", "DeleteItem"),
+        ends_changes=True,
+        topics=("GetItem",),
+        log=("GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "DeleteItem"),
+        schedules=("GetItem", "Query", "UpdateItem"),
+        writes_zones=True,
+        changes_zone_states=True,
         wakes_readers=True,
         promotes=True,
     ),
@@ -326,6 +342,8 @@ PROVISION_GRANTS = replace(
     sets_quotas=True,
     claims_resources=False,
     log=("GetItem", "BatchGetItem", "PutItem", "UpdateItem", "DeleteItem"),
+    schedules=GRANTS["schedules"].schedules,
+    starts_schedules=True,
     notes_changes=True,
 )
 

@@ -51,7 +51,6 @@ class RepairQueues(Construct):
         self.repairs = work_queue(
             self,
             "Repairs",
-            settings=settings,
             retry_s=settings.repair_retry_s,
             attempts_max=_QUEUE_ATTEMPTS_MAX,
             dead=dead,

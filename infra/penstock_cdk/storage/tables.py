@@ -88,6 +88,10 @@ class Tables(Construct):
         own = (keys.SUBSCRIPTIONS, f"{keys.SUBSCRIPTIONS_OF}*", keys.ORPHANED_STATES, f"{keys.PUSH_PREFIX}*")
         return self._statement(self.groups, actions, *own)
 
+    def schedules_statement(self, *actions: str) -> iam.PolicyStatement:
+        """Allows the actions on the schedules, and on no other item of the groups table."""
+        return self._statement(self.groups, actions, keys.SCHEDULES)
+
     def subscriptions_count_statement(self) -> iam.PolicyStatement:
         """Allows to count the subscriptions, and to read none of them, since they hold secrets of endpoints."""
         statement = self._statement(self.groups, ["Query"], keys.SUBSCRIPTIONS)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, Unpack
 
-from penstock.api import acl_calls, calls, group_admin_calls, share_group_calls, subscription_calls
+from penstock.api import acl_calls, calls, group_admin_calls, schedule_calls, share_group_calls, subscription_calls
 from penstock.api.topic_heat import topic_heat
 from penstock.http.client import Client
 from penstock.http.named_transport import TransportName
@@ -26,6 +26,7 @@ from penstock.model.access import AccessChange, AccessDecision, AccessRule, Quot
 from penstock.model.groups import Group, GroupDescription, ResetOffset
 from penstock.model.heat import TopicHeat
 from penstock.model.push import Subscription, SubscriptionDescription, TopicUser, TopicUserCounts
+from penstock.model.schedules import Schedule
 from penstock.model.share import DeadLetterCounts, Redrive, RedriveOptions, ShareGroup, ShareGroupDescription
 from penstock.system import wall_clock_ms
 
@@ -311,6 +312,37 @@ class Admin:
     def delete_subscription(self, name: str) -> None:
         """Delete the subscription. The records stay in their topics. Raises NotFoundError."""
         self._client.call(subscription_calls.delete_subscription(name))
+
+    def put_schedule(
+        self,
+        name: str,
+        cron: str | None = None,
+        topic: str | None = None,
+        record: Mapping[str, Any] | bytes | str | None = None,
+        *,
+        time_zone: str | None = None,
+        enabled: bool | None = None,
+    ) -> Schedule:
+        """Create a schedule, or change what you give of one. A new one needs `cron`, `topic` and `record`.
+
+        `cron` is minute, hour, day, month and weekday in the local time of `time_zone`, by default UTC. `record` is its
+        value, or as the HTTP API has it, such as {"key": "k", "value": "go", "headers": [["a", "b"]]}. You need the
+        right to write to the topic. Raises InvalidError, RecordTooLargeError and UnknownTopicError.
+        """
+        settings = {"time_zone": time_zone, "enabled": enabled}
+        return self._client.call(schedule_calls.put_schedule(name, cron, topic, record, settings))
+
+    def list_schedules(self) -> list[Schedule]:
+        """All schedules, sorted by name; one request per hundred."""
+        return self._client.call(schedule_calls.list_schedules())
+
+    def describe_schedule(self, name: str) -> Schedule:
+        """The schedule, its next run and its last one. Raises NotFoundError."""
+        return self._client.call(schedule_calls.describe_schedule(name))
+
+    def delete_schedule(self, name: str) -> None:
+        """Delete the schedule. No record of it comes later; those in its topic stay. Raises NotFoundError."""
+        self._client.call(schedule_calls.delete_schedule(name))
 
     def list_acls(self, *, principal: str | None = None, resource: str | None = None) -> list[AccessRule]:
         """All access rules by resource, or those with these very texts; one request per thousand."""

@@ -13,7 +13,7 @@ from penstock.apply.stage_file import RETRY
 from penstock_core.acls.rule import Rule
 from penstock_core.ids import is_reserved
 
-_ALWAYS = ("partitions", "topics", "target")
+_ALWAYS = ("partitions", "topics", "target", "cron", "topic")
 
 
 def dump(stage: Stage, owned: Ownership | None) -> dict[str, Any]:
@@ -49,7 +49,17 @@ def _entry(noun: Noun, settings: Settings) -> dict[str, Any]:
     for name, value in settings.items():
         if name in usual and value != usual[name]:
             (retry if noun is Noun.SUBSCRIPTION and name in RETRY else entry)[name] = unit_text(name, value)
+    if noun is Noun.SCHEDULE:
+        entry["record"] = _record(settings["record"])
     return {**entry, "retry": retry} if retry else entry
+
+
+def _record(record: Mapping[str, Any]) -> Any:
+    """The record as a file has it: its value alone where there is no more."""
+    given = {name: value for name, value in record.items() if value is not None and value != []}
+    if given.keys() == {"value"}:
+        return given["value"]
+    return given if "value" in given or "value_base64" in given else {**given, "value": None}
 
 
 def _rules(rules: list[Rule]) -> list[Mapping[str, Any]]:

@@ -12,13 +12,21 @@ from typing import Any
 from penstock.apply.settings import losses, unit_text, whole
 from penstock.apply.stage import Noun, Ownership, Settings, Stage
 from penstock.apply.stage_file import StageFile
+from penstock.model.schedules import content_of
 from penstock_core.acls.rule import Kind, Rule
 from penstock_core.errors import PenstockError, shown
 from penstock_core.ids import is_reserved
 from penstock_core.share.share_group import TOPICS_LISTED
 
 RULE = "rule"
-_PRUNED = (Noun.SUBSCRIPTION, Noun.SHARE_GROUP, Noun.QUOTA, Noun.TOPIC)  # groups are made by their members
+_USERS = (Noun.SHARE_GROUP, Noun.SUBSCRIPTION, Noun.SCHEDULE)  # of topics
+_PRUNED = (
+    Noun.SCHEDULE,
+    Noun.SUBSCRIPTION,
+    Noun.SHARE_GROUP,
+    Noun.QUOTA,
+    Noun.TOPIC,
+)  # groups are made by their members
 _MISSING = object()
 _Thing = tuple[Noun, str]
 
@@ -189,6 +197,8 @@ def _is_same(name: str, wanted: object, known: object) -> bool:
         return {*wanted} == {*known}
     if name == "target":  # no answer has the secret of an endpoint
         return _without_secret({name: wanted}) == _without_secret({name: known})
+    if name == "record" and isinstance(wanted, Mapping) and isinstance(known, Mapping):
+        return content_of(wanted) == content_of(known)
     return wanted == known
 
 
@@ -210,8 +220,10 @@ def _emptied(section: str) -> str:
 
 
 def _topics_of(settings: Settings) -> Iterator[tuple[str, str]]:
-    """The topics that a share group or a subscription uses, and what for."""
+    """The topics that a share group, a subscription or a schedule uses, and what for."""
     yield from ((topic, "topics") for topic in settings.get("topics", ()))
+    if topic := settings.get("topic"):
+        yield topic, "topic"
     target = settings.get("target", {}).get("topic")
     letters = settings.get("dead_letter_topic")
     yield from ((topic, what) for topic, what in ((target, "target"), (letters, "dead_letter_topic")) if topic)
@@ -219,7 +231,7 @@ def _topics_of(settings: Settings) -> Iterator[tuple[str, str]]:
 
 def _unknown_topics(file: StageFile, present: Stage) -> Iterator[str]:
     topics = {*file.stage.things.get(Noun.TOPIC, ()), *present.things.get(Noun.TOPIC, ())}
-    for noun in (Noun.SHARE_GROUP, Noun.SUBSCRIPTION):
+    for noun in _USERS:
         for name, settings in file.stage.things.get(noun, {}).items():
             for topic, what in _topics_of(settings):
                 if topic not in topics:
@@ -232,10 +244,11 @@ def _unknown_topics(file: StageFile, present: Stage) -> Iterator[str]:
 def _bound_again(
     wanted: Mapping[_Thing, Settings], present: Stage, changes: Sequence[StageChange], made: set[str]
 ) -> Iterator[StageChange]:
-    """Changes of things that do not change otherwise, and read a topic that is made anew: they get its id."""
+    """Changes of things that do not change otherwise, and use a topic that is made anew: they get its id."""
     changed = {(each.what, each.name) for each in changes}
     for (noun, name), settings in wanted.items():
-        topics = sorted(made & {*settings.get("topics", ())})
+        written = {settings["topic"]} if noun is Noun.SCHEDULE else set()
+        topics = sorted(made & {*settings.get("topics", ()), *written})
         if topics and name in present.things.get(noun, {}) and (noun, name) not in changed:
             yield StageChange(
                 action=ChangeAction.CHANGE,
@@ -244,7 +257,7 @@ def _bound_again(
                 before={},
                 after={},
                 settings=settings,
-                note=f"it reads the new {', '.join(topics)}",
+                note=f"it {'writes to' if written else 'reads'} the new {', '.join(topics)}",
             )
 
 
@@ -289,9 +302,9 @@ def _pruned(wanted: Stage, present: Stage, owned: Ownership) -> Iterator[StageCh
 
 
 def _still_used(wanted: Mapping[_Thing, Settings], present: Stage, pruned: Collection[StageChange]) -> Iterator[str]:
-    """Mistakes for topics that would go, while share groups and subscriptions that stay use them."""
+    """Mistakes for topics that would go, while share groups, subscriptions and schedules that stay use them."""
     gone = {(each.what, each.name) for each in pruned}
-    for noun in (Noun.SHARE_GROUP, Noun.SUBSCRIPTION):
+    for noun in _USERS:
         staying = {**present.things.get(noun, {}), **{name: each for (of, name), each in wanted.items() if of is noun}}
         for name, settings in staying.items():
             if (noun, name) in gone:
@@ -316,6 +329,10 @@ def _shown(name: str, settings: Settings) -> str:
         return "none"
     if isinstance(value, list | tuple):
         return ",".join(map(str, value))
+    if name == "record":
+        key, record_value, headers = content_of(value)
+        parts = {"key": key, "value": record_value, **({"headers": headers} if headers else {})}
+        return " ".join(f"{part}:{shown(each)}" for part, each in parts.items() if each is not None) or "none"
     if name == "target":
         [(kind, where)] = _without_secret({name: value})[name].items()
         return f"{kind}:{where['url'] if isinstance(where, Mapping) else where}"

@@ -1,7 +1,7 @@
 """Reads a stage, and carries out the changes of a plan, by the admin client: at most `APPLY_CALLS_MAX` calls at a time.
 
 ```
-quotas, topics ▶ rules ▶ groups, share groups, subscriptions ▶ deletions: share groups, subscriptions ▶ the rest ▶ rules
+quotas, topics ▶ rules ▶ groups, subscriptions, schedules and so on ▶ deletions of these ▶ the rest ▶ rules
 ```
 A step begins when the one before has ended without an error. So a run that failed has done whole steps, and a part of
 one: a further run goes on from there. Rules go last, because one of them may allow the run itself.
@@ -15,6 +15,7 @@ from typing import Any
 from penstock.admin.admin import Admin
 from penstock.admin.caller_rights import rules_of
 from penstock.apply.plan import RULE, ChangeAction, StageChange
+from penstock.apply.settings import SCHEDULE_DEFAULTS
 from penstock.apply.stage import Noun, Settings, Stage
 from penstock.apply.stage_file import RETRY
 from penstock.model.access import AccessRule
@@ -22,7 +23,7 @@ from penstock_core.errors import PenstockError
 from penstock_core.limits import ACL_CHANGES_MAX, APPLY_CALLS_MAX, UNLIMITED
 
 _SHARED: Mapping[bool, Settings] = {False: {}, True: {"shared": True}}
-_WAYS = (Noun.GROUP, Noun.SHARE_GROUP, Noun.SUBSCRIPTION)
+_WAYS = (Noun.GROUP, Noun.SHARE_GROUP, Noun.SUBSCRIPTION, Noun.SCHEDULE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +71,19 @@ def _subscriptions(admin: Admin) -> dict[str, Settings]:
     return found
 
 
+def _schedules(admin: Admin) -> dict[str, Settings]:
+    return {
+        each.name: {
+            "cron": each.cron,
+            "time_zone": each.time_zone,
+            "topic": each.topic,
+            "record": dict(each.record),
+            "enabled": each.enabled,
+        }
+        for each in admin.list_schedules()
+    }
+
+
 def _quotas(admin: Admin) -> dict[str, Settings]:
     return {f"{each.subject} {each.name}": {**each.limits, **_SHARED[each.shared]} for each in admin.list_quotas()}
 
@@ -79,6 +93,7 @@ _LISTS: Mapping[Noun, Callable[[Admin], dict[str, Settings]]] = {
     Noun.GROUP: _groups,
     Noun.SHARE_GROUP: _share_groups,
     Noun.SUBSCRIPTION: _subscriptions,
+    Noun.SCHEDULE: _schedules,
     Noun.QUOTA: _quotas,
 }
 
@@ -166,6 +181,16 @@ def _put_subscription(admin: Admin, change: StageChange) -> None:
     admin.put_subscription(change.name, change.settings["topics"], target, config)
 
 
+def _put_schedule(admin: Admin, change: StageChange) -> None:
+    """It names the topic always: so the schedule is bound to the one that has the name now."""
+    new = change.settings
+    sent = {each: new[each] for each in ("cron", "record") if each in change.after}
+    settings = {each: new[each] for each in ("time_zone", "enabled") if each in change.after}
+    if change.action is ChangeAction.CREATE:
+        sent, settings = {"cron": new["cron"], "record": new["record"]}, {each: new[each] for each in SCHEDULE_DEFAULTS}
+    admin.put_schedule(change.name, topic=new["topic"], **sent, **settings)
+
+
 def _put_quota(admin: Admin, change: StageChange) -> None:
     subject, _, name = change.name.partition(" ")
     limits = {limit: value for limit, value in change.settings.items() if limit != "shared"}
@@ -182,9 +207,11 @@ _CALLS: Mapping[tuple[Noun, bool], Callable[[Admin, StageChange], object]] = {
     (Noun.GROUP, False): _put_group,
     (Noun.SHARE_GROUP, False): _put_share_group,
     (Noun.SUBSCRIPTION, False): _put_subscription,
+    (Noun.SCHEDULE, False): _put_schedule,
     (Noun.QUOTA, False): _put_quota,
     (Noun.TOPIC, True): lambda admin, change: admin.delete_topic(change.name),
     (Noun.SHARE_GROUP, True): lambda admin, change: admin.delete_share_group(change.name),
     (Noun.SUBSCRIPTION, True): lambda admin, change: admin.delete_subscription(change.name),
+    (Noun.SCHEDULE, True): lambda admin, change: admin.delete_schedule(change.name),
     (Noun.QUOTA, True): _delete_quota,
 }

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from penstock.apply.settings import FOREVER
+from penstock.api.schedule_calls import RECORD_FIELDS
+from penstock.apply.settings import FOREVER, SCHEDULE_DEFAULTS
 from penstock.apply.stage_file import RETRY
 from penstock.model.fields import SIZE
 from penstock.model.times import DURATION
@@ -76,6 +77,16 @@ def stage_schema() -> Schema:
                     {"topics": _TEXTS, "target": _target(), "retry": _object(retry), **push},
                     required=["topics", "target"],
                 ),
+                "schedules": _named(
+                    {
+                        "cron": _TEXT,
+                        "topic": _TEXT,
+                        "record": {"anyOf": [_TEXT, _record()]},
+                        "time_zone": {**_TEXT, "default": SCHEDULE_DEFAULTS["time_zone"]},
+                        "enabled": {**_FLAG, "default": SCHEDULE_DEFAULTS["enabled"]},
+                    },
+                    required=["cron", "topic", "record"],
+                ),
                 "acls": {"type": ["array", "null"], "items": _rule()},
                 "quotas": {"type": ["array", "null"], "items": _quota()},
             }
@@ -133,6 +144,12 @@ def _target() -> Schema:
     endpoint = _object({"url": _TEXT, "secret_env": _TEXT}, required=["url"])
     kinds = {kind: endpoint if kind == "https" else _TEXT for kind in KINDS}
     return {**_object(kinds), "minProperties": 1, "maxProperties": 1}
+
+
+def _record() -> Schema:
+    text: Schema = {"type": ["string", "null"]}
+    header: Schema = {"type": "array", "minItems": 2, "maxItems": 2}
+    return _object({**dict.fromkeys(RECORD_FIELDS, text), "headers": {"type": "array", "items": header}})
 
 
 def _rule() -> Schema:

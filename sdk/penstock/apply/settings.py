@@ -15,6 +15,7 @@ from penstock_core.push.subscription import SubscriptionConfig, alter_subscripti
 from penstock_core.share.share_group import ShareGroupConfig, alter_share_group_config, new_share_group_config
 
 FOREVER = "forever"
+SCHEDULE_DEFAULTS: Settings = {"time_zone": "UTC", "enabled": True}
 _BYTES = ("_bytes", "_bytes_per_s", "_bytes_max")
 _TIMES = ("_ms", "_ms_min", "_ms_max")
 _Config = TypeVar("_Config", TopicConfig, GroupConfig, ShareGroupConfig, SubscriptionConfig)
@@ -48,6 +49,8 @@ def _whole(noun: Noun, given: Settings, known: Settings | None) -> dict[str, Any
             return {**others, **asdict(new_subscription_config(config))}
         case Noun.SUBSCRIPTION:
             return {**others, **asdict(alter_subscription_config(_config(SubscriptionConfig, known), config))}
+        case Noun.SCHEDULE:
+            return {**SCHEDULE_DEFAULTS, **(known or {}), **given}
         case Noun.QUOTA:
             return dict(given)
 
@@ -70,6 +73,8 @@ def defaults(noun: Noun, settings: Settings) -> Settings:
         case Noun.SUBSCRIPTION:
             deciding = {name: settings[name] for name in ("dead_letter_topic",) if name in settings}
             return {**asdict(new_subscription_config(deciding)), **asdict_of(SubscriptionConfig(), deciding)}
+        case Noun.SCHEDULE:
+            return SCHEDULE_DEFAULTS
         case Noun.QUOTA:
             return {}
 
@@ -93,6 +98,8 @@ def losses(differing: Collection[str], known: Settings, wanted: Settings) -> Ite
             yield f"records that fail no longer go to {before}"
         elif name == "filter" and after is not None:
             yield "records that do not match the filter are passed over, for ever"
+        elif name == "enabled" and after is False:
+            yield "its records no longer come"
         elif name == "topics" and (left := sorted({*(before or ())} - {*(after or ())})):
             yield f"what waits in {', '.join(left)} waits on, until retention takes it"
 

@@ -18,6 +18,7 @@ class Noun(StrEnum):
     GROUP = "group"
     SHARE_GROUP = "share group"
     SUBSCRIPTION = "subscription"
+    SCHEDULE = "schedule"
     QUOTA = "quota"
 
     @property

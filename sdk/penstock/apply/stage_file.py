@@ -6,6 +6,7 @@ topics:        {shop.orders: {partitions: 6, retention_ms: 14d}}
 groups:        {shop.billing: {session_timeout_ms: 30s}}
 share_groups:  {shop.pack: {topics: [shop.orders], lock_ms: 1m}}
 subscriptions: {shop.mail: {topics: [shop.orders], target: {lambda: "arn:…"}}}
+schedules:     {shop.report: {cron: "0 9 * * MON-FRI", time_zone: Europe/Berlin, topic: shop.orders, record: go}}
 acls:   [{principal: "arn:…:role/shop-api", operations: [write], resources: ["topic:shop.*"]}]
 quotas: [{principal: "arn:…:role/shop-api", produce_bytes_per_s: 10MB}]
 ```
@@ -24,14 +25,16 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from penstock.api.schedule_calls import record_json
 from penstock.apply.document import DocumentError, Node, read_document
 from penstock.apply.settings import whole_number, with_unit
 from penstock.apply.stage import SECTIONS, Noun, Ownership, Settings, Stage
+from penstock.model.schedules import content_of
 from penstock_core.acls.rule import ALL, ALLOW, NamePattern, Rule, parse_principal_pattern, parse_rule
 from penstock_core.acls.tokens import full_principal
 from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.groups.group import GroupConfig, alter_group_config
-from penstock_core.ids import parse_group_name, parse_own_topic_name
+from penstock_core.ids import parse_group_name, parse_own_topic_name, parse_schedule_name
 from penstock_core.limits import ACL_RULES_MAX, HEARTBEAT_INTERVAL_MS_MIN, SESSION_TIMEOUT_MS_MAX, UNLIMITED
 from penstock_core.log.topic import TopicConfig, alter_config, check_partitions
 from penstock_core.push.subscription import check_declared_subscription
@@ -40,6 +43,7 @@ from penstock_core.quotas.quota import Subject, parse_quota
 from penstock_core.share.share_group import check_declared_group
 
 RETRY = ("attempts_max", "backoff_ms_min", "backoff_ms_max", "patience_ms", "age_ms_max")
+SCHEDULE_FIELDS = ("cron", "topic", "record", "time_zone", "enabled")
 RULE_FIELDS = ("principal", "operations", "resources", "permission")
 MISTAKES_SHOWN = 50
 
@@ -246,6 +250,47 @@ class _Reader:
         found |= self._settings(retry, f"{field_path}.retry", lambda each: check(_bounded(each)), prefix)
         return {"topics": topics, "target": target, **_bounded(found)}
 
+    def schedule(self, name: str, node: Node, field_path: str) -> Settings:
+        """The service alone knows whether a cron expression has a next run, and which time zones there are."""
+        fields = self._fields(node, field_path, SCHEDULE_FIELDS)
+        with self._checking(node, field_path):
+            parse_schedule_name(name)
+        for each in SCHEDULE_FIELDS[:3]:
+            if each not in fields:
+                self._wrong(node, field_path, f"{each} is missing: a schedule has cron, topic and record")
+        found: dict[str, Any] = {
+            each: self._text(fields[each], f"{field_path}.{each}")
+            for each in ("cron", "topic", "time_zone")
+            if each in fields
+        }
+        if "cron" in found:
+            found["cron"] = " ".join(found["cron"].split())
+        if "topic" in found:
+            with self._checking(fields["topic"], f"{field_path}.topic"):
+                parse_own_topic_name(found["topic"])
+        if "enabled" in fields:
+            found["enabled"] = fields["enabled"].value
+            if not isinstance(found["enabled"], bool):
+                self._wrong(fields["enabled"], f"{field_path}.enabled", "must be true or false")
+        if "record" in fields:
+            found["record"] = self._record(fields["record"], f"{field_path}.record")
+        return found
+
+    def _record(self, node: Node, field_path: str) -> Settings:
+        """A record as the API takes it; a text is its value."""
+        record = node.plain()
+        try:
+            found = record_json(record)
+            content_of(found)
+        except PenstockError as error:
+            self._wrong(node, field_path, error.message)
+            return {}
+        except (TypeError, ValueError, AttributeError, KeyError):
+            form = "give a text, or key, value and headers (a list of [name, text]), which are texts, too"
+            self._wrong(node, field_path, f"{shown(record)} is no record: {form}")
+            return {}
+        return found
+
     def _topics(self, topics: Node | None, node: Node, field_path: str) -> list[str]:
         if topics is None:
             self._wrong(node, field_path, "topics is missing: name one or more")
@@ -350,6 +395,7 @@ _READERS: Mapping[Noun, Callable[[_Reader, str, Node, str], Settings]] = {
     Noun.GROUP: _Reader.group,
     Noun.SHARE_GROUP: _Reader.share_group,
     Noun.SUBSCRIPTION: _Reader.subscription,
+    Noun.SCHEDULE: _Reader.schedule,
 }
 # Each setting of a group is checked in this one, whatever the others are.
 _WIDE_GROUP = GroupConfig(session_timeout_ms=SESSION_TIMEOUT_MS_MAX, heartbeat_interval_ms=HEARTBEAT_INTERVAL_MS_MIN)

@@ -15,7 +15,7 @@ PLUGINS = "penstock.commands"  # the group of entry points by which other packag
 # The lines of `penstock --help`: the first sentence of the help of each command. Its module has its name.
 SUMMARIES = {
     "acls": "Say which principal may use which topic, group or other resource.",
-    "apply": "Bring topics, groups, share groups, subscriptions, access rules and quotas to what a file says.",
+    "apply": "Bring topics, groups, subscriptions, schedules, access rules and quotas to what a file says.",
     "audit": "Look at the audit trail: who created, altered, deleted, reset or redrove what.",
     "bench": "Measure throughput and latency of your stage from this machine, on a topic of its own.",
     "completion": "Print the script that completes commands, topics, groups and jobs in SHELL.",
@@ -38,6 +38,7 @@ SUMMARIES = {
     "quotas": "Bound what principals may send, read and create, and what topics take and hold.",
     "restore": "Bring a stage back to an earlier second, by tables that DynamoDB restores.",
     "scheduled": "List and cancel delayed records.",
+    "schedules": "Create, look at, change and delete schedules: records that come at the times of a cron expression.",
     "share-groups": "Create, look at, change and delete share groups: consumers that share the records of a topic.",
     "subscriptions": "Create, look at, change and delete subscriptions: deliveries of topics to targets.",
     "topics": "Create, look at, change and delete topics.",

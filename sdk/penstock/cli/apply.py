@@ -64,7 +64,7 @@ def apply(
     owns: tuple[str, ...],
     schema: bool,
 ) -> None:
-    r"""Bring topics, groups, share groups, subscriptions, access rules and quotas to what a file says.
+    r"""Bring topics, groups, subscriptions, schedules, access rules and quotas to what a file says.
 
     It shows the changes first. It asks before something goes by them: a thing, records by a lower retention or another
     cleanup policy, dead letters, or partitions, which drain. A setting that the file leaves out stays as it is, and

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 import click
 from click.shell_completion import get_completion_class
 
-from penstock.api import calls, group_admin_calls, share_group_calls, subscription_calls
+from penstock.api import calls, group_admin_calls, schedule_calls, share_group_calls, subscription_calls
 from penstock.cli.local import find_checkout
 from penstock.configuration import find_configuration
 from penstock.http.client import Client
@@ -63,10 +63,15 @@ def _subscriptions() -> Calls[Iterable[str]]:
     return [each.name for each in (yield from subscription_calls.list_subscriptions())]
 
 
+def _schedules() -> Calls[Iterable[str]]:
+    return [each.name for each in (yield from schedule_calls.list_schedules())]
+
+
 complete_topics = _by_call(_topics)
 complete_groups = _by_call(_groups)
 complete_share_groups = _by_call(_share_groups)
 complete_subscriptions = _by_call(_subscriptions)
+complete_schedules = _by_call(_schedules)
 
 
 def complete_jobs(_context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:

@@ -18,7 +18,7 @@ from penstock.http.transport import Transport, open_transport
 from penstock_core.errors import PenstockError
 from penstock_core.text import escaped
 
-_ABSENT = re.compile(r"^(?P<noun>topic|group|share group|subscription) '?(?P<name>[\w.-]+)'? does not exist")
+_ABSENT = re.compile(r"^(?P<noun>topic|group|share group|subscription|schedule) '?(?P<name>[\w.-]+)'? does not exist")
 TOKEN_FILE = click.option(
     "--token-file",
     metavar="FILE",
@@ -134,6 +134,8 @@ def _names(kind: str, transport: Transport) -> list[str]:
         return [each.name for each in admin.list_topics()]
     if kind == "subscription":
         return [each.name for each in admin.list_subscriptions()]
+    if kind == "schedule":
+        return [each.name for each in admin.list_schedules()]
     return [each.group for each in (admin.list_groups() if kind == "group" else admin.list_share_groups())]
 
 
