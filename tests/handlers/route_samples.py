@@ -136,6 +136,7 @@ def world(open_service: Service | None = None) -> World:
         ("PUT", "/v1/groups/led/document", DOCUMENT),
         ("PUT", "/v1/share-groups/workers", shared),
         ("PUT", "/v1/subscriptions/packing", subscription),
+        ("PUT", "/v1/schedules/report", _SCHEDULE),
         ("POST", "/v1/producers", {"transactional_id": "ledger"}),
         ("PUT", "/v1/quotas", {**_QUOTA, "limits": {"fetch_bytes_per_s": 2_000_000}}),
     ):
@@ -206,6 +207,8 @@ _ORDERS, _BILLING, _WORKERS, _PACKING = (
     {"group": "workers"},
     {"name": "packing"},
 )
+_SCHEDULE = {"cron": "0 * * * *", "topic": "orders", "record": {"value": "go"}}
+_REPORT = {"name": "report"}
 _JOIN = {"member_id": "m", "sequence": 1, "epoch": 0, "subscription": {"topics": ["orders"]}}
 _QUOTA = {"subject": "topic", "name": "orders"}
 _RECORDS, _TIMER = {"records": [{"value": "v"}]}, {**_ORDERS, "timer": "timer"}
@@ -467,6 +470,30 @@ SAMPLES = (
     Sample("DELETE /v1/subscriptions/{name}", (_path("delete", "subscription:packing"),), path=_PACKING),
     Sample("POST /v1/subscriptions/{name}/pause", (_path("alter", "subscription:packing"),), path=_PACKING),
     Sample("POST /v1/subscriptions/{name}/resume", (_path("alter", "subscription:packing"),), path=_PACKING),
+    Sample("GET /v1/schedules", (_shown("describe", "schedule:report", '"report"'),)),
+    Sample(
+        "PUT /v1/schedules/{name}",
+        (_needed(Where.NEW, "create", "schedule:new"), _body("write", "topic:orders")),
+        _SCHEDULE,
+        {"name": "new"},
+        note="new",
+    ),
+    Sample(
+        "PUT /v1/schedules/{name}",
+        (_needed(Where.CHANGED, "alter", "schedule:report"), _body("write", "topic:orders")),
+        {"cron": "1 * * * *"},
+        _REPORT,
+        note="times",
+    ),
+    Sample(
+        "PUT /v1/schedules/{name}",
+        (_needed(Where.CHANGED, "alter", "schedule:report"),),
+        {"enabled": False},
+        _REPORT,
+        note="disable",
+    ),
+    Sample("GET /v1/schedules/{name}", (_path("describe", "schedule:report"),), path=_REPORT),
+    Sample("DELETE /v1/schedules/{name}", (_path("delete", "schedule:report"),), path=_REPORT),
     Sample("GET /v1/zones", (_path("describe", "service"),)),
     Sample(
         "POST /v1/zones/{zone}", (_path("alter", "service"),), {"state": "taken_out", "reason": "work"}, {"zone": "c"}

@@ -9,12 +9,21 @@ from penstock_core.limits import JSON_RECORDS_MAX, TIMER_DELAY_MS_MAX, TIMER_SHA
 from penstock_core.log.delivery import Delivery
 from penstock_core.log.timer import FIRST_RUN, encode_due_second, second_of
 from penstock_core.records import frame
+from penstock_core.schedules.schedule import runs_of_second
 from penstock_handlers import promote
 from penstock_service.adapters.memory.service import memory_instance
 from penstock_service.instance.instance import Instance
+from penstock_service.timers.promote import promote_second
 from tests.handlers.service import Answer, Service
 from tests.support.service import UNAVAILABLE, Intercepted, SteppedClock, batch, counted_instance, key_of, with_stores
 
+NO_SCHEDULES = dict.fromkeys(
+    (
+        *("schedules_delivered", "schedules_refused", "schedules_postponed", "schedules_failed"),
+        *("schedules_late", "schedules_late_ms", "schedule_messages_sent"),
+    ),
+    0,
+)
 ID = "0123456789abcdef" * 2
 
 
@@ -55,7 +64,7 @@ def test_frame_with_a_due_time_is_delivered_then_and_not_before(delayed: Service
     clock.time_ms += 1
     assert run(delayed) == {
         "timers": 1, "failed": 0, "partitions_due": 1, "messages_sent": 0, "minutes_forgotten": 0,
-        "promotions_failed": 0,
+        "promotions_failed": 0, **NO_SCHEDULES,
     }  # fmt: skip
     assert values(delayed) == ["a", "b"]
 
@@ -247,3 +256,40 @@ def test_first_run_goes_on_after_a_failure(delayed: Service, clock: SteppedClock
     broken = with_stores(delayed.instance, timers=Intercepted(delayed.instance.stores.timers, due_minutes=failing))
     promotion, _, _ = promote.serve(FIRST_RUN, broken)
     assert (promotion.timers, promotion.late_ms) == (1, 1_000)
+
+
+SCHEDULE = {"cron": "* * * * *", "topic": "orders", "record": {"key": "k", "value": "go"}}
+
+
+def test_minute_and_message_run_schedules_once(delayed: Service, clock: SteppedClock) -> None:
+    assert delayed.call("PUT", "/v1/schedules/each", SCHEDULE).status == 200
+    due_ms = delayed.call("GET", "/v1/schedules/each").json["next_ms"]
+    told = run(delayed)
+    assert (told["schedules_delivered"], told["schedule_messages_sent"]) == (0, 2)
+    body = encode_due_second(runs_of_second(due_ms))
+    clock.time_ms = due_ms + 300
+    message = {"Records": [{"messageId": "m", "body": body}, {"messageId": "n", "body": body}]}
+    told = run(delayed, message)
+    assert (told["schedules_delivered"], told["schedules_late_ms"], told["failed"]) == (1, 300, 0)
+    assert run(delayed)["schedules_delivered"] == 0
+    assert sorted(values(delayed, 0) + values(delayed, 1)) == ["go"]
+
+
+def test_message_of_a_run_that_fails_comes_again(delayed: Service, clock: SteppedClock) -> None:
+    delayed.call("PUT", "/v1/schedules/each", SCHEDULE)
+    due_ms = delayed.call("GET", "/v1/schedules/each").json["next_ms"]
+    clock.time_ms = due_ms
+
+    def fail(*_: object) -> None:
+        raise UNAVAILABLE
+
+    broken = with_stores(delayed.instance, schedules=Intercepted(delayed.instance.stores.schedules, due=fail))
+    body = encode_due_second(runs_of_second(due_ms))
+    assert promote.serve({"Records": [{"messageId": "m", "body": body}]}, broken)[2] == ["m"]
+    _, counts, _ = promote.serve({}, broken)  # delayed records come all the same
+    assert counts["schedules_postponed"] == 1
+
+
+def test_release_before_passes_over_messages_of_schedules(delayed: Service, clock: SteppedClock) -> None:
+    clock.time_ms += 60_000
+    assert promote_second(delayed.instance, runs_of_second(clock.now_ms()), 10**12).timers == 0

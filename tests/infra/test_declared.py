@@ -304,3 +304,31 @@ def test_wrong_rule_or_quota_is_refused_at_synthesis(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         declare(queue)
+
+
+def test_schedule_carries_times_topic_and_record(queue: Penstock) -> None:
+    orders = queue.topic("orders")
+    orders.schedule("report", cron="0 9 * * MON-FRI", record="go", time_zone="Europe/Berlin")
+    queue.schedule("other", "bills", cron="* * * * *", record={"key": "k", "value": None})
+    found = declared(queue, "Schedule")
+    report = found["report"]
+    assert (report["Cron"], report["TimeZone"], report["OnDelete"]) == ("0 9 * * MON-FRI", "Europe/Berlin", "destroy")
+    assert json.loads(name_of(report["Record"])) == {"value": "go"}
+    assert name_of(report["Topic"]) != "orders", "it waits for the topic"
+    assert (found["other"]["Topic"], found["other"]["TimeZone"]) == ("bills", "UTC")
+    assert not forbidden(permissions_of_roles(resources_in(queue)))
+
+
+@pytest.mark.parametrize(
+    ("name", "times", "told"),
+    [
+        ("a b", {"cron": "* * * * *"}, "a b"),
+        ("report", {"cron": "* * *"}, "has 3 fields"),
+        ("report", {"cron": "* * * * *", "time_zone": "Berlin"}, "Europe/Berlin"),
+    ],
+)
+def test_schedule_with_a_mistake_is_refused_at_synthesis(
+    queue: Penstock, name: str, times: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(ValueError, match=told):
+        queue.schedule(name, "orders", record="go", **times)

@@ -137,7 +137,7 @@ def alter(
     if value is None and (key is not None or headers):
         raise click.UsageError("give --value, too: a record changes as a whole")
     record = None if value is None else _record(value, key, headers)
-    if record is cron is time_zone is topic is None:
+    if record is None and cron is None and time_zone is None and topic is None:
         raise click.UsageError("nothing to change: give --cron, --time-zone, --topic or --value")
     admin = Admin(transport=service.transport)
     admin.describe_schedule(name)  # so that a typo makes no new one

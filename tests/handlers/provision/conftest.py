@@ -34,6 +34,12 @@ def group(to: Instance) -> Template:
 
 
 @pytest.fixture
+def schedule(to: Instance) -> Template:
+    create_topic(to, "orders", 2, {})
+    return Template(to, "Schedule")
+
+
+@pytest.fixture
 def subscription(to: Instance) -> Template:
     create_topic(to, "orders", 2, {})
     create_topic(to, "mirror", 1, {})

@@ -25,6 +25,10 @@ STAGE = {
     "subscriptions": {
         "p": {"topics": ["a"], "target": {"topic": "b"}, "dead_letter_topic": "a.dead", "retry": {"age_ms_max": "1h"}}
     },
+    "schedules": {
+        "ac": {"cron": "0 9 * * *", "topic": "a", "time_zone": "Europe/Berlin", "record": "go"},
+        "ad": {"cron": "1 9 * * *", "topic": "a", "enabled": False, "record": {"key": "k", "value": None}},
+    },
     "acls": [
         {"principal": f"{ROLE}/a", "operations": ["read", "write"], "resources": ["topic:a", "topic:b"]},
         {"principal": f"{ROLE}/b", "permission": "deny", "operations": ["all"], "resources": ["topic:a"]},

@@ -17,6 +17,10 @@ STAGE = {
     "groups": {"g": {"session_timeout_ms": "30s"}},
     "share_groups": {"s": {"topics": "a", "dead_letter_topic": "a.dead", "deliveries_max": 3}},
     "subscriptions": {"p": {"topics": ["a"], "target": {"topic": "b"}, "retry": {"patience_ms": "2m"}}},
+    "schedules": {
+        "c": {"cron": "0 9 * * *", "topic": "a", "record": "go", "time_zone": "Europe/Berlin"},
+        "d": {"cron": " 0  9 * * *", "topic": "b", "record": {"key_base64": "aw==", "value": None}, "enabled": False},
+    },
     "acls": [{"principal": f"{ROLE}/a", "operations": ["read"], "resources": "topic:a"}],
     "quotas": [
         {"principal": f"{ROLE}/a", "topics_max": 3},
@@ -45,11 +49,26 @@ def admin(service: MemoryPenstock) -> Admin:
 
 def test_second_run_changes_nothing(admin: Admin, tmp_path: Path) -> None:
     outcome = brought_to(admin, tmp_path, STAGE)
-    assert (len(outcome.made), outcome.failed) == (9, ())
+    assert (len(outcome.made), outcome.failed) == (11, ())
+    assert [each.next_ms is None for each in admin.list_schedules()] == [False, True]
     assert admin.describe_topic("a").topic.partitions == 2
     assert [each.shared for each in admin.list_quotas()] == [False, True]
     assert admin.describe_subscription("p").subscription.config["retry"]["patience_ms"] == 120_000
     assert planned(admin, tmp_path, STAGE).changes == ()
+
+
+def test_schedule_is_altered_in_part_and_bound_to_a_topic_that_is_made_anew(admin: Admin, tmp_path: Path) -> None:
+    brought_to(admin, tmp_path, STAGE)
+    schedules = {**STAGE["schedules"], "c": {"cron": "0 8 * * *", "topic": "a", "record": "other"}}  # type: ignore[dict-item]
+    found = planned(admin, tmp_path, {**STAGE, "schedules": schedules})
+    [text] = [each.text() for each in found.changes]
+    assert text == "~ schedule c: cron: 0 9 * * * -> 0 8 * * *  record: value:b'go' -> value:b'other'"
+    apply_changes(admin, found.changes)
+    assert admin.describe_schedule("c").time_zone == "Europe/Berlin"
+    before = admin.describe_schedule("d").topic_id
+    admin.delete_topic("b")
+    brought_to(admin, tmp_path, {**STAGE, "schedules": schedules})
+    assert admin.describe_schedule("d").topic_id != before
 
 
 def test_each_kind_is_altered_and_pruned(admin: Admin, tmp_path: Path) -> None:
@@ -60,6 +79,7 @@ def test_each_kind_is_altered_and_pruned(admin: Admin, tmp_path: Path) -> None:
         "groups": {"g": {"session_timeout_ms": None}},
         "share_groups": {"s": {"topics": ["a", "b"], "dead_letter_topic": None}},
         "subscriptions": {},
+        "schedules": {},
         "acls": [],
         "quotas": [{"principal": f"{ROLE}/a", "groups_max": 1}],
     }
@@ -82,6 +102,7 @@ def test_topic_made_anew_is_bound_again(admin: Admin, tmp_path: Path) -> None:
         (Noun.TOPIC, "a"),
         (Noun.SHARE_GROUP, "s"),
         (Noun.SUBSCRIPTION, "p"),
+        (Noun.SCHEDULE, "c"),
     ]
     assert [each.topic for each in admin.describe_share_group("s").partitions] == ["a", "a"]
 
@@ -101,7 +122,14 @@ def test_run_ends_after_the_step_that_fails(admin: Admin, tmp_path: Path) -> Non
 def test_rules_are_removed_after_the_topics(admin: Admin, tmp_path: Path) -> None:
     owns = {"owns": {"names": "*", "principals": "*"}}
     brought_to(admin, tmp_path, {**STAGE, **owns})
-    gone: dict[str, object] = {"topics": {}, "share_groups": {}, "subscriptions": {}, "acls": [], "quotas": []}
+    gone: dict[str, object] = {
+        "topics": {},
+        "share_groups": {},
+        "subscriptions": {},
+        "schedules": {},
+        "acls": [],
+        "quotas": [],
+    }
     outcome = brought_to(admin, tmp_path, {**gone, **owns}, prune=True)
     assert [each.what for each in outcome.made][-1] == "rule"
     assert (admin.list_acls(), [each for each in admin.list_topics() if each.name[0] != "_"]) == ([], [])

@@ -9,6 +9,7 @@ from penstock_core.acls.principal import iam_principal
 from penstock_core.acls.rule import parse_rule
 from penstock_core.acls.rule_set import Access, PrincipalRules
 from penstock_core.errors import ErrorCode
+from penstock_core.ids import ScheduleName
 from penstock_core.limits import SCHEDULE_LIST_MAX, SCHEDULES_MAX
 from penstock_core.schedules.schedule import Schedule, ScheduledRecord
 from penstock_service.adapters.absent import MissingTimerTriggers
@@ -142,7 +143,7 @@ def test_bad_name_and_unknown_name_are_refused(instance: Instance) -> None:
 
 
 def test_schedules_are_bounded(instance: Instance) -> None:
-    rows = [replace(PLAIN, name=f"s{number:04}") for number in range(SCHEDULES_MAX)]
+    rows = [replace(PLAIN, name=ScheduleName(f"s{number:04}")) for number in range(SCHEDULES_MAX)]
 
     def some(_original: Any, after: str, limit: int) -> list[Schedule]:
         return [each for each in rows if each.name > after][:limit]
