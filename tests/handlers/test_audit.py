@@ -12,6 +12,7 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import AUDIT_TOPIC, Partition, TimerId
 from penstock_core.log.timer import TimerPlace, scheduled_id
 from penstock_core.routes import ROUTES, Route
+from penstock_core.schedules.schedule import ScheduledRecord
 from penstock_core.zones.zone_state import Acks
 from penstock_handlers.edge.access.audited_changes import change_of, kind_of
 from penstock_handlers.router import LOCAL_ADDRESS, LOCAL_PRINCIPAL
@@ -24,6 +25,7 @@ from penstock_service.quotas.admin.set_quota import put_quota
 from penstock_service.records.produce import ProduceEntry
 from penstock_service.records.produce_within_quotas import produce_or_schedule
 from penstock_service.records.schedule import ScheduledRecords
+from penstock_service.schedules.put_schedule import ScheduleWish, put_schedule
 from penstock_service.share.admin.put_share_group import put_share_group
 from penstock_service.transactions.begin_transactions import begin_transactions
 from tests.core.push.push_samples import SECRET
@@ -44,6 +46,7 @@ BODIES: dict[str, Any] = {
     "PUT /v1/share-groups/{group}": {"config": {"lock_ms": 5_000}},
     "POST /v1/share-groups/{group}/reset": {"topic": "orders", "to": "latest"},
     "PUT /v1/subscriptions/{name}": {"batch_records": 7},
+    "PUT /v1/schedules/{name}": {"cron": "1 * * * *"},
     "POST /v1/acls": {"add": [{"principal": "*", "operation": "read", "resource": "topic:orders"}]},
     "PUT /v1/quotas": {"subject": "topic", "name": "fresh", "limits": {"fetch_bytes_per_s": 5}},
     "POST /v1/zones/{zone}": {"state": "taken_out", "reason": "a test"},
@@ -71,6 +74,8 @@ def service() -> Service:
     alter_group(instance, "billing", {"assignor": "sticky"})
     put_share_group(instance, "billing", ["orders"], {"start": "earliest"})
     create(instance, "orders", target={"lambda": FUNCTION})
+    record = ScheduledRecord(key=None, value=b"go")
+    put_schedule(instance, "packing", ScheduleWish(cron="0 * * * *", topic="orders", record=record))
     put_quota(instance, "topic", "fresh", {"fetch_bytes_per_s": 9})
     return found
 
@@ -101,7 +106,7 @@ def test_every_route_that_is_no_get_and_no_work_of_clients_leaves_a_trail() -> N
     without = {route.key for route in ROUTES if route.method != "GET" and not route.policies and not route.audit}
     assert without == {"POST /v1/acls/check"}
     assert {route.key for route in AUDITED if route.policies} == {"DELETE /v1/topics/{topic}/scheduled/{timer}"}
-    assert len({route.audit for route in AUDITED}) == len(AUDITED) == 23
+    assert len({route.audit for route in AUDITED}) == len(AUDITED) == 25
 
 
 @pytest.mark.parametrize("audited", AUDITED, ids=lambda route: route.key)
