@@ -103,6 +103,12 @@ CASES = [
         events={"late effect": 0, "repeated": 0, "lost answer": 0},
         few_events=dict.fromkeys(("killed before", "killed after", "lost reply"), 8),
     ),
+    Case(
+        seeds={"scheduling": 100, "scheduling,lagging": 30, "scheduling,zone_loss": 20},
+        few=0.04,
+        events={"schedule run": 700, "late effect": 10, "lost answer": 10},
+        few_events={"schedule run": 15},
+    ),
     Case(seeds={"filtering,outage": 50}, few=0.1, events={"zone refuses": 50}, few_events={"zone refuses": 100}),
     _sleeping("timers", 60, few=6),
     _sleeping("claiming", 60, few=6),
