@@ -161,4 +161,4 @@ def _observed_serve(event: Mapping[str, Any], instance: Instance, stopwatch: Sto
     return {"batchItemFailures": [{"itemIdentifier": identifier} for identifier in failed]}
 
 
-handler = observed(_observed_serve, uses_zones=False)
+handler = observed(_observed_serve)
