@@ -13,7 +13,7 @@ from penstock_cdk.alarms.failures import CALLS_FAILED, FAILING, RARE_FAILING, UN
 from penstock_cdk.service.functions import construct_name
 from penstock_cdk.settings import JOB_ENVIRONMENTS, STAGES
 from penstock_core.routes import ROUTES
-from penstock_handlers import dispatch, sweep
+from penstock_handlers import dispatch, promote, sweep
 from penstock_handlers.tasks import look_at_subscriptions, measure, retention, tier
 from penstock_service.adapters.memory.service import memory_instance
 from tests.infra.conftest import Resources
@@ -165,6 +165,7 @@ def test_work_that_a_run_leaves_undone_is_a_field_of_its_log_line(
     answered = {"upkeep": {name: value for task in upkeep for name, value in task.run(memory_instance()).items()}}
     answered |= {"hourly": tier.run(memory_instance()), "sweep": sweep.run(memory_instance())}
     _, answered["dispatch"] = dispatch.serve({"Records": []}, memory_instance())
+    _, answered["promote"], _ = promote.serve({}, memory_instance())
     for name, undone in UNDONE.items():
         for field in undone:
             assert field in answered[name]

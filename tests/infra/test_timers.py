@@ -53,6 +53,6 @@ def test_functions_that_take_or_deliver_delayed_records_know_the_triggers(resour
         if "PENSTOCK_TIMERS" in function["Environment"]["Variables"]
     }
     assert {name.removeprefix("Functions") for name in told} == {
-        f"{name}Function" for name in ("Produce", "Transactions", "Promote", "Upkeep")
+        f"{name}Function" for name in ("Admin", "Produce", "Transactions", "Promote", "Upkeep")
     }
     assert all("-promote" in each and "TimersSeconds" in each for each in told.values())
