@@ -35,7 +35,7 @@ _RUNS = PartitionKey(TopicId("schedules"), Partition(0))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Times:
-    """When the record comes: `cron` in the local time of `time_zone`."""
+    """The times of the record: `cron` in the local time of `time_zone`."""
 
     cron: str
     time_zone: str
@@ -107,7 +107,7 @@ class ScheduleRun:
 
 
 def succeeded(schedule: Schedule, now_ms: int) -> ScheduleRun:
-    """The run that appends the record at `now_ms`. What was missed meanwhile is this one run."""
+    """The run that appends the record at `now_ms`. This one run stands for all that were missed."""
     note = RunNote(due_ms=schedule.next_ms, run_ms=now_ms, count=schedule.last.count + 1)
     return ScheduleRun(before=schedule, after=_moved_on(schedule, now_ms, note))
 

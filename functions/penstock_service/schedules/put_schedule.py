@@ -32,7 +32,7 @@ UTC_ZONE = "UTC"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleWish:
-    """What a caller asks for. None leaves what there is. A new schedule is enabled, and in UTC."""
+    """The wish of a caller. None leaves what there is. A new schedule is enabled, and in UTC."""
 
     cron: str | None = None
     time_zone: str | None = None
@@ -70,7 +70,7 @@ def list_schedules(
 
 
 def count_failing(instance: Instance) -> int:
-    """How many schedules have failed in their last run, and not run since. One query for each MB of all."""
+    """The number of schedules whose last run failed. One query for each MB of all."""
     return sum(bool(each.last.error) for each in instance.stores.schedules.due(TIMER_MS_MAX))
 
 

@@ -7,8 +7,8 @@ The run of each minute does it, and messages that it sends for what is due until
 seconds. Any number of runs may meet: the transaction's conditions let one of them append (docs/protocol/schedules).
 
 A record that can never be appended, because its topic is gone or does not take it, is noted, and the next run has its
-own time. Whatever else fails leaves the schedule as it is, so the next run meets it again. What was missed meanwhile
-is one run.
+own time. Any other failure leaves the schedule as it is, so the next run meets it again. One run stands for
+all that were missed.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -163,7 +163,7 @@ class _Run:
         try:
             done = move_again_if_closed(self._instance, names, lambda: self._append(chunk))
         except PenstockError as error:
-            if is_head_gone(error):  # what the names stand for now is read again
+            if is_head_gone(error):  # the next look reads the topics again
                 for name in names:
                     self._instance.topic_cache.forget(name)
             if error.maybe_applied or error.code.is_retriable:

@@ -133,7 +133,7 @@ def alter(
     key: str | None,
     headers: tuple[str, ...],
 ) -> None:
-    """Change the times, the topic or the record of NAME. What you leave out stays; a record changes as a whole."""
+    """Change the times, the topic or the record of NAME. Parts that you leave out stay; a record changes as a whole."""
     if value is None and (key is not None or headers):
         raise click.UsageError("give --value, too: a record changes as a whole")
     record = None if value is None else _record(value, key, headers)
@@ -156,7 +156,7 @@ def enable(service: Service, name: str) -> None:
 @click.argument("name", shell_complete=complete_schedules)
 @service_command
 def disable(service: Service, name: str) -> None:
-    """Let NAME rest. What it would have sent meanwhile never comes."""
+    """Let NAME rest. The records of that time never come."""
     _switch(service, name, enabled=False)
 
 

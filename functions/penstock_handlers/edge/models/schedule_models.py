@@ -11,7 +11,7 @@ from penstock_service.schedules.put_schedule import ScheduleWish
 
 
 class PutSchedule(JsonRequest):
-    """A schedule to create, or changes to one. What you leave out stays.
+    """A schedule to create, or changes to one. Fields that you leave out stay.
 
     `cron` has the five fields minute, hour, day, month and weekday, in the local time of `time_zone`. A new schedule is
     enabled, and in UTC.

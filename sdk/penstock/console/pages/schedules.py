@@ -37,7 +37,7 @@ def delete(asked: Asked) -> Moved:
 
 
 def late_ms(schedule: Schedule) -> int | None:
-    """How late the last record came, None before the first."""
+    """The lateness of the last record, None before the first."""
     if schedule.last_run_ms is None or schedule.last_due_ms is None:
         return None
     return max(0, schedule.last_run_ms - schedule.last_due_ms)
