@@ -70,6 +70,8 @@ class ErrorCode(Enum):
     OUT_OF_ORDER_SEQUENCE = (Category.CONFLICT, 409)
     DUPLICATE_SEQUENCE = (Category.CONFLICT, 409)
     PARTITION_CLOSED = (Category.CONFLICT, 409)
+    MIRRORED = (Category.CONFLICT, 409)
+    MIRROR_ENDED = (Category.FENCED, 409)
     PRODUCER_FENCED = (Category.FENCED, 409)
     LEASE_FENCED = (Category.FENCED, 409)
     MEMBER_FENCED = (Category.FENCED, 409)

@@ -3,7 +3,7 @@
 import platform
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_network
 from typing import Literal
@@ -213,6 +213,15 @@ class RestoredTables:
         return [f"aws dynamodb update-table --table-name {name} --sse-specification {change}" for name in self.tables]
 
 
+_ROLE_ARN = re.compile(r"arn:[\w-]+:iam::\d{12}:role/[\w+=,.@/-]{1,512}", re.ASCII)
+
+
+def _check_roles(roles: Sequence[str]) -> None:
+    for role in roles:
+        if not _ROLE_ARN.fullmatch(role):
+            raise ValueError(f"mirror role {role!r:.100}: give an ARN such as arn:aws:iam::123456789012:role/mirror")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageSettings:
     """One deployment of Penstock.
@@ -244,6 +253,7 @@ class StageSettings:
     of their queue (docs/adr/0039). `timer_retry_s` is the wait before a failed promotion is tried again.
     `private_targets` are private networks whose endpoints a subscription may have as targets. Give none on a stage that
     runs on AWS: a caller could reach what only the service reaches.
+    `mirror_roles` are the ARNs of roles of other stages under which this one may push its mirrors.
     `repair_retry_s` is the wait before the next attempt of a failed repair. `empties_buckets`, on a stage that keeps no
     data, lets a function empty its buckets when you delete the stack. `log_retention` is a name of
     aws_logs.RetentionDays, for the logs of functions and jobs; `audit_log_retention` is one for the API's access log.
@@ -301,6 +311,7 @@ class StageSettings:
     timer_retry_s: int = 60  # a promotion that failed: not shorter than the timeout of promote
     timers_always_on: bool = False
     private_targets: tuple[str, ...] = ()
+    mirror_roles: tuple[str, ...] = ()
     repair_retry_s: int = 360  # six times the timeout of replicate, as the Lambda guide asks for
     job_environments: Mapping[str, Mapping[str, str]] | None = None
     keeps_data_on_delete: bool = True
@@ -341,6 +352,7 @@ class StageSettings:
                 raise ValueError(f"{name}={number}: give {least} or more")
         for network in self.private_targets:
             ip_network(network)  # raises
+        _check_roles(self.mirror_roles)
         is_other = "aarch64" if self.architecture == "x86_64" else "x86_64"
         if wrong := next((tag for tag in self.pip_platforms or () if is_other in tag), None):
             raise ValueError(f"architecture={self.architecture!r} with pip_platforms {wrong!r}: give tags of that kind")

@@ -54,9 +54,11 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import SDK_DELAY_STEP_MS
 from penstock_core.log.inline import InlineBounds
 from penstock_core.log.timer import DueSecond
+from penstock_core.mirror.push import MirrorPush, PushAnswer, push_header
 from penstock_core.push.batch import Answer, Failed, Failure, PushBatch
 from penstock_core.push.targets.kafka_event import decode_answer, encode_kafka_event
-from penstock_core.push.targets.target import FunctionTarget, Target
+from penstock_core.push.targets.target import FunctionTarget, StageTarget, Target
+from penstock_core.records import frame
 from penstock_core.schedules.schedule import starts_runs
 
 try:
@@ -120,10 +122,11 @@ class _Run(Protocol):
 
 
 class _Functions:
-    """Targets: Lambda functions of this process, by ARN. Every other target is away."""
+    """Targets: Lambda functions of this process, by ARN, and services by URL. Every other target is away."""
 
     def __init__(self) -> None:
         self.handlers: dict[str, Callable[[dict[str, Any], None], Any]] = {}
+        self.stages: dict[str, MemoryTransport] = {}
 
     def check(self, target: Target) -> None:
         """Takes every target: you may add its function later."""
@@ -138,6 +141,20 @@ class _Functions:
         except Exception as error:  # the function's own, as Lambda would report it
             return Failed(failure=Failure.REFUSAL, error=f"{type(error).__name__}: {error}")
         return decode_answer(json.dumps(answer).encode(), batch, is_json=True)
+
+    def mirror(self, target: StageTarget, push: MirrorPush, timeout_ms: int) -> PushAnswer | Failed:  # noqa: ARG002
+        """Send the push to the other service of this process."""
+        stage = self.stages.get(target.url)
+        if stage is None:
+            return Failed(failure=Failure.AWAY, error=f"{target.url} is no service of this test: see add_stage")
+        headers = {"content-type": frame.FRAME_CONTENT_TYPE}
+        answer = stage.call(
+            "POST", f"/v1/mirrors/{push.mirror}/append", {}, headers, frame.encode(push_header(push), [push.data])
+        )
+        told = json.loads(answer.body)
+        if answer.status != 200:
+            return Failed(failure=Failure.AWAY, error=f"status {answer.status}: {told}")
+        return PushAnswer(next_offset=told["next_offset"], diverged=told["diverged"] or "")
 
 
 class MemoryPenstock:
@@ -241,6 +258,10 @@ class MemoryPenstock:
         Its context is None. An exception refuses the batch, and an answer may name records in `batchItemFailures`.
         """
         self._functions.handlers[arn] = handler
+
+    def add_stage(self, url: str, other: "MemoryPenstock") -> None:
+        """Let `url` be the other service, as the stage that mirrors topics of this one (`Admin.create_mirror`)."""
+        self._functions.stages[url] = other.transport
 
     def deliver_pushes(self) -> None:
         """Deliver all that subscriptions have to deliver now, in this thread. Copies to topics are made too.

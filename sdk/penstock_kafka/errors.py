@@ -54,6 +54,8 @@ KAFKA_ERRORS: Mapping[ErrorCode, KafkaError] = {
     ErrorCode.OUT_OF_ORDER_SEQUENCE: KafkaError.out_of_order_sequence_number,
     ErrorCode.DUPLICATE_SEQUENCE: KafkaError.duplicate_sequence_number,
     ErrorCode.PARTITION_CLOSED: KafkaError.policy_violation,
+    ErrorCode.MIRRORED: KafkaError.policy_violation,
+    ErrorCode.MIRROR_ENDED: KafkaError.policy_violation,
     ErrorCode.PRODUCER_FENCED: KafkaError.producer_fenced,
     ErrorCode.LEASE_FENCED: KafkaError.illegal_generation,
     ErrorCode.MEMBER_FENCED: KafkaError.fenced_instance_id,

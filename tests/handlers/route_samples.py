@@ -16,6 +16,7 @@ from penstock_service.adapters.memory.service import memory_instance
 from penstock_service.instance.instance import Instance
 from tests.handlers.service import Answer, Service
 from tests.handlers.test_transactions import next_number
+from tests.support.mirrors import a_push, push_frame
 from tests.support.service import batch
 
 ADA = "arn:aws:sts::111122223333:assumed-role/ada/session-1"
@@ -139,6 +140,7 @@ def world(open_service: Service | None = None) -> World:
         ("PUT", "/v1/schedules/report", _SCHEDULE),
         ("POST", "/v1/producers", {"transactional_id": "ledger"}),
         ("PUT", "/v1/quotas", {**_QUOTA, "limits": {"fetch_bytes_per_s": 2_000_000}}),
+        ("POST", "/v1/mirrors/dr/append", push_frame(a_push())),
     ):
         answer = as_ada(instance, method, path, body)
         assert answer.status == 200, answer.body
@@ -273,6 +275,11 @@ SAMPLES = (
         (_path("write", "topic:orders"),),
         path={**_ORDERS, "timer": "timer"},
     ),
+    Sample(
+        "POST /v1/mirrors/{name}/append", (_body("alter", "topic:copied"),), push_frame(a_push("x")), {"name": "dr"}
+    ),
+    Sample("POST /v1/topics/{topic}/promote", (_path("alter", "topic:copied"),), path={"topic": "copied"}),
+    Sample("POST /v1/topics/{topic}/resync", (_path("delete", "topic:copied"),), path={"topic": "copied"}),
     Sample("GET /v1/topics/{topic}/dead-letters", (_path("describe", "topic:dead"),), path={"topic": "dead"}),
     Sample(
         "POST /v1/topics/{topic}/redrive",

@@ -21,6 +21,7 @@ from penstock_service.acls.change_acls import change_acls
 from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
 from penstock_service.groups.group_document import alter_group
 from penstock_service.instance.instance import Instance
+from penstock_service.mirror.append_push import append_push
 from penstock_service.quotas.admin.set_quota import put_quota
 from penstock_service.records.produce import ProduceEntry
 from penstock_service.records.produce_within_quotas import produce_or_schedule
@@ -31,6 +32,7 @@ from penstock_service.transactions.begin_transactions import begin_transactions
 from tests.core.push.push_samples import SECRET
 from tests.handlers.service import Service
 from tests.service.push.admin.setting import FUNCTION, create
+from tests.support.mirrors import MIRRORED, a_push
 from tests.support.service import Intercepted, batch, filled_topic, with_stores
 
 AUDITED = [route for route in ROUTES if route.audit]
@@ -77,12 +79,14 @@ def service() -> Service:
     record = ScheduledRecord(key=None, value=b"go")
     put_schedule(instance, "packing", ScheduleWish(cron="0 * * * *", topic="orders", record=record))
     put_quota(instance, "topic", "fresh", {"fetch_bytes_per_s": 9})
+    append_push(instance, a_push())
     return found
 
 
 def path_of(service: Service, route: str) -> str:
     path = route.partition(" ")[2]
-    names = {**NAMES, "topic": "dead"} if route.endswith("/redrive") else NAMES
+    other = {"redrive": "dead", "promote": MIRRORED, "resync": MIRRORED}.get(route.rpartition("/")[2])
+    names = NAMES if other is None else {**NAMES, "topic": other}
     if "{timer}" in path:
         names = {**names, "timer": _scheduled(service.instance)}
     for name, value in names.items():
@@ -104,7 +108,7 @@ def notes_of(service: Service) -> list[AuditEntry]:
 
 def test_every_route_that_is_no_get_and_no_work_of_clients_leaves_a_trail() -> None:
     without = {route.key for route in ROUTES if route.method != "GET" and not route.policies and not route.audit}
-    assert without == {"POST /v1/acls/check"}
+    assert without == {"POST /v1/acls/check", "POST /v1/mirrors/{name}/append"}  # whose log is the trail
     assert {route.key for route in AUDITED if route.policies} == {"DELETE /v1/topics/{topic}/scheduled/{timer}"}
     assert len({route.audit for route in AUDITED}) == len(AUDITED) == 25
 

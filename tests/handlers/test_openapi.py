@@ -252,6 +252,9 @@ def test_every_json_answer_conforms_to_its_type(service: Service) -> None:
         "POST /v1/producers",
         "POST /v1/producers/{transactional_id}/release",
         "POST /v1/transactions",
+        "POST /v1/mirrors/{name}/append",
+        "POST /v1/topics/{topic}/promote",
+        "POST /v1/topics/{topic}/resync",
     }
     assert called == set(ROUTE_BY_KEY) - by_hand
 

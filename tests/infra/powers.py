@@ -18,7 +18,7 @@ from tests.infra.templates import as_list, name_of, policies_of_roles
 
 FUNCTIONS = frozenset((
     "Produce", "RecordsProduce", "Transactions", "Fetch", "RecordsFetch", "Topics", "Groups", "GroupAdmin", "Share",
-    "ShareAdmin", "Subscriptions", "Schedules", "Quotas", "Zones", "Acls", "Redrive",
+    "ShareAdmin", "Subscriptions", "Schedules", "Quotas", "Zones", "Acls", "Redrive", "Mirrors",
     "RecoverZones", "Replicate", "Scrub", "Retention", "Sweep", "Tier", "Promote", "Dispatch",
     "Deliver", "LookAtSubscriptions", "Measure", "Audit",
 ))  # fmt: skip
@@ -28,7 +28,18 @@ _OF_NO_REQUEST = frozenset((
     _LOOK, "Measure", "Audit",
 ))  # fmt: skip
 _PARTS = {
-    "Admin": ("Topics", "GroupAdmin", "ShareAdmin", "Subscriptions", "Schedules", "Quotas", "Zones", "Acls", "Redrive"),
+    "Admin": (
+        "Topics",
+        "GroupAdmin",
+        "ShareAdmin",
+        "Subscriptions",
+        "Schedules",
+        "Quotas",
+        "Zones",
+        "Acls",
+        "Redrive",
+        "Mirrors",
+    ),
     "Produce": ("Produce", "RecordsProduce"),
     "Fetch": ("Fetch", "RecordsFetch"),
     "Upkeep": ("RecoverZones", "Measure", "Audit", "LookAtSubscriptions", "Retention"),
@@ -38,7 +49,18 @@ JOBS = frozenset(("AnalyzeJob", "ArchiveJob", "CompactJob", "ReplayJob", "SweepJ
 _ALL = FUNCTIONS | JOBS
 # Deliver moves dead letters, and copies records to other topics.
 _PRODUCERS = frozenset(
-    ("Produce", "RecordsProduce", "Transactions", "Share", "Redrive", "Deliver", "ReplayJob", "Audit", "Promote")
+    (
+        "Produce",
+        "RecordsProduce",
+        "Transactions",
+        "Share",
+        "Redrive",
+        "Deliver",
+        "ReplayJob",
+        "Audit",
+        "Promote",
+        "Mirrors",
+    )
 )
 _SPENDERS = frozenset((  # of quotas
     "Produce", "RecordsProduce", "Transactions", "Fetch", "RecordsFetch", "Share",
@@ -46,7 +68,7 @@ _SPENDERS = frozenset((  # of quotas
 _CLAIMERS = frozenset(("Topics", "ShareAdmin", "Subscriptions", "Transactions", "Groups", "GroupAdmin"))
 _SHARERS = frozenset(("Share", "ShareAdmin", "Subscriptions", "Deliver", "Transactions", _LOOK))
 _CHANGERS = frozenset((
-    "Topics", "GroupAdmin", "ShareAdmin", "Subscriptions", "Schedules", "Quotas", "Zones", "Acls", "Redrive",
+    "Topics", "GroupAdmin", "ShareAdmin", "Subscriptions", "Schedules", "Quotas", "Zones", "Acls", "Redrive", "Mirrors",
 ))  # fmt: skip
 _SCHEDULERS = frozenset(("Produce", "RecordsProduce", "Transactions"))  # of delayed records
 _CONSUMERS = frozenset(("Fetch", "RecordsFetch", "Share", "Redrive", "Deliver"))
@@ -93,11 +115,11 @@ _WITHOUT_LISTS = frozenset(
 HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("read", _TOPICS): _PROVISION | _ALL - {"Dispatch"},
     ("scan", _TOPICS): _PROVISION | _ALL - _CONSUMERS - _SCHEDULERS - _WITHOUT_LISTS,
-    ("write", f"{_TOPICS}.names"): _PROVISION | {"Topics", "Audit"},  # Audit makes the topic of the trail
+    ("write", f"{_TOPICS}.names"): _PROVISION | {"Topics", "Mirrors", "Audit"},  # Audit makes the topic of the trail
     ("write", f"{_TOPICS}.partitions"): frozenset(  # they end changes
         ("Retention", "Produce", "RecordsProduce", "Transactions", "Share", "Redrive", "Deliver", "Promote")
     ),
-    ("delete", f"{_TOPICS}.names"): _PROVISION | {"Topics", "Audit"},
+    ("delete", f"{_TOPICS}.names"): _PROVISION | {"Topics", "Mirrors", "Audit"},
     ("read", f"{_TOPICS}{keys.AUDIT}"): frozenset(("Audit",)),
     ("write", f"{_TOPICS}{keys.AUDIT}"): _PROVISION | _CHANGERS,
     ("delete", f"{_TOPICS}{keys.AUDIT}"): _PROVISION | _CHANGERS | {"Audit"},
@@ -106,10 +128,10 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     # A function that makes topics notes the age of the index there.
     ("write", f"{_TOPICS}{keys.CURSORS}"): _PROVISION
     | _SWEEPERS
-    | {"Retention", "Scrub", "Tier", _LOOK, "Measure", "Topics", "Audit"},
+    | {"Retention", "Scrub", "Tier", _LOOK, "Measure", "Topics", "Mirrors", "Audit"},
     ("delete", f"{_TOPICS}{keys.CURSORS}"): _SWEEPERS | {"Retention", "Scrub", "Tier", _LOOK, "Measure"},
-    ("write", f"{_TOPICS}{keys.DELETED}"): _PROVISION | {"Retention", "Topics", "Audit"},
-    ("delete", f"{_TOPICS}{keys.DELETED}"): _PROVISION | {"Retention", "Topics", "Audit"},
+    ("write", f"{_TOPICS}{keys.DELETED}"): _PROVISION | {"Retention", "Topics", "Mirrors", "Audit"},
+    ("delete", f"{_TOPICS}{keys.DELETED}"): _PROVISION | {"Retention", "Topics", "Mirrors", "Audit"},
     ("read", _LOG): _PROVISION | _ALL - {"Zones", "Acls", "Dispatch"},
     ("write", _LOG): _PROVISION
     | _PRODUCERS
@@ -118,7 +140,7 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("write", f"{_LOG}.waiter"): frozenset(("Fetch",)),
     ("publish", "wake-ups"): _PRODUCERS | {"ShareAdmin"},
     ("delete", f"{_LOG}.inline"): _SWEEPERS,  # small segments
-    ("delete", _LOG): _PROVISION | {"Topics", "Retention", "CompactJob", "Tier", "Promote"},
+    ("delete", _LOG): _PROVISION | {"Topics", "Mirrors", "Retention", "CompactJob", "Tier", "Promote"},
     ("read", f"{_GROUPS}.names"): frozenset(
         ("Transactions", "Groups", "GroupAdmin", "Retention", "AnalyzeJob", "Measure")
     ),

@@ -1,5 +1,6 @@
 """The role under which the service calls the targets of subscriptions: it may nothing, and few may assume it."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -35,6 +36,23 @@ def test_role_has_no_policy_and_trusts_these_functions_alone() -> None:
     trusted = [each for each in role["AssumeRolePolicyDocument"]["Statement"] if each["Effect"] == "Allow"]
     assert {each["Action"] for each in trusted} == {"sts:AssumeRole"}
     assert [name_of(each["Principal"]["AWS"])[:4] for each in trusted] == ["<One", "<Two"]
+
+
+def test_role_may_assume_the_roles_of_mirrors_alone() -> None:
+    stack, wanted = Stack(), ("arn:aws:iam::123456789012:role/mirror",)
+    settings = replace(STAGES["prod"], mirror_roles=wanted)
+    TargetsRole(stack, "Targets", settings=settings).trust([function(stack, "One")])
+    roles = of_type(resources_of(stack), "AWS::IAM::Role")
+    [role] = [role for name, role in roles.items() if name.startswith("Targets")]
+    [policy] = role["Policies"]
+    [statement] = policy["PolicyDocument"]["Statement"]
+    assert (statement["Action"], statement["Resource"]) == ("sts:AssumeRole", wanted[0])
+
+
+@pytest.mark.parametrize("role", ["*", "arn:aws:iam::123456789012:role/*", "arn:aws:iam::123456789012:user/a"])
+def test_mirror_role_is_one_role(role: str) -> None:
+    with pytest.raises(ValueError, match="give an ARN such as"):
+        replace(STAGES["prod"], mirror_roles=(role,))
 
 
 def test_no_function_means_no_role() -> None:

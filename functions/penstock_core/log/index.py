@@ -117,6 +117,9 @@ class Head:
     - `closed_offset` was the next offset when the partition was closed. Only timers deliver behind it. None while it is
       open, and for a partition that an older release closed.
     - `jumps` are the offsets that restores have left out, in order, and `restore` names the last one (jump.py).
+    - `log_id` names the log to its mirrors, "" before the first push. A restore draws another one (docs/adr/0088).
+    - `mirror` names the mirror whose pushes alone grow the log, "" for a log that takes appends. `promoted_at` is where
+      a mirrored log ended when it was promoted.
     """
 
     next_offset: Offset
@@ -136,6 +139,9 @@ class Head:
     closed_offset: Offset | None = None
     jumps: tuple[Jump, ...] = ()
     restore: str = ""
+    log_id: str = ""
+    mirror: str = ""
+    promoted_at: Offset | None = None
 
     @property
     def is_closed(self) -> bool:
@@ -194,6 +200,17 @@ class HeadAppend:
     maybe_applied: bool = False
 
 
+HELD_LAYOUT = 2**53  # above all that a topic has: no layout opens such a head
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldHead:
+    """A head that only the pushes of `mirror` grow: it is closed to all else, since `closed_ms`."""
+
+    mirror: str
+    closed_ms: int
+
+
 EMPTY_HEAD = Head(
     next_offset=Offset(0), log_start_offset=Offset(0), tail_base=Offset(0), tail=(), rolled_max_timestamp_ms=-1
 )
@@ -237,12 +254,16 @@ def appended(head: Head, ref: Ref) -> Head:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadJump:
-    """The jump of a head that ends at `seen_next_offset`: a ref for each of `jumps`. `restore` names the restore."""
+    """The jump of a head that ends at `seen_next_offset`: a ref for each of `jumps`. `restore` names the restore.
+
+    `log_id` is the new one of a log that has one, else "".
+    """
 
     seen_next_offset: Offset
     jumps: tuple[Jump, ...]
     refs: tuple[Ref, ...]
     restore: str
+    log_id: str = ""
 
 
 def without_waiter(head: Head) -> Head:

@@ -77,14 +77,14 @@ def shortened(head: Head, page: Page) -> Head | None:
     )
 
 
-def is_eviction_due(head: Head) -> bool:
-    """True if the writer whose append has added a producer to `head` should evict some.
+def is_eviction_due(head: Head, added: int = 1) -> bool:
+    """True if the writer whose append has added `added` producers to `head` should evict some.
 
     It is due at `HEAD_PRODUCERS_KEPT` and `EVICTION_PRODUCERS_MIN` producers together. A larger number tries again at
     each `EVICTION_RETRY_PRODUCERS`, in case the first one failed or died.
     """
     beyond = len(head.producers) - HEAD_PRODUCERS_KEPT - EVICTION_PRODUCERS_MIN
-    return beyond >= 0 and beyond % EVICTION_RETRY_PRODUCERS == 0
+    return beyond >= 0 and beyond // EVICTION_RETRY_PRODUCERS > (beyond - added) // EVICTION_RETRY_PRODUCERS
 
 
 def producers_to_evict(head: Head) -> Mapping[int, ProducerState]:

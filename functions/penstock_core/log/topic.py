@@ -66,6 +66,20 @@ MAY_BE_UNLIMITED = ("retention_ms", "retention_bytes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MirrorNote:
+    """The topic of another stage that a mirrored topic repeats, by its id. The subscription `name` there pushes it.
+
+    `source` is the URL of that stage, for its clients; "" if the mirror does not tell it. Settings and partitions are
+    those that the source had at `settings_ms`, by its clock.
+    """
+
+    name: str
+    topic_id: str
+    source: str = ""
+    settings_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
     """A topic as the topics table holds it; its id is never used again after it is deleted.
 
@@ -85,6 +99,8 @@ class Topic:
     `was_restored`: heads of the topic have jumps, so commits look whether they lie within one (docs/adr/0078).
 
     `retention_raise` notes a raise of the retention that has not reached the items of small appends (docs/adr/0064).
+
+    `mirror` is set while pushes of another stage alone write to the topic (docs/protocol/mirrors).
     """
 
     name: TopicName
@@ -100,6 +116,7 @@ class Topic:
     opening: int | None = None
     was_restored: bool = False
     retention_raise: RetentionRaise | None = None
+    mirror: MirrorNote | None = None
 
     def __post_init__(self) -> None:
         if self.config.is_compacted:
@@ -130,12 +147,17 @@ class Topic:
         return self.partitions if self.opening is None else self.head_count + self.opening
 
     def is_writable(self, partition: int) -> bool:
-        """True if the partition takes new records. None does while a generation is opening."""
-        return self.opening is None and self.first_writable <= partition < self.writable_end
+        """True if the partition takes new records. None does while a generation is opening, nor in a mirrored topic."""
+        return self.is_changeable and self.first_writable <= partition < self.writable_end
 
     def writable_place(self, number: int) -> Partition:
         """The writable partition for records of the partition with this number, or for a hash."""
         return Partition(self.first_writable + number % self.writable_partitions)
+
+    @property
+    def is_changeable(self) -> bool:
+        """True if no generation is opening, and no mirror writes the topic."""
+        return self.opening is None and self.mirror is None
 
     @property
     def head_count(self) -> int:
@@ -187,6 +209,20 @@ class Topic:
     def draining_partitions(self) -> tuple[Partition, ...]:
         """The last partitions, which take no new records and may go. Those of older generations are not among them."""
         return tuple(map(Partition, range(self.writable_end, self.partitions)))
+
+
+def check_own(topic: Topic) -> Topic:
+    """Returns the topic. Raises MIRRORED for one that repeats another: its source alone may change it."""
+    if topic.mirror is None:
+        return topic
+    raise PenstockError(
+        ErrorCode.MIRRORED,
+        f"topic {topic.name!r} is the mirror {topic.mirror.name!r} of a topic of another stage, and changes with it: "
+        f"{f'send this to {topic.mirror.source}' if topic.mirror.source else 'send this to the source'}, or end the "
+        "mirror by `penstock mirrors promote`",
+        mirror=topic.mirror.name,
+        source=topic.mirror.source,
+    )
 
 
 def alter_config(config: TopicConfig, changes: Mapping[str, Any]) -> TopicConfig:

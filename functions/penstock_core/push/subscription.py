@@ -19,7 +19,7 @@ from penstock_core.ids import (
     parse_own_topic_name,
     parse_subscription_name,
 )
-from penstock_core.push.targets.target import Target, TopicTarget
+from penstock_core.push.targets.target import StageTarget, Target, TopicTarget
 
 ORDERED, PARALLEL = "ordered", "parallel"
 EARLIEST, LATEST = "earliest", "latest"
@@ -163,6 +163,19 @@ def check_subscription_topics(topics: Mapping[TopicName, TopicId], target: Targe
         raise _refused(f"batch_window_ms={config.batch_window_ms} with mode={PARALLEL}: only {ORDERED} waits")
     if isinstance(target, TopicTarget) and config.mode == PARALLEL:
         raise _refused(f"target.topic={shown(target.topic)} with mode={PARALLEL}: a copy to a topic is {ORDERED}")
+    if isinstance(target, StageTarget):
+        _check_mirror(config)
+
+
+def _check_mirror(config: SubscriptionConfig) -> None:
+    """A mirror repeats the whole log, batch by batch."""
+    wanted = {"mode": ORDERED, "start": EARLIEST, "batch_window_ms": 0, "filter": None, "dead_letter_topic": None}
+    for name, value in wanted.items():
+        if getattr(config, name) != value:
+            raise _refused(
+                f"{name}={shown(getattr(config, name))} with target.stage: a mirror repeats all records in order, give "
+                f"{name}={shown(value)}"
+            )
 
 
 def _check_settings(settings: Mapping[str, Any]) -> None:

@@ -21,6 +21,9 @@ closed_offset             N   `Head.closed_offset`; missing while the partition 
 layout_number             N   `Head.layout`; missing before the first change
 jumps                     L   start and end of each of `Head.jumps`, N; missing before the first restore
 restore_id                S   `Head.restore`; missing before the first restore
+log_id                    S   `Head.log_id`; missing before the first push to a mirror, or of one
+mirror                    S   `Head.mirror`; missing in a log that takes appends
+promoted_at               N   `Head.promoted_at`; missing before a promotion
 ```
 Attribute names are written out. A head with a full tail is about 1 KiB, and up to 3 KiB if it knows many producers.
 
@@ -62,6 +65,9 @@ CLOSED_OFFSET = "closed_offset"
 LAYOUT = "layout_number"
 JUMPS = "jumps"
 RESTORE = "restore_id"
+LOG_ID = "log_id"
+MIRROR = "mirror"
+PROMOTED_AT = "promoted_at"
 OWNER_PREFIX = "o#"
 
 
@@ -129,6 +135,9 @@ def head_item(key: PartitionKey, head: Head) -> Item:
         **({LAYOUT: number(head.layout)} if head.layout else {}),
         **({JUMPS: jump_list(head.jumps)} if head.jumps else {}),
         **({RESTORE: {"S": head.restore}} if head.restore else {}),
+        **({LOG_ID: {"S": head.log_id}} if head.log_id else {}),
+        **({MIRROR: {"S": head.mirror}} if head.mirror else {}),
+        **({} if head.promoted_at is None else {PROMOTED_AT: number(head.promoted_at)}),
         **{owner_name(each): {"B": state.owner} for each, state in head.producers.items() if state.owner},
     }
 
@@ -157,6 +166,9 @@ def parse_head(item: Mapping[str, Any]) -> Head:
         closed_offset=Offset(int(item[CLOSED_OFFSET]["N"])) if CLOSED_OFFSET in item else None,
         jumps=_parse_jumps(item[JUMPS]["L"]) if JUMPS in item else (),
         restore=item[RESTORE]["S"] if RESTORE in item else "",
+        log_id=item[LOG_ID]["S"] if LOG_ID in item else "",
+        mirror=item[MIRROR]["S"] if MIRROR in item else "",
+        promoted_at=Offset(int(item[PROMOTED_AT]["N"])) if PROMOTED_AT in item else None,
     )
 
 

@@ -19,6 +19,9 @@ from penstock_core.storage.head_item import (
     CLOSED_OFFSET,
     JUMPS,
     LAYOUT,
+    LOG_ID,
+    MIRROR,
+    PROMOTED_AT,
     RESTORE,
     head_key,
     jump_list,
@@ -29,6 +32,7 @@ from penstock_core.storage.keys import producer_name
 
 if TYPE_CHECKING:
     from penstock_core.compaction.tail_move import TailMove
+    from penstock_core.mirror.push import MirrorAppend
 
 # that `arming` names
 WAITER_ATTRIBUTES = ("pk", "sk", "next_offset", "under_replicated", Waiter.READER.value)
@@ -84,11 +88,13 @@ def layout_move(key: PartitionKey, layout: int, closed_ms: int | None) -> Condit
 
 def jumping(key: PartitionKey, jump: HeadJump, unconfirmed_zones: int) -> ConditionalUpdate:
     """Lets the head go on behind a jump. Sets `under_replicated`, as an append does."""
+    renaming = f", {LOG_ID} = :log" if jump.log_id else ""
     return ConditionalUpdate(
         key=head_key(key),
         update=(
             "SET next_offset = :end, tail = list_append(tail, :refs), under_replicated = :unconfirmed, "
             f"{JUMPS} = list_append(if_not_exists({JUMPS}, :empty), :jumps), {RESTORE} = :restore, {TAKE_PUSH_WAITER}"
+            f"{renaming}"
         ),
         condition="next_offset = :seen",
         values={
@@ -99,8 +105,76 @@ def jumping(key: PartitionKey, jump: HeadJump, unconfirmed_zones: int) -> Condit
             ":empty": {"L": []},
             ":jumps": jump_list(jump.jumps),
             ":restore": {"S": jump.restore},
+            **({":log": {"S": jump.log_id}} if jump.log_id else {}),
             **PUSH_WAITER_TAKEN,
         },
+    )
+
+
+def log_naming(key: PartitionKey, log_id: str) -> ConditionalUpdate:
+    """Names the log, if it has no name. Clears `under_replicated`, as `arming` does."""
+    return ConditionalUpdate(
+        key=head_key(key),
+        update=f"SET {LOG_ID} = :log, under_replicated = :none",
+        condition=f"attribute_exists(next_offset) AND attribute_not_exists({LOG_ID})",
+        values={":log": {"S": log_id}, ":none": number(0)},
+    )
+
+
+def mirroring(key: PartitionKey, append: MirrorAppend, unconfirmed_zones: int) -> ConditionalUpdate:
+    """Appends a push, if the mirror writes the head, and the log is the same and ends where the push begins.
+
+    The head is closed, so no other append meets it. An empty one takes the name of the log with its first push.
+    """
+    names, values, sets = {}, {}, ""
+    for index, (producer_id, state) in enumerate(append.producers.items()):
+        names[f"#p{index}"] = producer_name(producer_id)
+        values[f":p{index}"] = {"B": encode_state(state)}
+        sets += f", producers.#p{index} = :p{index}"
+        if state.owner:
+            names[f"#p{index}o"] = owner_name(producer_id)
+            values[f":p{index}o"] = {"B": state.owner}
+            sets += f", #p{index}o = :p{index}o"
+    is_new = f" OR (attribute_not_exists({LOG_ID}) AND next_offset = :zero)"
+    return ConditionalUpdate(
+        key=head_key(key),
+        update=(
+            "SET next_offset = :end, tail = list_append(tail, :refs), under_replicated = :unconfirmed, "
+            f"{LOG_ID} = :log, {TAKE_PUSH_WAITER}{sets} REMOVE {Waiter.READER.value}"
+        ),
+        condition=f"{MIRROR} = :mirror AND next_offset = :base AND ({LOG_ID} = :log{is_new})",
+        values={
+            ":mirror": {"S": append.mirror},
+            ":log": {"S": append.log_id},
+            ":base": number(append.base_offset),
+            ":zero": number(0),
+            ":end": number(append.base_offset + sum(ref.offset_span for ref in append.refs)),
+            ":refs": {"L": [{"B": encode_ref(ref)} for ref in append.refs]},
+            ":unconfirmed": number(unconfirmed_zones),
+            **PUSH_WAITER_TAKEN,
+            **values,
+        },
+        names=names,
+    )
+
+
+def promoting(key: PartitionKey, mirror: str, layout: int, closed_ms: int | None) -> ConditionalUpdate:
+    """Ends the mirror's writes to the head, which follows a layout from now on: open, or closed at `closed_ms`.
+
+    Nothing sets the attribute again. So it fences pushes for good. Clears `under_replicated`, as `arming` does.
+    """
+    update = f"SET {LAYOUT} = :layout, {PROMOTED_AT} = next_offset, under_replicated = :none"
+    values: Item = {":mirror": {"S": mirror}, ":layout": number(layout), ":none": number(0)}
+    removed = MIRROR
+    if closed_ms is None:
+        update += f", {Waiter.PUSH.value} = :waits"
+        values |= {":waits": number(1)}
+        removed += f", {CLOSED}, {CLOSED_OFFSET}"
+    else:
+        update += f", {CLOSED} = :closed, {CLOSED_OFFSET} = next_offset"
+        values |= {":closed": number(closed_ms)}
+    return ConditionalUpdate(
+        key=head_key(key), update=f"{update} REMOVE {removed}", condition=f"{MIRROR} = :mirror", values=values
     )
 
 

@@ -15,6 +15,7 @@ opening_partitions   N  how many partitions the generation that is opening gets;
 was_restored       BOOL  heads of the topic have jumps; missing: none has
 retention_raise    M     a raise of the retention that has not reached all items; missing: none. N, all milliseconds:
                          noted_ms, since_ms, retention_ms (log/retention_raise.py)
+mirror             M     `Topic.mirror`; missing: the topic takes appends. S name, topic_id, source; N settings_ms
 ordering_on_change   S  that setting; missing: its default. Older releases refuse unknown settings in `config`
 ```
 
@@ -39,7 +40,7 @@ from typing import Any
 from penstock_core.formats import check_item
 from penstock_core.ids import TopicId, TopicName
 from penstock_core.log.retention_raise import RetentionRaise
-from penstock_core.log.topic import DeletedTopic, Topic, TopicConfig, alter_config, config_to_json
+from penstock_core.log.topic import DeletedTopic, MirrorNote, Topic, TopicConfig, alter_config, config_to_json
 from penstock_core.storage import keys
 from penstock_core.storage.item import ConditionalUpdate, Item, number
 
@@ -51,10 +52,11 @@ OPENING = "opening_partitions"
 ORDERING = "ordering_on_change"
 RESTORED = "was_restored"
 RAISE = "retention_raise"
+MIRROR = "mirror"
 # that `retiring` and `next_generation` name
 LAYOUT_ATTRIBUTES = ("pk", "sk", "topic_id", "partitions", "heads", WRITABLE, LAYOUT, GENERATIONS, OPENING)
 RAISE_ATTRIBUTES = ("pk", "sk", "topic_id", RAISE)  # that `raise_ended` names
-TOPIC_OPTIONAL = ("was_compacted", WRITABLE, LAYOUT, HEADS, GENERATIONS, OPENING, ORDERING, RESTORED, RAISE)
+TOPIC_OPTIONAL = ("was_compacted", WRITABLE, LAYOUT, HEADS, GENERATIONS, OPENING, ORDERING, RESTORED, RAISE, MIRROR)
 
 
 def topic_key(name: TopicName) -> Item:
@@ -89,9 +91,16 @@ def topic_item(topic: Topic) -> Item:
         item[RESTORED] = {"BOOL": True}
     if topic.opening is not None:
         item[OPENING] = number(topic.opening)
-    if topic.retention_raise is not None:
-        item[RAISE] = {"M": {name: number(value) for name, value in asdict(topic.retention_raise).items()}}
-    return item
+    return item | _notes(topic)
+
+
+def _notes(topic: Topic) -> Item:
+    notes = {RAISE: topic.retention_raise, MIRROR: topic.mirror}
+    return {
+        name: {"M": {field: _setting(value) for field, value in asdict(note).items()}}
+        for name, note in notes.items()
+        if note is not None
+    }
 
 
 def retiring(old: Topic, new: Topic) -> ConditionalUpdate:
@@ -172,6 +181,7 @@ def parse_topic(item: Mapping[str, Any]) -> Topic:
         opening=int(item[OPENING]["N"]) if OPENING in item else None,
         was_restored=RESTORED in item,
         retention_raise=_parse_raise(item[RAISE]["M"]) if RAISE in item else None,
+        mirror=_parse_mirror(item[MIRROR]["M"]) if MIRROR in item else None,
     )
 
 
@@ -180,6 +190,15 @@ def _parse_raise(fields: Mapping[str, Any]) -> RetentionRaise:
         noted_ms=int(fields["noted_ms"]["N"]),
         since_ms=int(fields["since_ms"]["N"]),
         retention_ms=int(fields["retention_ms"]["N"]),
+    )
+
+
+def _parse_mirror(fields: Mapping[str, Any]) -> MirrorNote:
+    return MirrorNote(
+        name=fields["name"]["S"],
+        topic_id=fields["topic_id"]["S"],
+        source=fields["source"]["S"],
+        settings_ms=int(fields["settings_ms"]["N"]),
     )
 
 

@@ -78,6 +78,9 @@ def document() -> dict[str, Any]:
     merged["paths"] |= {
         "/v1/produce": {"post": _produce()},
         "/v1/fetch": {"post": _fetch()},
+        "/v1/mirrors/{name}/append": {"post": _append_push()},
+        "/v1/topics/{topic}/promote": {"post": _promote_topic()},
+        "/v1/topics/{topic}/resync": {"post": _resync_topic()},
         "/v1/producers": {"post": _begin_transactions()},
         "/v1/producers/{transactional_id}/release": {"post": _release_producer()},
         "/v1/transactions": {"post": _transact()},
@@ -120,6 +123,65 @@ def _produce() -> dict[str, Any]:
             }
         },
     }
+
+
+def _append_push() -> dict[str, Any]:
+    answer = _object("next_offset", "diverged", next_offset=_OFFSET, diverged={"type": ["string", "null"]})
+    return {
+        "operationId": "appendPush",
+        "summary": "Append a push of the stage that a topic mirrors",
+        "tags": ["mirrors"],
+        "parameters": [_parameter("name")],
+        "requestBody": {"required": True, "content": {BATCHES: {"schema": {"type": "string", "format": "binary"}}}},
+        "responses": {
+            "200": {
+                "description": "Where the partition's log ends, and why it takes no push of this source",
+                "content": {"application/json": {"schema": answer}},
+            }
+        },
+    }
+
+
+def _promote_topic() -> dict[str, Any]:
+    time_ms = {"type": ["integer", "null"], "minimum": 0}
+    partition = _object(
+        "partition", "promoted_at", "appended_ms", partition=PARTITION, promoted_at=_OFFSET, appended_ms=time_ms
+    )
+    return {
+        "operationId": "promoteTopic",
+        "summary": "Let a mirrored topic take appends",
+        "tags": ["mirrors"],
+        "parameters": [_parameter("topic")],
+        "responses": {
+            "200": {
+                "description": "Where each partition's log ended, and the append time of its newest records",
+                "content": {
+                    "application/json": {
+                        "schema": _object("partitions", partitions={"type": "array", "items": partition})
+                    }
+                },
+            }
+        },
+    }
+
+
+def _resync_topic() -> dict[str, Any]:
+    return {
+        "operationId": "resyncTopic",
+        "summary": "Remove a mirrored topic, so that its mirror begins anew",
+        "tags": ["mirrors"],
+        "parameters": [_parameter("topic")],
+        "responses": {
+            "200": {
+                "description": "The id of the topic that was removed",
+                "content": {"application/json": {"schema": _object("topic_id", topic_id=TOPIC_ID)}},
+            }
+        },
+    }
+
+
+def _parameter(name: str) -> dict[str, Any]:
+    return {"name": name, "in": "path", "required": True, "schema": NAME}
 
 
 def _begin_transactions() -> dict[str, Any]:

@@ -253,6 +253,9 @@ def _topic(topic: Topic) -> TopicAnswer:
     if topic.retention_raise is not None:
         noted = topic.retention_raise
         answer["earlier_retention"] = {"retention_ms": noted.retention_ms, "before_ms": noted.since_ms}
+    if topic.mirror is not None:
+        note = topic.mirror
+        answer["mirror"] = {"name": note.name, "topic_id": note.topic_id, "source": note.source or None}
     return answer
 
 

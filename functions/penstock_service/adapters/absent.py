@@ -10,9 +10,10 @@ from penstock_core.log.timer import DueSecond
 from penstock_core.log.wake_up import WakeUpMessage
 
 if TYPE_CHECKING:
-    from penstock_core.push.batch import Answer, PushBatch
+    from penstock_core.mirror.push import MirrorPush, PushAnswer
+    from penstock_core.push.batch import Answer, Failed, PushBatch
     from penstock_core.push.lane import PushMessage
-    from penstock_core.push.targets.target import Target
+    from penstock_core.push.targets.target import StageTarget, Target
 
 
 _WHY = "this process has no targets: its environment lacks PENSTOCK_TARGETS"
@@ -53,6 +54,11 @@ class NoTargets:
         raise PenstockError(ErrorCode.INTERNAL, _WHY)
 
     def deliver(self, target: Target, batch: PushBatch, timeout_ms: int) -> Answer:  # noqa: ARG002 - as above
+        from penstock_core.push.batch import Failed, Failure
+
+        return Failed(failure=Failure.AWAY, error=_WHY)
+
+    def mirror(self, target: StageTarget, push: MirrorPush, timeout_ms: int) -> PushAnswer | Failed:  # noqa: ARG002
         from penstock_core.push.batch import Failed, Failure
 
         return Failed(failure=Failure.AWAY, error=_WHY)

@@ -23,9 +23,9 @@ from typing import TypeVar
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Partition, PartitionKey
 from penstock_core.limits import OPEN_ATTEMPTS_MAX, TIMER_SHARDS
-from penstock_core.log.index import Head, partition_closed
+from penstock_core.log.index import Head, HeldHead, partition_closed
 from penstock_core.log.timer import PlaceRange, Timer
-from penstock_core.log.topic import Topic
+from penstock_core.log.topic import Topic, check_own
 from penstock_core.outcomes import errors_of_a_late_attempt
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.update_window import UpdateWindow
@@ -41,11 +41,11 @@ def open_generation(instance: Instance, name: str) -> Topic:
     One read. If a generation is coming: one update for each head that closes, one put for each that comes, one update
     and one read of the topic. Raises UNKNOWN_TOPIC, and STORAGE_UNAVAILABLE if the caller was held up for so long that
     the topic may be gone: its heads must not come back. Raises CONCURRENT_UPDATE if other calls kept altering the topic
-    meanwhile.
+    meanwhile, and MIRRORED for a topic that a mirror writes.
     """
     for _ in range(OPEN_ATTEMPTS_MAX):
         window = UpdateWindow.open(instance.clock)
-        topic = instance.topic_cache.read_through(name)
+        topic = check_own(instance.topic_cache.read_through(name))
         if topic.opening is None:
             return topic
         # Draining heads too: an earlier decrease may have died before it closed them.
@@ -77,10 +77,12 @@ def create_heads(
     The window was opened before the topic was read: later the topic may be gone for good, and nothing would remove its
     heads. Raises the first error.
     """
+    note = topic.mirror
+    held = [] if note is None else [HeldHead(mirror=note.name, closed_ms=instance.clock.now_ms())]
 
     def create(partition: Partition) -> None:
         window.check()
-        instance.stores.log.create_head(PartitionKey(topic.topic_id, partition), has_push_waiter)
+        instance.stores.log.create_head(PartitionKey(topic.topic_id, partition), has_push_waiter, *held)
 
     instance.executor.map(create, [*partitions]).all_ok()
 

@@ -9,18 +9,21 @@ if TYPE_CHECKING:  # a function that carries records loads no compaction
     from penstock_core.compaction.merging import CompactionState, Swap
     from penstock_core.compaction.tail_move import TailMove
     from penstock_core.ids import Offset, PartitionKey, SegmentId
-    from penstock_core.log.index import Head, HeadAppend, HeadJump, Page
+    from penstock_core.log.index import Head, HeadAppend, HeadJump, HeldHead, Page
     from penstock_core.log.ref import LocatedRef, Ref
+    from penstock_core.mirror.push import MirrorAppend
     from penstock_core.records.producer_state import ProducerSequence, ProducerState
 
 
 class LogIndex(Protocol):
     """Heads and pages of partitions. Reads are consistent."""
 
-    def create_head(self, key: PartitionKey, has_push_waiter: bool = False) -> None:
+    def create_head(self, key: PartitionKey, has_push_waiter: bool = False, held: HeldHead | None = None) -> None:
         """Creates an empty head, unless the partition has a head. One conditional put.
 
-        With `has_push_waiter`, the first append starts deliveries.
+        An empty head that a mirror has left counts as none.
+
+        With `has_push_waiter`, the first append starts deliveries. A `held` head takes only pushes of its mirror.
         """
 
     def delete_head(self, key: PartitionKey) -> None:
@@ -87,6 +90,22 @@ class LogIndex(Protocol):
 
         It may be closed: timers deliver into it, and it may open again. A reader's waiter stays for the next append.
         Returns what `shorten_tail` returns, and costs the same. It takes the push waiter out, as an append does.
+        """
+
+    def name_log(self, key: PartitionKey, log_id: str) -> Head | None:
+        """Gives the log this name unless it has one. The head with its name, None without a head. One update."""
+
+    def append_mirrored(self, key: PartitionKey, append: MirrorAppend, unconfirmed_zones: int) -> HeadAppend | None:
+        """Appends a push, if the mirror writes the head, and the log is the same and ends where the push begins.
+
+        None without a head. It takes both waiters, as `append` does. One conditional update; it may be repeated,
+        because the place refuses a second.
+        """
+
+    def promote(self, key: PartitionKey, mirror: str, layout: int, closed_ms: int | None) -> Head | None:
+        """Ends the mirror's writes: the head is open, or closed at `closed_ms`, and follows `layout`.
+
+        The head as it is then, also where an earlier call has done it; None without a head. One conditional update.
         """
 
     def evicted_producer(self, key: PartitionKey, producer_id: int) -> ProducerState | None:

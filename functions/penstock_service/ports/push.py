@@ -10,11 +10,12 @@ if TYPE_CHECKING:  # a function that carries records loads no subscriptions
 
     from penstock_core.ids import SubscriptionId, SubscriptionName, TopicId
     from penstock_core.log.wake_up import WakeUpMessage
-    from penstock_core.push.batch import Answer, PushBatch
+    from penstock_core.mirror.push import MirrorPush, PushAnswer
+    from penstock_core.push.batch import Answer, Failed, PushBatch
     from penstock_core.push.delivery import DeliveryKey, DeliveryState
     from penstock_core.push.lane import LaneKey, LaneState, PushMessage
     from penstock_core.push.subscription import OrphanedStates, Subscription, SubscriptionNote
-    from penstock_core.push.targets.target import Target
+    from penstock_core.push.targets.target import StageTarget, Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +113,9 @@ class Targets(Protocol):
 
     def deliver(self, target: Target, batch: PushBatch, timeout_ms: int) -> Answer:
         """Gives the batch to the target, once, and returns its answer within about `timeout_ms`. Raises nothing."""
+
+    def mirror(self, target: StageTarget, push: MirrorPush, timeout_ms: int) -> PushAnswer | Failed:
+        """Sends the push to the stage that mirrors the topic, once, as `deliver` does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,7 +43,7 @@ from penstock_core.push.delivery import (
     pause,
     waiting,
 )
-from penstock_core.push.targets.target import TopicTarget, why_too_large
+from penstock_core.push.targets.target import StageTarget, TopicTarget, why_too_large
 from penstock_service.push.bury import bury, copy_to_topic, set_aside
 from penstock_service.push.lane_work import LaneResult, LaneWork, PushPortion, overtaken
 from penstock_service.push.read_ahead import RecordsAhead, later_generations, read_ahead
@@ -76,8 +76,11 @@ def deliver_ordered(work: LaneWork) -> LaneResult:
         return LaneResult(is_unfinished=False)
     states: dict[DeliveryKey, DeliveryState | None] = {key: found.get(key) for key in keys}
     failed: dict[DeliveryKey, _Turn] = {}
+    is_mirror = isinstance(work.subscription.target, StageTarget)
+    may_ask = is_mirror and not work.has_worked
     while True:
         heads = stores.log.heads([key.partition_key for key in keys])
+        may_ask = may_ask and all(_is_at_end(heads.get(key.partition_key), states[key]) for key in keys)
         turns: dict[DeliveryKey, _Turn] = {}
         later = later_generations(work, heads, states)
         for place in work.partitions:
@@ -86,8 +89,10 @@ def deliver_ordered(work: LaneWork) -> LaneResult:
                 turns[key] = _Turn(state=states[key], due_ms=later[key])
             elif head is not None:  # its topic was deleted
                 is_careful = bool(work.lane.deaths) and states[key] == found.get(key)
-                partition = _Partition(work, place, head, is_careful=is_careful)
+                kind = _MirroredPartition if is_mirror else _Partition
+                partition = kind(work, place, head, is_careful=is_careful, must_ask=may_ask)
                 turns[key] = failed.get(key) or _take_turn(work, partition, states[key])
+        may_ask = False
         failed = {key: turn for key, turn in turns.items() if turn.has_failed}
         has_moved = any(turn.state != states[key] for key, turn in turns.items())
         states |= {key: turn.state for key, turn in turns.items()}
@@ -121,6 +126,10 @@ def _take_turn(work: LaneWork, partition: "_Partition", state: DeliveryState | N
         return _Turn(state=state, due_ms=work.instance.clock.now_ms() + PUSH_RECEIPT_RETRY_MS, has_failed=True)
 
 
+def _is_at_end(head: Head | None, state: DeliveryState | None) -> bool:
+    return head is None or (head.log_start_offset if state is None else state.offset) >= head.next_offset
+
+
 def _has_progressed(before: DeliveryState | None, after: DeliveryState | None) -> bool:
     """True if the state tells another thing. An attempt that was taken back has only raised the version."""
     if before is None or after is None:
@@ -135,9 +144,20 @@ def _is_gone(work: LaneWork) -> bool:
 
 
 class _Partition:
-    """One turn of one partition. `is_careful`: deliveries have died, and this one has not moved the partition yet."""
+    """One turn of one partition. `is_careful`: deliveries have died, and this one has not moved the partition yet.
 
-    def __init__(self, work: LaneWork, place: tuple[TopicName, DeliveryKey], head: Head, *, is_careful: bool) -> None:
+    `must_ask`: the lane was started, and has no record to push: its mirror may have begun anew since.
+    """
+
+    def __init__(
+        self,
+        work: LaneWork,
+        place: tuple[TopicName, DeliveryKey],
+        head: Head,
+        *,
+        is_careful: bool,
+        must_ask: bool = False,
+    ) -> None:
         self._work = work
         self._instance = work.instance
         self._subscription = work.subscription
@@ -145,6 +165,7 @@ class _Partition:
         self._place = place
         self._head = head
         self._is_careful = is_careful
+        self._must_ask = must_ask
 
     @property
     def key(self) -> DeliveryKey:
@@ -300,3 +321,23 @@ class _Partition:
         if stored != new:
             raise overtaken(self._place[1])
         return new
+
+
+class _MirroredPartition(_Partition):
+    """One turn of a partition that another stage mirrors: pushes of its log, as it is stored."""
+
+    def take_turn(self, stored: DeliveryState | None) -> _Turn:
+        """Pushes until the mirror has all that the head shows. A mirror in trouble is tried again, and asked."""
+        from penstock_service.mirror.push_log import push_log  # which other targets do not need
+
+        state = stored or DeliveryState(offset=self._head.log_start_offset, version=0)
+        while True:
+            must_push = state.offset < self._head.next_offset or self._must_ask or state.trouble is not None
+            if not must_push:
+                return _Turn(state=state, waits=True)
+            if self._instance.clock.now_ms() < state.next_try_ms:
+                return _Turn(state=state, due_ms=state.next_try_ms)
+            if not self._work.has_time():
+                return _Turn(state=state)
+            state = self._put_if_new(state, push_log(self._work, self._place, self._head, state))
+            self._must_ask = False

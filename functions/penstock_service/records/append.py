@@ -68,7 +68,7 @@ def append(instance: Instance, batches: Sequence[PartitionBatches], acks: Acks) 
         lambda pair: _append_ref(instance, *pair, stored), [*zip(batches, refs, strict=True)]
     )
     grown = [
-        GrownHead(key=outcome.key, head=outcome.head, added_producer=outcome.added_producer)
+        GrownHead(key=outcome.key, head=outcome.head, added_producers=int(outcome.added_producer))
         for outcome in results.ok
         if outcome.head is not None
     ]

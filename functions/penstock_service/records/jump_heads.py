@@ -18,6 +18,7 @@ from penstock_core.log.index import Head, HeadJump, Jump, jumps_over
 from penstock_core.log.ref import Ref
 from penstock_core.log.retention_raise import with_raise
 from penstock_core.log.topic import Topic
+from penstock_core.mirror.push import LOG_ID_BYTES
 from penstock_core.records.codec import empty_batch
 from penstock_core.records.record_batch import BatchesSummary
 from penstock_core.zones.zone_state import Acks
@@ -49,6 +50,7 @@ class _Plan:
     jumps: tuple[Jump, ...]
     is_lost: bool
     was_done: bool
+    has_name: bool
 
     def told(self) -> PartitionJump:
         return PartitionJump(
@@ -104,6 +106,8 @@ def _jump_some(instance: Instance, keys: Sequence[PartitionKey], restore: Restor
                 jumps=plan.jumps,
                 refs=tuple(refs[plan.key]),
                 restore=restore.restore_id,
+                # Its mirrors must not take it for the log that they hold (docs/protocol/mirrors).
+                log_id=instance.entropy.random_bytes(LOG_ID_BYTES).hex() if plan.has_name else "",
             )
             window.check()
             _, head = instance.stores.log.jump(plan.key, move, unconfirmed_zones)
@@ -123,7 +127,14 @@ def _plan(key: PartitionKey, head: Head, harmed: Head | None, restore_id: str) -
     # A writer that ran on since the jump has used up some of its margin, or has given offsets behind it.
     was_done = head.restore == restore_id and (harmed_next_offset or 0) <= head.jumps[-1].end - JUMP_MARGIN_OFFSETS
     jumps = head.jumps[-1:] if was_done else jumps_over(head.next_offset, harmed_next_offset)
-    return _Plan(key=key, next_offset=head.next_offset, jumps=jumps, is_lost=harmed is None, was_done=was_done)
+    return _Plan(
+        key=key,
+        next_offset=head.next_offset,
+        jumps=jumps,
+        is_lost=harmed is None,
+        was_done=was_done,
+        has_name=bool(head.log_id),
+    )
 
 
 def _put(instance: Instance, plans: Sequence[_Plan]) -> tuple[Mapping[PartitionKey, list[Ref]], int]:

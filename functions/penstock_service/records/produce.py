@@ -93,6 +93,8 @@ def refusal_now(instance: Instance, topic_name: str, key: PartitionKey, error: P
     try:
         refusal = still_closed(instance, topic_name, key)
     except PenstockError as failure:
+        if failure.code is ErrorCode.MIRRORED and not error.maybe_applied:
+            return failure
         if error.maybe_applied or failure.code.category is Category.NOT_FOUND:
             return error
         # Nothing was appended, and which partitions take records is not known now: another try may tell.

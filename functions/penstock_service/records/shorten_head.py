@@ -31,12 +31,12 @@ _RETRIED = (ErrorCode.THROTTLED, ErrorCode.STORAGE_UNAVAILABLE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrownHead:
-    """A head after an append of `added_refs`. `added_producer`: it may not have known the append's producer before."""
+    """A head after an append of `added_refs`. It may not have known `added_producers` of the append before."""
 
     key: PartitionKey
     head: Head
     added_refs: int = 1
-    added_producer: bool = False
+    added_producers: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,11 @@ def shorten_heads(instance: Instance, window: UpdateWindow, grown: Sequence[Grow
     A roll costs a put and an update for each page. An eviction costs a put for each producer, and an update. Raises
     nothing: failures are counted.
     """
-    evictions = [_Eviction(instance, each.key) for each in grown if each.added_producer and is_eviction_due(each.head)]
+    evictions = [
+        _Eviction(instance, each.key)
+        for each in grown
+        if each.added_producers and is_eviction_due(each.head, each.added_producers)
+    ]
     heads = {each.key: each.head for each in grown}
     puts = [(each, *pair) for each in evictions for pair in producers_to_evict(heads[each.key]).items()]
     instance.executor.map(lambda put: put[0].put(*put[1:]), puts)

@@ -18,7 +18,15 @@ from penstock_core.ids import Offset, Partition, PartitionKey, TopicId, parse_ow
 from penstock_core.limits import TOPIC_PARTITIONS_MAX
 from penstock_core.log.index import Head
 from penstock_core.log.retention_raise import with_config
-from penstock_core.log.topic import WAIT, Topic, alter_config, check_compaction, check_partitions, check_zones
+from penstock_core.log.topic import (
+    WAIT,
+    Topic,
+    alter_config,
+    check_compaction,
+    check_own,
+    check_partitions,
+    check_zones,
+)
 from penstock_core.outcomes import Outcomes, errors_maybe_applied
 from penstock_service.index.heads import create_heads, open_generation, settle_heads
 from penstock_service.instance.instance import Instance
@@ -119,7 +127,13 @@ def delete_topic(instance: Instance, name: str) -> TopicId:
     UNKNOWN_TOPIC, and CONCURRENT_UPDATE if partitions are being added. A storage error after the transaction leaves
     heads behind. Only instances that still remember the topic (10 s) can append to them.
     """
-    topic = instance.topic_cache.read_through(parse_own_topic_name(name))
+    topic = check_own(instance.topic_cache.read_through(parse_own_topic_name(name)))
+    return remove_topic(instance, topic)
+
+
+def remove_topic(instance: Instance, topic: Topic) -> TopicId:
+    """As `delete_topic`, for a topic that was read just now, mirrored or not."""
+    name = topic.name
     instance.stores.topics.delete(topic, instance.clock.now_ms())
     instance.topic_cache.forget(name)
     keys = [PartitionKey(topic.topic_id, partition) for partition in topic.all_partitions()]
@@ -137,7 +151,7 @@ def truncate(instance: Instance, topic_name: str, before: Mapping[int, int]) -> 
     above the high watermark is OFFSET_OUT_OF_RANGE. Raises INVALID_NAME, also for a topic
     of the service, and UNKNOWN_TOPIC.
     """
-    instance.topic_cache.read_through(parse_own_topic_name(topic_name))
+    check_own(instance.topic_cache.read_through(parse_own_topic_name(topic_name)))
 
     def raise_one(item: tuple[int, int]) -> Head:
         partition, offset = item

@@ -14,6 +14,7 @@ from typing import Any
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import (
     TOPIC_ID_BYTES,
+    TopicName,
     new_topic_id,
     parse_own_topic_name,
     parse_topic_name,
@@ -66,6 +67,25 @@ def create_any_topic(
     check_compaction(topic.config)
     if instance.stores.topics.get(topic.name) is not None:
         raise PenstockError(ErrorCode.TOPIC_EXISTS, f"topic {name!r} exists already")
+    check_room(instance, topic.name)
+    claim_topic(instance, window, principal, topic)
+    return make_topic(instance, window, topic)
+
+
+def make_topic(instance: Instance, window: UpdateWindow, topic: Topic) -> Topic:
+    """Makes a topic that was checked and claimed: the steps above. Costs and raises as `create_any_topic`."""
+    note_index_age(instance.stores.cursors, [topic])
+    window.check()
+    instance.stores.topics.begin(note_of(topic, topic.created_at_ms, is_being_created=True))
+    create_heads(instance, window, topic, topic.all_heads())
+    window.check()
+    instance.stores.topics.create(topic)
+    instance.topic_cache.forget(topic.name)
+    return topic
+
+
+def check_room(instance: Instance, name: TopicName) -> None:
+    """Raises TOO_MANY_TOPICS for a topic beyond `TOPICS_MAX`. Reads the topics table, unless it has lately."""
     count = instance.topic_cache.count_for_one_more(TOPICS_MAX)
     if count >= TOPICS_MAX:
         raise PenstockError(
@@ -73,15 +93,6 @@ def create_any_topic(
             f"topic {name!r} is not created: there are {count} topics of {TOPICS_MAX} that are allowed, delete some",
             limit=TOPICS_MAX,
         )
-    claim_topic(instance, window, principal, topic)
-    note_index_age(instance.stores.cursors, [topic])
-    window.check()
-    instance.stores.topics.begin(note_of(topic, topic.created_at_ms, is_being_created=True))
-    create_heads(instance, window, topic, topic.all_partitions())
-    window.check()
-    instance.stores.topics.create(topic)
-    instance.topic_cache.forget(name)
-    return topic
 
 
 def claim_topic(instance: Instance, window: UpdateWindow, principal: str, topic: Topic) -> None:

@@ -48,6 +48,8 @@ STUCK: Mapping[str, Mapping[str, Sequence[str]]] = {
             "push_unreadable",
             "push_too_large",
             "push_undecodable",  # records that were passed over, or are dead letters
+            "mirror_diverged",
+            "mirror_missed",
         ),
         FAILING: ("push_delivery_failed", "push_message_unreadable"),  # storage failed it: its message comes again soon
     },

@@ -184,6 +184,17 @@ GRANTS: Mapping[str, Grants] = {
         changes_zone_states=True,
         wakes_readers=True,
     ),
+    # A push is an append to a head, and makes or alters its topic. A promotion updates heads, a resync deletes them.
+    "mirrors": Grants(
+        topics=("GetItem", "PutItem", "UpdateItem", "DeleteItem", "Scan"),
+        settles_deletions=True,
+        dates_index=True,
+        log=("GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "DeleteItem"),
+        notes_changes=True,
+        writes_zones=True,
+        changes_zone_states=True,
+        wakes_readers=True,
+    ),
     # "latest" is a place in the log when the group is made. A reset to a time reads segments, as listing offsets does.
     "share_admin": replace(
         _FETCH,

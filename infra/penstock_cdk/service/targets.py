@@ -1,7 +1,8 @@
 """The role under which the service calls the targets of subscriptions (docs/protocol/push).
 
-It has no policy. Functions, queues and buses let it in by policies of their own, and a refusal of the API tells how.
-The functions that call targets may assume it, and nobody else may.
+It has no policy, unless the stage lists roles of other stages: it may assume these, for mirrors. Functions, queues and
+buses let it in by policies of their own, and a refusal of the API tells how. The functions that call targets may assume
+it, and nobody else may.
 """
 
 from collections.abc import Sequence
@@ -26,6 +27,7 @@ class TargetsRole(Construct):
         self._name = f"{settings.name}-targets-{stack.region}"  # roles of all regions share one space of names
         self.role_arn = stack.format_arn(service="iam", region="", resource="role", resource_name=self._name)
         self._role: iam.Role | None = None
+        self._mirror_roles = settings.mirror_roles
         self.environment = ",".join((self.role_arn, *settings.private_targets))
 
     def assume_statement(self) -> iam.PolicyStatement:
@@ -42,7 +44,14 @@ class TargetsRole(Construct):
                 role_name=self._name,
                 description="Penstock calls the targets of subscriptions under this role. Targets let it in.",
                 assumed_by=iam.CompositePrincipal(*principals),
+                inline_policies=self._mirror_policies(),
             )
+
+    def _mirror_policies(self) -> dict[str, iam.PolicyDocument] | None:
+        if not self._mirror_roles:
+            return None
+        may_assume = iam.PolicyStatement(actions=["sts:AssumeRole"], resources=[*self._mirror_roles])
+        return {"Mirrors": iam.PolicyDocument(statements=[may_assume])}
 
     def trust_also(self, function: lambda_.Function) -> None:
         """Lets one more function assume the role, if there is one."""

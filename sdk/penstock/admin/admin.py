@@ -16,6 +16,7 @@ from penstock.http.transport import Transport, open_transport
 from penstock.model import (
     CommittedOffset,
     OffsetAndTimestamp,
+    PromotedPartition,
     ScheduledRecords,
     Topic,
     TopicDescription,
@@ -292,6 +293,38 @@ class Admin:
         and UnknownTopicError.
         """
         return self._client.call(subscription_calls.put_subscription(name, topics, target, config))
+
+    def create_mirror(
+        self,
+        name: str,
+        topics: str | Iterable[str],
+        url: str,
+        *,
+        region: str = "",
+        role: str = "",
+        prefix: str = "",
+        source: str = "",
+    ) -> Subscription:
+        """Let the stage at `url` mirror these topics: the same records at the same offsets, a second or two later.
+
+        This stage calls it under `role`, which a stage on AWS needs, with its `region`. The mirrored topics have the
+        same names behind `prefix`. `source` is this stage's URL, for clients of the mirror. The mirror is a
+        subscription of this name: describe, pause and delete it as such. Raises AccessDeniedError and InvalidError.
+        """
+        stage = {"url": url, "region": region, "role": role, "prefix": prefix, "source": source}
+        return self._client.call(subscription_calls.create_mirror(name, topics, stage))
+
+    def promote_topic(self, name: str) -> list[PromotedPartition]:
+        """Let a mirrored topic of this stage take appends, and no push any more. Tells where each partition ended.
+
+        Records that the source has behind that are missing here. Stop its producers first if it still runs, and wait
+        until the mirror has no lag. Raises UnknownTopicError, and InvalidError for a topic that is no mirror.
+        """
+        return self._client.call(subscription_calls.promote_topic(name))
+
+    def resync_topic(self, name: str) -> None:
+        """Remove a mirrored topic of this stage. The next push makes it anew, from the source's first record on."""
+        self._client.call(subscription_calls.resync_topic(name))
 
     def list_subscriptions(self) -> list[Subscription]:
         """All subscriptions, sorted by name; one request per hundred."""

@@ -8,6 +8,7 @@ from penstock.api.share_group_calls import list_share_groups
 from penstock.arguments import check, check_mapping, checked_name, checked_topic
 from penstock.http.http_message import json_request
 from penstock.http.steps import Calls
+from penstock.model import PromotedPartition
 from penstock.model.fields import value_of
 from penstock.model.push import (
     Subscription,
@@ -57,6 +58,24 @@ def put_subscription(
         body |= config
     answer = yield json_request("PUT", subscription_path(name), body=body, is_repeatable=True)
     return _subscription(answer)
+
+
+def create_mirror(name: str, topics: str | Iterable[str], stage: Mapping[str, str]) -> Calls[Subscription]:
+    """Let another stage mirror the topics."""
+    told = {field: value for field, value in stage.items() if value}
+    answer = yield from put_subscription(name, topics, {"stage": told}, {"start": "earliest", "mode": "ordered"})
+    return answer
+
+
+def promote_topic(name: str) -> Calls[list[PromotedPartition]]:
+    """End the mirror of the topic. A repeat answers as the first call."""
+    answer = yield json_request("POST", f"{topic_path(name)}/promote", is_repeatable=True)
+    return [value_of(PromotedPartition, each) for each in answer["partitions"]]
+
+
+def resync_topic(name: str) -> Calls[None]:
+    """Remove the mirrored topic. Not repeatable: a second call could meet the topic that was made anew."""
+    yield json_request("POST", f"{topic_path(name)}/resync")
 
 
 def list_subscriptions() -> Calls[list[Subscription]]:

@@ -6,7 +6,7 @@ of single values. What depends on two values, only `penstock apply` tells.
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 from penstock.api.schedule_calls import RECORD_FIELDS
@@ -25,7 +25,7 @@ from penstock_core.limits import (
 )
 from penstock_core.log.topic import CLEANUP_POLICIES, MAY_BE_UNLIMITED, ORDERINGS_ON_CHANGE, TOPIC_BOUNDS, TopicConfig
 from penstock_core.push.subscription import ORDERED, PARALLEL, STARTS, SUBSCRIPTION_BOUNDS, SubscriptionConfig
-from penstock_core.push.targets.target import KINDS
+from penstock_core.push.targets.target import KINDS, StageTarget
 from penstock_core.quotas.quota import STORED_BYTES, Count, Rate
 from penstock_core.share.share_group import CHOICES, SHARE_BOUNDS, ShareGroupConfig
 
@@ -142,7 +142,8 @@ def _number(name: str, low: int, high: int) -> Schema:
 
 def _target() -> Schema:
     endpoint = _object({"url": _TEXT, "secret_env": _TEXT}, required=["url"])
-    kinds = {kind: endpoint if kind == "https" else _TEXT for kind in KINDS}
+    stage = _object({each.name: _TEXT for each in fields(StageTarget)}, required=["url"])
+    kinds = {kind: {"https": endpoint, "stage": stage}.get(kind, _TEXT) for kind in KINDS}
     return {**_object(kinds), "minProperties": 1, "maxProperties": 1}
 
 

@@ -31,6 +31,7 @@ SUMMARIES = {
     "local": "Run Penstock on this machine, from a checkout of its sources.",
     "mcp": "Let programs that speak the Model Context Protocol look at a stage, over standard input and output.",
     "metrics": "Print lag and age of each consumer, and the records of each topic, in Prometheus' text format.",
+    "mirrors": "Repeat topics in another stage, offset by offset, and let the other stage take over.",
     "offsets": "Show the first and the last offset of each partition of TOPIC.",
     "produce": "Send each line of a file, or of standard input, to TOPIC as a record.",
     "producers": "Look after the ids of transactional producers.",

@@ -110,6 +110,9 @@ class Topic:
 
     New records go to `writable_partitions` of its `partitions`, from `first_writable_partition` on. The others drain:
     they take no new records, and the last ones go once retention has emptied them.
+
+    `mirror` is there for a topic that another stage writes: `name`, `topic_id` of the source's topic, and `source`, the
+    URL of that stage.
     """
 
     name: str
@@ -119,11 +122,24 @@ class Topic:
     config: Mapping[str, Any]
     created_at_ms: int
     first_writable_partition: int = 0
+    mirror: Mapping[str, Any] | None = None
 
     @property
     def is_compacted(self) -> bool:
         """Compaction keeps the latest record of each key, so each new record needs a key."""
         return "compact" in str(self.config.get("cleanup_policy", ""))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromotedPartition:
+    """The end of a mirrored log at its promotion, and the time at which its newest records came to the source.
+
+    The time is in milliseconds since 1970, None for a log without records.
+    """
+
+    partition: int
+    promoted_at: int
+    appended_ms: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

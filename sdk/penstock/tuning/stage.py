@@ -42,6 +42,7 @@ _SETTINGS: tuple[tuple[str, Any, str], ...] = (
     ("timer_retry_s", 60, "A promotion of delayed records that failed is tried again after so long."),
     ("timers_always_on", False, "The first delayed records of the stage come on time, for $0.26 a month."),
     ("private_targets", [], "Private networks whose endpoints a subscription may have as targets."),
+    ("mirror_roles", [], "ARNs of roles of other stages under which this one may push its mirrors."),
     ("repair_retry_s", 360, "A repair that failed is tried again after so long."),
     ("job_environments", None, "Budgets of scheduled functions; without them those of the storage profile."),
     ("keeps_data_on_delete", True, "Tables and buckets stay when the stack is deleted."),

@@ -208,7 +208,7 @@ def test_step_that_storage_refuses_is_taken_again(instance: Instance, key: Parti
     _crowd(instance, key, HEAD_PRODUCERS_KEPT + EVICTION_PRODUCERS_MIN)
     head = _fill(instance, key, TAIL_ROLL_REFS)
     faulty = _with_log(instance, **{step: refused})
-    after = _shorten(faulty, key, head, added_producer=True)
+    after = _shorten(faulty, key, head, added_producers=1)
     assert (len(after.tail), len(after.producers), failures) == (0, HEAD_PRODUCERS_KEPT, [])
 
 
@@ -219,7 +219,7 @@ def test_step_that_fails_each_time_is_told_and_leaves_the_head_longer(instance: 
     _crowd(instance, key, HEAD_PRODUCERS_KEPT + EVICTION_PRODUCERS_MIN)
     head = _fill(instance, key, TAIL_ROLL_REFS)
     faulty = _with_log(instance, shorten_tail=refused, put_evicted=refused)
-    assert _shorten(faulty, key, head, added_producer=True) == head
+    assert _shorten(faulty, key, head, added_producers=1) == head
     assert faulty.telemetry.take()[0] == {"rolls_failed": 1, "evictions_failed": 1}
 
 
@@ -231,11 +231,11 @@ def test_many_producers_neither_stop_rolls_nor_fill_the_head(instance: Instance,
 
     faulty = _with_log(instance, remove_producers=refused)
     for producer_id in range(400):
-        _shorten(faulty, key, _write(instance, key, producer_id), added_producer=True)
+        _shorten(faulty, key, _write(instance, key, producer_id), added_producers=1)
     head = instance.stores.log.heads([key])[key]
     assert (len(head.tail), len(head.producers)) == (0, 400)
     for producer_id in range(400, 500):
-        head = _shorten(instance, key, _write(instance, key, producer_id), added_producer=True)
+        head = _shorten(instance, key, _write(instance, key, producer_id), added_producers=1)
     assert len(head.tail) < TAIL_ROLL_REFS
     assert len(head.producers) < HEAD_PRODUCERS_KEPT + EVICTION_PRODUCERS_MIN
     gone = set(range(500)) - set(head.producers)
@@ -251,7 +251,7 @@ def test_evicted_producer_has_its_own_item_before_it_leaves(instance: Instance, 
         assert found == leaving
         return original(*arguments)
 
-    after = _shorten(_with_log(instance, remove_producers=remove), key, head, added_producer=True)
+    after = _shorten(_with_log(instance, remove_producers=remove), key, head, added_producers=1)
     assert set(after.producers) == set(range(EVICTION_PRODUCERS_MIN, EVICTION_PRODUCERS_MIN + HEAD_PRODUCERS_KEPT))
     assert after.evictions == 1
 
@@ -265,7 +265,7 @@ def test_eviction_chooses_again_when_one_of_its_producers_writes(instance: Insta
             _write(instance, key, writes.pop(), sequence=1)
         return original(*arguments)
 
-    after = _shorten(_with_log(instance, remove_producers=remove), key, head, added_producer=True)
+    after = _shorten(_with_log(instance, remove_producers=remove), key, head, added_producers=1)
     assert 0 in after.producers
     assert after.producers[0].last_sequence == 1
     assert len(after.producers) == HEAD_PRODUCERS_KEPT
@@ -276,10 +276,10 @@ def test_late_eviction_neither_removes_nor_turns_back_a_producer_that_came_again
     instance: Instance, key: PartitionKey
 ) -> None:
     head = _crowd(instance, key, HEAD_PRODUCERS_KEPT + EVICTION_PRODUCERS_MIN)
-    _shorten(instance, key, head, added_producer=True)
+    _shorten(instance, key, head, added_producers=1)
     now = _write(instance, key, 0, sequence=1)
     instance.stores.log.put_evicted(key, 0, now.producers[0], 1)  # it has left once more, and come again
-    assert _shorten(instance, key, head, added_producer=True) == now
+    assert _shorten(instance, key, head, added_producers=1) == now
     found = instance.stores.log.evicted_producer(key, 0)
     assert found is not None
     assert found.last_sequence == 1

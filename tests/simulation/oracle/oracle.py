@@ -12,6 +12,7 @@ from penstock_core.log.index import Head, HeadAppend
 from penstock_core.log.ref import LocatedRef, Ref, Tier
 from penstock_core.log.timer import delivered_ref
 from penstock_core.log.topic import Topic
+from penstock_core.mirror.push import MirrorAppend
 from penstock_core.records.codec import decode
 from penstock_core.transaction import Move, Transaction
 from penstock_core.zones.zone_state import ZoneStates
@@ -156,7 +157,10 @@ class Oracle:
             self._check_bits(key, self.log.check_index(key))
 
     def _observe_log(self, method: str, arguments: tuple[Any, ...], outcome: Any) -> None:
-        if head := head_appended_to(method, outcome):
+        if method == "append_mirrored":
+            if outcome is not None and outcome.is_appended:
+                self._mirrored(arguments[0], arguments[1], arguments[2], outcome.head)
+        elif head := head_appended_to(method, outcome):
             self._appended(arguments[0], arguments[1], head, arguments[2])
         elif method == "shorten_tail":
             if outcome[0]:
@@ -175,6 +179,11 @@ class Oracle:
                 outcome.log_start_offset == self.log_starts[key] <= outcome.next_offset,
                 f"log start of {key} is {outcome.log_start_offset} of {outcome.next_offset}, raised to {offset}",
             )
+
+    def _mirrored(self, key: PartitionKey, append: MirrorAppend, owed: int, head: Head) -> None:
+        for index, ref in enumerate(append.refs):
+            behind = sum(each.offset_span for each in append.refs[index + 1 :])
+            self._appended(key, ref, replace(head, next_offset=Offset(head.next_offset - behind)), owed)
 
     def _transacted(self, transaction: Transaction | Move) -> None:
         heads = self._state.stores.log.heads([*transaction.refs])

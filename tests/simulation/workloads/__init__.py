@@ -13,6 +13,7 @@ from tests.simulation.workloads import (
     groups,
     jobs,
     machines,
+    mirroring,
     operating,
     overdue,
     producing,
@@ -72,6 +73,7 @@ WORKLOADS: dict[str, Install] = {
     "ranking": ranking.install,
     "overdue": overdue.install,
     "scheduling": scheduling.install,
+    "mirroring": mirroring.install,
 }
 MIXED = "mixed"
 OF_ZONES = {"zone_loss", "zone_moves", "recover_zones", "repair", "replicate", "scrub"}  # senseless with one zone
@@ -86,6 +88,7 @@ ALONE = {
         "generations",
         "inline",
         "lagging",
+        "mirroring",
         "outage",
         "overdue",
         "pushing",

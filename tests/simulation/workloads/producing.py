@@ -207,7 +207,7 @@ def _shorten_late(simulation: Simulation, sleeper: SimulatedInstance, key: Parti
     if random.random() < 0.1:
         simulation.scheduler.pause(random.uniform(30_000.0, 120_000.0))
     if head is not None:
-        grown = GrownHead(key=key, head=head, added_refs=max(1, len(head.tail)), added_producer=True)
+        grown = GrownHead(key=key, head=head, added_refs=max(1, len(head.tail)), added_producers=1)
         shorten_heads(sleeper.instance, window, [grown])
 
 

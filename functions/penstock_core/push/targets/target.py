@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,6 +19,8 @@ from penstock_core.records.codec import NewRecord, Record, time_of
 
 _FUNCTION_ARN = re.compile(r"arn:[\w-]+:lambda:[\w-]+:\d{12}:function:[\w-]{1,64}(:[\w-]{1,128})?", re.ASCII)
 _BUS_ARN = re.compile(r"arn:[\w-]+:events:[\w-]+:\d{12}:event-bus/[\w./-]{1,256}", re.ASCII)
+_ROLE_ARN = re.compile(r"arn:[\w-]+:iam::\d{12}:role/[\w+=,.@/-]{1,512}", re.ASCII)
+_REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-\d{1,2}", re.ASCII)
 _QUEUE_PATH = re.compile(r"/\d{12}/[\w-]{1,80}", re.ASCII)
 _URL = re.compile(r"[!-\[\]-~]+")  # printable ASCII without blanks and backslashes
 _FIFO = ".fifo"
@@ -67,8 +69,23 @@ class TopicTarget:
     topic: TopicName
 
 
-Target = FunctionTarget | QueueTarget | BusTarget | HttpsTarget | TopicTarget
-KINDS = ("lambda", "sqs", "event_bus", "https", "topic")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageTarget:
+    """Another stage, which mirrors the topics under the same names behind `prefix` (docs/protocol/mirrors).
+
+    `url` is its API in `region`. The role that delivers calls it under `role`, or as itself for "". Clients of the
+    mirror are told `source`, the URL of this stage.
+    """
+
+    url: str
+    region: str = ""
+    role: str = ""
+    prefix: str = ""
+    source: str = ""
+
+
+Target = FunctionTarget | QueueTarget | BusTarget | HttpsTarget | TopicTarget | StageTarget
+KINDS = ("lambda", "sqs", "event_bus", "https", "topic", "stage")
 
 
 def parse_target(document: Mapping[str, Any], *, is_http_allowed: bool = False) -> Target:
@@ -83,6 +100,8 @@ def parse_target(document: Mapping[str, Any], *, is_http_allowed: bool = False) 
     [(kind, value)] = document.items()
     if kind == "https":
         return _https(value, ("https", "http") if is_http_allowed else ("https",))
+    if kind == "stage":
+        return _stage(value, ("https", "http") if is_http_allowed else ("https",))
     if not isinstance(value, str):
         told = "an object" if isinstance(value, Mapping | list) else shown(value)
         raise _refused(f"target.{kind}={told}: give a text")
@@ -111,6 +130,8 @@ def target_to_json(target: Target) -> dict[str, Any]:
             return {"https": {"url": url}}
         case TopicTarget(topic=topic):
             return {"topic": topic}
+        case StageTarget():
+            return {"stage": {name: value for name, value in asdict(target).items() if value}}
 
 
 _ARNS = {
@@ -147,6 +168,30 @@ def _https(value: object, schemes: Sequence[str]) -> HttpsTarget:
     except PenstockError as error:
         raise _refused(f"target.https.{error.message}") from None
     return HttpsTarget(url=url, secret=secret)
+
+
+def _stage(value: object, schemes: Sequence[str]) -> StageTarget:
+    known = [each.name for each in fields(StageTarget)]
+    if not isinstance(value, Mapping) or not {"url"} <= set(value) <= set(known):
+        raise _refused(f"target.stage: give an object with url, and if you need them {', '.join(known[1:])}")
+    for name, text in value.items():
+        if not isinstance(text, str) or len(text) > limits.PUSH_URL_LENGTH_MAX:
+            raise _refused(
+                f"target.stage.{name}={shown(text)}: give a text of {limits.PUSH_URL_LENGTH_MAX:,} characters at most"
+            )
+    target = StageTarget(**{name: text.rstrip("/") if name == "url" else text for name, text in value.items()})
+    if not _is_endpoint(target.url, schemes) or "?" in target.url:
+        raise _refused(
+            f"target.stage.url={shown(target.url)}: give the URL of the other stage, as its output ApiUrl tells it"
+        )
+    if target.role and not _ROLE_ARN.fullmatch(target.role):
+        raise _refused(
+            f"target.stage.role={shown(target.role)}: give an ARN such as arn:aws:iam::123456789012:role/mirror"
+        )
+    if target.region and not _REGION.fullmatch(target.region):
+        raise _refused(f"target.stage.region={shown(target.region)}: give a region such as eu-west-1")
+    parse_own_topic_name(f"{target.prefix}t")  # a prefix that no name can have
+    return target
 
 
 def _is_endpoint(url: str, schemes: Sequence[str]) -> bool:

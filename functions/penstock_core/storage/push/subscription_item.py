@@ -32,6 +32,7 @@ they never differ from it.
 
 import json
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from penstock_core.errors import ErrorCode, PenstockError, shown
@@ -50,6 +51,7 @@ from penstock_core.push.targets.target import (
     FunctionTarget,
     HttpsTarget,
     QueueTarget,
+    StageTarget,
     Target,
     TopicTarget,
     target_to_json,
@@ -139,6 +141,8 @@ def _target(document: Mapping[str, Any], item: Mapping[str, Any]) -> Target:
             return HttpsTarget(url=url, secret=item[_SECRET]["S"])
         case {"topic": str(topic)}:
             return TopicTarget(topic=TopicName(topic))
+        case {"stage": {"url": str()} as stage} if set(stage) <= {each.name for each in fields(StageTarget)}:
+            return StageTarget(**stage)
     raise PenstockError(
         ErrorCode.UNSUPPORTED_FORMAT,
         f"subscription {item['sk']['S']} has a target that this release does not know ({shown(sorted(document))}): use "

@@ -55,6 +55,8 @@ class Error(TypedDict):
     epoch: NotRequired[int | None]
     last_transaction: NotRequired[int | None]
     last_nonce: NotRequired[str]
+    mirror: NotRequired[str]
+    source: NotRequired[str]
 
 
 class ErrorAnswer(TypedDict):
@@ -121,8 +123,19 @@ class EarlierRetention(TypedDict):
     before_ms: int
 
 
+class MirrorAnswer(TypedDict):
+    """The mirror that writes a topic: its name, the id of the topic that it repeats, and the URL of that stage."""
+
+    name: str
+    topic_id: str
+    source: str | None
+
+
 class TopicAnswer(TypedDict):
-    """A topic. New records go to `writable_partitions`, from `first_writable_partition` on; the others drain."""
+    """A topic. New records go to `writable_partitions`, from `first_writable_partition` on; the others drain.
+
+    Only pushes of another stage write to a topic that has a `mirror`.
+    """
 
     name: str
     topic_id: str
@@ -132,6 +145,7 @@ class TopicAnswer(TypedDict):
     config: dict[str, Any]
     created_at_ms: int
     earlier_retention: NotRequired[EarlierRetention]
+    mirror: NotRequired[MirrorAnswer]
 
 
 class AddressAnswer(TypedDict):

@@ -24,6 +24,19 @@ class HttpsEndpoint(JsonRequest):
     secret: str | None = None
 
 
+class StageToMirror(JsonRequest):
+    """Another stage, which mirrors the topics: its URL and region, and its role that this stage may assume.
+
+    `prefix` begins the names of the mirrored topics, and `source` is the URL of this stage, for clients of the mirror.
+    """
+
+    url: str | None = None  # the core asks for it
+    region: str | None = None
+    role: str | None = None
+    prefix: str | None = None
+    source: str | None = None
+
+
 class SubscriptionTarget(JsonRequest):
     """The place that gets the records. Give exactly one."""
 
@@ -32,6 +45,7 @@ class SubscriptionTarget(JsonRequest):
     event_bus: str | None = None
     https: HttpsEndpoint | None = None
     topic: str | None = None
+    stage: StageToMirror | None = None
 
 
 class RetryPolicy(JsonRequest):

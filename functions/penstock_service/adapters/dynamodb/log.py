@@ -6,14 +6,16 @@ idempotent producer may be sent again after a lost answer, because its condition
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock_core.ids import Offset, PartitionKey, parse_partition_key
 from penstock_core.log.index import (
     EMPTY_HEAD,
+    HELD_LAYOUT,
     Head,
     HeadAppend,
     HeadJump,
+    HeldHead,
     Page,
     Waiter,
     appended,
@@ -28,6 +30,7 @@ from penstock_core.outcomes import errors_of_a_late_attempt
 from penstock_core.records.producer_state import ProducerSequence, ProducerState, encode_state, entries_preceding
 from penstock_core.storage.head_item import (
     CLOSED,
+    MIRROR,
     head_item,
     head_key,
     owner_name,
@@ -43,11 +46,14 @@ from penstock_core.storage.head_updates import (
     arming,
     jumping,
     layout_move,
+    log_naming,
+    mirroring,
     producers_removal,
+    promoting,
     push_arming,
     tail_shortening,
 )
-from penstock_core.storage.item import ConditionalUpdate, Item, number
+from penstock_core.storage.item import ConditionalPut, ConditionalUpdate, Item, number
 from penstock_core.storage.keys import producer_name
 from penstock_core.storage.page_item import (
     PAGE_LAST,
@@ -59,6 +65,9 @@ from penstock_core.storage.page_item import (
 )
 from penstock_service.adapters.dynamodb.client import Applied, DynamoDbClient, Refused
 from penstock_service.adapters.dynamodb.marks import RefMarker
+
+if TYPE_CHECKING:
+    from penstock_core.mirror.push import MirrorAppend
 
 _APPEND = (
     "SET next_offset = next_offset + :span, tail = list_append(tail, :refs), under_replicated = :unconfirmed, "
@@ -75,14 +84,18 @@ class DynamoDbLogIndex:
         self._client = client
         self._table = table
 
-    def create_head(self, key: PartitionKey, has_push_waiter: bool = False) -> None:
-        self._client.conditional(
-            "put_item",
-            is_repeatable=True,
-            TableName=self._table,
-            Item=head_item(key, replace(EMPTY_HEAD, has_push_waiter=has_push_waiter)),
-            ConditionExpression="attribute_not_exists(pk)",
-        )
+    def create_head(self, key: PartitionKey, has_push_waiter: bool = False, held: HeldHead | None = None) -> None:
+        head = replace(EMPTY_HEAD, has_push_waiter=has_push_waiter)
+        if held is not None:
+            head = replace(head, mirror=held.mirror, closed_ms=held.closed_ms, layout=HELD_LAYOUT)
+        put = ConditionalPut(item=head_item(key, head), condition="attribute_not_exists(pk)")
+        if held is None:  # a push may have made one for a partition that its topic never got: it was promoted first
+            put = ConditionalPut(
+                item=put.item,
+                condition=f"{put.condition} OR (attribute_exists({MIRROR}) AND next_offset = :zero)",
+                values={":zero": number(0)},
+            )
+        self._client.conditional("put_item", is_repeatable=True, TableName=self._table, **put.arguments())
 
     def delete_head(self, key: PartitionKey) -> None:
         self._client.call("delete_item", is_repeatable=True, TableName=self._table, Key=head_key(key))
@@ -169,6 +182,28 @@ class DynamoDbLogIndex:
 
     def jump(self, key: PartitionKey, jump: HeadJump, unconfirmed_zones: int) -> tuple[bool, Head | None]:
         return self._changed_head(jumping(key, jump, unconfirmed_zones))
+
+    def name_log(self, key: PartitionKey, log_id: str) -> Head | None:
+        return self._changed_head(log_naming(key, log_id))[1]
+
+    def append_mirrored(self, key: PartitionKey, append: "MirrorAppend", unconfirmed_zones: int) -> HeadAppend | None:
+        done = self._client.conditional(
+            "update_item",
+            is_repeatable=True,
+            TableName=self._table,
+            **mirroring(key, append, unconfirmed_zones).arguments(),
+            ReturnValues="ALL_OLD",
+            ReturnValuesOnConditionCheckFailure="ALL_OLD",
+        )
+        if isinstance(done, Applied):
+            old = parse_head(done.attributes)
+            return HeadAppend(is_appended=True, head=append.appended_to(old), took_waiter=old.waiter_ms is not None)
+        if done.item is None:
+            return None
+        return HeadAppend(is_appended=False, head=parse_head(done.item), maybe_applied=done.maybe_applied)
+
+    def promote(self, key: PartitionKey, mirror: str, layout: int, closed_ms: int | None) -> Head | None:
+        return self._changed_head(promoting(key, mirror, layout, closed_ms))[1]
 
     def evicted_producer(self, key: PartitionKey, producer_id: int) -> ProducerState | None:
         item = self._client.get(self._table, producer_item_key(key, producer_id))

@@ -29,6 +29,7 @@ from penstock_core.storage.item import ConditionalPut, Item, number, rewriting
 from penstock_core.storage.keys import DELETED, TOPIC
 from penstock_core.storage.topic_item import (
     LAYOUT,
+    MIRROR,
     ORDERING,
     RAISE,
     TOPIC_OPTIONAL,
@@ -136,7 +137,8 @@ class DynamoDbTopicStore:
         stored = topic_item(old)
         condition = "topic_id = :id AND #partitions = :partitions AND config = :config"
         values = {":id": stored["topic_id"], ":partitions": stored["partitions"], ":config": stored["config"]}
-        for name, place in ((LAYOUT, ":old_layout"), (ORDERING, ":old_ordering"), (RAISE, ":old_raise")):
+        for name in (LAYOUT, ORDERING, RAISE, MIRROR):
+            place = f":old_{name}"
             if name in stored:
                 condition += f" AND {name} = {place}"
                 values[place] = stored[name]

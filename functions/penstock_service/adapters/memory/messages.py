@@ -16,9 +16,10 @@ from penstock_core.limits import PUSH_MESSAGE_AGE_MS_MAX, PUSH_VISIBILITY_MS
 from penstock_core.log.repair import Look, Repair
 from penstock_core.log.timer import DueSecond
 from penstock_core.log.wake_up import WakeUpMessage
-from penstock_core.push.batch import Answer, Answered, PushBatch
+from penstock_core.mirror.push import MirrorPush, PushAnswer
+from penstock_core.push.batch import Answer, Answered, Failed, Failure, PushBatch
 from penstock_core.push.lane import PushMessage
-from penstock_core.push.targets.target import Target
+from penstock_core.push.targets.target import StageTarget, Target
 from penstock_service.adapters.system import MovableClock
 from penstock_service.ports.push import WakeUpPlace
 from penstock_service.ports.runtime import Clock
@@ -260,13 +261,16 @@ class MemoryTargets:
     """Targets: the port documents its methods.
 
     `answer` answers each delivery: all records are handled unless you replace it. `deliveries` are those that were
-    made. `refusal` is what `check` raises, None for nothing.
+    made. `refusal` is what `check` raises, None for nothing. `stage` answers each push to a mirror.
     """
 
     def __init__(self) -> None:
         self.deliveries: list[tuple[Target, PushBatch]] = []
         self.answer: Callable[[Target, PushBatch], Answer] = lambda _target, _batch: Answered()
         self.refusal: PenstockError | None = None
+        self.stage: Callable[[StageTarget, MirrorPush], PushAnswer | Failed] = lambda _target, _push: Failed(
+            failure=Failure.AWAY, error="there is no other stage"
+        )
 
     def check(self, target: Target) -> None:  # noqa: ARG002 - the refusal is that of all targets
         if self.refusal is not None:
@@ -275,3 +279,6 @@ class MemoryTargets:
     def deliver(self, target: Target, batch: PushBatch, timeout_ms: int) -> Answer:  # noqa: ARG002 - it answers at once
         self.deliveries.append((target, batch))
         return self.answer(target, batch)
+
+    def mirror(self, target: StageTarget, push: MirrorPush, timeout_ms: int) -> PushAnswer | Failed:  # noqa: ARG002
+        return self.stage(target, push)

@@ -13,9 +13,18 @@ from botocore.config import Config
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import PUSH_CALLS_AT_ONCE
-from penstock_core.push.batch import Answer, PushBatch
+from penstock_core.mirror.push import MirrorPush, PushAnswer
+from penstock_core.push.batch import Answer, Failed, PushBatch
 from penstock_core.push.targets.public_address import Network, parse_networks
-from penstock_core.push.targets.target import BusTarget, FunctionTarget, HttpsTarget, QueueTarget, Target, TopicTarget
+from penstock_core.push.targets.target import (
+    BusTarget,
+    FunctionTarget,
+    HttpsTarget,
+    QueueTarget,
+    StageTarget,
+    Target,
+    TopicTarget,
+)
 from penstock_service.adapters.https_target import HttpsEndpoints
 from penstock_service.adapters.on_demand import OnDemand
 from penstock_service.adapters.targets.bus import EventBuses
@@ -23,6 +32,7 @@ from penstock_service.adapters.targets.calls import EntryCalls
 from penstock_service.adapters.targets.endpoint import Endpoints
 from penstock_service.adapters.targets.function import LambdaFunctions
 from penstock_service.adapters.targets.queue import SqsQueues
+from penstock_service.adapters.targets.stage import MirrorRoles, Stages
 from penstock_service.ports.runtime import Clock, Runtime
 
 _ACCOUNT_AT = 4  # "arn:aws:iam::<account>:role/<name>"
@@ -64,12 +74,20 @@ class TargetsByKind:
     """Targets: the port documents its methods. Each kind has its adapter."""
 
     def __init__(
-        self, functions: LambdaFunctions, queues: SqsQueues, buses: EventBuses, endpoints: HttpsEndpoints, clock: Clock
+        self,
+        functions: LambdaFunctions,
+        queues: SqsQueues,
+        buses: EventBuses,
+        endpoints: HttpsEndpoints,
+        clock: Clock,
+        *,
+        roles: MirrorRoles | None = None,
     ) -> None:
         self._functions = functions
         self._queues = queues
         self._buses = buses
         self._endpoints = Endpoints(endpoints, clock)
+        self._stages = Stages(endpoints, clock, roles)
 
     def check(self, target: Target) -> None:
         match target:
@@ -81,6 +99,8 @@ class TargetsByKind:
                 self._buses.check(target)
             case HttpsTarget():
                 self._endpoints.check(target)
+            case StageTarget():
+                self._stages.check(target)
             case TopicTarget():
                 raise _no_call(target)
 
@@ -94,8 +114,11 @@ class TargetsByKind:
                 return self._buses.deliver(target, batch, timeout_ms)
             case HttpsTarget():
                 return self._endpoints.deliver(target, batch, timeout_ms)
-            case TopicTarget():
+            case TopicTarget() | StageTarget():
                 raise _no_call(target)
+
+    def mirror(self, target: StageTarget, push: MirrorPush, timeout_ms: int) -> PushAnswer | Failed:
+        return self._stages.push(target, push, timeout_ms)
 
 
 class AwsTargets(TargetsByKind):
@@ -114,6 +137,7 @@ class AwsTargets(TargetsByKind):
             EventBuses(OnDemand(lambda: client("events", _ENTRIES)), calls, places.role_arn),
             HttpsEndpoints(runtime.clock, allowed_private=places.private_networks),
             runtime.clock,
+            roles=MirrorRoles(sts=OnDemand(lambda: client("sts", _ENTRIES)), external_id=places.role_arn),
         )
 
     def check(self, target: Target) -> None:
@@ -156,5 +180,5 @@ class _LambdaClients:
             return self._clients[timeout_ms]
 
 
-def _no_call(target: TopicTarget) -> ValueError:
-    return ValueError(f"{target}: a copy to a topic is a transaction, not a delivery")
+def _no_call(target: TopicTarget | StageTarget) -> ValueError:
+    return ValueError(f"{target}: a copy to a topic is a transaction, and a mirror takes pushes: neither is a delivery")

@@ -1,0 +1,234 @@
+"""A push: the next batches of a partition of the source, and all that its mirror needs to append them at their place.
+
+```
+source   … 100 [ref 100-119] [ref 120-127] 128 …      push: base_offset 100, two parts, ends at 128
+mirror   … 100                                         appends if its head ends at 100, and is of the same log
+```
+The body of the request is a frame (records/frame.py). Its header is `push_header`, and the batches of all parts follow.
+
+The update of the mirror's head asks for three things at once: the mirror that pushes writes the head, the head holds
+this log, and it ends where the push begins. So of pushes that are late, doubled, or of a source
+that was overtaken by a promotion, none is appended in another place.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import Offset
+from penstock_core.log.index import Head
+from penstock_core.log.ref import Ref
+from penstock_core.log.retention_raise import with_config
+from penstock_core.log.topic import MirrorNote, Topic, TopicConfig, alter_config, config_to_json
+from penstock_core.records.producer_state import ProducerSequence, ProducerState
+from penstock_core.records.record_batch import BatchesSummary
+
+LOG_ID_BYTES = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceTopic:
+    """The topic as the source had it at `settings_ms`. `name` is that of the mirrored topic: with the prefix."""
+
+    name: str
+    topic_id: str
+    partitions: int
+    heads: int | None
+    writable: int | None
+    layout: int
+    generations: tuple[int, ...]
+    was_compacted: bool
+    config: Mapping[str, Any]
+    settings_ms: int
+
+    def applied_to(self, topic: Topic, now_ms: int) -> Topic:
+        """The mirrored topic with these partitions and settings. Its own notes stay. Raises INVALID_CONFIG."""
+        changed = with_config(topic, alter_config(TopicConfig(), self.config), now_ms)
+        return replace(
+            changed,
+            partitions=self.partitions,
+            heads=self.heads,
+            writable=self.writable,
+            layout=self.layout,
+            generations=self.generations,
+            was_compacted=self.was_compacted or topic.was_compacted,
+        )
+
+    def note_of(self, mirror: str, source: str) -> MirrorNote:
+        """The note of a topic that gets these settings."""
+        return MirrorNote(name=mirror, topic_id=self.topic_id, source=source, settings_ms=self.settings_ms)
+
+
+def source_topic(topic: Topic, prefix: str, settings_ms: int) -> SourceTopic:
+    """The topic as a push tells it. It was read at `settings_ms` or later."""
+    return SourceTopic(
+        name=f"{prefix}{topic.name}",
+        topic_id=topic.topic_id,
+        partitions=topic.partitions,
+        heads=topic.heads,
+        writable=topic.writable,
+        layout=topic.layout,
+        generations=topic.generations,
+        was_compacted=topic.was_compacted,
+        config=config_to_json(topic.config),
+        settings_ms=settings_ms,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushPart:
+    """The batches of one ref of the mirror: as many bytes, and what the ref tells of them."""
+
+    length: int
+    offset_span: int
+    record_count: int
+    max_timestamp_ms: int
+    appended_ms: int
+    tag_filter: int | None = None
+    sequence: ProducerSequence | None = None
+    may_expire: bool = False
+
+    @property
+    def summary(self) -> BatchesSummary:
+        """The facts that a put of the batches needs. Their number is not known here, and nothing asks for it."""
+        return BatchesSummary(
+            record_count=self.record_count,
+            offset_span=self.offset_span,
+            max_timestamp_ms=self.max_timestamp_ms,
+            batch_count=1,
+            largest_batch_bytes=self.length,
+            sequence=self.sequence,
+        )
+
+    def ref_of(self, stored: Ref) -> Ref:
+        """The ref of these batches, from that of their append here: they were appended at the source before."""
+        return replace(stored, max_timestamp_ms=self.max_timestamp_ms, appended_ms=self.appended_ms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirrorPush:
+    """One push. `producers` are the newest entries of the producers whose batches it has, as the source keeps them."""
+
+    mirror: str
+    source: str
+    topic: SourceTopic
+    partition: int
+    log_id: str
+    base_offset: Offset
+    parts: Sequence[PushPart]
+    producers: Mapping[int, ProducerState] = field(default_factory=dict)
+    data: bytes | memoryview = field(repr=False)
+
+    @property
+    def next_offset(self) -> Offset:
+        """The offset behind the push."""
+        return Offset(self.base_offset + sum(part.offset_span for part in self.parts))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushAnswer:
+    """The mirror's log ends at `next_offset`. It is of another log if it has `diverged`: then nothing was appended."""
+
+    next_offset: Offset
+    diverged: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirrorAppend:
+    """The append of a push to its head, on condition of mirror, log and place."""
+
+    mirror: str
+    log_id: str
+    base_offset: Offset
+    refs: tuple[Ref, ...]
+    producers: Mapping[int, ProducerState]
+
+    def appended_to(self, head: Head) -> Head:
+        """The head after this append, without its waiters."""
+        return replace(
+            head,
+            next_offset=Offset(self.base_offset + sum(ref.offset_span for ref in self.refs)),
+            tail=(*head.tail, *self.refs),
+            producers={**head.producers, **self.producers},
+            log_id=self.log_id,
+            has_push_waiter=False,
+            waiter_ms=None,
+        )
+
+
+def answer_at(head: Head, push: MirrorPush) -> PushAnswer | None:
+    """The answer of a head that cannot take the push, None if it can.
+
+    A head that ends behind the push's begin has had it, or another one of the same log: that is a repeat. A head that
+    ends before it lacks records, so the source goes back. Raises MIRROR_ENDED for a head of no or another mirror.
+    """
+    if head.mirror != push.mirror:
+        raise PenstockError(
+            ErrorCode.MIRROR_ENDED,
+            f"partition {push.partition} of topic {push.topic.name!r} is not written by mirror {push.mirror!r} any "
+            "more: it was promoted. Delete the subscription that pushes",
+        )
+    is_named = bool(head.log_id) or head.next_offset == 0
+    if not is_named or head.log_id not in ("", push.log_id):
+        return PushAnswer(
+            next_offset=head.next_offset,
+            diverged=f"partition {push.partition} of {push.topic.name!r} holds log {head.log_id or 'unknown'} up to "
+            f"{head.next_offset}, the source has log {push.log_id} at {push.base_offset}: one of them was restored. "
+            "Begin the topic anew by `penstock mirrors resync`",
+        )
+    return None if head.next_offset == push.base_offset else PushAnswer(next_offset=head.next_offset)
+
+
+def push_header(push: MirrorPush) -> dict[str, Any]:
+    """The header of the frame."""
+    topic = push.topic
+    return {
+        "source": push.source,
+        "topic": {
+            "name": topic.name,
+            "topic_id": topic.topic_id,
+            "partitions": topic.partitions,
+            "heads": topic.heads,
+            "writable": topic.writable,
+            "layout": topic.layout,
+            "generations": [*topic.generations],
+            "was_compacted": topic.was_compacted,
+            "config": dict(topic.config),
+            "settings_ms": topic.settings_ms,
+        },
+        "partition": push.partition,
+        "log_id": push.log_id,
+        "base_offset": push.base_offset,
+        "parts": [_part_json(part) for part in push.parts],
+        "producers": [
+            {
+                "id": producer_id,
+                "epoch": state.epoch,
+                "last_sequence": state.last_sequence,
+                "written_ms": state.written_ms,
+                "checksum": state.checksum,
+                "owner": state.owner.hex(),
+            }
+            for producer_id, state in push.producers.items()
+        ],
+    }
+
+
+def _part_json(part: PushPart) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "length": part.length,
+        "offset_span": part.offset_span,
+        "record_count": part.record_count,
+        "max_timestamp_ms": part.max_timestamp_ms,
+        "appended_ms": part.appended_ms,
+    }
+    if part.may_expire:
+        told["may_expire"] = True
+    if part.tag_filter is not None:
+        told["tag_filter"] = f"{part.tag_filter:016x}"
+    if part.sequence is not None:
+        told["producer_id"] = part.sequence.producer_id
+        told["producer_epoch"] = part.sequence.epoch
+        told["first_sequence"] = part.sequence.first_sequence
+    return told

@@ -1,0 +1,169 @@
+"""Mirrors: another stage pushes its log, and operators promote a mirrored topic, or let it begin anew."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from penstock_core import limits
+from penstock_core.acls.rule import Kind, Operation
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import Offset, parse_subscription_name
+from penstock_core.limits import OFFSET_MAX, REQUEST_BYTES_MAX, TOPIC_PARTITIONS_MAX
+from penstock_core.mirror.push import MirrorPush, PushPart, SourceTopic
+from penstock_core.records import frame
+from penstock_core.records.producer_state import OWNER_BYTES, SEQUENCE_MAX, ProducerSequence, ProducerState
+from penstock_handlers.edge.access.request_access import access_of
+from penstock_handlers.edge.fields import refuse_unknown, take, take_flag, take_number, take_objects
+from penstock_handlers.edge.http import Event, Result, body_of, json_result
+from penstock_service.instance.instance import Instance
+from penstock_service.mirror.append_push import append_push
+from penstock_service.mirror.promote_topic import promote_topic, resync_topic
+
+_TIME_MS_MAX = 2**47
+_CHECKSUM_MAX = 2**32 - 1
+_EPOCH_MAX = 2**15 - 1
+_ID_MAX = 2**63 - 1
+_SPAN_MAX = 2**31 - 1
+
+
+def serve(event: Event, instance: Instance) -> Result:
+    """Append a push, promote a topic, or remove a mirrored one."""
+    return _BY_ROUTE[event["routeKey"]](event, instance)
+
+
+def _append(event: Event, instance: Instance) -> Result:
+    header, payload = frame.decode(body_of(event))
+    push = _parse_push(str(event["pathParameters"]["name"]), header, payload)
+    access_of(event, instance).require(Operation.ALTER, Kind.TOPIC, push.topic.name)
+    answer = append_push(instance, push)
+    return json_result({"next_offset": answer.next_offset, "diverged": answer.diverged or None})
+
+
+def _promote(event: Event, instance: Instance) -> Result:
+    _refuse_body(event)
+    promoted = promote_topic(instance, event["pathParameters"]["topic"])
+    return json_result(
+        {
+            "partitions": [
+                {"partition": each.partition, "promoted_at": each.promoted_at, "appended_ms": each.appended_ms}
+                for each in promoted
+            ]
+        }
+    )
+
+
+def _resync(event: Event, instance: Instance) -> Result:
+    _refuse_body(event)
+    return json_result({"topic_id": resync_topic(instance, event["pathParameters"]["topic"])})
+
+
+def _refuse_body(event: Event) -> None:
+    if body_of(event):
+        raise PenstockError(ErrorCode.INVALID_REQUEST, "this route takes no body: send none")
+
+
+def _parse_push(mirror: str, header: Mapping[str, Any], payload: memoryview) -> MirrorPush:
+    refuse_unknown(header, "source", "topic", "partition", "log_id", "base_offset", "parts", "producers")
+    parts = take_objects(header, "parts")
+    producers = take_objects(header, "producers")
+    if len(parts) > limits.MIRROR_PUSH_REFS or len(producers) > limits.MIRROR_PUSH_PRODUCERS:
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST,
+            f"a push of {len(parts)} parts and {len(producers)} producers: {limits.MIRROR_PUSH_REFS} parts and "
+            f"{limits.MIRROR_PUSH_PRODUCERS} producers are the most",
+        )
+    return MirrorPush(
+        mirror=parse_subscription_name(mirror),
+        source=_text(header, "source", limits.PUSH_URL_LENGTH_MAX),
+        topic=_parse_topic(take(header, "topic", dict)),
+        partition=take_number(header, "partition", 0, TOPIC_PARTITIONS_MAX - 1),
+        log_id=_text(header, "log_id", limits.NAME_LENGTH_MAX),
+        base_offset=Offset(take_number(header, "base_offset", 0, OFFSET_MAX)),
+        parts=[_parse_part(each) for each in parts],
+        producers=dict(map(_parse_producer, producers)),
+        data=payload,
+    )
+
+
+def _parse_topic(fields: Mapping[str, Any]) -> SourceTopic:
+    names = ("name", "topic_id", "partitions", "heads", "writable", "layout", "generations", "was_compacted", "config")
+    refuse_unknown(fields, *names, "settings_ms")
+    starts = take(fields, "generations", list)
+    if not starts or not all(isinstance(each, int) and 0 <= each < TOPIC_PARTITIONS_MAX for each in starts):
+        raise PenstockError(ErrorCode.INVALID_REQUEST, f"generations={starts!r:.100}: must be numbers of partitions")
+    return SourceTopic(
+        name=take(fields, "name", str),
+        topic_id=_text(fields, "topic_id", limits.NAME_LENGTH_MAX),
+        partitions=take_number(fields, "partitions", 1, TOPIC_PARTITIONS_MAX),
+        heads=_optional(fields, "heads"),
+        writable=_optional(fields, "writable"),
+        layout=take_number(fields, "layout", 0, OFFSET_MAX),
+        generations=tuple(starts),
+        was_compacted=take_flag(fields, "was_compacted"),
+        config=take(fields, "config", dict),
+        settings_ms=take_number(fields, "settings_ms", 0, _TIME_MS_MAX),
+    )
+
+
+def _optional(fields: Mapping[str, Any], name: str) -> int | None:
+    return None if fields.get(name) is None else take_number(fields, name, 0, TOPIC_PARTITIONS_MAX)
+
+
+def _parse_part(fields: Mapping[str, Any]) -> PushPart:
+    numbers = ("length", "offset_span", "record_count", "max_timestamp_ms", "appended_ms")
+    refuse_unknown(fields, *numbers, "may_expire", "tag_filter", "producer_id", "producer_epoch", "first_sequence")
+    span = take_number(fields, "offset_span", 1, _SPAN_MAX)
+    sequence = None
+    if "producer_id" in fields:
+        first = take_number(fields, "first_sequence", 0, SEQUENCE_MAX)
+        sequence = ProducerSequence(
+            producer_id=take_number(fields, "producer_id", 0, _ID_MAX),
+            epoch=take_number(fields, "producer_epoch", 0, _EPOCH_MAX),
+            first_sequence=first,
+            last_sequence=first + span - 1,
+        )
+    return PushPart(
+        length=take_number(fields, "length", 1, REQUEST_BYTES_MAX),
+        offset_span=span,
+        record_count=take_number(fields, "record_count", 0, span),
+        max_timestamp_ms=take_number(fields, "max_timestamp_ms", -1, OFFSET_MAX),
+        appended_ms=take_number(fields, "appended_ms", 0, _TIME_MS_MAX),
+        tag_filter=int.from_bytes(_hex(fields, "tag_filter", 8)) if "tag_filter" in fields else None,
+        sequence=sequence,
+        may_expire=take_flag(fields, "may_expire"),
+    )
+
+
+def _parse_producer(fields: Mapping[str, Any]) -> tuple[int, ProducerState]:
+    refuse_unknown(fields, "id", "epoch", "last_sequence", "written_ms", "checksum", "owner")
+    return take_number(fields, "id", 0, _ID_MAX), ProducerState(
+        epoch=take_number(fields, "epoch", 0, _EPOCH_MAX),
+        last_sequence=take_number(fields, "last_sequence", 0, SEQUENCE_MAX),
+        written_ms=take_number(fields, "written_ms", 0, _TIME_MS_MAX),
+        checksum=take_number(fields, "checksum", 0, _CHECKSUM_MAX),
+        owner=_hex(fields, "owner", OWNER_BYTES) if fields.get("owner") else b"",
+    )
+
+
+def _text(fields: Mapping[str, Any], name: str, length_max: int) -> str:
+    text = take(fields, name, str)
+    if len(text) > length_max:
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST, f"{name} of {len(text)} characters: at most {length_max} are allowed"
+        )
+    return text
+
+
+def _hex(fields: Mapping[str, Any], name: str, size: int) -> bytes:
+    text = take(fields, name, str)
+    if len(text) != 2 * size or set(text) - set("0123456789abcdef"):
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST, f"{name}={text!r:.60}: must be {2 * size} hexadecimal digits, in small letters"
+        )
+    return bytes.fromhex(text)
+
+
+_BY_ROUTE: Mapping[str, Callable[[Event, Instance], Result]] = {
+    "POST /v1/mirrors/{name}/append": _append,
+    "POST /v1/topics/{topic}/promote": _promote,
+    "POST /v1/topics/{topic}/resync": _resync,
+}

@@ -1,0 +1,202 @@
+"""Append a push of another stage at the source's offsets (docs/protocol/mirrors).
+
+```
+ look up the topic ─▶ make it, or let it follow the source's settings ─▶ read the head: takes it the push?
+    no:  answer where the log ends, or that it is another log
+    yes: put the batches as one segment ─▶ one update of the head, on condition of mirror, log and place
+```
+Each step may come twice, late, or from several pushes. The update decides, and what came before it leaves a segment
+that no ref names, or partitions without records.
+"""
+
+from dataclasses import replace
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import TOPIC_ID_BYTES, Partition, PartitionKey, new_topic_id, parse_own_topic_name
+from penstock_core.limits import MIRROR_ATTEMPTS_MAX
+from penstock_core.log.index import Head, unknown_partition
+from penstock_core.log.retention_raise import kept_days
+from penstock_core.log.topic import Topic, TopicConfig, alter_config, check_partitions
+from penstock_core.log.wake_up import WakeUp
+from penstock_core.mirror.push import MirrorAppend, MirrorPush, PushAnswer, answer_at
+from penstock_core.records.record_batch import check_stored
+from penstock_core.zones.zone_state import Acks
+from penstock_service.index.heads import create_heads
+from penstock_service.instance.instance import Instance
+from penstock_service.instance.update_window import Moment, UpdateWindow
+from penstock_service.records.append import PartitionBatches, put_batches
+from penstock_service.records.shorten_head import GrownHead, shorten_heads
+from penstock_service.records.wake_readers import wake_beside
+from penstock_service.topics.create_topic import check_room, make_topic
+
+
+def append_push(instance: Instance, push: MirrorPush) -> PushAnswer:
+    """The end of the partition's log after the push, which it has then, or could not take there.
+
+    A push without batches only asks.
+
+    One read of the head, one put per zone or one of an item, one update, and what rolls, evictions and wake-ups cost.
+    Makes the topic if there is none of that name, as `create_topic` does, or alters it, as `alter_topic` does.
+
+    Raises CORRUPT_BATCH for batches that are not what the push tells, and TOPIC_EXISTS for a name that is taken. Raises
+    MIRROR_ENDED once the topic was promoted, and INVALID_CONFIG for settings that this release does not know. Raises
+    THROTTLED if the topic is made anew all the time.
+    """
+    _check_parts(push)
+    for _ in range(MIRROR_ATTEMPTS_MAX):
+        topic_read = instance.topic_cache.read_moment(push.topic.name)
+        topic = _followed(instance, push)
+        key = PartitionKey(topic.topic_id, Partition(push.partition))
+        head = instance.stores.log.heads([key]).get(key)
+        if head is None:  # the topic was deleted, and perhaps made anew, since it was looked up
+            instance.topic_cache.forget(topic.name)
+            continue
+        answer = _answer(instance, key, head, push)
+        if answer is not None:
+            return answer
+        if not push.parts:
+            return PushAnswer(next_offset=head.next_offset)
+        stored, refs = put_batches(instance, _batches(push, key, topic, topic_read), Acks.QUORUM)
+        append = MirrorAppend(
+            mirror=push.mirror,
+            log_id=push.log_id,
+            base_offset=push.base_offset,
+            refs=tuple(part.ref_of(ref) for part, ref in zip(push.parts, refs, strict=True)),
+            producers=push.producers,
+        )
+        stored.window.check()
+        done = instance.stores.log.append_mirrored(key, append, stored.unconfirmed_zones)
+        if done is None:
+            raise unknown_partition(key)
+        if done.is_appended:
+            added = sum(producer not in head.producers for producer in push.producers)
+            _finish(
+                instance,
+                stored.window,
+                GrownHead(key=key, head=done.head, added_refs=len(append.refs), added_producers=added),
+                must_wake=done.took_waiter,
+            )
+            return PushAnswer(next_offset=done.head.next_offset)
+        answer = _answer(instance, key, done.head, push)
+        if answer is not None:
+            return answer
+    raise PenstockError(
+        ErrorCode.THROTTLED,
+        f"partition {push.partition} of topic {push.topic.name!r} is being deleted or made anew: push again",
+    )
+
+
+def _answer(instance: Instance, key: PartitionKey, head: Head, push: MirrorPush) -> PushAnswer | None:
+    """The answer of a head that cannot take the push. A first try may have died before its wake-up, so one is sent."""
+    answer = answer_at(head, push)
+    if push.parts and answer is not None and not answer.diverged and answer.next_offset >= push.next_offset:
+        wake_beside(instance, [WakeUp(key=key, next_offset=answer.next_offset)], lambda: None)
+    return answer
+
+
+def _finish(instance: Instance, window: UpdateWindow, grown: GrownHead, *, must_wake: bool) -> None:
+    wake_ups = [WakeUp(key=grown.key, next_offset=grown.head.next_offset)] if must_wake else []
+    wake_beside(instance, wake_ups, lambda: shorten_heads(instance, window, [grown]))
+
+
+def _followed(instance: Instance, push: MirrorPush) -> Topic:
+    """The mirrored topic, with the partitions and settings of the push, or newer ones.
+
+    A topic that has them already costs a read if it is not remembered.
+    """
+    name = parse_own_topic_name(push.topic.name)
+    topic = instance.topic_cache.find(name)
+    if topic is None:
+        return _created(instance, push)
+    if _is_behind(instance, topic, push):
+        window = UpdateWindow.open(instance.clock)
+        topic = instance.topic_cache.read_through(name)
+        if _is_behind(instance, topic, push):
+            topic = _altered(instance, window, topic, push)
+    _check_mirror(topic, push)
+    return topic
+
+
+def _is_behind(instance: Instance, topic: Topic, push: MirrorPush) -> bool:
+    """True if the push tells settings that are newer than the topic's, and others."""
+    _check_mirror(topic, push)
+    is_newer = topic.mirror is not None and topic.mirror.settings_ms < push.topic.settings_ms
+    return is_newer and push.topic.applied_to(topic, instance.clock.now_ms()) != topic
+
+
+def _check_mirror(topic: Topic, push: MirrorPush) -> None:
+    if topic.mirror is None:
+        raise PenstockError(
+            ErrorCode.TOPIC_EXISTS,
+            f"topic {topic.name!r} takes appends of its own: it was promoted, or is no mirror. Delete it, or give the "
+            "mirror a prefix",
+        )
+    if (topic.mirror.name, topic.mirror.topic_id) != (push.mirror, push.topic.topic_id):
+        raise PenstockError(
+            ErrorCode.TOPIC_EXISTS,
+            f"topic {topic.name!r} is the mirror {topic.mirror.name!r} of topic {topic.mirror.topic_id}, and the push "
+            f"is of mirror {push.mirror!r} of topic {push.topic.topic_id}: begin it anew by `penstock mirrors resync`",
+        )
+
+
+def _created(instance: Instance, push: MirrorPush) -> Topic:
+    """A topic whose heads take the mirror's pushes alone."""
+    window = UpdateWindow.open(instance.clock)
+    now_ms = instance.clock.now_ms()
+    topic = Topic(
+        name=parse_own_topic_name(push.topic.name),
+        topic_id=new_topic_id(instance.entropy.random_bytes(TOPIC_ID_BYTES)),
+        partitions=check_partitions(push.topic.partitions),
+        created_at_ms=now_ms,
+        config=alter_config(TopicConfig(), push.topic.config),
+        mirror=push.topic.note_of(push.mirror, push.source),
+    )
+    check_room(instance, topic.name)
+    return make_topic(instance, window, push.topic.applied_to(topic, now_ms))
+
+
+def _altered(instance: Instance, window: UpdateWindow, old: Topic, push: MirrorPush) -> Topic:
+    """The topic with the push's partitions and settings. The heads come first, as in alter_topic.py."""
+    changed = push.topic.applied_to(old, instance.clock.now_ms())
+    new = replace(changed, mirror=push.topic.note_of(push.mirror, push.source))
+    added = map(Partition, range(old.head_count, new.head_count))
+    create_heads(instance, window, new, added, has_push_waiter=True)
+    window.check()
+    instance.stores.topics.replace(old, new)
+    instance.topic_cache.forget(old.name)
+    return new
+
+
+def _check_parts(push: MirrorPush) -> None:
+    """Raises CORRUPT_BATCH unless the bytes are those of the parts: whole batches over as many offsets."""
+    position = 0
+    for part in push.parts:
+        try:
+            check_stored(push.data[position : position + part.length], part.offset_span)
+        except PenstockError as error:
+            raise PenstockError(ErrorCode.CORRUPT_BATCH, f"part at byte {position}: {error.message}") from error
+        position += part.length
+    if position != len(push.data):
+        raise PenstockError(
+            ErrorCode.CORRUPT_BATCH, f"{len(push.parts)} parts of {position} bytes in a push of {len(push.data)}"
+        )
+
+
+def _batches(push: MirrorPush, key: PartitionKey, topic: Topic, topic_read: Moment) -> list[PartitionBatches]:
+    """The batches of each part, which one segment holds."""
+    found, position = [], 0
+    for part in push.parts:
+        found.append(
+            PartitionBatches(
+                key=key,
+                data=push.data[position : position + part.length],
+                summary=part.summary,
+                min_insync_zones=topic.config.min_insync_zones,
+                tag_filter=part.tag_filter,
+                may_expire=part.may_expire,
+                kept_days=kept_days(topic),
+                topic_read=topic_read,
+            )
+        )
+        position += part.length
+    return found

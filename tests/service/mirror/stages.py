@@ -1,0 +1,82 @@
+"""A source and the stage that mirrors it, both in memory."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock_core.errors import PenstockError
+from penstock_core.ids import Offset
+from penstock_core.mirror.push import MirrorPush, PushAnswer
+from penstock_core.push.batch import Failed, Failure
+from penstock_core.push.targets.target import StageTarget
+from penstock_core.records.codec import decode
+from penstock_core.records.record_batch import walk
+from penstock_service.adapters.memory.messages import MemoryTargets
+from penstock_service.instance.instance import Instance
+from penstock_service.mirror.append_push import append_push
+from penstock_service.records.fetch import FetchEntry, fetch
+from tests.support.push_deliveries import Deliveries
+from tests.support.service import SteppedClock, patient_instance
+
+TARGET = StageTarget(url="https://b.example", source="https://a.example")
+
+
+@dataclass(kw_only=True)
+class Stages:
+    """The source is that of `Deliveries`: `orders`, and its mirror `packing`. `pushes` are those that were sent."""
+
+    partitions: int = 1
+    target: StageTarget = TARGET
+    clock: SteppedClock = field(default_factory=SteppedClock)
+    source: Deliveries = field(init=False)
+    mirror: Instance = field(init=False)
+    pushes: list[MirrorPush] = field(default_factory=list)
+    is_away: bool = False
+    loses_answers: int = 0
+
+    def __post_init__(self) -> None:
+        settings = {"start": "earliest", "backoff_ms_max": 60_000}
+        self.source = Deliveries(clock=self.clock, partitions=self.partitions, target=self.target, settings=settings)
+        self.mirror = patient_instance(self.clock, seed=7)
+        targets = self.source.instance.stores.targets
+        assert isinstance(targets, MemoryTargets)
+        targets.stage = self._answer
+
+    def run(self) -> None:
+        """Let the source push all that it has."""
+        self.source.run(600_000)
+
+    def again(self) -> None:
+        """Start the pushes by hand, as `penstock subscriptions resume` does."""
+        self.source.start()
+        self.run()
+
+    def logs(self, partition: int = 0, topic: str = "orders") -> tuple[list[Any], list[Any]]:
+        """All batches of both sides, by offset, as they are stored."""
+        return batches(self.source.instance, "orders", partition), batches(self.mirror, topic, partition)
+
+    def _answer(self, _target: StageTarget, push: MirrorPush) -> PushAnswer | Failed:
+        self.pushes.append(push)
+        if self.is_away:
+            return Failed(failure=Failure.AWAY, error="away")
+        try:
+            answer = append_push(self.mirror, push)
+        except PenstockError as error:
+            return Failed(failure=Failure.AWAY, error=str(error))
+        if self.loses_answers:
+            self.loses_answers -= 1
+            return Failed(failure=Failure.AWAY, error="the answer was lost")
+        return answer
+
+
+def batches(instance: Instance, topic: str, partition: int) -> list[Any]:
+    """(base offset, bytes) of each batch, and its records."""
+    offset, found = 0, []
+    while True:
+        entry = FetchEntry(topic=topic, partition=partition, offset=offset, max_bytes=1_000_000)
+        [fetched] = fetch(instance, [entry], max_bytes=1_000_000, min_bytes=0, wait_ms=0).all_ok()
+        for position, header in walk(fetched.data):
+            data = bytes(fetched.data[position : position + header.length])
+            found.append((header.base_offset, header.next_offset, data, [each.value for each in decode(data)]))
+        if fetched.next_offset == offset:
+            return found
+        offset = Offset(fetched.next_offset)

@@ -1,0 +1,294 @@
+"""A mirror holds the same batches at the same offsets, whatever is lost, doubled, late, removed or restored."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from penstock_core.errors import ErrorCode
+from penstock_core.ids import Offset, TopicName
+from penstock_core.log.retention import written_ms
+from penstock_core.push.targets.target import StageTarget
+from penstock_core.records.codec import decode, empty_batch
+from penstock_core.records.record_batch import stamp
+from penstock_core.zones.zone_state import Acks
+from penstock_service.instance.instance import Instance
+from penstock_service.mirror.append_push import append_push
+from penstock_service.mirror.promote_topic import promote_topic, resync_topic
+from penstock_service.mirror.push_log import _behind
+from penstock_service.records.produce import ProduceEntry, produce
+from penstock_service.topics.alter_topic import alter_topic, delete_topic, truncate
+from tests.service.mirror.stages import Stages, batches
+from tests.service.records.test_idempotence import numbered
+from tests.support.refusals import refused
+from tests.support.restoring import jump
+from tests.support.service import batch, head_of, key_of, new_topic, refs_of, send
+
+
+def stages_of(*values: str, **settings: Any) -> Stages:
+    stages = Stages(**settings)
+    for value in values:
+        stages.source.append(value)
+    stages.run()
+    return stages
+
+
+def assert_equal(stages: Stages, partition: int = 0) -> None:
+    source, mirror = stages.logs(partition)
+    assert source == mirror
+    assert source
+
+
+def test_mirror_has_the_same_bytes_at_the_same_offsets() -> None:
+    stages = stages_of("a", "b", "c")
+    assert_equal(stages)
+    assert [push.next_offset for push in stages.pushes] == [3], "one push for all that there is"
+    stages.source.append("d", "e")
+    stages.run()
+    assert_equal(stages)
+    [source], [mirror] = (
+        [*refs_of(each, key_of(each, "orders"))][-1:] for each in (stages.source.instance, stages.mirror)
+    )
+    assert (mirror.base_offset, mirror.ref.record_count) == (source.base_offset, source.ref.record_count)
+    assert written_ms(mirror.ref) == written_ms(source.ref), "retention counts from the append at the source"
+    assert stages.source.counts()["records_mirrored"] == 5
+
+
+def test_settings_and_partitions_go_along() -> None:
+    stages = stages_of("a", partitions=2)
+    alter_topic(stages.source.instance, "orders", 4, {"retention_ms": 3_600_000})
+    stages.clock.time_ms += 20_000
+    stages.source.append("b")
+    stages.run()
+    source = stages.source.instance.topic_cache.read_through("orders")
+    mirror = stages.mirror.topic_cache.read_through("orders")
+    assert (mirror.partitions, mirror.config, mirror.layout) == (4, source.config, source.layout)
+    assert mirror.topic_id != source.topic_id
+    assert all(head_of(stages.mirror, "orders", number).is_closed for number in range(4))
+    late = replace(stages.pushes[0], parts=[], data=b"")
+    append_push(stages.mirror, late)
+    assert stages.mirror.topic_cache.read_through("orders") == mirror, "older settings change nothing"
+
+
+def test_answer_that_was_lost_appends_once() -> None:
+    stages = Stages(loses_answers=1)
+    stages.source.append("a")
+    stages.run()
+    assert len(stages.pushes) == 2
+    assert_equal(stages)
+    assert len(refs_of(stages.mirror, key_of(stages.mirror, "orders"))) == 1
+
+
+def test_late_push_appends_nothing() -> None:
+    stages = stages_of("a")
+    stages.source.append("b")
+    stages.run()
+    assert append_push(stages.mirror, stages.pushes[0]).next_offset == 2
+    assert_equal(stages)
+
+
+def test_pushes_wait_while_the_mirror_is_away() -> None:
+    stages = Stages(is_away=True)
+    stages.source.append("a")
+    stages.run()
+    state = stages.source.state()
+    assert state is not None
+    assert state.trouble is not None
+    assert (state.offset, state.trouble.outages > 1, state.dead_lettered) == (0, True, 0)
+    stages.is_away = False
+    stages.run()
+    assert_equal(stages)
+
+
+def test_producer_goes_on_at_the_promoted_mirror() -> None:
+    stages = Stages()
+    first, second = numbered(0, "a"), numbered(1, "b")
+    _produce(stages.source.instance, first)
+    stages.source.start()
+    stages.run()
+    promote_topic(stages.mirror, "orders")
+    assert _produce(stages.mirror, first) == (0, 1), "a repeat is known by the mirrored entry and bytes"
+    assert _produce(stages.mirror, second) == (1, 2)
+    refused(ErrorCode.OUT_OF_ORDER_SEQUENCE, lambda: _produce(stages.mirror, numbered(5, "x")))
+
+
+def test_mirrored_topic_refuses_what_its_source_alone_may_do() -> None:
+    stages = stages_of("a")
+    mirror = stages.mirror
+    for change in (
+        lambda: send(mirror, "orders", "x"),
+        lambda: alter_topic(mirror, "orders", 3, {}),
+        lambda: alter_topic(mirror, "orders", None, {"retention_ms": 3_600_000}),
+        lambda: delete_topic(mirror, "orders"),
+        lambda: truncate(mirror, "orders", {0: 1}),
+    ):
+        error = refused(ErrorCode.MIRRORED, change)
+        assert (error.facts["mirror"], error.facts["source"]) == ("packing", "https://a.example")
+    assert_equal(stages)
+
+
+def test_promoted_topic_takes_appends_and_no_push() -> None:
+    stages = stages_of("a", "b")
+    [found] = promote_topic(stages.mirror, "orders")
+    assert (found.partition, found.promoted_at) == (0, 2)
+    assert found.appended_ms is not None
+    assert send(stages.mirror, "orders", "own").base_offset == 2
+    stages.source.append("c")
+    stages.run()
+    assert stages.source.state() is not None
+    assert [values for *_, values in stages.logs()[1]][-1] == [b"own"]
+    assert promote_topic(stages.mirror, "orders") == [found], "a repeat answers as the first call"
+    assert alter_topic(stages.mirror, "orders", 2, {}).partitions == 2
+    assert send(stages.mirror, "orders", "new", partition=1).base_offset == 0
+
+
+def test_push_meets_a_head_that_was_promoted_before_its_topic() -> None:
+    stages = stages_of("a")
+    key = key_of(stages.mirror, "orders")
+    stages.mirror.stores.log.promote(key, "packing", 0, None)
+    stages.source.append("b")
+    push = stages.pushes[-1]
+    refused(ErrorCode.MIRROR_ENDED, lambda: append_push(stages.mirror, push))
+    promote_topic(stages.mirror, "orders")
+    assert head_of(stages.mirror, "orders").promoted_at == 1
+
+
+def test_topic_that_is_no_mirror_is_neither_promoted_nor_resynced_nor_pushed_to() -> None:
+    stages = Stages()
+    new_topic(stages.mirror, "orders")
+    refused(ErrorCode.INVALID_REQUEST, lambda: promote_topic(stages.mirror, "orders"))
+    refused(ErrorCode.INVALID_REQUEST, lambda: resync_topic(stages.mirror, "orders"))
+    stages.source.append("a")
+    stages.run()
+    refused(ErrorCode.TOPIC_EXISTS, lambda: append_push(stages.mirror, stages.pushes[0]))
+    assert stages.logs()[1] == []
+
+
+def test_topic_made_anew_at_the_source_does_not_go_into_the_old_mirror() -> None:
+    stages = stages_of("a")
+    [push] = stages.pushes
+    other = replace(push, topic=replace(push.topic, topic_id="ff" * 10), base_offset=Offset(1))
+    refused(ErrorCode.TOPIC_EXISTS, lambda: append_push(stages.mirror, other))
+    assert_equal(stages)
+
+
+def test_resync_begins_anew_under_another_id() -> None:
+    stages = stages_of("a", "b")
+    before = key_of(stages.mirror, "orders")
+    resync_topic(stages.mirror, "orders")
+    stages.again()
+    assert_equal(stages)
+    assert key_of(stages.mirror, "orders") != before
+
+
+def test_records_that_went_before_they_were_mirrored_are_a_jump_and_counted() -> None:
+    stages = stages_of("a")
+    stages.is_away = True
+    stages.source.append("b", "c")
+    stages.source.append("d")
+    stages.source.instance.stores.log.raise_log_start(key_of(stages.source.instance, "orders"), Offset(3))
+    stages.is_away = False
+    stages.run()
+    assert [(start, end, values) for start, end, _, values in batches(stages.mirror, "orders", 0)] == [
+        (0, 1, [b"a"]),
+        (1, 3, []),
+        (3, 4, [b"d"]),
+    ]
+    assert stages.source.counts()["records_missed"] == 2
+
+
+def test_mirror_of_a_log_that_has_lost_its_begin_starts_with_a_jump_that_nobody_misses() -> None:
+    stages = Stages()
+    stages.source.append("a", "b")
+    truncate(stages.source.instance, "orders", {0: 1})
+    stages.source.append("c")
+    stages.run()
+    assert [(start, end, values) for start, end, _, values in batches(stages.mirror, "orders", 0)] == [
+        (0, 1, []),
+        (1, 2, [b"b"]),
+        (2, 3, [b"c"]),
+    ]
+    assert "records_missed" not in stages.source.counts()
+
+
+def test_records_behind_the_mirrors_end_keep_their_offsets_in_a_batch_of_their_own() -> None:
+    """Compaction merges batches that a mirror has with those that it lacks."""
+    merged = batch("a", "b", "c")
+    cut = _behind(merged, 10, 11)
+    stamped = bytearray(cut)
+    assert stamp(stamped, 11) == 13
+    assert [(each.offset, each.value) for each in decode(stamped)] == [(11, b"b"), (12, b"c")]
+    gap = empty_batch(5)
+    assert stamp(bytearray(_behind(gap, 10, 12)), 12) == 15
+
+
+@pytest.mark.parametrize("side", ["source", "mirror"])
+def test_restored_side_is_another_log(side: str) -> None:
+    stages = stages_of("a", "b")
+    jump(stages.source.instance if side == "source" else stages.mirror, 20)
+    stages.source.append("c")
+    stages.again()
+    state = stages.source.state()
+    assert state is not None
+    assert state.trouble is not None
+    assert "DIVERGED" in state.trouble.error
+    resync_topic(stages.mirror, "orders")
+    stages.again()
+    assert_equal(stages)
+
+
+def test_source_that_was_restored_without_its_jump_is_noticed() -> None:
+    stages = stages_of("a", "b")
+    key = key_of(stages.mirror, "orders")
+    ahead = replace(stages.pushes[0], base_offset=Offset(2))
+    assert append_push(stages.mirror, ahead).next_offset > head_of(stages.source.instance, "orders").next_offset
+    assert key == key_of(stages.mirror, "orders")
+    stages.source.append("c")
+    stages.run()
+    state = stages.source.state()
+    assert state is not None
+    assert state.offset <= head_of(stages.source.instance, "orders").next_offset
+
+
+@pytest.mark.parametrize("spoil", ["cut", "span", "crc"])
+def test_push_that_is_not_what_it_tells_is_refused(spoil: str) -> None:
+    stages = stages_of("a")
+    [push] = stages.pushes
+    data = bytearray(push.data)
+    [part] = push.parts
+    if spoil == "cut":
+        data.pop()
+    elif spoil == "crc":
+        data[-1] ^= 1
+    else:
+        part = replace(part, offset_span=2)
+    refused(ErrorCode.CORRUPT_BATCH, lambda: append_push(stages.mirror, replace(push, data=bytes(data), parts=[part])))
+
+
+def test_prefix_begins_the_names() -> None:
+    stages = stages_of("a", target=StageTarget(url="https://b.example", prefix="eu."))
+    assert stages.logs(topic="eu.orders")[0] == stages.logs(topic="eu.orders")[1]
+    assert stages.mirror.stores.topics.get(TopicName("orders")) is None
+
+
+def test_many_refs_and_producers_take_several_pushes() -> None:
+    stages = Stages()
+    for producer in range(40):
+        _produce(stages.source.instance, numbered(0, str(producer), producer_id=100 + producer))
+    stages.source.start()
+    stages.run()
+    assert_equal(stages)
+    assert max(len(push.producers) for push in stages.pushes) <= 16
+    assert len(head_of(stages.mirror, "orders").tail) < 32
+    assert len(head_of(stages.mirror, "orders").producers) < 36, "producers leave the mirror's head, too"
+
+
+def test_push_whose_topic_loses_its_head_for_good_is_tried_again_later() -> None:
+    stages = stages_of("a")
+    stages.mirror.stores.log.delete_head(key_of(stages.mirror, "orders"))
+    refused(ErrorCode.THROTTLED, lambda: append_push(stages.mirror, stages.pushes[0]))
+
+
+def _produce(instance: Instance, data: bytes) -> tuple[int, int]:
+    [done] = produce(instance, [ProduceEntry(topic="orders", partition=0, data=data)], Acks.QUORUM).all_ok()
+    return done.base_offset, done.next_offset

@@ -1,0 +1,84 @@
+"""The oracle of mirrors: each log that pushes write is a prefix of its source's, record by record, until promoted.
+
+It hears of the effects in their order, so it knows what the source had when a push took effect.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from penstock_core.errors import PenstockError
+from penstock_core.ids import PartitionKey, TopicId
+from penstock_core.log.index import Head
+from penstock_core.mirror.push import MirrorAppend
+from penstock_core.records.producer_state import ProducerState
+from tests.simulation.oracle.violation import expect
+from tests.simulation.service.simulation import Simulation
+
+
+class MirrorOracle:
+    """Watches the topics of one mirror. `pairs` has the source of each mirrored topic, also of those that are gone."""
+
+    def __init__(self, simulation: Simulation, source: str, mirrored: str) -> None:
+        self._simulation = simulation
+        self._source, self._name = source, mirrored
+        self.promoted: dict[PartitionKey, int] = {}
+        self._mirrored_ms: dict[PartitionKey, list[int]] = {}
+        simulation.storage.observers.append(self._observe)
+
+    def _observe(self, label: str, method: str, arguments: tuple[Any, ...], outcome: Any) -> None:
+        if label != "log" or isinstance(outcome, PenstockError) or outcome is None:
+            return
+        if method == "append_mirrored" and outcome.is_appended:
+            self._mirrored(arguments[0], arguments[1], outcome.head)
+        elif method == "promote" and isinstance(outcome, Head):
+            self._promoted(arguments[0], outcome)
+        elif method in ("append", "append_in_sequence") and outcome.is_appended and self._is_mirrored(arguments[0]):
+            self._simulation.count("mirror append of its own")
+            expect(arguments[0] in self.promoted, f"{arguments[0]} takes an append of its own, and is a mirror")
+
+    def source_key(self, key: PartitionKey) -> PartitionKey:
+        """The partition that this one repeats."""
+        topics = {name: topic_id for topic_id, name in self._simulation.oracle.log.names.items()}
+        return PartitionKey(TopicId(topics[self._source]), key.partition)
+
+    def _is_mirrored(self, key: PartitionKey) -> bool:
+        return self._simulation.oracle.log.names.get(key.topic_id) == self._name
+
+    def _mirrored(self, key: PartitionKey, append: MirrorAppend, head: Head) -> None:
+        self._simulation.count("mirror push appended")
+        expect(key not in self.promoted, f"{key} was promoted, and takes a push")
+        expect(bool(head.mirror) and head.is_closed, f"{key} takes a push, and is {head}")
+        source = self.source_key(key)
+        self.check_prefix(key, source)
+        found = {pid: entry for pid, entry in head.producers.items() if pid in append.producers}
+        self._check_producers(key, found)
+
+    def _check_producers(self, key: PartitionKey, entries: Mapping[int, ProducerState]) -> None:
+        """Each entry is that of the producer's newest append among what is mirrored."""
+        for producer_id, entry in entries.items():
+            appends = self._simulation.oracle.log.appends[key]
+            sequences = [each.ref.sequence for each in appends if each.ref.sequence is not None]
+            newest = [each for each in sequences if each.producer_id == producer_id][-1]
+            told = (newest.epoch, newest.last_sequence)
+            expect((entry.epoch, entry.last_sequence) == told, f"{key} has {entry} of {producer_id}, pushed was {told}")
+
+    def check_prefix(self, key: PartitionKey, source: PartitionKey) -> None:
+        """Compare all that pushes brought with the source's log, which is longer or equal."""
+        end = self.promoted.get(key, self._simulation.oracle.log.ends.get(key, 0))
+        mirrored, wanted = self._records(key, end), self._records(source, end)
+        expect(mirrored == wanted, f"{key} repeats {source} as {mirrored[-5:]} up to {end}, and it has {wanted[-5:]}")
+
+    def _records(self, key: PartitionKey, end: int) -> list[tuple[int, str]]:
+        return [
+            (offset, value)
+            for each in self._simulation.oracle.log.appends.get(key, ())
+            for offset, value in enumerate(each.values, start=each.base_offset)
+            if offset < end
+        ]
+
+    def _promoted(self, key: PartitionKey, head: Head) -> None:
+        if head.promoted_at is None or head.mirror:
+            return
+        self._simulation.count("mirror promoted")
+        before = self.promoted.setdefault(key, head.promoted_at)
+        expect(before == head.promoted_at, f"{key} was promoted at {before}, and again at {head.promoted_at}")

@@ -1,0 +1,213 @@
+"""A topic is mirrored, while producers write and partitions grow, and operators promote the mirror or begin it anew.
+
+Both stages are one here: the mirror has a prefix. So pushes, answers and deliveries meet all faults of the storage.
+Pushes are doubled and come minutes late, answers are lost. G14 is broken by a mirrored log that is no prefix of its
+source's, by a push that a promoted log takes, or by a mirror that is not whole in the end.
+"""
+
+from greenlet import getcurrent
+
+from penstock_core.errors import PenstockError
+from penstock_core.ids import Partition, PartitionKey, TopicName
+from penstock_core.mirror.push import MirrorPush, PushAnswer
+from penstock_core.push.batch import Failed, Failure
+from penstock_core.push.targets.target import StageTarget
+from penstock_core.records.codec import NewRecord, encode
+from penstock_core.zones.zone_state import Acks
+from penstock_service.adapters.memory.messages import MemoryTargets
+from penstock_service.instance.instance import Instance
+from penstock_service.mirror.append_push import append_push
+from penstock_service.mirror.promote_topic import promote_topic, resync_topic
+from penstock_service.push.admin.pause_subscription import resume_subscription
+from penstock_service.push.admin.put_subscription import SubscriptionWish, put_subscription
+from penstock_service.records.produce import ProduceEntry, produce
+from tests.simulation.clients.admin import SimulatedAdmin
+from tests.simulation.clients.producer import ProducerChoices, start_producers
+from tests.simulation.engine.scheduler import Task
+from tests.simulation.oracle.mirrors import MirrorOracle
+from tests.simulation.oracle.violation import expect
+from tests.simulation.service.push_service import PushService, PushTroubles
+from tests.simulation.service.simulation import Simulation
+
+_TOPIC, _PREFIX, _MIRROR = "mirrored", "m.", "dr"
+_NAME = f"{_PREFIX}{_TOPIC}"
+_TRIES_MAX = 100
+_LASTS_MS = (20_000.0, 60_000.0)
+_RUNS_ON = {"mode": "ordered", "start": "earliest", "backoff_ms_min": 100, "backoff_ms_max": 5_000}
+
+
+class _Run:
+    """What one run does to the mirror, beyond its pushes."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        random = simulation.scheduler.random
+        self.simulation = simulation
+        self.doubled_rate = random.choice([0.0, 0.1, 0.3])
+        self.late_ms = random.choice([100.0, 5_000.0, 120_000.0])
+        self.lost_rate = random.choice([0.0, 0.05, 0.2])
+        self.has_promoted = False
+        self.own = 0
+
+    def answer(self, _target: StageTarget, push: MirrorPush) -> PushAnswer | Failed:
+        """Let the stage append the push, as an instance of its own does. The request or its answer may be lost."""
+        simulation, random = self.simulation, self.simulation.scheduler.random
+        if simulation.faults.is_calm or not isinstance(getcurrent(), Task):
+            return self._appended(simulation.undisturbed(), push)
+        if random.random() < self.doubled_rate and simulation.faults.strikes("doubled push"):
+            delay_ms = random.uniform(0.0, self.late_ms)
+            simulation.scheduler.spawn("late push", lambda: self._call(push), delay_ms=delay_ms)
+        if random.random() < self.lost_rate and simulation.faults.strikes("lost push"):
+            return Failed(failure=Failure.AWAY, error="simulated: the push was lost")
+        answer = self._call(push)
+        if random.random() < self.lost_rate and simulation.faults.strikes("lost answer of a push"):
+            return Failed(failure=Failure.AWAY, error="simulated: the answer was lost")
+        return answer
+
+    def _call(self, push: MirrorPush) -> PushAnswer | Failed:
+        try:
+            answer = self.simulation.call(lambda it: append_push(it, push), is_read=False, is_judged=False)
+        except PenstockError as error:
+            self.simulation.count(f"mirror {error.code.name}")
+            return Failed(failure=Failure.AWAY, error=str(error))
+        expect(not answer.diverged, f"nothing was restored, and {answer.diverged}")
+        if answer.next_offset < push.base_offset:
+            self.simulation.count("mirror goes back")
+        elif answer.next_offset != push.next_offset:
+            self.simulation.count("mirror is ahead")
+        return answer
+
+    def _appended(self, instance: Instance, push: MirrorPush) -> PushAnswer | Failed:
+        try:
+            return append_push(instance, push)
+        except PenstockError as error:
+            return Failed(failure=Failure.AWAY, error=str(error))
+
+    def promote(self, lasts_ms: float) -> None:
+        """The source counts as lost at some time. Producers write to the mirror from then on."""
+        random, scheduler = self.simulation.scheduler.random, self.simulation.scheduler
+        scheduler.pause(random.uniform(0.3, 1.0) * lasts_ms)
+        for _ in range(_TRIES_MAX):
+            try:
+                self.simulation.call(lambda it: promote_topic(it, _NAME), is_read=False, is_judged=False)
+                self.has_promoted = True
+                break
+            except PenstockError as error:
+                scheduler.note("not promoted", error)
+                scheduler.pause(random.uniform(50.0, 500.0))
+        for _ in range(20):
+            self._append_own()
+            scheduler.pause(random.uniform(10.0, 300.0))
+
+    def _append_own(self) -> None:
+        self.own += 1
+        data = encode([NewRecord(1, None, f"own{self.own}".encode())])
+        entry = ProduceEntry(topic=_NAME, partition=self.simulation.scheduler.random.choice([0, 1]), data=data)
+        self.simulation.attempt(
+            "no append of its own", lambda it: produce(it, [entry], Acks.QUORUM).all_ok(), is_judged=False
+        )
+
+    def knock(self, lasts_ms: float) -> None:
+        """A producer that does not know of the mirror writes to it all the time."""
+        for _ in range(15):
+            self.simulation.scheduler.pause(self.simulation.scheduler.random.uniform(0.0, lasts_ms / 8))
+            self._append_own()
+
+    def resync(self, lasts_ms: float) -> None:
+        """An operator begins the mirror anew, in mid-push."""
+        random, scheduler = self.simulation.scheduler.random, self.simulation.scheduler
+        for _ in range(random.choice([1, 2])):
+            scheduler.pause(random.uniform(0.1, 0.6) * lasts_ms)
+            topic = self.simulation.stores.topics.get(TopicName(_NAME))
+            try:
+                self.simulation.call(lambda it: resync_topic(it, _NAME), is_read=False, is_judged=False)
+                if topic is not None:
+                    self.simulation.oracle.deleted_at_ms[topic.topic_id] = scheduler.now_ms
+                self.simulation.count("mirror resync")
+                self.simulation.call(lambda it: resume_subscription(it, _MIRROR), is_read=False, is_judged=False)
+            except PenstockError as error:
+                scheduler.note("no resync", error)
+
+
+def install(simulation: Simulation) -> None:
+    random = simulation.scheduler.random
+    lasts_ms = random.choice(_LASTS_MS)
+    partitions = random.choice([1, 2, 3])
+    simulation.topic(_TOPIC, partitions=partitions)
+    simulation.oracle.log.topics_of_the_service.add(_NAME)
+    start_producers(
+        simulation,
+        _TOPIC,
+        [f"mi{number}" for number in range(random.choice([1, 3, 5]))],
+        ProducerChoices(records=[20, 60], pace_ms=[5.0, 50.0, lasts_ms / 40], acks=Acks.QUORUM),
+    )
+    simulation.storage.sure.add("targets")
+    run, oracle = _Run(simulation), MirrorOracle(simulation, _TOPIC, _NAME)
+    assert isinstance(simulation.stores.targets, MemoryTargets)
+    simulation.stores.targets.stage = run.answer
+    target = {"stage": {"url": "https://b.example", "prefix": _PREFIX}}
+    put_subscription(simulation.bare, _MIRROR, SubscriptionWish(topics=[_TOPIC], target=target, settings=_RUNS_ON))
+    troubles = PushTroubles(
+        has_look=random.random() < 0.3,
+        doubled_rate=random.choice([0.0, 0.1]),
+        frozen_rate=random.choice([0.0, 0.02]),
+    )
+    service = PushService(simulation, [_TOPIC], troubles)
+    service.start()
+    simulation.work("mirror time", lambda: simulation.scheduler.pause(lasts_ms))
+    if random.random() < 0.5:
+        simulation.work("knocker", lambda: run.knock(lasts_ms))
+    if random.random() < 0.4:
+        simulation.work("mirror widener", lambda: _widen(simulation, lasts_ms, partitions))
+    fate = random.choice(["keep", "promote", "promote", "resync"])
+    if fate == "promote":
+        simulation.work("promoter", lambda: run.promote(lasts_ms))
+    elif fate == "resync":
+        simulation.work("resyncer", lambda: run.resync(lasts_ms))
+    simulation.final_checks.append(lambda: _check(simulation, service, run, oracle))
+
+
+def _widen(simulation: Simulation, lasts_ms: float, partitions: int) -> None:
+    for more in (1, 2):
+        simulation.scheduler.pause(simulation.scheduler.random.uniform(0.0, lasts_ms / 2))
+        SimulatedAdmin(simulation, "mirror widener").add_partitions(_TOPIC, partitions + more)
+        simulation.count("mirror widened")
+
+
+def _check(simulation: Simulation, service: PushService, run: _Run, oracle: MirrorOracle) -> None:
+    """A mirror that lives is equal to its source in the end, and one that was promoted holds a prefix of it."""
+    is_promoted = bool(oracle.promoted)
+    if not is_promoted:
+        resume_subscription(simulation.bare, _MIRROR)  # as after each resync: its own call may have failed
+        service.drain()
+    topic = simulation.stores.topics.get(TopicName(_NAME))
+    source = simulation.stores.topics.get(TopicName(_TOPIC))
+    assert source is not None
+    if topic is None:
+        expect(is_promoted or not any(oracle_ends(simulation, source.topic_id)), "the mirror was never made")
+        return
+    for number in source.all_partitions():
+        key = PartitionKey(topic.topic_id, Partition(number))
+        oracle.check_prefix(key, PartitionKey(source.topic_id, number))
+        if not is_promoted:
+            log = simulation.oracle.log
+            ends = log.ends.get(key, 0), log.ends.get(PartitionKey(source.topic_id, number), 0)
+            expect(ends[0] == ends[1], f"{key} ends at {ends[0]} after all pushes, and its source at {ends[1]}")
+    promote_topic(simulation.undisturbed(), _NAME)
+    _check_open(simulation)
+    simulation.count("mirror checked")
+
+
+def oracle_ends(simulation: Simulation, topic_id: str) -> list[int]:
+    """Where the partitions of the topic end."""
+    return [end for key, end in simulation.oracle.log.ends.items() if key.topic_id == topic_id]
+
+
+def _check_open(simulation: Simulation) -> None:
+    topic = simulation.stores.topics.get(TopicName(_NAME))
+    assert topic is not None
+    expect(topic.mirror is None, f"{_NAME} was promoted, and has {topic.mirror}")
+    heads = simulation.stores.log.heads([PartitionKey(topic.topic_id, each) for each in topic.all_heads()])
+    expect(len(heads) == topic.head_count, f"{_NAME} has {len(heads)} heads of {topic.head_count}")
+    for key, head in heads.items():
+        is_right = not head.mirror and head.is_closed != topic.is_writable(key.partition)
+        expect(is_right, f"{key} was promoted, and has {head}")
