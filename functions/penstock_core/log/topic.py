@@ -148,16 +148,12 @@ class Topic:
 
     def is_writable(self, partition: int) -> bool:
         """True if the partition takes new records. None does while a generation is opening, nor in a mirrored topic."""
-        return self.is_changeable and self.first_writable <= partition < self.writable_end
+        is_own = self.opening is None and self.mirror is None
+        return is_own and self.first_writable <= partition < self.writable_end
 
     def writable_place(self, number: int) -> Partition:
         """The writable partition for records of the partition with this number, or for a hash."""
         return Partition(self.first_writable + number % self.writable_partitions)
-
-    @property
-    def is_changeable(self) -> bool:
-        """True if no generation is opening, and no mirror writes the topic."""
-        return self.opening is None and self.mirror is None
 
     @property
     def head_count(self) -> int:
