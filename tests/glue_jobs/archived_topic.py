@@ -20,6 +20,7 @@ from penstock_spark.archive.archive_plan import Group, Plan
 from penstock_spark.archive.archive_table import ArchiveTable, ParquetTable, TableKind, claim_table
 from penstock_spark.archive.archiving import ArchiveResult, Sizes, archive_topic
 from penstock_spark.archive.iceberg_table import IcebergTable, open_catalog
+from penstock_spark.archive.typed_columns import Typing
 from penstock_spark.result_store import FolderResultStore, ResultStore
 from tests.glue_jobs.storages import SOME_STORAGE
 from tests.support.service import Killed, entry, new_topic, patient_instance
@@ -112,6 +113,7 @@ class ArchivedTopic:
         catalog: Any = None,
         before_group: Callable[[Group], object] = id,
         schema: tuple[str, str] | None = None,
+        before_typing: Callable[[], object] = list,
     ) -> ArchiveResult:
         """Run the archive once, in this process. The events go to `events`. `schema` types the values."""
         store: ResultStore = self.lake if lake is None else lake
@@ -128,11 +130,15 @@ class ArchivedTopic:
 
         topic = self.instance.topic_cache.read_through(self.topic)
         table = self.table(store, catalog)
-        typing = None
-        if schema is not None:
+
+        def prepare() -> Typing | None:
+            before_typing()
+            if schema is None:
+                return None
             assert isinstance(table, IcebergTable)
-            typing = table.typed(*schema)
-        return archive_topic(self.instance, store, topic, table, run_groups, sizes, log_event, typing)
+            return table.typed(*schema)
+
+        return archive_topic(self.instance, store, topic, table, run_groups, sizes, log_event, prepare)
 
     def rows(self) -> list[Row]:
         """The table's rows, as its engine reads them."""

@@ -19,6 +19,7 @@ from penstock_spark.result_store import ResultStore
 
 _SKIPPED_NAMED_MAX = 20  # undecodable batches in one line
 
+Prepare = Callable[[], Typing | None]  # readies a table, and tells how to type values
 GroupRunner = Callable[[str, Plan], Sequence[ArchivedGroup]]  # archives the groups of a table's plan
 EventLogger = Callable[..., None]
 
@@ -63,19 +64,25 @@ def archive_topic(
     run_groups: GroupRunner,
     sizes: Sizes,
     log_event: EventLogger,
-    typing: Typing | None = None,
+    prepare: Prepare = lambda: None,
 ) -> ArchiveResult:
     """Finish the work of earlier runs, then archive up to the topic's present end.
+
+    `prepare` runs once, when no earlier plan is left: a plan types values for the columns that the table had then, so a
+    rebuild has to come behind it.
 
     Each turn commits one plan, which advances the table, so the loop ends at that end. Raises the errors of
     `make_plan`, of the tasks and of the commit. Earlier commits stay.
     """
     until = high_watermarks(instance, topic)
     total = ArchiveResult(topic=topic.name, table=table.name)
+    typing, is_prepared = None, False
     while True:
         committed = table.committed()
         plan = find_plan(lake, table.name, committed.number + 1)
         if plan is None:
+            if not is_prepared:
+                typing, is_prepared = prepare(), True
             made = make_plan(
                 instance, topic, committed, until, group_bytes=sizes.group_bytes, commit_bytes=sizes.commit_bytes
             )
@@ -102,7 +109,10 @@ def archive_topic(
 def rebuild_table(
     table: IcebergTable, schema: tuple[str, str], run_rebuild: RebuildRunner, log_event: EventLogger
 ) -> None:
-    """Type all rows of the table anew. Does nothing to a table without rows. Raises as the table's methods."""
+    """Type all rows of the table anew. Does nothing to a table without rows. Raises as the table's methods.
+
+    No plan may be left: its files would have the columns of before.
+    """
     rebuild = table.plan_rebuild(*schema)
     if rebuild is None:
         return

@@ -22,6 +22,7 @@ from penstock_service.adapters.aws import Storage
 from penstock_spark.archive.archive_files import ArchivedFile
 from penstock_spark.archive.archive_plan import CommittedFiles, Plan, offsets_of_json
 from penstock_spark.archive.archive_schema import FILE_SCHEMA, TIMESTAMP_ID
+from penstock_spark.archive.archive_table import find_plan
 from penstock_spark.archive.rebuilding import Rebuild
 from penstock_spark.archive.typed_columns import Typing, ValueColumns, table_fields, value_columns
 from penstock_spark.result_store import ResultStore
@@ -171,13 +172,16 @@ class IcebergTable:
     def commit_rebuild(self, rebuild: Rebuild, files: Sequence[ArchivedFile]) -> None:
         """Put the new columns, and the new files in the place of the old ones, by one update of the catalog.
 
-        Raises CONCURRENT_UPDATE if the table has changed since the plan; then nothing happens.
+        Raises CONCURRENT_UPDATE if the table has changed since the rebuild was planned, or if an archive run has a
+        plan, whose files would have the columns of before; then nothing happens.
         """
         table = self._load()
         snapshot = None if table is None else table.current_snapshot()
         if table is None or snapshot is None or snapshot.snapshot_id != rebuild.snapshot_id:
             raise self._changed("it has another snapshot")
         committed = _committed(table)
+        if find_plan(self._lake, self._name, committed.number + 1) is not None:
+            raise self._changed(f"an archive run has planned commit {committed.number + 1}")
         carried = _carried(committed.number, committed.next_offsets) if committed.number else {}
         typing = rebuild.typing
         with self._change(), table.transaction() as transaction:

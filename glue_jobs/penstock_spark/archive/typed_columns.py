@@ -228,31 +228,70 @@ def _decimal(schema: Mapping[str, Any]) -> pa.DataType:
     return pa.decimal128(precision, scale)
 
 
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """The named types of an Avro schema, each with the namespace of its inside, and the namespace of a place in it."""
+
+    known: Mapping[str, tuple[Mapping[str, Any], str]]
+    namespace: str
+
+    def inside(self, schema: Mapping[str, Any]) -> "_Scope":
+        """The scope of what a named type holds."""
+        return _Scope(self.known, _full_name(schema, self.namespace).rpartition(".")[0])
+
+    def find(self, name: str) -> "tuple[Mapping[str, Any], _Scope]":
+        """The type of that name, and the scope of what it holds. Raises INVALID_CONFIG if there is none."""
+        full = name if "." in name or not self.namespace else f"{self.namespace}.{name}"
+        found = self.known.get(full) or self.known.get(name)
+        if found is None:
+            raise _invalid(f"the Avro schema has no type {full!r:.200}: define it in the schema, before its first use")
+        return found[0], _Scope(self.known, found[1])
+
+
+_NAMED = ("record", "error", "enum", "fixed")
+
+
+def _full_name(schema: Mapping[str, Any], namespace: str) -> str:
+    name, own = str(schema.get("name", "")), str(schema.get("namespace", namespace))
+    return name if "." in name or not own else f"{own}.{name}"
+
+
+def _known(document: Any) -> dict[str, tuple[Mapping[str, Any], str]]:
+    found: dict[str, tuple[Mapping[str, Any], str]] = {}
+    left = [(document, "")]
+    while left:
+        schema, namespace = left.pop()
+        if isinstance(schema, list):
+            left += [(each, namespace) for each in schema]
+        elif isinstance(schema, Mapping):
+            if schema.get("type") in _NAMED:
+                full = _full_name(schema, namespace)
+                namespace = full.rpartition(".")[0]
+                found[full] = schema, namespace
+            inner = map(schema.get, ("type", "items", "values", "fields"))
+            left += [(each, namespace) for each in inner if isinstance(each, (list, Mapping))]
+    return found
+
+
 def _avro_fields(document: Any, budget: _Budget) -> _Found:
     if not isinstance(document, Mapping) or document.get("type") != "record":
         return []
-    named: dict[str, Any] = {}
+    scope = _Scope(_known(document), "").inside(document)
     found: _Found = []
-    for each in _members(document, named):
-        field = _avro_field(str(each.get("name")), each.get("type"), named, budget)
+    for each in _members(document):
+        field = _avro_field(str(each.get("name")), each.get("type"), scope, budget)
         found.append((field, tuple(map(str, each.get("aliases", ())))))
     return found
 
 
-def _members(schema: Mapping[str, Any], named: dict[str, Any]) -> list[Mapping[str, Any]]:
-    _remember(schema, named)
+def _members(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     members = schema.get("fields")
     if not isinstance(members, list) or not all(isinstance(each, Mapping) for each in members):
         raise _invalid(f"record {schema.get('name')!r:.100} of the Avro schema has no list of fields")
     return members
 
 
-def _remember(schema: Mapping[str, Any], named: dict[str, Any]) -> None:
-    name = str(schema.get("name", ""))
-    named[name] = named[f"{schema.get('namespace', '')}.{name}"] = schema
-
-
-def _avro_field(name: str, schema: Any, named: dict[str, Any], budget: _Budget) -> pa.Field:
+def _avro_field(name: str, schema: Any, scope: _Scope, budget: _Budget) -> pa.Field:
     budget.deeper(name)
     nullable = False
     if isinstance(schema, list):
@@ -260,32 +299,37 @@ def _avro_field(name: str, schema: Any, named: dict[str, Any], budget: _Budget) 
         nullable = len(left) < len(schema)
         schema = left[0] if len(left) == 1 else None
     with budget.inside():
-        kind = _avro_type(schema, named, budget)
+        kind = _avro_type(schema, scope, budget)
     return pa.field(name, pa.string(), nullable, AS_JSON) if kind is None else pa.field(name, kind, nullable)
 
 
-def _avro_type(schema: Any, named: dict[str, Any], budget: _Budget) -> pa.DataType | None:
+def _avro_type(schema: Any, scope: _Scope, budget: _Budget) -> pa.DataType | None:
     """The type; None for JSON text."""
     if isinstance(schema, str):
-        return _AVRO_TYPES[schema] if schema in _AVRO_TYPES else _avro_type(named.get(schema), named, budget)
+        return _AVRO_TYPES[schema] if schema in _AVRO_TYPES else _avro_mapping(*scope.find(schema), budget)
     if not isinstance(schema, Mapping):
         return None
+    return _avro_mapping(schema, scope.inside(schema) if schema.get("type") in _NAMED else scope, budget)
+
+
+def _avro_mapping(schema: Mapping[str, Any], scope: _Scope, budget: _Budget) -> pa.DataType | None:
+    """The type of a schema that is an object; `scope` is that of what it holds."""
     kind, logical = schema.get("type"), schema.get("logicalType")
     if logical == "decimal":
         return _decimal({"scale": 0, **schema})
     if isinstance(logical, str) and logical in _AVRO_LOGICAL:
         return _AVRO_LOGICAL[logical]
     if kind in ("enum", "fixed"):
-        _remember(schema, named)
         return pa.string() if kind == "enum" else pa.binary()
     if kind == "array":
-        return pa.list_(_avro_field("element", schema.get("items"), named, budget))
+        return pa.list_(_avro_field("element", schema.get("items"), scope, budget))
     if kind == "map":
-        return pa.map_(pa.string(), _avro_field("value", schema.get("values"), named, budget))
+        return pa.map_(pa.string(), _avro_field("value", schema.get("values"), scope, budget))
     if kind == "record":
-        members = _members(schema, named)
-        return pa.struct([_avro_field(str(each.get("name")), each.get("type"), named, budget) for each in members])
-    return _avro_type(kind, named, budget)
+        return pa.struct(
+            [_avro_field(str(each.get("name")), each.get("type"), scope, budget) for each in _members(schema)]
+        )
+    return _avro_type(kind, scope, budget)
 
 
 def _nullable(field: pa.Field) -> pa.Field:

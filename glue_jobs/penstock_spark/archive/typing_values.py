@@ -7,20 +7,27 @@ row is either whole or raw. A tombstone has neither.
 
 import io
 import json
+import re
 from collections.abc import Callable
-from datetime import date, datetime, time
-from decimal import Decimal, InvalidOperation
+from contextlib import suppress
+from datetime import UTC, date, datetime, time
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal, InvalidOperation
 from itertools import accumulate
 from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock_spark.archive.typed_columns import AS_JSON, RAW, RAW_REASON, Typing, value_columns
 
 _REASON_LENGTH_MAX = 500
 _FLOAT_DIGITS = 15  # a decimal of so many digits survives its way through a float
-_INT64 = 2**63
+_FLOAT_WHOLE = 2**53  # a whole float up to here was sent as this number, and not rounded on its way
+_EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)  # rounds no decimal that a value can hold
+_DIGITS_MAX = 38  # of a decimal
+_FINER = re.compile(r"[.,]\d{6}\d*[1-9]")  # digits behind the microseconds
+_FIRST_DAY, _LAST_DAY = "0001-01-02", "9999-12-31"  # Arrow reads times beyond, and Python's datetime does not have them
 
 Fit = Callable[[Any], Any]
 
@@ -150,27 +157,58 @@ def _make_field(field: pa.Field, to: pa.DataType, is_json: bool) -> Make:
 
 
 def _make_type(field: pa.Field, to: pa.DataType, is_json: bool) -> Callable[[list[Any]], pa.Array]:
-    kind, of_text = field.type, (pa.types.is_timestamp, pa.types.is_date, pa.types.is_time, pa.types.is_decimal)
-    if is_json and field.metadata != AS_JSON:
-        if pa.types.is_struct(kind):
-            return _make_struct(kind, to)
-        if pa.types.is_list(kind):
-            return _make_list(kind, to)
-        if pa.types.is_floating(kind):
-            return _make_float
-        if any(each(kind) for each in of_text):
-            return lambda cells: pa.array(cells, pa.string()).cast(to)
-        if not pa.types.is_map(kind):
-            return lambda cells: pa.array(cells, to)
-    fit = _fit_json if field.metadata == AS_JSON else _fit_type(kind)
-    return lambda cells: pa.array([None if each is None else fit(each) for each in cells], to)
+    """A function that makes the column. It looks at the kinds of all cells first, for Arrow makes 1 of 1.5 and of True.
+
+    Cells of another kind, and texts that Arrow cannot read, are fitted one by one.
+    """
+    kind, is_text = field.type, field.metadata == AS_JSON
+    if is_json and not is_text and pa.types.is_struct(kind):
+        return _make_struct(kind, to)
+    if is_json and not is_text and pa.types.is_list(kind):
+        return _make_list(kind, to)
+    fit = _fit_json if is_text else _fit_type(kind)
+    plain = _plain_kinds(kind) if is_json and not is_text else frozenset()
+
+    def make(cells: list[Any]) -> pa.Array:
+        if plain and plain.issuperset(map(type, cells)):
+            with suppress(pa.ArrowInvalid, OverflowError):
+                return _at_once(cells, kind).cast(to)
+        return pa.array([None if each is None else fit(each) for each in cells], to)
+
+    return make
 
 
-def _make_float(cells: list[Any]) -> pa.Array:
-    found = pa.array(cells)  # of the type that the cells have: a column of bool, or of text, is no number
-    if not (pa.types.is_floating(found.type) or pa.types.is_integer(found.type) or pa.types.is_null(found.type)):
-        raise _MisfitError("a cell is no number")
-    return found.cast(pa.float64())
+def _plain_kinds(kind: pa.DataType) -> frozenset[type[Any]]:
+    """The kinds of cells that Arrow makes a column of as `_fit_type` does; none for a map and a time."""
+    for is_kind, kinds in (
+        (pa.types.is_integer, (int,)),
+        (pa.types.is_floating, (int, float)),
+        (pa.types.is_boolean, (bool,)),
+        (pa.types.is_string, (str,)),
+        (pa.types.is_timestamp, (str,)),
+        (pa.types.is_date, (str,)),
+        (pa.types.is_decimal, (str,)),
+    ):
+        if is_kind(kind):
+            return frozenset((*kinds, type(None)))
+    return frozenset()
+
+
+def _at_once(cells: list[Any], kind: pa.DataType) -> pa.Array:
+    if not (pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_decimal(kind)):
+        return pa.array(cells, kind)
+    texts = pa.array(cells, pa.string())
+    if texts.null_count == len(texts):
+        return texts.cast(kind)
+    if pa.types.is_decimal(kind):  # Arrow's arithmetic overflows beyond 38 digits, and says nothing
+        longest = pc.max(pc.binary_length(texts)).as_py()
+        is_odd = longest + kind.scale > _DIGITS_MAX or pc.any(pc.match_substring(texts, "e", ignore_case=True)).as_py()
+    else:
+        ends = pc.min_max(texts).as_py()
+        is_odd = ends["min"] < _FIRST_DAY or ends["max"] >= _LAST_DAY
+    if is_odd:
+        raise OverflowError
+    return texts.cast(kind)
 
 
 def _make_struct(kind: pa.DataType, to: pa.DataType) -> Callable[[list[Any]], pa.Array]:
@@ -248,7 +286,7 @@ def _fit_type(kind: pa.DataType) -> Fit:
         pa.string(): lambda value: str(value) if isinstance(value, UUID) else _a(str, value),
         pa.binary(): lambda value: _a(bytes, value),
         pa.date32(): lambda value: _parsed(date, value),
-        pa.time64("us"): lambda value: _parsed(time, value),
+        pa.time64("us"): _fit_time,
     }
     return simple[kind]
 
@@ -261,7 +299,7 @@ def _a(kind: type[Any], value: Any) -> Any:
 
 def _fit_integer(bound: int) -> Fit:
     def fit(value: Any) -> int:
-        number = int(value) if type(value) is float and value.is_integer() and abs(value) < _INT64 else value
+        number = int(value) if type(value) is float and value.is_integer() and abs(value) <= _FLOAT_WHOLE else value
         if type(number) is not int:
             raise _MisfitError(f"{_kind(value)}, and not a whole number")
         if not -bound <= number < bound:
@@ -281,6 +319,8 @@ def _fit_float(value: Any) -> float:
 
 
 def _fit_decimal(precision: int, scale: int) -> Fit:
+    unit = Decimal(1).scaleb(-scale)
+
     def fit(value: Any) -> Decimal:
         if type(value) is float:
             number = Decimal(repr(value))
@@ -296,9 +336,9 @@ def _fit_decimal(precision: int, scale: int) -> Fit:
         exponent = number.as_tuple().exponent
         if not isinstance(exponent, int):
             raise _MisfitError(f"{value!r:.40} is no finite number")
-        if number and (-number.normalize().as_tuple().exponent > scale or number.adjusted() >= precision - scale):  # type: ignore[operator]  # it is finite
+        if number and (-number.normalize(_EXACT).as_tuple().exponent > scale or number.adjusted() >= precision - scale):  # type: ignore[operator]  # it is finite
             raise _MisfitError(f"{value!s:.40} does not fit into decimal({precision},{scale})")
-        return number
+        return number.quantize(unit, context=_EXACT)  # Arrow takes no zeros beyond the scale
 
     return fit
 
@@ -307,7 +347,17 @@ def _fit_timestamp(value: Any) -> datetime:
     found = value if isinstance(value, datetime) else _parsed(datetime, value)
     if found.tzinfo is None:
         raise _MisfitError(f"{value!s:.40} names no time zone: add Z or an offset")
-    return found
+    try:
+        return found.astimezone(UTC)
+    except OverflowError:
+        raise _MisfitError(f"{value!s:.40} lies outside of the years 1 to 9999 in UTC") from None
+
+
+def _fit_time(value: Any) -> time:
+    found: time = _parsed(time, value)
+    if found.utcoffset():
+        raise _MisfitError(f"{value!s:.40} has an offset, which a time cannot keep: send it in UTC, or as a date-time")
+    return found.replace(tzinfo=None)
 
 
 def _parsed(kind: type[Any], value: Any) -> Any:
@@ -315,9 +365,12 @@ def _parsed(kind: type[Any], value: Any) -> Any:
         return value
     text = _a(str, value)
     try:
-        return kind.fromisoformat(text)
+        found = kind.fromisoformat(text)
     except ValueError:
         raise _MisfitError(f"{text!r:.40} is no {kind.__name__} of ISO 8601") from None
+    if _FINER.search(text):
+        raise _MisfitError(f"{text!r:.40} has digits behind the microseconds, which the column cannot keep")
+    return found
 
 
 def _fit_json(value: Any) -> str:

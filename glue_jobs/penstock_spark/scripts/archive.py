@@ -21,7 +21,7 @@ from penstock_spark.archive.archive_table import LAKE, ParquetTable, TableKind, 
 from penstock_spark.archive.archiving import ArchiveResult, GroupRunner, Sizes, archive_topic, rebuild_table
 from penstock_spark.archive.iceberg_table import IcebergTable, open_catalog
 from penstock_spark.archive.rebuilding import Rebuild, RebuildRunner, RebuiltFile, rebuild_file
-from penstock_spark.archive.typed_columns import FORMATS, SCHEMA_BYTES_MAX, value_columns
+from penstock_spark.archive.typed_columns import FORMATS, SCHEMA_BYTES_MAX, Typing, value_columns
 from penstock_spark.arguments import byte_count
 from penstock_spark.job import (
     add_on_undecodable,
@@ -109,10 +109,15 @@ def _archive(
     catalog, namespace = open_catalog(storage.catalog, storage)
     name = claim_table(lake, topic, TableKind.ICEBERG)
     table = IcebergTable(catalog, namespace, lake, name)
-    if schema is not None and run_rebuild is not None:
-        rebuild_table(table, schema, run_rebuild, log_event)
-    typing = None if schema is None else table.typed(*schema)
-    return archive_topic(instance, lake, topic, table, run_groups, sizes, log_event, typing)
+
+    def prepare() -> Typing | None:
+        if schema is None:
+            return None
+        if run_rebuild is not None:
+            rebuild_table(table, schema, run_rebuild, log_event)
+        return table.typed(*schema)
+
+    return archive_topic(instance, lake, topic, table, run_groups, sizes, log_event, prepare)
 
 
 def _rebuild_runner(context: "SparkContext", storage: Storage, uri: str) -> RebuildRunner:

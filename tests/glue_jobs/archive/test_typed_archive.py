@@ -1,7 +1,7 @@
 """Typed tables: pyiceberg reads each value as its source had it, through schema changes, kills and misfits."""
 
 import json
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ ORDER: dict[str, Any] = {
         "paid": {"type": "string", "format": "decimal", "precision": 12, "scale": 2},
         "at": {"type": "string", "format": "date-time"},
         "day": {"type": "string", "format": "date"},
+        "opens": {"type": "string", "format": "time"},
         "by": {
             "type": "object",
             "required": ["name"],
@@ -48,6 +49,7 @@ VALUES: list[dict[str, Any]] = [
         "paid": "9.50",
         "at": "2026-11-21T10:00:00.25+01:00",
         "day": "2026-11-21",
+        "opens": "08:30:00.5Z",
         "by": {"name": "ada", "age": 36, "unknown": 1},
         "lines": [{"sku": "a", "n": 2}, {"sku": None}],
         "tags": {"x": "1"},
@@ -63,6 +65,7 @@ EXPECTED: list[dict[str, Any]] = [
         "paid": Decimal("9.50"),
         "at": datetime(2026, 11, 21, 9, 0, 0, 250_000, tzinfo=UTC),
         "value_day": date(2026, 11, 21),
+        "opens": time(8, 30, 0, 500_000),
         "by": {"name": "ada", "age": 36},
         "lines": [{"sku": "a", "n": 2}, {"sku": None, "n": None}],
         "tags": [("x", "1")],
@@ -71,7 +74,7 @@ EXPECTED: list[dict[str, Any]] = [
         "value_timestamp": 5.0,
     },
     {
-        **dict.fromkeys(("at", "value_day", "by", "lines", "tags", "note", "anything", "value_timestamp")),
+        **dict.fromkeys(("at", "value_day", "opens", "by", "lines", "tags", "note", "anything", "value_timestamp")),
         "id": 2,
         "paid": Decimal("0.00"),
     },
@@ -174,6 +177,11 @@ def test_value_that_does_not_fit_goes_to_raw_with_its_reason_and_is_counted(arch
         (b'{"id": 1, "paid": "x"}', "paid: 'x' is no decimal"),
         (b'{"id": 1, "paid": "NaN"}', "paid: 'NaN' is no finite number"),
         (b'{"id": 1, "paid": "1", "at": "2026-11-21T10:00:00"}', "at: 2026-11-21T10:00:00 names no time zone"),
+        (b'{"id": 1, "paid": "1", "at": "2026-11-21T10:00:00.1234567Z"}', "has digits behind the microseconds"),
+        (b'{"id": 1, "paid": "1", "at": "0001-01-01T00:00:00+10:00"}', "lies outside of the years 1 to 9999"),
+        (b'{"id": 1, "paid": "1", "opens": "12:00:00+02:00"}', "opens: 12:00:00+02:00 has an offset"),
+        (b'{"id": 1, "paid": "1", "opens": "12:00:00.0000001"}', "opens: '12:00:00.0000001' has digits behind"),
+        (b'{"id": 9007199254740994.0, "paid": "1"}', "id: float 9007199254740994.0, and not a whole number"),
         (b'{"id": 1, "paid": "1", "day": "21.11.2026"}', "value_day: '21.11.2026' is no date of ISO 8601"),
         (b'{"id": 1, "paid": "1", "by": {}}', "by: name: null or missing"),
         (b'{"id": 1, "paid": "1", "by": "ada"}', 'by: str "ada", and not dict'),
@@ -195,6 +203,14 @@ def test_value_that_does_not_fit_goes_to_raw_with_its_reason_and_is_counted(arch
     assert picked(rows, "id", "paid")[-1] == {"id": 2, "paid": Decimal("0.00")}
     assert result.unfit_records == len(cases)
     assert [each["records"] for each in archived.events if each["event"] == "unfit"] == [len(cases)]
+
+
+def test_number_with_a_fraction_is_no_integer_whatever_its_neighbours_are(archived: ArchivedTopic) -> None:
+    values = [b'{"a": 1.5}', b'{"a": -2.9}', b'{"a": 10000000000.5}']
+    archived.append_values(*values)
+    result = archived.archive(schema=schema(integers("a")))
+    assert [(each["a"], each["_raw"]) for each in archived.table_rows()] == [(None, value) for value in values]
+    assert result.unfit_records == 3
 
 
 def test_changed_schema_adds_and_widens_and_renames_by_alias(archived: ArchivedTopic) -> None:
@@ -275,11 +291,7 @@ def test_each_offset_is_typed_once_when_runs_are_killed_at_every_write(
 def test_run_finishes_the_plan_of_a_killed_run_by_the_schema_of_that_plan(archived: ArchivedTopic) -> None:
     archived.append_values(*data({"n": 1, "m": 1}))
 
-    def die(*_: Any) -> None:
-        raise Killed
-
-    with pytest.raises(Killed):
-        archived.archive(SMALL, before_group=die, schema=schema(integers("n")))
+    kill_with_a_plan(archived, integers("n"))
     archived.archive(schema=schema(integers("n", "m")))
     assert picked(archived.table_rows(), "n", "m") == [{"n": 1, "m": None}]
 
@@ -401,6 +413,44 @@ def test_rebuild_beside_another_writer_changes_nothing_and_says_so(archived: Arc
         table.commit_rebuild(plan, rebuilt.files)
     assert caught.value.code is ErrorCode.CONCURRENT_UPDATE
     assert [each["a"] for each in archived.table_rows()] == [1, 2]
+
+
+def test_plan_of_a_killed_run_is_finished_before_a_rebuild_gives_the_table_new_columns(archived: ArchivedTopic) -> None:
+    archived.append_values(*data({"a": 1}))
+    archived.archive(schema=schema(integers("a")))
+    archived.append_values(*data({"a": 2}, {"a": "x"}))
+    kill_with_a_plan(archived, integers("a"))
+    archived.append_values(*data({"a": 3}))
+
+    result = archived.archive(schema=schema(integers("a")), before_typing=lambda: rebuild(archived, integers("a")))
+
+    assert picked(archived.table_rows(), "a", "_raw") == [
+        {"a": 1, "_raw": None},
+        {"a": 2, "_raw": None},
+        {"a": None, "_raw": b'{"a": "x"}'},
+        {"a": 3, "_raw": None},
+    ]
+    assert (result.records, result.unfit_records) == (3, 1)
+
+
+def test_rebuild_beside_a_plan_changes_nothing_and_says_so(archived: ArchivedTopic) -> None:
+    archived.append_values(*data({"a": 1}))
+    archived.archive(schema=schema(integers("a")))
+    archived.append_values(*data({"a": 2}))
+    kill_with_a_plan(archived, integers("a"))
+    with pytest.raises(PenstockError, match=r"an archive run has planned commit 2.*run the job again") as caught:
+        rebuild(archived, integers("a"))
+    assert caught.value.code is ErrorCode.CONCURRENT_UPDATE
+    archived.archive(schema=schema(integers("a")))
+    assert [each["a"] for each in archived.table_rows()] == [1, 2]
+
+
+def kill_with_a_plan(archived: ArchivedTopic, document: dict[str, Any]) -> None:
+    def die(*_: Any) -> None:
+        raise Killed
+
+    with pytest.raises(Killed):
+        archived.archive(SMALL, before_group=die, schema=schema(document))
 
 
 def test_rebuild_of_a_table_without_rows_does_nothing(archived: ArchivedTopic) -> None:

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import fastavro
 import pyarrow as pa
 import pytest
 
@@ -62,6 +63,30 @@ def test_avro_named_types_are_found_again() -> None:
     assert (found["first"].nullable, found["then"].nullable) == (False, True)
 
 
+@pytest.mark.parametrize(
+    ("names", "item"),
+    [
+        ({"name": "Order", "namespace": "com.x"}, {"name": "Item"}),
+        ({"name": "com.x.Order", "namespace": "no"}, {"name": "Item", "namespace": "com.x"}),
+        ({"name": "Order"}, {"name": "com.x.Item"}),
+    ],
+)
+def test_avro_types_inherit_the_namespace_around_them(names: dict[str, str], item: dict[str, str]) -> None:
+    detail = {"type": "enum", "name": "Detail", "symbols": ["A"]}
+    fields = [{"name": "a", "type": detail}, {"name": "b", "type": "com.x.Detail"}]
+    several = ["int", {"type": "record", **item, "fields": fields}]
+    money = {"type": "fixed", "name": "Money", "size": 8, "logicalType": "decimal", "precision": 9, "scale": 2}
+    members = [several, "com.x.Item", {"type": "array", "items": "com.x.Detail"}, money, "Money"]
+    document = {"type": "record", **names, "fields": [{"name": f"c{n}", "type": t} for n, t in enumerate(members)]}
+    fastavro.parse_schema(document)
+    found = [each.type for each in columns(document, "avro").values()]
+    of_item = pa.struct([pa.field("a", pa.string(), nullable=False), pa.field("b", pa.string(), nullable=False)])
+    assert found[0] == pa.string()
+    assert found[1] == of_item
+    assert found[2].value_type == pa.string()
+    assert found[3] == found[4] == pa.decimal128(9, 2)
+
+
 def test_field_with_a_taken_name_gets_another() -> None:
     properties = {name: {"type": "string"} for name in ("key", "Timestamp", "day", "_raw", "x")}
     found = value_columns("json", json.dumps({"type": "object", "properties": properties}))
@@ -94,6 +119,11 @@ def test_typing_keeps_its_columns() -> None:
         ("json", json.dumps(of(*[{"type": "string"}] * (COLUMNS_MAX + 1))), "more than 1000 fields"),
         ("avro", '"string"', "names no field"),
         ("avro", '{"type": "record", "name": "x", "fields": 5}', "no list of fields"),
+        (
+            "avro",
+            '{"type": "record", "name": "x", "fields": [{"name": "a", "type": "com.x.No"}]}',
+            "no type 'com.x.No'",
+        ),
     ],
 )
 def test_schema_that_makes_no_columns_is_refused(kind: str, text: str, why: str) -> None:
