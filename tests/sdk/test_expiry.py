@@ -4,20 +4,23 @@ from typing import Any
 
 import pytest
 
+from penstock.consumer.partition_cursor import Budget, ExpirySkip, PartitionCursor
+from penstock.consumer.record_run import RecordRun
 from penstock.dead_letters.headers import Death, with_death
 from penstock.errors import InvalidError
-from penstock.model import TopicPartition
+from penstock.model import ConsumerRecord, TopicPartition
 from penstock.testing import MemoryPenstock
-from penstock_core.limits import EXPIRES_IN_MS_MAX
-from penstock_core.records.codec import Headers
+from penstock_core.limits import EXPIRES_IN_MS_MAX, MIB
+from penstock_core.records.codec import Headers, NewRecord, encode
 from penstock_core.records.expiry import EXPIRES_AT_HEADER, expires_at_ms
 from tests.sdk.cli.command import run, run_json
 from tests.sdk.client_kinds import ClientKind
-from tests.support.deadlines import until
-from tests.support.expiries import put_expiring
+from tests.support.deadlines import DEADLINE_S, until
+from tests.support.expiries import EPOCH_MS, put_expiring
 from tests.support.service import head_of
 
 P0 = TopicPartition("t", 0)
+DEADLINE_MS = int(DEADLINE_S * 1_000)
 FAST: dict[str, Any] = {"fetch_wait_ms": 10, "wait": "poll"}
 
 
@@ -210,6 +213,85 @@ def test_iteration_returns_no_record_whose_time_ends_while_it_is_at_hand(
         assert values(records) == [b"3"]
         assert consumer.skipped_expired() == {P0: 2}
         assert consumer.position(P0) == 4
+
+
+def test_poll_after_iteration_returns_no_record_whose_time_has_ended(
+    clients: ClientKind, service: MemoryPenstock, topic: str
+) -> None:
+    with service.producer() as producer:
+        for number in range(5):
+            producer.send(topic, b"%d" % number, expires_in_ms=60_000 if number in (2, 4) else 3_600_000)
+    with clients.consumer(topic, skip_expired=True, **FAST) as consumer:
+        assert next(iter(consumer)).value == b"0"
+        service.advance(61_000)
+        found: list[bytes] = []
+        until(lambda: consumer.position(P0) == 5, step=lambda: found.extend(values(consumer.poll(timeout_ms=10))))
+        assert found == [b"1", b"3"]
+        assert consumer.skipped_expired() == {P0: 2}
+
+
+class _Noted:
+    """Notes the values that count as received."""
+
+    def __init__(self) -> None:
+        self.values: list[Any] = []
+
+    def now_ns(self) -> int:
+        return 0
+
+    def received(self, records: Any, *_: int) -> None:
+        self.values += values(records)
+
+
+def test_record_that_expires_at_hand_is_noted_as_received_by_nobody() -> None:
+    over_ms, noted = EPOCH_MS + 60_000, _Noted()
+    buffer: Any = None
+    notes: Any = noted
+    run = RecordRun(buffer, notes, ExpirySkip(lambda: over_ms))
+    expiring = ((EXPIRES_AT_HEADER, b"%d" % over_ms),)
+    run.fill(
+        [
+            ConsumerRecord("t", 0, offset, EPOCH_MS, None, b"%d" % offset, expiring if offset in (0, 2, 4) else ())
+            for offset in range(6)
+        ]
+    )
+    run.pass_expired()
+    assert values(run.take(2)) == [b"1", b"3"]
+    assert values(run.take(9)) == [b"5"]
+    run.note_returned()
+    assert noted.values == [b"1", b"3", b"5"]
+
+
+def test_one_take_decodes_no_more_skipped_records_than_it_may_return() -> None:
+    times: list[int] = []
+
+    def now_ms() -> int:
+        times.append(0)
+        return EPOCH_MS + 60_000
+
+    cursor = PartitionCursor(P0, None, ExpirySkip(now_ms))
+    cursor.position = 0
+    expiring = [(EXPIRES_AT_HEADER, b"%d" % EPOCH_MS)]
+    cursor.add(memoryview(encode([NewRecord(EPOCH_MS, None, b"v" * 10, expiring)] * 20)), 20)
+    assert cursor.take(Budget(6, MIB)) == []
+    assert (len(times), cursor.position) == (6, 6)
+    assert cursor.take(Budget(100, 1)) == []
+    assert (len(times), cursor.position) == (7, 7)
+    assert cursor.take(Budget(100, MIB)) == []
+    assert (len(times), cursor.position, cursor.has_records) == (20, 20, False)
+
+
+def test_consumer_that_skips_more_than_a_poll_may_hold_goes_on_at_once(
+    clients: ClientKind, service: MemoryPenstock, topic: str
+) -> None:
+    with service.producer() as producer:
+        for number in range(40):
+            producer.send(topic, b"%d" % number, expires_in_ms=None if number in (30, 39) else 1_000)
+    service.advance(2_000)
+    with clients.consumer(topic, skip_expired=True, max_poll_records=3, **FAST) as consumer:
+        assert values(consumer.poll(timeout_ms=DEADLINE_MS)) == [b"30"]
+        assert next(iter(consumer)).value == b"39"
+        assert consumer.skipped_expired() == {P0: 38}
 
 
 def test_headers_that_are_no_time_are_not_skipped(service: MemoryPenstock, topic: str) -> None:

@@ -4,6 +4,7 @@ Some prefetch, up to `max_in_flight` requests at once. One heartbeats for its gr
 """
 
 import inspect
+from collections.abc import Hashable
 from contextlib import suppress
 
 from penstock.consumer.consumer_core import ConsumerCore
@@ -20,6 +21,7 @@ from penstock.wake_ups.async_waker import AsyncWaker
 from penstock.workers.async_workers import AsyncLock, AsyncSignal, AsyncSleep, AsyncWorkers, async_released
 from penstock.workers.fork_guard import ForkGuard
 from penstock_core.errors import PenstockError
+from penstock_core.limits import SDK_SHARED_MS
 
 
 class AsyncFetcher:
@@ -34,7 +36,8 @@ class AsyncFetcher:
         self._fork = fork
         self._client = client
         self._is_stopping = False
-        self._is_sharing = False
+        self._reader: Hashable = None
+        self._reader_due_ms = 0
         self._workers = AsyncWorkers("penstock-fetcher", max_in_flight, self._next_request, self._carry)
         self._wake_ups: AsyncWaker | None = None
         if core.buffer.waiting.watch is not None:
@@ -138,16 +141,24 @@ class AsyncFetcher:
             return await self._client.document(effect)
 
     async def _share(self) -> None:
-        """Share with the other consumers of this process that read as the same caller. Without credentials, alone."""
-        self._is_sharing = True
+        """Share with the other consumers of this process that read as the same caller. Without credentials, alone.
+
+        Other credentials make another caller. The fetcher looks as often as an answer may grow old.
+        """
+        self._reader_due_ms = monotonic_ms() + SDK_SHARED_MS
+        reader: Hashable = None
         with suppress(PenstockError):  # a fetch tells it
-            sharing = SharedReader(shared_reads_of(await self._client.reader()), self._sleep.interrupt)
-            with self.lock:
-                if not self._is_stopping:
-                    self._buffer.share(sharing)
+            reader = await self._client.reader()
+        if reader == self._reader:
+            return
+        self._reader = reader
+        sharing = None if reader is None else SharedReader(shared_reads_of(reader), self._sleep.interrupt)
+        with self.lock:
+            if not self._is_stopping:
+                self._buffer.share(sharing)
 
     async def _next_request(self) -> FetchRequest | None:
-        if not self._is_sharing:
+        if monotonic_ms() >= self._reader_due_ms:
             await self._share()
         with self.lock:
             while not self._is_stopping:

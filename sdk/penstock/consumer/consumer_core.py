@@ -66,7 +66,7 @@ class ConsumerCore:
         self.buffer = FetchBuffer(settings.fetch(), self.expiry)
         self.poison = Poison(settings.on_undecodable, self.buffer, learn)
         self.notes = notes
-        self._run = RecordRun(self.buffer, notes)
+        self._run = RecordRun(self.buffer, notes, self.expiry)
         self._commits = Commits(
             settings, self.buffer, self._run, after_commit=self.release_idle, now_ms=now_ms, notes=notes
         )
@@ -105,8 +105,6 @@ class ConsumerCore:
             started_ns = self._now_ns()
             yield from self._keep_up()
             max_records = max_records or self._settings.max_poll_records
-            if self.expiry is not None:
-                self._run.pass_expired(self.expiry)
             taken = self._run.take(max_records)
             if not taken:
                 taken = yield from self._take(self.buffer.take, max_records, self._now_ms() + timeout_ms)
@@ -118,7 +116,7 @@ class ConsumerCore:
         """The next record, if it is at hand and nothing is due first; else None: call `next_record`. Needs no lock."""
         run = self._run
         if self.expiry is not None:
-            run.pass_expired(self.expiry)
+            run.pass_expired()
         records, at = run.records, run.at
         if at >= len(records) or self.is_stopped:
             return None
@@ -139,7 +137,7 @@ class ConsumerCore:
             started_ns = self._now_ns()
             yield from self._keep_up()
             if self.expiry is not None:
-                self._run.pass_expired(self.expiry)
+                self._run.pass_expired()
             if self._run.peek() is None:
                 timeout_ms = self._settings.consumer_timeout_ms
                 deadline_ms = NEVER_MS if timeout_ms is None else self._now_ms() + timeout_ms
@@ -327,7 +325,8 @@ class ConsumerCore:
                 if now_ms >= until_ms or self.buffer.without_position():  # a topic was made anew
                     break
                 has_called = yield from self._subscriber.warn_of_unknown_topics()
-                yield Wait(until_ms=now_ms if has_called else until_ms)  # after a call: look again
+                looks_again = has_called or self.buffer.is_skipping  # after a call, and while records are skipped
+                yield Wait(until_ms=now_ms if looks_again else until_ms)
 
     def _handed_out(self, records: Sequence[ConsumerRecord]) -> None:
         if records and self.membership is not None:

@@ -101,12 +101,16 @@ class FetchBuffer:
         self._failures = 0
         self._error: PenstockError | None = None
         self.wake_at_ms = NEVER_MS  # when `next_request` may have one, if nothing happens before
+        self.is_skipping = False  # the last take has skipped as many records as it may look at, and there may be more
         self._sharing: SharedReader | None = None
 
-    def share(self, sharing: SharedReader) -> None:
-        """Share what is read with other readers of the process, until `close`."""
+    def share(self, sharing: SharedReader | None) -> None:
+        """Share what is read with these readers of the process from now on, until `close`. With None, read alone."""
+        self.close()
         self._sharing = sharing
-        sharing.reads(self._cursors)
+        if sharing is not None:
+            sharing.reads(self._cursors)
+        self.wake_at_ms = 0
 
     def close(self) -> None:
         """Fetch no more: other readers wait for none of these fetches."""
@@ -171,7 +175,10 @@ class FetchBuffer:
 
     def pause(self, partition: TopicPartition, is_paused: bool) -> None:
         """Return and fetch nothing, or go on. Prefetched records stay while the other partitions leave room."""
-        self.cursor(partition).is_paused = is_paused
+        cursor = self.cursor(partition)
+        cursor.is_paused = is_paused
+        if not is_paused and not cursor.is_in_flight:
+            cursor.asked_ms = -1  # what others have found meanwhile may be too old for it
         self._changed()
 
     def woken(self, wake_up: WakeUp) -> None:
@@ -209,14 +216,14 @@ class FetchBuffer:
         """The fetch to send now, or None until something changes or `wake_at_ms` comes."""
         settings, waiting = self._settings, self.waiting
         waiting.look(self._cursors.values(), now_ms)
-        self.wake_at_ms = NEVER_MS
+        self.wake_at_ms = forget_ms = NEVER_MS if self._sharing is None else self._sharing.forget_old(now_ms)
         slots = settings.max_in_flight - self._in_flight
         if slots <= 0 or not self._has_room():
             return None
         wanted = [cursor for cursor in self._cursors.values() if self._is_wanted(cursor)]
         cursors = waiting.due(wanted, now_ms)
         later = [due_ms for due_ms in map(waiting.due_ms, wanted) if due_ms > now_ms]
-        self.wake_at_ms = min(later, default=NEVER_MS)
+        self.wake_at_ms = min([forget_ms, *later])
         behind = [cursor for cursor in cursors if cursor.is_behind]
         paced = [cursor for cursor in cursors if waiting.is_paced(cursor)]
         if len(behind) > 1 and slots > 1 and paced:
@@ -303,13 +310,16 @@ class FetchBuffer:
             if not run:
                 break
             taken += run
+        self.is_skipping = budget.is_spent and not taken
         if not taken:
             self._raise_error()
         return taken
 
     def take_run(self, max_records: int) -> list[ConsumerRecord]:
         """As `take`, but of one partition only."""
-        run = self._take_run(Budget(max_records, self._settings.max_poll_bytes))
+        budget = Budget(max_records, self._settings.max_poll_bytes)
+        run = self._take_run(budget)
+        self.is_skipping = budget.is_spent and not run
         if not run:
             self._raise_error()
         return run
@@ -326,7 +336,7 @@ class FetchBuffer:
             run = cursor.take(budget)
             if cursor.buffered_bytes < buffered_bytes:
                 self.wake_at_ms = 0  # there is room again
-            if run:
+            if run or budget.is_spent:
                 return run
         return []
 

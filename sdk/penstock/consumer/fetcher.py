@@ -4,6 +4,7 @@
 Some prefetch, up to `max_in_flight` requests at once. One heartbeats for its group, and one hears wake-ups.
 """
 
+from collections.abc import Hashable
 from contextlib import suppress
 
 from penstock.consumer.consumer_core import ConsumerCore
@@ -20,6 +21,7 @@ from penstock.wake_ups.waker import Waker
 from penstock.workers.fork_guard import ForkGuard
 from penstock.workers.workers import Lock, Signal, Sleep, Workers, released
 from penstock_core.errors import PenstockError
+from penstock_core.limits import SDK_SHARED_MS
 
 
 class Fetcher:
@@ -34,7 +36,8 @@ class Fetcher:
         self._fork = fork
         self._client = client
         self._is_stopping = False
-        self._is_sharing = False
+        self._reader: Hashable = None
+        self._reader_due_ms = 0
         self._workers = Workers("penstock-fetcher", max_in_flight, self._next_request, self._carry)
         self._wake_ups: Waker | None = None
         if core.buffer.waiting.watch is not None:
@@ -132,16 +135,24 @@ class Fetcher:
             return self._client.document(effect)
 
     def _share(self) -> None:
-        """Share with the other consumers of this process that read as the same caller. Without credentials, alone."""
-        self._is_sharing = True
+        """Share with the other consumers of this process that read as the same caller. Without credentials, alone.
+
+        Other credentials make another caller. The fetcher looks as often as an answer may grow old.
+        """
+        self._reader_due_ms = monotonic_ms() + SDK_SHARED_MS
+        reader: Hashable = None
         with suppress(PenstockError):  # a fetch tells it
-            sharing = SharedReader(shared_reads_of(self._client.reader()), self._sleep.interrupt)
-            with self.lock:
-                if not self._is_stopping:
-                    self._buffer.share(sharing)
+            reader = self._client.reader()
+        if reader == self._reader:
+            return
+        self._reader = reader
+        sharing = None if reader is None else SharedReader(shared_reads_of(reader), self._sleep.interrupt)
+        with self.lock:
+            if not self._is_stopping:
+                self._buffer.share(sharing)
 
     def _next_request(self) -> FetchRequest | None:
-        if not self._is_sharing:
+        if monotonic_ms() >= self._reader_due_ms:
             self._share()
         with self.lock:
             while not self._is_stopping:

@@ -40,7 +40,10 @@ class _Answer:
 
 
 class Budget:
-    """What one poll may still return: records, and bytes of them in memory. The first record is always returned."""
+    """What one poll may still return: records, and bytes of them in memory. The first record is always returned.
+
+    A record that is skipped counts as one that is returned, because it was decoded, too.
+    """
 
     __slots__ = ("bytes_left", "records_left")
 
@@ -70,10 +73,6 @@ class ExpirySkip:
             self.skipped[partition] += 1
             self._counted[partition] = offset + 1
         return True
-
-    def live(self, partition: TopicPartition, records: Iterator[Record]) -> Iterator[Record]:
-        """The records whose time is not over when they are asked for."""
-        return (each for each in records if not self.is_over(partition, each.offset, tuple(each.headers)))
 
 
 class PartitionCursor:
@@ -151,7 +150,7 @@ class PartitionCursor:
         self._answers: deque[_Answer] = deque()
         self._records: Iterator[Record] | None = None  # the rest of the oldest answer
         # For waiting.py. A coverage is the number of a subscription, 0 for none.
-        self.asked_ms = -1  # when the last fetch was sent whose answer counts, be it of another reader
+        self.asked_ms = -1  # when the last fetch was sent whose answer counts, be it of another reader; -1: none is
         self.covered_under = 0  # the coverage that was seen last, and since when
         self.covered_ms = 0
         self.asked_under = 0  # the coverage when the last fetch was sent
@@ -189,6 +188,7 @@ class PartitionCursor:
         self.fetch_offset = offset or 0
         self.is_in_flight = False
         self.is_quiet = False
+        self.asked_ms = -1
         self.error = None
         self.buffered_bytes = 0
         self._answers.clear()
@@ -224,7 +224,9 @@ class PartitionCursor:
             self._answers[-1].next_offset = next_offset
 
     def take(self, budget: Budget) -> list[ConsumerRecord]:
-        """Records of the oldest answer, decoded only within the budget; none only if nothing is prefetched.
+        """Records of the oldest answer, decoded only within the budget; none if nothing is prefetched.
+
+        None also if it has skipped so many records that the budget is spent.
 
         Raises CorruptError or InvalidError when the records before the bad batch have been returned. An undecodable
         batch stays: it raises again until `pass_over` or a seek. If the bytes were changed on their way, it drops the
@@ -236,25 +238,22 @@ class PartitionCursor:
             answer = self._answers[0]
             if self._records is None:
                 found = _from_offset(self.position or 0, decode(answer.batches))
-                found = found if self._expiry is None else self._expiry.live(self.partition, found)
                 self._records = found if self._reading is None else _Records(found)
             try:
                 self._decode(budget, taken)
             except LookUpFirst:
-                self.position = taken[-1].offset + 1 if taken else self.position
                 if not taken:
                     raise
                 return taken
             except PenstockError as error:
-                self._stop_at(answer, error, taken)
+                self._stop_at(answer, error)
                 if not taken:
                     raise as_sdk_error(in_partition(error, *self.partition)) from error
                 return taken
             if budget.is_spent:
-                self.position = taken[-1].offset + 1
-            else:
-                self._records = None
-                self._drop(answer)
+                return taken
+            self._records = None
+            self._drop(answer)
         return taken
 
     def undecodable_batch(self, error: PenstockError) -> UndecodableBatch:
@@ -287,32 +286,35 @@ class PartitionCursor:
         self.buffered_bytes -= answer.stored_bytes
         self.position = answer.next_offset
 
-    def _stop_at(self, answer: _Answer, error: PenstockError, taken: list[ConsumerRecord]) -> None:
-        position = taken[-1].offset + 1 if taken else self.position
+    def _stop_at(self, answer: _Answer, error: PenstockError) -> None:
         if not is_undecodable(error):
-            self.seek(position)
+            self.seek(self.position)
             return
-        self.position = position
         if "offset" not in error.facts:  # else it is a value, which was put back
             answer.seek(error.facts["base_offset"])
             self._records = None
 
     def _decode(self, budget: Budget, taken: list[ConsumerRecord]) -> None:
+        """Take records within the budget, and move the position behind those that were taken or skipped."""
         assert self._records is not None
         topic, partition = self.partition
-        is_read = self._reading is not None
-        bytes_left = budget.bytes_left
+        is_read, expiry = self._reading is not None, self._expiry
+        bytes_left, skipped, reached = budget.bytes_left, 0, self.position
         make, append = tuple.__new__, taken.append  # tuple's own: ConsumerRecord(...) costs twice as much
         try:
             for record in islice(self._records, budget.records_left):
                 key, value = record.key, record.value
-                headers: Headers = ()
-                if record.headers:
-                    headers = tuple(record.headers)
+                headers: Headers = tuple(record.headers) if record.headers else ()
                 if value is not None:
                     bytes_left -= len(value)
                 if key is not None:
                     bytes_left -= len(key)
+                if headers and expiry is not None and expiry.is_over(self.partition, record.offset, headers):
+                    bytes_left -= _headers_bytes(headers)
+                    skipped, reached = skipped + 1, record.offset + 1
+                    if bytes_left <= 0:
+                        break
+                    continue
                 if is_read:
                     key, value, headers, more_bytes = self._read(record, headers)
                     bytes_left -= more_bytes
@@ -324,8 +326,10 @@ class PartitionCursor:
         finally:
             if taken:
                 self.has_returned, self.returned_end = True, taken[-1].offset + 1
+                reached = max(reached or 0, self.returned_end)
+            self.position = reached
             budget.bytes_left = bytes_left
-            budget.records_left -= len(taken)
+            budget.records_left -= len(taken) + skipped
 
     def _read(self, record: Record, headers: Headers) -> tuple[Any, Any, Headers, int]:
         """Key, value and headers as the application gets them, and the bytes that decryption adds."""

@@ -31,9 +31,10 @@ class RecordRun:
     were returned, and no other, because prefetched records count as received only when the application has them.
     """
 
-    def __init__(self, buffer: FetchBuffer, notes: Notes | None = None) -> None:
+    def __init__(self, buffer: FetchBuffer, notes: Notes | None = None, expiry: ExpirySkip | None = None) -> None:
         self._buffer = buffer
         self._notes = notes
+        self._expiry = expiry
         self._noted = 0  # the records before it are noted
         self._times_ns = (0, 0)  # when the wait for these records began and ended
         self.records: list[ConsumerRecord] = []
@@ -52,17 +53,31 @@ class RecordRun:
         return self.records[self.at] if self.at < len(self.records) else None
 
     def take(self, max_records: int) -> list[ConsumerRecord]:
-        """Up to `max_records`, which count as returned."""
-        taken = self.records[self.at : self.at + max_records]
+        """Up to `max_records`, which count as returned: none whose time has ended since the run has them."""
+        if self._expiry is None:
+            taken = self.records[self.at : self.at + max_records]
+        else:
+            taken, end = [], self.at
+            while end < len(self.records) and len(taken) < max_records:
+                if not self._is_over(self.records[end]):
+                    taken.append(self.records[end])
+                end += 1
+            self.records[self.at : end] = taken
         self.at += len(taken)
         return taken
 
-    def pass_expired(self, expiry: ExpirySkip) -> None:
-        """Pass over records in front whose time has ended since they were taken."""
-        while (record := self.peek()) is not None and expiry.is_over(
-            TopicPartition(record.topic, record.partition), record.offset, record.headers
-        ):
-            self.at += 1
+    def pass_expired(self) -> None:
+        """Drop the records in front whose time has ended since the run has them: they count as no returned ones."""
+        end = self.at
+        while end < len(self.records) and self._is_over(self.records[end]):
+            end += 1
+        if end > self.at:
+            del self.records[self.at : end]
+
+    def _is_over(self, record: ConsumerRecord) -> bool:
+        if self._expiry is None:
+            return False
+        return self._expiry.is_over(TopicPartition(record.topic, record.partition), record.offset, record.headers)
 
     def note_returned(self) -> None:
         """Note the records that were returned since the last note."""

@@ -20,7 +20,9 @@ Invariants:
   to know what was so after that reader's own last question (`Wanted.after_ms`), so once for each reader.
 - Only whole batches are kept, by their CRC: bytes that were changed on their way hurt the reader that fetched them.
 - Answers with records are kept while another reader reads the partition, for `SDK_SHARED_MS` and within
-  `SDK_SHARED_BYTES_MAX`. An answer is counted with all its bytes: one slice of it holds all of them in memory.
+  `SDK_SHARED_BYTES_MAX`. An answer is counted with all its bytes: one slice of it holds all of them in memory. An end
+  holds none of them, and is kept only if its reader asked for ends.
+- What is too old is forgotten with the next claim, and by `forget_old`, for which each user has a timer.
 """
 
 import weakref
@@ -43,6 +45,7 @@ from penstock_core.limits import (
 from penstock_core.records.record_batch import crc_is_valid, walk
 
 _ENDS_MAX = 10_000  # partitions whose last end is known
+_NOTHING = memoryview(b"")  # an empty slice of an answer would hold all of it
 
 
 Part = tuple[Mapping[str, Any], memoryview]
@@ -176,7 +179,7 @@ class SharedReads:
         ends that the caller waits for.
         """
         with self._lock:
-            self._forget_old(now_ms)
+            self._drop_old(now_ms)
             kept: dict[int, Kept] = {}
             for index, each in enumerate(wanted):
                 found = self._find(each)
@@ -207,6 +210,14 @@ class SharedReads:
         for wake in flight.waiting:
             wake()
 
+    def forget_old(self, now_ms: int) -> int:
+        """Let go what is too old. Returns when the next of it is, `NEVER_MS` if nothing is kept."""
+        with self._lock:
+            self._drop_old(now_ms)
+            answer_ms = self._answers[0].asked_ms + SDK_SHARED_MS + 1 if self._answers else NEVER_MS
+            end = next(iter(self._ends.values()), None)
+            return answer_ms if end is None else min(answer_ms, end.asked_ms + SDK_SAFETY_NET_MS + 1)
+
     def _begin(self, wanted: Sequence[Wanted], now_ms: int, wait_ms: int) -> Flight | None:
         if not wanted:
             return None
@@ -226,11 +237,12 @@ class SharedReads:
 
     def _keep(self, flight: Flight, kept: Sequence[tuple[Place, Kept]], size: int) -> None:
         parts: list[tuple[Place, Kept]] = []
+        takes_ends = {each.place for each in flight.wanted if each.after_ms != NEVER_MS}
         for place, each in kept:
             if each.covers(each.offset):
                 parts.append((place, each))
-            elif int(each.entry["next_offset"]) >= int(each.entry["high_watermark"]):
-                self._ends[place] = each
+            elif place in takes_ends and int(each.entry["next_offset"]) >= int(each.entry["high_watermark"]):
+                self._ends[place] = each._replace(data=_NOTHING)
                 self._ends.move_to_end(place)
         while len(self._ends) > _ENDS_MAX:
             self._ends.popitem(last=False)
@@ -242,7 +254,7 @@ class SharedReads:
         while self._bytes > SDK_SHARED_BYTES_MAX:
             self._drop_oldest()
 
-    def _forget_old(self, now_ms: int) -> None:
+    def _drop_old(self, now_ms: int) -> None:
         while self._answers and now_ms - self._answers[0].asked_ms > SDK_SHARED_MS:
             self._drop_oldest()
         while self._ends and now_ms - next(iter(self._ends.values())).asked_ms > SDK_SAFETY_NET_MS:
@@ -291,6 +303,10 @@ class SharedReader:
         if flight in self._flights:
             self._flights.discard(flight)
             self._shared.end(flight, answers, size)
+
+    def forget_old(self, now_ms: int) -> int:
+        """As `SharedReads.forget_old`."""
+        return self._shared.forget_old(now_ms)
 
     def leave(self) -> None:
         """Read nothing more: the others do not wait for this reader's fetches."""

@@ -158,7 +158,12 @@ class Waiting:
         A partition that is to be armed takes an answer that has armed it, if the subscription had begun before that was
         asked for. Then an append after it wakes this consumer, too, and a wake-up that has come meanwhile is noted in
         the cursor, and makes it due. A partition that is woken takes records only.
+
+        A cursor that has asked for nothing since its assignment, a seek or a pause has its first question now: an end
+        that others had found before says nothing of what was written since.
         """
+        if cursor.asked_ms < 0:
+            cursor.asked_ms = now_ms - 1
         place = Place(cursor.topic_id or "", cursor.partition.partition, filter_text)
         coverage = self._coverage(cursor)
         if cursor.covered_under != coverage:

@@ -21,6 +21,7 @@ from penstock.http.async_connections import AsyncConnections
 from penstock.http.async_transport import AsyncTransport
 from penstock.http.http_message import JSON_TYPE, Response
 from penstock.http.no_answer import ANSWER_TIMEOUT_S, DIRECT_CONNECT_TIMEOUT_S, NoAnswerError
+from penstock.http.signature import is_refusal
 from penstock.transports.async_by_lambda import invoked
 from penstock.transports.functions_place import access_by, functions_of_local_env, hinted_functions
 from penstock.transports.invocation import Call, is_foreign, is_no_way, is_way_refused
@@ -35,6 +36,7 @@ class AsyncAutoTransport:
     def __init__(self, http: AsyncTransport, ways: Ways, *, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
         self._http = http
         self._ways = ways
+        self._timeout_s = timeout_s
         self._connections = AsyncConnections(timeout_s, connect_timeout_s=DIRECT_CONNECT_TIMEOUT_S)
         self._question = AsyncErrand("penstock-question", self._ask)
 
@@ -54,9 +56,18 @@ class AsyncAutoTransport:
         elif self._ways.asks_beside(path):
             self._question.begin()
             return await self._by_http(method, path, query, headers, body)
+        call = Call(method, path, query, body)
         trial = self._ways.trial(method, path)
-        answer = None if trial is None else await self._tried(trial, Call(method, path, query, body))
-        return await self._by_http(method, path, query, headers, body) if answer is None else answer
+        answer = None if trial is None else await self._tried(trial, call)
+        if answer is not None:
+            return answer
+        answer = await self._by_http(method, path, query, headers, body)
+        if trial is not None or not (is_refusal(answer.status) and self._ways.may_invoke_alone(path)):
+            return answer
+        await self._question.wait(self._timeout_s)  # the call was refused by HTTP while the question may still run
+        trial = self._ways.trial(method, path)
+        invoked_answer = None if trial is None else await self._tried(trial, call)
+        return answer if invoked_answer is None else invoked_answer
 
     async def _ask(self) -> None:
         try:

@@ -98,10 +98,15 @@ class Ways:
         """True if the caller is to ask before this call because of the hint, and to tell `asked` once it has.
 
         A caller may have the right to invoke alone, so its calls wait for the answer, as long as for a connection.
+        Then they go by HTTP, and wait on if that refuses them (`may_invoke_alone`).
         """
         with self._lock:
             memory = self._memory(self._now())
             return self._hint is not None and not memory.has_asked and path != METADATA_PATH
+
+    def may_invoke_alone(self, path: str) -> bool:
+        """True if a refusal by HTTP may hide a right to invoke: the hint says that there are functions."""
+        return self._hint is not None and path != METADATA_PATH
 
     def asked(self) -> None:
         """The question is over, whatever came of it."""

@@ -94,6 +94,7 @@ class Reader:
         self._retry = retry or RetryPolicy()
         self._budget = ByteBudget(KAFKA_FETCHES_BYTES_MAX)
         self._shared = SharedReads()
+        self._forgetting: asyncio.TimerHandle | None = None
 
     async def read(self, wish: FetchWish) -> dict[PartitionName, Reading]:
         """The readings of the partitions that are known. A partition that no call has reached is not among them."""
@@ -234,9 +235,20 @@ class Reader:
         finally:
             if flight is not None:
                 self._shared.end(flight, parts, size)
+                if self._forgetting is None:
+                    self._forget_old()
         self._context.figures.fetched_bytes += size
         for (name, key), part in zip(keys.items(), parts, strict=True):
             self._take(found, name, key, part, wish.wanted[name].offset, covers[name])
+
+    def _forget_old(self) -> None:
+        """Let go what is too old to be shared, until nothing is left, be it that no client fetches any more."""
+        now_ms = monotonic_ms()
+        next_ms = self._shared.forget_old(now_ms)
+        self._forgetting = None
+        if next_ms < NEVER_MS:
+            loop = asyncio.get_running_loop()
+            self._forgetting = loop.call_later(max(next_ms - now_ms, 1) / 1_000, self._forget_old)
 
     async def _fetched(self, body: Mapping[str, object], count: int) -> FetchAnswer:
         request = binary_fetch(body)

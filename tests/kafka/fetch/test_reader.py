@@ -3,8 +3,12 @@
 import asyncio
 from collections.abc import Mapping
 
+import pytest
+
 from penstock.http.http_message import Response
+from penstock.system import monotonic_ms
 from penstock.testing import MemoryPenstock, ThreadedTransport
+from penstock_core.limits import SDK_SHARED_MS
 from penstock_core.records.record_batch import crc_is_valid, walk
 from penstock_kafka.context import Context
 from penstock_kafka.dispatch.api import Peer
@@ -104,6 +108,30 @@ def test_clients_that_wait_for_a_client_that_goes_fetch_without_it() -> None:
 def test_clients_at_other_offsets_and_with_smaller_bounds_fetch_for_themselves() -> None:
     _, fetches = _read([_wish(0), _wish(1, offset=5), _wish(2, bytes_max=1)])
     assert fetches == 3
+
+
+def test_gateway_lets_go_what_is_too_old_though_no_client_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        transport = _Held(service)
+        transport.go.set()
+        context = Context(service=Service(transport), settings=SETTINGS)
+        reader = Reader(context, Tails(context))
+        await reader.read(_wish(0))
+        await reader.read(_wish(1, offset=5))  # at the end, which the gateway's tails know
+        assert reader._shared._bytes
+        assert not reader._shared._ends
+        timer = reader._forgetting
+        assert timer is not None
+        assert timer.when() - asyncio.get_running_loop().time() <= SDK_SHARED_MS / 1_000 + 1
+        later_ms = monotonic_ms() + SDK_SHARED_MS + 1
+        monkeypatch.setattr("penstock_kafka.fetch.reader.monotonic_ms", lambda: later_ms)
+        timer._run()  # as the loop does in its time
+        assert not reader._shared._bytes
+        assert reader._forgetting is None
+        await context.close()
+
+    with _service() as service:
+        asyncio.run(run())
 
 
 def test_empty_batch_covers_the_offsets_and_has_no_records() -> None:

@@ -20,7 +20,8 @@ from penstock.retry import NEVER_MS
 from penstock.testing import MemoryPenstock
 from penstock.wake_ups.events import WakeUp
 from penstock_core.errors import ErrorCode
-from penstock_core.limits import SDK_SHARED_BYTES_MAX, SDK_SHARED_MS, SDK_SHARED_PATIENCE_MS
+from penstock_core.limits import SDK_SAFETY_NET_MS, SDK_SHARED_BYTES_MAX, SDK_SHARED_MS, SDK_SHARED_PATIENCE_MS
+from tests.sdk.client_kinds import ClientKind
 from tests.sdk.consumer.fetch_buffer_fixtures import T0, T1, UNAVAILABLE, PartitionsService, new_buffer, offsets_of
 from tests.support.deadlines import until
 
@@ -354,6 +355,109 @@ def test_kept_bytes_are_bounded() -> None:
     assert claim.flight is not None
     shared.end(claim.flight, [(entries[0], body)], SDK_SHARED_BYTES_MAX + 1)
     assert not shared.claim(lambda: None, [Wanted(Place(ID, 1), 0)], 10**6, 11, 0).kept
+
+
+def _end_of_an_idle_partition(shared: SharedReads, after_ms: int) -> bytearray:
+    """The body of a fetch at 1,000 ms of a busy partition and an idle one, whose fetch has ended."""
+    process = Process()
+    process.service.append(T0, 1)
+    entries, body = process.service.answer(new_buffer(T0).next_request(0) or pytest.fail("nothing to send"))
+    data = bytearray(body)
+    wanted = [Wanted(Place(ID, 0), 0, after_ms), Wanted(Place(ID, 1), 7, after_ms)]
+    claim = shared.claim(lambda: None, wanted, 0, 1_000, 0)
+    assert claim.flight is not None
+    idle = {"next_offset": 7, "high_watermark": 7, "log_start_offset": 0, "length": 0}
+    view = memoryview(data)
+    shared.end(claim.flight, [(entries[0], view), (idle, view[len(data) :])], len(data))
+    return data
+
+
+def test_end_of_the_log_holds_no_bytes_of_its_answer() -> None:
+    shared = SharedReads()
+    data = _end_of_an_idle_partition(shared, after_ms=-1)
+    assert shared.forget_old(1_000 + SDK_SHARED_MS) == 1_000 + SDK_SHARED_MS + 1
+    with pytest.raises(BufferError):
+        data.append(0)  # the records are kept
+    assert shared.forget_old(1_000 + SDK_SHARED_MS + 1) == 1_000 + SDK_SAFETY_NET_MS + 1
+    data.append(0)
+    assert shared.claim(lambda: None, [Wanted(Place(ID, 1), 7, -1)], 0, 1_000 + SDK_SHARED_MS + 1, 0).kept
+
+
+def test_ends_are_forgotten_without_a_claim() -> None:
+    shared = SharedReads()
+    _end_of_an_idle_partition(shared, after_ms=-1)
+    assert shared.forget_old(1_000 + SDK_SAFETY_NET_MS + 1) == NEVER_MS
+    assert not shared.claim(lambda: None, [Wanted(Place(ID, 1), 7, -1)], 0, 1_000, 0).kept
+
+
+def test_no_end_is_kept_for_a_reader_that_takes_none() -> None:
+    shared = SharedReads()
+    _end_of_an_idle_partition(shared, after_ms=NEVER_MS)
+    assert not shared._ends
+    assert shared.forget_old(1_000 + SDK_SHARED_MS + 1) == NEVER_MS
+
+
+def test_readers_that_do_nothing_let_go_what_is_too_old(process: Process) -> None:
+    first, second = process.reader(T0), process.reader(T0)
+    for each in (first, second):
+        each.pause(T0, True)
+    first.pause(T0, False)
+    process.answer(first, process.ask(first))
+    first.pause(T0, True)
+    assert process.shared._bytes
+    assert process.send(second) is None
+    assert second.wake_at_ms == process.now_ms + SDK_SHARED_MS + 1
+    process.now_ms = second.wake_at_ms
+    assert process.send(second) is None
+    assert not process.shared._bytes
+
+
+@pytest.mark.parametrize("begins", ["assigned", "sought", "resumed"])
+def test_first_question_takes_no_end_from_before_it(process: Process, begins: str) -> None:
+    first, second = process.reader(T0), process.reader(T0)
+    for each in (first, second):
+        each.start(T0, 3, ID)
+    if begins != "assigned":
+        process.answer(second, process.ask(second))
+        second.pause(T0, True)
+    process.now_ms += 10
+    process.answer(first, process.ask(first))
+    process.now_ms += 50_000
+    process.service.append(T0, 5)  # a writer has its answer before the reader begins
+    if begins == "sought":
+        second.seek(T0, 3)
+    if begins != "assigned":
+        second.pause(T0, False)
+    process.answer(second, process.ask(second))
+    assert offsets_of(second.take(100)) == [3, 4, 5, 6, 7]
+
+
+class _ChangingProof:
+    """A transport whose caller proves with another key after a while."""
+
+    def __init__(self, service: MemoryPenstock) -> None:
+        self.key = f"first-{id(self)}"
+        self.call = service.transport.call
+        self.close = service.transport.close
+
+    def reader(self) -> str:
+        return self.key
+
+
+def test_reader_shares_by_the_proof_that_it_has_now(
+    clients: ClientKind, service: MemoryPenstock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("fetcher", "async_fetcher"):
+        monkeypatch.setattr(f"penstock.consumer.{module}.SDK_SHARED_MS", 0)
+    service.create_topic("orders")
+    transport = _ChangingProof(service)
+    old, new = shared_reads_of(transport.key), shared_reads_of("second")
+    settings: dict[str, Any] = {"wait": "poll", "fetch_wait_ms": 10}
+    with clients.consumer("orders", transport=transport, **settings) as consumer:
+        until(lambda: len(old._reading) == 1, step=lambda: consumer.poll(timeout_ms=10))
+        transport.key = "second"
+        until(lambda: len(new._reading) == 1, step=lambda: consumer.poll(timeout_ms=10))
+        assert not old._reading
 
 
 def test_shared_reads_belong_to_the_service_and_the_caller() -> None:

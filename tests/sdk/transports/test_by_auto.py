@@ -156,6 +156,54 @@ def test_no_call_waits_for_the_question(make: Callable[..., Client]) -> None:
     assert client.invoked() == ["admin:direct-admin"]
 
 
+def _hinted(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client has a hint and may only invoke. The answer to its question comes after its first refusal by HTTP."""
+    for module in ("by_auto", "async_by_auto"):
+        monkeypatch.setattr(f"penstock.transports.{module}.DIRECT_CONNECT_TIMEOUT_S", 0)
+    client.ways._hint = client.place.arn
+    refused = Event()
+
+    def late(call: Callable[[], Response]) -> Response:
+        assert refused.wait(DEADLINE_S)
+        return call()
+
+    def refuse(_: Callable[[], Response]) -> Response:
+        refused.set()
+        return Response(403, {}, b'{"message":"User is not authorized to perform: execute-api:Invoke"}')
+
+    client.http.faults = {"/v1/metadata": [late], "/v1/topics": [refuse] * 9}
+
+
+def test_caller_that_may_only_invoke_waits_for_a_late_answer_to_its_question(
+    make: Callable[..., Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = make()
+    _hinted(client, monkeypatch)
+    assert [client.transport.call(*LIST).status for _ in range(2)] == [200] * 2
+    assert sorted(client.by_http) == ["GET /v1/metadata", "GET /v1/topics"]
+    assert client.invoked() == ["admin:direct-admin"] * 2
+
+
+def test_asynchronous_caller_that_may_only_invoke_waits_for_a_late_answer_to_its_question(
+    make: Callable[..., Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = make()
+    _hinted(client, monkeypatch)
+    assert _looped(client, 2) == [200] * 2
+    assert sorted(client.by_http) == ["GET /v1/metadata", "GET /v1/topics"]
+    assert client.invoked() == ["admin:direct-admin"] * 2
+
+
+def test_refusal_stands_when_the_question_finds_no_functions(
+    make: Callable[..., Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = make()
+    _hinted(client, monkeypatch)
+    client.http.faults["/v1/metadata"] = [lambda _: Response(200, {}, b"{}")]
+    assert client.transport.call(*LIST).status == 403
+    assert client.invoked() == []
+
+
 def test_no_asynchronous_call_waits_for_the_question_and_close_ends_it(make: Callable[..., Client]) -> None:
     client, answers = make(), Event()
 
