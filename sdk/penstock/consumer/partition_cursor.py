@@ -14,7 +14,7 @@ from penstock.errors import LookUpFirst, UnavailableError, as_sdk_error
 from penstock.model import ConsumerRecord, Headers, TopicPartition, UndecodableBatch
 from penstock.retry import NEVER_MS
 from penstock.schemas.serialization import Reading
-from penstock_core.errors import PenstockError
+from penstock_core.errors import Category, PenstockError
 from penstock_core.records.codec import Record, decode
 from penstock_core.records.expiry import is_expired
 from penstock_core.records.record_batch import walk
@@ -228,7 +228,8 @@ class PartitionCursor:
 
         None also if it has skipped so many records that the budget is spent.
 
-        Raises CorruptError or InvalidError when the records before the bad batch have been returned. An undecodable
+        Raises CorruptError or InvalidError when the records before the bad batch have been returned. A registry that
+        refuses, or a schema that is none, makes no record bad: that error has no `next_offset`. An undecodable
         batch stays: it raises again until `pass_over` or a seek. If the bytes were changed on their way, it drops the
         answer, so that the batch is read again, perhaps from another copy. Raises LookUpFirst for a value whose
         data key or schema is to be asked for, and for a value that cannot be read as for a batch of its offset alone.
@@ -334,11 +335,12 @@ class PartitionCursor:
     def _read(self, record: Record, headers: Headers) -> tuple[Any, Any, Headers, int]:
         """Key, value and headers as the application gets them, and the bytes that decryption adds."""
         assert self._reading is not None
-        stored, more_bytes = record.value, 0
+        stored, more_bytes, is_decrypted = record.value, 0, False
         try:
             if self._reading.encryption is not None:
                 stored, left = self._reading.encryption.decrypt_now(stored, record.key, headers)
                 headers, more_bytes = tuple(left), len(stored or b"") - len(record.value or b"")
+            is_decrypted = True
             value, key = self._reading.deserializers.deserialize(self.partition.topic, stored, record.key)
         except PenstockError as error:
             assert isinstance(self._records, _Records)
@@ -346,6 +348,9 @@ class PartitionCursor:
             if isinstance(error, LookUpFirst | UnavailableError):  # the record may be read later
                 raise
             offset = record.offset
+            if is_decrypted and error.code.category is not Category.CORRUPT:  # the registry's fault, or the schema's
+                told = f"offset {offset}: {error.message}; seek to {offset + 1} to go on without the record"
+                raise PenstockError(error.code, told, offset=offset) from error
             raise PenstockError(
                 error.code,
                 f"offset {offset}: {error.message}",

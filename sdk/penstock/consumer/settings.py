@@ -173,7 +173,9 @@ class ConsumerSettings:
         value_deserializer: Makes `record.value` of the bytes that a producer sent: a function of them, or an object
             such as `JsonSerde()`, `AvroSerde(registry=…)` and `ProtobufSerde(Order)` of penstock.schemas. A tombstone
             stays None. A record that it cannot read is treated as `on_undecodable` says: as a batch of one offset.
-            While a registry does not answer, `poll` raises UnavailableError, and the record comes again.
+            While a registry does not answer, `poll` raises UnavailableError, and the record comes again. So it does
+            when the registry refuses (AccessDeniedError), and for a schema that the registry lacks or nobody can parse
+            (InvalidError): no record is skipped for these, whatever `on_undecodable` says.
         key_deserializer: As `value_deserializer`, for `record.key`.
         skip_expired: Do not return records whose time is over: they were sent with `expires_in_ms`. The consumer goes
             by its own clock when it returns a record, moves past the others, and counts them in `skipped_expired`. By

@@ -8,7 +8,6 @@ import asyncio
 # sync: from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
-from weakref import WeakValueDictionary
 
 from penstock.arguments import check_callable, check_timeout, checked_headers
 from penstock.http.abilities import request_bytes_max_of, wall_clock_ns_of
@@ -89,7 +88,6 @@ class AsyncProducer:
         )
         self.is_encrypting = settings.encryption is not None
         self.is_serializing = self._sender.is_serializing
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # sync:
         self._lock = self._sender.lock
         # sync: # Weak, so that an abandoned producer can go. One callable each, so that close() can take it back.
         # sync: self._at_exit = partial(_close_at_exit, weakref.ref(self))
@@ -152,7 +150,7 @@ class AsyncProducer:
             await asyncio.sleep(0)  # a program that never waits would keep the loop from sending
         if self.is_encrypting or self.is_serializing:
             # In turns: no record overtakes one of its topic that waits for a data key or a schema.
-            turn = self._turns.setdefault(str(topic), asyncio.Lock())  # sync:
+            turn = self._sender.turn(topic)  # sync:
             async with turn:  # sync: value, key, told = self._sender.formed(topic, value, key, told)
                 value, key, told = await self._sender.formed(topic, value, key, told)
                 with self._tracing.creating(topic, told) as (told, origin):

@@ -6,6 +6,7 @@ Up to `max_in_flight` tasks share one lock. Everything slow (compression, calls,
 import asyncio
 from contextlib import suppress
 from typing import Any
+from weakref import WeakValueDictionary  # sync:
 
 from penstock.arguments import checked_topic
 from penstock.encryption.values import Encryption
@@ -53,6 +54,11 @@ class AsyncSender:
         self.is_serializing = bool(serializers)
         self._workers = AsyncWorkers("penstock-sender", max_in_flight, self._next_request, self._carry)
         self._is_stopping = False
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # sync:
+
+    def turn(self, topic: str) -> asyncio.Lock:  # sync:
+        """Of a topic's records: none overtakes another that waits for a data key or a schema."""
+        return self._turns.setdefault(str(topic), asyncio.Lock())
 
     async def formed(self, topic: str, value: Any, key: Any, headers: Headers) -> tuple[Any, Any, Headers]:
         """Value, key and headers as they are sent: serialized, then encrypted. May ask for schema or data key first."""

@@ -3,20 +3,25 @@
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from penstock.arguments import checked_headers
 from penstock.model import HeadersToSend, RecordMetadata, TopicPartition
 from penstock.model.share import ShareRecord
 from penstock.producer.async_sender import AsyncSender
 from penstock.producer.batching.producer_batch import ProducerBatch
+from penstock.producer.delays import Timer
 from penstock.producer.delivery import follow, resolve, resolve_quietly
 from penstock.producer.producer_core import ProducerCore
 from penstock.producer.tracing import ProducerTracing
 from penstock.producer.transaction_core import LeaseHolder, LockHolder, group_offsets
 from penstock.system import NS_PER_MS, wall_clock_ns
+from penstock_core.records.codec import Headers
 
 # sync: from penstock.producer.delivery import Delivery
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import SpanContext
 
 
 class AsyncTransaction:
@@ -61,10 +66,29 @@ class AsyncTransaction:
         told = checked_headers(headers)
         if expires_in_ms is not None:
             told = self._core.timers.expiring(told, expires_in_ms, timer)
-        value, key, told = await self._sender.formed(topic, value, key, told)
-        with self._tracing.creating(topic, told) as (told, origin), self._sender.lock:
+        # In turns, as AsyncProducer.send: no record overtakes one of its topic that waits for a data key or a schema.
+        turn = self._sender.turn(topic)  # sync:
+        async with turn:  # sync: value, key, told = self._sender.formed(topic, value, key, told)
+            value, key, told = await self._sender.formed(topic, value, key, told)
+            with self._tracing.creating(topic, told) as (told, origin):
+                return await self._append(topic, value, key, told, partition, timestamp_ms, timer, origin)
+        # sync: with self._tracing.creating(topic, told) as (told, origin):
+        # sync:     return self._append(topic, value, key, told, partition, timestamp_ms, timer, origin)
+
+    async def _append(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        headers: Headers,
+        partition: int | None,
+        timestamp_ms: int,
+        timer: Timer | None,
+        origin: "SpanContext | None",
+    ) -> asyncio.Future[RecordMetadata]:
+        with self._sender.lock:
             batch = await self._sender.drive(
-                self._core.append_to(self._transaction, topic, value, key, told, partition, timestamp_ms, timer)
+                self._core.append_to(self._transaction, topic, value, key, headers, partition, timestamp_ms, timer)
             )
             if origin is not None:
                 batch.note_origin(origin)

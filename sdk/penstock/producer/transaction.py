@@ -3,18 +3,23 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from penstock.arguments import checked_headers
 from penstock.model import HeadersToSend, TopicPartition
 from penstock.model.share import ShareRecord
 from penstock.producer.batching.producer_batch import ProducerBatch
+from penstock.producer.delays import Timer
 from penstock.producer.delivery import Delivery, resolve, resolve_quietly
 from penstock.producer.producer_core import ProducerCore
 from penstock.producer.sender import Sender
 from penstock.producer.tracing import ProducerTracing
 from penstock.producer.transaction_core import LeaseHolder, LockHolder, group_offsets
 from penstock.system import NS_PER_MS, wall_clock_ns
+from penstock_core.records.codec import Headers
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import SpanContext
 
 
 class Transaction:
@@ -59,10 +64,25 @@ class Transaction:
         told = checked_headers(headers)
         if expires_in_ms is not None:
             told = self._core.timers.expiring(told, expires_in_ms, timer)
+        # In turns, as Producer.send: no record overtakes one of its topic that waits for a data key or a schema.
         value, key, told = self._sender.formed(topic, value, key, told)
-        with self._tracing.creating(topic, told) as (told, origin), self._sender.lock:
+        with self._tracing.creating(topic, told) as (told, origin):
+            return self._append(topic, value, key, told, partition, timestamp_ms, timer, origin)
+
+    def _append(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        headers: Headers,
+        partition: int | None,
+        timestamp_ms: int,
+        timer: Timer | None,
+        origin: "SpanContext | None",
+    ) -> Delivery:
+        with self._sender.lock:
             batch = self._sender.drive(
-                self._core.append_to(self._transaction, topic, value, key, told, partition, timestamp_ms, timer)
+                self._core.append_to(self._transaction, topic, value, key, headers, partition, timestamp_ms, timer)
             )
             if origin is not None:
                 batch.note_origin(origin)

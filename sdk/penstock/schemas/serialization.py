@@ -22,14 +22,18 @@ class Serializer(Protocol):
     """Makes bytes of the values, or of the keys, of records. `field` tells which."""
 
     def serialize(self, topic: str, field: Field, given: Any) -> bytes | str:
-        """The bytes. Raises for a value that it does not take; the record is not sent then."""
+        """The bytes, never None. Raises for a value that it does not take; the record is not sent then."""
 
 
 class Deserializer(Protocol):
     """The inverse of Serializer."""
 
     def deserialize(self, topic: str, field: Field, data: bytes) -> Any:
-        """The value. Raises for bytes that it cannot read; the client treats the record as undecodable then."""
+        """The value. Raises for bytes that it cannot read; the client treats the record as undecodable then.
+
+        The client passes on an error of this SDK that is no CorruptError, such as UnavailableError, and keeps the
+        record.
+        """
 
 
 # Plain functions have no use for topic and field.
@@ -43,6 +47,7 @@ class Serializers:
     def __init__(self, value: SerializerOption | None, key: SerializerOption | None) -> None:
         self._value = _method("value_serializer", value, "serialize")
         self._key = _method("key_serializer", key, "serialize")
+        self._given = {"value": value, "key": key}  # for messages
 
     def __bool__(self) -> bool:
         return self._value is not None or self._key is not None
@@ -52,7 +57,20 @@ class Serializers:
 
         Raises InvalidError for what a serializer refuses, LookUpFirst, and the errors of a registry.
         """
-        return _serialized(self._value, topic, "value", value), _serialized(self._key, topic, "key", key)
+        return self._made(self._value, topic, "value", value), self._made(self._key, topic, "key", key)
+
+    def _made(
+        self, serialize: Callable[[str, Field, Any], Any] | None, topic: str, field: Field, given: Any
+    ) -> bytes | str | None:
+        made: bytes | str | None = _serialized(serialize, topic, field, given)
+        if made is None and given is not None:
+            meant = "a tombstone, send None" if field == "value" else "a record without a key, give none"
+            raise InvalidError(
+                ErrorCode.INVALID_RECORD,
+                f"{field}_serializer={self._given[field]!r:.200} returned None for {given!r:.200}, a {field} for topic "
+                f"{topic!r:.100}: return bytes or text; if you mean {meant}",
+            )
+        return made
 
 
 class Deserializers:

@@ -328,7 +328,7 @@ def test_topic_whose_keys_are_slow_holds_up_no_other_topic(service: MemoryPensto
             finally:
                 keys.may_answer.set()
             await (await slow)
-            assert len(producer._turns) == 0, "no topic is remembered for its turn"
+            assert len(producer._sender._turns) == 0, "no topic is remembered for its turn"
 
     asyncio.run(send_both())
     assert len(service.records("quick")) == len(service.records("orders")) == 1

@@ -1,5 +1,6 @@
 """The three formats without a registry: round trips, what they refuse, and what garbage does."""
 
+import json
 import pickle
 import sys
 from contextlib import suppress
@@ -13,8 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import CorruptError, InvalidError, NotConfiguredError
-from penstock.schemas import AvroSerde, JsonSerde, ProtobufSerde
+from penstock.schemas import AvroSerde, ConfluentRegistry, JsonSerde, ProtobufSerde
+from penstock.schemas.registry import Schema, SchemaReference
 from penstock.schemas.serialization import Deserializers
+from penstock_core.errors import ErrorCode
 from tests.support.proto_messages import order_classes
 
 ORDER = {
@@ -160,3 +163,121 @@ def test_garbage_is_read_or_corrupt_and_nothing_else(data: bytes) -> None:
 def test_deep_json_is_corrupt() -> None:
     with pytest.raises(CorruptError, match="RecursionError"):
         Deserializers(JsonSerde(), None).deserialize("orders", b"[" * 100_000, None)
+
+
+# What Avro would change, and schemas that name others.
+
+
+def field_of(kind: Any) -> AvroSerde:
+    return AvroSerde({"type": "record", "name": "O", "fields": [{"name": "m", "type": kind}]})
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("int", 1.9),
+        ("int", True),
+        ("int", 2**40),
+        ("int", -(2**31) - 1),
+        ("long", 1.0),
+        ("boolean", 7),
+        ("float", 1e300),
+        ("float", -1e39),
+        ("double", True),
+        (["null", "int"], 2**40),
+        (["null", "float"], 1e300),
+        ({"type": "array", "items": "int"}, [1, 1.5]),
+        ({"type": "array", "items": "float"}, [1.0, 1e300]),
+        ({"type": "map", "values": "float"}, {"k": 1e300}),
+        ({"type": "record", "name": "I", "fields": [{"name": "n", "type": "float"}]}, {"n": 10**40}),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}, Decimal("1.234")),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}, Decimal("123456.78")),
+    ],
+)
+def test_avro_refuses_what_it_would_change_and_names_the_field(kind: Any, value: Any) -> None:
+    with pytest.raises(InvalidError, match=r"value of a record for topic 'orders' breaks its schema: O\.m"):
+        field_of(kind).serialize("orders", "value", {"m": value})
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("int", 2**31 - 1),
+        ("long", -(2**63)),
+        ("float", 1.5),
+        ("float", float("inf")),
+        ("double", 1e300),
+        ("double", float("-inf")),
+        (["float", "null"], None),
+        ("bytes", b"\0\0\x80\x7f"),
+        ({"type": "map", "values": ["null", "float"]}, {"k": float("-inf"), "l": None}),
+    ],
+)
+def test_avro_writes_what_it_can_say(kind: Any, value: Any) -> None:
+    serde = field_of(kind)
+    assert serde.deserialize("orders", "value", serde.serialize("orders", "value", {"m": value})) == {"m": value}
+
+
+def test_avro_names_the_place_of_a_float_without_room_and_of_a_value_without_a_field() -> None:
+    with pytest.raises(InvalidError, match=r"O\.m\[1\] is 1e\+300, and the schema says 'float': say 'double' there"):
+        field_of({"type": "array", "items": "float"}).serialize("orders", "value", {"m": [1.0, 1e300]})
+    with pytest.raises(InvalidError, match="breaks its schema: the value is 'x' of type str"):
+        AvroSerde('"int"').serialize("orders", "value", "x")
+
+
+ITEM = SchemaReference(
+    "Item", Schema("AVRO", '{"type": "record", "name": "Item", "fields": [{"name": "a", "type": "int"}]}')
+)
+TOPS: list[tuple[Any, bytes, Any]] = [
+    ("Item", b"\x02", {"a": 1}),
+    (["null", "Item"], b"\x02\x02", {"a": 1}),
+    (["null", "Item"], b"\x00", None),
+    ({"type": "array", "items": "Item"}, b"\x02\x02\x00", [{"a": 1}]),
+    ({"type": "map", "values": "Item"}, b"\x02\x02k\x02\x00", {"k": {"a": 1}}),
+    ({"type": "record", "name": "Order", "fields": [{"name": "i", "type": "Item"}]}, b"\x02", {"i": {"a": 1}}),
+]
+
+
+class Storing(ConfluentRegistry):
+    """A registry with one schema."""
+
+    def __init__(self, schema: Schema) -> None:
+        super().__init__("http://registry")
+        self._stored = schema
+
+    def _find_schema(self, schema_id: Any) -> Schema:
+        return self._stored
+
+
+@pytest.mark.parametrize(("top", "data", "value"), TOPS)
+def test_avro_reads_a_writers_schema_that_names_others_at_its_top(top: Any, data: bytes, value: Any) -> None:
+    serde = AvroSerde(registry=Storing(Schema("AVRO", json.dumps(top), (ITEM,))))
+    assert serde.deserialize("orders", "value", b"\0\0\0\0\7" + data) == value
+    travelled = pickle.loads(pickle.dumps(serde))
+    assert travelled.deserialize("orders", "value", b"\0\0\0\0\7" + data) == value
+
+
+@pytest.mark.parametrize(("top", "data", "value"), TOPS)
+def test_avro_resolves_such_a_schema_to_the_readers(top: Any, data: bytes, value: Any) -> None:
+    own = {
+        "type": "record",
+        "name": "Item",
+        "fields": [{"name": "a", "type": "long"}, {"name": "b", "type": "int", "default": 7}],
+    }
+    reader = json.loads(json.dumps(top).replace('"Item"', json.dumps(own)))
+    serde = AvroSerde(reader, registry=Storing(Schema("AVRO", json.dumps(top), (ITEM,))))
+    wanted = json.loads(json.dumps(value).replace('"a": 1', '"a": 1, "b": 7'))
+    assert serde.deserialize("orders", "value", b"\0\0\0\0\7" + data) == wanted
+    with pytest.raises(CorruptError):
+        Deserializers(serde, None).deserialize("orders", b"\0\0\0\0\7" + data + b"more", None)
+
+
+@pytest.mark.parametrize("text", ["{", '{"type": "array", "items": "Unknown"}', '"Unknown"', "[" * 100_000])
+def test_schema_that_the_library_cannot_parse_is_no_fault_of_the_record(text: str) -> None:
+    for serde in (
+        AvroSerde(registry=Storing(Schema("AVRO", text))),
+        JsonSerde(registry=Storing(Schema("JSON", text.replace("array", "arrray")))),
+    ):
+        with pytest.raises(InvalidError) as caught:
+            Deserializers(serde, None).deserialize_waiting("orders", b"\0\0\0\0\7{}", None)
+        assert caught.value.code is ErrorCode.INVALID_CONFIG

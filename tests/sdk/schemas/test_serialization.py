@@ -1,7 +1,9 @@
 """Producers that serialize and consumers that deserialize, with threads and for asyncio, on a service in memory."""
 
+import asyncio
 import json
 import os
+import threading
 from functools import partial
 from typing import Any
 
@@ -9,12 +11,13 @@ import pytest
 
 from penstock import DeadLetters, TopicPartition, Transformer
 from penstock.encryption import Encryption, LocalKeys
-from penstock.errors import CorruptError, InvalidError, UnavailableError
+from penstock.errors import AccessDeniedError, CorruptError, InvalidError, UnavailableError
 from penstock.model import UndecodableBatch
 from penstock.schemas import AvroSerde, ConfluentRegistry, JsonSerde
+from penstock.schemas.registry import Schema
 from penstock.schemas.serialization import Deserializers, Serializers
 from penstock.testing import MemoryPenstock
-from penstock_core.errors import ErrorCode
+from penstock_core.errors import ErrorCode, PenstockError
 from tests.sdk.client_kinds import ClientKind
 from tests.support.deadlines import until
 from tests.support.schema_registry import SchemaRegistry
@@ -286,3 +289,170 @@ def test_outage_that_a_deserializer_tells_is_no_poison(clients: ClientKind, serv
             with pytest.raises(UnavailableError, match="partition 0 of topic 'orders': down"):
                 take(consumer, 1)
         assert take(consumer, 1)[0].value == 1
+
+
+# What is no fault of a record: the registry refuses, or the schema is none.
+
+
+class Refusing(ConfluentRegistry):
+    """A registry that answers each question by the error that it has, while it has one."""
+
+    def __init__(self, error: PenstockError | None = None, schema: Schema | None = None) -> None:
+        super().__init__("http://registry", now_ms=lambda: self.now_ms)
+        self.now_ms = 0
+        self.error = error
+        self.found = schema or Schema("AVRO", json.dumps(ORDER))
+
+    def _find_schema(self, schema_id: Any) -> Schema:
+        if self.error is not None:
+            raise self.error
+        return self.found
+
+
+DENIED = AccessDeniedError(ErrorCode.ACCESS_DENIED, "the registry refuses schema 1: token expired")
+UNKNOWN = InvalidError(ErrorCode.INVALID_CONFIG, "the registry does not know schema 1")
+FAULTS = [
+    (DENIED, None, AccessDeniedError, "token expired"),
+    (UNKNOWN, None, InvalidError, "does not know"),
+    (None, Schema("AVRO", '{"type": "recordd", "name": "X"}'), InvalidError, "Avro schema is not valid"),
+    (None, Schema("AVRO", "{"), InvalidError, "is no JSON"),
+    (None, Schema("JSON", "{}"), InvalidError, "read it by JsonSerde"),
+]
+
+
+@pytest.mark.parametrize(("error", "schema", "kind", "why"), FAULTS)
+@pytest.mark.parametrize("policy", ["skip", "call"])
+def test_registry_that_refuses_makes_no_record_bad(
+    clients: ClientKind, service: MemoryPenstock, policy: str, error: Any, schema: Any, kind: Any, why: str
+) -> None:
+    put(service, b"\0\0\0\0\1\2", b"\0\0\0\0\1\4")
+    registry = Refusing(error, schema)
+    seen: list[UndecodableBatch] = []
+    with clients.consumer(
+        "orders",
+        group_id="g",
+        on_undecodable="skip" if policy == "skip" else seen.append,
+        value_deserializer=AvroSerde(registry=registry),
+        **FAST,
+    ) as consumer:
+        for _ in range(2):
+            with pytest.raises(kind, match=rf"partition 0 of topic 'orders': offset 0: .*{why}.*seek to 1") as caught:
+                take(consumer, 1)
+            assert caught.value.facts["offset"] == 0
+            assert "next_offset" not in caught.value.facts
+        consumer.commit()
+        [placed] = service.admin().describe_group("g").partitions
+        assert not placed.offset
+        registry.error, registry.found, registry.now_ms = None, Schema("AVRO", json.dumps(ORDER)), 10_000
+        registry._forget()
+        assert [each.value for each in take(consumer, 2)] == [{"id": 1}, {"id": 2}]
+        assert consumer.skipped_batches() == {}
+    assert seen == []
+
+
+def test_consumer_goes_on_without_the_record_by_a_seek(clients: ClientKind, service: MemoryPenstock) -> None:
+    put(service, b"\0\0\0\0\1\2", b"\0\0\0\0\1\4")
+    registry = Refusing(UNKNOWN)
+    with clients.consumer("orders", value_deserializer=AvroSerde(registry=registry), **FAST) as consumer:
+        with pytest.raises(InvalidError, match="does not know") as caught:
+            take(consumer, 1)
+        registry.error, registry.now_ms = None, 10_000
+        consumer.seek(P0, caught.value.facts["offset"] + 1)
+        assert [each.value for each in take(consumer, 1)] == [{"id": 2}]
+
+
+def test_records_before_come_before_the_error(clients: ClientKind, service: MemoryPenstock) -> None:
+    put(service, b"1", b"2")
+
+    def read(data: bytes) -> int:
+        if data == b"2":
+            raise DENIED
+        return int(data)
+
+    with clients.consumer("orders", value_deserializer=read, on_undecodable="skip", **FAST) as consumer:
+        assert [each.value for each in take(consumer, 1)] == [1]
+        with pytest.raises(AccessDeniedError, match="offset 1: "):
+            take(consumer, 1)
+
+
+def test_transformer_keeps_its_place_when_the_registry_refuses(service: MemoryPenstock) -> None:
+    service.create_topic("totals")
+    put(service, b"\0\0\0\0\1\2")
+    consumer = service.consumer(
+        "orders",
+        group_id="g",
+        delivery="exactly_once",
+        on_undecodable="skip",
+        value_deserializer=AvroSerde(registry=Refusing(DENIED)),
+    )
+    producer = service.producer(transactional_id="t", value_serializer=JsonSerde())
+    with consumer, producer:
+        transformer = Transformer(consumer, producer, lambda record, transaction: None)
+        for _ in range(2):
+            with pytest.raises(AccessDeniedError, match=r"offset 0: .*token expired"):
+                until(lambda: False, step=lambda: transformer.run_once(timeout_ms=20))
+    assert not any(each.offset for each in service.admin().describe_group("g").partitions)
+
+
+@pytest.mark.parametrize(("error", "schema", "kind", "why"), FAULTS)
+def test_share_consumer_gives_records_back_when_the_registry_refuses(
+    service: MemoryPenstock, error: Any, schema: Any, kind: Any, why: str
+) -> None:
+    share_group(service)
+    put(service, b"\0\0\0\0\1\2")
+    serde = AvroSerde(registry=Refusing(error, schema))
+    with (
+        service.share_consumer("orders", group_id="workers", value_deserializer=serde, poll_wait_ms=10) as consumer,
+        pytest.raises(kind, match=rf"offset 0 of orders\[0\]: .*{why}"),
+    ):
+        take(consumer, 1)
+    assert service.records("dead") == []
+
+
+# A serializer that returns None, and the order of records while a schema is asked for.
+
+
+def test_serializer_that_returns_none_sends_no_tombstone(clients: ClientKind, service: MemoryPenstock) -> None:
+    def forgets(value: Any) -> Any:
+        json.dumps(value)
+
+    with clients.producer(value_serializer=forgets) as producer:
+        with pytest.raises(InvalidError, match=r"value_serializer=<function .*forgets.*returned None for \{'id': 1\}"):
+            producer.send("orders", {"id": 1})
+        producer.send("orders", None, key=b"k").result()
+    with (
+        clients.producer(key_serializer=forgets) as producer,
+        pytest.raises(InvalidError, match=r"key_serializer=<function .*forgets.*returned None for 5.*give none"),
+    ):
+        producer.send("orders", b"1", key=5)
+    assert [(each.key, each.value) for each in service.records("orders")] == [(b"k", None)]
+
+
+def test_transaction_keeps_the_order_of_its_tasks_while_a_schema_is_asked_for(service: MemoryPenstock) -> None:
+    asked: list[str] = []
+    may_answer = threading.Event()
+
+    class Slow(ConfluentRegistry):
+        def _find_header(self, subject: str, schema: Schema, registers: bool) -> bytes:
+            asked.append(subject)
+            may_answer.wait()
+            return b"\0\0\0\0\1"
+
+    serde = JsonSerde({"type": "object"}, registry=Slow("http://registry"))
+
+    async def send_all() -> None:
+        async with (
+            service.async_producer(transactional_id="t", value_serializer=serde) as producer,
+            producer.transaction() as transaction,
+        ):
+            sent = [asyncio.create_task(transaction.send("orders", {"id": number})) for number in range(5)]
+            try:
+                for _ in range(100):
+                    await asyncio.sleep(0)
+            finally:
+                may_answer.set()
+            await asyncio.gather(*sent)
+
+    asyncio.run(send_all())
+    assert asked == ["orders-value"], "the others wait for their turn, and find the schema in memory"
+    assert [json.loads((each.value or b"")[5:]) for each in service.records("orders")] == [{"id": n} for n in range(5)]

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from penstock.arguments import check
 from penstock.errors import InvalidError
 from penstock.schemas.glue import GlueRegistry
 from penstock.schemas.registry import ConfluentRegistry, Registry
@@ -62,8 +63,13 @@ def _registry(text: str) -> Registry:
 
 def _schema(path: str) -> str:
     try:
-        with Path(path).open(encoding="utf-8") as file:
-            return file.read(_SCHEMA_BYTES_MAX)
+        with Path(path).open("rb") as file:
+            data = file.read(_SCHEMA_BYTES_MAX + 1)
+        check(
+            len(data) <= _SCHEMA_BYTES_MAX,
+            f"schema {path!r:.300} has more than {_SCHEMA_BYTES_MAX:,} bytes: give one schema, or --registry",
+        )
+        return data.decode()
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidError(ErrorCode.INVALID_CONFIG, f"schema {path!r:.300} cannot be read: {error}") from error
 

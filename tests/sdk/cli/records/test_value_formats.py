@@ -87,6 +87,15 @@ def test_options_that_do_not_fit_are_refused(service: MemoryPenstock, options: l
     assert why in result.stderr
 
 
+def test_schema_file_that_is_too_large_is_refused_by_its_name(service: MemoryPenstock, tmp_path: Path) -> None:
+    put(service)
+    path = tmp_path / "order.avsc"
+    path.write_text(json.dumps({**ORDER, "doc": ""}).replace('""', '"' + "é" * 500_000 + '"'), encoding="utf-8")
+    result = run(service.transport, "consume", "orders", "--value-format", "avro", "--schema", str(path))
+    assert result.exit_code != 0
+    assert f"schema {str(path)!r} has more than 1,000,000 bytes" in result.stderr
+
+
 @pytest.fixture
 def registry() -> Iterator[SchemaRegistry]:
     with running_registry() as found:
