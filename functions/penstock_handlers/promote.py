@@ -110,7 +110,10 @@ def _run_at(
     """Runs the schedules that are due at these seconds, once for all of them."""
     if any(await_second(instance, second) for second in seconds):
         left_ms = deadline_ms - instance.clock.monotonic_ms()
-        runs.append(run_schedules(instance, budget_ms=left_ms, is_each_minute=False))
+        try:
+            runs.append(run_schedules(instance, budget_ms=left_ms, is_each_minute=False))
+        except PenstockError as error:
+            return [error for _ in seconds]
     return [Promotion() for _ in seconds]
 
 

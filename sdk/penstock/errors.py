@@ -295,6 +295,9 @@ def as_sdk_error(error: PenstockError) -> PenstockError:
     return error_class(error.code)(error.code, error.message, maybe_applied=error.maybe_applied, **error.facts)
 
 
+_OLD_STAGE = ". The stage's release does not know records that expire: deploy the stage first, or send without a time"
+
+
 def error_from_json(error: Mapping[str, Any], status: int = 200) -> PenstockError:
     """The exception for an `error` object of the API, of a whole answer or of one partition.
 
@@ -308,6 +311,8 @@ def error_from_json(error: Mapping[str, Any], status: int = 200) -> PenstockErro
         code = _code_of_status(status)
         facts["service_code"] = name
     message = str(error.get("message", ""))
+    if code is ErrorCode.INVALID_REQUEST and message.startswith("unknown field 'may_expire'"):
+        message += _OLD_STAGE
     return error_class(code)(code, message, maybe_applied=bool(error.get("maybe_applied", False)), **facts)
 
 

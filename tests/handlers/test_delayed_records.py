@@ -9,13 +9,23 @@ from penstock_core.limits import JSON_RECORDS_MAX, TIMER_DELAY_MS_MAX, TIMER_SHA
 from penstock_core.log.delivery import Delivery
 from penstock_core.log.timer import FIRST_RUN, encode_due_second, second_of
 from penstock_core.records import frame
-from penstock_core.schedules.schedule import runs_of_second
+from penstock_core.schedules.schedule import runs_of_second, starts_runs
 from penstock_handlers import promote
+from penstock_service.adapters.memory.messages import MemoryTimerTriggers
 from penstock_service.adapters.memory.service import memory_instance
 from penstock_service.instance.instance import Instance
 from penstock_service.timers.promote import promote_second
 from tests.handlers.service import Answer, Service
-from tests.support.service import UNAVAILABLE, Intercepted, SteppedClock, batch, counted_instance, key_of, with_stores
+from tests.support.service import (
+    UNAVAILABLE,
+    Intercepted,
+    SteppedClock,
+    another_instance,
+    batch,
+    counted_instance,
+    key_of,
+    with_stores,
+)
 
 NO_SCHEDULES = dict.fromkeys(
     (
@@ -265,7 +275,7 @@ def test_minute_and_message_run_schedules_once(delayed: Service, clock: SteppedC
     assert delayed.call("PUT", "/v1/schedules/each", SCHEDULE).status == 200
     due_ms = delayed.call("GET", "/v1/schedules/each").json["next_ms"]
     told = run(delayed)
-    assert (told["schedules_delivered"], told["schedule_messages_sent"]) == (0, 2)
+    assert (told["schedules_delivered"], told["schedule_messages_sent"]) == (0, 1)  # the creation has sent the other
     body = encode_due_second(runs_of_second(due_ms))
     clock.time_ms = due_ms + 300
     message = {"Records": [{"messageId": "m", "body": body}, {"messageId": "n", "body": body}]}
@@ -273,6 +283,18 @@ def test_minute_and_message_run_schedules_once(delayed: Service, clock: SteppedC
     assert (told["schedules_delivered"], told["schedules_late_ms"], told["failed"]) == (1, 300, 0)
     assert run(delayed)["schedules_delivered"] == 0
     assert sorted(values(delayed, 0) + values(delayed, 1)) == ["go"]
+
+
+def test_first_run_announces_each_second_once(delayed: Service) -> None:
+    delayed.call("PUT", "/v1/schedules/each", SCHEDULE)
+    runner = another_instance(delayed.instance)
+    triggers = runner.stores.timer_triggers
+    assert isinstance(triggers, MemoryTimerTriggers)
+    triggers.seconds.clear()
+    promote.serve(FIRST_RUN, runner)
+    sent = [second for second, _ in triggers.seconds if starts_runs(second)]
+    assert len(sent) == len(set(sent))
+    assert 2 <= len(sent) <= 4
 
 
 def test_message_of_a_run_that_fails_comes_again(delayed: Service, clock: SteppedClock) -> None:

@@ -88,3 +88,13 @@ def test_bad_input_is_refused_with_its_value(service: Service, fields: dict[str,
 def test_new_schedule_needs_all_its_parts(service: Service) -> None:
     answer = service.call("PUT", PATH, {"enabled": True})
     assert "give cron, topic and record" in answer.json["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "headers", [[["penstock-expires-at", "1790000000"]], [["penstock-expires-at", "1790000000000"]] * 2]
+)
+def test_header_of_an_expiry_that_would_be_passed_over_is_refused(service: Service, headers: list[list[str]]) -> None:
+    answer = service.call("PUT", PATH, {**WISH, "record": {"value": "go", "headers": headers}})
+    assert (answer.status, answer.json["error"]["code"]) == (400, "INVALID_REQUEST")
+    assert "penstock-expires-at" in answer.json["error"]["message"]
+    put(service, record={"value": "go", "headers": [["penstock-expires-at", "1790000000000"]]})

@@ -7,7 +7,7 @@ import pytest
 from penstock.consumer.partition_cursor import Budget, ExpirySkip, PartitionCursor
 from penstock.consumer.record_run import RecordRun
 from penstock.dead_letters.headers import Death, with_death
-from penstock.errors import InvalidError
+from penstock.errors import InvalidError, error_from_json
 from penstock.model import ConsumerRecord, TopicPartition
 from penstock.testing import MemoryPenstock
 from penstock_core.limits import EXPIRES_IN_MS_MAX, MIB
@@ -338,3 +338,10 @@ def test_commands_tell_how_many_expired(service: MemoryPenstock, topic: str) -> 
         assert consumer.poll(timeout_ms=1_000) == []
     assert "; 1 expired" in run(service.transport, "share-groups", "describe", "g").stdout
     assert run_json(service.transport, "share-groups", "describe", "g")["partitions"][0]["expired"] == 1
+
+
+def test_error_of_a_stage_that_does_not_know_the_flag_names_the_way_out() -> None:
+    told = {"code": "INVALID_REQUEST", "message": "unknown field 'may_expire': known are topic, partition, length"}
+    assert "deploy the stage first" in error_from_json(told, 400).message
+    other = {**told, "message": "unknown field 'x': known are topic"}
+    assert error_from_json(other, 400).message == other["message"]

@@ -25,6 +25,7 @@ from penstock_core.schedules.schedule import (
     unknown_schedule,
 )
 from penstock_service.instance.instance import Instance
+from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.records.timer_room import send_messages, switch_on
 
 UTC_ZONE = "UTC"
@@ -87,6 +88,7 @@ def put_schedule(
     NOT_AUTHORIZED, TOO_MANY_SCHEDULES, STORAGE_UNAVAILABLE, and CONCURRENT_UPDATE if another change came meanwhile.
     """
     known = parse_schedule_name(name)
+    window = UpdateWindow.open(instance.clock)
     found = instance.stores.schedules.get(known)
     check_schedule_rights(access, name, found, wish.topic, brings_records=wish.brings_records)
     wanted = _new(instance, known, wish) if found is None else _altered(instance, found, wish)
@@ -95,6 +97,7 @@ def put_schedule(
     if wanted.is_enabled:
         switch_on(instance)
     if wanted != found:
+        window.check()
         instance.stores.schedules.change(found, wanted)
     if wanted.next_ms is not None and wanted.next_ms < instance.clock.now_ms() + SCHEDULE_AHEAD_MS:
         with errors_maybe_applied(has_begun=wanted != found):

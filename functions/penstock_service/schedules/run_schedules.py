@@ -4,7 +4,8 @@
 1 query of all    1 put per zone    1 transaction: head of the partition + up to 25 schedules    1 read of the head
 ```
 The run of each minute does it, and messages that it sends for what is due until the next one. So a record comes within
-seconds. Any number of runs may meet: the transaction's conditions let one of them append (docs/protocol/schedules).
+seconds. A run by a message sends none: messages must not breed. Any number of runs may meet: the transaction's
+conditions let one of them append (docs/protocol/schedules).
 
 A record that can never be appended, because its topic is gone or does not take it, is noted, and the next run has its
 own time. Any other failure leaves the schedule as it is, so the next run meets it again. One run stands for
@@ -18,8 +19,10 @@ from functools import reduce
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Partition, PartitionKey
 from penstock_core.limits import SCHEDULE_AGAIN_MS, SCHEDULE_AHEAD_MS, SCHEDULE_LATE_MS, SCHEDULES_AT_ONCE
+from penstock_core.log.timer import DueSecond
 from penstock_core.log.topic import Topic
 from penstock_core.records.codec import NewRecord
+from penstock_core.records.expiry import has_expiry
 from penstock_core.records.partitioner import partition_for_key
 from penstock_core.schedules.schedule import (
     DUE_HEADER,
@@ -83,10 +86,11 @@ class ScheduleRuns:
 
 
 def run_schedules(instance: Instance, *, budget_ms: float, is_each_minute: bool = True) -> ScheduleRuns:
-    """Runs what is due now, while the time allows, and sends messages for what is due soon.
+    """Runs what is due now, while the time allows.
 
-    The run of each minute sends two for each due time: the second one comes `SCHEDULE_AGAIN_MS` later, and finds what a
-    run that died has left. A run by a message sends the second one only, for the case that the run of a minute dies.
+    The run of each minute sends messages for what is due soon, two for each due time: the second one comes
+    `SCHEDULE_AGAIN_MS` later, and finds what a run that died has left. An instance sends none again. A run by a message
+    sends none at all.
 
     The costs are above: a transaction for each 25 schedules of a partition, and all again for each that is refused.
     Raises what the query raises; what else fails is counted, and noted in the schedule.
@@ -94,12 +98,7 @@ def run_schedules(instance: Instance, *, budget_ms: float, is_each_minute: bool 
     deadline_ms = instance.clock.monotonic_ms() + budget_ms
     now_ms = instance.clock.now_ms()
     found = instance.stores.schedules.due(now_ms + SCHEDULE_AHEAD_MS)
-    soon = {each.next_ms for each in found if each.next_ms is not None and each.next_ms > now_ms}
-    messages = sorted(
-        runs_of_second(due_ms + wait_ms)
-        for due_ms in soon
-        for wait_ms in ((0, SCHEDULE_AGAIN_MS) if is_each_minute else (SCHEDULE_AGAIN_MS,))
-    )
+    messages = _messages(instance, found, now_ms) if is_each_minute else []
     send_messages(instance, messages)
     total = ScheduleRuns(messages=len(messages))
     run, places = _Run(instance, deadline_ms), dict[PartitionKey, list[Schedule]]()
@@ -112,6 +111,19 @@ def run_schedules(instance: Instance, *, budget_ms: float, is_each_minute: bool 
     if total.delivered:
         instance.telemetry.count("schedules_delivered", total.delivered)
     return total
+
+
+def _messages(instance: Instance, schedules: Sequence[Schedule], now_ms: int) -> list[DueSecond]:
+    """The seconds of the messages for what is due soon, and behind the runs that are due now."""
+    places = {(each.times, each.next_ms) for each in schedules if each.next_ms is not None}
+    soon = {next_ms if next_ms > now_ms else times.next_ms(now_ms) for times, next_ms in places}
+    seconds = {
+        runs_of_second(due_ms + wait_ms)
+        for due_ms in soon
+        if due_ms < now_ms + SCHEDULE_AHEAD_MS
+        for wait_ms in (0, SCHEDULE_AGAIN_MS)
+    }
+    return sorted(each for each in seconds if not instance.timer_memory.has_sent(each))
 
 
 def record_of(schedule: Schedule, now_ms: int) -> NewRecord:
@@ -200,7 +212,15 @@ class _Run:
             key = _partition_of(each, topic)
             topics[key] = topic
             placed.setdefault(key, []).append(record_of(each, now_ms))
-        moved = [MovedRecords(topic=topics[key], key=key, data=_encoded(records)) for key, records in placed.items()]
+        moved = [
+            MovedRecords(
+                topic=topics[key],
+                key=key,
+                data=_encoded(records),
+                may_expire=any(has_expiry(record.headers) for record in records),
+            )
+            for key, records in placed.items()
+        ]
         outcome = move_records(instance, moved, [succeeded(each, now_ms) for each in chunk], window)
         if not outcome.is_applied:
             return None

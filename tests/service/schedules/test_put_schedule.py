@@ -178,6 +178,23 @@ def test_change_that_races_with_another_is_refused(instance: Instance) -> None:
     refused(ErrorCode.CONCURRENT_UPDATE, lambda: change(racing, is_enabled=False))
 
 
+@pytest.mark.parametrize("is_new", [True, False])
+def test_caller_that_sleeps_before_its_write_changes_nothing(
+    instance: Instance, clock: SteppedClock, is_new: bool
+) -> None:
+    """A run that is drawn before the sleep would be due when it is written."""
+    before = None if is_new else put(instance, is_enabled=False)
+
+    def sleep(original: Any, name: str) -> Schedule | None:
+        found: Schedule | None = original(name)
+        clock.time_ms += 2 * HOUR
+        return found
+
+    sleepy = with_stores(instance, schedules=Intercepted(instance.stores.schedules, get=sleep))
+    refused(ErrorCode.STORAGE_UNAVAILABLE, lambda: put(sleepy, is_enabled=True))
+    assert instance.stores.schedules.get(ScheduleName("hourly")) == before
+
+
 @pytest.mark.parametrize("rules", [["schedule:hourly create"], ["topic:orders write"], []])
 def test_creation_needs_the_schedule_and_the_right_to_write(instance: Instance, rules: list[str]) -> None:
     refused(ErrorCode.NOT_AUTHORIZED, lambda: put_schedule(instance, "hourly", HOURLY, access(*rules)))

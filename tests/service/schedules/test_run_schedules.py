@@ -8,6 +8,7 @@ import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import SCHEDULE_AGAIN_MS, SCHEDULE_LATE_MS, SCHEDULES_AT_ONCE
+from penstock_core.records.expiry import EXPIRES_AT_HEADER
 from penstock_core.records.partitioner import partition_for_key
 from penstock_core.schedules.schedule import DUE_HEADER, NAME_HEADER, Schedule, ScheduledRecord
 from penstock_core.transaction import Move, MoveOutcome
@@ -21,6 +22,7 @@ from tests.support.service import (
     Intercepted,
     SteppedClock,
     another_instance,
+    head_of,
     new_topic,
     read_all,
     with_stores,
@@ -241,7 +243,7 @@ def test_record_of_a_topic_that_is_gone_never_comes(
     if is_made_anew:
         new_topic(operator)
     next_minute(clock)
-    assert run(instance) == ScheduleRuns(delivered=1, given_up=1)
+    assert run(instance) == ScheduleRuns(delivered=1, given_up=1, messages=2)
     gone = find_schedule(instance, "each")
     assert "orders" in gone.last.error
     assert gone.next_ms == clock.time_ms + MINUTE
@@ -287,7 +289,7 @@ def test_run_whose_time_is_over_leaves_the_rest_to_the_next(instance: Instance, 
 
 
 @pytest.mark.usefixtures("topic")
-def test_run_of_a_minute_sends_two_messages_for_what_is_due_soon_and_a_message_one(
+def test_run_of_a_minute_sends_two_messages_for_what_is_due_soon_and_a_message_none(
     instance: Instance, clock: SteppedClock
 ) -> None:
     next_minute(clock)
@@ -295,11 +297,72 @@ def test_run_of_a_minute_sends_two_messages_for_what_is_due_soon_and_a_message_o
     put(instance)
     put(instance, "other")
     due_s = (clock.time_ms // MINUTE + 1) * 60
+    runner = another_instance(instance)
+    taken(instance)
+    assert run_schedules(runner, budget_ms=9, is_each_minute=False).messages == 0
+    assert run(runner).messages == 2
+    assert taken(instance) == [(due_s, 59_000), (due_s + SCHEDULE_AGAIN_MS // 1_000, 63_000)]
+    assert run(runner).messages == 0  # it has sent them
+
+
+@pytest.mark.usefixtures("topic")
+def test_run_that_comes_when_a_time_is_due_announces_the_next_one(instance: Instance, clock: SteppedClock) -> None:
+    put(instance)
+    next_minute(clock)
+    taken(instance)
+    done = run(instance)
+    assert (done.delivered, done.messages) == (1, 2)
+    due_s = (clock.time_ms // MINUTE + 1) * 60
+    assert [second for second, _ in taken(instance)] == [due_s, due_s + 4]
+
+
+def taken(instance: Instance) -> list[tuple[int, int]]:
+    """The messages since the last call: the second and the delay of each."""
     triggers = instance.stores.timer_triggers
     assert isinstance(triggers, MemoryTimerTriggers)
+    found = [(second.second, wait_ms) for second, wait_ms in triggers.seconds]
     triggers.seconds.clear()
-    assert run(instance).messages == 2
-    assert [(second.second, wait) for second, wait in triggers.seconds] == [(due_s, 59_000), (due_s + 4, 63_000)]
-    triggers.seconds.clear()
-    assert run_schedules(instance, budget_ms=9, is_each_minute=False).messages == 1
-    assert [second.second for second, _ in triggers.seconds] == [due_s + SCHEDULE_AGAIN_MS // 1_000]
+    return found
+
+
+@pytest.mark.parametrize("rule_at_ms", [0, 20_000, 50_000, 59_900])
+@pytest.mark.parametrize("copies", [1, 2])
+@pytest.mark.usefixtures("topic")
+def test_messages_do_not_breed_in_an_hour(
+    instance: Instance, clock: SteppedClock, copies: int, rule_at_ms: int
+) -> None:
+    """One invocation for each message, and the queue gives each message `copies` times. Each run is an instance."""
+    next_minute(clock)
+    clock.time_ms += 1
+    put(instance)
+    starts = sorted((clock.time_ms - 1 + number * MINUTE + rule_at_ms, True) for number in range(60))
+    end_ms = clock.time_ms - 1 + 60 * MINUTE
+    messages = delivered = by_messages = 0
+    while starts:
+        for second, _ in taken(instance):
+            messages += 1
+            assert messages <= 1 + 2 * 2 * 60
+            starts += [(second * 1_000, False)] * copies
+        starts.sort()
+        at_ms, is_each_minute = starts.pop(0)
+        if at_ms >= end_ms:
+            continue
+        clock.time_ms = max(clock.time_ms, at_ms)
+        done = run_schedules(another_instance(instance), budget_ms=30_000, is_each_minute=is_each_minute)
+        delivered += done.delivered
+        by_messages += not is_each_minute
+        assert done.late_ms <= 100
+    assert delivered == 59
+    assert by_messages <= copies * messages
+
+
+@pytest.mark.parametrize(("headers", "may_expire"), [((), False), (((EXPIRES_AT_HEADER, b"1790000000000"),), True)])
+@pytest.mark.usefixtures("topic")
+def test_batch_of_a_record_that_expires_has_the_flag(
+    instance: Instance, clock: SteppedClock, headers: tuple[tuple[str, bytes]], may_expire: bool
+) -> None:
+    put(instance, headers=headers)
+    next_minute(clock)
+    assert run(instance).delivered == 1
+    partition = partition_for_key(b"k", 2)
+    assert [ref.may_expire for ref in head_of(instance, "orders", partition).tail] == [may_expire]

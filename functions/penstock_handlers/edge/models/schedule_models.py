@@ -4,6 +4,8 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.records.expiry import check_expiry
 from penstock_core.schedules.schedule import Schedule, ScheduledRecord
 from penstock_handlers.edge.json_records import header_json, headers_of, key_of, named, value_of
 from penstock_handlers.edge.models.request_models import JsonRequest, RecordContent
@@ -32,9 +34,17 @@ class PutSchedule(JsonRequest):
                 value=value_of(self.record, "record"),
                 headers=tuple(headers_of(self.record, "record")),
             )
+            _check_expiry(record)
         return ScheduleWish(
             cron=self.cron, time_zone=self.time_zone, topic=self.topic, record=record, is_enabled=self.enabled
         )
+
+
+def _check_expiry(record: ScheduledRecord) -> None:
+    try:
+        check_expiry(record.headers)
+    except PenstockError as error:  # as the route of JSON records tells it
+        raise PenstockError(ErrorCode.INVALID_REQUEST, f"record: {error.message}") from error
 
 
 class ScheduleAnswer(TypedDict):
