@@ -9,11 +9,14 @@ from typing import Any
 
 from penstock_core.errors import PenstockError
 from penstock_core.ids import PartitionKey
+from penstock_core.limits import APPEND_MS_MAX
 from penstock_core.log.ref import Ref
+from penstock_core.log.topic import Topic
 from penstock_core.records.codec import Record, decode
 from penstock_core.records.partitioner import partition_for_key
 from penstock_core.schedules.schedule import DUE_HEADER, NAME_HEADER, Schedule, ScheduleRun
 from penstock_core.transaction import Move
+from penstock_service.instance.caches import TTL_MS
 from tests.simulation.engine.time_and_chance import CLOCK_SKEW_MS, EPOCH_MS
 from tests.simulation.oracle.violation import expect
 from tests.simulation.service.simulation import Simulation
@@ -35,6 +38,7 @@ class ScheduleWatch:
     simulation: Simulation
     known: dict[str, Schedule] = field(default_factory=dict)
     appended: dict[Run, float] = field(default_factory=dict)  # with how late each was, in milliseconds
+    left: list[tuple[float, Topic]] = field(default_factory=list)  # topics as they were, and the time of their change
 
     def observe(self, label: str, method: str, arguments: tuple[Any, ...], outcome: Any) -> None:
         """Take the effect of a storage call."""
@@ -42,6 +46,8 @@ class ScheduleWatch:
             return
         if label == "transactions" and method == "move" and outcome.is_applied:
             self._moved(arguments[0])
+        elif label == "topics" and method == "replace":
+            self.left.append((self._now_ms, arguments[0]))
         elif label == "schedules" and method == "change":
             self._changed(arguments[1])
         elif label == "schedules" and method == "delete" and outcome:
@@ -113,8 +119,12 @@ class ScheduleWatch:
         expect(record.value == schedule.record.value, f"{schedule.name} appended {record.value!r} of an old version")
         text = schedule.name.encode() if schedule.record.key is None else schedule.record.key
         if topic is not None and topic.topic_id == key.topic_id and topic.opening is None:
-            place = topic.first_writable + partition_for_key(text, topic.writable_partitions)
-            expect(key.partition == place, f"{schedule.name} went to partition {key.partition}, its key has {place}")
+            since_ms = self._now_ms - TTL_MS - APPEND_MS_MAX  # a run remembers a topic, and then has its window
+            lately = [each for at_ms, each in self.left if at_ms >= since_ms and each.topic_id == topic.topic_id]
+            places = {
+                each.first_writable + partition_for_key(text, each.writable_partitions) for each in (topic, *lately)
+            }
+            expect(key.partition in places, f"{schedule.name} went to partition {key.partition}, its key has {places}")
 
     def _moved_on(self, run: ScheduleRun) -> None:
         """The next run is the first one behind the due time and the clock of who ran it."""
