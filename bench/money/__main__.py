@@ -41,7 +41,7 @@ TYPICAL = Workload(records_per_s=1_024, record_bytes=KIB, retention_days=1, requ
 """1 MiB a second of records of 1 KiB, in requests of 64 KiB, read once and kept for a day."""
 MONTHS = {
     "a small team, with the defaults": real_run.TEAM,
-    "with inline_bytes_max=auto": replace(real_run.TEAM, has_items=True),
+    "with inline_bytes_max=0": replace(real_run.TEAM, has_items=False),
     "with linger_ms=1000, fetch_interval_ms=1000": real_run.TEAM_AT_1_S,
     "the same, and keys": replace(real_run.TEAM_AT_1_S, has_keys=True),
     "1 MiB a second, in requests of 64 KiB": TYPICAL,

@@ -66,12 +66,16 @@ TEAM = Workload(records_per_s=50, topics=3, members=10, producers=5, hours=10, r
 """A small team: 3 topics, 5 producers, 10 members in 3 groups, 50 records of 1 KiB a second for 10 hours a day."""
 TEAM_AT_1_S = replace(TEAM, linger_ms=1_000, fetch_interval_ms=1_000)
 RUNS = {
-    "a small team": (TEAM, 8, 4),
-    "its small requests as items": (replace(TEAM, has_items=True), 6, 3),
+    "a small team": (replace(TEAM, has_items=False), 8, 4),
+    "its small requests as items": (TEAM, 6, 3),
     "it waits for 1 s": (TEAM_AT_1_S, 20, 10),
     "it waits for 1 s, with keys": (replace(TEAM_AT_1_S, has_keys=True), 20, 10),
-    "a record a second, two groups": (Workload(records_per_s=1, groups=2, members=4), 90, 20),
-    "four share workers": (Workload(records_per_s=3, groups=0, share_workers=4, producers=2), 40, 10),
+    "a record a second, two groups": (Workload(records_per_s=1, groups=2, members=4, has_items=False), 90, 20),
+    "four share workers": (
+        Workload(records_per_s=3, groups=0, share_workers=4, producers=2, has_items=False),
+        40,
+        10,
+    ),
 }
 """The workloads that are run: each for so many seconds, after so many others."""
 WITHIN = 0.1

@@ -29,8 +29,8 @@ class Properties(TypedDict, total=False):
     the construct's id and a hash. `storage_profile` decides about zones (storage_profile.py); by default it is that of
     the stack's region. Never change name or profile of a Penstock that holds data.
 
-    Appends of up to `inline_bytes_max` bytes become items of the log table (docs/adr/0064), with
-    None those that cost less so; by default none does.
+    Appends of up to `inline_bytes_max` bytes become items of the log table (docs/adr/0064), with None, the default,
+    those that cost less so.
 
     `log_retention` is for the logs of functions and jobs, and `audit_log_retention` for the access log of the API.
     `topic_retention` is for the topics that you declare without `retention_ms`.

@@ -233,9 +233,10 @@ class StageSettings:
     be known then. Never change the profile of a stage that holds data. `has_directory_buckets` is false where there are
     none, as on the emulator: ordinary buckets stand in for them.
 
-    Appends of up to `inline_bytes_max` bytes become an item of the log table, and go into no zone: 0, the default, puts
-    all into zones. None takes the bounds at which an item costs less than the puts of the profile (docs/adr/0064), and
-    alone gives items a TTL: set it once no function and no embedded program of release 0.1.0 is left.
+    Appends of up to `inline_bytes_max` bytes become an item of the log table, and go into no zone. None, the default,
+    takes the bounds at which an item costs less than the puts of the profile (docs/adr/0064), and alone gives items a
+    TTL. 0 puts all into zones: give it to a stage of release 0.1.0 until no function and no embedded program of that
+    release is left (docs/how-to/upgrade.md).
 
     `pip_platforms` are the platform tags that wheels may have, None for the machine that synthesizes.
     `account_concurrency` is the number of instances that your account has in the region, None if you do not know it.
@@ -293,7 +294,7 @@ class StageSettings:
     region: str | None = None
     storage_profile: Profile | None = None
     has_directory_buckets: bool = True
-    inline_bytes_max: int | None = 0
+    inline_bytes_max: int | None = None
     python_version: str = "3.14"
     architecture: Architecture = "arm64"
     pip_platforms: tuple[str, ...] | None = (

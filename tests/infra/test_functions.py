@@ -176,12 +176,12 @@ def test_functions_that_append_and_programs_know_the_bound_of_inline_segments_wh
     assert template["Outputs"]["InlineBytesMax"]["Value"] == "960"
 
 
-def test_bounds_of_small_appends_are_those_of_the_profile_when_they_are_left_to_the_price() -> None:
+def test_bounds_of_small_appends_are_by_default_those_at_which_the_profile_costs_less() -> None:
     dev = settings_named("dev")
-    assert dev.small_appends == NO_ITEMS
+    assert dev.small_appends == BOUNDS_OF_PROFILES["standard1"]
+    assert replace(dev, inline_bytes_max=0).small_appends == settings_named("local").small_appends == NO_ITEMS
     for profile in ("express3", "express2", "standard1"):
-        settings = replace(dev, storage_profile=profile, inline_bytes_max=None)
-        assert settings.small_appends == BOUNDS_OF_PROFILES[profile]
+        assert replace(dev, storage_profile=profile).small_appends == BOUNDS_OF_PROFILES[profile]
 
 
 def test_reserved_instances_are_in_the_template(make_stack_of: Callable[[StageSettings], Stack]) -> None:

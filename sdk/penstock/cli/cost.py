@@ -49,9 +49,9 @@ _MILLION = 1_000_000
 @click.option(
     "--inline-bytes-max",
     type=click.Choice(("0", "auto")),
-    default="0",
+    default="auto",
     show_default=True,
-    help="The stage's setting: auto puts small requests into DynamoDB.",
+    help="The stage's setting: 0 puts small requests into zones, too.",
 )
 @click.option("--keys", "has_keys", is_flag=True, help="Records have keys, so a request goes to many partitions.")
 @click.option("--producers", type=int, default=1, show_default=True, help="Producers that share the rate.")

@@ -20,7 +20,11 @@ _SETTINGS: tuple[tuple[str, Any, str], ...] = (
     ("region", None, "The region of the stage; without it that of your credentials."),
     ("storage_profile", None, "The zones: `express3`, `express2` or `standard1`; without it the region decides."),
     ("has_directory_buckets", True, "Zones are directory buckets where the region has them."),
-    ("inline_bytes_max", 0, "Appends of up to so many bytes become items of the log table; 0 puts all into zones."),
+    (
+        "inline_bytes_max",
+        None,
+        "Appends of up to so many bytes become items of the log table; without it those that cost less so.",
+    ),
     ("python_version", "3.14", "The Python of the functions."),
     ("architecture", "arm64", "The processors of the functions."),
     (

@@ -59,8 +59,10 @@ def test_latency_finds_the_settings_and_takes_none_beside_it() -> None:
 
 
 def test_setting_of_the_stage_is_auto_or_nothing() -> None:
-    with_items = run(None, "cost", *TEAM, "--inline-bytes-max", "auto")
-    assert "DynamoDB GB-months" in with_items.stdout
+    assert "DynamoDB GB-months" in run(None, "cost", *TEAM).stdout
+    without = run(None, "cost", *TEAM, "--inline-bytes-max", "0").stdout
+    assert "DynamoDB GB-months" not in without
+    assert "-c inline_bytes_max=auto" in without
     assert "'4096' is not one of '0', 'auto'" in run(None, "cost", *TEAM, "--inline-bytes-max", "4096").output
 
 
