@@ -79,7 +79,7 @@ ITEM_FORMATS: Mapping[str, Format] = {
 BYTE_FORMATS: Mapping[str, Format] = {
     # 2 has the sequence of an idempotent producer, 3 a tag filter or a delivery time. 4 and 6 are of items, and written
     # where the stage's `inline_bytes_max` lets them be: `own_facts` adds them (docs/adr/0064). 5 has an append time
-    # (docs/adr/0069). 7 has records that may expire (docs/adr/0084).
+    # (docs/adr/0069). 7 has records that may expire (docs/adr/0084), and is in `ON_DEMAND`.
     "ref": Format(frozenset((1, 2, 3, 5, 7)), frozenset((1, 2, 3, 4, 5, 6, 7))),
     "segment": _only(1),
     "target": Format(frozenset((2,)), frozenset((1, 2))),
@@ -88,6 +88,12 @@ BYTE_FORMATS: Mapping[str, Format] = {
     "share_reason": _only(1),
     "frame": _only(1),  # by its media type alone
 }
+
+ON_DEMAND: Mapping[str, frozenset[int]] = {"ref": frozenset((7,))}
+"""The versions that are written only for programs which ask for what is new in them, here for records that expire.
+
+So a release may be deployed over one that does not read them. Its users ask once no function of the old one is left.
+"""
 
 
 def check_item(kind: str, item: Mapping[str, Any]) -> None:

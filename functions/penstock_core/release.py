@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from penstock_core.formats import BYTE_FORMATS, ITEM_FORMATS
+from penstock_core.formats import BYTE_FORMATS, ITEM_FORMATS, ON_DEMAND
 from penstock_core.log.inline import NO_ITEMS, InlineBounds
 from penstock_core.routes import ROUTES
 from penstock_core.version import VERSION
@@ -58,11 +58,13 @@ def parse_facts(told: Mapping[str, Any]) -> ReleaseFacts:
 def conflicts(old: ReleaseFacts, new: ReleaseFacts) -> Iterator[str]:
     """What one of two releases writes, and the other does not read. Both serve a stage while it is upgraded.
 
-    A kind that a release does not know is nothing to it: the other one keeps it in items of its own.
+    A kind that a release does not know is nothing to it: the other one keeps it in items of its own. What the new one
+    writes on demand is no conflict: nobody asks for it yet. What the old one may have written so is.
     """
     for writer, reader in ((old, new), (new, old)):
         for kind, written in writer.writes.items():
-            if kind in reader.reads and (unread := sorted(set(written) - set(reader.reads[kind]))):
+            later = ON_DEMAND.get(kind, frozenset()) if writer is new else frozenset()
+            if kind in reader.reads and (unread := sorted(set(written) - later - set(reader.reads[kind]))):
                 versions = ", ".join(map(str, unread))
                 yield f"{writer.release} writes {kind} of format {versions}, which {reader.release} does not read"
 

@@ -18,6 +18,7 @@ from penstock_core.storage.page_item import parse_expiring, parse_inline, parse_
 from penstock_core.storage.push.delivery_item import parse_delivery, parse_lane
 from penstock_core.storage.push.subscription_item import parse_note, parse_orphans, parse_subscription
 from penstock_core.storage.quota_items import parse_bucket, parse_claim, parse_quota_item
+from penstock_core.storage.schedule_item import parse_schedule
 from penstock_core.storage.share.share_group_item import parse_share_group
 from penstock_core.storage.share.share_state_item import parse_share
 from penstock_core.storage.timer_item import parse_due_minute, parse_switch, parse_timer
@@ -62,6 +63,7 @@ PARSERS: Mapping[str, Callable[[Mapping[str, Any]], object]] = {
     "quota": parse_quota_item,
     "bucket": parse_bucket,
     "claim": parse_claim,
+    "schedule": parse_schedule,
 }
 HAVE_NO_PARSER = {"registered_group", "target"}  # a key alone, and bytes with a version of their own
 

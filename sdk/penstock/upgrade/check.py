@@ -11,6 +11,7 @@ from penstock.doctor.finding import Finding, Verdict
 from penstock.tuning.stage import STAGE, settings_in
 from penstock.upgrade.resources import ResourceFate, find_versions, resource_changes
 from penstock_core.errors import PenstockError
+from penstock_core.formats import ON_DEMAND
 from penstock_core.log.inline import InlineBounds
 from penstock_core.release import ReleaseFacts, conflicts, format_changes, moved_routes, own_facts
 from penstock_core.stack_outputs import FUNCTIONS_OUTPUT
@@ -24,6 +25,7 @@ _DIRECTORY_BUCKET = "AWS::S3Express::DirectoryBucket"
 _KEY_NAMES = frozenset({"KMSMasterKeyId", "KMSMasterKeyID", "KmsMasterKeyId", "KmsKeyId"})
 _ALARM = "AWS::CloudWatch::Alarm"
 _DIRECT_PART = "direct-calls-come-with-this-release"
+_EXPIRY_PART = "docs/how-to/upgrade.md#ask-for-what-is-new-after-the-upgrade"
 _ITEMS_PART = "small-appends-take-two-deployments"
 _MB, _GB = 1_000_000, 1_000_000_000
 
@@ -89,8 +91,13 @@ def _release(upgrade: Upgrade) -> Iterator[Finding]:
     if found:
         yield _mend("formats", "; ".join(found), _way_between(old, new))
     else:
-        changes = [*format_changes(old, new)]
-        yield _ok("formats", "; ".join(changes) or f"all {len(new.writes)} kinds as before")
+        fact = "; ".join(format_changes(old, new)) or f"all {len(new.writes)} kinds as before"
+        later = any(
+            set(versions) & set(new.writes.get(kind, ())) - set(old.reads.get(kind, versions))
+            for kind, versions in ON_DEMAND.items()
+        )
+        remedy = f"send no record that expires while a function of {old.release} runs ({_EXPIRY_PART})" if later else ""
+        yield Finding(check="formats", verdict=Verdict.OK, fact=fact, remedy=remedy)
 
 
 def _way_between(old: ReleaseFacts, new: ReleaseFacts) -> str:

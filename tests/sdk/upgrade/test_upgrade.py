@@ -90,7 +90,7 @@ def clean(*arguments: str) -> Result:
 
 def test_same_release_may_be_deployed_and_says_what_a_package_does_not_know(deployed: DeployedStage) -> None:
     facts = parse_facts(json.loads(deployed.template["Metadata"][METADATA_KEY]))
-    assert facts == own_facts(BOUNDS_OF_PROFILES["express3"])
+    assert facts == own_facts(BOUNDS_OF_PROFILES["standard1"])
     found = check()
     assert found["release"]["fact"] == f"{VERSION} -> {VERSION}: no release between them"
     assert found["formats"]["fact"].startswith("all ")
@@ -149,8 +149,23 @@ def test_stage_whose_release_reads_no_item_with_a_ttl_takes_it_in_two_steps(
 
 def test_format_that_both_read_is_told(deployed: DeployedStage) -> None:
     formats = own_facts().to_json()["formats"]
-    tell_release(deployed, formats=formats | {"ref": [[1], [1, 2, 3, 4, 5]], "late": [[1], [1]]})
-    assert check()["formats"]["fact"] == "late: gone; ref: writes 1 -> 1, 2, 3, 5"
+    tell_release(deployed, formats=formats | {"ref": [[1], [1, 2, 3, 4, 5, 6, 7]], "late": [[1], [1]]})
+    found = check()["formats"]
+    assert (found["fact"], found["remedy"]) == ("late: gone; ref: writes 1 -> 1, 2, 3, 5, 7", "")
+
+
+def test_format_that_is_written_on_demand_comes_after_the_upgrade_and_bars_the_way_back(
+    deployed: DeployedStage, synthesizes: Callable[[dict[str, Any]], list[list[str]]]
+) -> None:
+    new = copy.deepcopy(deployed.template)
+    facts = own_facts().to_json()
+    new["Metadata"][METADATA_KEY] = json.dumps(facts)
+    synthesizes(new)
+    tell_release(deployed, formats=facts["formats"] | {"ref": [[1, 2, 3], [1, 2, 3, 4, 5]]})
+    assert check()["formats"]["remedy"].startswith("send no record that expires while a function of 0.1.0 runs")
+    new["Metadata"][METADATA_KEY] = json.dumps(facts | {"formats": facts["formats"] | {"ref": [[1], [1, 2, 3, 5]]}})
+    tell_release(deployed, formats=facts["formats"])
+    assert "writes ref of format 7, which" in check(may_deploy=False)["formats"]["fact"]
 
 
 def test_moved_routes_tell_what_direct_clients_must_do(deployed: DeployedStage) -> None:
