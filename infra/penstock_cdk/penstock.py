@@ -36,7 +36,6 @@ from penstock_cdk.service.functions import Functions, rights_without_rules
 from penstock_cdk.service.grants import grants_of
 from penstock_cdk.service.measuring import Pins
 from penstock_cdk.service.push import PushQueues, PushSource
-from penstock_cdk.service.queues import require_tls
 from penstock_cdk.service.releases import CanaryDeployment, Releases
 from penstock_cdk.service.repair import Repair, RepairQueues
 from penstock_cdk.service.schedules import Schedules
@@ -102,7 +101,6 @@ class Penstock(Construct):
         timers = TimerQueues(self, "Timers", settings=settings)
         push = PushQueues(self, "Push", settings=settings)
         queues = self._repair_queues(settings, timers, push) if settings.repairs_zones else None
-        self._require_tls(timers, push, queues)
         wake_ups = WakeUps(self, "WakeUps", settings=settings)
         targets = self._targets = TargetsRole(self, "Targets", settings=settings)
         self._functions = Functions(
@@ -156,12 +154,6 @@ class Penstock(Construct):
         for name, value in {"penstock:stage": self.settings.name, **self.settings.tags}.items():
             Tags.of(self).add(name, value)
         encrypt(self, self.settings, key)
-
-    def _require_tls(self, timers: TimerQueues, push: PushQueues, queues: RepairQueues | None) -> None:
-        """One policy for all queues: the stage has no resource to spare."""
-        if self.settings.enforces_tls:
-            repairs = [] if queues is None else [queues.repairs]
-            require_tls(self, "Queues", [timers.dead, timers.seconds, push.dead, push.deliveries, *repairs])
 
     def _repair_queues(self, settings: StageSettings, timers: TimerQueues, push: PushQueues) -> RepairQueues:
         return RepairQueues(self, "RepairQueues", settings=settings, dead=timers.dead, dead_stream=push.dead)

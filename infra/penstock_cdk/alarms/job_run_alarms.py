@@ -32,7 +32,7 @@ class JobRunAlarms(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         reason = "No program takes messages from this queue."
-        queue = self.queue = last_queue(self, "FailedRuns", reason=reason, enforce_ssl=settings.enforces_tls)
+        queue = self.queue = last_queue(self, "FailedRuns", settings=settings, reason=reason)
         failed: list[dict[str, Any]] = [
             {
                 "source": ["aws.glue"],

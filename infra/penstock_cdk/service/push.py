@@ -57,10 +57,11 @@ class PushQueues(Construct):
     def __init__(self, scope: Construct, construct_id: str, *, settings: StageSettings) -> None:
         super().__init__(scope, construct_id)
         self._deliver = f"{settings.name}-{DELIVER}"
-        self.dead = last_queue(self, "Dead")
+        self.dead = last_queue(self, "Dead", settings=settings)
         self.deliveries = endless_queue(
             self,
             "Deliveries",
+            settings=settings,
             retry_s=PUSH_VISIBILITY_MS // 1_000,
             reason="A message that pauses comes back as if it had failed, so no number of receipts is too many.",
         )

@@ -3,8 +3,6 @@
 These are functions and no construct: each resource keeps its place in the tree, and so its logical id.
 """
 
-from collections.abc import Sequence
-
 from aws_cdk import Acknowledgment, ArnFormat, Duration, Stack, Validations
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
@@ -17,11 +15,14 @@ from penstock_cdk.settings import StageSettings
 _KEPT = Duration.days(14)
 
 
-def work_queue(scope: Construct, construct_id: str, *, retry_s: int, attempts_max: int, dead: sqs.Queue) -> sqs.Queue:
+def work_queue(
+    scope: Construct, construct_id: str, *, settings: StageSettings, retry_s: int, attempts_max: int, dead: sqs.Queue
+) -> sqs.Queue:
     """Makes a queue whose messages come back after `retry_s`. After `attempts_max` attempts, they go to `dead`."""
     return _queue(
         scope,
         construct_id,
+        settings,
         visibility_timeout=Duration.seconds(retry_s),
         dead_letter_queue=sqs.DeadLetterQueue(queue=dead, max_receive_count=attempts_max),
     )
@@ -31,22 +32,19 @@ def last_queue(
     scope: Construct,
     construct_id: str,
     *,
+    settings: StageSettings,
     reason: str = "This queue is a dead-letter queue itself.",
-    enforce_ssl: bool | None = None,
 ) -> sqs.Queue:
-    """Makes a queue that has no dead-letter queue for this `reason`.
-
-    Set `enforce_ssl` where AWS sends to the queue by a policy of its own: `require_tls` would set another one.
-    """
-    own = {} if enforce_ssl is None else {"enforce_ssl": enforce_ssl}
-    queue = _queue(scope, construct_id, **own)
-    Validations.of(queue).acknowledge(Acknowledgment(id="AwsSolutions-SQS3", reason=reason))
-    return queue
+    """Makes a queue that has no dead-letter queue for this `reason`."""
+    return endless_queue(scope, construct_id, settings=settings, reason=reason)
 
 
-def endless_queue(scope: Construct, construct_id: str, *, reason: str, retry_s: int) -> sqs.Queue:
+def endless_queue(
+    scope: Construct, construct_id: str, *, settings: StageSettings, reason: str, retry_s: int | None = None
+) -> sqs.Queue:
     """Makes a queue whose messages come back after `retry_s`, until they are 14 days old. `reason` tells why."""
-    queue = _queue(scope, construct_id, visibility_timeout=Duration.seconds(retry_s))
+    hidden = {} if retry_s is None else {"visibility_timeout": Duration.seconds(retry_s)}
+    queue = _queue(scope, construct_id, settings, **hidden)
     Validations.of(queue).acknowledge(Acknowledgment(id="AwsSolutions-SQS3", reason=reason))
     return queue
 
@@ -116,32 +114,13 @@ def ring_for_messages(
     )
 
 
-def require_tls(scope: Construct, construct_id: str, queues: Sequence[sqs.Queue]) -> None:
-    """Refuses requests without TLS to these queues, by one policy: CloudFormation takes 500 resources of a stack.
-
-    CloudFormation sets the policy on each of them, so its statement names none.
-    """
-    statement = iam.PolicyStatement(
-        effect=iam.Effect.DENY,
-        principals=[iam.AnyPrincipal()],
-        actions=["sqs:*"],
-        resources=["*"],
-        conditions={"Bool": {"aws:SecureTransport": "false"}},
-    )
-    sqs.CfnQueuePolicy(
-        scope,
-        construct_id,
-        queues=[each.queue_url for each in queues],
-        policy_document=iam.PolicyDocument(statements=[statement]),
-    )
-
-
-def _queue(scope: Construct, construct_id: str, **options: object) -> sqs.Queue:
+def _queue(scope: Construct, construct_id: str, settings: StageSettings, **options: object) -> sqs.Queue:
     """Makes a queue that CloudFormation names: SQS refuses a name for 60 s after its queue was deleted."""
     return sqs.Queue(
         scope,
         construct_id,
         retention_period=_KEPT,
         encryption=sqs.QueueEncryption.SQS_MANAGED,
+        enforce_ssl=settings.enforces_tls,
         **options,  # type: ignore[arg-type]  # Queue names each option
     )

@@ -51,6 +51,7 @@ class RepairQueues(Construct):
         self.repairs = work_queue(
             self,
             "Repairs",
+            settings=settings,
             retry_s=settings.repair_retry_s,
             attempts_max=_QUEUE_ATTEMPTS_MAX,
             dead=dead,

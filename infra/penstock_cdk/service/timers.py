@@ -29,10 +29,11 @@ class TimerQueues(Construct):
 
     def __init__(self, scope: Construct, construct_id: str, *, settings: StageSettings) -> None:
         super().__init__(scope, construct_id)
-        self.dead = last_queue(self, "Dead")
+        self.dead = last_queue(self, "Dead", settings=settings)
         self.seconds = work_queue(
             self,
             "Seconds",
+            settings=settings,
             retry_s=settings.timer_retry_s,
             attempts_max=_ATTEMPTS_MAX,
             dead=self.dead,
