@@ -172,7 +172,7 @@ def test_functions_that_append_and_programs_know_the_bound_of_inline_segments_wh
         for each in functions_in(template["Resources"]).values()
         if each["Environment"]["Variables"].get("PENSTOCK_INLINE_BYTES_MAX") == "960"
     }
-    assert found == {"produce", "transactions", "share", "admin", "deliver", "upkeep"}
+    assert found == THAT_APPEND
     assert template["Outputs"]["InlineBytesMax"]["Value"] == "960"
 
 
@@ -202,7 +202,8 @@ def test_reserved_instances_are_in_the_template(make_stack_of: Callable[[StageSe
     }
 
 
-WITH_TIMERS = ("produce", "transactions", "promote", "upkeep")
+WITH_TIMERS = ("admin", "produce", "transactions", "promote", "upkeep")
+THAT_APPEND = {"produce", "transactions", "share", "admin", "deliver", "promote", "upkeep"}
 
 WITH_DELIVERIES = ("dispatch", "admin", "deliver", "upkeep")
 
@@ -240,6 +241,15 @@ def metrics_in_environment(stage: str, function: str) -> dict[str, str]:
     return {"PENSTOCK_METRICS": "all", **({"PENSTOCK_METRIC_SERIES": "10,20"} if function == "upkeep" else {})}
 
 
+def bounds_of_items(stage: str, function: str) -> dict[str, str]:
+    """Small appends are items in each stage but the local one."""
+    bounds = settings_named(stage).small_appends
+    copiers = {"hourly", "replicate"} if settings_named(stage).tiers_zones else set()  # they write zones, too
+    if stage == "local" or function not in THAT_APPEND | copiers:
+        return {}
+    return {"PENSTOCK_INLINE_BYTES_MAX": f"{bounds.expiring_bytes},{bounds.swept_bytes}"}
+
+
 def test_environment_names_tables_and_zones(resources: Resources, stage: str) -> None:
     waits = "stage=50" if stage == "local" else "stage=2"
     for function in functions_in(resources).values():
@@ -263,6 +273,7 @@ def test_environment_names_tables_and_zones(resources: Resources, stage: str) ->
             "POWERTOOLS_LOG_LEVEL": STAGES[stage].log_level,
             **({"PENSTOCK_AUDIT_RETENTION_MS": "31536000000"} if own == "upkeep" else {}),
             **metrics_in_environment(stage, own),
+            **bounds_of_items(stage, own),
             **(rights_without_rules(STAGES[stage]) if own in OF_ROUTES else {}),
             **({"PENSTOCK_DIRECT": STAGES[stage].name} if STAGES[stage].direct and own in OF_ROUTES else {}),
             **({"PENSTOCK_FUNCTIONS": functions_of_stage(stage)} if STAGES[stage].direct and own == "admin" else {}),
