@@ -615,6 +615,7 @@ QUOTA_RATE_MAX = 10**12  # bytes or requests in a second
 QUOTA_COUNT_MAX = 1_000_000  # topics, partitions, groups or subscriptions of one principal
 QUOTA_STORED_BYTES_MAX = 10**15  # that a topic may hold by a quota
 QUOTA_STORED_AGE_MS = 30_000  # of the stored bytes by which an instance decides, then it reads the heads again
+QUOTA_STORED_REREAD_MS = 1_000  # of stored bytes by which an instance refuses, then it reads the heads again
 CLAIMS_CHECKED_MAX = 100  # of a principal at its limit, at once: a call looks which resources are gone
 CLAIM_GRACE_MS = 15 * 60_000  # so long a resource may take to be made after its claim: functions end before
 QUOTA_BURST_MS = 400  # of a rate, that may be spent at once after a quiet time

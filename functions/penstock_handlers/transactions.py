@@ -27,7 +27,7 @@ from penstock_handlers.edge.http import Event, Result, body_of, json_object_of, 
 from penstock_handlers.edge.share_requests import parse_acceptances
 from penstock_handlers.produce import parse_entries
 from penstock_service.instance.instance import Instance
-from penstock_service.quotas.admit import admit, principal_spender
+from penstock_service.quotas.admit import admit, principal_spender, released_on_error
 from penstock_service.records.produce_within_quotas import admit_whole
 from penstock_service.transactions.begin_transactions import CommittedRange, TransactionPart, begin_transactions
 from penstock_service.transactions.commit_transaction import (
@@ -117,8 +117,8 @@ def _transact(event: Event, instance: Instance) -> Result:
             if name in header:
                 raise PenstockError(ErrorCode.INVALID_REQUEST, f"{name!r} goes with the commit, not with a stage")
         number_of_stage = take_number(header, "stage", 0, OFFSET_MAX)
-        admit_whole(instance, access.principal.name, part.entries)
-        stage(instance, part, number_of_stage)
+        with released_on_error(instance, admit_whole(instance, access.principal.name, part.entries)):
+            stage(instance, part, number_of_stage)
         return json_result({})
     offsets = [_offset(each) for each in take_objects(header, "offsets")] if "offsets" in header else []
     stages = take_number(header, "stages", 0, TRANSACTION_STAGES_MAX, 0)
@@ -128,8 +128,8 @@ def _transact(event: Event, instance: Instance) -> Result:
     access.require(
         Operation.READ, Kind.TOPIC, *(each.topic for each in offsets), *(each.entry.topic for each in acceptances)
     )
-    admit_whole(instance, access.principal.name, part.entries)
-    found = commit_transaction(instance, part, offsets, stages, acceptances)
+    with released_on_error(instance, admit_whole(instance, access.principal.name, part.entries)):
+        found = commit_transaction(instance, part, offsets, stages, acceptances)
     return json_result({"results": [_to_json(each) for each in found]})
 
 

@@ -47,8 +47,14 @@ def acl_owners_key() -> Item:
 
 
 def acl_rules_item(book: RuleBook) -> Item:
-    """The item with all rules. Raises TOO_MANY_ACLS if they take more than `ACL_ITEM_BYTES_MAX`."""
-    packed = _packed(_rows(book.rules), f"{len(book.rules)} rules")
+    """The item with all rules.
+
+    Raises TOO_MANY_ACLS if they take more than `ACL_DECODED_BYTES_MAX` as text, or `ACL_ITEM_BYTES_MAX` compressed.
+    """
+    what = f"{len(book.rules)} rules"
+    packed = _packed(
+        _rows(book.rules), what, "Remove some, or name principals and resources by their beginning and a *"
+    )
     return {**acl_rules_key(), "revision": {"S": book.revision}, "rules": {"B": packed}}
 
 
@@ -56,7 +62,11 @@ def acl_owners_item(owners: Owners) -> Item:
     """The item with the owners. Raises TOO_MANY_ACLS as `acl_rules_item`."""
     names = sorted({name for each in owners.values() for name in each})
     of = {name: _rows(rule for rule, each in owners.items() if name in each) for name in names}
-    return {**acl_owners_key(), "owners": {"B": _packed(of, f"the owners of {len(owners)} rules")}}
+    what = f"the rules that {len(names)} resources of templates declare"
+    packed = _packed(
+        of, what, "Declare a rule in one stack, or add it by `penstock acls add`, instead of in each stack"
+    )
+    return {**acl_owners_key(), "owners": {"B": packed}}
 
 
 def parse_acl_owners(item: Mapping[str, Any]) -> Owners:
@@ -117,15 +127,16 @@ def _rows(rules: Iterable[Rule]) -> list[list[str]]:
     return sorted([*rule.to_json().values()] for rule in rules)
 
 
-def _packed(content: object, what: str) -> bytes:
-    packed = zlib.compress(json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode())
-    if len(packed) > ACL_ITEM_BYTES_MAX:
-        raise PenstockError(
-            ErrorCode.TOO_MANY_ACLS,
-            f"{what} take {len(packed)} bytes: {ACL_ITEM_BYTES_MAX} at most. Remove some, or name "
-            "principals and resources by their beginning and a *",
-            limit=ACL_ITEM_BYTES_MAX,
-        )
+def _packed(content: object, what: str, way_out: str) -> bytes:
+    text = json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
+    packed = zlib.compress(text)
+    for size, kind, most in ((len(text), "as text", ACL_DECODED_BYTES_MAX), (len(packed), "", ACL_ITEM_BYTES_MAX)):
+        if size > most:
+            raise PenstockError(
+                ErrorCode.TOO_MANY_ACLS,
+                f"{what} take {size} bytes{kind and f' {kind}'}: {most} at most. {way_out}",
+                limit=most,
+            )
     return packed
 
 

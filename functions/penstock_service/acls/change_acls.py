@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from penstock_core.acls.rule import Kind, Operation, Rule
-from penstock_core.acls.rule_set import REVISION_BYTES, UNRESTRICTED, Access, OwnedRules
+from penstock_core.acls.rule_set import REVISION_BYTES, UNRESTRICTED, Access, OwnedRules, Owners
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import ACL_ATTEMPTS_MAX
 from penstock_service.instance.instance import Instance
@@ -27,19 +27,23 @@ def change_acls(
 
     `owner` is the resource of a template that asks: rules that others declare, too, stay. Two reads and one
     transaction, and again if another request changes the rules meanwhile. A repeat changes nothing. Raises
-    TOO_MANY_ACLS, and CONCURRENT_UPDATE if others change the rules all the time.
+    TOO_MANY_ACLS, CONCURRENT_UPDATE if others change the rules all the time, and UNSUPPORTED_FORMAT for owners of a
+    later release. An operator who only removes rules does not need the owners, and leaves those that nobody can read.
     """
     store, attempt = instance.stores.acls, 0
     while True:
         attempt += 1
         book = store.get()
-        old = OwnedRules(book=book, owners=store.owners())  # behind the rules: `change` compares their revision
+        owners = _owners(
+            instance, is_needed=owner is not None or bool(added)
+        )  # behind the rules: `change` compares revisions
+        old = OwnedRules(book=book, owners=owners or {})
         new = old.change(added, removed, instance.entropy.random_bytes(REVISION_BYTES), owner)
         instance.acl_cache.forget()
         if new is old:
             return AclChange(added=frozenset(), removed=frozenset())
         try:
-            store.change(book.revision, new.book, None if new.owners == old.owners else new.owners)
+            store.change(book.revision, new.book, None if owners in (None, new.owners) else new.owners)
         except PenstockError as error:
             if error.code not in (ErrorCode.CONCURRENT_UPDATE, ErrorCode.THROTTLED) or attempt == ACL_ATTEMPTS_MAX:
                 raise
@@ -47,6 +51,17 @@ def change_acls(
             return AclChange(added=new.book.rules - book.rules, removed=book.rules - new.book.rules)
         share = instance.entropy.random_bytes(1)[0] / 256
         instance.clock.sleep_ms(_PAUSE_MS * attempt * (1 + share))
+
+
+def _owners(instance: Instance, *, is_needed: bool) -> Owners | None:
+    """The owners of the rules, None if this release cannot read them and they are not needed."""
+    try:
+        return instance.stores.acls.owners()
+    except PenstockError as error:
+        if is_needed or error.code is not ErrorCode.UNSUPPORTED_FORMAT:
+            raise
+        instance.telemetry.log("acl_owners_unread", error=error.code.name)
+        return None
 
 
 def list_acls(

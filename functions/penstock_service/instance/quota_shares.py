@@ -3,7 +3,8 @@
 A share is charged ahead, so an instance that forgets it only spends less. So memory may be lost at any time.
 
 The bytes that topics hold, by their heads: an instance remembers them for `QUOTA_STORED_AGE_MS`, and adds what it lets
-through itself. So a topic gets no more above its quota than other instances append in this time.
+through itself, but for what then fails. So a topic gets no more above its quota than other instances append in this
+time, and what waits: delayed records, and stages of transactions.
 
 The quotas of the stage, remembered between requests, so that a warm request reads none.
 
@@ -134,6 +135,18 @@ class QuotaShares:
         return share
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ReservedBytes:
+    """Bytes of a topic that `StoredBytes` counts for a request, and when the heads were read that they came on top of.
+
+    Whoever has reserved them releases those that it does not append.
+    """
+
+    topic_id: TopicId
+    size: int
+    read: Moment
+
+
 class StoredBytes:
     """The bytes that topics hold, as this function instance knows them. Safe for use by several threads."""
 
@@ -142,11 +155,10 @@ class StoredBytes:
         self._lock = threading.Lock()
         self._held: dict[TopicId, tuple[int, Moment]] = {}
 
-    def known(self, topic_id: TopicId) -> int | None:
-        """The bytes, None if they were read too long ago, or never."""
+    def known(self, topic_id: TopicId) -> tuple[int, float] | None:
+        """The bytes and their age in milliseconds, None if they were read too long ago, or never."""
         with self._lock:
-            held, read = self._held.get(topic_id, (0, None))
-            return None if read is None or read.age_ms(self._clock) >= QUOTA_STORED_AGE_MS else held
+            return self._known(topic_id)
 
     def note(self, topic_id: TopicId, held: int, read: Moment) -> None:
         """Notes the bytes of heads that were read from that moment on."""
@@ -155,11 +167,29 @@ class StoredBytes:
                 self._held.clear()
             self._held[topic_id] = held, read
 
-    def add(self, topic_id: TopicId, size: int) -> None:
-        """Counts bytes that this instance lets through."""
+    def reserve(self, topic_id: TopicId, size: int, limit: int) -> ReservedBytes | None:
+        """Counts bytes that this instance lets through. None if the topic is not known, or would exceed the limit."""
         with self._lock:
-            if (known := self._held.get(topic_id)) is not None:
-                self._held[topic_id] = known[0] + size, known[1]
+            if self._known(topic_id) is None:
+                return None
+            held, read = self._held[topic_id]
+            if held + size > limit:
+                return None
+            self._held[topic_id] = held + size, read
+            return ReservedBytes(topic_id, size, read)
+
+    def release(self, reserved: ReservedBytes, size: int) -> None:
+        """Counts bytes no more that were not appended. Heads that were read meanwhile never had them."""
+        with self._lock:
+            held, read = self._held.get(reserved.topic_id, (0, None))
+            if read is reserved.read:
+                self._held[reserved.topic_id] = held - size, read
+
+    def _known(self, topic_id: TopicId) -> tuple[int, float] | None:
+        held, read = self._held.get(topic_id, (0, None))
+        if read is None or (age_ms := read.age_ms(self._clock)) >= QUOTA_STORED_AGE_MS:
+            return None
+        return held, age_ms
 
 
 class QuotaCache:

@@ -5,18 +5,26 @@ Take units of a quota: from the share that this instance has charged, else from 
 A request far below its quota takes from the share, and sends no call. See docs/protocol/access for the arithmetic.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import ceil
 
 from penstock_core.acls.rule import EVERY
 from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.ids import PartitionKey, TopicName
-from penstock_core.limits import QUOTA_ATTEMPTS_MAX, QUOTA_FETCH_BYTES_MIN, QUOTA_WAIT_MS_MAX
+from penstock_core.limits import (
+    QUOTA_ATTEMPTS_MAX,
+    QUOTA_FETCH_BYTES_MIN,
+    QUOTA_STORED_REREAD_MS,
+    QUOTA_WAIT_MS_MAX,
+)
+from penstock_core.log.topic import Topic
 from penstock_core.metrics.lag_memory import OTHER
 from penstock_core.quotas.bucket import BucketKey, fresh_bucket, units_to_charge
 from penstock_core.quotas.quota import STORED_BYTES, Rate, Subject
 from penstock_service.instance.instance import Instance
+from penstock_service.instance.quota_shares import ReservedBytes
 from penstock_service.instance.update_window import Moment
 from penstock_service.ports.access import ChargeOutcome
 
@@ -51,38 +59,62 @@ def admit(instance: Instance, spender: Spender, units: Mapping[Rate, int]) -> No
         taken[rate] = needed
 
 
-def admit_bytes(instance: Instance, topic: Spender, size: int) -> None:
+def reserve_bytes(instance: Instance, topic: Spender, size: int) -> ReservedBytes | None:
     """Lets `size` bytes more into the topic, if its quota of stored bytes has room. Raises QUOTA_EXCEEDED.
 
-    Reads the heads of all partitions each `QUOTA_STORED_AGE_MS`, one call for each 100, and nothing without such a
-    quota. What is refused later counts until then. Heads do not tell what compaction has removed, so a compacted topic
-    has no bound. If the heads cannot be read, the request passes.
+    The caller comes here when all else admits the request, and releases what it does not append. None if the topic has
+    no such bound, as a compacted one: heads do not tell what compaction has removed. If the heads cannot be read, an
+    instance goes by what it knows, and without that the request passes.
+
+    Reads the heads of all partitions each `QUOTA_STORED_AGE_MS`, and each `QUOTA_STORED_REREAD_MS` while it refuses,
+    one call for each 100. Costs nothing without such a quota.
     """
     limit = instance.quota_cache.stored_bytes_max(topic.name)
     if limit is None:
-        return
+        return None
     found = instance.topic_cache.get(topic.name)
     if found.config.is_compacted:
-        return
-    held = instance.stored_bytes.known(found.topic_id)
-    if held is None:
-        read = Moment.now(instance.clock)
-        try:
-            heads = instance.stores.log.heads([PartitionKey(found.topic_id, each) for each in found.all_partitions()])
-        except PenstockError as error:
-            instance.telemetry.log("stored_bytes_unread", topic=topic.name, error=error.code.name)
-            return
-        held = sum(head.stored_bytes for head in heads.values())
-        instance.stored_bytes.note(found.topic_id, held, read)
-    if held + size > limit:
-        raise PenstockError(
-            ErrorCode.QUOTA_EXCEEDED,
-            f"topic {shown(topic.name)} holds {held} bytes, with these {size} it would exceed its quota "
-            f"{STORED_BYTES}={limit}: shorten its retention, truncate it, or have the quota raised",
-            quota=STORED_BYTES,
-            limit=limit,
-        )
-    instance.stored_bytes.add(found.topic_id, size)
+        return None
+    stored, topic_id = instance.stored_bytes, found.topic_id
+    reserved = stored.reserve(topic_id, size, limit)
+    if reserved is not None:
+        return reserved
+    known = stored.known(topic_id)
+    if known is None or known[1] >= QUOTA_STORED_REREAD_MS:
+        _read_stored(instance, found)
+        reserved = stored.reserve(topic_id, size, limit)
+        known = stored.known(topic_id)
+    if reserved is not None or known is None:
+        return reserved
+    raise PenstockError(
+        ErrorCode.QUOTA_EXCEEDED,
+        f"topic {shown(topic.name)} holds {known[0]} bytes, with these {size} it would exceed its quota "
+        f"{STORED_BYTES}={limit}: shorten its retention, truncate it, or have the quota raised",
+        quota=STORED_BYTES,
+        limit=limit,
+    )
+
+
+def _read_stored(instance: Instance, topic: Topic) -> None:
+    """Reads the heads of the topic, and notes the bytes that it holds."""
+    read = Moment.now(instance.clock)
+    try:
+        heads = instance.stores.log.heads([PartitionKey(topic.topic_id, each) for each in topic.all_partitions()])
+    except PenstockError as error:
+        instance.telemetry.log("stored_bytes_unread", topic=topic.name, error=error.code.name)
+    else:
+        instance.stored_bytes.note(topic.topic_id, sum(head.stored_bytes for head in heads.values()), read)
+
+
+@contextmanager
+def released_on_error(instance: Instance, reserved: Iterable[ReservedBytes]) -> Iterator[None]:
+    """Releases the bytes if its block raises: nothing was appended then, or the next read of the heads tells."""
+    try:
+        yield
+    except Exception:
+        for each in reserved:
+            instance.stored_bytes.release(each, each.size)
+        raise
 
 
 def give_back(instance: Instance, spender: Spender, units: Mapping[Rate, int]) -> None:

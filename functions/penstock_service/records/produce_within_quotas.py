@@ -9,13 +9,16 @@ from penstock_core.outcomes import Outcome, Outcomes
 from penstock_core.quotas.quota import Rate, Subject
 from penstock_core.zones.zone_state import Acks
 from penstock_service.instance.instance import Instance
+from penstock_service.instance.quota_shares import ReservedBytes
 from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.quotas.admit import (
+    Spender,
     admit,
-    admit_bytes,
     count_throttled,
     give_back,
     principal_spender,
+    released_on_error,
+    reserve_bytes,
     topic_spender,
 )
 from penstock_service.records.append import AppendedRange, is_head_closed
@@ -39,24 +42,32 @@ def produce_within_quotas(
     """One result per entry, in order. Entries of a topic over its quota fail alone: THROTTLED, or QUOTA_EXCEEDED.
 
     Raises THROTTLED if the principal is over its quota, and the first error if all entries' topics are. Costs what
-    `take_share` and `admit_bytes` cost for each quota, and what `produce_or_schedule` costs.
+    `take_share` and `reserve_bytes` cost for each quota, and what `produce_or_schedule` costs.
     """
-    refused = admit_produce(instance, principal, entries)
-    if not refused:
+    refused, reserved = admit_produce(instance, principal, entries)
+    if not refused and not reserved:
         return produce_or_schedule(instance, entries, acks)
     if len(refused) == len(entries):
         raise refused[0]
     passed = [index for index in range(len(entries)) if index not in refused]
     results: dict[int, Outcome[Produced]] = {**refused}
-    done = produce_or_schedule(instance, [entries[index] for index in passed], acks)
+    with released_on_error(instance, reserved.values()):
+        done = produce_or_schedule(instance, [entries[index] for index in passed], acks)
     results.update(zip(passed, done, strict=True))
+    for index in passed:
+        held = reserved.get(entries[index].topic)
+        if held is not None and isinstance(results[index], PenstockError):
+            instance.stored_bytes.release(held, len(entries[index].data))
     return Outcomes([results[index] for index in range(len(entries))])
 
 
-def admit_produce(instance: Instance, principal: str, entries: Sequence[ProduceEntry]) -> dict[int, PenstockError]:
+def admit_produce(
+    instance: Instance, principal: str, entries: Sequence[ProduceEntry]
+) -> tuple[dict[int, PenstockError], dict[str, ReservedBytes]]:
     """Takes the entries of the quotas. Gives the errors of those whose topics are over theirs, by their places.
 
-    The principal gets back what refused entries would have spent. Raises THROTTLED if it is over its quota itself.
+    Gives also the stored bytes that it has reserved, by topic. The principal gets back what refused entries would have
+    spent. Raises THROTTLED if it is over its quota itself.
     """
     caller, sizes = principal_spender(principal), _sizes(entries)
     try:
@@ -64,35 +75,65 @@ def admit_produce(instance: Instance, principal: str, entries: Sequence[ProduceE
     except PenstockError as spent:
         count_throttled(instance, [entry.topic for entry in entries], spent)
         raise
+    refused: dict[str, PenstockError] = {}
+    reserved: dict[str, ReservedBytes] = {}
     if not instance.quota_cache.has_quotas(Subject.TOPIC):
-        return {}
-    refused = {name: error for name, size in sizes.items() if (error := _refusal(instance, name, size)) is not None}
+        return {}, reserved
+    for name, size in sizes.items():
+        try:
+            held = _admit_topic(instance, name, size)
+        except PenstockError as error:
+            refused[name] = error
+            count_throttled(instance, [entry.topic for entry in entries if entry.topic == name], error)
+        else:
+            if held is not None:
+                reserved[name] = held
     if refused:
         left_out = sum(sizes[name] for name in refused)
         is_all = len(refused) == len(sizes)
         give_back(instance, caller, {Rate.PRODUCE_REQUESTS: int(is_all), Rate.PRODUCE_BYTES: left_out})
-    for name, refusal in refused.items():
-        count_throttled(instance, [entry.topic for entry in entries if entry.topic == name], refusal)
-    return {index: refused[entry.topic] for index, entry in enumerate(entries) if entry.topic in refused}
+    return {index: refused[entry.topic] for index, entry in enumerate(entries) if entry.topic in refused}, reserved
 
 
-def admit_whole(instance: Instance, principal: str, entries: Sequence[ProduceEntry]) -> None:
-    """Takes the entries of the quotas, all or none. Raises THROTTLED or QUOTA_EXCEEDED for the first that is spent."""
+def _admit_topic(instance: Instance, name: str, size: int) -> ReservedBytes | None:
+    """Takes the bytes of the topic's quotas, all or none: first of its rates, last of what it may hold."""
+    spender = topic_spender(instance, name)
+    if spender is None:
+        return None
+    admit(instance, spender, _produce_of(size))
+    try:
+        return reserve_bytes(instance, spender, size)
+    except PenstockError:
+        give_back(instance, spender, _produce_of(size))
+        raise
+
+
+def admit_whole(instance: Instance, principal: str, entries: Sequence[ProduceEntry]) -> list[ReservedBytes]:
+    """Takes the entries of the quotas, all or none. Raises THROTTLED or QUOTA_EXCEEDED for the first that is spent.
+
+    Gives the stored bytes that it has reserved: the caller releases them if it stores nothing.
+    """
     sizes = _sizes(entries)
     demands = [(principal_spender(principal), sizes.total())]
     if instance.quota_cache.has_quotas(Subject.TOPIC):
         found = [(topic_spender(instance, name), size) for name, size in sizes.items()]
         demands += [(spender, size) for spender, size in found if spender is not None]
-    for place, (spender, size) in enumerate(demands):
-        try:
-            if spender.subject is Subject.TOPIC:
-                admit_bytes(instance, spender, size)
-            admit(instance, spender, _produce_of(size))
-        except PenstockError as error:
-            for before, taken in demands[:place]:
-                give_back(instance, before, _produce_of(taken))
-            count_throttled(instance, [entry.topic for entry in entries], error)
-            raise
+    taken: list[tuple[Spender, int]] = []
+    reserved: list[ReservedBytes] = []
+    try:
+        with released_on_error(instance, reserved):
+            for spender, size in demands:
+                admit(instance, spender, _produce_of(size))
+                taken.append((spender, size))
+            for topic, size in demands[1:]:
+                if (held := reserve_bytes(instance, topic, size)) is not None:
+                    reserved.append(held)
+    except PenstockError as error:
+        for spender, size in taken:
+            give_back(instance, spender, _produce_of(size))
+        count_throttled(instance, [entry.topic for entry in entries], error)
+        raise
+    return reserved
 
 
 def _sizes(entries: Sequence[ProduceEntry]) -> Counter[str]:
@@ -104,18 +145,6 @@ def _sizes(entries: Sequence[ProduceEntry]) -> Counter[str]:
 
 def _produce_of(size: int) -> dict[Rate, int]:
     return {Rate.PRODUCE_REQUESTS: 1, Rate.PRODUCE_BYTES: size}
-
-
-def _refusal(instance: Instance, topic: str, size: int) -> PenstockError | None:
-    spender = topic_spender(instance, topic)
-    if spender is None:
-        return None
-    try:
-        admit_bytes(instance, spender, size)
-        admit(instance, spender, _produce_of(size))
-    except PenstockError as error:
-        return error
-    return None
 
 
 def produce_or_schedule(instance: Instance, entries: Sequence[ProduceEntry], acks: Acks) -> Outcomes[Produced]:

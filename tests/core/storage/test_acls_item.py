@@ -117,3 +117,16 @@ def test_the_most_rules_of_an_ordinary_stage_fit_into_an_item() -> None:
     )
     acl_rules_item(RuleBook(revision="1", rules=rules))
     acl_owners_item({rule: frozenset({f"{secrets.token_hex(8)}.{secrets.token_hex(8)}"}) for rule in rules})
+
+
+def test_owners_that_could_not_be_read_again_are_refused_although_they_pack_small() -> None:
+    rules = [parse_rule(f"arn:aws:iam::1:role/{number:0>400}", "read", "topic:a") for number in range(100)]
+    names = [f"{number:0>16}.{number:0>16}" for number in range(200)]
+    fits = acl_owners_item({rule: frozenset(names[:150]) for rule in rules})
+    assert len(parse_acl_owners(fits)) == 100
+    with pytest.raises(PenstockError) as caught:
+        acl_owners_item({rule: frozenset(names) for rule in rules})
+    assert caught.value.code is ErrorCode.TOO_MANY_ACLS
+    assert caught.value.facts == {"limit": ACL_DECODED_BYTES_MAX}
+    assert caught.value.message.startswith("the rules that 200 resources of templates declare take 9")
+    assert f"bytes as text: {ACL_DECODED_BYTES_MAX} at most. Declare a rule in one stack" in caught.value.message

@@ -10,7 +10,8 @@ from penstock_service.adapters.dynamodb.topics import DynamoDbAclStore
 from penstock_service.adapters.memory.service import memory_instance
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.access import AclStore
-from tests.support.service import SteppedClock, another_instance
+from tests.support.refusals import refused
+from tests.support.service import Intercepted, SteppedClock, another_instance
 from tests.support.tables import memory_client
 
 ADA = iam_principal("arn:aws:iam::1:user/ada")
@@ -74,6 +75,33 @@ def test_owner_joins_those_that_come_meanwhile() -> None:
     assert change_acls(instance, [], [C], owner="x.0").removed == frozenset()
     assert change_acls(instance, [], [C], owner="y.1").removed == {C}
     assert instance.stores.acls.owners() == {}
+
+
+def test_operator_revokes_while_the_owners_cannot_be_read_and_leaves_them() -> None:
+    instance = _instance()
+    change_acls(instance, [A, B], [], owner="x.0")
+
+    def later(_: object) -> Owners:
+        raise PenstockError(ErrorCode.UNSUPPORTED_FORMAT, "use a later release")
+
+    stuck = another_instance(instance, acls=Intercepted(instance.stores.acls, owners=later))
+    assert change_acls(stuck, [], [A]).removed == {A}
+    assert instance.stores.acls.get().rules == {B}
+    assert instance.stores.acls.owners() == {A: {"x.0"}, B: {"x.0"}}
+    refused(ErrorCode.UNSUPPORTED_FORMAT, lambda: change_acls(stuck, [C], [B]))
+    refused(ErrorCode.UNSUPPORTED_FORMAT, lambda: change_acls(stuck, [], [B], owner="x.0"))
+    assert instance.stores.acls.get().rules == {B}
+
+
+def test_operator_revokes_nothing_while_the_table_is_away() -> None:
+    instance = _instance()
+    change_acls(instance, [A], [])
+
+    def away(_: object) -> Owners:
+        raise PenstockError(ErrorCode.STORAGE_UNAVAILABLE, "away")
+
+    broken = another_instance(instance, acls=Intercepted(instance.stores.acls, owners=away))
+    refused(ErrorCode.STORAGE_UNAVAILABLE, lambda: change_acls(broken, [], [A]))
 
 
 def test_change_gives_up_when_others_change_all_the_time() -> None:

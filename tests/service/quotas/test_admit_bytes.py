@@ -1,18 +1,25 @@
 """Records for a topic that holds as much as its quota allows are refused, and others are not."""
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import PartitionKey
-from penstock_core.limits import QUOTA_STORED_AGE_MS
+from penstock_core.limits import QUOTA_STORED_AGE_MS, QUOTA_STORED_REREAD_MS
+from penstock_core.log.index import Head
 from penstock_core.zones.zone_state import Acks
 from penstock_service.adapters.memory.service import memory_instance
 from penstock_service.instance.instance import Instance
+from penstock_service.instance.update_window import Moment
 from penstock_service.quotas.admin.set_quota import put_quota
+from penstock_service.quotas.admit import released_on_error
 from penstock_service.records.produce_within_quotas import admit_whole, produce_within_quotas
+from penstock_service.timers.promote_due import promote_due
 from penstock_service.topics.alter_topic import truncate
+from tests.service.timers.delays import delayed
 from tests.support.refusals import refused
 from tests.support.service import SteppedClock, another_instance, batch, entry, new_topic
 
@@ -83,6 +90,114 @@ def test_transaction_with_a_full_topic_is_refused_whole_and_spends_nothing(insta
         entries = [entry("free", 0, batch("b")), entry("shop.orders", 0, batch("a"))]
         refused(ErrorCode.QUOTA_EXCEEDED, partial(admit_whole, instance, ME, entries))
     send(instance, "free")
+
+
+def test_records_over_a_rate_take_no_room(instance: Instance, clock: SteppedClock) -> None:
+    """26 batches were stored and 74 throttled, and then the topic counted as full."""
+    put_quota(instance, "topic", "shop.orders", {"stored_bytes_max": 30 * SIZE, "produce_requests_per_s": 5})
+    seen: Counter[str] = Counter()
+    for _ in range(100):
+        try:
+            send(instance)
+        except PenstockError as error:
+            seen[error.code.name] += 1
+        else:
+            seen["stored"] += 1
+        clock.time_ms += 20
+    assert set(seen) == {"stored", "THROTTLED"}
+    assert 5 <= seen["stored"] < 30
+    put_quota(instance, "topic", "shop.orders", {"stored_bytes_max": 30 * SIZE})
+    instance.quota_cache.forget()
+    send(instance, count=30 - seen["stored"])
+    refused(ErrorCode.QUOTA_EXCEEDED, lambda: send(instance))
+
+
+def test_records_for_a_full_topic_spend_nothing_of_its_rate(instance: Instance) -> None:
+    put_quota(instance, "topic", "shop.orders", {"stored_bytes_max": 0, "produce_requests_per_s": 5})
+    for _ in range(50):
+        refused(ErrorCode.QUOTA_EXCEEDED, lambda: send(instance))
+
+
+def test_transaction_with_a_full_topic_takes_no_room_in_another(instance: Instance) -> None:
+    limit(instance, 2, "free")
+    limit(instance, 0, "shop.orders")
+    entries = [entry("free", 0, batch("b")), entry("shop.orders", 0, batch("a"))]
+    for _ in range(50):
+        refused(ErrorCode.QUOTA_EXCEEDED, partial(admit_whole, instance, ME, entries))
+    send(instance, "free", 2)
+
+
+def test_transaction_that_stores_nothing_takes_no_room(instance: Instance) -> None:
+    limit(instance, 2)
+    for _ in range(3):
+        reserved = admit_whole(instance, ME, [entry("shop.orders", 0, batch("a"))])
+        with pytest.raises(ValueError, match="no commit"), released_on_error(instance, reserved):
+            raise ValueError("no commit")
+    send(instance, count=2)
+
+
+def test_append_that_fails_takes_no_room(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    limit(instance, 2)
+    entries = [entry("shop.orders", 0, b"no batch"), entry("free", 0, batch("b"))]
+    for _ in range(20):
+        first, second = produce_within_quotas(instance, ME, entries, Acks.QUORUM)
+        assert isinstance(first, PenstockError)
+        assert not isinstance(second, PenstockError)
+    for zone in instance.stores.zones:
+        monkeypatch.setattr(zone, "put", lambda *_: _away())
+    for _ in range(2):
+        with pytest.raises(PenstockError) as caught:
+            send(instance)
+        assert caught.value.code is not ErrorCode.QUOTA_EXCEEDED
+    monkeypatch.undo()
+    send(instance, count=2)
+    refused(ErrorCode.QUOTA_EXCEEDED, lambda: send(instance))
+
+
+def test_bytes_that_are_released_after_the_heads_were_read_again_are_not_given_back_twice(instance: Instance) -> None:
+    limit(instance, 2)
+    send(instance)
+    topic = instance.topic_cache.get("shop.orders")
+    [reserved] = admit_whole(instance, ME, [entry("shop.orders", 0, batch("a"))])
+    instance.stored_bytes.note(topic.topic_id, SIZE, Moment.now(instance.clock))
+    instance.stored_bytes.release(reserved, reserved.size)
+    assert instance.stored_bytes.known(topic.topic_id) == (SIZE, 0)
+
+
+def test_full_topic_reads_its_heads_once_a_second_before_it_refuses(
+    instance: Instance, clock: SteppedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit(instance, 2)
+    send(instance, count=2)
+    truncate(instance, "shop.orders", {0: 1})
+    clock.time_ms += QUOTA_STORED_REREAD_MS
+    send(instance)
+    reads: list[object] = []
+    heads = instance.stores.log.heads
+
+    def counted(keys: Sequence[PartitionKey]) -> Mapping[PartitionKey, Head]:
+        reads.append(keys)
+        return heads(keys)
+
+    monkeypatch.setattr(instance.stores.log, "heads", counted)
+    for _ in range(10):
+        refused(ErrorCode.QUOTA_EXCEEDED, lambda: send(instance))
+        clock.time_ms += QUOTA_STORED_REREAD_MS // 5
+    assert len(reads) == 1
+    monkeypatch.setattr(instance.stores.log, "heads", lambda _: _away())
+    refused(ErrorCode.QUOTA_EXCEEDED, lambda: send(instance))
+
+
+def test_records_that_wait_are_bounded_when_they_come_and_not_before(instance: Instance, clock: SteppedClock) -> None:
+    limit(instance, 1)
+    for number in range(3):
+        due = delayed("shop.orders", clock.now_ms() + 3_600_000, "a", number=number)
+        [result] = produce_within_quotas(instance, ME, [due], Acks.QUORUM)
+        assert not isinstance(result, PenstockError), "docs/how-to/quotas.md says so"
+        clock.time_ms += QUOTA_STORED_AGE_MS
+    clock.time_ms += 3_600_000
+    promote_due(instance, budget_ms=1_000)
+    refused(ErrorCode.QUOTA_EXCEEDED, lambda: send(instance))
 
 
 def test_room_is_seen_when_the_heads_are_read_again(instance: Instance, clock: SteppedClock) -> None:
