@@ -8,7 +8,7 @@
     ```sh wheel          runs in an environment with the wheel alone: checked as those of AWS; tests/sdk/test_wheel.py
                          runs README's
     ```text              what the fence just above it prints, if nothing stands between; otherwise a drawing
-    ```json, ```mermaid  not run
+    ```json, ```yaml, ```sql, ```mermaid  not run
 
 Two more marks follow `sh` or `python`. `minutes`: the page runs only with `-m minutes`. `fails`: some command of the
 fence must fail.
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 RUN = ("sh", "python")
-SHOWN = ("text", "json", "mermaid")
+SHOWN = ("text", "json", "yaml", "sql", "mermaid")
 MARKS = ("aws", "wheel", "minutes", "fails")
 
 _FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,})(?P<info>[^`]*)$")

@@ -12,6 +12,7 @@ from penstock_core.routes import ROUTE_BY_KEY
 from penstock_handlers.edge.models import acl_models as acls
 from penstock_handlers.edge.models import acl_models as quotas
 from penstock_handlers.edge.models import answer_models as answers
+from penstock_handlers.edge.models import schedule_models as schedules
 from penstock_handlers.edge.models import share_answers as shares
 from penstock_handlers.edge.models import subscription_models as pushes
 from penstock_handlers.edge.models.reset_answer import DeletedOffsets, ResetResults
@@ -76,6 +77,8 @@ LOST = {"topic": "orders", "partition": 0, "lock_id": "nobodys0.0", "offsets": [
 PACKING = "/v1/subscriptions/packing"
 QUOTA = {"subject": "topic", "name": "orders", "limits": {"fetch_bytes_per_s": 1_000_000}}
 SUBSCRIPTION = {"topics": ["orders"], "target": {"https": {"url": "https://example.com/", "secret": SECRET}}}
+REPORT = "/v1/schedules/report"
+SCHEDULE = {"cron": "0 9 * * MON-FRI", "time_zone": "Europe/Berlin", "topic": "orders", "record": {"value": "go"}}
 RULE = {"principal": "arn:aws:iam::1:user/ada", "operation": "read", "resource": "topic:a*"}
 CALLS: list[tuple[str, str, object, dict[str, str], int, Any]] = [
     ("POST /v1/topics", "/v1/topics", {"name": "orders", "partitions": 2}, {}, 201, answers.TopicAnswer),
@@ -190,6 +193,10 @@ CALLS: list[tuple[str, str, object, dict[str, str], int, Any]] = [
     ("POST /v1/subscriptions/{name}/resume", f"{PACKING}/resume", b"", {}, 200, pushes.SubscriptionAnswer),
     ("GET /v1/subscriptions/{name}", PACKING, b"", {}, 200, pushes.SubscriptionDescriptionAnswer),
     ("DELETE /v1/subscriptions/{name}", PACKING, b"", {}, 204, None),
+    ("PUT /v1/schedules/{name}", REPORT, SCHEDULE, {}, 200, schedules.ScheduleAnswer),
+    ("GET /v1/schedules/{name}", REPORT, b"", {}, 200, schedules.ScheduleAnswer),
+    ("GET /v1/schedules", "/v1/schedules", b"", {"limit": "1"}, 200, schedules.ScheduleList),
+    ("DELETE /v1/schedules/{name}", REPORT, b"", {}, 204, None),
     ("DELETE /v1/groups/{group}", "/v1/groups/billing", b"", {}, 204, None),
     ("PUT /v1/quotas", "/v1/quotas", QUOTA, {}, 200, quotas.QuotaAnswer),
     ("GET /v1/quotas", "/v1/quotas", b"", {"limit": "1"}, 200, quotas.QuotaList),
