@@ -28,6 +28,7 @@ from penstock_core.ids import (
 from penstock_core.log.index import HeadJump, Jump, Page
 from penstock_core.log.retention_raise import RetentionRaise
 from penstock_core.log.topic import Topic, note_of
+from penstock_core.mirror.push import MirrorAppend
 from penstock_core.push.delivery import DeliveryState
 from penstock_core.push.lane import LaneState
 from penstock_core.push.subscription import OrphanedStates
@@ -72,6 +73,7 @@ REF = ref_at(1)
 JUMP = HeadJump(
     seen_next_offset=Offset(0), jumps=(Jump(start=Offset(0), end=Offset(5)),), refs=(REF,), restore="restore-1"
 )
+MIRRORED = MirrorAppend(mirror="backup", log_id="1" * 32, base_offset=Offset(0), refs=(REF,), producers={})
 PAGE = Page(base_offset=Offset(0), refs=(REF,), max_timestamp_ms=1)
 GROUP, ME = GroupName("g"), MemberName("me")
 GROUP_STATE = GroupState(name=GROUP, config=GroupConfig(), version=1)
@@ -164,6 +166,9 @@ REPEATED: Mapping[str, Write] = {
     "transactions.release": lambda stores: stores.transactions.release(PRODUCER_ID),
     "transactions.renew": lambda stores: stores.transactions.renew(PRODUCER, 9),
     "log.jump": lambda stores: stores.log.jump(KEY, JUMP, 0),
+    "log.append_mirrored": lambda stores: stores.log.append_mirrored(KEY, MIRRORED, 0),
+    "log.name_log": lambda stores: stores.log.name_log(KEY, "1" * 32),
+    "log.promote": lambda stores: stores.log.promote(KEY, "backup", 0, None),
     "log.move_to_layout": lambda stores: stores.log.move_to_layout(KEY, 1, None),
     "topics.retire": lambda stores: stores.topics.retire(DRAINED, DRAINED.with_partitions(2)),
     "topics.end_raise": lambda stores: stores.topics.end_raise(RAISED),
