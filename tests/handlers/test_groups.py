@@ -56,6 +56,7 @@ def test_member_joins_reads_commits_hands_over_and_leaves(service: Service, topi
         "epoch": epoch,
         "session": 1,
         "heartbeat_after_ms": 400,
+        "is_young": True,
         "session_timeout_ms": 45_000,
         "is_complete": True,
         "revoked": {},
