@@ -24,7 +24,7 @@ SHARE_VALUES = (
     "DeadLetterCounts PartitionLetters Redrive Reject Release ShareGroup ShareGroupDescription ShareGroupPartition "
     "ShareHolder ShareRecord"
 )
-QUOTA_VALUES = "Quota"
+QUOTA_VALUES = "Quota Schedule"
 PUSH_VALUES = "Subscription SubscriptionDescription SubscriptionLanes SubscriptionPartition"
 HEAT_VALUES = "HotPartition TopicHeat"
 ACL_VALUES = "AccessChange AccessDecision AccessRule"

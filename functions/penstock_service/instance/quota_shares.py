@@ -139,7 +139,7 @@ class QuotaShares:
 class ReservedBytes:
     """Bytes of a topic that `StoredBytes` counts for a request, and when the heads were read that they came on top of.
 
-    Whoever has reserved them releases those that it does not append.
+    The call that has reserved them releases those that it does not append.
     """
 
     topic_id: TopicId
