@@ -14,6 +14,7 @@ from aws_cdk.assertions import Template
 from penstock_cdk.service.functions import construct_name
 from penstock_cdk.service.grants import grants_of
 from penstock_cdk.settings import STAGES, StageSettings
+from penstock_core.log.inline import NO_ITEMS
 from penstock_core.routes import ROUTE_BY_KEY, ROUTES
 from tests.infra.conftest import Resources, entry_of, settings_named
 from tests.infra.templates import name_of, of_type, permissions
@@ -174,6 +175,7 @@ def test_outputs_name_what_clients_and_operators_need(template: Callable[[str], 
         "TopicsTable", "LogTable", "GroupsTable", "AccessLogGroup",
         "WakeUpHosts", "ZoneBuckets", "ZoneABucket", "ArchiveBucket", "ResultsBucket",
         "TimersQueueUrl", "TimerPlaces", "DeadMessagesQueueUrl", "DeliveriesQueueUrl", "DeadStreamQueueUrl",
+        *(("InlineBytesMax",) if STAGES[stage].small_appends != NO_ITEMS else ()),
         *(("FailedRunsQueueUrl",) if STAGES[stage].has_alarms else ()),
         *(ZONED_OUTPUTS if STAGES[stage].repairs_zones else ()),
     }  # fmt: skip

@@ -78,14 +78,14 @@ def filter_batch(
             return FilteredBatch(data=None, next_offset=next_offset)
         if len(kept) == count and next_offset == header.next_offset:
             return FilteredBatch(data=batch, next_offset=next_offset)
-        return _rebuilt(header, kept, next_offset) or FilteredBatch(data=batch, next_offset=header.next_offset)
+        return fitting_batch(header, kept, next_offset) or FilteredBatch(data=batch, next_offset=header.next_offset)
     except PenstockError as error:
         if not is_undecodable(error) and error.code is not ErrorCode.UNSUPPORTED_FORMAT:
             raise
         return FilteredBatch(data=batch, next_offset=header.next_offset)
 
 
-def _rebuilt(header: BatchHeader, kept: Sequence[Record], end_offset: int) -> FilteredBatch | None:
+def fitting_batch(header: BatchHeader, kept: Sequence[Record], end_offset: int) -> FilteredBatch | None:
     """The kept records as a batch that ends at `end_offset`, or at the record that would make it too large.
 
     None if one record alone is too large: its producer has compressed it better than the service does.

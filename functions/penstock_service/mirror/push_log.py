@@ -11,10 +11,13 @@ state; for a producer that has left the head, a read.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, PartitionKey, TopicName
 from penstock_core.limits import (
+    BATCH_BYTES_MAX,
+    BATCH_DECODED_BYTES_MAX,
     INDEX_FETCH_PAGES,
     JUMP_OFFSETS_MAX,
     MIRROR_PUSH_BYTES,
@@ -33,11 +36,14 @@ from penstock_core.push.batch import Failed, Failure
 from penstock_core.push.delivery import DeliveryKey, DeliveryState, changed, commit
 from penstock_core.push.targets.target import StageTarget
 from penstock_core.records.producer_state import NO_OWNER, ProducerState
-from penstock_core.records.record_batch import parse_header, stamp, walk
+from penstock_core.records.record_batch import BytesLike, parse_header, stamp, walk
 from penstock_service.index.reader import pages_forward
 from penstock_service.instance.instance import Instance
 from penstock_service.push.lane_work import LaneWork
 from penstock_service.segments.read_refs import read_refs_singly, with_gaps
+
+if TYPE_CHECKING:
+    from penstock_core.records.codec import Record
 
 
 def push_log(work: LaneWork, place: tuple[TopicName, DeliveryKey], head: Head, state: DeliveryState) -> DeliveryState:
@@ -85,11 +91,11 @@ class _Gathered:
 
     offset: Offset
     parts: list[PushPart] = field(default_factory=list)
-    data: list[bytes | memoryview] = field(default_factory=list)
+    data: list[BytesLike] = field(default_factory=list)
     producers: dict[int, ProducerState] = field(default_factory=dict)
     missed: int = 0
 
-    def add(self, part: PushPart, data: bytes | memoryview) -> None:
+    def add(self, part: PushPart, data: BytesLike) -> None:
         """Adds the part, which begins where the last one ends."""
         self.parts.append(part)
         self.data.append(data)
@@ -157,14 +163,14 @@ def _add_empty(found: _Gathered, span: int, now_ms: int) -> None:
 def _take(found: _Gathered, located: LocatedRef, content: memoryview) -> None:
     """Adds the batches of the ref from the offset on, within the budget, and one at the least."""
     ref, base, start_offset = located.ref, located.base_offset, found.offset
-    chunks: list[bytes | memoryview] = []
+    chunks: list[BytesLike] = []
     size, records, newest_ms, budget = 0, 0, -1, MIRROR_PUSH_BYTES - sum(map(len, found.data))
     for position, header in walk(content):
         end = Offset(base + header.offset_span)
         if end > start_offset:
-            batch: bytes | memoryview = content[position : position + header.length]
+            batch: BytesLike = content[position : position + header.length]
             if base < start_offset:
-                batch = _behind(batch, base, start_offset)
+                batch, end = _behind(batch, base, start_offset)
             if size + len(batch) > budget and (chunks or found.parts):
                 break
             told = parse_header(batch)
@@ -188,17 +194,36 @@ def _take(found: _Gathered, located: LocatedRef, content: memoryview) -> None:
     found.add(part, chunks[0] if len(chunks) == 1 else b"".join(chunks))
 
 
-def _behind(batch: bytes | memoryview, base: int, offset: int) -> bytes:
-    """The records of a batch from the offset on. Compaction has merged it since the mirror got those before."""
-    from penstock_core.records.codec import decode, empty_batch, with_records
+def _behind(batch: BytesLike, base: int, offset: int) -> tuple[BytesLike, Offset]:
+    """The records of a batch from the offset on, as a batch that begins there, and its end.
+
+    Compaction has merged the batch since the mirror got the records before. The end lies before that of the batch if
+    one batch would be too large. Raises as `decode`, and RECORD_TOO_LARGE for a record that fits into no batch.
+    """
+    from penstock_core.filters.filtered_batch import fitting_batch
+    from penstock_core.records.codec import empty_batch
+    from penstock_core.records.record_check import DecodeBudget
 
     stamped = bytearray(batch)
     stamp(stamped, base)
     header = parse_header(stamped)
-    kept = [record for record in decode(stamped) if record.offset >= offset]
+    kept: list[Record] = []
+    budget, end = DecodeBudget(BATCH_DECODED_BYTES_MAX), header.next_offset
+    for record in budget.decode(stamped, header):
+        if record.offset < offset:
+            continue
+        if kept and budget.is_spent:
+            end = record.offset
+            break
+        kept.append(record)
+        budget.keep(record)
     if not kept:
-        return empty_batch(header.next_offset - offset)
-    return with_records(replace(header, base_offset=offset), kept, header.next_offset)
+        return empty_batch(end - offset), Offset(end)
+    cut = fitting_batch(replace(header, base_offset=offset), kept, end)
+    if cut is None or cut.data is None:
+        why = f"the record at offset {kept[0].offset} fits into no batch of {BATCH_BYTES_MAX} bytes"
+        raise PenstockError(ErrorCode.RECORD_TOO_LARGE, why)
+    return cut.data, Offset(cut.next_offset)
 
 
 def _entry(instance: Instance, key: PartitionKey, head: Head, part: PushPart, content: memoryview) -> ProducerState:

@@ -66,7 +66,8 @@ def test_warm_produce_and_tail_fetch_cost_what_is_promised(transport: HttpTransp
     body = json.dumps({"partitions": [{"topic": topic, "partition": 0, "offset": 1}]}).encode()
     transport.call("POST", "/v1/fetch", {}, {}, body)
     answer = transport.call("POST", "/v1/fetch", {}, {}, body)
-    assert storage_calls(answer) == {"dynamodb.GetItem": 1, "s3.GetObject": 1}
+    # An instance keeps the bytes that it read a moment ago. If the moment is over, it gets them again.
+    assert storage_calls(answer) in ({"dynamodb.GetItem": 1}, {"dynamodb.GetItem": 1, "s3.GetObject": 1})
 
 
 def test_consumer_that_reads_while_the_tail_rolls_sees_every_record_once(transport: HttpTransport, topic: str) -> None:

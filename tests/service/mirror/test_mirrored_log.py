@@ -214,12 +214,13 @@ def test_mirror_of_a_log_that_has_lost_its_begin_starts_with_a_jump_that_nobody_
 def test_records_behind_the_mirrors_end_keep_their_offsets_in_a_batch_of_their_own() -> None:
     """Compaction merges batches that a mirror has with those that it lacks."""
     merged = batch("a", "b", "c")
-    cut = _behind(merged, 10, 11)
+    cut, end = _behind(merged, 10, 11)
+    assert end == 13
     stamped = bytearray(cut)
     assert stamp(stamped, 11) == 13
     assert [(each.offset, each.value) for each in decode(stamped)] == [(11, b"b"), (12, b"c")]
     gap = empty_batch(5)
-    assert stamp(bytearray(_behind(gap, 10, 12)), 12) == 15
+    assert stamp(bytearray(_behind(gap, 10, 12)[0]), 12) == 15
 
 
 @pytest.mark.parametrize("side", ["source", "mirror"])

@@ -266,6 +266,9 @@ READERS: dict[str, Reader | Elsewhere] = {
     "functions/penstock_core/filters/filtered_batch.py": PLUMBING,
     "functions/penstock_core/records/record_check.py": PLUMBING,
     "functions/penstock_handlers/routes/records_fetch.py": Reader(start=fetching_json),
+    "functions/penstock_service/mirror/push_log.py": Elsewhere(
+        why="it decodes one batch, of which the mirror has a part", test="tests/service/mirror/test_mirrored_log.py"
+    ),
     "functions/penstock_service/push/parallel/held_records.py": Reader(start=pushing(mode="parallel"), budgets=None),
     "functions/penstock_service/push/read_ahead.py": Reader(start=pushing(), budgets=None),
     "functions/penstock_service/records/produce.py": Elsewhere(
