@@ -38,7 +38,7 @@ _WITH_CHECKS = (
     *(groups, transactions, transaction_checks, shares, share_handouts, share_worker, worked_group, pushes),
     *(push_attempts, push_records, push_service, sure_errors),
 )
-SEEDS_MAX = 400  # of the first so many, at least one shows each mutant
+SEEDS_MAX = 700  # of the first so many, at least one shows each mutant
 
 
 @dataclass(frozen=True, slots=True)
