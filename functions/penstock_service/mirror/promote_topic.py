@@ -52,10 +52,7 @@ def promote_topic(instance: Instance, name: str) -> list[PromotedPartition]:
                 continue  # a push has told new settings, perhaps more partitions
         instance.topic_cache.forget(name)
         return _told(instance, heads)
-    keys = [PartitionKey(topic.topic_id, each) for each in topic.all_heads()]
-    found: dict[PartitionKey, Head] = {}
-    for start in range(0, len(keys), BATCH_GET_KEYS_MAX):
-        found |= instance.stores.log.heads(keys[start : start + BATCH_GET_KEYS_MAX])
+    found = _heads(instance, topic)
     if topic.mirror is not None:
         raise PenstockError(
             ErrorCode.CONCURRENT_UPDATE, f"topic {name!r} is altered by pushes all the time: promote it again"
@@ -68,14 +65,29 @@ def promote_topic(instance: Instance, name: str) -> list[PromotedPartition]:
 def resync_topic(instance: Instance, name: str) -> TopicId:
     """The id of the mirrored topic that was removed. The next push makes it anew, under another id, from its begin.
 
-    Costs and raises as `delete_topic`; INVALID_REQUEST for a topic that is no mirror.
+    Costs and raises as `delete_topic`, and a read of the heads. INVALID_REQUEST for a topic that is no mirror, or whose
+    promotion has begun: its heads may have records of their own.
     """
     topic = instance.topic_cache.read_through(parse_own_topic_name(name))
     if topic.mirror is None:
         raise PenstockError(
             ErrorCode.INVALID_REQUEST, f"topic {name!r} is no mirror: delete it, if its mirror is to begin anew"
         )
+    if any(head.promoted_at is not None for head in _heads(instance, topic).values()):
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST,
+            f"the promotion of topic {name!r} has begun, and its partitions may have records of their own: promote it "
+            "again, then delete it if its mirror is to begin anew",
+        )
     return remove_topic(instance, topic)
+
+
+def _heads(instance: Instance, topic: Topic) -> dict[PartitionKey, Head]:
+    keys = [PartitionKey(topic.topic_id, each) for each in topic.all_heads()]
+    found: dict[PartitionKey, Head] = {}
+    for start in range(0, len(keys), BATCH_GET_KEYS_MAX):
+        found |= instance.stores.log.heads(keys[start : start + BATCH_GET_KEYS_MAX])
+    return found
 
 
 def _promote_heads(instance: Instance, topic: Topic, mirror: str) -> dict[PartitionKey, Head]:

@@ -35,7 +35,7 @@ from penstock_core.push.attempt import Try, fail
 from penstock_core.push.batch import Failed, Failure
 from penstock_core.push.delivery import DeliveryKey, DeliveryState, changed, commit
 from penstock_core.push.targets.target import StageTarget
-from penstock_core.records.producer_state import NO_OWNER, ProducerState
+from penstock_core.records.producer_state import NO_OWNER, ProducerSequence, ProducerState
 from penstock_core.records.record_batch import BytesLike, parse_header, stamp, walk
 from penstock_service.index.reader import pages_forward
 from penstock_service.instance.instance import Instance
@@ -136,9 +136,12 @@ def _gathered(instance: Instance, key: PartitionKey, head: Head, offset: Offset)
         sequence = located.ref.sequence
         if sequence is not None and len({*found.producers, sequence.producer_id}) > MIRROR_PUSH_PRODUCERS:
             break
-        _take(found, located, content)
+        before = found.offset
+        checksum = _take(found, located, content)
+        if found.offset == before:
+            break  # it has no room
         if sequence is not None and found.parts[-1].sequence is not None:
-            found.producers[sequence.producer_id] = _entry(instance, key, head, found.parts[-1], content)
+            found.producers[sequence.producer_id] = _entry(instance, key, head, found.parts[-1], checksum)
         if found.offset < located.end_offset:
             break
     return found
@@ -160,38 +163,57 @@ def _add_empty(found: _Gathered, span: int, now_ms: int) -> None:
     found.add(part, data)
 
 
-def _take(found: _Gathered, located: LocatedRef, content: memoryview) -> None:
-    """Adds the batches of the ref from the offset on, within the budget, and one at the least."""
+def _take(found: _Gathered, located: LocatedRef, content: memoryview) -> int:
+    """Adds the batches of the ref from the offset on, within the budget, and one at the least.
+
+    The result is the CRC of the last one.
+    """
     ref, base, start_offset = located.ref, located.base_offset, found.offset
     chunks: list[BytesLike] = []
     size, records, newest_ms, budget = 0, 0, -1, MIRROR_PUSH_BYTES - sum(map(len, found.data))
+    crc, has_cut = 0, False
     for position, header in walk(content):
-        end = Offset(base + header.offset_span)
-        if end > start_offset:
-            batch: BytesLike = content[position : position + header.length]
-            if base < start_offset:
-                batch, end = _behind(batch, base, start_offset)
-            if size + len(batch) > budget and (chunks or found.parts):
-                break
-            told = parse_header(batch)
-            chunks.append(batch)
-            size, records = size + len(batch), records + told.record_count
-            newest_ms, start_offset = max(newest_ms, told.max_timestamp_ms), end
-        base = end
+        begin, base = base, Offset(base + header.offset_span)
+        if base <= start_offset:
+            continue
+        batch: BytesLike = content[position : position + header.length]
+        end = base
+        if begin < start_offset:
+            batch, end = _behind(batch, begin, start_offset)
+            has_cut = True
+        if size + len(batch) > budget and (chunks or found.parts):
+            break
+        told = parse_header(batch)
+        chunks.append(batch)
+        size, records, crc = size + len(batch), records + told.record_count, told.crc
+        newest_ms, start_offset = max(newest_ms, told.max_timestamp_ms), end
+        if end < base:
+            break  # the rest of this batch comes before the next one
     if not chunks:
-        return
+        return crc
     is_whole = (located.base_offset, located.end_offset) == (found.offset, start_offset) and records == ref.record_count
+    span = start_offset - found.offset
     part = PushPart(
         length=size,
-        offset_span=start_offset - found.offset,
+        offset_span=span,
         record_count=records,
         max_timestamp_ms=searched_ms(ref) if is_whole else newest_ms,
         appended_ms=written_ms(ref),
         tag_filter=ref.tag_filter if records else 0,
-        sequence=ref.sequence if is_whole else None,
+        sequence=None if has_cut or records < span else _sequence_of(located, found.offset, span),
         may_expire=ref.may_expire,
     )
     found.add(part, chunks[0] if len(chunks) == 1 else b"".join(chunks))
+    return crc
+
+
+def _sequence_of(located: LocatedRef, offset: int, span: int) -> ProducerSequence | None:
+    """The numbers of the ref's records `[offset, offset + span)`: a ref may be larger than a push."""
+    sequence = located.ref.sequence
+    if sequence is None:
+        return None
+    first = sequence.first_sequence + offset - located.base_offset
+    return replace(sequence, first_sequence=first, last_sequence=first + span - 1)
 
 
 def _behind(batch: BytesLike, base: int, offset: int) -> tuple[BytesLike, Offset]:
@@ -226,16 +248,13 @@ def _behind(batch: BytesLike, base: int, offset: int) -> tuple[BytesLike, Offset
     return cut.data, Offset(cut.next_offset)
 
 
-def _entry(instance: Instance, key: PartitionKey, head: Head, part: PushPart, content: memoryview) -> ProducerState:
+def _entry(instance: Instance, key: PartitionKey, head: Head, part: PushPart, checksum: int) -> ProducerState:
     """The entry of the producer after this part. One read for the owner if the producer has left the head."""
     sequence = part.sequence
     assert sequence is not None
     known = head.producers.get(sequence.producer_id)
     if known is None:
         known = instance.stores.log.evicted_producer(key, sequence.producer_id)
-    checksum = 0
-    for _, header in walk(content):
-        checksum = header.crc
     return ProducerState(
         epoch=sequence.epoch,
         last_sequence=sequence.last_sequence,

@@ -79,7 +79,7 @@ class TopicStore(Protocol):
         """Removes the topic and leaves a note of its data, both or neither.
 
         Raises UNKNOWN_TOPIC if the name no longer stands for this topic id, and CONCURRENT_UPDATE if the topic has got
-        partitions since. One transaction, and one read if it is refused.
+        partitions since, or is no longer the mirror that it was. One transaction, and one read if it is refused.
         """
 
     def deleted(self) -> Sequence[DeletedTopic]:

@@ -10,14 +10,15 @@ from penstock_core.ids import Offset, TopicName
 from penstock_core.log.retention import written_ms
 from penstock_core.push.targets.target import StageTarget
 from penstock_core.records.codec import decode, empty_batch
-from penstock_core.records.record_batch import stamp
+from penstock_core.records.record_batch import stamp, walk
 from penstock_core.zones.zone_state import Acks
 from penstock_service.instance.instance import Instance
+from penstock_service.mirror import push_log
 from penstock_service.mirror.append_push import append_push
 from penstock_service.mirror.promote_topic import promote_topic, resync_topic
 from penstock_service.mirror.push_log import _behind
 from penstock_service.records.produce import ProduceEntry, produce
-from penstock_service.topics.alter_topic import alter_topic, delete_topic, truncate
+from penstock_service.topics.alter_topic import alter_topic, delete_topic, remove_topic, truncate
 from tests.service.mirror.stages import Stages, batches
 from tests.service.records.test_idempotence import numbered
 from tests.support.refusals import refused
@@ -181,6 +182,24 @@ def test_resync_begins_anew_under_another_id() -> None:
     assert key_of(stages.mirror, "orders") != before
 
 
+def test_resync_that_is_late_removes_no_promoted_topic() -> None:
+    stages = stages_of("a")
+    seen = stages.mirror.topic_cache.read_through("orders")
+    promote_topic(stages.mirror, "orders")
+    send(stages.mirror, "orders", "own")
+    refused(ErrorCode.CONCURRENT_UPDATE, lambda: remove_topic(stages.mirror, seen))
+    assert head_of(stages.mirror, "orders").next_offset == 2
+
+
+def test_resync_removes_no_topic_whose_promotion_has_begun() -> None:
+    stages = stages_of("a", partitions=2)
+    stages.mirror.stores.log.promote(key_of(stages.mirror, "orders"), "packing", 0, None)
+    assert send(stages.mirror, "orders", "own").base_offset == 1
+    refused(ErrorCode.INVALID_REQUEST, lambda: resync_topic(stages.mirror, "orders"))
+    promote_topic(stages.mirror, "orders")
+    assert head_of(stages.mirror, "orders").next_offset == 2
+
+
 def test_records_that_went_before_they_were_mirrored_are_a_jump_and_counted() -> None:
     stages = stages_of("a")
     stages.is_away = True
@@ -221,6 +240,36 @@ def test_records_behind_the_mirrors_end_keep_their_offsets_in_a_batch_of_their_o
     assert [(each.offset, each.value) for each in decode(stamped)] == [(11, b"b"), (12, b"c")]
     gap = empty_batch(5)
     assert stamp(bytearray(_behind(gap, 10, 12)[0]), 12) == 15
+
+
+def test_batch_that_is_sent_in_portions_goes_before_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(push_log, "BATCH_DECODED_BYTES_MAX", 300)  # of two records
+    source = Stages().source.instance
+    _produce(source, batch("a", "b", "c", "d", "e") + batch("f", "g"))
+    key, head = key_of(source, "orders"), head_of(source, "orders")
+    offset, found = Offset(1), []
+    while offset < head.next_offset:
+        gathered = push_log._gathered(source, key, head, offset)
+        data = bytearray(b"".join(gathered.data))
+        stamp(data, offset)
+        batches_of = [data[at : at + header.length] for at, header in walk(data)]
+        found += [(each.offset, each.value) for one in batches_of for each in decode(one)]
+        offset = gathered.offset
+    assert found == [*enumerate([b"b", b"c", b"d", b"e", b"f", b"g"], 1)]
+
+
+def test_ref_that_is_larger_than_a_push_keeps_its_producer(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = numbered(0, "a"), numbered(1, "b")
+    monkeypatch.setattr(push_log, "MIRROR_PUSH_BYTES", len(first))
+    stages = Stages()
+    _produce(stages.source.instance, first + second)
+    stages.source.start()
+    stages.run()
+    assert [push.next_offset for push in stages.pushes[:2]] == [1, 2]
+    append_push(stages.mirror, stages.pushes[0])
+    promote_topic(stages.mirror, "orders")
+    assert _produce(stages.mirror, second) == (1, 2), "a repeat is known by the mirrored entry and bytes"
+    assert _produce(stages.mirror, numbered(2, "c")) == (2, 3)
 
 
 @pytest.mark.parametrize("side", ["source", "mirror"])

@@ -165,19 +165,23 @@ class DynamoDbTopicStore:
         return self._client.update_if(self._table, raise_ended(topic))
 
     def delete(self, topic: Topic, now_ms: int) -> None:
+        stored = topic_item(topic)
+        # A mirror that was promoted since it was read has records of its own.
+        mirror = {":mirror": stored[MIRROR]} if MIRROR in stored else {}
+        is_same = f"{MIRROR} = :mirror" if mirror else f"attribute_not_exists({MIRROR})"
         delete = {
             "TableName": self._table,
             "Key": topic_key(topic.name),
             # The caller deletes the heads of these partitions next, so there must be no further ones.
-            "ConditionExpression": "topic_id = :id AND #partitions = :partitions",
+            "ConditionExpression": f"topic_id = :id AND #partitions = :partitions AND {is_same}",
             "ExpressionAttributeNames": {"#partitions": "partitions"},
-            "ExpressionAttributeValues": {":id": {"S": topic.topic_id}, ":partitions": number(topic.partitions)},
+            "ExpressionAttributeValues": {":id": stored["topic_id"], ":partitions": stored["partitions"], **mirror},
         }
         put = {"TableName": self._table, "Item": deleted_topic_item(note_of(topic, now_ms))}
         if self._client.transact_once([{"Delete": delete}, {"Put": put}], is_repeatable=False) is None:
             return
-        stored = self.get(topic.name)
-        if stored is None or stored.topic_id != topic.topic_id:
+        now = self.get(topic.name)
+        if now is None or now.topic_id != topic.topic_id:
             raise PenstockError(ErrorCode.UNKNOWN_TOPIC, f"topic {topic.name!r} was deleted by another request")
         raise PenstockError(
             ErrorCode.CONCURRENT_UPDATE, f"topic {topic.name!r} is being altered by another request: try again"
