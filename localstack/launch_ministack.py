@@ -33,6 +33,7 @@ from ministack.services import apigateway, appsync_events, eventbridge, lambda_s
 from ministack.services.cloudformation import provisioners
 
 _extracting = threading.Lock()
+_BATCHES_AT_ONCE = 100
 
 
 class SharedZipFile(zipfile.ZipFile):
@@ -67,6 +68,9 @@ s3._crc32c = crc32c.crc32c
 if lambda_runtime.zipfile is not zipfile:
     raise RuntimeError("MiniStack's lambda_runtime has no zipfile as it had: see localstack/launch_ministack.py")
 lambda_runtime.zipfile = types.SimpleNamespace(**{**vars(zipfile), "ZipFile": SharedZipFile})
+if lambda_svc._ESM_SQS_DEFAULT_CONCURRENCY != 5:
+    raise RuntimeError("MiniStack's queues do not start five batches at once: see localstack/launch_ministack.py")
+lambda_svc._ESM_SQS_DEFAULT_CONCURRENCY = _BATCHES_AT_ONCE
 _ours("event_api_types").add_event_api_types(provisioners._RESOURCE_HANDLERS, appsync_events)
 _ours("event_policies").add_event_policies(appsync_events, iam_evaluator)
 _ours("disabled_mappings").tell_disabled_mappings(provisioners._RESOURCE_HANDLERS, lambda_svc)

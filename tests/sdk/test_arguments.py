@@ -319,7 +319,6 @@ def test_settings_of_a_producer(service: MemoryPenstock, settings: dict[str, Any
 
 OPTIONS: list[tuple[Callable[..., object], dict[str, Any], str]] = [
     (Consumer, {"group": "g"}, "Consumer has no option 'group': use group_id"),
-    (Consumer, {"value_deserializer": str}, "a record's value is bytes: decode it yourself"),
     (AsyncConsumer, {"fetch_max_byte": 1}, "did you mean fetch_max_bytes?"),
     (Producer, {"compression": "zstd"}, "Producer has no option 'compression': use compression_type"),
     (AsyncProducer, {"bootstrap_servers": "x"}, "give url=, or let the environment tell it"),
