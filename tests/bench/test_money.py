@@ -52,7 +52,10 @@ def test_estimate_was_within_a_tenth_of_each_run() -> None:
     "workload",
     [
         Workload(records_per_s=4, groups=1, members=2, producers=2, fetch_interval_ms=1_000, linger_ms=1_000),
-        Workload(records_per_s=2, groups=0, share_workers=2, producers=2, has_items=False),
+        pytest.param(
+            Workload(records_per_s=2, groups=0, share_workers=2, producers=2, has_items=False),
+            marks=pytest.mark.minutes,  # one and a half
+        ),
     ],
     ids=["members", "share workers"],
 )

@@ -190,15 +190,15 @@ def test_restore_that_dies_after_any_call_goes_on(deployed: DeployedStage) -> No
 @pytest.mark.parametrize(
     "action",
     [
-        "cloudformation:GetTemplate",
-        "s3:PutObject",
-        "events:DisableRule",
-        "scheduler:UpdateSchedule",
+        pytest.param("cloudformation:GetTemplate", marks=pytest.mark.minutes),
+        pytest.param("s3:PutObject", marks=pytest.mark.minutes),
+        pytest.param("events:DisableRule", marks=pytest.mark.minutes),
+        pytest.param("scheduler:UpdateSchedule", marks=pytest.mark.minutes),
         "lambda:PutFunctionConcurrency",
         "dynamodb:RestoreTableToPointInTime",
-        "dynamodb:UpdateTable",
-        "dynamodb:UpdateTimeToLive",
-        "dynamodb:UpdateContinuousBackups",
+        pytest.param("dynamodb:UpdateTable", marks=pytest.mark.minutes),
+        pytest.param("dynamodb:UpdateTimeToLive", marks=pytest.mark.minutes),
+        pytest.param("dynamodb:UpdateContinuousBackups", marks=pytest.mark.minutes),
         "dynamodb:TagResource",
     ],
 )
@@ -245,7 +245,13 @@ def test_time_out_of_the_window_is_refused_and_nothing_stops(deployed: DeployedS
 
 
 @pytest.mark.parametrize(
-    "last", ["PutObject", "PutFunctionConcurrency", "RestoreTableToPointInTime", "TagResource", ""]
+    "last",
+    [
+        *(pytest.param(each, marks=pytest.mark.minutes) for each in ("PutObject", "PutFunctionConcurrency")),
+        "RestoreTableToPointInTime",
+        pytest.param("TagResource", marks=pytest.mark.minutes),
+        "",
+    ],
 )
 def test_undo_puts_everything_back_from_any_step(deployed: DeployedStage, last: str) -> None:
     before = deployed.states()
