@@ -154,7 +154,7 @@ class _Functions:
         told = json.loads(answer.body)
         if answer.status != 200:
             return Failed(failure=Failure.AWAY, error=f"status {answer.status}: {told}")
-        return PushAnswer(next_offset=told["next_offset"], diverged=told["diverged"] or "")
+        return PushAnswer(next_offset=told["next_offset"], topic_id=told["topic_id"], diverged=told["diverged"] or "")
 
 
 class MemoryPenstock:

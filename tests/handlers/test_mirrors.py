@@ -12,7 +12,7 @@ from penstock_core.records import frame
 from penstock_core.records.producer_state import ProducerSequence, ProducerState
 from tests.handlers.service import Service
 from tests.support.mirrors import MIRRORED, a_push, push_frame
-from tests.support.service import head_of
+from tests.support.service import head_of, key_of
 
 APPEND = "/v1/mirrors/dr/append"
 
@@ -29,12 +29,13 @@ def test_push_arrives_as_it_was_made(service: Service) -> None:
     state = ProducerState(epoch=3, last_sequence=5, written_ms=6, checksum=2**32 - 1, owner=b"\1" * 8)
     push = replace(push, parts=[replace(part, sequence=sequence, tag_filter=2**63)], producers={2**62: state})
     answer = service.call("POST", APPEND, push_frame(push))
-    assert (answer.status, answer.json) == (200, {"next_offset": 2, "diverged": None})
+    told = {"next_offset": 2, "topic_id": key_of(service.instance, MIRRORED).topic_id, "diverged": None}
+    assert (answer.status, answer.json) == (200, told)
     head = head_of(service.instance, MIRRORED)
     [ref] = head.tail
     assert (ref.sequence, ref.tag_filter, ref.appended_ms) == (sequence, 2**63, 2_000)
     assert dict(head.producers.items()) == {2**62: state}
-    assert service.call("POST", APPEND, push_frame(push)).json == {"next_offset": 2, "diverged": None}
+    assert service.call("POST", APPEND, push_frame(push)).json == told
 
 
 def test_another_log_is_told(service: Service) -> None:

@@ -169,6 +169,7 @@ EXCUSED = {
     ("groups/delete_offsets.py", "_delete"): "the caller's wish, and the lease is compared",
     ("mirror/promote_topic.py", "promote_topic"): "compares the topic, and creates no partition",
     ("push/admin/pause_subscription.py", "_switched"): "compares the version, and creates nothing",
+    ("push/subscriptions.py", "ask_again"): "compares the version, and creates nothing",
     ("push/parallel/parallel_group.py", "put_parallel_group"): "`put_subscription` has the window of its creation",
     ("retention/remove_topic.py", "remove_states_of_topic"): "compares the version, and creates nothing",
     ("share/dead_letters/redrive.py", "_hidden_group"): "the group of redrives has no claim",

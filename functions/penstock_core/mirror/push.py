@@ -128,9 +128,13 @@ class MirrorPush:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushAnswer:
-    """The mirror's log ends at `next_offset`. It is of another log if it has `diverged`: then nothing was appended."""
+    """The mirror's log ends at `next_offset`. It is of another log if it has `diverged`: then nothing was appended.
+
+    `topic_id` is that of the mirrored topic, which has another one once it began anew. "" if the mirror does not tell.
+    """
 
     next_offset: Offset
+    topic_id: str = ""
     diverged: str = ""
 
 

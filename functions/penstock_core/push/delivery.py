@@ -42,6 +42,7 @@ from penstock_core.push.lane import FREE, NO_MESSAGE, LaneState
 from penstock_core.push.subscription import SubscriptionConfig
 
 _SLOW_MS = 2 * PUSH_VISIBILITY_MS
+NEVER_ASKED = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +95,8 @@ class DeliveryState:
     Nothing is tried before `next_try_ms`, unless `window` says that a batch waits: then it goes as soon as it is full.
     `succeeded_ms` is the time of the last success, whose delivery began at `proof_ms`. `dead_lettered` counts the
     records that went to the dead-letter topic, and `expired` those that were passed over because their time was over.
-    `version` rises with each write; it is 1 in the first state stored.
+    `version` rises with each write; it is 1 in the first state stored. `asked_version` is the subscription's version at
+    the last answer of a mirror, below all versions before it. A mirror may have begun anew since an older version.
     """
 
     offset: Offset
@@ -104,6 +106,7 @@ class DeliveryState:
     proof_ms: int = 0
     dead_lettered: int = 0
     expired: int = 0
+    asked_version: int = NEVER_ASKED
     trouble: Trouble | None = None
     window: Window | None = None
 

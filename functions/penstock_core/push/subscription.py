@@ -80,6 +80,8 @@ class Subscription:
 
     A subscription that starts at the latest records gets the states of all partitions before it becomes visible. Every
     other partition begins with the log. `version` rises with each change.
+
+    `mirrored` has the id of the topic that mirrors a topic, by the id of the latter, as the mirror told it last.
     """
 
     name: SubscriptionName
@@ -90,6 +92,7 @@ class Subscription:
     target: Target
     is_paused: bool = False
     config: SubscriptionConfig = field(default_factory=SubscriptionConfig)
+    mirrored: Mapping[TopicId, str] = field(default_factory=dict)
 
 
 def new_subscription_id(entropy: bytes) -> SubscriptionId:

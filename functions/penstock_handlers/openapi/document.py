@@ -126,7 +126,8 @@ def _produce() -> dict[str, Any]:
 
 
 def _append_push() -> dict[str, Any]:
-    answer = _object("next_offset", "diverged", next_offset=_OFFSET, diverged={"type": ["string", "null"]})
+    texts: dict[str, Any] = {"topic_id": {"type": "string"}, "diverged": {"type": ["string", "null"]}}
+    answer = _object("next_offset", *texts, next_offset=_OFFSET, **texts)
     return {
         "operationId": "appendPush",
         "summary": "Append a push of the stage that a topic mirrors",

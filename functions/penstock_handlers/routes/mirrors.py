@@ -35,7 +35,8 @@ def _append(event: Event, instance: Instance) -> Result:
     push = _parse_push(str(event["pathParameters"]["name"]), header, payload)
     access_of(event, instance).require(Operation.ALTER, Kind.TOPIC, push.topic.name)
     answer = append_push(instance, push)
-    return json_result({"next_offset": answer.next_offset, "diverged": answer.diverged or None})
+    diverged = answer.diverged or None
+    return json_result({"next_offset": answer.next_offset, "topic_id": answer.topic_id, "diverged": diverged})
 
 
 def _promote(event: Event, instance: Instance) -> Result:

@@ -55,7 +55,7 @@ def append_push(instance: Instance, push: MirrorPush) -> PushAnswer:
         if answer is not None:
             return answer
         if not push.parts:
-            return PushAnswer(next_offset=head.next_offset)
+            return PushAnswer(next_offset=head.next_offset, topic_id=key.topic_id)
         stored, refs = put_batches(instance, _batches(push, key, topic, topic_read), Acks.QUORUM)
         append = MirrorAppend(
             mirror=push.mirror,
@@ -76,7 +76,7 @@ def append_push(instance: Instance, push: MirrorPush) -> PushAnswer:
                 GrownHead(key=key, head=done.head, added_refs=len(append.refs), added_producers=added),
                 must_wake=done.took_waiter,
             )
-            return PushAnswer(next_offset=done.head.next_offset)
+            return PushAnswer(next_offset=done.head.next_offset, topic_id=key.topic_id)
         answer = _answer(instance, key, done.head, push)
         if answer is not None:
             return answer
@@ -91,7 +91,7 @@ def _answer(instance: Instance, key: PartitionKey, head: Head, push: MirrorPush)
     answer = answer_at(head, push)
     if push.parts and answer is not None and not answer.diverged and answer.next_offset >= push.next_offset:
         wake_beside(instance, [WakeUp(key=key, next_offset=answer.next_offset)], lambda: None)
-    return answer
+    return None if answer is None else replace(answer, topic_id=key.topic_id)
 
 
 def _finish(instance: Instance, window: UpdateWindow, grown: GrownHead, *, must_wake: bool) -> None:

@@ -1,8 +1,11 @@
 """Push the next batches of a partition to the stage that mirrors it, as they are stored.
 
 The delivery's state says from where. The mirror's answer says where its log ends, and the state follows it, forward or
-back. So a lost answer costs one push that appends nothing. A delivery that was started by hand, and has no records,
-asks each mirror once by a push without batches: one that has begun anew answers where it is.
+back. So a lost answer costs one push that appends nothing.
+
+A mirror that has begun anew lacks the records of idle partitions, too. So each version of the subscription asks each
+partition's mirror once, by a push without batches if there is no record. A resume makes a version. So does the first
+partition that meets another mirrored topic, or a log that went back, before it goes on.
 
 A push has whole batches: `MIRROR_PUSH_BYTES` of them, or one that is larger, of `MIRROR_PUSH_REFS` refs and
 `MIRROR_PUSH_PRODUCERS` producers at most. It costs what the reads of these refs cost, one request, and one write of the
@@ -40,6 +43,7 @@ from penstock_core.records.record_batch import BytesLike, parse_header, stamp, w
 from penstock_service.index.reader import pages_forward
 from penstock_service.instance.instance import Instance
 from penstock_service.push.lane_work import LaneWork
+from penstock_service.push.subscriptions import ask_again
 from penstock_service.segments.read_refs import read_refs_singly, with_gaps
 
 if TYPE_CHECKING:
@@ -74,14 +78,15 @@ def push_log(work: LaneWork, place: tuple[TopicName, DeliveryKey], head: Head, s
         return _failed(work, place, state, push, answer.error)
     if answer.diverged:
         return _diverged(work, place, state, push, answer.diverged)
+    _note_mirror(work, key, state, answer)
     if answer.next_offset == push.next_offset and not push.parts:
-        return state if state.trouble is None else changed(state, trouble=None, next_try_ms=0)
+        return _asked(work, changed(state, trouble=None, next_try_ms=0))
     if answer.next_offset == push.next_offset:
         if gathered.missed and state.offset:
             instance.telemetry.log("mirror_missed", **_facts(work, place, state), records=gathered.missed)
             instance.telemetry.count("records_missed", gathered.missed)
         instance.telemetry.count("records_mirrored", sum(part.record_count for part in push.parts))
-        return commit(state, push.next_offset, began_ms, instance.clock.now_ms())
+        return _asked(work, commit(state, push.next_offset, began_ms, instance.clock.now_ms()))
     return _followed(work, place, state, push, answer)
 
 
@@ -287,7 +292,20 @@ def _followed(
         return _diverged(work, place, state, push, why)
     if answer.next_offset == state.offset:
         return _failed(work, place, state, push, "the mirror did not take the push, and does not say why")
-    return changed(state, offset=answer.next_offset, next_try_ms=0, trouble=None)
+    return _asked(work, changed(state, offset=answer.next_offset, next_try_ms=0, trouble=None))
+
+
+def _note_mirror(work: LaneWork, key: PartitionKey, state: DeliveryState, answer: PushAnswer) -> None:
+    subscription, met = work.subscription, answer.topic_id
+    is_known = met in ("", subscription.mirrored.get(key.topic_id), *work.asked_mirrors)
+    went_back = answer.next_offset < state.offset and state.asked_version == subscription.version
+    if went_back or not is_known:
+        ask_again(work.instance, subscription, key.topic_id, met)
+        work.asked_mirrors.add(met)
+
+
+def _asked(work: LaneWork, state: DeliveryState) -> DeliveryState:
+    return replace(state, asked_version=work.subscription.version)
 
 
 def _failed(

@@ -76,11 +76,9 @@ def deliver_ordered(work: LaneWork) -> LaneResult:
         return LaneResult(is_unfinished=False)
     states: dict[DeliveryKey, DeliveryState | None] = {key: found.get(key) for key in keys}
     failed: dict[DeliveryKey, _Turn] = {}
-    is_mirror = isinstance(work.subscription.target, StageTarget)
-    may_ask = is_mirror and not work.has_worked
+    kind = _MirroredPartition if isinstance(work.subscription.target, StageTarget) else _Partition
     while True:
         heads = stores.log.heads([key.partition_key for key in keys])
-        may_ask = may_ask and all(_is_at_end(heads.get(key.partition_key), states[key]) for key in keys)
         turns: dict[DeliveryKey, _Turn] = {}
         later = later_generations(work, heads, states)
         for place in work.partitions:
@@ -89,10 +87,8 @@ def deliver_ordered(work: LaneWork) -> LaneResult:
                 turns[key] = _Turn(state=states[key], due_ms=later[key])
             elif head is not None:  # its topic was deleted
                 is_careful = bool(work.lane.deaths) and states[key] == found.get(key)
-                kind = _MirroredPartition if is_mirror else _Partition
-                partition = kind(work, place, head, is_careful=is_careful, must_ask=may_ask)
+                partition = kind(work, place, head, is_careful=is_careful)
                 turns[key] = failed.get(key) or _take_turn(work, partition, states[key])
-        may_ask = False
         failed = {key: turn for key, turn in turns.items() if turn.has_failed}
         has_moved = any(turn.state != states[key] for key, turn in turns.items())
         states |= {key: turn.state for key, turn in turns.items()}
@@ -126,10 +122,6 @@ def _take_turn(work: LaneWork, partition: "_Partition", state: DeliveryState | N
         return _Turn(state=state, due_ms=work.instance.clock.now_ms() + PUSH_RECEIPT_RETRY_MS, has_failed=True)
 
 
-def _is_at_end(head: Head | None, state: DeliveryState | None) -> bool:
-    return head is None or (head.log_start_offset if state is None else state.offset) >= head.next_offset
-
-
 def _has_progressed(before: DeliveryState | None, after: DeliveryState | None) -> bool:
     """True if the state tells another thing. An attempt that was taken back has only raised the version."""
     if before is None or after is None:
@@ -144,20 +136,9 @@ def _is_gone(work: LaneWork) -> bool:
 
 
 class _Partition:
-    """One turn of one partition. `is_careful`: deliveries have died, and this one has not moved the partition yet.
+    """One turn of one partition. `is_careful`: deliveries have died, and this one has not moved the partition yet."""
 
-    `must_ask`: the lane was started, and has no record to push: its mirror may have begun anew since.
-    """
-
-    def __init__(
-        self,
-        work: LaneWork,
-        place: tuple[TopicName, DeliveryKey],
-        head: Head,
-        *,
-        is_careful: bool,
-        must_ask: bool = False,
-    ) -> None:
+    def __init__(self, work: LaneWork, place: tuple[TopicName, DeliveryKey], head: Head, *, is_careful: bool) -> None:
         self._work = work
         self._instance = work.instance
         self._subscription = work.subscription
@@ -165,7 +146,6 @@ class _Partition:
         self._place = place
         self._head = head
         self._is_careful = is_careful
-        self._must_ask = must_ask
 
     @property
     def key(self) -> DeliveryKey:
@@ -327,17 +307,19 @@ class _MirroredPartition(_Partition):
     """One turn of a partition that another stage mirrors: pushes of its log, as it is stored."""
 
     def take_turn(self, stored: DeliveryState | None) -> _Turn:
-        """Pushes until the mirror has all that the head shows. A mirror in trouble is tried again, and asked."""
+        """Pushes until the mirror has all that the head shows. A mirror in trouble is tried again.
+
+        It is asked once for each version of the subscription: it may have begun anew since.
+        """
         from penstock_service.mirror.push_log import push_log  # which other targets do not need
 
         state = stored or DeliveryState(offset=self._head.log_start_offset, version=0)
         while True:
-            must_push = state.offset < self._head.next_offset or self._must_ask or state.trouble is not None
-            if not must_push:
+            must_ask = state.trouble is not None or state.asked_version < self._subscription.version
+            if state.offset >= self._head.next_offset and not must_ask:
                 return _Turn(state=state, waits=True)
             if self._instance.clock.now_ms() < state.next_try_ms:
                 return _Turn(state=state, due_ms=state.next_try_ms)
             if not self._work.has_time():
                 return _Turn(state=state)
             state = self._put_if_new(state, push_log(self._work, self._place, self._head, state))
-            self._must_ask = False

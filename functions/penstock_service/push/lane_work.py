@@ -24,7 +24,7 @@ class LaneWork:
     """The lane as it was taken, its partitions, and the moment before anything of it was read.
 
     `hint` is the partition that the message names. `has_worked`: the same delivery has worked on the lane before, and
-    took it again because records had come.
+    took it again because records had come. `asked_mirrors` are the ids of mirrored topics that it has met.
     """
 
     instance: Instance
@@ -35,6 +35,7 @@ class LaneWork:
     started: Moment
     hint: PartitionKey | None = None
     has_worked: bool = False
+    asked_mirrors: set[str] = field(default_factory=set)
 
     def has_time(self) -> bool:
         """True if an invocation may begin: look right before it.

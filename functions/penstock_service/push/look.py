@@ -20,6 +20,7 @@ from penstock_core.log.index import Head
 from penstock_core.push.delivery import DeliveryKey, DeliveryState, needs_message
 from penstock_core.push.lane import PushMessage, lane_of
 from penstock_core.push.subscription import PARALLEL, OrphanedStates, Subscription
+from penstock_core.push.targets.target import StageTarget
 from penstock_core.share.acquire import next_available_ms
 from penstock_core.share.share_state import ShareKey, ShareState
 from penstock_service.instance.instance import Instance
@@ -136,11 +137,13 @@ def due_work(
 def _due_in_order(
     subscription: Subscription, states: SubscriptionStates, heads: Mapping[DeliveryKey, Head]
 ) -> Iterator[tuple[int, PartitionKey, int]]:
-    """A partition at its end, without a push waiter, is work."""
+    """A partition at its end, without a push waiter, is work. So is one whose mirror must be asked."""
+    is_mirror = isinstance(subscription.target, StageTarget)
     for key, head in heads.items():
         state = states.deliveries.get(key)
         place = head.next_record(0 if state is None else state.offset)
-        if place < head.next_offset or not head.has_push_waiter:
+        must_ask = is_mirror and state is not None and state.asked_version < subscription.version
+        if must_ask or place < head.next_offset or not head.has_push_waiter:
             lane = lane_of(key.partition_key, subscription.config.concurrency)
             yield lane, key.partition_key, 0 if state is None else state.next_try_ms
 

@@ -1,7 +1,9 @@
 """A subscription by the name that a caller gives."""
 
+from dataclasses import replace
+
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.ids import TopicName, parse_subscription_name
+from penstock_core.ids import TopicId, TopicName, parse_subscription_name
 from penstock_core.push.delivery import DeliveryKey
 from penstock_core.push.lane import PushMessage, lane_of
 from penstock_core.push.subscription import Subscription
@@ -42,8 +44,30 @@ def start_deliveries(instance: Instance, subscription: Subscription) -> None:
     five minutes starts the deliveries.
     """
     instance.stores.deliveries.switch_on()
-    if subscription.is_paused:
+    if not subscription.is_paused:
+        _send_messages(instance, subscription)
+
+
+def ask_again(instance: Instance, subscription: Subscription, topic_id: TopicId, mirror: str) -> None:
+    """Makes a version of a subscription that mirrors, so that each partition's mirror is asked where its log ends.
+
+    It notes the topic's `mirror`. One transaction, and a call of the queue for each 10 lanes. It does nothing if there
+    is a newer version already.
+    """
+    known = {each: noted for each, noted in subscription.mirrored.items() if each in subscription.topics.values()}
+    newer = replace(
+        subscription, version=subscription.version + 1, mirrored={**known, **({topic_id: mirror} if mirror else {})}
+    )
+    try:
+        instance.stores.push.change_subscription(subscription, newer)
+    except PenstockError as error:
+        if error.code is not ErrorCode.CONCURRENT_UPDATE:
+            raise
         return
+    _send_messages(instance, newer)
+
+
+def _send_messages(instance: Instance, subscription: Subscription) -> None:
     by_lane: dict[int, PushMessage] = {}
     for _, key in partitions_of(instance, subscription):
         lane = lane_of(key.partition_key, subscription.config.concurrency)

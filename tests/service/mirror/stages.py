@@ -13,6 +13,7 @@ from penstock_core.records.record_batch import walk
 from penstock_service.adapters.memory.messages import MemoryTargets
 from penstock_service.instance.instance import Instance
 from penstock_service.mirror.append_push import append_push
+from penstock_service.push.admin.pause_subscription import resume_subscription
 from penstock_service.records.fetch import FetchEntry, fetch
 from tests.support.push_deliveries import Deliveries
 from tests.support.service import SteppedClock, patient_instance
@@ -22,9 +23,10 @@ TARGET = StageTarget(url="https://b.example", source="https://a.example")
 
 @dataclass(kw_only=True)
 class Stages:
-    """The source is that of `Deliveries`: `orders`, and its mirror `packing`. `pushes` are those that were sent."""
+    """The source is that of `Deliveries`: `orders`, and its mirror `packing`. `pushes` are those with batches."""
 
     partitions: int = 1
+    lanes: int = 1
     target: StageTarget = TARGET
     clock: SteppedClock = field(default_factory=SteppedClock)
     source: Deliveries = field(init=False)
@@ -34,7 +36,7 @@ class Stages:
     loses_answers: int = 0
 
     def __post_init__(self) -> None:
-        settings = {"start": "earliest", "backoff_ms_max": 60_000}
+        settings = {"start": "earliest", "backoff_ms_max": 60_000, "concurrency": self.lanes}
         self.source = Deliveries(clock=self.clock, partitions=self.partitions, target=self.target, settings=settings)
         self.mirror = patient_instance(self.clock, seed=7)
         targets = self.source.instance.stores.targets
@@ -47,7 +49,7 @@ class Stages:
 
     def again(self) -> None:
         """Start the pushes by hand, as `penstock subscriptions resume` does."""
-        self.source.start()
+        resume_subscription(self.source.instance, self.source.subscription.name)
         self.run()
 
     def logs(self, partition: int = 0, topic: str = "orders") -> tuple[list[Any], list[Any]]:
@@ -55,7 +57,7 @@ class Stages:
         return batches(self.source.instance, "orders", partition), batches(self.mirror, topic, partition)
 
     def _answer(self, _target: StageTarget, push: MirrorPush) -> PushAnswer | Failed:
-        self.pushes.append(push)
+        self.pushes += [push] if push.parts else []
         if self.is_away:
             return Failed(failure=Failure.AWAY, error="away")
         try:

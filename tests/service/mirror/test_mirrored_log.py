@@ -182,6 +182,22 @@ def test_resync_begins_anew_under_another_id() -> None:
     assert key_of(stages.mirror, "orders") != before
 
 
+@pytest.mark.parametrize("is_resumed", [True, False])
+@pytest.mark.parametrize("lanes", [1, 4])
+def test_idle_partitions_come_again_next_to_a_busy_one(lanes: int, is_resumed: bool) -> None:
+    stages = Stages(partitions=4, lanes=lanes)
+    for number in range(4):
+        send(stages.source.instance, "orders", f"value {number}", partition=number)
+    stages.run()
+    resync_topic(stages.mirror, "orders")
+    stages.source.append("new")
+    if is_resumed:
+        stages.again()
+    stages.run()
+    for number in range(4):
+        assert_equal(stages, number)
+
+
 def test_resync_that_is_late_removes_no_promoted_topic() -> None:
     stages = stages_of("a")
     seen = stages.mirror.topic_cache.read_through("orders")
@@ -265,7 +281,7 @@ def test_ref_that_is_larger_than_a_push_keeps_its_producer(monkeypatch: pytest.M
     _produce(stages.source.instance, first + second)
     stages.source.start()
     stages.run()
-    assert [push.next_offset for push in stages.pushes[:2]] == [1, 2]
+    assert [push.next_offset for push in stages.pushes] == [1, 2]
     append_push(stages.mirror, stages.pushes[0])
     promote_topic(stages.mirror, "orders")
     assert _produce(stages.mirror, second) == (1, 2), "a repeat is known by the mirrored entry and bytes"

@@ -8,6 +8,8 @@ next_try_ms    N   nothing is tried before
 succeeded_ms   N   the last success; 0 for none
 proof_ms       N   when the delivery of that success began
 dead_lettered  N   records that went to the dead-letter topic
+expired        N   records that were passed over because their time was over
+asked_version  N   of the subscription, at the last answer of a mirror; missing without one
 trouble        S   JSON of the range that fails (push/delivery.py); missing while all is well
 window         S   JSON of the window of a batch that waits for more records; missing while none waits
 ```
@@ -39,12 +41,13 @@ from typing import Any
 
 from penstock_core.formats import check_item
 from penstock_core.ids import Partition, SubscriptionId, TopicId
-from penstock_core.push.delivery import DeliveryKey, DeliveryState, Trouble, Window
+from penstock_core.push.delivery import NEVER_ASKED, DeliveryKey, DeliveryState, Trouble, Window
 from penstock_core.push.lane import NO_MESSAGE, LaneKey, LaneState
 from penstock_core.storage.item import ConditionalPut, ConditionalUpdate, Item, number, rewriting
 from penstock_core.storage.keys import DELIVERY_PREFIX, LANE_PREFIX, PUSH_PREFIX
 
 _TROUBLE, _WINDOW = _DOCUMENTS = ("trouble", "window")
+_ASKED = "asked_version"
 _NUMBERS = tuple(field.name for field in fields(DeliveryState) if field.name not in _DOCUMENTS)
 _TROUBLE_DEFAULTS = {field.name: field.default for field in fields(Trouble)}
 _WINDOW_DEFAULTS = {field.name: field.default for field in fields(Window)}
@@ -73,6 +76,8 @@ def parse_delivery_key(item: Mapping[str, Any]) -> DeliveryKey:
 def delivery_item(key: DeliveryKey, state: DeliveryState) -> Item:
     """The whole item."""
     item = {**delivery_key(key), **{name: number(getattr(state, name)) for name in _NUMBERS}}
+    if state.asked_version == NEVER_ASKED:
+        del item[_ASKED]
     if state.trouble is not None:
         item[_TROUBLE] = _document(asdict(state.trouble), _TROUBLE_DEFAULTS)
     if state.window is not None:

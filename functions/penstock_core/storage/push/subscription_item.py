@@ -10,6 +10,7 @@ topics            M   topic name -> S, the topic's id
 target            S   JSON of the target, as the API shows it: without the secret
 secret            S   of an HTTPS endpoint; missing for other targets
 config            S   JSON of the settings that differ from their defaults
+mirrored          M   topic id -> S, the id of its mirror; missing before the first answer of a mirror
 ```
 The secret is here and nowhere else. Nothing encrypts it but the table itself.
 
@@ -60,6 +61,7 @@ from penstock_core.storage.item import ConditionalPut, ConditionalUpdate, Item, 
 from penstock_core.storage.keys import ORPHANED_STATES, SUBSCRIPTIONS, SUBSCRIPTIONS_OF
 
 _SECRET = "secret"  # noqa: S105 - the name of the attribute
+_MIRRORED = "mirrored"
 _IS_SEEN = "subscription_id = :seen_id AND version = :seen_version"
 
 
@@ -84,6 +86,8 @@ def subscription_item(subscription: Subscription) -> Item:
     }
     if isinstance(subscription.target, HttpsTarget):
         item[_SECRET] = {"S": subscription.target.secret}
+    if subscription.mirrored:
+        item[_MIRRORED] = {"M": {topic_id: {"S": mirror} for topic_id, mirror in subscription.mirrored.items()}}
     return item
 
 
@@ -102,6 +106,9 @@ def parse_subscription(item: Mapping[str, Any]) -> Subscription:
         target=_target(json.loads(item["target"]["S"]), item),
         is_paused=bool(item["is_paused"]["BOOL"]),
         config=new_subscription_config(json.loads(item["config"]["S"])),
+        mirrored={TopicId(each): mirror["S"] for each, mirror in item[_MIRRORED]["M"].items()}
+        if _MIRRORED in item
+        else {},
     )
 
 

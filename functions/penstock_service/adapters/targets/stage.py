@@ -117,6 +117,10 @@ class Stages:
 def _parsed(answer: HttpAnswer) -> PushAnswer | Failed:
     try:
         told = json.loads(answer.body)
-        return PushAnswer(next_offset=Offset(int(told["next_offset"])), diverged=str(told["diverged"] or ""))
+        return PushAnswer(
+            next_offset=Offset(int(told["next_offset"])),
+            topic_id=str(told.get("topic_id") or ""),
+            diverged=str(told["diverged"] or ""),
+        )
     except (ValueError, KeyError, TypeError):
         return Failed(failure=Failure.AWAY, error=f"no answer of a mirror: {answer.body[:_SHOWN]!r}")

@@ -13,6 +13,7 @@ from penstock_core.errors import PenstockError
 from penstock_core.ids import SubscriptionId
 from penstock_core.outcomes import errors_maybe_applied
 from penstock_core.push.subscription import Subscription
+from penstock_core.push.targets.target import StageTarget
 from penstock_service.instance.instance import Instance
 from penstock_service.push.parallel.parallel_group import parallel_group_name
 from penstock_service.push.subscriptions import find_subscription, start_deliveries
@@ -28,7 +29,7 @@ def pause_subscription(instance: Instance, name: str) -> Subscription:
 
 
 def resume_subscription(instance: Instance, name: str) -> Subscription:
-    """The subscription, which goes on where it was.
+    """The subscription, which goes on where it was. One that mirrors asks where the mirror's logs end.
 
     Costs and raises as `pause_subscription`, and what `start_deliveries` does. A repeat starts the deliveries again.
     """
@@ -40,7 +41,8 @@ def resume_subscription(instance: Instance, name: str) -> Subscription:
 
 def _switched(instance: Instance, name: str, *, is_paused: bool) -> Subscription:
     found = find_subscription(instance, name)
-    if found.is_paused == is_paused:
+    must_ask = isinstance(found.target, StageTarget) and not is_paused
+    if found.is_paused == is_paused and not must_ask:
         return found
     switched = replace(found, is_paused=is_paused, version=found.version + 1)
     instance.stores.push.change_subscription(found, switched)

@@ -65,14 +65,16 @@ def stages(answer: HttpAnswer | PenstockError, sts: Sts | None = None) -> tuple[
 
 
 def answered(**fields: Any) -> HttpAnswer:
-    return HttpAnswer(status=200, body=json.dumps({"next_offset": 7, "diverged": None, **fields}).encode())
+    return HttpAnswer(
+        status=200, body=json.dumps({"next_offset": 7, "topic_id": "0b", "diverged": None, **fields}).encode()
+    )
 
 
 def test_push_is_one_signed_post_under_the_role() -> None:
     sts = Sts()
     found, endpoint, clock = stages(answered(), sts)
-    assert found.push(TARGET, a_push("a"), 5_000) == PushAnswer(next_offset=Offset(7))
-    assert found.push(TARGET, a_push("a"), 5_000) == PushAnswer(next_offset=Offset(7))
+    assert found.push(TARGET, a_push("a"), 5_000) == PushAnswer(next_offset=Offset(7), topic_id="0b")
+    assert found.push(TARGET, a_push("a"), 5_000) == PushAnswer(next_offset=Offset(7), topic_id="0b")
     [call] = sts.calls
     assert (call["RoleArn"], call["ExternalId"]) == (ROLE, OWN)
     url, headers, body = endpoint.requests[-1]
@@ -89,7 +91,7 @@ def test_push_is_one_signed_post_under_the_role() -> None:
 def test_stage_of_this_machine_gets_no_signature() -> None:
     found, endpoint, _ = stages(answered(diverged="because"))
     answer = found.push(StageTarget(url="http://127.0.0.1:1"), a_push(), 5_000)
-    assert answer == PushAnswer(next_offset=Offset(7), diverged="because")
+    assert answer == PushAnswer(next_offset=Offset(7), topic_id="0b", diverged="because")
     assert endpoint.requests[0][1] == {"content-type": frame.FRAME_CONTENT_TYPE}
 
 
