@@ -263,7 +263,13 @@ ROUTES: tuple[Route, ...] = (
         audit="redrive",
     ),
     # Another stage pushes here, under a role of its own (docs/protocol/mirrors).
-    _route("POST /v1/mirrors/{name}/append", "admin/mirrors", _body(_ALTER, _TOPIC, "topic"), tokens=False),
+    _route(
+        "POST /v1/mirrors/{name}/append",
+        "admin/mirrors",
+        _body(_ALTER, _TOPIC, "topic"),
+        _body(_WRITE, _TOPIC, "topic"),
+        tokens=False,
+    ),
     _route(f"POST {_IN_TOPIC}/promote", "admin/mirrors", _path(_ALTER, _TOPIC), audit="promote_topic", tokens=False),
     _route(f"POST {_IN_TOPIC}/resync", "admin/mirrors", _path(_DELETE, _TOPIC), audit="resync_topic", tokens=False),
     _route("GET /v1/subscriptions", "admin/subscriptions", _shown(_SUBSCRIPTION), tokens=False),

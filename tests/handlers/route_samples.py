@@ -276,7 +276,10 @@ SAMPLES = (
         path={**_ORDERS, "timer": "timer"},
     ),
     Sample(
-        "POST /v1/mirrors/{name}/append", (_body("alter", "topic:copied"),), push_frame(a_push("x")), {"name": "dr"}
+        "POST /v1/mirrors/{name}/append",
+        (_body("alter", "topic:copied"), _body("write", "topic:copied")),
+        push_frame(a_push("x")),
+        {"name": "dr"},
     ),
     Sample("POST /v1/topics/{topic}/promote", (_path("alter", "topic:copied"),), path={"topic": "copied"}),
     Sample("POST /v1/topics/{topic}/resync", (_path("delete", "topic:copied"),), path={"topic": "copied"}),

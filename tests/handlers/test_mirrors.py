@@ -88,7 +88,15 @@ def test_bad_frame_is_refused_and_changes_nothing(service: Service, change: dict
 
 @pytest.mark.parametrize(
     "change",
-    [{"name": "bad name"}, {"partitions": 0}, {"generations": []}, {"config": {"nonsense": 1}}, {"layout": -1}],
+    [
+        {"name": "bad name"},
+        {"partitions": 0},
+        *({"generations": starts} for starts in ([], [1], [0, 5], [0, 0], ["0"])),
+        {"config": {"nonsense": 1}},
+        {"layout": -1},
+        {"heads": 0},
+        {"writable": 0},
+    ],
 )
 def test_bad_topic_is_refused(service: Service, change: dict[str, Any]) -> None:
     push = a_push("a")

@@ -42,6 +42,15 @@ class SourceTopic:
     config: Mapping[str, Any]
     settings_ms: int
 
+    def is_newer_than(self, topic: Topic) -> bool:
+        """True if the source had these settings later than those of its mirror.
+
+        Two functions of the source may differ by their clocks. Layouts and heads only rise, whatever the clocks say.
+        """
+        heads = self.partitions if self.heads is None else self.heads
+        is_older = self.layout < topic.layout or heads < topic.head_count
+        return topic.mirror is not None and topic.mirror.settings_ms < self.settings_ms and not is_older
+
     def applied_to(self, topic: Topic, now_ms: int) -> Topic:
         """The mirrored topic with these partitions and settings. Its own notes stay. Raises INVALID_CONFIG."""
         changed = with_config(topic, alter_config(TopicConfig(), self.config), now_ms)

@@ -33,7 +33,8 @@ def serve(event: Event, instance: Instance) -> Result:
 def _append(event: Event, instance: Instance) -> Result:
     header, payload = frame.decode(body_of(event))
     push = _parse_push(str(event["pathParameters"]["name"]), header, payload)
-    access_of(event, instance).require(Operation.ALTER, Kind.TOPIC, push.topic.name)
+    for operation in (Operation.ALTER, Operation.WRITE):
+        access_of(event, instance).require(operation, Kind.TOPIC, push.topic.name)
     answer = append_push(instance, push)
     diverged = answer.diverged or None
     return json_result({"next_offset": answer.next_offset, "topic_id": answer.topic_id, "diverged": diverged})
@@ -88,15 +89,19 @@ def _parse_push(mirror: str, header: Mapping[str, Any], payload: memoryview) -> 
 def _parse_topic(fields: Mapping[str, Any]) -> SourceTopic:
     names = ("name", "topic_id", "partitions", "heads", "writable", "layout", "generations", "was_compacted", "config")
     refuse_unknown(fields, *names, "settings_ms")
+    partitions = take_number(fields, "partitions", 1, TOPIC_PARTITIONS_MAX)
     starts = take(fields, "generations", list)
-    if not starts or not all(isinstance(each, int) and 0 <= each < TOPIC_PARTITIONS_MAX for each in starts):
-        raise PenstockError(ErrorCode.INVALID_REQUEST, f"generations={starts!r:.100}: must be numbers of partitions")
+    is_rising = all(isinstance(each, int) for each in starts) and starts[:1] == [0] and starts == sorted({*starts})
+    if not is_rising or starts[-1] >= partitions:
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST, f"generations={starts!r:.100}: must rise from 0, and lie below {partitions}"
+        )
     return SourceTopic(
         name=take(fields, "name", str),
         topic_id=_text(fields, "topic_id", limits.NAME_LENGTH_MAX),
-        partitions=take_number(fields, "partitions", 1, TOPIC_PARTITIONS_MAX),
-        heads=_optional(fields, "heads"),
-        writable=_optional(fields, "writable"),
+        partitions=partitions,
+        heads=_optional(fields, "heads", partitions, TOPIC_PARTITIONS_MAX),
+        writable=_optional(fields, "writable", 1, partitions - starts[-1]),
         layout=take_number(fields, "layout", 0, OFFSET_MAX),
         generations=tuple(starts),
         was_compacted=take_flag(fields, "was_compacted"),
@@ -105,8 +110,8 @@ def _parse_topic(fields: Mapping[str, Any]) -> SourceTopic:
     )
 
 
-def _optional(fields: Mapping[str, Any], name: str) -> int | None:
-    return None if fields.get(name) is None else take_number(fields, name, 0, TOPIC_PARTITIONS_MAX)
+def _optional(fields: Mapping[str, Any], name: str, low: int, high: int) -> int | None:
+    return None if fields.get(name) is None else take_number(fields, name, low, high)
 
 
 def _parse_part(fields: Mapping[str, Any]) -> PushPart:

@@ -120,8 +120,7 @@ def _followed(instance: Instance, push: MirrorPush) -> Topic:
 def _is_behind(instance: Instance, topic: Topic, push: MirrorPush) -> bool:
     """True if the push tells settings that are newer than the topic's, and others."""
     _check_mirror(topic, push)
-    is_newer = topic.mirror is not None and topic.mirror.settings_ms < push.topic.settings_ms
-    return is_newer and push.topic.applied_to(topic, instance.clock.now_ms()) != topic
+    return push.topic.is_newer_than(topic) and push.topic.applied_to(topic, instance.clock.now_ms()) != topic
 
 
 def _check_mirror(topic: Topic, push: MirrorPush) -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.ids import Offset, PartitionKey, TopicName
+from penstock_core.ids import Offset, PartitionKey, TopicId, TopicName
 from penstock_core.limits import (
     BATCH_BYTES_MAX,
     BATCH_DECODED_BYTES_MAX,
@@ -62,7 +62,7 @@ def push_log(work: LaneWork, place: tuple[TopicName, DeliveryKey], head: Head, s
     push = MirrorPush(
         mirror=work.subscription.name,
         source=target.source,
-        topic=_told_topic(instance, place[0], target.prefix),
+        topic=_told_topic(instance, place[0], key.topic_id, target.prefix),
         partition=key.partition,
         log_id=head.log_id,
         base_offset=state.offset,
@@ -117,9 +117,12 @@ def _named(instance: Instance, key: PartitionKey, head: Head) -> Head:
     return replace(head, log_id=named.log_id)
 
 
-def _told_topic(instance: Instance, name: TopicName, prefix: str) -> SourceTopic:
+def _told_topic(instance: Instance, name: TopicName, topic_id: TopicId, prefix: str) -> SourceTopic:
     read = instance.topic_cache.read_moment(name)  # first: the read of the topic is not before it
-    return source_topic(instance.topic_cache.get(name), prefix, read.wall_ms)
+    topic = instance.topic_cache.get(name)
+    if topic.topic_id != topic_id:
+        raise PenstockError(ErrorCode.UNKNOWN_TOPIC, f"topic {name!r} was deleted, and made anew")
+    return source_topic(topic, prefix, read.wall_ms)
 
 
 def _gathered(instance: Instance, key: PartitionKey, head: Head, offset: Offset) -> _Gathered:

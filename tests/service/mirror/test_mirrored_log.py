@@ -66,9 +66,11 @@ def test_settings_and_partitions_go_along() -> None:
     assert (mirror.partitions, mirror.config, mirror.layout) == (4, source.config, source.layout)
     assert mirror.topic_id != source.topic_id
     assert all(head_of(stages.mirror, "orders", number).is_closed for number in range(4))
-    late = replace(stages.pushes[0], parts=[], data=b"")
-    append_push(stages.mirror, late)
-    assert stages.mirror.topic_cache.read_through("orders") == mirror, "older settings change nothing"
+    for settings_ms in (stages.pushes[0].topic.settings_ms, stages.clock.now_ms() + 300_000):
+        topic = replace(stages.pushes[0].topic, settings_ms=settings_ms)
+        append_push(stages.mirror, replace(stages.pushes[0], topic=topic, parts=[], data=b""))
+        found = stages.mirror.topic_cache.read_through("orders")
+        assert found == mirror, "older settings change nothing, though their clock is ahead"
 
 
 def test_answer_that_was_lost_appends_once() -> None:
@@ -171,6 +173,18 @@ def test_topic_made_anew_at_the_source_does_not_go_into_the_old_mirror() -> None
     other = replace(push, topic=replace(push.topic, topic_id="ff" * 10), base_offset=Offset(1))
     refused(ErrorCode.TOPIC_EXISTS, lambda: append_push(stages.mirror, other))
     assert_equal(stages)
+
+
+def test_log_of_a_topic_that_was_deleted_does_not_go_under_the_name_of_a_new_one() -> None:
+    stages = Stages()
+    stages.source.append("a")
+    old = key_of(stages.source.instance, "orders").topic_id
+    delete_topic(stages.source.instance, "orders")
+    new_topic(stages.source.instance, "orders")
+    refused(
+        ErrorCode.UNKNOWN_TOPIC,
+        lambda: push_log._told_topic(stages.source.instance, TopicName("orders"), old, ""),
+    )
 
 
 def test_resync_begins_anew_under_another_id() -> None:
