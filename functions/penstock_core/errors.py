@@ -72,6 +72,7 @@ class ErrorCode(Enum):
     PARTITION_CLOSED = (Category.CONFLICT, 409)
     MIRRORED = (Category.CONFLICT, 409)
     MIRROR_ENDED = (Category.FENCED, 409)
+    MOVED = (Category.CONFLICT, 409)
     PRODUCER_FENCED = (Category.FENCED, 409)
     LEASE_FENCED = (Category.FENCED, 409)
     MEMBER_FENCED = (Category.FENCED, 409)

@@ -36,7 +36,7 @@ def _only(*versions: int) -> Format:
 
 
 ITEM_FORMATS: Mapping[str, Format] = {
-    "topic": _only(1),
+    "topic": _only(1, 2),  # 2 is of a topic that was moved to its mirror, as in heads, and in `ON_DEMAND`
     "deleted_topic": _only(1),
     "zone_states": _only(1),
     "acls": _only(1),
@@ -48,7 +48,7 @@ ITEM_FORMATS: Mapping[str, Format] = {
     "quota": _only(1),
     "bucket": _only(1),
     "claim": _only(1),
-    "head": _only(1),
+    "head": _only(1, 2),
     "page": _only(1),
     "merge_mark": _only(1),
     "producer": _only(1),
@@ -89,8 +89,12 @@ BYTE_FORMATS: Mapping[str, Format] = {
     "frame": _only(1),  # by its media type alone
 }
 
-ON_DEMAND: Mapping[str, frozenset[int]] = {"ref": frozenset((7,))}
-"""The versions that are written only for programs which ask for what is new in them, here for records that expire.
+ON_DEMAND: Mapping[str, frozenset[int]] = {
+    "ref": frozenset((7,)),
+    "topic": frozenset((2,)),
+    "head": frozenset((2,)),
+}
+"""The versions that are written only for users who ask for what is new in them: records that expire, moved topics.
 
 So a release may be deployed over one that does not read them. Its users ask once no function of the old one is left.
 """

@@ -270,6 +270,7 @@ ROUTES: tuple[Route, ...] = (
         _body(_WRITE, _TOPIC, "topic"),
         tokens=False,
     ),
+    _route(f"POST {_IN_TOPIC}/move", "admin/mirrors", _path(_ALTER, _TOPIC), audit="move_topic", tokens=False),
     _route(f"POST {_IN_TOPIC}/promote", "admin/mirrors", _path(_ALTER, _TOPIC), audit="promote_topic", tokens=False),
     _route(f"POST {_IN_TOPIC}/resync", "admin/mirrors", _path(_DELETE, _TOPIC), audit="resync_topic", tokens=False),
     _route("GET /v1/subscriptions", "admin/subscriptions", _shown(_SUBSCRIPTION), tokens=False),

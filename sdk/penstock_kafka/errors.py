@@ -56,6 +56,7 @@ KAFKA_ERRORS: Mapping[ErrorCode, KafkaError] = {
     ErrorCode.PARTITION_CLOSED: KafkaError.policy_violation,
     ErrorCode.MIRRORED: KafkaError.policy_violation,
     ErrorCode.MIRROR_ENDED: KafkaError.policy_violation,
+    ErrorCode.MOVED: KafkaError.policy_violation,
     ErrorCode.PRODUCER_FENCED: KafkaError.producer_fenced,
     ErrorCode.LEASE_FENCED: KafkaError.illegal_generation,
     ErrorCode.MEMBER_FENCED: KafkaError.fenced_instance_id,

@@ -8,10 +8,11 @@ import pytest
 from penstock_core.errors import ErrorCode
 from penstock_core.ids import Offset
 from penstock_core.log.index import HELD_LAYOUT, Head, HeldHead
+from penstock_core.mirror.move import HeadMove, HeadReopening, LogEnd
 from penstock_core.mirror.push import MirrorAppend
-from penstock_core.records.producer_state import ProducerState
+from penstock_core.records.producer_state import ProducerSequence, ProducerState
 from tests.contract.conftest import Ports
-from tests.contract.test_log_index import KEY, ref
+from tests.contract.test_log_index import KEY, OTHER, ref
 from tests.support.refusals import refused
 
 APPEND = MirrorAppend(
@@ -130,3 +131,84 @@ def test_mirrored_head_with_records_stays(held: Ports) -> None:
     before = head_of(held)
     held.log.create_head(KEY)
     assert head_of(held) == before
+
+
+MOVE = HeadMove(number=1, log_id="l1", now_ms=7)
+
+
+@pytest.fixture
+def moved(ports: Ports) -> Ports:
+    ports.log.create_head(KEY)
+    ports.log.append(KEY, ref(3), 0)
+    ports.log.move(KEY, MOVE)
+    return ports
+
+
+def test_moved_log_ends_for_good(moved: Ports) -> None:
+    head = head_of(moved)
+    assert (head.next_offset, head.move, head.log_id, head.closed_ms, head.closed_offset) == (3, 1, "l1", 7, 3)
+    refused(ErrorCode.PARTITION_CLOSED, lambda: moved.log.append(KEY, ref(1), 0))
+    sequence = ProducerSequence(producer_id=7, epoch=0, first_sequence=0, last_sequence=0)
+    assert not moved.log.append_in_sequence(KEY, ref(1), 0, sequence, None).is_appended
+    assert not moved.log.arm(KEY, Offset(3), 1)[0]
+    assert moved.log.move_to_layout(KEY, 7, None) == head
+    assert moved.log.move(KEY, replace(MOVE, number=2)) == head, "a log moves once"
+    assert moved.log.name_log(KEY, "l2") == head
+    moved.log.create_head(KEY)
+    assert head_of(moved) == head
+
+
+def test_retention_goes_on_in_a_moved_log(moved: Ports) -> None:
+    assert moved.log.raise_log_start(KEY, Offset(2)).log_start_offset == 2
+    assert head_of(moved).log_start_offset == 2
+    moved.log.note_log_start(KEY, Offset(2), 9)
+    assert head_of(moved).noted_log_start == 2
+    refused(ErrorCode.OFFSET_OUT_OF_RANGE, lambda: moved.log.raise_log_start(KEY, Offset(4)))
+
+
+def test_mirrored_log_does_not_move(held: Ports) -> None:
+    assert held.log.move(KEY, MOVE) == head_of(held)
+    assert head_of(held).move == 0
+    assert held.log.move(OTHER, MOVE) is None
+
+
+@pytest.mark.parametrize(("closed_ms", "log_id"), [(None, ""), (9, "l9")])
+def test_reopened_log_goes_on_and_does_not_end_by_the_same_move(
+    moved: Ports, closed_ms: int | None, log_id: str
+) -> None:
+    reopened = HeadReopening(number=1, layout=4, closed_ms=closed_ms, log_id=log_id)
+    assert moved.log.reopen(KEY, replace(reopened, number=2)) == head_of(moved)
+    head = moved.log.reopen(KEY, reopened)
+    assert head is not None
+    assert (head.next_offset, head.move, head.reopened_move, head.layout) == (3, 0, 1, 4)
+    assert (head.is_closed, head.log_id, head.has_push_waiter) == (closed_ms is not None, log_id or "l1", not closed_ms)
+    assert moved.log.reopen(KEY, reopened) == head, "a repeat changes nothing"
+    assert moved.log.move(KEY, MOVE) == head, "a late move"
+    if closed_ms is None:
+        assert moved.log.append(KEY, ref(1), 0).head.next_offset == 6
+    again = moved.log.move(KEY, replace(MOVE, number=2))
+    assert again is not None
+    assert again.move == 2
+
+
+@pytest.mark.parametrize(
+    ("end", "is_promoted"),
+    [
+        (LogEnd(log_id="l1", next_offset=Offset(6)), True),
+        (LogEnd(log_id="l1", next_offset=Offset(5)), False),
+        (LogEnd(log_id="l1", next_offset=Offset(7)), False),
+        (LogEnd(log_id="l2", next_offset=Offset(6)), False),
+        (LogEnd(log_id="l1", next_offset=Offset(0)), False),
+    ],
+)
+def test_planned_promotion_takes_a_log_at_its_end(held: Ports, end: LogEnd, is_promoted: bool) -> None:
+    held.log.append_mirrored(KEY, APPEND, 0)
+    head = held.log.promote(KEY, "dr", 3, None, end)
+    assert head is not None
+    assert (head.mirror, head.promoted_at) == (("", 6) if is_promoted else ("dr", None))
+
+
+def test_planned_promotion_names_a_log_that_no_push_has_named(held: Ports) -> None:
+    head = held.log.promote(KEY, "dr", 3, None, LogEnd(log_id="l1", next_offset=Offset(0)))
+    assert head is not None
+    assert (head.promoted_at, head.log_id) == (0, "l1")

@@ -119,6 +119,14 @@ def as_ada(instance: Instance, method: str, path: str, body: Any = None, **query
     return Answer(*dispatch(method, path, query, {}, data, instance, ADA))
 
 
+_LEAVING = {
+    "topics": ["shared"],
+    "target": {"stage": {"url": "https://b.example"}},
+    "start": "earliest",
+    "mode": "ordered",
+}
+
+
 def world(open_service: Service | None = None) -> World:
     open_service = open_service or Service(memory_instance())
     for topic in ("orders", "shared", "out", "dead", "mirror"):
@@ -137,6 +145,7 @@ def world(open_service: Service | None = None) -> World:
         ("PUT", "/v1/groups/led/document", DOCUMENT),
         ("PUT", "/v1/share-groups/workers", shared),
         ("PUT", "/v1/subscriptions/packing", subscription),
+        ("PUT", "/v1/subscriptions/leaving", _LEAVING),
         ("PUT", "/v1/schedules/report", _SCHEDULE),
         ("POST", "/v1/producers", {"transactional_id": "ledger"}),
         ("PUT", "/v1/quotas", {**_QUOTA, "limits": {"fetch_bytes_per_s": 2_000_000}}),
@@ -280,6 +289,9 @@ SAMPLES = (
         (_body("alter", "topic:copied"), _body("write", "topic:copied")),
         push_frame(a_push("x")),
         {"name": "dr"},
+    ),
+    Sample(
+        "POST /v1/topics/{topic}/move", (_path("alter", "topic:shared"),), {"mirror": "leaving"}, {"topic": "shared"}
     ),
     Sample("POST /v1/topics/{topic}/promote", (_path("alter", "topic:copied"),), path={"topic": "copied"}),
     Sample("POST /v1/topics/{topic}/resync", (_path("delete", "topic:copied"),), path={"topic": "copied"}),

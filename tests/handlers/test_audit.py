@@ -22,6 +22,7 @@ from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
 from penstock_service.groups.group_document import alter_group
 from penstock_service.instance.instance import Instance
 from penstock_service.mirror.append_push import append_push
+from penstock_service.push.admin.put_subscription import SubscriptionWish, put_subscription
 from penstock_service.quotas.admin.set_quota import put_quota
 from penstock_service.records.produce import ProduceEntry
 from penstock_service.records.produce_within_quotas import produce_or_schedule
@@ -53,6 +54,8 @@ BODIES: dict[str, Any] = {
     "PUT /v1/quotas": {"subject": "topic", "name": "fresh", "limits": {"fetch_bytes_per_s": 5}},
     "POST /v1/zones/{zone}": {"state": "taken_out", "reason": "a test"},
 }
+BODIES["POST /v1/topics/{topic}/move"] = {"mirror": "leaving"}
+_LEAVES = {"start": "earliest", "mode": "ordered"}
 QUERIES: dict[str, dict[str, str]] = {
     "DELETE /v1/quotas": {"subject": "topic", "name": "fresh"},
     "DELETE /v1/acls": {"principal": "*", "operation": "write", "resource": "topic:orders", "permission": "allow"},
@@ -76,6 +79,8 @@ def service() -> Service:
     alter_group(instance, "billing", {"assignor": "sticky"})
     put_share_group(instance, "billing", ["orders"], {"start": "earliest"})
     create(instance, "orders", target={"lambda": FUNCTION})
+    wish = SubscriptionWish(topics=["orders"], target={"stage": {"url": "https://b.example"}}, settings=_LEAVES)
+    put_subscription(instance, "leaving", wish)
     record = ScheduledRecord(key=None, value=b"go")
     put_schedule(instance, "packing", ScheduleWish(cron="0 * * * *", topic="orders", record=record))
     put_quota(instance, "topic", "fresh", {"fetch_bytes_per_s": 9})
@@ -110,7 +115,7 @@ def test_every_route_that_is_no_get_and_no_work_of_clients_leaves_a_trail() -> N
     without = {route.key for route in ROUTES if route.method != "GET" and not route.policies and not route.audit}
     assert without == {"POST /v1/acls/check", "POST /v1/mirrors/{name}/append"}  # whose log is the trail
     assert {route.key for route in AUDITED if route.policies} == {"DELETE /v1/topics/{topic}/scheduled/{timer}"}
-    assert len({route.audit for route in AUDITED}) == len(AUDITED) == 27
+    assert len({route.audit for route in AUDITED}) == len(AUDITED) == 28
 
 
 @pytest.mark.parametrize("audited", AUDITED, ids=lambda route: route.key)

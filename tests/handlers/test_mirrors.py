@@ -53,9 +53,12 @@ def test_mirrored_topic_shows_its_source_until_it_is_promoted(service: Service) 
     assert [each["state"] for each in told["offsets"]] == ["draining"]
     refused = service.call("POST", f"{path}/records", {"records": [{"value": "x"}]})
     assert "MIRRORED" in refused.body.decode()
-    assert service.call("POST", f"{path}/promote", {"a": 1}).status == 400, "it takes no body"
+    assert service.call("POST", f"{path}/promote", {"a": 1}).status == 400
     promoted = service.call("POST", f"{path}/promote", b"")
-    assert promoted.json == {"partitions": [{"partition": 0, "promoted_at": 1, "appended_ms": 2_000}]}
+    assert promoted.json == {
+        "partitions": [{"partition": 0, "promoted_at": 1, "appended_ms": 2_000}],
+        "is_promoted": True,
+    }
     assert "mirror" not in service.call("GET", path).json
     assert service.call("POST", f"{path}/resync", b"").status == 400
 

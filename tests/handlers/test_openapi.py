@@ -260,6 +260,7 @@ def test_every_json_answer_conforms_to_its_type(service: Service) -> None:
         "POST /v1/producers/{transactional_id}/release",
         "POST /v1/transactions",
         "POST /v1/mirrors/{name}/append",
+        "POST /v1/topics/{topic}/move",
         "POST /v1/topics/{topic}/promote",
         "POST /v1/topics/{topic}/resync",
     }

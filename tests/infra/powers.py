@@ -156,7 +156,8 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("write", f"{_GROUPS}{keys.QUOTAS}"): _PROVISION | {"Quotas"},  # a template may declare quotas
     ("delete", f"{_GROUPS}{keys.QUOTAS}"): _PROVISION | {"Quotas"},
     ("write", f"{_GROUPS}.buckets"): _SPENDERS,
-    ("read", f"{_GROUPS}.subscriptions"): _PROVISION | {*("Dispatch", "Subscriptions", "Deliver", "Measure", _LOOK)},
+    ("read", f"{_GROUPS}.subscriptions"): _PROVISION
+    | {*("Dispatch", "Subscriptions", "Mirrors", "Deliver", "Measure", _LOOK)},
     ("read", f"{_GROUPS}.schedules"): _PROVISION | {"Schedules", "Promote", "Retention"},
     ("write", f"{_GROUPS}.schedules"): _PROVISION | {"Schedules", "Promote"},
     ("delete", f"{_GROUPS}.schedules"): _PROVISION | {"Schedules"},

@@ -120,6 +120,8 @@ class Head:
     - `log_id` names the log to its mirrors, "" before the first push. A restore draws another one (docs/adr/0088).
     - `mirror` names the mirror whose pushes alone grow the log, "" for a log that takes appends. `promoted_at` is where
       a mirrored log ended when it was promoted.
+    - `move` is the number of the move that has ended the log for good, 0 for none: its mirror takes the appends.
+      `reopened_move` is the last move that was given up. No move up to that number ends the log again.
     """
 
     next_offset: Offset
@@ -142,6 +144,8 @@ class Head:
     log_id: str = ""
     mirror: str = ""
     promoted_at: Offset | None = None
+    move: int = 0
+    reopened_move: int = 0
 
     @property
     def is_closed(self) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
 from functools import partial
 from typing import Any
 
@@ -71,12 +72,42 @@ class MirrorNote:
 
     `source` is the URL of that stage, for its clients; "" if the mirror does not tell it. Settings and partitions are
     those that the source had at `settings_ms`, by its clock.
+
+    A promotion is `decided` before its first head, and nothing takes that back: by the number of its move, or by 0
+    without one. It is -1 before. `refused` is the last move that was given up before that: it promotes nothing.
     """
 
     name: str
     topic_id: str
     source: str = ""
     settings_ms: int = 0
+    decided: int = -1
+    refused: int = 0
+
+
+class MoveState(StrEnum):
+    """What became of a move."""
+
+    MOVED = "moved"
+    """The topic takes no appends: its mirror does, or will."""
+    REOPENING = "reopening"
+    """The mirror has refused the move, so the heads open again, one by one."""
+    OPEN = "open"
+    """The move was given up. Its number is not used again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveNote:
+    """The last move of a topic to its mirror: its `number`, which rises, and where the topic is there.
+
+    `mirror` is the subscription that pushes it to the stage at `url`, as the topic `topic`.
+    """
+
+    number: int
+    mirror: str
+    url: str
+    topic: str
+    state: MoveState = MoveState.MOVED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +131,8 @@ class Topic:
 
     `retention_raise` notes a raise of the retention that has not reached the items of small appends (docs/adr/0064).
 
-    `mirror` is set while pushes of another stage alone write to the topic (docs/protocol/mirrors).
+    `mirror` is set while pushes of another stage alone write to the topic, and `move` since it was moved to its mirror
+    (docs/protocol/mirrors).
     """
 
     name: TopicName
@@ -117,6 +149,7 @@ class Topic:
     was_restored: bool = False
     retention_raise: RetentionRaise | None = None
     mirror: MirrorNote | None = None
+    move: MoveNote | None = None
 
     def __post_init__(self) -> None:
         if self.config.is_compacted:
@@ -125,6 +158,11 @@ class Topic:
             object.__setattr__(self, "writable", None)
         if self.heads == self.partitions:
             object.__setattr__(self, "heads", None)
+
+    @property
+    def is_moved(self) -> bool:
+        """Its mirror takes the appends, or will, or the topic is about to open again."""
+        return self.move is not None and self.move.state is not MoveState.OPEN
 
     @property
     def first_writable(self) -> int:
@@ -147,8 +185,11 @@ class Topic:
         return self.partitions if self.opening is None else self.head_count + self.opening
 
     def is_writable(self, partition: int) -> bool:
-        """True if the partition takes new records. None does while a generation is opening, nor in a mirrored topic."""
-        is_own = self.opening is None and self.mirror is None
+        """True if the partition takes new records.
+
+        None does while a generation is opening, nor in a topic that is mirrored or moved.
+        """
+        is_own = self.opening is None and self.mirror is None and (self.move is None or not self.is_moved)
         return is_own and self.first_writable <= partition < self.writable_end
 
     def writable_place(self, number: int) -> Partition:
@@ -208,6 +249,20 @@ class Topic:
 
 
 def check_own(topic: Topic) -> Topic:
+    """Returns the topic. Raises MOVED for one that was moved away, and what `check_not_mirrored` raises."""
+    move = topic.move
+    if move is None or not topic.is_moved:
+        return check_not_mirrored(topic)
+    raise PenstockError(
+        ErrorCode.MOVED,
+        f"topic {topic.name!r} was moved to its mirror {move.mirror!r}: go on with topic {move.topic!r} at {move.url}",
+        url=move.url,
+        topic=move.topic,
+        mirror=move.mirror,
+    )
+
+
+def check_not_mirrored(topic: Topic) -> Topic:
     """Returns the topic. Raises MIRRORED for one that repeats another: its source alone may change it."""
     if topic.mirror is None:
         return topic

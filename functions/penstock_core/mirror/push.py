@@ -195,21 +195,9 @@ def answer_at(head: Head, push: MirrorPush) -> PushAnswer | None:
 
 def push_header(push: MirrorPush) -> dict[str, Any]:
     """The header of the frame."""
-    topic = push.topic
     return {
         "source": push.source,
-        "topic": {
-            "name": topic.name,
-            "topic_id": topic.topic_id,
-            "partitions": topic.partitions,
-            "heads": topic.heads,
-            "writable": topic.writable,
-            "layout": topic.layout,
-            "generations": [*topic.generations],
-            "was_compacted": topic.was_compacted,
-            "config": dict(topic.config),
-            "settings_ms": topic.settings_ms,
-        },
+        "topic": source_json(push.topic),
         "partition": push.partition,
         "log_id": push.log_id,
         "base_offset": push.base_offset,
@@ -225,6 +213,22 @@ def push_header(push: MirrorPush) -> dict[str, Any]:
             }
             for producer_id, state in push.producers.items()
         ],
+    }
+
+
+def source_json(topic: SourceTopic) -> dict[str, Any]:
+    """The topic as a push and a promotion tell it."""
+    return {
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "partitions": topic.partitions,
+        "heads": topic.heads,
+        "writable": topic.writable,
+        "layout": topic.layout,
+        "generations": [*topic.generations],
+        "was_compacted": topic.was_compacted,
+        "config": dict(topic.config),
+        "settings_ms": topic.settings_ms,
     }
 
 

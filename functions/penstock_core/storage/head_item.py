@@ -2,7 +2,7 @@
 
 ```
 log table   pk "<topic id>#<partition>"   sk "head"
-next_offset               N   the offset of the next record
+next_offset               N   the offset of the next record; missing while the log is moved
 log_start_offset          N   the lowest offset that readers may ask for
 tail_base                 N   the offset of the tail's first record
 tail                      L   the newest refs, each B (log/ref.py)
@@ -24,6 +24,9 @@ restore_id                S   `Head.restore`; missing before the first restore
 log_id                    S   `Head.log_id`; missing before the first push to a mirror, or of one
 mirror                    S   `Head.mirror`; missing in a log that takes appends
 promoted_at               N   `Head.promoted_at`; missing before a promotion
+moved_at                  N   the next offset of a moved log: no write of any release finds `next_offset`, and raises it
+move                      N   `Head.move`; missing while the log is not moved, as `moved_at` is
+reopened_move             N   `Head.reopened_move`; missing before a move was given up
 ```
 Attribute names are written out. A head with a full tail is about 1 KiB, and up to 3 KiB if it knows many producers.
 
@@ -43,7 +46,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.formats import check_item
+from penstock_core.formats import FORMAT_ATTRIBUTE, check_item
 from penstock_core.ids import Offset, PartitionKey, parse_partition_key
 from penstock_core.limits import PRODUCER_KEPT_MS
 from penstock_core.log.index import Head, Jump, Waiter
@@ -68,6 +71,10 @@ RESTORE = "restore_id"
 LOG_ID = "log_id"
 MIRROR = "mirror"
 PROMOTED_AT = "promoted_at"
+NEXT_OFFSET, MOVED_AT = "next_offset", "moved_at"
+MOVE = "move"
+REOPENED_MOVE = "reopened_move"
+MOVED_FORMAT = 2
 OWNER_PREFIX = "o#"
 
 
@@ -112,7 +119,7 @@ def head_item(key: PartitionKey, head: Head) -> Item:
     waiter = {} if head.waiter_ms is None else {Waiter.READER.value: number(head.waiter_ms)}
     return {
         **head_key(key),
-        "next_offset": number(head.next_offset),
+        MOVED_AT if head.move else NEXT_OFFSET: number(head.next_offset),
         "log_start_offset": number(head.log_start_offset),
         "tail_base": number(head.tail_base),
         "tail": {"L": [{"B": encode_ref(ref)} for ref in head.tail]},
@@ -138,6 +145,8 @@ def head_item(key: PartitionKey, head: Head) -> Item:
         **({LOG_ID: {"S": head.log_id}} if head.log_id else {}),
         **({MIRROR: {"S": head.mirror}} if head.mirror else {}),
         **({} if head.promoted_at is None else {PROMOTED_AT: number(head.promoted_at)}),
+        **({MOVE: number(head.move), FORMAT_ATTRIBUTE: number(MOVED_FORMAT)} if head.move else {}),
+        **({REOPENED_MOVE: number(head.reopened_move)} if head.reopened_move else {}),
         **{owner_name(each): {"B": state.owner} for each, state in head.producers.items() if state.owner},
     }
 
@@ -146,7 +155,7 @@ def parse_head(item: Mapping[str, Any]) -> Head:
     """The inverse of `head_item`. Raises CORRUPT_SEGMENT for a damaged ref or entry."""
     check_item("head", item)
     return Head(
-        next_offset=Offset(int(item["next_offset"]["N"])),
+        next_offset=Offset(int(item[MOVED_AT if MOVED_AT in item else NEXT_OFFSET]["N"])),
         log_start_offset=Offset(int(item["log_start_offset"]["N"])),
         tail_base=Offset(int(item["tail_base"]["N"])),
         tail=tuple(decode_ref(element["B"]) for element in item["tail"]["L"]),
@@ -169,6 +178,8 @@ def parse_head(item: Mapping[str, Any]) -> Head:
         log_id=item[LOG_ID]["S"] if LOG_ID in item else "",
         mirror=item[MIRROR]["S"] if MIRROR in item else "",
         promoted_at=Offset(int(item[PROMOTED_AT]["N"])) if PROMOTED_AT in item else None,
+        move=int(item[MOVE]["N"]) if MOVE in item else 0,
+        reopened_move=int(item[REOPENED_MOVE]["N"]) if REOPENED_MOVE in item else 0,
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from penstock_core.formats import FORMAT_ATTRIBUTE
 from penstock_core.ids import Offset, PartitionKey
 from penstock_core.limits import TAIL_ROLL_REFS
 from penstock_core.log.index import HeadJump, Page, Waiter
@@ -21,7 +22,11 @@ from penstock_core.storage.head_item import (
     LAYOUT,
     LOG_ID,
     MIRROR,
+    MOVE,
+    MOVED_AT,
+    MOVED_FORMAT,
     PROMOTED_AT,
+    REOPENED_MOVE,
     RESTORE,
     head_key,
     jump_list,
@@ -32,6 +37,7 @@ from penstock_core.storage.keys import producer_name
 
 if TYPE_CHECKING:
     from penstock_core.compaction.tail_move import TailMove
+    from penstock_core.mirror.move import HeadMove, HeadReopening, LogEnd
     from penstock_core.mirror.push import MirrorAppend
 
 # that `arming` names
@@ -158,14 +164,22 @@ def mirroring(key: PartitionKey, append: MirrorAppend, unconfirmed_zones: int) -
     )
 
 
-def promoting(key: PartitionKey, mirror: str, layout: int, closed_ms: int | None) -> ConditionalUpdate:
+def promoting(
+    key: PartitionKey, mirror: str, layout: int, closed_ms: int | None, end: LogEnd | None = None
+) -> ConditionalUpdate:
     """Ends the mirror's writes to the head, which follows a layout from now on: open, or closed at `closed_ms`.
 
-    Nothing sets the attribute again. So it fences pushes for good. Clears `under_replicated`, as `arming` does.
+    With an `end`, only a head that ends there, and is of that log. Nothing sets the mirror's attribute again. So it
+    fences pushes for good. Clears `under_replicated`, as `arming` does.
     """
     update = f"SET {LAYOUT} = :layout, {PROMOTED_AT} = next_offset, under_replicated = :none"
     values: Item = {":mirror": {"S": mirror}, ":layout": number(layout), ":none": number(0)}
-    removed = MIRROR
+    removed, condition = MIRROR, f"{MIRROR} = :mirror"
+    if end is not None:
+        is_unnamed = f" OR attribute_not_exists({LOG_ID})" if end.next_offset == 0 else ""  # nothing was pushed
+        condition += f" AND next_offset = :ends AND ({LOG_ID} = :log{is_unnamed})"
+        update += f", {LOG_ID} = :log"
+        values |= {":ends": number(end.next_offset), ":log": {"S": end.log_id}}
     if closed_ms is None:
         update += f", {Waiter.PUSH.value} = :waits"
         values |= {":waits": number(1)}
@@ -173,8 +187,45 @@ def promoting(key: PartitionKey, mirror: str, layout: int, closed_ms: int | None
     else:
         update += f", {CLOSED} = :closed, {CLOSED_OFFSET} = next_offset"
         values |= {":closed": number(closed_ms)}
+    return ConditionalUpdate(key=head_key(key), update=f"{update} REMOVE {removed}", condition=condition, values=values)
+
+
+def moving(key: PartitionKey, move: HeadMove) -> ConditionalUpdate:
+    """Ends the log: its next offset gets another name, so every write that raises it is refused, of any release.
+
+    Not for a move that was given up. Clears `under_replicated`, as `arming` does.
+    """
     return ConditionalUpdate(
-        key=head_key(key), update=f"{update} REMOVE {removed}", condition=f"{MIRROR} = :mirror", values=values
+        key=head_key(key),
+        update=f"SET {MOVED_AT} = next_offset, {MOVE} = :move, {FORMAT_ATTRIBUTE} = :format, under_replicated = :none, "
+        f"{LOG_ID} = if_not_exists({LOG_ID}, :log), {CLOSED} = if_not_exists({CLOSED}, :now), "
+        f"{CLOSED_OFFSET} = if_not_exists({CLOSED_OFFSET}, next_offset) REMOVE next_offset",
+        condition=f"attribute_exists(next_offset) AND attribute_not_exists({MIRROR}) "
+        f"AND (attribute_not_exists({REOPENED_MOVE}) OR {REOPENED_MOVE} < :move)",
+        values={
+            ":move": number(move.number),
+            ":format": number(MOVED_FORMAT),
+            ":none": number(0),
+            ":log": {"S": move.log_id},
+            ":now": number(move.now_ms),
+        },
+    )
+
+
+def reopening(key: PartitionKey, reopened: HeadReopening) -> ConditionalUpdate:
+    """Lets a moved log go on, open or closed at `closed_ms`. Clears `under_replicated`, as `arming` does."""
+    sets = f"next_offset = {MOVED_AT}, {REOPENED_MOVE} = :move, {LAYOUT} = :layout, under_replicated = :none"
+    values: Item = {":move": number(reopened.number), ":layout": number(reopened.layout), ":none": number(0)}
+    removed = f"{MOVED_AT}, {MOVE}, {FORMAT_ATTRIBUTE}"
+    if reopened.closed_ms is None:
+        sets += f", {Waiter.PUSH.value} = :waits"
+        values |= {":waits": number(1)}
+        removed += f", {CLOSED}, {CLOSED_OFFSET}"
+    if reopened.log_id:
+        sets += f", {LOG_ID} = :log"
+        values |= {":log": {"S": reopened.log_id}}
+    return ConditionalUpdate(
+        key=head_key(key), update=f"SET {sets} REMOVE {removed}", condition=f"{MOVE} = :move", values=values
     )
 
 

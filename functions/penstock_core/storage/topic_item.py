@@ -15,7 +15,10 @@ opening_partitions   N  how many partitions the generation that is opening gets;
 was_restored       BOOL  heads of the topic have jumps; missing: none has
 retention_raise    M     a raise of the retention that has not reached all items; missing: none. N, all milliseconds:
                          noted_ms, since_ms, retention_ms (log/retention_raise.py)
-mirror             M     `Topic.mirror`; missing: the topic takes appends. S name, topic_id, source; N settings_ms
+mirror             M     `Topic.mirror`; missing: the topic takes appends. S name, topic_id, source; N settings_ms,
+                         decided, refused; missing the last two: -1 and 0
+move               M     `Topic.move`; missing: it was never moved. N number; S mirror, url, topic, state
+format_version     N     2 while the topic is moved, so that no older release alters it; else missing
 ordering_on_change   S  that setting; missing: its default. Older releases refuse unknown settings in `config`
 ```
 
@@ -37,10 +40,19 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from penstock_core.formats import check_item
+from penstock_core.formats import FORMAT_ATTRIBUTE, check_item
 from penstock_core.ids import TopicId, TopicName
 from penstock_core.log.retention_raise import RetentionRaise
-from penstock_core.log.topic import DeletedTopic, MirrorNote, Topic, TopicConfig, alter_config, config_to_json
+from penstock_core.log.topic import (
+    DeletedTopic,
+    MirrorNote,
+    MoveNote,
+    MoveState,
+    Topic,
+    TopicConfig,
+    alter_config,
+    config_to_json,
+)
 from penstock_core.storage import keys
 from penstock_core.storage.item import ConditionalUpdate, Item, number
 
@@ -53,10 +65,26 @@ ORDERING = "ordering_on_change"
 RESTORED = "was_restored"
 RAISE = "retention_raise"
 MIRROR = "mirror"
+MOVE = "move"
 # that `retiring` and `next_generation` name
 LAYOUT_ATTRIBUTES = ("pk", "sk", "topic_id", "partitions", "heads", WRITABLE, LAYOUT, GENERATIONS, OPENING)
 RAISE_ATTRIBUTES = ("pk", "sk", "topic_id", RAISE)  # that `raise_ended` names
-TOPIC_OPTIONAL = ("was_compacted", WRITABLE, LAYOUT, HEADS, GENERATIONS, OPENING, ORDERING, RESTORED, RAISE, MIRROR)
+TOPIC_OPTIONAL = (
+    "was_compacted",
+    WRITABLE,
+    LAYOUT,
+    HEADS,
+    GENERATIONS,
+    OPENING,
+    ORDERING,
+    RESTORED,
+    RAISE,
+    MIRROR,
+    MOVE,
+    FORMAT_ATTRIBUTE,
+)
+_MOVED_FORMAT = 2
+_UNSAID = (("decided", -1), ("refused", 0))  # of most mirrors
 
 
 def topic_key(name: TopicName) -> Item:
@@ -91,13 +119,22 @@ def topic_item(topic: Topic) -> Item:
         item[RESTORED] = {"BOOL": True}
     if topic.opening is not None:
         item[OPENING] = number(topic.opening)
+    if topic.is_moved:
+        item[FORMAT_ATTRIBUTE] = number(_MOVED_FORMAT)
     return item | _notes(topic)
 
 
 def _notes(topic: Topic) -> Item:
-    notes = {RAISE: topic.retention_raise, MIRROR: topic.mirror}
+    notes = {RAISE: topic.retention_raise, MIRROR: topic.mirror, MOVE: topic.move}
     return {
-        name: {"M": {field: _setting(value) for field, value in asdict(note).items()}}
+        name: {
+            "M": {
+                field: _setting(value)
+                for each in asdict(note).items()
+                if each not in _UNSAID
+                for field, value in [each]
+            }
+        }
         for name, note in notes.items()
         if note is not None
     }
@@ -182,6 +219,7 @@ def parse_topic(item: Mapping[str, Any]) -> Topic:
         was_restored=RESTORED in item,
         retention_raise=_parse_raise(item[RAISE]["M"]) if RAISE in item else None,
         mirror=_parse_mirror(item[MIRROR]["M"]) if MIRROR in item else None,
+        move=_parse_move(item[MOVE]["M"]) if MOVE in item else None,
     )
 
 
@@ -199,6 +237,18 @@ def _parse_mirror(fields: Mapping[str, Any]) -> MirrorNote:
         topic_id=fields["topic_id"]["S"],
         source=fields["source"]["S"],
         settings_ms=int(fields["settings_ms"]["N"]),
+        decided=int(fields["decided"]["N"]) if "decided" in fields else -1,
+        refused=int(fields["refused"]["N"]) if "refused" in fields else 0,
+    )
+
+
+def _parse_move(fields: Mapping[str, Any]) -> MoveNote:
+    return MoveNote(
+        number=int(fields["number"]["N"]),
+        mirror=fields["mirror"]["S"],
+        url=fields["url"]["S"],
+        topic=fields["topic"]["S"],
+        state=MoveState(fields["state"]["S"]),
     )
 
 

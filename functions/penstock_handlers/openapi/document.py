@@ -8,6 +8,7 @@ from typing import Any
 
 from penstock_core import limits
 from penstock_core.ids import NONCE_BYTES
+from penstock_core.log.topic import MoveState
 from penstock_core.routes import ROUTES
 from penstock_handlers import groups
 from penstock_handlers.edge.http import BATCHES
@@ -79,6 +80,7 @@ def document() -> dict[str, Any]:
         "/v1/produce": {"post": _produce()},
         "/v1/fetch": {"post": _fetch()},
         "/v1/mirrors/{name}/append": {"post": _append_push()},
+        "/v1/topics/{topic}/move": {"post": _move_topic()},
         "/v1/topics/{topic}/promote": {"post": _promote_topic()},
         "/v1/topics/{topic}/resync": {"post": _resync_topic()},
         "/v1/producers": {"post": _begin_transactions()},
@@ -143,6 +145,52 @@ def _append_push() -> dict[str, Any]:
     }
 
 
+def _move_topic() -> dict[str, Any]:
+    number, text, flag = {"type": "integer", "minimum": 1}, {"type": "string"}, {"type": "boolean"}
+    partition = _object(
+        "partition",
+        "log_id",
+        "end_offset",
+        "mirrored_offset",
+        "lag",
+        "appended_ms",
+        partition=PARTITION,
+        log_id=text,
+        end_offset=_OFFSET,
+        mirrored_offset=_OFFSET,
+        lag=_OFFSET,
+        appended_ms={"type": ["integer", "null"], "minimum": 0},
+    )
+    answer = _object(
+        "move",
+        "state",
+        "mirror",
+        "url",
+        "topic",
+        move=number,
+        state={"enum": [each.value for each in MoveState]},
+        mirror=NAME,
+        url=text,
+        topic=NAME,
+        source={"type": "object"},
+        partitions={"type": "array", "items": partition},
+    )
+    body = _object(mirror=NAME, dry_run=flag, reopen=number, mirror_lost=flag)
+    return {
+        "operationId": "moveTopic",
+        "summary": "End a topic for its mirror, or open it again",
+        "tags": ["mirrors"],
+        "parameters": [_parameter("topic")],
+        "requestBody": {"required": True, "content": {"application/json": {"schema": body}}},
+        "responses": {
+            "200": {
+                "description": "Where the topic goes on, and how far its mirror is",
+                "content": {"application/json": {"schema": answer}},
+            }
+        },
+    }
+
+
 def _promote_topic() -> dict[str, Any]:
     time_ms = {"type": ["integer", "null"], "minimum": 0}
     partition = _object(
@@ -153,12 +201,18 @@ def _promote_topic() -> dict[str, Any]:
         "summary": "Let a mirrored topic take appends",
         "tags": ["mirrors"],
         "parameters": [_parameter("topic")],
+        "requestBody": {"content": {"application/json": {"schema": {"type": "object"}}}},
         "responses": {
             "200": {
                 "description": "Where each partition's log ended, and the append time of its newest records",
                 "content": {
                     "application/json": {
-                        "schema": _object("partitions", partitions={"type": "array", "items": partition})
+                        "schema": _object(
+                            "partitions",
+                            "is_promoted",
+                            partitions={"type": "array", "items": partition},
+                            is_promoted={"type": "boolean"},
+                        )
                     }
                 },
             }

@@ -1,4 +1,4 @@
-"""Mirrors: another stage pushes its log, and operators promote a mirrored topic, or let it begin anew."""
+"""Mirrors: another stage pushes its log, and operators move a topic to its mirror, promote that, or begin it anew."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -6,17 +6,20 @@ from typing import Any
 from penstock_core import limits
 from penstock_core.acls.rule import Kind, Operation
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.ids import Offset, parse_subscription_name
+from penstock_core.ids import Offset, Partition, parse_subscription_name
 from penstock_core.limits import OFFSET_MAX, REQUEST_BYTES_MAX, TOPIC_PARTITIONS_MAX
-from penstock_core.mirror.push import MirrorPush, PushPart, SourceTopic
+from penstock_core.mirror.move import LogEnd, PlannedPromotion
+from penstock_core.mirror.push import MirrorPush, PushPart, SourceTopic, source_json
 from penstock_core.records import frame
 from penstock_core.records.producer_state import OWNER_BYTES, SEQUENCE_MAX, ProducerSequence, ProducerState
 from penstock_handlers.edge.access.request_access import access_of
 from penstock_handlers.edge.fields import refuse_unknown, take, take_flag, take_number, take_objects
-from penstock_handlers.edge.http import Event, Result, body_of, json_result
+from penstock_handlers.edge.http import Event, Result, body_of, json_object_of, json_result
+from penstock_handlers.edge.models.answer_models import move_answer
 from penstock_service.instance.instance import Instance
 from penstock_service.mirror.append_push import append_push
-from penstock_service.mirror.promote_topic import promote_topic, resync_topic
+from penstock_service.mirror.move_topic import move_topic, reopen_topic
+from penstock_service.mirror.promote_topic import promote_topic, refuse_move, resync_topic
 
 _TIME_MS_MAX = 2**47
 _CHECKSUM_MAX = 2**32 - 1
@@ -26,7 +29,7 @@ _SPAN_MAX = 2**31 - 1
 
 
 def serve(event: Event, instance: Instance) -> Result:
-    """Append a push, promote a topic, or remove a mirrored one."""
+    """Append a push, move or promote a topic, or remove a mirrored one."""
     return _BY_ROUTE[event["routeKey"]](event, instance)
 
 
@@ -40,16 +43,61 @@ def _append(event: Event, instance: Instance) -> Result:
     return json_result({"next_offset": answer.next_offset, "topic_id": answer.topic_id, "diverged": diverged})
 
 
-def _promote(event: Event, instance: Instance) -> Result:
-    _refuse_body(event)
-    promoted = promote_topic(instance, event["pathParameters"]["topic"])
-    return json_result(
+def _move(event: Event, instance: Instance) -> Result:
+    name, fields = event["pathParameters"]["topic"], json_object_of(event)
+    if "reopen" in fields:
+        refuse_unknown(fields, "reopen", "mirror_lost")
+        number, is_lost = take_number(fields, "reopen", 1, OFFSET_MAX), take_flag(fields, "mirror_lost")
+        reopened = reopen_topic(instance, name, number, is_mirror_lost=is_lost)
+        assert reopened.move is not None
+        return json_result({**move_answer(reopened.move)})
+    refuse_unknown(fields, "mirror", "dry_run")
+    mirror = _text(fields, "mirror", limits.NAME_LENGTH_MAX)
+    moved = move_topic(instance, name, mirror, is_dry_run=take_flag(fields, "dry_run"))
+    partitions = [
         {
-            "partitions": [
-                {"partition": each.partition, "promoted_at": each.promoted_at, "appended_ms": each.appended_ms}
-                for each in promoted
-            ]
+            "partition": each.partition,
+            "log_id": each.log_id,
+            "end_offset": each.end_offset,
+            "mirrored_offset": each.mirrored_offset,
+            "lag": each.lag,
+            "appended_ms": each.appended_ms,
         }
+        for each in moved.partitions
+    ]
+    return json_result({**move_answer(moved.note), "source": source_json(moved.source), "partitions": partitions})
+
+
+def _promote(event: Event, instance: Instance) -> Result:
+    name, fields = event["pathParameters"]["topic"], json_object_of(event) if body_of(event) else {}
+    if "refuse" in fields:
+        refuse_unknown(fields, "refuse")
+        refuse_move(instance, name, take_number(fields, "refuse", 1, OFFSET_MAX))
+        return json_result({"partitions": [], "is_promoted": False})
+    promoted = promote_topic(instance, name, _parse_planned(fields) if fields else None)
+    partitions = [
+        {"partition": each.partition, "promoted_at": each.promoted_at, "appended_ms": each.appended_ms}
+        for each in promoted.partitions
+    ]
+    return json_result({"partitions": partitions, "is_promoted": promoted.is_whole})
+
+
+def _parse_planned(fields: Mapping[str, Any]) -> PlannedPromotion:
+    refuse_unknown(fields, "move", "mirror", "topic_id", "source", "partitions")
+    return PlannedPromotion(
+        number=take_number(fields, "move", 1, OFFSET_MAX),
+        mirror=parse_subscription_name(take(fields, "mirror", str)),
+        topic_id=_text(fields, "topic_id", limits.NAME_LENGTH_MAX),
+        source=_parse_topic(take(fields, "source", dict)),
+        ends=dict(map(_parse_end, take_objects(fields, "partitions"))),
+    )
+
+
+def _parse_end(fields: Mapping[str, Any]) -> tuple[Partition, LogEnd]:
+    refuse_unknown(fields, "partition", "log_id", "end_offset")
+    return Partition(take_number(fields, "partition", 0, TOPIC_PARTITIONS_MAX - 1)), LogEnd(
+        log_id=_text(fields, "log_id", limits.NAME_LENGTH_MAX),
+        next_offset=Offset(take_number(fields, "end_offset", 0, OFFSET_MAX)),
     )
 
 
@@ -170,6 +218,7 @@ def _hex(fields: Mapping[str, Any], name: str, size: int) -> bytes:
 
 _BY_ROUTE: Mapping[str, Callable[[Event, Instance], Result]] = {
     "POST /v1/mirrors/{name}/append": _append,
+    "POST /v1/topics/{topic}/move": _move,
     "POST /v1/topics/{topic}/promote": _promote,
     "POST /v1/topics/{topic}/resync": _resync,
 }

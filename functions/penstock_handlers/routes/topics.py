@@ -44,6 +44,7 @@ from penstock_handlers.edge.models.answer_models import (
     TruncatedPartition,
     TruncatedPartitions,
     WakeUpPlaceAnswer,
+    move_answer,
 )
 from penstock_handlers.edge.models.request_models import AlterTopic, CreateTopic, Number
 from penstock_service.quotas.claim_resource import forget_claim
@@ -256,6 +257,8 @@ def _topic(topic: Topic) -> TopicAnswer:
     if topic.mirror is not None:
         note = topic.mirror
         answer["mirror"] = {"name": note.name, "topic_id": note.topic_id, "source": note.source or None}
+    if topic.move is not None:
+        answer["move"] = move_answer(topic.move)
     return answer
 
 

@@ -41,7 +41,7 @@ def open_generation(instance: Instance, name: str) -> Topic:
     One read. If a generation is coming: one update for each head that closes, one put for each that comes, one update
     and one read of the topic. Raises UNKNOWN_TOPIC, and STORAGE_UNAVAILABLE if the caller was held up for so long that
     the topic may be gone: its heads must not come back. Raises CONCURRENT_UPDATE if other calls kept altering the topic
-    meanwhile, and MIRRORED for a topic that a mirror writes.
+    meanwhile, MIRRORED for a topic that a mirror writes, and MOVED for one that was moved to its mirror.
     """
     for _ in range(OPEN_ATTEMPTS_MAX):
         window = UpdateWindow.open(instance.clock)

@@ -16,9 +16,9 @@ from penstock_core.ids import TOPIC_ID_BYTES, Partition, PartitionKey, new_topic
 from penstock_core.limits import MIRROR_ATTEMPTS_MAX
 from penstock_core.log.index import Head, unknown_partition
 from penstock_core.log.retention_raise import kept_days
-from penstock_core.log.topic import Topic, TopicConfig, alter_config, check_partitions
+from penstock_core.log.topic import MirrorNote, Topic, TopicConfig, alter_config, check_partitions
 from penstock_core.log.wake_up import WakeUp
-from penstock_core.mirror.push import MirrorAppend, MirrorPush, PushAnswer, answer_at
+from penstock_core.mirror.push import MirrorAppend, MirrorPush, PushAnswer, SourceTopic, answer_at
 from penstock_core.records.record_batch import check_stored
 from penstock_core.zones.zone_state import Acks
 from penstock_service.index.heads import create_heads
@@ -45,7 +45,7 @@ def append_push(instance: Instance, push: MirrorPush) -> PushAnswer:
     _check_parts(push)
     for _ in range(MIRROR_ATTEMPTS_MAX):
         topic_read = instance.topic_cache.read_moment(push.topic.name)
-        topic = _followed(instance, push)
+        topic = follow(instance, push.topic, push.mirror, push.source)
         key = PartitionKey(topic.topic_id, Partition(push.partition))
         head = instance.stores.log.heads([key]).get(key)
         if head is None:  # the topic was deleted, and perhaps made anew, since it was looked up
@@ -99,65 +99,68 @@ def _finish(instance: Instance, window: UpdateWindow, grown: GrownHead, *, must_
     wake_beside(instance, wake_ups, lambda: shorten_heads(instance, window, [grown]))
 
 
-def _followed(instance: Instance, push: MirrorPush) -> Topic:
-    """The mirrored topic, with the partitions and settings of the push, or newer ones.
+def follow(instance: Instance, told: SourceTopic, mirror: str, source: str) -> Topic:
+    """The mirrored topic, with the partitions and settings that are told of its source, or newer ones.
 
-    A topic that has them already costs a read if it is not remembered.
+    A topic that has them already costs a read if it is not remembered. Raises as `append_push`.
     """
-    name = parse_own_topic_name(push.topic.name)
+    name = parse_own_topic_name(told.name)
     topic = instance.topic_cache.find(name)
     if topic is None:
-        return _created(instance, push)
-    if _is_behind(instance, topic, push):
+        return _created(instance, told, told.note_of(mirror, source))
+    if _is_behind(instance, topic, told, mirror):
         window = UpdateWindow.open(instance.clock)
         topic = instance.topic_cache.read_through(name)
-        if _is_behind(instance, topic, push):
-            topic = _altered(instance, window, topic, push)
-    _check_mirror(topic, push)
+        if _is_behind(instance, topic, told, mirror):
+            topic = _altered(instance, window, topic, (told, source))
+    check_mirrors(topic, told, mirror)
     return topic
 
 
-def _is_behind(instance: Instance, topic: Topic, push: MirrorPush) -> bool:
-    """True if the push tells settings that are newer than the topic's, and others."""
-    _check_mirror(topic, push)
-    return push.topic.is_newer_than(topic) and push.topic.applied_to(topic, instance.clock.now_ms()) != topic
+def _is_behind(instance: Instance, topic: Topic, told: SourceTopic, mirror: str) -> bool:
+    """True if the settings that are told are newer than the topic's, and others."""
+    check_mirrors(topic, told, mirror)
+    return told.is_newer_than(topic) and told.applied_to(topic, instance.clock.now_ms()) != topic
 
 
-def _check_mirror(topic: Topic, push: MirrorPush) -> None:
+def check_mirrors(topic: Topic, told: SourceTopic, mirror: str) -> None:
+    """Raises TOPIC_EXISTS unless the topic is this mirror of that topic."""
     if topic.mirror is None:
         raise PenstockError(
             ErrorCode.TOPIC_EXISTS,
             f"topic {topic.name!r} takes appends of its own: it was promoted, or is no mirror. Delete it, or give the "
             "mirror a prefix",
         )
-    if (topic.mirror.name, topic.mirror.topic_id) != (push.mirror, push.topic.topic_id):
+    if (topic.mirror.name, topic.mirror.topic_id) != (mirror, told.topic_id):
         raise PenstockError(
             ErrorCode.TOPIC_EXISTS,
             f"topic {topic.name!r} is the mirror {topic.mirror.name!r} of topic {topic.mirror.topic_id}, and the push "
-            f"is of mirror {push.mirror!r} of topic {push.topic.topic_id}: begin it anew by `penstock mirrors resync`",
+            f"is of mirror {mirror!r} of topic {told.topic_id}: begin it anew by `penstock mirrors resync`",
         )
 
 
-def _created(instance: Instance, push: MirrorPush) -> Topic:
+def _created(instance: Instance, told: SourceTopic, note: MirrorNote) -> Topic:
     """A topic whose heads take the mirror's pushes alone."""
     window = UpdateWindow.open(instance.clock)
     now_ms = instance.clock.now_ms()
     topic = Topic(
-        name=parse_own_topic_name(push.topic.name),
+        name=parse_own_topic_name(told.name),
         topic_id=new_topic_id(instance.entropy.random_bytes(TOPIC_ID_BYTES)),
-        partitions=check_partitions(push.topic.partitions),
+        partitions=check_partitions(told.partitions),
         created_at_ms=now_ms,
-        config=alter_config(TopicConfig(), push.topic.config),
-        mirror=push.topic.note_of(push.mirror, push.source),
+        config=alter_config(TopicConfig(), told.config),
+        mirror=note,
     )
     check_room(instance, topic.name)
-    return make_topic(instance, window, push.topic.applied_to(topic, now_ms))
+    return make_topic(instance, window, told.applied_to(topic, now_ms))
 
 
-def _altered(instance: Instance, window: UpdateWindow, old: Topic, push: MirrorPush) -> Topic:
-    """The topic with the push's partitions and settings. The heads come first, as in alter_topic.py."""
-    changed = push.topic.applied_to(old, instance.clock.now_ms())
-    new = replace(changed, mirror=push.topic.note_of(push.mirror, push.source))
+def _altered(instance: Instance, window: UpdateWindow, old: Topic, by: tuple[SourceTopic, str]) -> Topic:
+    """The topic with the source's partitions and settings. The heads come first, as in alter_topic.py."""
+    assert old.mirror is not None
+    told, source = by
+    changed = told.applied_to(old, instance.clock.now_ms())
+    new = replace(changed, mirror=replace(old.mirror, source=source, settings_ms=told.settings_ms))
     added = map(Partition, range(old.head_count, new.head_count))
     create_heads(instance, window, new, added, has_push_waiter=True)
     window.check()

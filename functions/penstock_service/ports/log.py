@@ -11,6 +11,7 @@ if TYPE_CHECKING:  # a function that carries records loads no compaction
     from penstock_core.ids import Offset, PartitionKey, SegmentId
     from penstock_core.log.index import Head, HeadAppend, HeadJump, HeldHead, Page
     from penstock_core.log.ref import LocatedRef, Ref
+    from penstock_core.mirror.move import HeadMove, HeadReopening, LogEnd
     from penstock_core.mirror.push import MirrorAppend
     from penstock_core.records.producer_state import ProducerSequence, ProducerState
 
@@ -102,11 +103,24 @@ class LogIndex(Protocol):
         because the place refuses a second.
         """
 
-    def promote(self, key: PartitionKey, mirror: str, layout: int, closed_ms: int | None) -> Head | None:
+    def promote(
+        self, key: PartitionKey, mirror: str, layout: int, closed_ms: int | None, end: LogEnd | None = None
+    ) -> Head | None:
         """Ends the mirror's writes: the head is open, or closed at `closed_ms`, and follows `layout`.
 
-        The head as it is then, also where an earlier call has done it; None without a head. One conditional update.
+        With an `end`, only a log that ends there. The head as it is then, also where an earlier call has done it; None
+        without a head. One conditional update.
         """
+
+    def move(self, key: PartitionKey, move: HeadMove) -> Head | None:
+        """Ends the log for its mirror, which goes on. No write raises its next offset from then on.
+
+        The head as it is then, also where an earlier call has done it, or the move was given up; None without a head.
+        One conditional update.
+        """
+
+    def reopen(self, key: PartitionKey, reopened: HeadReopening) -> Head | None:
+        """Lets the log of a move that was given up go on. It returns and costs as `move`."""
 
     def evicted_producer(self, key: PartitionKey, producer_id: int) -> ProducerState | None:
         """The producer's entry of the time when it last left the head, None if it never did. One read."""

@@ -95,7 +95,11 @@ def _jump_some(instance: Instance, keys: Sequence[PartitionKey], restore: Restor
     window = UpdateWindow.open(instance.clock)
     harmed = {} if restore.harmed is None else restore.harmed.heads(keys)
     heads = instance.stores.log.heads(keys)
-    plans = [_plan(key, heads[key], harmed.get(key), restore.restore_id) for key in keys if key in heads]
+    plans = [
+        _plan(key, heads[key], harmed.get(key), restore.restore_id)
+        for key in keys
+        if key in heads and not _is_moved(key, heads[key], harmed.get(key))
+    ]
     wanted = [each for each in plans if not each.was_done]
     if wanted and not restore.is_dry_run:
         refs, unconfirmed_zones = _put(instance, wanted)
@@ -120,6 +124,20 @@ def _jump_some(instance: Instance, keys: Sequence[PartitionKey], restore: Restor
 
         shorten_heads(instance, window, instance.executor.map(jump, wanted).all_ok())
     return [each.told() for each in plans]
+
+
+def _is_moved(key: PartitionKey, head: Head, harmed: Head | None) -> bool:
+    """True if the log was moved to its mirror, and has given no offset since. Raises CONCURRENT_UPDATE if it may have.
+
+    The end of a moved log is where its mirror goes on.
+    """
+    if head.move and (harmed is None or harmed.next_offset != head.next_offset):
+        raise PenstockError(
+            ErrorCode.CONCURRENT_UPDATE,
+            f"partition {key} is moved, and was not when it was harmed: reopen its topic with `penstock mirrors reopen "
+            "--mirror-lost`, and run the restore again",
+        )
+    return bool(head.move)
 
 
 def _plan(key: PartitionKey, head: Head, harmed: Head | None, restore_id: str) -> _Plan:

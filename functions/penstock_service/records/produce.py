@@ -93,7 +93,7 @@ def refusal_now(instance: Instance, topic_name: str, key: PartitionKey, error: P
     try:
         refusal = still_closed(instance, topic_name, key)
     except PenstockError as failure:
-        if failure.code is ErrorCode.MIRRORED and not error.maybe_applied:
+        if failure.code in (ErrorCode.MIRRORED, ErrorCode.MOVED) and not error.maybe_applied:
             return failure
         if error.maybe_applied or failure.code.category is Category.NOT_FOUND:
             return error

@@ -193,8 +193,8 @@ def retire_partitions(run: RetentionRun, topic: Topic) -> RetentionResult:
     partitions, and for the last ones a query of pages and the reads of `waiting_timers`; one conditional update if some
     go. Raises nothing: failures are counted, and the next run meets them again.
     """
-    if topic.mirror is not None or (not topic.draining_partitions() and topic.opening is None):
-        return RetentionResult()  # the partitions of a mirrored topic go with those of its source
+    if topic.mirror is not None or topic.is_moved or (not topic.draining_partitions() and topic.opening is None):
+        return RetentionResult()  # the partitions of a mirrored topic go with those of its source, which may move
     instance = run.instance
     try:
         now = open_generation(instance, topic.name)

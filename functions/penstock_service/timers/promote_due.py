@@ -74,6 +74,8 @@ def _run(instance: Instance, minutes: Sequence[DueMinute], deadline_ms: float) -
     try:
         promotion = promote_partition(instance, key, minutes[0].start_ms, deadline_ms)
     except PenstockError as error:
+        if error.code is ErrorCode.MOVED:
+            return run
         if error.code is not ErrorCode.UNKNOWN_PARTITION:
             raise
         return run.plus(_remove_orphans(instance, key, minutes, now_ms))

@@ -23,6 +23,7 @@ from penstock_core.log.topic import (
     Topic,
     alter_config,
     check_compaction,
+    check_not_mirrored,
     check_own,
     check_partitions,
     check_zones,
@@ -127,7 +128,7 @@ def delete_topic(instance: Instance, name: str) -> TopicId:
     UNKNOWN_TOPIC, and CONCURRENT_UPDATE if partitions are being added. A storage error after the transaction leaves
     heads behind. Only instances that still remember the topic (10 s) can append to them.
     """
-    topic = check_own(instance.topic_cache.read_through(parse_own_topic_name(name)))
+    topic = check_not_mirrored(instance.topic_cache.read_through(parse_own_topic_name(name)))
     return remove_topic(instance, topic)
 
 

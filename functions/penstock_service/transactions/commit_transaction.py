@@ -30,6 +30,7 @@ from penstock_core.limits import (
     TRANSACTION_STAGES_MAX,
 )
 from penstock_core.log.ref import Ref, Tier, span
+from penstock_core.log.topic import check_own
 from penstock_core.outcomes import errors_maybe_applied
 from penstock_core.records.producer_state import Verdict
 from penstock_core.storage.transaction_items import StagedRef
@@ -147,6 +148,8 @@ def commit_transaction(
             break
         if refusal.code is ErrorCode.UNKNOWN_GROUP or rest == 1:  # nothing heals a refusal of the last round
             offsets = [replace(each, may_create=True) for each in offsets]
+    if is_head_closed(refusal) and prepared is not None:
+        refusal = _why_closed(instance, prepared, refusal)
     refusal.maybe_applied = maybe_applied  # an attempt of an earlier round may still come
     segments = () if prepared is None else prepared.transaction.segments
     try:
@@ -280,6 +283,16 @@ def _may_heal(instance: Instance, prepared: _Prepared, refusal: PenstockError) -
         return _heals(instance, prepared, refusal)
     except PenstockError:
         return False
+
+
+def _why_closed(instance: Instance, prepared: _Prepared, refusal: PenstockError) -> PenstockError:
+    """The refusal by a topic that its mirror writes, or that was moved to its mirror: it says where the records go."""
+    try:
+        for name in {*prepared.names.values()}:
+            check_own(instance.topic_cache.read_through(name))
+    except PenstockError as error:
+        return error if error.code in (ErrorCode.MIRRORED, ErrorCode.MOVED) else refusal
+    return refusal
 
 
 def _heals(instance: Instance, prepared: _Prepared, refusal: PenstockError) -> bool:

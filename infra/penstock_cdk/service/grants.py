@@ -184,7 +184,8 @@ GRANTS: Mapping[str, Grants] = {
         changes_zone_states=True,
         wakes_readers=True,
     ),
-    # A push is an append to a head, and makes or alters its topic. A promotion updates heads, a resync deletes them.
+    # A push is an append to a head, and makes or alters its topic. A promotion updates heads, a resync deletes them. A
+    # move updates heads, too, and reads how far its subscription is.
     "mirrors": Grants(
         topics=("GetItem", "PutItem", "UpdateItem", "DeleteItem", "Scan"),
         settles_deletions=True,
@@ -194,6 +195,7 @@ GRANTS: Mapping[str, Grants] = {
         writes_zones=True,
         changes_zone_states=True,
         wakes_readers=True,
+        pushes=("GetItem", "Query"),
     ),
     # "latest" is a place in the log when the group is made. A reset to a time reads segments, as listing offsets does.
     "share_admin": replace(

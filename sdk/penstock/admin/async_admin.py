@@ -14,6 +14,7 @@ from penstock.http.async_transport import AsyncTransport, open_async_transport
 from penstock.http.named_transport import TransportName
 from penstock.model import (
     CommittedOffset,
+    MovedTopic,
     OffsetAndTimestamp,
     PromotedPartition,
     ScheduledRecords,
@@ -321,10 +322,45 @@ class AsyncAdmin:
     async def promote_topic(self, name: str) -> list[PromotedPartition]:
         """Let a mirrored topic of this stage take appends, and no push any more. Tells where each partition ended.
 
-        Records that the source has behind that are missing here. Stop its producers first if it still runs, and wait
-        until the mirror has no lag. Raises UnknownTopicError, and InvalidError for a topic that is no mirror.
+        Records that the source has behind that are missing here. If it still runs, move its topic first, and use
+        `promote_moved`. Raises UnknownTopicError, and InvalidError for a topic that is no mirror.
         """
-        return await self._client.call(subscription_calls.promote_topic(name))
+        partitions, _ = await self._client.call(subscription_calls.promote_topic(name))
+        return partitions
+
+    async def move_topic(self, name: str, mirror: str, *, is_dry_run: bool = False) -> MovedTopic:
+        """End a topic of this stage for its mirror. It takes no appends from then on, and clients are told where to go.
+
+        Tells how far the mirror is: repeat it until that `is_mirrored`, then call `promote_moved` there. A dry run only
+        tells. Raises UnknownTopicError, and InvalidError for a subscription that is no mirror of it, or is paused.
+        """
+        return await self._client.call(subscription_calls.move_topic(name, mirror, is_dry_run=is_dry_run))
+
+    async def promote_moved(self, moved: MovedTopic, topic_id: str) -> list[PromotedPartition] | None:
+        """Let the mirrored topic of this stage, with this id, take appends where it is equal to its moved source.
+
+        None if a partition is not equal yet: pushes go on, so repeat it. Raises ConflictError for a move that was given
+        up, or a topic that was made anew.
+        """
+        partitions, is_promoted = await self._client.call(
+            subscription_calls.promote_topic(moved.topic, moved, topic_id)
+        )
+        return partitions if is_promoted else None
+
+    async def refuse_move(self, name: str, move: int) -> None:
+        """Let the move of this number promote no topic of this stage. Its source may be reopened then.
+
+        Raises ConflictError once a promotion has begun.
+        """
+        await self._client.call(subscription_calls.refuse_move(name, move))
+
+    async def reopen_topic(self, name: str, move: int, *, is_mirror_lost: bool = False) -> None:
+        """Let a moved topic of this stage take appends again. Call `refuse_move` at its mirror first.
+
+        With `is_mirror_lost` you need not. The mirror may have been promoted then, so it is another log from now on.
+        Raises UnknownTopicError, and ConflictError for another move.
+        """
+        await self._client.call(subscription_calls.reopen_topic(name, move, is_mirror_lost=is_mirror_lost))
 
     async def resync_topic(self, name: str) -> None:
         """Remove a mirrored topic of this stage. The next push makes it anew, from the source's first record on."""

@@ -8,7 +8,7 @@ from penstock.api.share_group_calls import list_share_groups
 from penstock.arguments import check, check_mapping, checked_name, checked_topic
 from penstock.http.http_message import json_request
 from penstock.http.steps import Calls
-from penstock.model import PromotedPartition
+from penstock.model import MovedPartition, MovedTopic, PromotedPartition
 from penstock.model.fields import value_of
 from penstock.model.push import (
     Subscription,
@@ -67,10 +67,42 @@ def create_mirror(name: str, topics: str | Iterable[str], stage: Mapping[str, st
     return answer
 
 
-def promote_topic(name: str) -> Calls[list[PromotedPartition]]:
-    """End the mirror of the topic. A repeat answers as the first call."""
-    answer = yield json_request("POST", f"{topic_path(name)}/promote", is_repeatable=True)
-    return [value_of(PromotedPartition, each) for each in answer["partitions"]]
+def move_topic(name: str, mirror: str, *, is_dry_run: bool = False) -> Calls[MovedTopic]:
+    """End the topic for its mirror. A repeat tells how far the mirror is."""
+    body = {"mirror": mirror, "dry_run": is_dry_run}
+    answer = yield json_request("POST", f"{topic_path(name)}/move", body=body, is_repeatable=True)
+    return value_of(MovedTopic, {**answer, "partitions": [value_of(MovedPartition, e) for e in answer["partitions"]]})
+
+
+def reopen_topic(name: str, move: int, *, is_mirror_lost: bool = False) -> Calls[None]:
+    """Let a moved topic take appends again, once its mirror has refused the move."""
+    body = {"reopen": move, "mirror_lost": is_mirror_lost}
+    yield json_request("POST", f"{topic_path(name)}/move", body=body, is_repeatable=True)
+
+
+def promote_topic(
+    name: str, moved: MovedTopic | None = None, topic_id: str = ""
+) -> Calls[tuple[list[PromotedPartition], bool]]:
+    """End the mirror of the topic, after a move only where it is equal. A repeat answers as the first call."""
+    body: dict[str, Any] | None = None
+    if moved is not None:
+        body = {
+            "move": moved.move,
+            "mirror": moved.mirror,
+            "topic_id": topic_id,
+            "source": dict(moved.source),
+            "partitions": [
+                {"partition": each.partition, "log_id": each.log_id, "end_offset": each.end_offset}
+                for each in moved.partitions
+            ],
+        }
+    answer = yield json_request("POST", f"{topic_path(name)}/promote", body=body, is_repeatable=True)
+    return [value_of(PromotedPartition, each) for each in answer["partitions"]], answer["is_promoted"]
+
+
+def refuse_move(name: str, move: int) -> Calls[None]:
+    """Let a move promote nothing."""
+    yield json_request("POST", f"{topic_path(name)}/promote", body={"refuse": move}, is_repeatable=True)
 
 
 def resync_topic(name: str) -> Calls[None]:

@@ -1,7 +1,9 @@
 """`penstock mirrors`: create, list, describe and delete mirrors, promote mirrored topics, begin them anew."""
 
-from collections.abc import Sequence
-from dataclasses import asdict
+import itertools
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import click
@@ -10,11 +12,16 @@ from penstock.admin.admin import Admin
 from penstock.cli.completion import complete_subscriptions, complete_topics
 from penstock.cli.options.settings import YES, confirm
 from penstock.cli.service import Service, service_command, time_text
-from penstock.model import PromotedPartition, Topic
+from penstock.http.transport import open_transport
+from penstock.model import MovedTopic, PromotedPartition, Topic
 from penstock.model.push import Subscription
+from penstock.system import monotonic_ms
 from penstock_core.errors import ErrorCode, PenstockError
 
 _STAGE = "stage"
+_POLL_S = 0.5
+_POLLS_OF_A_START = 20
+_WAIT_HELP = "Seconds to wait until this stage has all records."
 
 
 @click.group()
@@ -105,25 +112,65 @@ def delete(service: Service, name: str, yes: bool) -> None:
 
 @mirrors.command()
 @click.argument("topics", nargs=-1, required=True, shell_complete=complete_topics)
+@click.option("--source", metavar="URL", help="The URL of the source, if the mirror does not tell it.")
+@click.option("--source-region", metavar="REGION", help="The region of the source, if its URL does not tell it.")
+@click.option("--source-lost", is_flag=True, help="Do not ask the source. What it has not pushed is lost.")
+@click.option("--dry-run", is_flag=True, help="Show how far each partition is, and change nothing.")
+@click.option("--wait", "wait_s", type=click.IntRange(min=0), default=300, show_default=True, help=_WAIT_HELP)
 @YES
 @service_command
-def promote(service: Service, topics: tuple[str, ...], yes: bool) -> None:
-    """Let the mirrored TOPICS of this stage take appends. Pushes of their source are refused from then on."""
+def promote(
+    service: Service,
+    topics: tuple[str, ...],
+    source: str | None,
+    source_region: str | None,
+    source_lost: bool,
+    dry_run: bool,
+    wait_s: int,
+    yes: bool,
+) -> None:
+    """Let the mirrored TOPICS of this stage take over. Their source takes no appends any more, and nothing is lost.
+
+    It ends the topics at the source, waits until this stage has all their records, and opens them here. Run it again if
+    it ends in the middle. To give up, use `reopen` at the source.
+    """
     admin = Admin(transport=service.transport)
-    for topic in topics:
-        admin.describe_topic(topic)  # so that a typo promotes none of them
-    confirm(f"Promote {', '.join(topics)}? What the source has not pushed stays behind.", yes=yes)
-    found = {topic: admin.promote_topic(topic) for topic in topics}
-    service.show(
-        {topic: [asdict(each) for each in partitions] for topic, partitions in found.items()},
-        title="promoted",
-        columns=("topic", "partition", "ended at", "newest record"),
-        rows=[
-            (topic, each.partition, each.promoted_at, _newest(each))
-            for topic, partitions in found.items()
-            for each in partitions
-        ],
-    )
+    mirrored = {topic: admin.describe_topic(topic).topic for topic in topics}  # so that a typo promotes none of them
+    if source_lost:
+        if dry_run:
+            raise click.UsageError("--dry-run asks the source: leave out --source-lost")
+        confirm(f"Promote {', '.join(topics)}? What the source has not pushed stays behind.", yes=yes)
+        _show_promoted(service, {topic: admin.promote_topic(topic) for topic in topics})
+        return
+    moves = [_Move.of(each, source, source_region) for each in mirrored.values() if each.mirror is not None]
+    if dry_run:
+        _show_moves(service, {each.topic.name: each.end(is_dry_run=True) for each in moves})
+        return
+    confirm(f"Promote {', '.join(topics)}? The source takes no appends from now on.", yes=yes)
+    found = {topic: admin.promote_topic(topic) for topic, each in mirrored.items() if each.mirror is None}
+    found |= _promoted(service, admin, moves, monotonic_ms() + 1_000 * wait_s)
+    _show_promoted(service, found)
+
+
+@mirrors.command()
+@click.argument("topics", nargs=-1, required=True, shell_complete=complete_topics)
+@click.option("--mirror-region", metavar="REGION", help="The region of the mirror, if its URL does not tell it.")
+@click.option("--mirror-lost", is_flag=True, help="Do not ask the mirror, which may have been promoted.")
+@YES
+@service_command
+def reopen(service: Service, topics: tuple[str, ...], mirror_region: str | None, mirror_lost: bool, yes: bool) -> None:
+    """Give up the promotion of the mirrors of TOPICS of this stage: they take appends here again."""
+    admin = Admin(transport=service.transport)
+    moves = {topic: admin.describe_topic(topic).topic.move for topic in topics}
+    warning = " If a mirror was promoted, both sides take appends, as two logs." if mirror_lost else ""
+    confirm(f"Reopen {', '.join(topics)}?{warning}", yes=yes)
+    for topic, move in moves.items():
+        if move is None:
+            raise PenstockError(ErrorCode.INVALID_REQUEST, f"topic {topic!r} was never moved: it takes appends")
+        if not mirror_lost and move["state"] == "moved":
+            stage_admin(move["url"], mirror_region).refuse_move(move["topic"], move["move"])
+        admin.reopen_topic(topic, move["move"], is_mirror_lost=mirror_lost)
+    service.say({"reopened": list(topics)}, f"reopened {', '.join(topics)}")
 
 
 @mirrors.command()
@@ -146,12 +193,99 @@ def _check_mirror(subscription: Subscription) -> None:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Move:
+    """The move of a topic of the source, whose mirror is the `topic` of this stage."""
+
+    source: Admin
+    name: str
+    mirror: str
+    topic: Topic
+
+    @classmethod
+    def of(cls, topic: Topic, url: str | None, region: str | None) -> "_Move":
+        """The move of the topic that this one mirrors. Raises UnknownSubscriptionError at the source."""
+        assert topic.mirror is not None
+        url = url or topic.mirror["source"]
+        if not url:
+            raise click.UsageError("the mirror does not tell its source: give --source URL, or --source-lost")
+        source = stage_admin(url, region)
+        prefix = source.describe_subscription(topic.mirror["name"]).subscription.target[_STAGE].get("prefix", "")
+        return cls(source=source, name=topic.name.removeprefix(prefix), mirror=topic.mirror["name"], topic=topic)
+
+    def end(self, *, is_dry_run: bool = False) -> MovedTopic:
+        """End the topic at the source, or tell how far its mirror is."""
+        return self.source.move_topic(self.name, self.mirror, is_dry_run=is_dry_run)
+
+
+def stage_admin(url: str, region: str | None) -> Admin:
+    """The operator of another stage, under the same credentials."""
+    return Admin(transport=open_transport(url, region))
+
+
+def _promoted(
+    service: Service, admin: Admin, moves: Sequence[_Move], until_ms: float
+) -> dict[str, list[PromotedPartition]]:
+    """The promoted partitions of each topic. All topics end at the source first, so that no app goes on with half."""
+    ends = {each.topic.name: each.end() for each in moves}
+    found: dict[str, list[PromotedPartition]] = {}
+    told = -1
+    for polls in itertools.count():
+        left = [each for each in moves if each.topic.name not in found]
+        for each in left:
+            if polls % _POLLS_OF_A_START == 0:  # the source asks how far the mirror is, if it has nothing to push
+                each.source.resume_subscription(each.mirror)
+            end = ends[each.topic.name] = each.end()
+            promoted = admin.promote_moved(end, each.topic.topic_id) if end.is_mirrored else None
+            if promoted is not None:
+                found[each.topic.name] = promoted
+        if len(found) == len(moves):
+            return found
+        missing = sum(part.lag for name, end in ends.items() if name not in found for part in end.partitions)
+        if monotonic_ms() >= until_ms:
+            raise PenstockError(
+                ErrorCode.THROTTLED,
+                f"the source still has {missing} records to push: run this again, or `penstock mirrors reopen` there",
+            )
+        if missing != told and not service.as_json:
+            click.echo(f"{missing} records behind", err=True)
+            told = missing
+        time.sleep(_POLL_S)
+    raise AssertionError("the loop does not end by itself")
+
+
+def _show_moves(service: Service, moves: Mapping[str, MovedTopic]) -> None:
+    service.show(
+        {topic: asdict(each) for topic, each in moves.items()},
+        title="dry run: nothing was changed",
+        columns=("topic", "partition", "source ends at", "mirror has", "lag", "newest record"),
+        rows=[
+            (topic, part.partition, part.end_offset, part.mirrored_offset, part.lag, _time(part.appended_ms))
+            for topic, each in moves.items()
+            for part in each.partitions
+        ],
+    )
+
+
+def _show_promoted(service: Service, found: Mapping[str, Sequence[PromotedPartition]]) -> None:
+    service.show(
+        {topic: [asdict(each) for each in partitions] for topic, partitions in found.items()},
+        title="promoted",
+        columns=("topic", "partition", "ended at", "newest record"),
+        rows=[
+            (topic, each.partition, each.promoted_at, _time(each.appended_ms))
+            for topic, partitions in found.items()
+            for each in partitions
+        ],
+    )
+
+
 def _mirrored(topic: Topic) -> dict[str, Any]:
     return {"topic": topic.name, "mirror": None if topic.mirror is None else dict(topic.mirror)}
 
 
-def _newest(partition: PromotedPartition) -> str | None:
-    return None if partition.appended_ms is None else time_text(partition.appended_ms)
+def _time(time_ms: int | None) -> str | None:
+    return None if time_ms is None else time_text(time_ms)
 
 
 def _text(subscription: Subscription) -> str:

@@ -1,6 +1,6 @@
 """The values that the SDK takes and gives. All are immutable; times are milliseconds since 1970."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -112,7 +112,8 @@ class Topic:
     they take no new records, and the last ones go once retention has emptied them.
 
     `mirror` is there for a topic that another stage writes: `name`, `topic_id` of the source's topic, and `source`, the
-    URL of that stage.
+    URL of that stage. `move` is there for one that was moved to its mirror: its number `move`, the `state` (moved,
+    reopening, or open once it was given up), the `mirror`, its `url`, and the `topic` there.
     """
 
     name: str
@@ -123,6 +124,7 @@ class Topic:
     created_at_ms: int
     first_writable_partition: int = 0
     mirror: Mapping[str, Any] | None = None
+    move: Mapping[str, Any] | None = None
 
     @property
     def is_compacted(self) -> bool:
@@ -140,6 +142,44 @@ class PromotedPartition:
     partition: int
     promoted_at: int
     appended_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovedPartition:
+    """The end of a partition that moves to its mirror, which has the records below `mirrored_offset`, and lacks `lag`.
+
+    `appended_ms` is the time of its newest records, in milliseconds since 1970, None for a log without records.
+    """
+
+    partition: int
+    log_id: str
+    end_offset: int
+    mirrored_offset: int
+    lag: int
+    appended_ms: int | None
+
+    @property
+    def is_mirrored(self) -> bool:
+        """The mirror has all that there is."""
+        return self.mirrored_offset >= self.end_offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovedTopic:
+    """A move of a topic to the `topic` at the stage `url`, by the number `move`. `source` are the topic's settings."""
+
+    move: int
+    state: str
+    mirror: str
+    url: str
+    topic: str
+    source: Mapping[str, Any]
+    partitions: Sequence[MovedPartition]
+
+    @property
+    def is_mirrored(self) -> bool:
+        """The mirror has all that there is, as far as its last answers said."""
+        return all(each.is_mirrored for each in self.partitions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -96,7 +96,11 @@ def _release(upgrade: Upgrade) -> Iterator[Finding]:
             set(versions) & set(new.writes.get(kind, ())) - set(old.reads.get(kind, versions))
             for kind, versions in ON_DEMAND.items()
         )
-        remedy = f"send no record that expires while a function of {old.release} runs ({_EXPIRY_PART})" if later else ""
+        remedy = (
+            f"send no record that expires, and move no topic, while a function of {old.release} runs ({_EXPIRY_PART})"
+            if later
+            else ""
+        )
         yield Finding(check="formats", verdict=Verdict.OK, fact=fact, remedy=remedy)
 
 

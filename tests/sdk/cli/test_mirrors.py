@@ -1,22 +1,92 @@
 """`penstock mirrors`, with two services in memory."""
 
+import time
 from collections.abc import Iterator
 
 import pytest
 
+from penstock.cli import mirrors
+from penstock.errors import ConflictError
 from penstock.testing import MemoryPenstock
+from penstock_core.errors import ErrorCode
 from tests.sdk.cli.command import run, run_json
 
-URL = "https://b.example"
-CREATE = ("mirrors", "create", "dr", "orders", "--to", URL, "--source", "https://a.example")
+URL, SOURCE = "https://b.example", "https://a.example"
+CREATE = ("mirrors", "create", "dr", "orders", "--to", URL, "--source", SOURCE)
 
 
 @pytest.fixture
-def other(service: MemoryPenstock) -> Iterator[MemoryPenstock]:
+def other(service: MemoryPenstock, monkeypatch: pytest.MonkeyPatch) -> Iterator[MemoryPenstock]:
     service.create_topic("orders", partitions=2)
     with MemoryPenstock() as found:
         service.add_stage(URL, found)
+        stages = {URL: found.transport, SOURCE: service.transport}
+        monkeypatch.setattr(mirrors, "open_transport", lambda url, _: stages[url])
+        monkeypatch.setattr(time, "sleep", lambda _: service.deliver_pushes())
         yield found
+
+
+def create_with_records(service: MemoryPenstock, *values: bytes) -> None:
+    run_json(service.transport, *CREATE)
+    with service.producer() as producer:
+        for value in values:
+            producer.send("orders", value=value, partition=0)
+
+
+def send(side: MemoryPenstock, value: bytes) -> int:
+    with side.producer() as producer:
+        return producer.send("orders", value=value, partition=0).result().offset
+
+
+def test_planned_promotion_waits_for_the_rest_and_loses_nothing(service: MemoryPenstock, other: MemoryPenstock) -> None:
+    create_with_records(service, b"a")
+    service.deliver_pushes()
+    send(service, b"b")
+    told = run_json(other.transport, "mirrors", "promote", "orders", "--dry-run")
+    assert [each["lag"] for each in told["orders"]["partitions"]] == [1, 0]
+    assert "dry run" in run(other.transport, "mirrors", "promote", "orders", "--dry-run").stdout
+    send(service, b"c")
+    late = run(other.transport, "mirrors", "promote", "orders", "--yes", "--wait", "0")
+    assert late.exit_code == 1
+    assert "2 records" in late.stderr
+    with pytest.raises(ConflictError, match=URL) as caught:
+        send(service, b"x")
+    assert caught.value.code is ErrorCode.MOVED
+    promoted = run(other.transport, "mirrors", "promote", "orders", "--yes")
+    assert promoted.exit_code == 0, promoted.output
+    assert "2 records behind" in promoted.stderr
+    assert [each.value for each in other.records("orders")] == [b"a", b"b", b"c"]
+    assert send(other, b"d") == 3
+    assert service.admin().describe_topic("orders").topic.move == {
+        "move": 1, "state": "moved", "mirror": "dr", "url": URL, "topic": "orders"
+    }  # fmt: skip
+    refused = run(service.transport, "mirrors", "reopen", "orders", "--yes")
+    assert refused.exit_code == 1
+    assert "promote" in refused.stderr.lower()
+
+
+def test_move_is_given_up(service: MemoryPenstock, other: MemoryPenstock) -> None:
+    create_with_records(service, b"a")
+    service.deliver_pushes()
+    service.admin().move_topic("orders", "dr")
+    assert run_json(service.transport, "mirrors", "reopen", "orders", "--yes") == {"reopened": ["orders"]}
+    assert run(service.transport, "mirrors", "reopen", "orders", "--yes").exit_code == 0, "a repeat"
+    assert send(service, b"b") == 1
+    service.admin().move_topic("orders", "dr")
+    assert run(service.transport, "mirrors", "reopen", "orders", "--mirror-lost", "--yes").exit_code == 0
+    assert send(service, b"c") == 2
+    other.create_topic("own")
+    assert run(other.transport, "mirrors", "reopen", "own", "--yes").exit_code == 1
+
+
+def test_source_that_is_not_told_must_be_given(service: MemoryPenstock, other: MemoryPenstock) -> None:
+    run_json(service.transport, "mirrors", "create", "dr", "orders", "--to", URL)
+    service.deliver_pushes()
+    send(service, b"a")
+    service.deliver_pushes()
+    assert "--source URL" in run(other.transport, "mirrors", "promote", "orders", "--yes").stderr
+    assert run(other.transport, "mirrors", "promote", "orders", "--source-lost", "--dry-run").exit_code == 2
+    assert run(other.transport, "mirrors", "promote", "orders", "--source", SOURCE, "--yes").exit_code == 0
 
 
 def places_of(side: MemoryPenstock) -> list[tuple[int, int, bytes | None]]:
@@ -54,13 +124,13 @@ def test_topic_is_mirrored_and_promoted(service: MemoryPenstock, other: MemoryPe
     refused = run(other.transport, "topics", "delete", "orders", "--yes")
     assert refused.exit_code == 1
     assert "https://a.example" in refused.stderr
-    promoted = run_json(other.transport, "mirrors", "promote", "orders", "--yes")
+    promoted = run_json(other.transport, "mirrors", "promote", "orders", "--source-lost", "--yes")
     assert sum(each["promoted_at"] for each in promoted["orders"]) == 20
     with other.producer() as producer:
         assert (
             producer.send("orders", value=b"own", partition=0).result().offset == promoted["orders"][0]["promoted_at"]
         )
-    assert run(other.transport, "mirrors", "promote", "orders", "--yes").exit_code == 0, "a repeat"
+    assert run(other.transport, "mirrors", "promote", "orders", "--yes").exit_code == 0, "a repeat asks no source"
     assert run_json(service.transport, "mirrors", "delete", "dr", "--yes") == {"deleted": "dr"}
 
 

@@ -162,7 +162,9 @@ def test_format_that_is_written_on_demand_comes_after_the_upgrade_and_bars_the_w
     new["Metadata"][METADATA_KEY] = json.dumps(facts)
     synthesizes(new)
     tell_release(deployed, formats=facts["formats"] | {"ref": [[1, 2, 3], [1, 2, 3, 4, 5]]})
-    assert check()["formats"]["remedy"].startswith("send no record that expires while a function of 0.1.0 runs")
+    assert check()["formats"]["remedy"].startswith(
+        "send no record that expires, and move no topic, while a function of 0.1.0 runs"
+    )
     new["Metadata"][METADATA_KEY] = json.dumps(facts | {"formats": facts["formats"] | {"ref": [[1], [1, 2, 3, 5]]}})
     tell_release(deployed, formats=facts["formats"])
     assert "writes ref of format 7, which" in check(may_deploy=False)["formats"]["fact"]

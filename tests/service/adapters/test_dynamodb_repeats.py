@@ -28,6 +28,7 @@ from penstock_core.ids import (
 from penstock_core.log.index import HeadJump, Jump, Page
 from penstock_core.log.retention_raise import RetentionRaise
 from penstock_core.log.topic import Topic, note_of
+from penstock_core.mirror.move import HeadMove, HeadReopening
 from penstock_core.mirror.push import MirrorAppend
 from penstock_core.push.delivery import DeliveryState
 from penstock_core.push.lane import LaneState
@@ -169,6 +170,8 @@ REPEATED: Mapping[str, Write] = {
     "log.append_mirrored": lambda stores: stores.log.append_mirrored(KEY, MIRRORED, 0),
     "log.name_log": lambda stores: stores.log.name_log(KEY, "1" * 32),
     "log.promote": lambda stores: stores.log.promote(KEY, "backup", 0, None),
+    "log.move": lambda stores: stores.log.move(KEY, HeadMove(number=1, log_id="l1", now_ms=5)),
+    "log.reopen": lambda stores: stores.log.reopen(KEY, HeadReopening(number=1, layout=0, closed_ms=None)),
     "log.move_to_layout": lambda stores: stores.log.move_to_layout(KEY, 1, None),
     "topics.retire": lambda stores: stores.topics.retire(DRAINED, DRAINED.with_partitions(2)),
     "topics.end_raise": lambda stores: stores.topics.end_raise(RAISED),

@@ -4,6 +4,8 @@ from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
+from penstock_core.log.topic import MoveNote
+
 
 class ZoneAnswer(TypedDict):
     """A zone and its state; `since_ms` is 0 for one that has always been in sync."""
@@ -57,6 +59,7 @@ class Error(TypedDict):
     last_nonce: NotRequired[str]
     mirror: NotRequired[str]
     source: NotRequired[str]
+    url: NotRequired[str]
 
 
 class ErrorAnswer(TypedDict):
@@ -131,10 +134,31 @@ class MirrorAnswer(TypedDict):
     source: str | None
 
 
+class MoveAnswer(TypedDict):
+    """The last move of a topic to its mirror, by number: the `topic` at the stage `url`. `open`: it was given up."""
+
+    move: int
+    state: Literal["moved", "reopening", "open"]
+    mirror: str
+    url: str
+    topic: str
+
+
+def move_answer(note: MoveNote) -> MoveAnswer:
+    """The answer for a move."""
+    return {
+        "move": note.number,
+        "state": note.state.value,
+        "mirror": note.mirror,
+        "url": note.url,
+        "topic": note.topic,
+    }
+
+
 class TopicAnswer(TypedDict):
     """A topic. New records go to `writable_partitions`, from `first_writable_partition` on; the others drain.
 
-    Only pushes of another stage write to a topic that has a `mirror`.
+    Only pushes of another stage write to a topic that has a `mirror`. One that has a `move` may have gone to its own.
     """
 
     name: str
@@ -146,6 +170,7 @@ class TopicAnswer(TypedDict):
     created_at_ms: int
     earlier_retention: NotRequired[EarlierRetention]
     mirror: NotRequired[MirrorAnswer]
+    move: NotRequired[MoveAnswer]
 
 
 class AddressAnswer(TypedDict):

@@ -31,6 +31,7 @@ from penstock_core.records.producer_state import ProducerSequence, ProducerState
 from penstock_core.storage.head_item import (
     CLOSED,
     MIRROR,
+    MOVED_AT,
     head_item,
     head_key,
     owner_name,
@@ -48,9 +49,11 @@ from penstock_core.storage.head_updates import (
     layout_move,
     log_naming,
     mirroring,
+    moving,
     producers_removal,
     promoting,
     push_arming,
+    reopening,
     tail_shortening,
 )
 from penstock_core.storage.item import ConditionalPut, ConditionalUpdate, Item, number
@@ -67,6 +70,7 @@ from penstock_service.adapters.dynamodb.client import Applied, DynamoDbClient, R
 from penstock_service.adapters.dynamodb.marks import RefMarker
 
 if TYPE_CHECKING:
+    from penstock_core.mirror.move import HeadMove, HeadReopening, LogEnd
     from penstock_core.mirror.push import MirrorAppend
 
 _APPEND = (
@@ -74,7 +78,7 @@ _APPEND = (
     f"{TAKE_PUSH_WAITER}"
 )
 _TAKE_WAITER = f" REMOVE {Waiter.READER.value}"
-_HEAD_EXISTS = "attribute_exists(next_offset)"
+_HEAD_EXISTS = "attribute_exists(tail_base)"  # in a moved log, too
 
 
 class DynamoDbLogIndex:
@@ -202,8 +206,16 @@ class DynamoDbLogIndex:
             return None
         return HeadAppend(is_appended=False, head=parse_head(done.item), maybe_applied=done.maybe_applied)
 
-    def promote(self, key: PartitionKey, mirror: str, layout: int, closed_ms: int | None) -> Head | None:
-        return self._changed_head(promoting(key, mirror, layout, closed_ms))[1]
+    def promote(
+        self, key: PartitionKey, mirror: str, layout: int, closed_ms: int | None, end: "LogEnd | None" = None
+    ) -> Head | None:
+        return self._changed_head(promoting(key, mirror, layout, closed_ms, end))[1]
+
+    def move(self, key: PartitionKey, move: "HeadMove") -> Head | None:
+        return self._changed_head(moving(key, move))[1]
+
+    def reopen(self, key: PartitionKey, reopened: "HeadReopening") -> Head | None:
+        return self._changed_head(reopening(key, reopened))[1]
 
     def evicted_producer(self, key: PartitionKey, producer_id: int) -> ProducerState | None:
         item = self._client.get(self._table, producer_item_key(key, producer_id))
@@ -305,7 +317,7 @@ class DynamoDbLogIndex:
             TableName=self._table,
             Key=head_key(key),
             UpdateExpression="SET log_start_offset = :offset",
-            ConditionExpression="log_start_offset < :offset AND next_offset >= :offset",
+            ConditionExpression=f"log_start_offset < :offset AND (next_offset >= :offset OR {MOVED_AT} >= :offset)",
             ExpressionAttributeValues={":offset": number(offset)},
             ReturnValues="ALL_NEW",
             ReturnValuesOnConditionCheckFailure="ALL_OLD",

@@ -8,6 +8,7 @@ from penstock_core.ids import PartitionKey
 from penstock_core.log.delivery import Delivery, DeliveryOutcome
 from penstock_core.log.index import unknown_partition
 from penstock_core.log.timer import DueMinute, PlaceRange, Timer, TimerPlace, cancelled
+from penstock_core.storage.head_item import head_key
 from penstock_core.storage.item import Item, number
 from penstock_core.storage.timer_item import (
     due_minute_key,
@@ -110,6 +111,8 @@ class DynamoDbTimerStore:
             return DeliveryOutcome.DONE
         outcome = refused_outcome(delivery, [cancelled.is_refused(action) for action in range(len(actions))])
         if outcome is None:
+            if self._client.get(self._table, head_key(delivery.key)) is not None:
+                return DeliveryOutcome.MOVED  # the log was moved to its mirror: the next read of the head tells so
             raise unknown_partition(delivery.key)
         return outcome
 

@@ -30,6 +30,7 @@ from penstock_core.storage.keys import DELETED, TOPIC
 from penstock_core.storage.topic_item import (
     LAYOUT,
     MIRROR,
+    MOVE,
     ORDERING,
     RAISE,
     TOPIC_OPTIONAL,
@@ -137,7 +138,7 @@ class DynamoDbTopicStore:
         stored = topic_item(old)
         condition = "topic_id = :id AND #partitions = :partitions AND config = :config"
         values = {":id": stored["topic_id"], ":partitions": stored["partitions"], ":config": stored["config"]}
-        for name in (LAYOUT, ORDERING, RAISE, MIRROR):
+        for name in (LAYOUT, ORDERING, RAISE, MIRROR, MOVE):
             place = f":old_{name}"
             if name in stored:
                 condition += f" AND {name} = {place}"

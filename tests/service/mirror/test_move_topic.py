@@ -1,0 +1,220 @@
+"""A topic moves to its mirror: no offset is given on both sides, whatever is late, repeated, or given up."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from penstock_core.errors import ErrorCode
+from penstock_core.ids import Offset, Partition
+from penstock_core.log.topic import MoveState
+from penstock_core.mirror.move import HeadMove, LogEnd, PlannedPromotion
+from penstock_core.mirror.push import SourceTopic
+from penstock_service.mirror.append_push import append_push
+from penstock_service.mirror.move_topic import MovedTopic, move_topic, reopen_topic
+from penstock_service.mirror.promote_topic import PromotedTopic, promote_topic, refuse_move, resync_topic
+from penstock_service.push.admin.pause_subscription import pause_subscription
+from penstock_service.topics.alter_topic import alter_topic, delete_topic, truncate
+from tests.service.mirror.stages import Stages
+from tests.service.mirror.test_mirrored_log import assert_equal, stages_of
+from tests.support.refusals import refused
+from tests.support.service import head_of, key_of, new_topic, send
+
+PARTITIONS = 2
+
+
+@pytest.fixture
+def stages() -> Stages:
+    return stages_of("a", "b", partitions=PARTITIONS)
+
+
+def planned(stages: Stages, moved: MovedTopic, **changes: Any) -> PlannedPromotion:
+    mirrored = stages.mirror.topic_cache.read_through("orders")
+    wish = PlannedPromotion(
+        number=moved.note.number,
+        mirror=moved.note.mirror,
+        topic_id=mirrored.topic_id,
+        source=moved.source,
+        ends={each.partition: LogEnd(log_id=each.log_id, next_offset=each.end_offset) for each in moved.partitions},
+    )
+    return replace(wish, **changes)
+
+
+def move(stages: Stages) -> MovedTopic:
+    return move_topic(stages.source.instance, "orders", "packing")
+
+
+def promote(stages: Stages, moved: MovedTopic, **changes: Any) -> PromotedTopic:
+    return promote_topic(stages.mirror, "orders", planned(stages, moved, **changes))
+
+
+def test_moved_topic_tells_where_it_goes_on(stages: Stages) -> None:
+    source = stages.source.instance
+    stages.source.append("c")
+    moved = move(stages)
+    [first, second] = moved.partitions
+    assert (first.end_offset, first.mirrored_offset, first.lag) == (3, 2, 1)
+    assert (second.end_offset, second.lag, second.appended_ms) == (0, 0, None)
+    for change in (
+        lambda: send(source, "orders", "x"),
+        lambda: alter_topic(source, "orders", 3, {}),
+        lambda: truncate(source, "orders", {0: 1}),
+    ):
+        error = refused(ErrorCode.MOVED, change)
+        assert error.facts == {"url": "https://b.example", "topic": "orders", "mirror": "packing"}
+    stages.run()
+    again = move(stages)
+    assert [each.lag for each in again.partitions] == [0, 0]
+    assert again.note == moved.note
+    assert promote(stages, again).is_whole
+    assert send(stages.mirror, "orders", "d").base_offset == 3
+    assert send(stages.mirror, "orders", "e", partition=1).base_offset == 0
+    assert [each.promoted_at for each in promote(stages, again).partitions] == [3, 0], "a repeat"
+    refused(ErrorCode.MOVED, lambda: send(source, "orders", "x"))
+
+
+def test_dry_run_changes_nothing(stages: Stages) -> None:
+    told = move_topic(stages.source.instance, "orders", "packing", is_dry_run=True)
+    assert [each.end_offset for each in told.partitions] == [2, 0]
+    assert send(stages.source.instance, "orders", "x").base_offset == 2
+
+
+def test_mirror_that_lacks_records_is_not_promoted(stages: Stages) -> None:
+    stages.source.append("c")
+    stages.is_away = True
+    moved = move(stages)
+    found = promote(stages, moved)
+    assert not found.is_whole
+    assert [each.partition for each in found.partitions] == [1], "the empty one is equal"
+    refused(ErrorCode.MIRRORED, lambda: send(stages.mirror, "orders", "x"))
+    stages.is_away = False
+    stages.run()
+    assert promote(stages, moved).is_whole
+    assert_equal(stages)
+
+
+def test_settings_that_no_push_has_told_come_with_the_promotion(stages: Stages) -> None:
+    stages.is_away = True
+    alter_topic(stages.source.instance, "orders", 4, {"retention_ms": 3_600_000})
+    stages.clock.time_ms += 20_000
+    moved = move(stages)
+    assert promote(stages, moved).is_whole
+    mirrored = stages.mirror.topic_cache.read_through("orders")
+    assert (mirrored.partitions, mirrored.config.retention_ms) == (4, 3_600_000)
+    assert send(stages.mirror, "orders", "x", partition=3).base_offset == 0
+
+
+def test_topic_is_reopened_once_its_mirror_has_refused(stages: Stages) -> None:
+    moved = move(stages)
+    refuse_move(stages.mirror, "orders", 1)
+    reopened = reopen_topic(stages.source.instance, "orders", 1)
+    assert reopened.move is not None
+    assert reopened.move.state is MoveState.OPEN
+    assert reopen_topic(stages.source.instance, "orders", 1) == reopened, "a repeat"
+    refused(ErrorCode.CONCURRENT_UPDATE, lambda: promote(stages, moved))
+    stages.source.append("c")
+    stages.run()
+    assert_equal(stages)
+    again = move(stages)
+    assert again.note.number == 2
+    assert promote(stages, again).is_whole
+
+
+def test_decided_promotion_is_not_refused(stages: Stages) -> None:
+    stages.source.append("c")
+    stages.is_away = True
+    moved = move(stages)
+    assert not promote(stages, moved).is_whole
+    refused(ErrorCode.MIRROR_ENDED, lambda: refuse_move(stages.mirror, "orders", 1))
+    refused(ErrorCode.INVALID_REQUEST, lambda: resync_topic(stages.mirror, "orders"))
+    assert promote_topic(stages.mirror, "orders").is_whole, "the source is lost in the middle"
+    refused(ErrorCode.MIRROR_ENDED, lambda: refuse_move(stages.mirror, "orders", 1))
+
+
+def test_late_steps_of_a_move_that_was_given_up_change_nothing(stages: Stages) -> None:
+    source = stages.source.instance
+    move(stages)
+    refuse_move(stages.mirror, "orders", 1)
+    reopen_topic(source, "orders", 1)
+    late = HeadMove(number=1, log_id="l9", now_ms=1)
+    source.stores.log.move(key_of(source, "orders"), late)
+    assert send(source, "orders", "x").base_offset == 2
+
+
+def test_topic_that_opens_again_is_not_moved(stages: Stages) -> None:
+    source = stages.source.instance
+    move(stages)
+    topic = source.topic_cache.read_through("orders")
+    assert topic.move is not None
+    source.stores.topics.replace(topic, replace(topic, move=replace(topic.move, state=MoveState.REOPENING)))
+    refused(ErrorCode.CONCURRENT_UPDATE, lambda: move(stages))
+    reopen_topic(source, "orders", 1)
+    assert send(source, "orders", "x").base_offset == 2
+
+
+def test_promoted_mirror_that_was_lost_is_another_log(stages: Stages) -> None:
+    moved = move(stages)
+    assert promote(stages, moved).is_whole
+    refused(ErrorCode.MIRROR_ENDED, lambda: refuse_move(stages.mirror, "orders", 1))
+    reopen_topic(stages.source.instance, "orders", 1, is_mirror_lost=True)
+    assert head_of(stages.source.instance, "orders").log_id != moved.partitions[0].log_id
+    assert send(stages.source.instance, "orders", "x").base_offset == 2
+    assert send(stages.mirror, "orders", "y").base_offset == 2, "two logs, and each has a name of its own"
+
+
+def test_move_that_died_between_two_heads_goes_on(stages: Stages) -> None:
+    source = stages.source.instance
+    move(stages)
+    refuse_move(stages.mirror, "orders", 1)
+    reopen_topic(source, "orders", 1)
+    topic = source.topic_cache.read_through("orders")
+    assert topic.move is not None
+    noted = replace(topic, move=replace(topic.move, number=2, state=MoveState.MOVED))
+    source.stores.topics.replace(topic, noted)
+    source.stores.log.move(key_of(source, "orders"), HeadMove(number=2, log_id="l2", now_ms=1))
+    assert [each.log_id for each in move(stages).partitions] == [
+        head_of(source, "orders", number).log_id for number in range(PARTITIONS)
+    ]
+    assert all(head_of(source, "orders", number).move == 2 for number in range(PARTITIONS))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"topic_id": "ef" * 10}, {"mirror": "other"}],
+)
+def test_promotion_of_another_topic_or_mirror_is_refused(stages: Stages, change: dict[str, str]) -> None:
+    moved = move(stages)
+    refused(ErrorCode.TOPIC_EXISTS, lambda: promote(stages, moved, **change))
+    other: SourceTopic = replace(moved.source, name="others")
+    refused(ErrorCode.TOPIC_EXISTS, lambda: promote(stages, moved, source=other))
+    assert stages.mirror.topic_cache.find(other.name) is None
+
+
+def test_promotion_that_lacks_a_partition_is_not_whole(stages: Stages) -> None:
+    moved = move(stages)
+    ends = planned(stages, moved).ends
+    more = {**ends, Partition(7): LogEnd(log_id="l7", next_offset=Offset(0))}
+    assert not promote(stages, moved, ends=more).is_whole
+
+
+def test_only_what_an_active_subscription_mirrors_is_moved(stages: Stages) -> None:
+    source = stages.source.instance
+    new_topic(source, "others", 1)
+    refused(ErrorCode.INVALID_REQUEST, lambda: move_topic(source, "others", "packing"))
+    refused(ErrorCode.UNKNOWN_SUBSCRIPTION, lambda: move_topic(source, "orders", "nobody"))
+    pause_subscription(source, "packing")
+    refused(ErrorCode.INVALID_REQUEST, lambda: move(stages))
+    refused(ErrorCode.INVALID_REQUEST, lambda: reopen_topic(source, "orders", 1))
+    assert send(source, "orders", "x").base_offset == 2
+
+
+def test_moved_topic_may_be_deleted(stages: Stages) -> None:
+    moved = move(stages)
+    assert promote(stages, moved).is_whole
+    delete_topic(stages.source.instance, "orders")
+
+
+def test_late_push_meets_the_promoted_log(stages: Stages) -> None:
+    moved = move(stages)
+    assert promote(stages, moved).is_whole
+    refused(ErrorCode.TOPIC_EXISTS, lambda: append_push(stages.mirror, stages.pushes[-1]))
