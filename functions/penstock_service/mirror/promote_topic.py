@@ -138,7 +138,7 @@ def _replaced(instance: Instance, old: Topic, new: Topic) -> bool:
 def resync_topic(instance: Instance, name: str) -> TopicId:
     """The id of the mirrored topic that was removed. The next push makes it anew, under another id, from its begin.
 
-    Costs and raises as `delete_topic`, and a read of the heads. INVALID_REQUEST for a topic that is no mirror, or whose
+    Costs and raises as `delete_topic`. INVALID_REQUEST for a topic that is no mirror, or whose
     promotion has begun: its heads may have records of their own.
     """
     topic = instance.topic_cache.read_through(parse_own_topic_name(name))

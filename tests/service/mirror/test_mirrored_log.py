@@ -223,6 +223,9 @@ def test_resync_that_is_late_removes_no_promoted_topic() -> None:
 
 def test_resync_removes_no_topic_whose_promotion_has_begun() -> None:
     stages = stages_of("a", partitions=2)
+    topic = stages.mirror.topic_cache.read_through("orders")
+    assert topic.mirror is not None
+    stages.mirror.stores.topics.replace(topic, replace(topic, mirror=replace(topic.mirror, decided=0)))
     stages.mirror.stores.log.promote(key_of(stages.mirror, "orders"), "packing", 0, None)
     assert send(stages.mirror, "orders", "own").base_offset == 1
     refused(ErrorCode.INVALID_REQUEST, lambda: resync_topic(stages.mirror, "orders"))
