@@ -86,7 +86,7 @@ class MirrorNote:
 
 
 class MoveState(StrEnum):
-    """What became of a move."""
+    """The state of a move."""
 
     MOVED = "moved"
     """The topic takes no appends: its mirror does, or will."""

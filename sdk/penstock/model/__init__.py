@@ -178,7 +178,7 @@ class MovedTopic:
 
     @property
     def is_mirrored(self) -> bool:
-        """The mirror has all that there is, as far as its last answers said."""
+        """The mirror has all that there is. Its last answers said so."""
         return all(each.is_mirrored for each in self.partitions)
 
 
