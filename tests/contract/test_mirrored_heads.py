@@ -8,8 +8,7 @@ import pytest
 from penstock_core.errors import ErrorCode
 from penstock_core.ids import Offset
 from penstock_core.log.index import HELD_LAYOUT, Head, HeldHead
-from penstock_core.mirror.move import HeadMove, HeadReopening, LogEnd
-from penstock_core.mirror.push import MirrorAppend
+from penstock_core.mirror.push import HeadMove, HeadReopening, LogEnd, MirrorAppend
 from penstock_core.records.producer_state import ProducerSequence, ProducerState
 from tests.contract.conftest import Ports
 from tests.contract.test_log_index import KEY, OTHER, ref

@@ -37,8 +37,7 @@ from penstock_core.storage.keys import producer_name
 
 if TYPE_CHECKING:
     from penstock_core.compaction.tail_move import TailMove
-    from penstock_core.mirror.move import HeadMove, HeadReopening, LogEnd
-    from penstock_core.mirror.push import MirrorAppend
+    from penstock_core.mirror.push import HeadMove, HeadReopening, LogEnd, MirrorAppend
 
 # that `arming` names
 WAITER_ATTRIBUTES = ("pk", "sk", "next_offset", "under_replicated", Waiter.READER.value)

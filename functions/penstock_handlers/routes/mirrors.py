@@ -8,8 +8,7 @@ from penstock_core.acls.rule import Kind, Operation
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, Partition, parse_subscription_name
 from penstock_core.limits import OFFSET_MAX, REQUEST_BYTES_MAX, TOPIC_PARTITIONS_MAX
-from penstock_core.mirror.move import LogEnd, PlannedPromotion
-from penstock_core.mirror.push import MirrorPush, PushPart, SourceTopic, source_json
+from penstock_core.mirror.push import LogEnd, MirrorPush, PlannedPromotion, PushPart, SourceTopic, source_json
 from penstock_core.records import frame
 from penstock_core.records.producer_state import OWNER_BYTES, SEQUENCE_MAX, ProducerSequence, ProducerState
 from penstock_handlers.edge.access.request_access import access_of

@@ -18,8 +18,7 @@ from penstock_core.limits import BATCH_GET_KEYS_MAX, OPEN_ATTEMPTS_MAX
 from penstock_core.log.index import Head
 from penstock_core.log.retention import written_ms
 from penstock_core.log.topic import MoveNote, MoveState, Topic, check_not_mirrored
-from penstock_core.mirror.move import HeadMove, HeadReopening
-from penstock_core.mirror.push import LOG_ID_BYTES, SourceTopic, source_topic
+from penstock_core.mirror.push import LOG_ID_BYTES, HeadMove, HeadReopening, SourceTopic, source_topic
 from penstock_core.outcomes import errors_maybe_applied
 from penstock_core.push.delivery import DeliveryKey
 from penstock_core.push.subscription import Subscription

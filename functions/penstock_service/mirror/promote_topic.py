@@ -19,7 +19,7 @@ from penstock_core.limits import BATCH_GET_KEYS_MAX, OPEN_ATTEMPTS_MAX
 from penstock_core.log.index import Head
 from penstock_core.log.retention import written_ms
 from penstock_core.log.topic import Topic
-from penstock_core.mirror.move import UNPLANNED, LogEnd, PlannedPromotion, decide, refuse
+from penstock_core.mirror.push import UNPLANNED, LogEnd, PlannedPromotion, decide, refuse
 from penstock_core.outcomes import errors_maybe_applied
 from penstock_service.index.reader import ref_at
 from penstock_service.instance.instance import Instance

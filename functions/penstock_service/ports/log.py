@@ -11,8 +11,7 @@ if TYPE_CHECKING:  # a function that carries records loads no compaction
     from penstock_core.ids import Offset, PartitionKey, SegmentId
     from penstock_core.log.index import Head, HeadAppend, HeadJump, HeldHead, Page
     from penstock_core.log.ref import LocatedRef, Ref
-    from penstock_core.mirror.move import HeadMove, HeadReopening, LogEnd
-    from penstock_core.mirror.push import MirrorAppend
+    from penstock_core.mirror.push import HeadMove, HeadReopening, LogEnd, MirrorAppend
     from penstock_core.records.producer_state import ProducerSequence, ProducerState
 
 

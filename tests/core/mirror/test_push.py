@@ -8,7 +8,16 @@ from penstock_core.errors import ErrorCode
 from penstock_core.ids import Offset, TopicId, TopicName
 from penstock_core.log.index import EMPTY_HEAD, Head
 from penstock_core.log.topic import MirrorNote, Topic, TopicConfig
-from penstock_core.mirror.push import MirrorPush, PushPart, answer_at, push_header, source_topic
+from penstock_core.mirror.push import (
+    UNPLANNED,
+    MirrorPush,
+    PushPart,
+    answer_at,
+    decide,
+    push_header,
+    refuse,
+    source_topic,
+)
 from penstock_core.records.producer_state import ProducerSequence, ProducerState
 from tests.support.refusals import refused
 
@@ -95,3 +104,28 @@ def test_another_log_has_diverged(log_id: str) -> None:
 @pytest.mark.parametrize("mirror", ["", "other"])
 def test_head_of_no_or_another_mirror_takes_no_push(mirror: str) -> None:
     refused(ErrorCode.MIRROR_ENDED, lambda: answer_at(replace(HEAD, mirror=mirror), PUSH))
+
+
+MIRROR_NOTE = MirrorNote(name="dr", topic_id="ab" * 10)
+
+
+@pytest.mark.parametrize(
+    ("decided", "given_up", "number", "decision"),
+    [(-1, 0, 1, 1), (-1, 0, UNPLANNED, 0), (-1, 3, UNPLANNED, 0), (-1, 3, 4, 4), (2, 0, 3, 2), (0, 0, 3, 0)],
+)
+def test_first_decision_holds(decided: int, given_up: int, number: int, decision: int) -> None:
+    note = MirrorNote(name="dr", topic_id="ab" * 10, decided=decided, refused=given_up)
+    assert decide(note, number) == decision
+
+
+def test_move_that_was_given_up_decides_nothing() -> None:
+    note = MirrorNote(name="dr", topic_id="ab" * 10, refused=refuse(MIRROR_NOTE, 3))
+    assert note.refused == 3
+    refused(ErrorCode.CONCURRENT_UPDATE, lambda: decide(note, 1))
+    refused(ErrorCode.CONCURRENT_UPDATE, lambda: decide(note, 3))
+    assert refuse(note, 2) == 3
+
+
+@pytest.mark.parametrize("note", [None, MirrorNote(name="dr", topic_id="ab" * 10, decided=0)])
+def test_decided_promotion_is_not_given_up(note: MirrorNote | None) -> None:
+    refused(ErrorCode.MIRROR_ENDED, lambda: refuse(note, 9))

@@ -28,8 +28,7 @@ from penstock_core.ids import (
 from penstock_core.log.index import HeadJump, Jump, Page
 from penstock_core.log.retention_raise import RetentionRaise
 from penstock_core.log.topic import Topic, note_of
-from penstock_core.mirror.move import HeadMove, HeadReopening
-from penstock_core.mirror.push import MirrorAppend
+from penstock_core.mirror.push import HeadMove, HeadReopening, MirrorAppend
 from penstock_core.push.delivery import DeliveryState
 from penstock_core.push.lane import LaneState
 from penstock_core.push.subscription import OrphanedStates

@@ -8,8 +8,7 @@ import pytest
 from penstock_core.errors import ErrorCode
 from penstock_core.ids import Offset, Partition
 from penstock_core.log.topic import MoveState
-from penstock_core.mirror.move import HeadMove, LogEnd, PlannedPromotion
-from penstock_core.mirror.push import SourceTopic
+from penstock_core.mirror.push import HeadMove, LogEnd, PlannedPromotion, SourceTopic
 from penstock_service.mirror.append_push import append_push
 from penstock_service.mirror.move_topic import MovedTopic, move_topic, reopen_topic
 from penstock_service.mirror.promote_topic import PromotedTopic, promote_topic, refuse_move, resync_topic

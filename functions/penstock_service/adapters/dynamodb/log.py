@@ -70,8 +70,7 @@ from penstock_service.adapters.dynamodb.client import Applied, DynamoDbClient, R
 from penstock_service.adapters.dynamodb.marks import RefMarker
 
 if TYPE_CHECKING:
-    from penstock_core.mirror.move import HeadMove, HeadReopening, LogEnd
-    from penstock_core.mirror.push import MirrorAppend
+    from penstock_core.mirror.push import HeadMove, HeadReopening, LogEnd, MirrorAppend
 
 _APPEND = (
     "SET next_offset = next_offset + :span, tail = list_append(tail, :refs), under_replicated = :unconfirmed, "
