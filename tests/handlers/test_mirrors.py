@@ -68,6 +68,7 @@ BAD: dict[str, Any] = {
     "no topic": {"topic": None},
     "partition": {"partition": -1},
     "log_id": {"log_id": "x" * 300},
+    "no log_id": {"log_id": ""},
     "base_offset": {"base_offset": 2**63},
     "source": {"source": "x" * 3_000},
     "parts": {"parts": [{}]},

@@ -191,8 +191,7 @@ def answer_at(head: Head, push: MirrorPush) -> PushAnswer | None:
             f"partition {push.partition} of topic {push.topic.name!r} is not written by mirror {push.mirror!r} any "
             "more: it was promoted. Delete the subscription that pushes",
         )
-    is_named = bool(head.log_id) or head.next_offset == 0
-    if not is_named or head.log_id not in ("", push.log_id):
+    if head.next_offset and head.log_id != push.log_id:
         return PushAnswer(
             next_offset=head.next_offset,
             diverged=f"partition {push.partition} of {push.topic.name!r} holds log {head.log_id or 'unknown'} up to "

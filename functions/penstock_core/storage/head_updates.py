@@ -129,7 +129,8 @@ def log_naming(key: PartitionKey, log_id: str) -> ConditionalUpdate:
 def mirroring(key: PartitionKey, append: MirrorAppend, unconfirmed_zones: int) -> ConditionalUpdate:
     """Appends a push, if the mirror writes the head, and the log is the same and ends where the push begins.
 
-    The head is closed, so no other append meets it. An empty one takes the name of the log with its first push.
+    The head is closed, so no other append meets it. An empty one takes the name of the log with its first push. A
+    mirror of the mirror may have given it another one.
     """
     names, values, sets = {}, {}, ""
     for index, (producer_id, state) in enumerate(append.producers.items()):
@@ -140,14 +141,13 @@ def mirroring(key: PartitionKey, append: MirrorAppend, unconfirmed_zones: int) -
             names[f"#p{index}o"] = owner_name(producer_id)
             values[f":p{index}o"] = {"B": state.owner}
             sets += f", #p{index}o = :p{index}o"
-    is_new = f" OR (attribute_not_exists({LOG_ID}) AND next_offset = :zero)"
     return ConditionalUpdate(
         key=head_key(key),
         update=(
             "SET next_offset = :end, tail = list_append(tail, :refs), under_replicated = :unconfirmed, "
             f"{LOG_ID} = :log, {TAKE_PUSH_WAITER}{sets} REMOVE {Waiter.READER.value}"
         ),
-        condition=f"{MIRROR} = :mirror AND next_offset = :base AND ({LOG_ID} = :log{is_new})",
+        condition=f"{MIRROR} = :mirror AND next_offset = :base AND ({LOG_ID} = :log OR next_offset = :zero)",
         values={
             ":mirror": {"S": append.mirror},
             ":log": {"S": append.log_id},

@@ -122,7 +122,7 @@ def _parse_push(mirror: str, header: Mapping[str, Any], payload: memoryview) -> 
         )
     return MirrorPush(
         mirror=parse_subscription_name(mirror),
-        source=_text(header, "source", limits.PUSH_URL_LENGTH_MAX),
+        source=_text(header, "source", limits.PUSH_URL_LENGTH_MAX, 0),
         topic=_parse_topic(take(header, "topic", dict)),
         partition=take_number(header, "partition", 0, TOPIC_PARTITIONS_MAX - 1),
         log_id=_text(header, "log_id", limits.NAME_LENGTH_MAX),
@@ -197,11 +197,11 @@ def _parse_producer(fields: Mapping[str, Any]) -> tuple[int, ProducerState]:
     )
 
 
-def _text(fields: Mapping[str, Any], name: str, length_max: int) -> str:
+def _text(fields: Mapping[str, Any], name: str, length_max: int, length_min: int = 1) -> str:
     text = take(fields, name, str)
-    if len(text) > length_max:
+    if not length_min <= len(text) <= length_max:
         raise PenstockError(
-            ErrorCode.INVALID_REQUEST, f"{name} of {len(text)} characters: at most {length_max} are allowed"
+            ErrorCode.INVALID_REQUEST, f"{name} of {len(text)} characters: give {length_min} to {length_max}"
         )
     return text
 

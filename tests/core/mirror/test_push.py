@@ -90,7 +90,10 @@ def test_push_that_does_not_fit_is_answered_with_the_end(head: Head, next_offset
 
 def test_push_that_fits_has_no_answer_yet() -> None:
     assert answer_at(HEAD, PUSH) is None
-    assert answer_at(replace(HEAD, next_offset=Offset(0), log_id=""), replace(PUSH, base_offset=Offset(0))) is None
+    for log_id in ("", "l2"):
+        assert (
+            answer_at(replace(HEAD, next_offset=Offset(0), log_id=log_id), replace(PUSH, base_offset=Offset(0))) is None
+        )
 
 
 @pytest.mark.parametrize("log_id", ["l2", ""], ids=["another", "unnamed"])

@@ -333,6 +333,14 @@ def test_source_that_was_restored_without_its_jump_is_noticed() -> None:
     assert state.offset <= head_of(stages.source.instance, "orders").next_offset
 
 
+def test_mirror_of_a_mirror_gives_an_empty_log_no_name_that_lasts() -> None:
+    stages = stages_of("a", partitions=2)
+    push_log._named(stages.mirror, key_of(stages.mirror, "orders", 1), head_of(stages.mirror, "orders", 1))
+    stages.source.append("b", partition=1)
+    stages.run()
+    assert_equal(stages, 1)
+
+
 @pytest.mark.parametrize("spoil", ["cut", "span", "crc"])
 def test_push_that_is_not_what_it_tells_is_refused(spoil: str) -> None:
     stages = stages_of("a")
