@@ -39,17 +39,21 @@ class AsyncLink:
         await self._writer.drain()
 
     async def shut(self) -> None:
-        """Close the connection, if there is one."""
+        """Close the connection, if there is one. It is closed, too, if the task is cancelled here."""
         reading, self._reading = self._reading, None
-        if reading is not None:
-            reading.cancel()
-            await asyncio.wait((reading,))
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.close()
-            with suppress(OSError):
-                await asyncio.wait_for(writer.wait_closed(), CLOSE_TIMEOUT_S)
-            writer.transport.abort()
+        try:
+            if reading is not None:
+                reading.cancel()
+                await asyncio.wait((reading,))
+            if writer is not None:
+                with suppress(OSError):
+                    await asyncio.wait_for(writer.wait_closed(), CLOSE_TIMEOUT_S)
+        finally:
+            if writer is not None:
+                writer.transport.abort()
 
     async def listen(self, until_ms: int, *, has_data: bool) -> bytes:
         """The next bytes of the connection, if there is one; none when the bell rings or the time is up.
