@@ -292,6 +292,7 @@ def _readable_head(entry: FetchEntry, key: PartitionKey, heads: Mapping[Partitio
             f"it holds [{head.log_start_offset}, {head.high_watermark})",
             log_start_offset=head.log_start_offset,
             high_watermark=head.high_watermark,
+            topic_id=key.topic_id,
         )
     check_position(head, entry.partition, entry.offset)
     return head

@@ -22,7 +22,7 @@ from penstock.arguments import (
     is_whole,
 )
 from penstock.errors import TopicExistsError, UnavailableError, error_from_json
-from penstock.http.http_message import json_request
+from penstock.http.http_message import BATCHES_TYPE, json_request
 from penstock.http.steps import Calls
 from penstock.model import (
     CommittedOffset,
@@ -37,7 +37,7 @@ from penstock.model import (
 from penstock.model.fields import value_of
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import parse_group_name, parse_transactional_id
-from penstock_core.limits import COMMIT_OFFSETS_MAX, SDK_PAGES_MAX
+from penstock_core.limits import COMMIT_OFFSETS_MAX, OFFSET_MAX, REQUEST_PARTITIONS_MAX, SDK_PAGES_MAX
 
 _CONFIG_EXAMPLE = "{'retention_ms': 86_400_000}"
 
@@ -164,6 +164,25 @@ def start_offsets(partitions: Iterable[TopicPartition], timestamp: str) -> Calls
             if each["partition"] in numbers:
                 start = StartOffset(each["offset"], each.get("topic_id"))
                 found[TopicPartition(topic, each["partition"])] = start
+    return found
+
+
+def bounds_at_once(partitions: Iterable[TopicPartition]) -> Calls[dict[TopicPartition, dict[str, StartOffset]]]:
+    """The earliest and the latest offset of partitions of many topics, by fetches beyond their ends.
+
+    Costs a call for `REQUEST_PARTITIONS_MAX` partitions. It leaves out what it cannot tell: `start_offsets` knows why.
+    """
+    found: dict[TopicPartition, dict[str, StartOffset]] = {}
+    asked = list(partitions)
+    for start in range(0, len(asked), REQUEST_PARTITIONS_MAX):
+        some = asked[start : start + REQUEST_PARTITIONS_MAX]
+        wanted = [{"topic": each.topic, "partition": each.partition, "offset": OFFSET_MAX} for each in some]
+        answer = yield json_request("POST", "/v1/fetch", body={"partitions": wanted}, accept=BATCHES_TYPE)
+        for each, told in zip(some, answer["partitions"], strict=True):
+            error = error_from_json(told.get("error", {}))
+            if error.code is ErrorCode.OFFSET_OUT_OF_RANGE and "topic_id" in error.facts:
+                bounds = {"earliest": error.facts["log_start_offset"], "latest": error.facts["high_watermark"]}
+                found[each] = {name: StartOffset(offset, error.facts["topic_id"]) for name, offset in bounds.items()}
     return found
 
 

@@ -202,8 +202,11 @@ class Subscriber:
             group_id = self._settings.group_id
             return (yield from _start_offsets(missing, group_id=group_id, offset_reset=reset, appeared=late))
         found: dict[TopicPartition, StartOffset] = {}
-        for topic in {each.topic: None for each in missing}:
-            part = [each for each in missing if each.topic == topic]
+        if len({each.topic for each in missing}) > 1:
+            bounds = yield from calls.bounds_at_once(each for each in missing if each in late or reset != "none")
+            found = {each: told["earliest" if each in late else reset] for each, told in bounds.items()}
+        for topic, numbers in calls.by_topic(each for each in missing if each not in found).items():
+            part = [TopicPartition(topic, each) for each in numbers]
             try:
                 _, starts = yield from _start_offsets(part, group_id=None, offset_reset=reset, appeared=late)
                 found |= starts

@@ -48,9 +48,10 @@ def json_request(
     *,
     body: Mapping[str, Any] | None = None,
     is_repeatable: bool = False,
+    accept: str = JSON_TYPE,
 ) -> HttpRequest:
-    """A request that is answered in JSON, with a JSON body or none. Reads are repeatable."""
-    headers = {"Accept": JSON_TYPE}
+    """A request with a JSON body or none. Reads are repeatable: a GET, and what is answered in a frame."""
+    headers = {"Accept": accept}
     data = b""
     if body is not None:
         headers["Content-Type"] = JSON_TYPE
@@ -60,7 +61,7 @@ def json_request(
             raise InvalidError(
                 ErrorCode.INVALID_REQUEST, f"{body!r:.200} cannot be sent as JSON ({error}): use strings and numbers"
             ) from None
-    is_read = method in _READS
+    is_read = method in _READS or accept == BATCHES_TYPE
     return HttpRequest(
         method=method,
         path=path,
@@ -73,7 +74,12 @@ def json_request(
 
 
 def json_document(request: HttpRequest, response: Response) -> Document:
-    """The answer's document. Raises the error that the answer is, and UnavailableError if it is not Penstock's."""
+    """The document of the answer, or the header of its frame. Raises the error that the answer is.
+
+    Raises UnavailableError if the service cannot have given it.
+    """
+    if request.headers.get("Accept") == BATCHES_TYPE:
+        return framed_answer(request, response)[0]
     raise_for_status(request, response)
     try:
         document = json.loads(response.body or b"{}")

@@ -176,6 +176,25 @@ def test_rebalance_has_happened_when_its_callback_raises(
         recorder.then.clear()
 
 
+@pytest.mark.parametrize("reset", ["earliest", "latest"])
+def test_starts_in_many_topics_take_a_call_for_a_hundred_partitions(
+    clients: ClientKind, service: MemoryPenstock, faulty: FaultyTransport, reset: str
+) -> None:
+    for number in range(60):
+        service.create_topic(f"t{number:02}", partitions=2)
+    with service.producer() as producer:
+        for number in range(60):
+            producer.send(f"t{number:02}", b"early", partition=1)
+    settings = {**FAST, "auto_offset_reset": reset}
+    with clients.consumer("t*", transport=faulty, **settings) as consumer:
+        records = poll_until(has(120, consumer), consumer)
+        wanted = 60 if reset == "earliest" else 0
+        records += poll_count(wanted - len(records), consumer)
+        assert [each.value for each in records] == [b"early"] * wanted
+    asked = [path for _, path, _ in faulty.calls if path.startswith("/v1/topics/") and path.endswith("/offsets")]
+    assert asked == []
+
+
 def test_pattern_takes_topics_that_come_later(clients: ClientKind, service: MemoryPenstock, orders: str) -> None:
     with clients.consumer("ord*", **FAST) as consumer:
         poll_until(has(4, consumer), consumer)

@@ -131,7 +131,8 @@ def test_fetch_is_out_of_range_below_the_log_start_and_above_the_high_watermark(
         with pytest.raises(PenstockError) as caught:
             ask(three, "orders", offset)
         assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
-        assert caught.value.facts == {"log_start_offset": 4, "high_watermark": 10}
+        topic_id = three.topic_cache.get("orders").topic_id
+        assert caught.value.facts == {"log_start_offset": 4, "high_watermark": 10, "topic_id": topic_id}
         assert f"offset {offset}" in caught.value.message
 
 
