@@ -58,12 +58,13 @@ def _sleeping(workloads: str, seeds: int, few: int = 0) -> Case:
 
 CASES = [
     Case(
-        seeds={"mirroring": 40},
+        seeds={"mirroring": 40, "mirroring,retention": 10},
         few=0.15,
         events={
             **{f"mirror {event}": 2 for event in ("promoted", "resync", "widened", "goes back", "is ahead")},
             **{"doubled push": 20, "lost answer of a push": 20, "push frozen": 1, "mirror checked": 30},
             "mirror push appended": 200,
+            "mirror missed": 5,
         },
     ),
     Case(

@@ -64,9 +64,9 @@ def _wrongs(partition: GroupPartition, record: SharedRecord, found: FoundLetter,
 
 
 def _last_words(record: SharedRecord) -> set[str]:
-    """The reasons of a last delivery: what a release said, or nothing."""
+    """The reasons of a last delivery: what a release said, an earlier one if the last worker was silent, or nothing."""
     said = {each.detail for each in record.decisions if each.verb is Verb.RELEASE and each.detail}
-    return {_BY_DELIVERIES, *(f"{_BY_DELIVERIES}: {each}" for each in said)}
+    return {_BY_DELIVERIES, *(f"{_BY_DELIVERIES}{when}: {each}" for when in ("", ", earlier") for each in said)}
 
 
 def check_unfinished(

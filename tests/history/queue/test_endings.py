@@ -110,6 +110,13 @@ def test_record_sent_after_the_drain_need_not_be_finished() -> None:
     assert history.found(allow_unseen=True) == {}
 
 
+def test_letter_may_have_the_reason_of_an_earlier_release() -> None:
+    history = ended()
+    history.decided("w1", Verb.RELEASE, "n1.0", outcome=Outcome.MAYBE, detail="because")
+    history.found_dead(replace(GOOD, reason="deliveries, earlier: because"))
+    assert history.found() == {}
+
+
 def test_dead_letter_twice() -> None:
     history = ended()
     history.found_dead(GOOD, replace(GOOD, offset=1))

@@ -9,6 +9,7 @@ from penstock_service.stores import Stores
 from tests.simulation.oracle.violation import expect
 
 Place = tuple[int, SegmentId, int, int]
+MISSED = "\0missed"  # the value of an offset that a mirror has without its record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

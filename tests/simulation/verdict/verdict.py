@@ -17,6 +17,7 @@ from penstock_service.topics.describe_topic import describe_topic
 from penstock_service.topics.list_offsets import OffsetSpec, list_offsets
 from tests.history import format as history
 from tests.simulation.engine.time_and_chance import EPOCH_MS
+from tests.simulation.oracle.expected_log import MISSED
 from tests.simulation.oracle.violation import expect
 from tests.simulation.service.simulation import Simulation
 from tests.simulation.verdict.cleanup import clear_away, restore
@@ -78,10 +79,11 @@ def _check_partition(simulation: Simulation, topic: Topic, key: PartitionKey) ->
         _check_latest(simulation, topic, key)
         return
     found = _read_all(simulation, topic, key)
+    wanted = [each for each in expected[head.log_start_offset :] if each[1] != MISSED]
     expect(
-        found == expected[head.log_start_offset :],
+        found == wanted,
         f"{key} read from {head.log_start_offset} to its end differs from what was appended: "
-        f"{_difference(found, expected[head.log_start_offset :])}",
+        f"{_difference(found, wanted)}",
     )
     if topic.name in simulation.oracle.log.topics_of_the_service:
         return

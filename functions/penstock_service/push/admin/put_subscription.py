@@ -211,7 +211,7 @@ def _store(instance: Instance, window: UpdateWindow, found: Subscription | None,
         put_parallel_group(instance, wanted, begins)
     else:
         begin_deliveries(instance, wanted, begins)
-    with errors_maybe_applied(has_begun=found is not None and wanted.config.mode == PARALLEL):  # its group follows it
+    with errors_maybe_applied(has_begun=wanted.config.mode == PARALLEL):  # its group is there
         window.check()
         instance.stores.push.change_subscription(found, wanted)
 
