@@ -146,6 +146,7 @@ def moved(ports: Ports) -> Ports:
 def test_moved_log_ends_for_good(moved: Ports) -> None:
     head = head_of(moved)
     assert (head.next_offset, head.move, head.log_id, head.closed_ms, head.closed_offset) == (3, 1, "l1", 7, 3)
+    assert head.has_push_waiter, "no subscription arms it"
     refused(ErrorCode.PARTITION_CLOSED, lambda: moved.log.append(KEY, ref(1), 0))
     sequence = ProducerSequence(producer_id=7, epoch=0, first_sequence=0, last_sequence=0)
     assert not moved.log.append_in_sequence(KEY, ref(1), 0, sequence, None).is_appended
@@ -180,7 +181,7 @@ def test_reopened_log_goes_on_and_does_not_end_by_the_same_move(
     head = moved.log.reopen(KEY, reopened)
     assert head is not None
     assert (head.next_offset, head.move, head.reopened_move, head.layout) == (3, 0, 1, 4)
-    assert (head.is_closed, head.log_id, head.has_push_waiter) == (closed_ms is not None, log_id or "l1", not closed_ms)
+    assert (head.is_closed, head.log_id, head.has_push_waiter) == (closed_ms is not None, log_id or "l1", True)
     assert moved.log.reopen(KEY, reopened) == head, "a repeat changes nothing"
     assert moved.log.move(KEY, MOVE) == head, "a late move"
     if closed_ms is None:

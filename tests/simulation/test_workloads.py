@@ -68,6 +68,14 @@ CASES = [
         },
     ),
     Case(
+        seeds={"moving": 60},
+        few=0.1,
+        events={
+            **{f"move {event}": 5 for event in ("promoted", "not equal", "refused", "ended")},
+            **{"topic moved": 200, "topic reopened": 3, "late promotion": 20, "moved head promoted": 40},
+        },
+    ),
+    Case(
         seeds={
             "pushing": 50,
             "pushing,truncation": 20,

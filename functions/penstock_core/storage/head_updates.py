@@ -192,11 +192,13 @@ def promoting(
 def moving(key: PartitionKey, move: HeadMove) -> ConditionalUpdate:
     """Ends the log: its next offset gets another name, so every write that raises it is refused, of any release.
 
-    Not for a move that was given up. Clears `under_replicated`, as `arming` does.
+    Not for a move that was given up. No subscription needs to arm the head: its log wakes nobody any more. Clears
+    `under_replicated`, as `arming` does.
     """
     return ConditionalUpdate(
         key=head_key(key),
         update=f"SET {MOVED_AT} = next_offset, {MOVE} = :move, {FORMAT_ATTRIBUTE} = :format, under_replicated = :none, "
+        f"{Waiter.PUSH.value} = :waits, "
         f"{LOG_ID} = if_not_exists({LOG_ID}, :log), {CLOSED} = if_not_exists({CLOSED}, :now), "
         f"{CLOSED_OFFSET} = if_not_exists({CLOSED_OFFSET}, next_offset) REMOVE next_offset",
         condition=f"attribute_exists(next_offset) AND attribute_not_exists({MIRROR}) "
@@ -204,6 +206,7 @@ def moving(key: PartitionKey, move: HeadMove) -> ConditionalUpdate:
         values={
             ":move": number(move.number),
             ":format": number(MOVED_FORMAT),
+            ":waits": number(1),
             ":none": number(0),
             ":log": {"S": move.log_id},
             ":now": number(move.now_ms),
@@ -217,8 +220,6 @@ def reopening(key: PartitionKey, reopened: HeadReopening) -> ConditionalUpdate:
     values: Item = {":move": number(reopened.number), ":layout": number(reopened.layout), ":none": number(0)}
     removed = f"{MOVED_AT}, {MOVE}, {FORMAT_ATTRIBUTE}"
     if reopened.closed_ms is None:
-        sets += f", {Waiter.PUSH.value} = :waits"
-        values |= {":waits": number(1)}
         removed += f", {CLOSED}, {CLOSED_OFFSET}"
     if reopened.log_id:
         sets += f", {LOG_ID} = :log"

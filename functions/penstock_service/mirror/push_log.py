@@ -75,6 +75,8 @@ def push_log(work: LaneWork, place: tuple[TopicName, DeliveryKey], head: Head, s
         return state
     answer = instance.stores.targets.mirror(target, push, PUSH_TARGET_MS)
     if isinstance(answer, Failed):
+        if head.move and not push.parts:  # its mirror was promoted, or the next resume asks again
+            return _asked(work, changed(state, trouble=None, next_try_ms=0))
         return _failed(work, place, state, push, answer.error)
     if answer.diverged:
         return _diverged(work, place, state, push, answer.diverged)

@@ -211,7 +211,7 @@ class _Delivery:
     def _arm_head(self, each: tuple[PartitionKey, Head]) -> bool:
         key, head = each
         is_armed, found = self._instance.stores.log.arm_push(key, head.next_offset)
-        return is_armed or found is None or bool(found.move)  # a moved log never grows
+        return is_armed or found is None
 
     def _leave(self, lane: LaneState) -> Ending:
         if lane.sleeper == self._receipt.message_id:

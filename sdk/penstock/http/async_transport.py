@@ -2,13 +2,14 @@
 
 import asyncio
 import importlib
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Protocol
 
 from penstock.configuration import Configuration, find_configuration, has_functions_alone, may_have_functions
-from penstock.errors import NotConfiguredError
+from penstock.errors import ConnectionFailedError, NotConfiguredError
+from penstock.http.abilities import request_bytes_max_of
 from penstock.http.http_message import Response
-from penstock.http.named_transport import AUTO, HTTP, LAMBDA, TransportName, chosen_name, module_of
+from penstock.http.named_transport import AUTO, HTTP, LAMBDA, StageChoice, TransportName, chosen_name, module_of
 from penstock.http.no_answer import ANSWER_TIMEOUT_S, NoAnswerError, no_answer
 from penstock.http.signature import SignedRequest, event_headers, is_refusal, reader_of, shift_to_sign_again, sign
 from penstock.tokens import TokenProvider
@@ -86,6 +87,46 @@ class AsyncHttpTransport:
     async def close(self) -> None:
         """Close the connections. A later call opens them again."""
         await self._connections.close()
+
+
+class AsyncStagesTransport:
+    """Several stages, of which one takes appends: calls go there (`StageChoice`)."""
+
+    def __init__(self, urls: Sequence[str], transports: Sequence[AsyncTransport]) -> None:
+        self._choice = StageChoice(urls)
+        self._transports = transports
+        self.request_bytes_max = min(map(request_bytes_max_of, transports))
+
+    async def call(
+        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
+    ) -> Response:
+        """Send one request to the stage that took the last ones. It is not sent again here."""
+        at = self._choice.at
+        try:
+            answer = await self._transports[at].call(method, path, query, headers, body)
+        except ConnectionFailedError:
+            self._choice.failed(at)
+            raise
+        return self._choice.judged(at, answer)
+
+    async def close(self) -> None:
+        """Close the connections. A later call opens them again."""
+        for each in self._transports:
+            await each.close()
+
+
+def open_async_stages(
+    url: str | None,
+    urls: Sequence[str] | None,
+    region: str | None = None,
+    transport: AsyncTransport | TransportName | None = None,
+) -> AsyncTransport:
+    """The transport of one stage, or of several that mirror one another. Raises NotConfiguredError."""
+    if urls is None:
+        return open_async_transport(url, region, transport)
+    if isinstance(urls, str) or not urls or url is not None or not (transport is None or isinstance(transport, str)):
+        raise NotConfiguredError(f"urls={urls!r:.200}: give a list of URLs, no url, and no transport but a name")
+    return AsyncStagesTransport(urls, [open_async_transport(each, region, transport) for each in urls])
 
 
 def open_async_transport(

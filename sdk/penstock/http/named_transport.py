@@ -3,14 +3,20 @@
 `http` is built in. The module of another one is loaded by its name, when a client asks for it. So the SDK imports
 neither the service nor a client of AWS for programs that call the API (docs/adr/0063). `auto` is HTTP where nothing
 else can be: for a caller with tokens, and for a service that is not on AWS.
+
+A client of several stages, of which one mirrors the other, goes to the one that takes appends (docs/protocol/mirrors).
 """
 
 import importlib
+import json
+import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
 from penstock.errors import NotConfiguredError
+from penstock.http.http_message import JSON_TYPE, Response
+from penstock_core.errors import ErrorCode
 
 TRANSPORT = "PENSTOCK_TRANSPORT"  # an environment variable
 TransportName = Literal["auto", "http", "lambda", "embedded"]
@@ -69,3 +75,61 @@ def module_of(name: TransportName, *, is_async: bool = False) -> Any:
         raise NotConfiguredError(
             f"{error}: transport={name!r} needs `pip install 'penstock[{_EXTRAS[name]}]'`"
         ) from error
+
+
+_ELSEWHERE = {ErrorCode.MOVED.name: "url", ErrorCode.MIRRORED.name: "source"}  # the fact that tells where to go
+_FAILURES_MAX = 3  # calls in a row without an answer, before the next stage is tried
+_log = logging.getLogger("penstock.stages")
+
+
+class StageChoice:
+    """The stage that a client of several goes to: the next one, once this one says that another takes the appends.
+
+    A refusal becomes an error that clients try again. So the retry goes there, with the same numbers of the producer:
+    what a mirror has already is not appended twice. It goes back and forth while neither takes appends. `urls` are the
+    only stages that a client goes to, whatever an answer says.
+    """
+
+    def __init__(self, urls: Sequence[str]) -> None:
+        self._urls = [url.rstrip("/") for url in urls]
+        self._failures = 0
+        self.at = 0
+
+    def failed(self, at: int) -> None:
+        """Stage `at` gave no answer."""
+        self._failures += self.at == at
+        if self._failures >= _FAILURES_MAX:
+            self._leave(at, None, "it does not answer")
+
+    def judged(self, at: int, response: Response) -> Response:
+        """The answer of stage `at`: as it is, or with an error that is tried again in place of each that names another.
+
+        Answers to appends tell an error for each partition.
+        """
+        self._failures = 0 if self.at == at else self._failures
+        if response.status not in (200, 409) or not any(f'"{code}"'.encode() in response.body for code in _ELSEWHERE):
+            return response
+        try:
+            told = json.loads(response.body)
+        except ValueError:
+            return response  # batches
+        parts = told.get("results", []) if response.status == 200 else [told]
+        errors = [each["error"] for each in parts if isinstance(each, dict) and isinstance(each.get("error"), dict)]
+        moved = [error for error in errors if error.get("code") in _ELSEWHERE]
+        if not moved:
+            return response
+        self._leave(at, moved[0].get(_ELSEWHERE[moved[0]["code"]]), moved[0].get("message", ""))
+        for error in moved:
+            error["code"] = ErrorCode.STORAGE_UNAVAILABLE.name
+        status = 200 if response.status == 200 else ErrorCode.STORAGE_UNAVAILABLE.http_status
+        return Response(status, {**response.headers, "Content-Type": JSON_TYPE}, json.dumps(told).encode())
+
+    def _leave(self, at: int, to: object, why: str) -> None:
+        """Goes on at the stage `to`, if it is one of the client's, else at the next. Nothing if it has left already."""
+        if self.at != at:
+            return
+        url = str(to or "").rstrip("/")
+        known = self._urls.index(url) if url in self._urls else at
+        self.at = known if known != at else (at + 1) % len(self._urls)
+        self._failures = 0
+        _log.warning("going on at %s, not at %s: %s", self._urls[self.at], self._urls[at], why)

@@ -1,7 +1,7 @@
 # Generated from async_transport.py by `python -m tools.unasync`: change that file.
 """One signed request and its answer: the port that everything in the SDK calls through, and its HTTP adapter."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Protocol
 
 from penstock.configuration import (
@@ -11,8 +11,10 @@ from penstock.configuration import (
     has_functions_alone,
     may_have_functions,
 )
+from penstock.errors import ConnectionFailedError, NotConfiguredError
+from penstock.http.abilities import request_bytes_max_of
 from penstock.http.http_message import Response
-from penstock.http.named_transport import AUTO, HTTP, LAMBDA, TransportName, chosen_name, module_of
+from penstock.http.named_transport import AUTO, HTTP, LAMBDA, StageChoice, TransportName, chosen_name, module_of
 from penstock.http.no_answer import ANSWER_TIMEOUT_S, NoAnswerError, no_answer
 from penstock.http.signature import SignedRequest, event_headers, is_refusal, reader_of, shift_to_sign_again, sign
 from penstock.tokens import TokenProvider
@@ -85,6 +87,46 @@ class HttpTransport:
     def close(self) -> None:
         """Close the connections. A later call opens them again."""
         self._connections.close()
+
+
+class StagesTransport:
+    """Several stages, of which one takes appends: calls go there (`StageChoice`)."""
+
+    def __init__(self, urls: Sequence[str], transports: Sequence[Transport]) -> None:
+        self._choice = StageChoice(urls)
+        self._transports = transports
+        self.request_bytes_max = min(map(request_bytes_max_of, transports))
+
+    def call(
+        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
+    ) -> Response:
+        """Send one request to the stage that took the last ones. It is not sent again here."""
+        at = self._choice.at
+        try:
+            answer = self._transports[at].call(method, path, query, headers, body)
+        except ConnectionFailedError:
+            self._choice.failed(at)
+            raise
+        return self._choice.judged(at, answer)
+
+    def close(self) -> None:
+        """Close the connections. A later call opens them again."""
+        for each in self._transports:
+            each.close()
+
+
+def open_stages(
+    url: str | None,
+    urls: Sequence[str] | None,
+    region: str | None = None,
+    transport: Transport | TransportName | None = None,
+) -> Transport:
+    """The transport of one stage, or of several that mirror one another. Raises NotConfiguredError."""
+    if urls is None:
+        return open_transport(url, region, transport)
+    if isinstance(urls, str) or not urls or url is not None or not (transport is None or isinstance(transport, str)):
+        raise NotConfiguredError(f"urls={urls!r:.200}: give a list of URLs, no url, and no transport but a name")
+    return StagesTransport(urls, [open_transport(each, region, transport) for each in urls])
 
 
 def open_transport(

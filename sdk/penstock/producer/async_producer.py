@@ -1,6 +1,7 @@
 """The producer. producer_core.py and accumulator.py decide, async_sender.py does the I/O."""
 
 import asyncio
+from collections.abc import Sequence
 
 # sync: import atexit
 # sync: import threading
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from penstock.arguments import check_callable, check_timeout, checked_headers
 from penstock.http.abilities import request_bytes_max_of, wall_clock_ns_of
 from penstock.http.async_client import AsyncClient
-from penstock.http.async_transport import AsyncTransport, open_async_transport
+from penstock.http.async_transport import AsyncTransport, open_async_stages
 from penstock.http.named_transport import TransportName
 from penstock.model import HeadersToSend, RecordMetadata
 from penstock.model.fields import settings_of, shows_fields_of
@@ -55,21 +56,23 @@ class AsyncProducer:
         self,
         url: str | None = None,
         *,
+        urls: Sequence[str] | None = None,
         region: str | None = None,
         transport: AsyncTransport | TransportName | None = None,
         **options: Unpack[ProducerOptions],
     ) -> None:
         """Opens no connection yet.
 
-        `url` and `region` default to what penstock.configuration finds: the environment, else the local stack.
-        `transport` replaces `auto`: a name (docs/how-to/transports.md), or an object as of penstock.testing. Raises
-        NotConfiguredError, and InvalidError for an option. Needs the extra `penstock[async]`, unless a transport is
-        given.
+        `url` and `region` default to what penstock.configuration finds: the environment, else the local stack. `urls`
+        in place of `url` are those of stages of which one mirrors the other: the producer goes to the one that takes
+        appends, and logs it. `transport` replaces `auto`: a name (docs/how-to/transports.md), or an object as of
+        penstock.testing. Raises NotConfiguredError, and InvalidError for an option. Needs the extra `penstock[async]`,
+        unless a transport is given.
         """
         settings = settings_of(ProducerSettings, "Producer", options)
         self._on_delivery = settings.on_delivery
         self._fork = ForkGuard("AsyncProducer")
-        carrier = open_async_transport(url, region, transport)
+        carrier = open_async_stages(url, urls, region, transport)
         self._wall_ns = wall_clock_ns_of(carrier)
         self._core = ProducerCore(
             settings, now_ms=monotonic_ms, choose=choose, new_nonce=new_nonce, wall_ns=self._wall_ns

@@ -4,6 +4,7 @@
 import atexit
 import threading
 import weakref
+from collections.abc import Sequence
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
@@ -13,7 +14,7 @@ from penstock.errors import InvalidError
 from penstock.http.abilities import request_bytes_max_of, wall_clock_ns_of
 from penstock.http.client import Client
 from penstock.http.named_transport import TransportName
-from penstock.http.transport import Transport, open_transport
+from penstock.http.transport import Transport, open_stages
 from penstock.model import HeadersToSend
 from penstock.model.fields import settings_of, shows_fields_of
 from penstock.producer.batching.producer_batch import ProducerBatch
@@ -53,20 +54,22 @@ class Producer:
         self,
         url: str | None = None,
         *,
+        urls: Sequence[str] | None = None,
         region: str | None = None,
         transport: Transport | TransportName | None = None,
         **options: Unpack[ProducerOptions],
     ) -> None:
         """Opens no connection yet.
 
-        `url` and `region` default to what penstock.configuration finds: the environment, else the local stack.
-        `transport` replaces `auto`: a name (docs/how-to/transports.md), or an object as of penstock.testing. Raises
-        NotConfiguredError, and InvalidError for an option.
+        `url` and `region` default to what penstock.configuration finds: the environment, else the local stack. `urls`
+        in place of `url` are those of stages of which one mirrors the other: the producer goes to the one that takes
+        appends, and logs it. `transport` replaces `auto`: a name (docs/how-to/transports.md), or an object as of
+        penstock.testing. Raises NotConfiguredError, and InvalidError for an option.
         """
         settings = settings_of(ProducerSettings, "Producer", options)
         self._on_delivery = settings.on_delivery
         self._fork = ForkGuard("Producer")
-        carrier = open_transport(url, region, transport)
+        carrier = open_stages(url, urls, region, transport)
         self._wall_ns = wall_clock_ns_of(carrier)
         self._core = ProducerCore(
             settings, now_ms=monotonic_ms, choose=choose, new_nonce=new_nonce, wall_ns=self._wall_ns

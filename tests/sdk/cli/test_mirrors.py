@@ -6,7 +6,9 @@ from collections.abc import Iterator
 import pytest
 
 from penstock.cli import mirrors
-from penstock.errors import ConflictError
+from penstock.errors import ConflictError, NotConfiguredError
+from penstock.http.transport import StagesTransport
+from penstock.producer.producer import Producer
 from penstock.testing import MemoryPenstock
 from penstock_core.errors import ErrorCode
 from tests.sdk.cli.command import run, run_json
@@ -174,3 +176,37 @@ def test_bad_stage_is_refused(
     refused = run(service.transport, *arguments)
     assert refused.exit_code == 1
     assert told in refused.stderr
+
+
+def test_producer_of_both_stages_goes_on_where_appends_are_taken(
+    service: MemoryPenstock, other: MemoryPenstock, caplog: pytest.LogCaptureFixture
+) -> None:
+    create_with_records(service, b"0")
+    service.deliver_pushes()
+    stages = StagesTransport([SOURCE, URL], [service.transport, other.transport])
+    with Producer(transport=stages, retry_backoff_max_ms=100) as producer:
+        sent = [producer.send("orders", value=b"1", partition=0).result().offset]
+        service.admin().move_topic("orders", "dr")
+        waits = producer.send("orders", value=b"2", partition=0)
+        service.deliver_pushes()
+        with pytest.raises(TimeoutError):
+            waits.result(timeout=0.3)
+        run_json(other.transport, "mirrors", "promote", "orders", "--yes")
+        sent += [waits.result().offset, producer.send("orders", value=b"3", partition=0).result().offset]
+    assert sent == [1, 2, 3]
+    assert [each.value for each in other.records("orders")] == [b"0", b"1", b"2", b"3"]
+    assert f"going on at {URL}" in caplog.text
+
+
+def test_urls_are_a_list_without_another_transport(service: MemoryPenstock, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(NotConfiguredError):
+        Producer(urls=SOURCE)
+    with pytest.raises(NotConfiguredError):
+        Producer(urls=[])
+    with pytest.raises(NotConfiguredError):
+        Producer(URL, urls=[SOURCE])
+    with pytest.raises(NotConfiguredError):
+        Producer(urls=[SOURCE], transport=service.transport)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    Producer(urls=[SOURCE, URL], region="eu-west-1", transport="http").close()

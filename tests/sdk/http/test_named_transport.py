@@ -1,4 +1,5 @@
 import asyncio
+import json
 import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +12,7 @@ from penstock.errors import NotConfiguredError
 from penstock.http.abilities import request_bytes_max_of
 from penstock.http.async_transport import AsyncHttpTransport, open_async_transport
 from penstock.http.http_message import Response
-from penstock.http.named_transport import TRANSPORT, chosen_name
+from penstock.http.named_transport import TRANSPORT, StageChoice, chosen_name
 from penstock.http.threaded_transport import ThreadedTransport
 from penstock.http.transport import HttpTransport, open_transport
 from penstock.transports.async_by_auto import AsyncAutoTransport
@@ -155,3 +156,67 @@ def test_threaded_transport_closes_the_inner_one_and_has_its_bound() -> None:
     assert request_bytes_max_of(transport) == REQUEST_BYTES_MAX
     asyncio.run(transport.close())
     assert inner.is_closed
+
+
+FIRST, SECOND = "https://a.example", "https://b.example"
+
+
+def answer(status: int, document: object) -> Response:
+    return Response(status, {"Content-Type": "application/json"}, json.dumps(document).encode())
+
+
+def error(code: str, **facts: object) -> dict[str, object]:
+    return {"error": {"code": code, "message": "moved", "maybe_applied": False, **facts}}
+
+
+@pytest.mark.parametrize("url", [SECOND, f"{SECOND}/", "https://unknown.example", None])
+def test_client_goes_on_at_the_stage_that_takes_appends(url: str | None) -> None:
+    choice = StageChoice([FIRST, SECOND])
+    told = choice.judged(0, answer(409, error("MOVED", url=url)))
+    assert (told.status, json.loads(told.body)["error"]["code"], choice.at) == (503, "STORAGE_UNAVAILABLE", 1)
+    choice.judged(0, answer(409, error("MOVED", url=url)))
+    assert choice.at == 1, "an answer that is late changes nothing"
+    choice.judged(1, answer(409, error("MIRRORED", source=None)))
+    assert choice.at == 0, "its promotion has not come yet"
+
+
+def test_error_of_one_partition_is_tried_again_at_the_other_stage() -> None:
+    choice = StageChoice([FIRST, SECOND])
+    parts = [{"base_offset": 4}, error("MOVED", url=SECOND), error("RECORD_TOO_LARGE")]
+    told = json.loads(choice.judged(0, answer(200, {"results": parts})).body)["results"]
+    assert [each.get("error", {}).get("code") for each in told] == [None, "STORAGE_UNAVAILABLE", "RECORD_TOO_LARGE"]
+    assert choice.at == 1
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        answer(200, {"results": [{"value": '"MOVED"'}]}),
+        answer(409, error("PARTITION_CLOSED", was='"MOVED"')),
+        Response(200, {}, b'\x00"MOVED"\xff'),
+        answer(404, error("UNKNOWN_TOPIC")),
+    ],
+)
+def test_other_answers_stay_as_they_are(response: Response) -> None:
+    choice = StageChoice([FIRST, SECOND])
+    assert choice.judged(0, response) is response
+    assert choice.at == 0
+
+
+def test_stage_that_does_not_answer_is_left_after_three_calls() -> None:
+    choice = StageChoice([FIRST, SECOND])
+    choice.failed(0)
+    choice.failed(0)
+    choice.judged(0, answer(200, {}))
+    for _ in range(3):
+        assert choice.at == 0
+        choice.failed(0)
+    assert choice.at == 1
+    choice.failed(0)
+    assert choice.at == 1
+
+
+def test_client_of_one_stage_stays() -> None:
+    choice = StageChoice([FIRST])
+    choice.judged(0, answer(409, error("MOVED", url=SECOND)))
+    assert choice.at == 0, "no answer sends a client to a stage that it was not given"

@@ -6,18 +6,28 @@ from typing import Any
 import pytest
 
 from penstock_core.errors import ErrorCode
-from penstock_core.ids import Offset, Partition
+from penstock_core.ids import Nonce, Offset, Partition
+from penstock_core.limits import TIMER_ORPHAN_MS
+from penstock_core.log.delivery import Delivery, DeliveryOutcome
+from penstock_core.log.timer import DueSecond
 from penstock_core.log.topic import MoveState
 from penstock_core.mirror.push import HeadMove, LogEnd, PlannedPromotion, SourceTopic
 from penstock_service.mirror.append_push import append_push
 from penstock_service.mirror.move_topic import MovedTopic, move_topic, reopen_topic
 from penstock_service.mirror.promote_topic import PromotedTopic, promote_topic, refuse_move, resync_topic
 from penstock_service.push.admin.pause_subscription import pause_subscription
+from penstock_service.records.jump_heads import Restore, jump_heads
+from penstock_service.records.produce import ProduceEntry
+from penstock_service.timers.promote import promote_second
+from penstock_service.timers.promote_due import promote_due
 from penstock_service.topics.alter_topic import alter_topic, delete_topic, truncate
 from tests.service.mirror.stages import Stages
 from tests.service.mirror.test_mirrored_log import assert_equal, stages_of
+from tests.service.timers.delays import delay
+from tests.service.transactions.test_repeats import begin, commit, part_of
 from tests.support.refusals import refused
-from tests.support.service import head_of, key_of, new_topic, send
+from tests.support.service import batch, head_of, key_of, new_topic, send
+from tests.support.timers import waiting
 
 PARTITIONS = 2
 
@@ -217,3 +227,59 @@ def test_late_push_meets_the_promoted_log(stages: Stages) -> None:
     moved = move(stages)
     assert promote(stages, moved).is_whole
     refused(ErrorCode.TOPIC_EXISTS, lambda: append_push(stages.mirror, stages.pushes[-1]))
+
+
+def test_promoted_mirror_is_not_asked_for_ever(stages: Stages) -> None:
+    moved = move(stages)
+    assert promote(stages, moved).is_whole
+    stages.again()
+    state = stages.source.state()
+    assert state is not None
+    assert (state.trouble, state.next_try_ms) == (None, 0)
+
+
+def test_timer_of_a_moved_topic_waits_until_it_is_reopened(stages: Stages) -> None:
+    source, clock = stages.source.instance, stages.clock
+    delay(source, "orders", clock.now_ms() + 60_000, "later")
+    move(stages)
+    refused(ErrorCode.MOVED, lambda: delay(source, "orders", clock.now_ms() + 60_000, "x", number=1))
+    for passed_ms in (120_000, TIMER_ORPHAN_MS + 120_000):
+        clock.time_ms += passed_ms
+        due = promote_due(source, budget_ms=1_000)
+        assert (due.promotion.timers, due.failures, due.minutes_forgotten) == (0, 0, 0)
+    second = DueSecond(key=key_of(source, "orders"), second=clock.now_ms() // 1_000 - 1)
+    assert promote_second(source, second, 1e12).timers == 0
+    refuse_move(stages.mirror, "orders", 1)
+    reopen_topic(source, "orders", 1)
+    assert promote_due(source, budget_ms=1_000).promotion.timers == 1
+
+
+def test_timer_that_is_delivered_while_the_topic_moves_is_refused(stages: Stages) -> None:
+    source, clock = stages.source.instance, stages.clock
+    delay(source, "orders", clock.now_ms() + 60_000, "later")
+    [timer] = waiting(source.stores.timers, key_of(source, "orders"), 0, clock.now_ms() + 60_001, 9)
+    move(stages)
+    assert source.stores.timers.promote(Delivery(key=timer.key, timers=[timer], now_ms=1)) is DeliveryOutcome.MOVED
+    assert head_of(source, "orders").next_offset == 2
+
+
+def test_transaction_with_a_moved_topic_is_refused_as_a_whole(stages: Stages) -> None:
+    source = stages.source.instance
+    new_topic(source, "others", 1)
+    begin(source)
+    move(stages)
+    entries = [ProduceEntry(topic=name, partition=0, data=batch("x")) for name in ("orders", "others")]
+    error = refused(ErrorCode.MOVED, lambda: commit(source, part_of(0, Nonce(bytes(16)), *entries)))
+    assert error.facts["url"] == "https://b.example"
+    assert head_of(source, "others").next_offset == 0
+
+
+def test_restore_leaves_a_moved_log_at_its_end(stages: Stages) -> None:
+    source = stages.source.instance
+    move(stages)
+    topic = source.topic_cache.read_through("orders")
+    restore = Restore(restore_id="r1", harmed=source.stores.log)
+    assert list(jump_heads(source, topic, restore)) == []
+    lost = Restore(restore_id="r1", harmed=None)
+    topic = source.topic_cache.read_through("orders")
+    refused(ErrorCode.CONCURRENT_UPDATE, lambda: list(jump_heads(source, topic, lost)))

@@ -9,7 +9,7 @@ from typing import Any
 from penstock_core.errors import PenstockError
 from penstock_core.ids import PartitionKey, TopicId
 from penstock_core.log.index import Head
-from penstock_core.mirror.push import MirrorAppend
+from penstock_core.mirror.push import LogEnd, MirrorAppend
 from penstock_core.records.producer_state import ProducerState
 from tests.simulation.oracle.expected_log import MISSED
 from tests.simulation.oracle.violation import expect
@@ -23,6 +23,7 @@ class MirrorOracle:
         self._simulation = simulation
         self._source, self._name = source, mirrored
         self.promoted: dict[PartitionKey, int] = {}
+        self.planned: dict[PartitionKey, int] = {}  # by a move: the source must not grow again
         self._mirrored_ms: dict[PartitionKey, list[int]] = {}
         simulation.storage.observers.append(self._observe)
 
@@ -32,7 +33,10 @@ class MirrorOracle:
         if method == "append_mirrored" and outcome.is_appended:
             self._mirrored(arguments[0], arguments[1], outcome.head)
         elif method == "promote" and isinstance(outcome, Head):
-            self._promoted(arguments[0], outcome)
+            self._promoted(arguments[0], outcome, arguments[4] if len(arguments) > 4 else None)
+        elif method == "reopen" and isinstance(outcome, Head) and not outcome.move:
+            found = [key for key in self.planned if self.source_key(key) == arguments[0]]
+            expect(not found, f"{arguments[0]} was moved, {found} was promoted, and both take appends")
         elif method in ("append", "append_in_sequence") and outcome.is_appended and self._is_mirrored(arguments[0]):
             self._simulation.count("mirror append of its own")
             expect(arguments[0] in self.promoted, f"{arguments[0]} takes an append of its own, and is a mirror")
@@ -83,9 +87,16 @@ class MirrorOracle:
             if offset < end
         ]
 
-    def _promoted(self, key: PartitionKey, head: Head) -> None:
+    def _promoted(self, key: PartitionKey, head: Head, end: LogEnd | None) -> None:
         if head.promoted_at is None or head.mirror:
             return
+        if end is not None and end.next_offset == head.promoted_at and key not in self.promoted:
+            self._simulation.count("moved head promoted")
+            self.planned[key] = head.promoted_at
+            expect(
+                self._simulation.oracle.log.ends.get(self.source_key(key), 0) == head.promoted_at,
+                f"{key} goes on at {head.promoted_at}, and its source does not end there",
+            )
         self._simulation.count("mirror promoted")
         before = self.promoted.setdefault(key, head.promoted_at)
         expect(before == head.promoted_at, f"{key} was promoted at {before}, and again at {head.promoted_at}")

@@ -14,6 +14,7 @@ from tests.simulation.workloads import (
     jobs,
     machines,
     mirroring,
+    moving,
     operating,
     overdue,
     producing,
@@ -74,6 +75,7 @@ WORKLOADS: dict[str, Install] = {
     "overdue": overdue.install,
     "scheduling": scheduling.install,
     "mirroring": mirroring.install,
+    "moving": moving.install,
 }
 MIXED = "mixed"
 OF_ZONES = {"zone_loss", "zone_moves", "recover_zones", "repair", "replicate", "scrub"}  # senseless with one zone
@@ -89,6 +91,7 @@ ALONE = {
         "inline",
         "lagging",
         "mirroring",
+        "moving",
         "outage",
         "overdue",
         "pushing",

@@ -5,11 +5,14 @@ Pushes are doubled and come minutes late, answers are lost. G14 is broken by a m
 source's, by a push that a promoted log takes, or by a mirror that is not whole in the end.
 """
 
+from collections.abc import Callable
+
 from greenlet import getcurrent
 
 from penstock_core.errors import PenstockError
 from penstock_core.ids import Partition, PartitionKey, TopicName
-from penstock_core.mirror.push import MirrorPush, PushAnswer
+from penstock_core.log.topic import MoveState, Topic
+from penstock_core.mirror.push import LogEnd, MirrorPush, PlannedPromotion, PushAnswer
 from penstock_core.push.batch import Failed, Failure
 from penstock_core.push.targets.target import StageTarget
 from penstock_core.records.codec import NewRecord, encode
@@ -17,6 +20,7 @@ from penstock_core.zones.zone_state import Acks
 from penstock_service.adapters.memory.messages import MemoryTargets
 from penstock_service.instance.instance import Instance
 from penstock_service.mirror.append_push import append_push
+from penstock_service.mirror.move_topic import MovedTopic, move_topic, reopen_topic
 from penstock_service.mirror.promote_topic import promote_topic, resync_topic
 from penstock_service.push.admin.pause_subscription import resume_subscription
 from penstock_service.push.admin.put_subscription import SubscriptionWish, put_subscription
@@ -29,14 +33,14 @@ from tests.simulation.oracle.violation import expect
 from tests.simulation.service.push_service import PushService, PushTroubles
 from tests.simulation.service.simulation import Simulation
 
-_TOPIC, _PREFIX, _MIRROR = "mirrored", "m.", "dr"
-_NAME = f"{_PREFIX}{_TOPIC}"
+SOURCE, _PREFIX, MIRROR = TopicName("mirrored"), "m.", "dr"
+MIRRORED = TopicName(f"{_PREFIX}{SOURCE}")
 _TRIES_MAX = 100
 _LASTS_MS = (20_000.0, 60_000.0)
 _RUNS_ON = {"mode": "ordered", "start": "earliest", "backoff_ms_min": 100, "backoff_ms_max": 5_000}
 
 
-class _Run:
+class MirrorRun:
     """What one run does to the mirror, beyond its pushes."""
 
     def __init__(self, simulation: Simulation) -> None:
@@ -88,7 +92,7 @@ class _Run:
         scheduler.pause(random.uniform(0.3, 1.0) * lasts_ms)
         for _ in range(_TRIES_MAX):
             try:
-                self.simulation.call(lambda it: promote_topic(it, _NAME), is_read=False, is_judged=False)
+                self.simulation.call(lambda it: promote_topic(it, MIRRORED), is_read=False, is_judged=False)
                 self.has_promoted = True
                 break
             except PenstockError as error:
@@ -101,7 +105,7 @@ class _Run:
     def _append_own(self) -> None:
         self.own += 1
         data = encode([NewRecord(1, None, f"own{self.own}".encode())])
-        entry = ProduceEntry(topic=_NAME, partition=self.simulation.scheduler.random.choice([0, 1]), data=data)
+        entry = ProduceEntry(topic=MIRRORED, partition=self.simulation.scheduler.random.choice([0, 1]), data=data)
         self.simulation.attempt(
             "no append of its own", lambda it: produce(it, [entry], Acks.QUORUM).all_ok(), is_judged=False
         )
@@ -117,72 +121,82 @@ class _Run:
         random, scheduler = self.simulation.scheduler.random, self.simulation.scheduler
         for _ in range(random.choice([1, 2])):
             scheduler.pause(random.uniform(0.1, 1.0) * lasts_ms)
-            topic = self.simulation.stores.topics.get(TopicName(_NAME))
+            topic = self.simulation.stores.topics.get(MIRRORED)
             try:
-                self.simulation.call(lambda it: resync_topic(it, _NAME), is_read=False, is_judged=False)
+                self.simulation.call(lambda it: resync_topic(it, MIRRORED), is_read=False, is_judged=False)
                 if topic is not None:
                     self.simulation.oracle.deleted_at_ms[topic.topic_id] = scheduler.now_ms
                 self.simulation.count("mirror resync")
                 if random.random() < 0.5:
-                    self.simulation.call(lambda it: resume_subscription(it, _MIRROR), is_read=False, is_judged=False)
+                    self.simulation.call(lambda it: resume_subscription(it, MIRROR), is_read=False, is_judged=False)
             except PenstockError as error:
                 scheduler.note("no resync", error)
 
 
 def install(simulation: Simulation) -> None:
+    install_with(simulation, _install_fate)
+
+
+def _install_fate(simulation: Simulation, run: MirrorRun, lasts_ms: float) -> None:
+    fate = simulation.scheduler.random.choice(["keep", "promote", "promote", "resync"])
+    if fate == "promote":
+        simulation.work("promoter", lambda: run.promote(lasts_ms))
+    elif fate == "resync":
+        simulation.work("resyncer", lambda: run.resync(lasts_ms))
+
+
+def install_with(simulation: Simulation, install_fate: Callable[[Simulation, MirrorRun, float], None]) -> None:
+    """A mirror, its producers and its pushes. `install_fate` adds the operators."""
     random = simulation.scheduler.random
     lasts_ms = random.choice(_LASTS_MS)
     partitions = random.choice([1, 2, 3])
-    simulation.topic(_TOPIC, partitions=partitions)
-    simulation.oracle.log.topics_of_the_service.add(_NAME)
+    simulation.topic(SOURCE, partitions=partitions)
+    simulation.oracle.log.topics_of_the_service.add(MIRRORED)
     start_producers(
         simulation,
-        _TOPIC,
+        SOURCE,
         [f"mi{number}" for number in range(random.choice([1, 3, 5]))],
         ProducerChoices(records=[20, 60], pace_ms=[5.0, 50.0, lasts_ms / 40], acks=Acks.QUORUM),
     )
     simulation.storage.sure.add("targets")
-    run, oracle = _Run(simulation), MirrorOracle(simulation, _TOPIC, _NAME)
+    run, oracle = MirrorRun(simulation), MirrorOracle(simulation, SOURCE, MIRRORED)
     assert isinstance(simulation.stores.targets, MemoryTargets)
     simulation.stores.targets.stage = run.answer
     target = {"stage": {"url": "https://b.example", "prefix": _PREFIX}}
-    put_subscription(simulation.bare, _MIRROR, SubscriptionWish(topics=[_TOPIC], target=target, settings=_RUNS_ON))
+    put_subscription(simulation.bare, MIRROR, SubscriptionWish(topics=[SOURCE], target=target, settings=_RUNS_ON))
     troubles = PushTroubles(
         has_look=random.random() < 0.3,
         doubled_rate=random.choice([0.0, 0.1]),
         frozen_rate=random.choice([0.0, 0.02]),
     )
-    service = PushService(simulation, [_TOPIC], troubles)
+    service = PushService(simulation, [SOURCE], troubles)
     service.start()
     simulation.work("mirror time", lambda: simulation.scheduler.pause(lasts_ms))
     if random.random() < 0.5:
         simulation.work("knocker", lambda: run.knock(lasts_ms))
     if random.random() < 0.4:
         simulation.work("mirror widener", lambda: _widen(simulation, lasts_ms, partitions))
-    fate = random.choice(["keep", "promote", "promote", "resync"])
-    if fate == "promote":
-        simulation.work("promoter", lambda: run.promote(lasts_ms))
-    elif fate == "resync":
-        simulation.work("resyncer", lambda: run.resync(lasts_ms))
+    install_fate(simulation, run, lasts_ms)
     simulation.final_checks.append(lambda: _check(simulation, service, run, oracle))
 
 
 def _widen(simulation: Simulation, lasts_ms: float, partitions: int) -> None:
     for more in (1, 2):
         simulation.scheduler.pause(simulation.scheduler.random.uniform(0.0, lasts_ms / 2))
-        SimulatedAdmin(simulation, "mirror widener").add_partitions(_TOPIC, partitions + more)
+        SimulatedAdmin(simulation, "mirror widener").add_partitions(SOURCE, partitions + more)
         simulation.count("mirror widened")
 
 
-def _check(simulation: Simulation, service: PushService, run: _Run, oracle: MirrorOracle) -> None:
+def _check(simulation: Simulation, service: PushService, run: MirrorRun, oracle: MirrorOracle) -> None:
     """A mirror that lives is equal to its source in the end, and one that was promoted holds a prefix of it."""
+    end_moves(simulation, service, oracle)
     is_promoted = bool(oracle.promoted)
     if not is_promoted:  # after a resync, a record of one partition brings the others too
         data = encode([NewRecord(1, None, b"last")])
-        produce(simulation.undisturbed(), [ProduceEntry(topic=_TOPIC, partition=0, data=data)], Acks.QUORUM).all_ok()
+        produce(simulation.undisturbed(), [ProduceEntry(topic=SOURCE, partition=0, data=data)], Acks.QUORUM).all_ok()
         service.drain()
-    topic = simulation.stores.topics.get(TopicName(_NAME))
-    source = simulation.stores.topics.get(TopicName(_TOPIC))
+    topic = simulation.stores.topics.get(MIRRORED)
+    source = simulation.stores.topics.get(SOURCE)
     assert source is not None
     if topic is None:
         expect(is_promoted or not any(oracle_ends(simulation, source.topic_id)), "the mirror was never made")
@@ -194,9 +208,44 @@ def _check(simulation: Simulation, service: PushService, run: _Run, oracle: Mirr
             log = simulation.oracle.log
             ends = log.ends.get(key, 0), log.ends.get(PartitionKey(source.topic_id, number), 0)
             expect(ends[0] == ends[1], f"{key} ends at {ends[0]} after all pushes, and its source at {ends[1]}")
-    promote_topic(simulation.undisturbed(), _NAME)
+    promote_topic(simulation.undisturbed(), MIRRORED)
     _check_open(simulation)
     simulation.count("mirror checked")
+
+
+def planned_of(moved: MovedTopic, mirrored: Topic) -> PlannedPromotion:
+    """The promotion of what was moved, as a program asks for it."""
+    return PlannedPromotion(
+        number=moved.note.number,
+        mirror=moved.note.mirror,
+        topic_id=mirrored.topic_id,
+        source=moved.source,
+        ends={each.partition: LogEnd(log_id=each.log_id, next_offset=each.end_offset) for each in moved.partitions},
+    )
+
+
+def end_moves(simulation: Simulation, service: PushService, oracle: MirrorOracle) -> None:
+    """Once faults are over: end the move that is under way, or give it up if it was refused."""
+    instance = simulation.undisturbed()
+    source = simulation.stores.topics.get(SOURCE)
+    mirrored = simulation.stores.topics.get(MIRRORED)
+    assert source is not None
+    if source.is_moved and source.move is not None:
+        number = source.move.number
+        is_refused = mirrored is not None and mirrored.mirror is not None and mirrored.mirror.refused >= number
+        if source.move.state is MoveState.REOPENING or is_refused:
+            reopen_topic(instance, SOURCE, number)
+        elif oracle.promoted.keys() <= oracle.planned.keys():  # nobody has counted the source as lost
+            assert mirrored is not None
+            if mirrored.mirror is not None:
+                service.drain()
+            moved = move_topic(instance, SOURCE, MIRROR)
+            done = promote_topic(instance, MIRRORED, planned_of(moved, mirrored))
+            expect(done.is_whole, f"{moved} is pushed, and {done}")
+            simulation.count("move ended")
+    for key, end in oracle.planned.items():
+        log, other = simulation.oracle.log, oracle.source_key(key)
+        expect(log.ends.get(other, 0) == end, f"{key} was promoted at {end}, and {other} ends at {log.ends.get(other)}")
 
 
 def oracle_ends(simulation: Simulation, topic_id: str) -> list[int]:
@@ -205,11 +254,11 @@ def oracle_ends(simulation: Simulation, topic_id: str) -> list[int]:
 
 
 def _check_open(simulation: Simulation) -> None:
-    topic = simulation.stores.topics.get(TopicName(_NAME))
+    topic = simulation.stores.topics.get(MIRRORED)
     assert topic is not None
-    expect(topic.mirror is None, f"{_NAME} was promoted, and has {topic.mirror}")
+    expect(topic.mirror is None, f"{MIRRORED} was promoted, and has {topic.mirror}")
     heads = simulation.stores.log.heads([PartitionKey(topic.topic_id, each) for each in topic.all_heads()])
-    expect(len(heads) == topic.head_count, f"{_NAME} has {len(heads)} heads of {topic.head_count}")
+    expect(len(heads) == topic.head_count, f"{MIRRORED} has {len(heads)} heads of {topic.head_count}")
     for key, head in heads.items():
         is_right = not head.mirror and head.is_closed != topic.is_writable(key.partition)
         expect(is_right, f"{key} was promoted, and has {head}")

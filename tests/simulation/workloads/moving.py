@@ -1,0 +1,86 @@
+"""A topic moves to its mirror, while producers write to both sides, and operators get in each other's way.
+
+Operators promote at once, or give up, or die between two steps. What they asked for comes late, from moves that are
+over. Now and then one counts the source as lost in the middle. G14 is broken if a partition that was promoted by a
+move grows at its source, or lacks a record.
+"""
+
+from penstock_core.errors import PenstockError
+from penstock_core.mirror.push import PlannedPromotion
+from penstock_service.mirror.move_topic import move_topic, reopen_topic
+from penstock_service.mirror.promote_topic import promote_topic, refuse_move
+from tests.simulation.service.simulation import Simulation
+from tests.simulation.workloads import mirroring
+from tests.simulation.workloads.mirroring import MIRROR, MIRRORED, SOURCE, MirrorRun, planned_of
+
+_STEPS_MAX = 60
+
+
+def install(simulation: Simulation) -> None:
+    mirroring.install_with(simulation, _install_operators)
+
+
+def _install_operators(simulation: Simulation, run: MirrorRun, lasts_ms: float) -> None:
+    random = simulation.scheduler.random
+    for number in range(random.choice([1, 1, 2])):
+        operator = _Operator(simulation)
+        simulation.work(f"operator{number}", lambda operator=operator: operator.run(lasts_ms))  # type: ignore[misc]
+    if random.random() < 0.2:
+        simulation.work("promoter", lambda: run.promote(lasts_ms))
+
+
+class _Operator:
+    """Moves the topic step by step, until it is promoted, or he is tired of it."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        random = simulation.scheduler.random
+        self._simulation = simulation
+        self._random = random
+        self._is_patient = random.random() < 0.5
+        self._late_rate = random.choice([0.0, 0.3])
+        self._give_up_rate = random.choice([0.0, 0.1, 0.4])
+        self._late_ms = random.choice([500.0, 30_000.0])
+
+    def run(self, lasts_ms: float) -> None:
+        scheduler = self._simulation.scheduler
+        scheduler.pause(self._random.uniform(0.05, 0.8) * lasts_ms)
+        for _ in range(_STEPS_MAX):
+            try:
+                if self._step():
+                    return
+            except PenstockError as error:
+                scheduler.note("no move", error)
+            scheduler.pause(self._random.uniform(50.0, 3_000.0))
+
+    def _step(self) -> bool:
+        simulation = self._simulation
+        mirrored = simulation.stores.topics.get(MIRRORED)
+        if mirrored is None:
+            return False
+        moved = simulation.call(lambda it: move_topic(it, SOURCE, MIRROR), is_read=False, is_judged=False)
+        simulation.count("topic moved")
+        planned = planned_of(moved, mirrored)
+        if self._random.random() < self._late_rate:
+            delay_ms = self._random.uniform(0.0, self._late_ms)
+            simulation.scheduler.spawn("late promotion", lambda: self._promote_late(planned), delay_ms=delay_ms)
+        if self._random.random() < self._give_up_rate:
+            return self._give_up(moved.note.number)
+        if self._is_patient and any(each.lag for each in moved.partitions):
+            return False
+        done = simulation.call(lambda it: promote_topic(it, MIRRORED, planned), is_read=False, is_judged=False)
+        simulation.count("move promoted" if done.is_whole else "move not equal")
+        return done.is_whole
+
+    def _promote_late(self, planned: PlannedPromotion) -> None:
+        self._simulation.attempt("no late promotion", lambda it: promote_topic(it, MIRRORED, planned), is_judged=False)
+        self._simulation.count("late promotion")
+
+    def _give_up(self, number: int) -> bool:
+        simulation = self._simulation
+        simulation.call(lambda it: refuse_move(it, MIRRORED, number), is_read=False, is_judged=False)
+        simulation.count("move refused")
+        if self._random.random() < 0.3:
+            return False  # he dies here
+        simulation.call(lambda it: reopen_topic(it, SOURCE, number), is_read=False, is_judged=False)
+        simulation.count("topic reopened")
+        return self._random.random() < 0.5
