@@ -89,25 +89,36 @@ def normalized(ranges: Iterable[Range]) -> Ranges:
 
 
 def _intersection(one: Ranges, other: Ranges) -> Ranges:
-    found = [
-        (max(start, other_start), min(end, other_end))
-        for start, end in one
-        for other_start, other_end in other
-        if max(start, other_start) < min(end, other_end)
-    ]
-    return tuple(sorted(found))
+    found: list[Range] = []
+    others, at = sorted(other), 0
+    for start, end in one:
+        while at < len(others) and others[at][1] <= start:
+            at += 1
+        for place in range(at, len(others)):
+            other_start, other_end = others[place]
+            if other_start >= end:
+                break
+            found.append((max(start, other_start), min(end, other_end)))
+    return tuple(found)
 
 
 def _difference(one: Ranges, other: Ranges) -> Ranges:
-    left = one
-    for cut_start, cut_end in other:
-        left = tuple(
-            piece
-            for start, end in left
-            for piece in ((start, min(end, cut_start)), (max(start, cut_end), end))
-            if piece[0] < piece[1]
-        )
-    return left
+    found: list[Range] = []
+    others, at = sorted(other), 0
+    for start, end in one:
+        while at < len(others) and others[at][1] <= start:
+            at += 1
+        left = start
+        for place in range(at, len(others)):
+            cut_start, cut_end = others[place]
+            if cut_start >= end:
+                break
+            if cut_start > left:
+                found.append((left, cut_start))
+            left = max(left, cut_end)
+        if left < end:
+            found.append((left, end))
+    return tuple(found)
 
 
 def _first(ranges: Ranges, count: int) -> Ranges:

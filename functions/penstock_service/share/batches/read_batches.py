@@ -204,7 +204,7 @@ def _explained(
     instance: Instance, wanted: Sequence[WantedRecords], found: Sequence[FoundBatches]
 ) -> list[FoundBatches]:
     """Tell what was removed from what is unreadable, by heads that are read now."""
-    failed = [each.key for each, result in zip(wanted, found, strict=True) if result.unreadable]
+    failed = [*{each.key: None for each, result in zip(wanted, found, strict=True) if result.unreadable}]
     heads: Mapping[PartitionKey, Head] = {}
     if failed:
         try:
