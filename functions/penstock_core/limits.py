@@ -220,6 +220,12 @@ SHARE_WATCHED_MAX = 100  # partitions that a waiting consumer of a share group a
 SHARE_TOPICS_MAX = 100  # of one share group
 SHARE_LISTED_TOPICS_MAX = 8  # with topic_order=listed: an acquire looks at all partitions of one before the next
 SHARE_LISTED_PARTITIONS_MAX = 100  # of all these topics: one read of heads and states covers them
+SHARE_FAIR_RECORDS = 20_000  # with sharing=fair: fresh records ahead whose tenants an acquire may know
+SHARE_FAIR_BYTES = 8 * KIB  # a share item as large as this keeps no more records back: acquires take in order
+SHARE_FAIR_WAITS_MAX = 128  # with so many waits, too
+SHARE_FAIR_RANGE_BYTES = 4  # that one more range of records that are kept back takes in the item
+SHARE_FAIR_BY_LENGTH_MAX = 128  # characters of a header's name
+SHARE_FAIR_OLDEST_EACH = 64  # one acquire in so many takes the oldest records of all tenants: none waits for ever
 SHARE_LEFT_TOPICS_MAX = 1_000  # that one share group read before, until retention has removed its states there
 SHARE_GROUP_LIST_MAX = 100  # share groups in one page of the list
 MOVED_BYTES_MAX = REQUEST_BYTES_MAX  # of one batch of dead letters: their headers may exceed what a topic takes
@@ -626,6 +632,7 @@ QUOTA_CHARGED_AHEAD_MS = 10_000  # an instance far below a quota charges what it
 QUOTA_FETCH_BYTES_MIN = 64 * KIB  # that a fetch may answer however little of its quota is left
 QUOTA_WAIT_MS_MAX = 60_000  # the longest Retry-After of a quota: the rate may be raised meanwhile
 QUOTA_ATTEMPTS_MAX = 4  # writes of one charge, where other instances change the bucket between them
+INSTANCE_TENANT_BYTES_MAX = 32 * MIB  # of tenants of records that one instance remembers, or those of one partition
 INSTANCE_SHARES_MAX = 10_000  # of quotas that one instance remembers; it charges anew for those it forgets
 PRINCIPAL_LENGTH_MAX = ACL_PRINCIPAL_LENGTH_MAX  # of a quota
 

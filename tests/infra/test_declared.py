@@ -99,6 +99,7 @@ def test_share_group_waits_for_its_topics_and_its_dead_letter_topic(queue: Penst
         (lambda queue: queue.share_group("w", ["orders"], lock_ms=1, ordering="random"), ("lock_ms=1", "ordering=")),
         (lambda queue: queue.share_group("w", ["orders"], deliveries_max=3), ("without dead_letter_topic",)),
         (lambda queue: queue.share_group("w", ["orders"], filter={"type": "a"}), ("'w'",)),
+        (lambda queue: queue.share_group("w", ["orders"], sharing="fair", ordering="key"), ("take one of the two",)),
         (lambda queue: queue.share_group("w", ["orders"], topic_order="first"), ("topic_order='first'",)),
         (lambda queue: queue.share_group("w", [*"abcdefghi"], topic_order="listed"), ("with 9 topics: 8 at most",)),
     ],

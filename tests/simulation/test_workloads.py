@@ -108,6 +108,7 @@ CASES = [
     _sharing("repeating", 10, "accept ok", "accept done", "record handed out again"),
     _sharing("redriving", 30, "record redriven", "worker died"),
     _sharing("ranking", 30, "lower record locked", "highest record locked"),
+    _sharing("fairness", 30, "acquire with several tenants", "records passed over"),
     _sharing("waking", 30, "worker slept", "worker woken", "worker looks again", "release ok"),
     Case(
         seeds={"claiming": 500},

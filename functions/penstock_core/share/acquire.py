@@ -198,17 +198,18 @@ class HandOut:
         self._left = request.records_max
         self._locks = 0
         self.is_alone = False
-        has_fresh = self._fresh_count() > 0 and fresh_room(draft, config) > 0
-        self.is_tending = not has_fresh or tends(request.nonce, self._overdue_ms())
+        self.is_tending = False
 
     def retries(self) -> None:
         """Take records that came back, if it is this acquire's turn: half of it at most while there are fresh ones."""
+        has_fresh = self._fresh_count() > 0 and fresh_room(self._draft, self._config) > 0
+        self.is_tending = not has_fresh or tends(self._request.nonce, self._overdue_ms())
         if not self.is_tending:
             return
         drop_expired(self._draft, self._config, self._log, self._request.now_ms)
         waits = self._in_turn(self._available_waits())
         if self._turn % 2 or not (waits or self._fresh_count()):
-            self._suspect_part()
+            self._suspect_part(suspects(self._draft, self._config, self._request.now_ms))
         if self.is_alone:
             return
         budget, count = self._left, None
@@ -294,9 +295,9 @@ class HandOut:
         turn = self._turn % (len(entries) or 1)
         return entries[turn:] + entries[:turn]
 
-    def _suspect_part(self) -> None:
-        """Take a part of one suspect, and nothing else."""
-        for name, entry in self._in_turn(suspects(self._draft, self._config, self._request.now_ms)):
+    def _suspect_part(self, found: list[tuple[LockId | None, Lock | Wait]]) -> None:
+        """Take a part of one of these suspects, and nothing else."""
+        for name, entry in self._in_turn(found):
             if self._draft.room() < _ENTRIES_OF_SUSPECT:
                 return
             if name is None and len(self._draft.locks) >= SHARE_LOCKS_ALL_MAX:

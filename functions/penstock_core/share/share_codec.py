@@ -22,6 +22,7 @@ has a dead-letter topic.
 import base64
 import binascii
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
 from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.formats import unsupported
@@ -40,6 +41,7 @@ _HASH_BYTES = 4
 _VARINT_BYTES_MAX = 10
 _TOKEN_SEPARATOR = "~"  # noqa: S105 - a separator, no password
 _NUMBER_BYTES = 12  # of an offset as DynamoDB stores it, at most
+_CODED_WAITS = 64  # that are remembered: one acquire meets each of them several times, some have 512 ranges
 _ITEM_BYTES = 220  # of keys, names and numbers of an empty share item
 
 
@@ -55,6 +57,7 @@ def decode_lock(base: Offset, data: bytes) -> Lock:
     return Lock(base, until_ms, deliveries, reader.records())
 
 
+@lru_cache(maxsize=_CODED_WAITS)
 def encode_wait(wait: Wait) -> bytes:
     """The wait without its first offset."""
     records = wait.records.shifted(-wait.records.start)
@@ -71,6 +74,7 @@ def encode_wait(wait: Wait) -> bytes:
     )
 
 
+@lru_cache(maxsize=_CODED_WAITS)
 def decode_wait(first: Offset, data: bytes) -> Wait:
     """The inverse of `encode_wait`. Raises as `decode_lock`."""
     reader = _Reader("share_wait", data)

@@ -25,6 +25,8 @@ from penstock_core.ids import (
 SHARE_GROUP_ID_BYTES = 10
 ORDER_NONE, ORDER_KEY = "none", "key"
 TOPICS_ANY, TOPICS_LISTED = "any", "listed"
+SHARING_ANY, SHARING_FAIR = "any", "fair"
+FAIR_BY_KEY = "key"
 STARTS = ("earliest", "latest")
 HIDDEN_PREFIX = "#"  # of names that no user can give: redrive reads through such groups
 _DELETED = "deleted."
@@ -44,6 +46,7 @@ class ShareGroupConfig:
     - `filter` is a filter policy over headers; records that do not match are finished. None lets all pass.
     - `in_flight_max` bounds the records of one partition that are locked or wait.
     - `topic_order="listed"` takes records of a topic only for the room that the topics listed before it have left.
+    - `sharing="fair"` shares the workers among tenants, which are told apart by `fair_by`: "key", or a header's name.
     """
 
     lock_ms: int = limits.SHARE_LOCK_MS_DEFAULT
@@ -57,6 +60,8 @@ class ShareGroupConfig:
     start: str = STARTS[0]
     in_flight_max: int = limits.SHARE_IN_FLIGHT_MAX
     topic_order: str = TOPICS_ANY
+    sharing: str = SHARING_ANY
+    fair_by: str = FAIR_BY_KEY
 
     @property
     def is_by_key(self) -> bool:
@@ -68,6 +73,11 @@ class ShareGroupConfig:
         """True if the group's topics have priorities: the first one comes first."""
         return self.topic_order == TOPICS_LISTED
 
+    @property
+    def is_fair(self) -> bool:
+        """True if tenants share the workers."""
+        return self.sharing == SHARING_FAIR
+
 
 SHARE_BOUNDS: Mapping[str, tuple[int, int]] = {
     "lock_ms": (limits.SHARE_LOCK_MS_MIN, limits.SHARE_LOCK_MS_MAX),
@@ -77,7 +87,12 @@ SHARE_BOUNDS: Mapping[str, tuple[int, int]] = {
     "key_batch_max": (limits.SHARE_KEY_BATCH_MIN, limits.SHARE_KEY_BATCH_MAX),
     "in_flight_max": (limits.SHARE_IN_FLIGHT_MIN, limits.SHARE_IN_FLIGHT_MAX),
 }
-CHOICES = {"ordering": (ORDER_NONE, ORDER_KEY), "start": STARTS, "topic_order": (TOPICS_ANY, TOPICS_LISTED)}
+CHOICES = {
+    "ordering": (ORDER_NONE, ORDER_KEY),
+    "start": STARTS,
+    "topic_order": (TOPICS_ANY, TOPICS_LISTED),
+    "sharing": (SHARING_ANY, SHARING_FAIR),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,6 +187,8 @@ def alter_share_group_config(config: ShareGroupConfig, changes: Mapping[str, Any
         altered["deliveries_max"] = config.deliveries_max if is_kept else defaults.deliveries_max
     if changes.get("dead_letter_topic", "") is None:
         altered["dead_letter_topic"] = None
+    if altered.get("sharing") == SHARING_ANY:
+        altered.setdefault("fair_by", defaults.fair_by)
     for name in _FIXED:
         if changes.get(name) is not None and changes[name] != getattr(config, name):
             raise PenstockError(
@@ -257,6 +274,8 @@ def _check_setting(name: str, value: Any) -> None:
             json.dumps(value)
         except (TypeError, ValueError, RecursionError) as error:
             raise PenstockError(ErrorCode.INVALID_CONFIG, f"{name}={shown(value)}: cannot be stored as JSON") from error
+    elif name == "fair_by":
+        _check_fair_by(value)
     elif name in CHOICES:
         if value not in CHOICES[name]:
             raise PenstockError(
@@ -268,6 +287,15 @@ def _check_setting(name: str, value: Any) -> None:
             raise PenstockError(
                 ErrorCode.INVALID_CONFIG, f"{name}={shown(value)}: must be a whole number from {low} to {high}"
             )
+
+
+def _check_fair_by(value: Any) -> None:
+    most = limits.SHARE_FAIR_BY_LENGTH_MAX
+    if not isinstance(value, str) or not 1 <= len(value) <= most:
+        raise PenstockError(
+            ErrorCode.INVALID_CONFIG,
+            f"fair_by={shown(value)}: must be key, or the name of a header of 1 to {most} characters",
+        )
 
 
 def _consistent(config: ShareGroupConfig) -> ShareGroupConfig:
@@ -286,6 +314,13 @@ def _consistent(config: ShareGroupConfig) -> ShareGroupConfig:
         why = f"in_flight_max={config.in_flight_max} with ordering=key: {limits.SHARE_KEY_IN_FLIGHT_MAX} at most"
     elif not config.is_by_key and config.key_batch_max != 1:
         why = f"key_batch_max={config.key_batch_max} with ordering={config.ordering}: it is for ordering=key"
+    elif config.is_fair and config.is_by_key:
+        why = (
+            f"sharing=fair with ordering=key: order by key has {limits.SHARE_KEY_IN_FLIGHT_MAX} records of a partition "
+            "in sight, which one tenant may fill; take one of the two"
+        )
+    elif not config.is_fair and config.fair_by != FAIR_BY_KEY:
+        why = f"fair_by={shown(config.fair_by)} with sharing={config.sharing}: it is for sharing=fair"
     elif config.deliveries_max is None and config.dead_letter_topic is not None:
         why = "a dead_letter_topic needs deliveries_max"
     if why:

@@ -162,6 +162,8 @@ def _partition(each: ShareGroupPartition) -> ShareGroupPartitionAnswer:
         "lag": each.lag,
         "oldest_age_ms": each.oldest_age_ms,
         "waiting_age_ms": each.waiting_age_ms,
+        "passed_over": each.passed_over,
+        "passed_over_offset": each.passed_over_offset,
         "expired": each.expired,
         "holders": [*map(_holder, each.holders)],
         "holders_left_out": each.holders_left_out,

@@ -14,10 +14,14 @@ The access rules, remembered between requests, so that a warm request reads none
 The rules by which an instance decides are as they were `ACL_AGE_MS_MAX` ago at the earliest. Then one read of a small
 item tells whether they have changed. If that read fails, the remembered rules hold for up to `ACL_OUTAGE_MS_MAX`. After
 that, and on an instance that never read any, the error of the read refuses the request.
+
+The tenants of records that share groups with sharing=fair read, so that a warm acquire decodes new records only.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from penstock_core.acls.principal import Principal
@@ -31,6 +35,7 @@ from penstock_core.limits import (
     ACL_OUTAGE_MS_MAX,
     INSTANCE_GROUPS_MAX,
     INSTANCE_TARGETS_MAX,
+    INSTANCE_TENANT_BYTES_MAX,
     INSTANCE_TOPICS_MAX,
 )
 from penstock_core.log.topic import Topic
@@ -43,6 +48,7 @@ if TYPE_CHECKING:
     from penstock_core.groups.group import GroupState
     from penstock_core.groups.group_target import TargetAssignment
     from penstock_core.share.share_group import ShareGroup
+    from penstock_core.share.tenants import KnownTenants
     from penstock_service.ports.groups import MembershipStore
     from penstock_service.ports.share import ShareStore
 
@@ -294,3 +300,32 @@ def _of_account(arn: str, account: str) -> str:
             f"the caller {arn:.200} is of another account than the stage's, {account}: assume a role of that account",
         )
     return arn
+
+
+class TenantCache:
+    """The known tenants by partition and settings of a share group, `INSTANCE_TENANT_BYTES_MAX` in all.
+
+    Those of the partition go that nobody has asked for the longest. For all threads of an instance.
+    """
+
+    def __init__(self, bytes_max: int = INSTANCE_TENANT_BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
+        self._lock = Lock()
+        self._known: dict[Hashable, KnownTenants] = {}
+
+    def find(self, key: Hashable) -> KnownTenants | None:
+        """What is known, None if nothing is."""
+        with self._lock:
+            known = self._known.pop(key, None)
+            if known is not None:
+                self._known[key] = known
+            return known
+
+    def put(self, key: Hashable, known: KnownTenants) -> None:
+        """Remember it in place of what was known. Of two threads the later one wins, and the other reads again."""
+        with self._lock:
+            self._known.pop(key, None)
+            self._known[key] = known
+            left = self._bytes_max - sum(each.size for each in self._known.values())
+            while left < 0 and len(self._known) > 1:
+                left += self._known.pop(next(iter(self._known))).size

@@ -39,7 +39,7 @@ from penstock_core.log.timer import DueMinute, DueSecond
 from penstock_core.metrics.lag_memory import NO_TRAFFIC, OTHER, TopicTraffic
 from penstock_core.outcomes import Outcome
 from penstock_core.quotas.bucket import WaitPool
-from penstock_service.instance.caches import AclCache, GroupCache, ShareGroupCache, TopicCache
+from penstock_service.instance.caches import AclCache, GroupCache, ShareGroupCache, TenantCache, TopicCache
 from penstock_service.instance.held_segments import HeldSegments
 from penstock_service.instance.proven_callers import ProvenCallers
 from penstock_service.instance.quota_shares import QuotaCache, QuotaShares, StoredBytes
@@ -234,6 +234,7 @@ class Instance:
     held_segments: HeldSegments = field(default_factory=HeldSegments)
     timer_memory: TimerMemory = field(default_factory=TimerMemory)
     traffic: Traffic = field(default_factory=Traffic)
+    tenant_cache: TenantCache = field(default_factory=TenantCache)
     proven_callers: ProvenCallers | None = None
 
     @classmethod

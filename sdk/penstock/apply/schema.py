@@ -20,6 +20,7 @@ from penstock_core.limits import (
     QUOTA_COUNT_MAX,
     QUOTA_RATE_MAX,
     QUOTA_STORED_BYTES_MAX,
+    SHARE_FAIR_BY_LENGTH_MAX,
     TOPIC_PARTITIONS_MAX,
     UNLIMITED,
 )
@@ -43,8 +44,10 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "start": STARTS,
     "ordering": CHOICES["ordering"],
     "topic_order": CHOICES["topic_order"],
+    "sharing": CHOICES["sharing"],
 }
 _OBJECTS = ("filter",)
+_FREE_TEXTS = ("fair_by",)
 _TOPIC_NAMES = ("dead_letter_topic",)
 
 
@@ -118,6 +121,8 @@ def _setting(name: str, default: Any, bounds: Mapping[str, tuple[int, int]]) -> 
         return {"enum": [*_CHOICES[name], None], **known}
     if name in _OBJECTS:
         return {"type": ["object", "null"]}
+    if name in _FREE_TEXTS:
+        return {"type": ["string", "null"], "minLength": 1, "maxLength": SHARE_FAIR_BY_LENGTH_MAX, **known}
     if name in _TOPIC_NAMES:
         return {"type": ["string", "null"]}
     if isinstance(default, bool):

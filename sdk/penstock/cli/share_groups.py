@@ -24,7 +24,7 @@ from penstock.cli.options.settings import (
 from penstock.cli.service import Service, service_command
 from penstock.model.share import ShareGroup, ShareGroupDescription, ShareHolder
 from penstock.model.times import duration_text
-from penstock_core.share.share_group import TOPICS_LISTED
+from penstock_core.share.share_group import SHARING_FAIR, TOPICS_LISTED
 from penstock_core.text import parse_json, why_no_json
 
 
@@ -118,7 +118,7 @@ def describe(service: Service, group: str) -> None:
         },
         title=f"{group}; {told_settings(found.group.config, SHARE_GROUP_DEFAULTS)}; "
         f"{sum(each.lag for each in found.partitions)} not finished in all; locks: {_holders_text(found.holders)}"
-        f"{_waiting_text(found)}"
+        f"{_waiting_text(found)}{passed_text(found)}"
         + (f"; {expired} expired" if (expired := sum(each.expired for each in found.partitions)) else ""),
         columns=("topic", "partition", "start", "position", "in flight", "available", "waiting", "lag", "oldest", "by"),
         rows=[
@@ -145,6 +145,19 @@ def _waiting_text(found: ShareGroupDescription) -> str:
         return ""
     told = (f"{topic} {_duration(age_ms) or '-'}" for topic, age_ms in found.waiting_age_ms.items())
     return f"; waiting: {', '.join(told)}"
+
+
+def passed_text(found: ShareGroupDescription) -> str:
+    """What fair sharing makes wait, and a record of it in each topic, which tells the tenant."""
+    if found.group.config.get("sharing") != SHARING_FAIR:
+        return ""
+    told = [
+        f"{each.topic}[{each.partition}] from {each.passed_over_offset}"
+        for each in found.partitions
+        if each.passed_over
+    ]
+    count = sum(each.passed_over for each in found.partitions)
+    return f"; {count} passed over: {', '.join(told[:_NAMES_SHOWN])}" if told else ""
 
 
 @share_groups.command()

@@ -101,9 +101,9 @@ class ShareGroupPartition:
     The records below `start_offset` are finished, and those from `position` on were not handed out yet. `in_flight`
     records are locked. `available` ones may be acquired now, and `waiting` ones later. `lag` counts the records that
     are not finished. `oldest_age_ms` is the age of the oldest of them since its append, None if there is none.
-    `waiting_age_ms` is that of the oldest one that is not locked; a service of before 0.2 tells none. `expired` counts
-    those that were finished because their time was over. `holders` have locks now. `holders_left_out` counts further
-    ones.
+    `waiting_age_ms` is that of the oldest one that is not locked; a service of before 0.2 tells none. `passed_over`
+    records, the first one at `passed_over_offset`, gave way to those of other tenants or keys. `expired` counts those
+    that were finished because their time was over. `holders` have locks now. `holders_left_out` counts further ones.
     """
 
     topic: str
@@ -119,6 +119,8 @@ class ShareGroupPartition:
     holders_left_out: int = 0
     waiting_age_ms: int | None = None
     expired: int = 0
+    passed_over: int = 0
+    passed_over_offset: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -82,6 +82,8 @@ SHARE_GROUP = Section(
             "start": "The group begins with the `earliest` records, or behind the `latest`.",
             "in_flight_max": "So many records of a partition may be locked, or wait for a retry.",
             "topic_order": "With `listed`, a topic gives records for the room that those named before it leave.",
+            "sharing": "With `fair`, tenants share the workers: one with many records does not hold up the others.",
+            "fair_by": "What tells tenants apart: `key`, or the name of a header.",
         },
     ),
 )

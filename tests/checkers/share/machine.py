@@ -13,13 +13,16 @@ from penstock_core.share.acknowledge import Acknowledgement, AckPlan, AckResult,
 from penstock_core.share.acquire import AcquireRequest, LogBounds, grants, plan_acquire
 from penstock_core.share.bury import plan_bury
 from penstock_core.share.draft import ShareUpdate, apply
+from penstock_core.share.fair import plan_fair
 from penstock_core.share.read_first import plan_read_first
-from penstock_core.share.share_group import ShareGroupConfig
+from penstock_core.share.share_group import ORDER_NONE, SHARING_ANY, SHARING_FAIR, ShareGroupConfig
 from penstock_core.share.share_state import Lock, ShareState
+from penstock_core.share.tenants import KnownTenants, TenantBatch
 from tests.checkers.breadth_first import InvariantError
 
 RECORDS = 4
 KEYS = (1, 2, 1, 2)
+TENANTS = KnownTenants([TenantBatch.of(0, (1, 1, 2, 1), 100)])  # an acquire of two passes over the second record
 RECORDS_MAX = 2  # of one acquire
 LOCK_MS = 1  # a lock ends with the next jump of the clock
 DELIVERIES_MAX = 2
@@ -55,11 +58,12 @@ class Numbers(Generic[T]):
 
 
 class Machine:
-    """The shipped functions for one ordering. `mutate` changes each planned update; mutants use it."""
+    """The shipped functions for one ordering, or "fair" sharing. `mutate` changes each planned update, for mutants."""
 
     def __init__(self, ordering: str, mutate: Callable[[ShareUpdate], ShareUpdate] | None = None) -> None:
         self.config = ShareGroupConfig(
-            ordering=ordering,
+            ordering=ordering if ordering != SHARING_FAIR else ORDER_NONE,
+            sharing=SHARING_FAIR if ordering == SHARING_FAIR else SHARING_ANY,
             dead_letter_topic=TopicName("dead"),
             deliveries_max=DELIVERIES_MAX,
             retry_backoff_ms_min=0,
@@ -102,6 +106,8 @@ class Machine:
             request = AcquireRequest(nonce=nonce, records_max=RECORDS_MAX, lock_ms=LOCK_MS, now_ms=now)
             if self.is_by_key:
                 plan = plan_read_first(state, self.config, END, request, KEYS[state.position :], acks)
+            elif self.config.is_fair:
+                plan = plan_fair(state, self.config, END, request, TENANTS, acks)
             else:
                 plan = plan_acquire(state, self.config, END, request, acks)
             self._plans[key] = self._planned(plan.update, acks, [(a.index, a.ranges, a.result) for a in plan.answers])

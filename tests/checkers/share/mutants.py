@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 from unittest.mock import patch
 
-from penstock_core.share import acknowledge, acquire, read_first
+from penstock_core.share import acknowledge, acquire, fair, read_first
 from penstock_core.share.draft import Draft, ShareUpdate, apply
 from penstock_core.share.share_state import Lock, ShareState, Wait
 from tests.checkers.breadth_first import Checker, Mutant
@@ -85,6 +85,10 @@ def _waits_do_not_block_their_keys() -> AbstractContextManager[Any]:
     return patch.object(read_first._Ordered, "_takes", blocking_nothing)
 
 
+def _fair_keeps_nothing() -> AbstractContextManager[Any]:
+    return patch.object(fair, "add_wait", lambda *_: None)
+
+
 def _repeats_are_not_recognised() -> AbstractContextManager[Any]:
     return patch.object(acquire, "locks_of", lambda *_: {})
 
@@ -96,6 +100,8 @@ _MUTANTS = {
     "new-locks-not-expected": Mutant(model=partial(Model, mutate=_no_expectation_of_new_locks)),
     "position-not-bounded": Mutant(model=partial(Model, mutate=_no_position)),
     "position-not-expected-by-key": Mutant(model=partial(Model, "key", mutate=_no_position)),
+    "position-not-expected-by-fair": Mutant(model=partial(Model, "fair", mutate=_no_position)),
+    "fair-keeps-nothing": Mutant(model=partial(Model, "fair"), patched=_fair_keeps_nothing),
     "bases-not-compared": Mutant(model=Model, patched=_bases_are_not_compared),
     "locks-never-last": Mutant(model=Model, patched=lambda: _locks_never_last(acquire)),
     "locks-never-last-by-key": Mutant(model=partial(Model, "key"), patched=lambda: _locks_never_last(acquire)),
@@ -113,5 +119,7 @@ _MUTANTS = {
     ),
 }
 SHARE_GROUPS = Checker(
-    states=5_000_000, searches={ordering: partial(Model, ordering) for ordering in ("none", "key")}, mutants=_MUTANTS
+    states=5_000_000,
+    searches={ordering: partial(Model, ordering) for ordering in ("none", "key", "fair")},
+    mutants=_MUTANTS,
 )

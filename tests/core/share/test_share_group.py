@@ -96,6 +96,12 @@ def test_altering_the_dead_letter_topic_takes_its_bound_along() -> None:
     assert alter_share_group_config(bounded, {"dead_letter_topic": None}) == config
 
 
+def test_a_group_that_ends_to_share_forgets_what_tells_its_tenants() -> None:
+    config = new_share_group_config({"sharing": "fair", "fair_by": "tenant"})
+    assert alter_share_group_config(config, {"sharing": "any"}) == new_share_group_config({})
+    assert alter_share_group_config(config, {"fair_by": None}).fair_by == "key"
+
+
 @pytest.mark.parametrize(("name", "value"), [("ordering", "key"), ("start", "latest")])
 def test_altering_does_not_change_what_is_fixed(name: str, value: str) -> None:
     config = new_share_group_config({})

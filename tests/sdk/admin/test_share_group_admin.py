@@ -64,6 +64,17 @@ def test_listed_topics_keep_their_order_and_tell_how_long_they_wait(call: Call, 
         call("alter_share_group", "workers", {"topic_order": 7})
 
 
+def test_fair_sharing_is_set_and_taken_back(call: Call, service: MemoryPenstock) -> None:
+    made = call("create_share_group", "workers", "orders", {"sharing": "fair", "fair_by": "tenant"})
+    assert (made.config["sharing"], made.config["fair_by"]) == ("fair", "tenant")
+    [found, *_] = call("describe_share_group", "workers").partitions
+    assert (found.passed_over, found.passed_over_offset) == (0, None)
+    altered = call("alter_share_group", "workers", {"sharing": None})
+    assert (altered.config["sharing"], altered.config["fair_by"]) == ("any", "key")
+    with pytest.raises(InvalidError, match="take one of the two"):
+        call("create_share_group", "others", "orders", {"sharing": "fair", "ordering": "key"})
+
+
 def test_holders_of_locks_are_told_by_the_ends_of_their_names(call: Call, service: MemoryPenstock) -> None:
     call("create_share_group", "workers", "orders")
     with service.producer() as producer:

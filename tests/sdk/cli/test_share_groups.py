@@ -5,10 +5,13 @@ import os
 import stat
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from penstock.admin.admin import Admin
+from penstock.cli.share_groups import passed_text
 from penstock.cli.work import REJECT_CODE, Crew, facts
 from penstock.model.share import ShareRecord
 from penstock.testing import MemoryPenstock
@@ -53,6 +56,18 @@ def test_listed_topics_are_described_with_the_time_that_they_wait(service: Memor
     refused = run(transport, "share-groups", "create", "others", "orders", "--config", "topic_order=high")
     assert refused.exit_code == 1
     assert "must be one of any, listed" in refused.stderr
+
+
+def test_fair_sharing_is_described_with_the_records_that_gave_way(service: MemoryPenstock) -> None:
+    transport = service.transport
+    made = run_json(transport, "share-groups", "create", "workers", "orders", "--config", "sharing=fair")
+    assert made["config"]["sharing"] == "fair"
+    assert "passed over" not in run(transport, "share-groups", "describe", "workers").stdout
+    found = Admin(transport=transport).describe_share_group("workers")
+    passed = replace(found.partitions[0], passed_over=3, passed_over_offset=7)
+    assert passed_text(replace(found, partitions=(passed,))) == "; 3 passed over: orders[0] from 7"
+    refused = run(transport, "share-groups", "create", "others", "orders", "--config", "fair_by=tenant")
+    assert (refused.exit_code, "it is for sharing=fair" in refused.stderr) == (1, True)
 
 
 def test_reset_asks_first_and_needs_one_target(service: MemoryPenstock) -> None:

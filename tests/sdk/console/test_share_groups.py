@@ -115,6 +115,8 @@ def test_share_group_is_made_by_a_form_and_noted_in_the_trail(service: MemoryPen
         "start": "latest",
     }
     assert {name: made.config[name] for name in wanted} == wanted
+    fair = visitor.post("/new/share-group", name="tenants", topics="orders", sharing="fair", fair_by="tenant")
+    assert "sharing fair" in " ".join(visitor.get("/share-groups/tenants").text.split()), fair.text
     settle(service)
     assert "put_share_group share_group packers" in visitor.get("/audit").text
 

@@ -284,6 +284,7 @@ READERS: dict[str, Reader | Elsewhere] = {
     "functions/penstock_service/share/acquire/look_through.py": Reader(
         start=sharing(filter={"type": ["yes"]}), budgets=2
     ),
+    "functions/penstock_service/share/acquire/read_tenants.py": Reader(start=sharing(sharing="fair"), budgets=2),
     "functions/penstock_service/share/batches/decode_batches.py": PLUMBING,
     "functions/penstock_service/share/dead_letters/bury.py": Reader(start=burying, budgets=8),
     "functions/penstock_service/share/dead_letters/redrive.py": Reader(start=redriving, budgets=2),

@@ -25,7 +25,7 @@ from tests.simulation.workloads import (
     zones,
 )
 from tests.simulation.workloads.pushing import pushing
-from tests.simulation.workloads.sharing import ranking, redriving, sharing, waking
+from tests.simulation.workloads.sharing import fairness, ranking, redriving, sharing, waking
 
 Install = Callable[[Simulation], None]
 
@@ -72,6 +72,7 @@ WORKLOADS: dict[str, Install] = {
     "forgetting": transactions.install_forgetting,
     "expiring": expiring.install,
     "ranking": ranking.install,
+    "fairness": fairness.install,
     "overdue": overdue.install,
     "scheduling": scheduling.install,
     "mirroring": mirroring.install,
@@ -86,6 +87,7 @@ ALONE = {
         "auditing",
         "claiming",
         "expiring",
+        "fairness",
         "forgetting",
         "generations",
         "inline",

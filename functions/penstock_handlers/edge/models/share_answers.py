@@ -36,9 +36,9 @@ class ShareHolderAnswer(TypedDict):
 class ShareGroupPartitionAnswer(TypedDict):
     """One partition: what is locked, and by which consumers, what may be acquired now, and what later.
 
-    `lag` is all of it, and `waiting_age_ms` the age of the oldest record that is not locked. `expired` counts the
-    records that were finished because their time was over. `holders_left_out` counts the consumers that the list has no
-    room for.
+    `lag` is all of it, and `waiting_age_ms` the age of the oldest record that is not locked. `passed_over` records, the
+    first one at `passed_over_offset`, gave way to records of other tenants or keys. `expired` counts the records that
+    were finished because their time was over. `holders_left_out` counts the consumers that the list has no room for.
     """
 
     topic: str
@@ -52,6 +52,8 @@ class ShareGroupPartitionAnswer(TypedDict):
     lag: int
     oldest_age_ms: int | None
     waiting_age_ms: int | None
+    passed_over: int
+    passed_over_offset: int | None
     expired: int
     holders: list[ShareHolderAnswer]
     holders_left_out: int

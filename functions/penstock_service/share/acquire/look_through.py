@@ -38,15 +38,18 @@ from penstock_core.share.acknowledge import Acknowledgement
 from penstock_core.share.acquire import (
     AcquirePlan,
     AcquireRequest,
+    Grant,
     LogBounds,
     grants,
     has_available,
     next_available_ms,
     plan_acquire,
 )
+from penstock_core.share.fair import plan_fair
 from penstock_core.share.read_first import plan_read_first
 from penstock_core.share.share_group import ShareGroup
 from penstock_core.share.share_state import ShareKey, ShareState, locks_of
+from penstock_core.share.tenants import KnownTenants
 from penstock_service.instance.instance import Instance
 from penstock_service.share.acknowledge import (
     AckEntry,
@@ -66,11 +69,13 @@ from penstock_service.share.acquire.fresh_window import (
     in_turn,
     records_within,
 )
+from penstock_service.share.acquire.read_tenants import ReadTenants, read_tenants
 from penstock_service.share.batches.decode_batches import filter_of
 from penstock_service.share.batches.read_batches import StoredBatch
 from penstock_service.share.share_partitions import SharePartition, count_expired
 
 _GROWTH = 4
+_NOTHING_READ = ReadTenants(known=KnownTenants())
 
 
 def look_through(
@@ -110,6 +115,10 @@ def _all_partitions(
     for index, number in in_turn([topic.partitions for topic in found], request.nonce):
         topic = found[index]
         yield topic.name, ShareKey(group.share_group_id, topic.topic_id, Partition(number))
+
+
+def _holds_some(found: Sequence[Grant], batch: StoredBatch) -> bool:
+    return any(each.records.only(((batch.base_offset, batch.next_offset),)).ranges for each in found)
 
 
 def _call(read: Callable[[], None]) -> None:
@@ -280,17 +289,23 @@ class _Search:
         """Plan and update, again after a refusal, which shows the state. None: the group was deleted."""
         key = partition.key
         window: FreshWindow | None = None
+        tenants: ReadTenants | None = None
         maybe_applied = False
-        for _ in range(SHARE_KEY_ATTEMPTS_MAX if self._config.is_by_key else SHARE_ACQUIRE_ATTEMPTS_MAX):
+        attempts = SHARE_KEY_ATTEMPTS_MAX if self._config.is_by_key else SHARE_ACQUIRE_ATTEMPTS_MAX
+        for attempt in range(attempts):
             if state is not None and self._config.is_by_key:
                 window, state = self._window(partition, state, window)
+            if state is not None and self._config.is_fair:
+                tenants, state = self._tenants(partition, state)
             if state is None:
                 self._acknowledge_only(key, None)
                 return
             if window is not None and not window.covers(first_fresh(partition, state)):
                 continue  # others have taken all of it meanwhile
-            plan = self._plan(partition, state, window)
-            batches = () if window is None else window.batches
+            # The last try takes records in order, because that disturbs no other acquire.
+            is_fair = tenants is not None and attempt + 1 < attempts
+            plan = self._plan(partition, state, window, tenants if is_fair else None)
+            batches = (window or tenants or _NOTHING_READ).batches
             if plan.is_alone and self.look.taken:
                 break  # its records may kill the worker: another acquire takes them, alone
             if plan.update is None:
@@ -337,8 +352,17 @@ class _Search:
             return window, state
         return window, self._instance.stores.share.find_states([partition.key]).get(partition.key)
 
-    def _plan(self, partition: SharePartition, state: ShareState, window: FreshWindow | None) -> AcquirePlan:
-        """The plan on that state; with order by key, with the fresh records that were read."""
+    def _tenants(self, partition: SharePartition, state: ShareState) -> tuple[ReadTenants, ShareState | None]:
+        """The tenants that are known, and the state as it is once they are read, as in `_window`."""
+        read = read_tenants(self._instance, self._config, partition, state, self._budget)
+        if not read.batches:
+            return read, state
+        return read, self._instance.stores.share.find_states([partition.key]).get(partition.key)
+
+    def _plan(
+        self, partition: SharePartition, state: ShareState, window: FreshWindow | None, tenants: ReadTenants | None
+    ) -> AcquirePlan:
+        """The plan on that state, with what was read: fresh records with order by key, or tenants."""
         head = partition.head
         log = LogBounds.of(head)
         acknowledgements = self._acknowledgements(partition.key)
@@ -347,6 +371,9 @@ class _Search:
             request = replace(self._request, records_max=records_max)
             hashes = window.hashes_from(first_fresh(partition, state))
             return plan_read_first(state, self._config, log, request, hashes, acknowledgements, partition.held.keys)
+        if tenants is not None:
+            request = replace(self._request, records_max=self._records_left)
+            return plan_fair(state, self._config, log, request, tenants.known, acknowledgements, self._bytes_left)
         count = self._records_left * self._reach
         bytes_max = self._bytes_left if self._wanted is None else SHARE_READ_BYTES_MAX // 2
         request = replace(self._request, records_max=records_within(head, state.position, bytes_max, count))
@@ -374,6 +401,8 @@ class _Search:
         # and `batches` may not be those of its locks.
         taken = {} if plan.update is None else plan.update.locks
         is_repeat = plan.is_repeat or any(taken.get(each.lock_id) is None for each in found)
+        if self._config.is_fair:  # they were read for tenants, too
+            batches = [each for each in batches if _holds_some(found, each)]
         self.look.taken.append(
             Taken(
                 partition=partition,

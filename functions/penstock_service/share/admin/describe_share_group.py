@@ -27,6 +27,8 @@ class ShareGroupPartition:
     - `in_flight` records are locked. `available` ones may be acquired now, and all fresh ones count among them.
       `waiting` ones may be later, are behind another one of their key, or wait for the dead-letter topic. Compaction
       may have removed some of them.
+    - `passed_over` of them gave way to records of other tenants or keys, and were never handed out. With fair sharing,
+      the record at `passed_over_offset`, the first one, tells a tenant that keeps the workers busy.
     - `expired` counts the records that were finished because their time was over, since the group began.
     - `holders` are the consumers with locks, and `holders_left_out` counts those beyond `SHARE_HOLDERS_MAX`.
     - `oldest_age_ms` is the age of the oldest of all these, None if there are none. `record_age_ms` tells from when
@@ -40,6 +42,8 @@ class ShareGroupPartition:
     in_flight: int
     available: int
     waiting: int
+    passed_over: int
+    passed_over_offset: Offset | None
     expired: int
     holders: Sequence[Holder]
     holders_left_out: int
@@ -162,6 +166,7 @@ def _partition(
     holders, left_out = holders_of(state, head.log_start_offset, now_ms)
     free = [each.records.start for each in _entries(group.config, head, state, now_ms) if _is_free(each)]
     waiting = Offset(min(free, default=max(state.position, head.log_start_offset)))
+    passed = [each.records for each in _entries(group.config, head, state, now_ms) if _is_free(each) and each.is_new]
     oldest_ms = record_age_ms(instance, key.partition_key, head, start)
     return ShareGroupPartition(
         topic=topic,
@@ -171,6 +176,8 @@ def _partition(
         in_flight=in_flight,
         available=available,
         waiting=waiting_count,
+        passed_over=sum(records.count for records in passed),
+        passed_over_offset=Offset(min(records.start for records in passed)) if passed else None,
         expired=state.expired,
         holders=holders,
         holders_left_out=left_out,
@@ -191,6 +198,11 @@ class _Entry:
     is_dead: bool = False
     consumer: str | None = None
     reason: str = ""
+
+    @property
+    def is_new(self) -> bool:
+        """True if its records were never handed out."""
+        return self.deliveries == 0
 
 
 def _is_free(entry: _Entry) -> bool:

@@ -36,7 +36,7 @@ def show_list(asked: Asked) -> Shown:
 
 def show_form(_: Asked) -> Shown:
     """The form of a new share group."""
-    facts = {"defaults": ShareGroupConfig(), "orderings": CHOICES["ordering"], "starts": CHOICES["start"]}
+    facts = {"defaults": ShareGroupConfig(), **CHOICES}
     return Shown(template="share_group_new.html", title="Create a share group", facts=facts)
 
 
@@ -53,11 +53,15 @@ def create(asked: Asked) -> Moved:
             f"there is a share group {shown(name)} already: change it by `penstock share-groups alter`, or give "
             "another name",
         )
-    config: dict[str, Any] = {field: asked.word(field) for field in ("ordering", "start") if asked.word(field)}
+    config: dict[str, Any] = {
+        field: asked.word(field) for field in ("ordering", "start", "sharing") if asked.word(field)
+    }
     if letters := asked.word("dead_letter_topic"):
         config["dead_letter_topic"] = letters
     if asked.word("deliveries_max"):
         config["deliveries_max"] = asked.number("deliveries_max", 0)
+    if asked.word("fair_by"):
+        config["fair_by"] = asked.word("fair_by")
     if lock := asked.word("lock_ms"):
         config["lock_ms"] = duration_of(lock)
     made = asked.admin.create_share_group(name, names_of(asked.word("topics")), config)
@@ -77,9 +81,10 @@ def show(asked: Asked) -> Shown:
             "holders_left_out": sum(each.holders_left_out for each in found.partitions),
             "totals": {
                 name: sum(getattr(each, name) for each in found.partitions)
-                for name in ("in_flight", "available", "waiting", "lag", "expired")
+                for name in ("in_flight", "available", "waiting", "lag", "expired", "passed_over")
             },
             "waiting_ages": found.waiting_age_ms if found.group.config.get("topic_order") == TOPICS_LISTED else {},
+            "passed": next((each for each in found.partitions if each.passed_over), None),
             "oldest_age_ms": max((each.oldest_age_ms or 0 for each in found.partitions), default=0),
         },
     )

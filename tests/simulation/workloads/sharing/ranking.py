@@ -14,6 +14,7 @@ from penstock_service.share.admin.put_share_group import put_share_group
 from penstock_service.share.share_partitions import parse_marked_lock_id
 from tests.simulation.clients.producer import SimulatedProducer
 from tests.simulation.oracle.share_ranks import RankOracle
+from tests.simulation.oracle.share_tenants import TenantOracle
 from tests.simulation.oracle.violation import expect
 from tests.simulation.service.simulation import Simulation
 
@@ -24,7 +25,7 @@ _TRIES_MAX = 3
 _DRAINS_MAX, _IDLE_DRAINS = 200, 5
 _JUMP_MS = _LOCK_MS + _BACKOFF_MS_MAX + 1_000.0
 _BYTES_MAX = 1_000_000
-_NONE = LockId("")  # until the lock is known
+NO_LOCK = LockId("")  # until the lock is known
 
 
 def install(simulation: Simulation) -> None:
@@ -54,7 +55,7 @@ def install(simulation: Simulation) -> None:
     for number in range(random.choice([2, 4, 8])):
         work = partial(_RankedWorker(simulation, oracle).run, rounds=random.choice([6, 12]))
         simulation.work(f"rw{number}", work, delay_ms=random.uniform(0.0, 300.0))
-    simulation.final_checks.append(partial(_drain, simulation, oracle))
+    simulation.final_checks.append(partial(drain, simulation, _GROUP, oracle))
 
 
 class _RankedWorker:
@@ -86,7 +87,7 @@ class _RankedWorker:
         if chance < 0.15:
             return None
         kind = AckType.RELEASE if chance < 0.4 else AckType.ACCEPT
-        return Acknowledgement(lock_id=_NONE, type=kind, delay_ms=0 if kind is AckType.RELEASE else None)
+        return Acknowledgement(lock_id=NO_LOCK, type=kind, delay_ms=0 if kind is AckType.RELEASE else None)
 
     def _acquire(self) -> Acquired | None:
         """One acquire, tried again with its nonce."""
@@ -130,15 +131,15 @@ def decided(acquired: Acquired, decide: Callable[[], Acknowledgement | None]) ->
     return entries
 
 
-def _drain(simulation: Simulation, oracle: RankOracle) -> None:
+def drain(simulation: Simulation, group: str, oracle: RankOracle | TenantOracle) -> None:
     """What is unfinished comes again, whatever its topic, and can be accepted."""
     instance, idle = simulation.undisturbed(), 0
-    accept = Acknowledgement(lock_id=_NONE, type=AckType.ACCEPT)
+    accept = Acknowledgement(lock_id=NO_LOCK, type=AckType.ACCEPT)
     for number in range(_DRAINS_MAX):
         wish = AcquireWish(nonce=LockNonce(f"drain{number:06}"), records_max=100, bytes_max=_BYTES_MAX)
-        entries = decided(acquire(instance, _GROUP, wish), lambda: accept)
+        entries = decided(acquire(instance, group, wish), lambda: accept)
         if entries:
-            acknowledge(instance, _GROUP, entries)
+            acknowledge(instance, group, entries)
             idle = 0
             continue
         idle += 1

@@ -1,0 +1,128 @@
+"""The tenants of a partition's records that somebody has read, for a share group with sharing=fair.
+
+A tenant is the 32-bit hash of a record's key, or of the value of a header. Records without one are of `NO_TENANT`, and
+so are those that cannot be decoded, or that an instance does not know. Tenants decide an order and nothing else: a
+record of a wrong tenant is handed out earlier or later. So no update rests on them, and no item has them.
+"""
+
+import zlib
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from penstock_core.records.codec import Record
+from penstock_core.share.record_set import Range, Ranges, RecordSet, normalized
+from penstock_core.share.share_group import FAIR_BY_KEY
+
+NO_TENANT = 0
+_BATCH_BYTES, _TENANT_BYTES, _RECORD_BYTES = 500, 150, 16  # of memory
+FINISHED = -1  # in place of a tenant: there is no such record, or the filter does not take it
+
+
+def tenant_of(fair_by: str, record: Record) -> int:
+    """The tenant by the key, or by the last header of that name."""
+    if fair_by == FAIR_BY_KEY:
+        value = record.key
+    else:
+        value = next((value for name, value in reversed(record.headers) if name == fair_by), None)
+    return NO_TENANT if value is None else zlib.crc32(value) or 1
+
+
+@dataclass(frozen=True, slots=True)
+class TenantBatch:
+    """The tenant of each offset of a batch, or of its beginning. `length` is that of the whole batch in bytes."""
+
+    base_offset: int
+    tenants: Sequence[int]
+    by_tenant: Mapping[int, Sequence[int]]
+    length: int
+
+    @classmethod
+    def of(cls, base_offset: int, tenants: Sequence[int], length: int) -> "TenantBatch":
+        """The tenants of the offsets from `base_offset` on; `FINISHED` for those that are to be passed over."""
+        by_tenant: dict[int, array[int]] = {}
+        for offset, tenant in enumerate(tenants, start=base_offset):
+            if tenant not in by_tenant:
+                by_tenant[tenant] = array("Q")
+            by_tenant[tenant].append(offset)
+        return cls(base_offset, array("q", tenants), by_tenant, length)
+
+    @property
+    def end(self) -> int:
+        """The offset behind the last one that is known."""
+        return self.base_offset + len(self.tenants)
+
+    @property
+    def size(self) -> int:
+        """The bytes of memory that it takes, or a little more."""
+        return _BATCH_BYTES + _TENANT_BYTES * len(self.by_tenant) + _RECORD_BYTES * len(self.tenants)
+
+    def offsets(self, tenant: int, start: int, end: int) -> Sequence[int]:
+        """The offsets of the tenant's records in `[start, end)`."""
+        found = self.by_tenant.get(tenant, ())
+        return found[bisect_left(found, start) : bisect_left(found, end)]
+
+
+class KnownTenants:
+    """Batches whose tenants are known, in order. They do not overlap."""
+
+    def __init__(self, batches: Iterable[TenantBatch] = ()) -> None:
+        self.batches = sorted(batches, key=_base_of)
+        self._starts = [each.base_offset for each in self.batches]
+        self.size = sum(each.size for each in self.batches)
+
+    def parts(self, start: int, end: int) -> Iterator[tuple[TenantBatch, int, int]]:
+        """Each batch with offsets in `[start, end)`, and the first of these, and the one behind the last."""
+        for index in range(max(0, bisect_right(self._starts, start) - 1), len(self.batches)):
+            batch = self.batches[index]
+            if batch.base_offset >= end:
+                return
+            low, high = max(start, batch.base_offset), min(end, batch.end)
+            if low < high:
+                yield batch, low, high
+
+    def batch_at(self, offset: int) -> TenantBatch | None:
+        """The batch that has the offset, None if it is unknown."""
+        return next((batch for batch, _, _ in self.parts(offset, offset + 1)), None)
+
+    def count(self, ranges: Ranges) -> Counter[int]:
+        """The records of each tenant in these ranges; unknown ones are of `NO_TENANT`."""
+        found: Counter[int] = Counter()
+        for start, end in ranges:
+            found[NO_TENANT] += end - start
+            for batch, low, high in self.parts(start, end):
+                found.update(batch.tenants[low - batch.base_offset : high - batch.base_offset])
+                found[NO_TENANT] -= high - low
+        del found[FINISHED]
+        return +found
+
+    def end_from(self, offset: int) -> int:
+        """The end of what is known without a gap from an offset on."""
+        end = offset
+        for _, low, high in self.parts(offset, 1 << 63):
+            if low > end:
+                break
+            end = high
+        return end
+
+    def finished(self, start: int, end: int) -> Ranges:
+        """The offsets in `[start, end)` that are to be passed over."""
+        return normalized(
+            (offset, offset + 1)
+            for batch, low, high in self.parts(start, end)
+            for offset in batch.offsets(FINISHED, low, high)
+        )
+
+    def unknown(self, ranges: Ranges) -> Ranges:
+        """The part of the ranges that no batch has."""
+        found: list[Range] = []
+        for start, end in ranges:
+            known = normalized((low, high) for _, low, high in self.parts(start, end))
+            found += RecordSet(((start, end),)).minus(known).ranges
+        return tuple(found)
+
+
+def _base_of(batch: TenantBatch) -> int:
+    return batch.base_offset
