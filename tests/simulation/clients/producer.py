@@ -22,11 +22,14 @@ from penstock_service.topics.describe_topic import describe_topic
 from tests.history import format as history
 from tests.history.recorder import OpenOperation
 from tests.simulation.engine.claims import SentValue
+from tests.simulation.engine.scheduler import Task
 from tests.simulation.engine.time_and_chance import EPOCH_MS
 from tests.simulation.oracle.violation import expect
 from tests.simulation.service.simulation import Simulation
 
 _METADATA_MS = 5_000
+_LOOK_MS = 25  # a sender looks for a request so often
+_IDLE_LOOKS = 400  # it may pass over so many while there is no record
 _IDEMPOTENT_SHARE = 0.7
 _REPEATED_SHARE = 0.1
 T = TypeVar("T")
@@ -88,6 +91,7 @@ class SimulatedProducer:
         self._sent_batches: dict[ProducerBatch, _SentBatch] = {}
         self._batches: dict[ProducerBatch, None] = {}  # without an outcome, in the order of their records
         self._in_flight = 0
+        self._resting: dict[Task, float] = {}  # senders without a request, and since when
         self._has_sent_all = False
         self._is_idempotent = settings.is_idempotent
 
@@ -102,6 +106,7 @@ class SimulatedProducer:
             value = f"{self._name}-{number}"
             while (batch := self._append(value)) is None:
                 self._scheduler.pause(20.0)
+            self._end_rests()
             batch.followers.append(value)
             self._batches[batch] = None
             self._simulation.claims.sent[value] = SentValue(
@@ -110,6 +115,7 @@ class SimulatedProducer:
         self._accumulator.flush_waiters = 1
         self._accumulator.wake_at_ms = 0
         self._has_sent_all = True
+        self._end_rests()
 
     def _append(self, value: str) -> ProducerBatch | None:
         now_ms = int(self._scheduler.now_ms)
@@ -151,8 +157,25 @@ class SimulatedProducer:
                 self._in_flight += 1
                 self._carry(entries)
                 self._in_flight -= 1
+            elif self._in_flight or self._accumulator.unfinished():
+                self._scheduler.pause(min(max(self._accumulator.wake_at_ms - now_ms, 1), _LOOK_MS))
             else:
-                self._scheduler.pause(min(max(self._accumulator.wake_at_ms - now_ms, 1), 25))
+                self._rest()
+
+    def _rest(self) -> None:
+        """Pass over the looks until there is a record, as if each had found nothing: hours without one cost little."""
+        task = self._scheduler.current
+        self._resting[task] = self._scheduler.now_ms
+        self._scheduler.on_pause(task)
+        self._scheduler.block(_IDLE_LOOKS * _LOOK_MS)
+        self._resting.pop(task, None)
+
+    def _end_rests(self) -> None:
+        """Each sender looks when it would have looked next."""
+        for task, began_ms in self._resting.items():
+            looks = (self._scheduler.now_ms - began_ms) // _LOOK_MS + 1
+            self._scheduler.wake(task, began_ms + looks * _LOOK_MS)
+        self._resting.clear()
 
     def _carry(self, entries: list[Entry]) -> None:
         began_ms = self._scheduler.now_ms

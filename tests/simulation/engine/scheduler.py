@@ -29,6 +29,7 @@ class Task(greenlet):  # type: ignore[misc]  # greenlet has no types
     request: Any
     ticket: int  # the wake-up that counts: queue entries with an older ticket are void
     is_blocked: bool
+    blocked_in_turn: int
 
     def __repr__(self) -> str:
         return self.name
@@ -72,17 +73,23 @@ class Scheduler:
         """Let other tasks run until one calls `wake` on this task, or the time is up."""
         task = self.current
         task.is_blocked = True
+        task.blocked_in_turn = next(self._order)
         task.ticket += 1
         if timeout_ms is not None:
             self._wake_at(task, self.now_ms + timeout_ms)
         self._hub.switch()
         task.is_blocked = False
 
-    def wake(self, task: Task) -> None:
-        """End the task's `block`. If the task is not blocked, do nothing."""
+    def wake(self, task: Task, at_ms: float | None = None) -> None:
+        """End the task's `block`. If the task is not blocked, do nothing.
+
+        With a time, it ends then, and comes before tasks of the same time that have begun to wait later.
+        """
         if task.is_blocked:
             task.is_blocked = False
-            self._wake_at(task, self.now_ms)
+            self._wake_at(
+                task, self.now_ms if at_ms is None else at_ms, None if at_ms is None else task.blocked_in_turn
+            )
 
     def run(self) -> None:
         """Run until no task has anything left to do. Raises RuntimeError after `steps_max` steps."""
@@ -107,9 +114,9 @@ class Scheduler:
         task = getcurrent()
         self.trace.append((self.now_ms, task.name if isinstance(task, Task) else "-", what, facts))
 
-    def _wake_at(self, task: Task, at_ms: float) -> None:
+    def _wake_at(self, task: Task, at_ms: float, turn: int | None = None) -> None:
         task.ticket += 1
-        heapq.heappush(self._queue, (at_ms, next(self._order), task, task.ticket))
+        heapq.heappush(self._queue, (at_ms, next(self._order) if turn is None else turn, task, task.ticket))
 
 
 _SET = re.compile(r"frozenset\(\{(.*?)\}\)")
