@@ -13,7 +13,7 @@ from penstock.cli.completion import complete_subscriptions, complete_topics
 from penstock.cli.options.settings import YES, confirm
 from penstock.cli.service import Service, service_command, time_text
 from penstock.http.transport import open_transport
-from penstock.model import MovedTopic, PromotedPartition, Topic
+from penstock.model import MovedTopic, PromotedPartition, Topic, TopicPartition
 from penstock.model.push import Subscription
 from penstock.system import monotonic_ms
 from penstock_core.errors import ErrorCode, PenstockError
@@ -149,7 +149,30 @@ def promote(
     confirm(f"Promote {', '.join(topics)}? The source takes no appends from now on.", yes=yes)
     found = {topic: admin.promote_topic(topic) for topic, each in mirrored.items() if each.mirror is None}
     found |= _promoted(service, admin, moves, monotonic_ms() + 1_000 * wait_s)
+    for each in moves:
+        _copy_offsets(service, admin, each.source, {each.name: each.topic.name})
     _show_promoted(service, found)
+
+
+@mirrors.command("copy-offsets")
+@click.argument("topics", nargs=-1, required=True, shell_complete=complete_topics)
+@click.option("--source", metavar="URL", required=True, help="The URL of the source.")
+@click.option("--source-region", metavar="REGION", help="The region of the source, if its URL does not tell it.")
+@click.option(
+    "--prefix", metavar="TEXT", default="", help="What the names of TOPICS begin with, and not at the source."
+)
+@service_command
+def copy_offsets(
+    service: Service, topics: tuple[str, ...], source: str, source_region: str | None, prefix: str
+) -> None:
+    """Give groups of this stage what they have committed in TOPICS at the source. `promote` does it, too.
+
+    Run it once the readers there are at their ends, so that they read no record twice here. No offset goes back.
+    """
+    names = {topic.removeprefix(prefix): topic for topic in topics}
+    admin = Admin(transport=service.transport)
+    copied = _copy_offsets(service, admin, stage_admin(source, source_region), names)
+    service.say({"copied": copied}, f"copied {copied} offsets")
 
 
 @mirrors.command()
@@ -252,6 +275,26 @@ def _promoted(
             told = missing
         time.sleep(_POLL_S)
     raise AssertionError("the loop does not end by itself")
+
+
+def _copy_offsets(service: Service, admin: Admin, source: Admin, names: Mapping[str, str]) -> int:
+    """Give the groups of this stage what those of the source have committed in its topics. Returns how many offsets.
+
+    `names` has the topic here of each topic there. No offset goes back. One request for each group and topic at the
+    source, and one for each offset.
+    """
+    copied = 0
+    for group in source.list_groups():
+        for name, here in names.items():
+            for each in source.group_offsets(group.group, name):
+                try:
+                    place = TopicPartition(here, each.partition)
+                    admin.commit_group_offsets(group.group, {place: each.offset}, metadata=each.metadata)
+                    copied += 1
+                except PenstockError as error:  # a group here that is ahead, or has members
+                    if error.code is not ErrorCode.OFFSET_BEHIND and not service.as_json:
+                        click.echo(f"group {group.group}, {here} {each.partition}: {error.message}", err=True)
+    return copied
 
 
 def _show_moves(service: Service, moves: Mapping[str, MovedTopic]) -> None:

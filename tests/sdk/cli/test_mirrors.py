@@ -8,6 +8,7 @@ import pytest
 from penstock.cli import mirrors
 from penstock.errors import ConflictError, NotConfiguredError
 from penstock.http.transport import StagesTransport
+from penstock.model import TopicPartition
 from penstock.producer.producer import Producer
 from penstock.testing import MemoryPenstock
 from penstock_core.errors import ErrorCode
@@ -210,3 +211,19 @@ def test_urls_are_a_list_without_another_transport(service: MemoryPenstock, monk
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
     Producer(urls=[SOURCE, URL], region="eu-west-1", transport="http").close()
+
+
+def test_offsets_of_groups_come_along_and_do_not_go_back(service: MemoryPenstock, other: MemoryPenstock) -> None:
+    create_with_records(service, b"0", b"1", b"2")
+    service.deliver_pushes()
+    place = TopicPartition("orders", 0)
+    service.admin().commit_group_offsets("billing", {place: 2})
+    service.admin().commit_group_offsets("ahead", {place: 1})
+    other.admin().commit_group_offsets("ahead", {place: 3})
+    assert run(other.transport, "mirrors", "promote", "orders", "--yes").exit_code == 0
+    offsets = {group: other.admin().group_offsets(group)[0].offset for group in ("billing", "ahead")}
+    assert offsets == {"billing": 2, "ahead": 3}
+    service.admin().commit_group_offsets("billing", {place: 3})
+    copied = run_json(other.transport, "mirrors", "copy-offsets", "orders", "--source", SOURCE)
+    assert copied == {"copied": 1}
+    assert other.admin().group_offsets("billing")[0].offset == 3, "readers have gone on at the source"

@@ -90,13 +90,12 @@ class MirrorOracle:
     def _promoted(self, key: PartitionKey, head: Head, end: LogEnd | None) -> None:
         if head.promoted_at is None or head.mirror:
             return
-        if end is not None and end.next_offset == head.promoted_at and key not in self.promoted:
+        if end is not None and key not in self.promoted:
             self._simulation.count("moved head promoted")
             self.planned[key] = head.promoted_at
-            expect(
-                self._simulation.oracle.log.ends.get(self.source_key(key), 0) == head.promoted_at,
-                f"{key} goes on at {head.promoted_at}, and its source does not end there",
-            )
+            source = self.source_key(key)
+            ends = self._simulation.oracle.log.ends.get(source, 0)
+            expect(ends == head.promoted_at, f"{key} goes on at {head.promoted_at}, and {source} ends at {ends}")
         self._simulation.count("mirror promoted")
         before = self.promoted.setdefault(key, head.promoted_at)
         expect(before == head.promoted_at, f"{key} was promoted at {before}, and again at {head.promoted_at}")
