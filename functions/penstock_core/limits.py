@@ -100,6 +100,9 @@ DELETE_RETENTION_MS_DEFAULT = 24 * 3_600_000
 OPEN_ATTEMPTS_MAX = 5  # of one call to open a generation that others alter meanwhile
 DRAIN_MS_MIN = 3_600_000  # a closed partition stays so long: more than a transaction, or any retry, may take
 LOG_START_GRACE_MS = 60_000  # a function that reads runs 30 s at most, and clocks may differ a little
+ACKNOWLEDGED_MS_MIN = 44 * 60_000  # that passed records stay: with 15 minutes between two runs, an hour at most
+READERS_SETTLED_MS = 60_000  # from `retention=acknowledged` on: an instance remembers a topic 10 s, and clocks differ
+PASSED_HEADS_MAX = 1_000  # partitions for which one read of all readers serves: their heads must not age
 HEADS_AT_ONCE = 100  # partitions in one read of heads: DynamoDB's BatchGetItem takes 100 keys
 SWEEP_LIVE_MAX = 2_000_000  # segment ids in memory, about 110 bytes each
 SWEEP_PARTITIONS_AT_ONCE = 32  # partitions that are marked side by side, between two looks at the time

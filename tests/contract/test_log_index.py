@@ -218,6 +218,29 @@ def test_raise_log_start_is_refused_when_there_is_no_head(ports: Ports) -> None:
     assert caught.value.code is ErrorCode.UNKNOWN_PARTITION
 
 
+def test_raise_passed_is_refused_once_a_reader_was_counted(ports: Ports) -> None:
+    ports.log.create_head(KEY)
+    ports.log.append(KEY, ref(1, span=10), 0)
+    assert ports.log.raise_passed(KEY, Offset(4), 1) == (False, ports.log.heads([KEY])[KEY])
+    is_raised, head = ports.log.raise_passed(KEY, Offset(4), 0)
+    assert (is_raised, head and head.log_start_offset) == (True, 4)
+    counted = [ports.log.count_reader(KEY), ports.log.count_reader(KEY)]
+    assert [head and head.reader_changes for head in counted] == [1, 2]
+    for seen in (0, 1):
+        assert not ports.log.raise_passed(KEY, Offset(6), seen)[0]
+    assert ports.log.raise_passed(KEY, Offset(6), 2)[0]
+    assert not ports.log.raise_passed(KEY, Offset(6), 2)[0], "it is there"
+    assert not ports.log.raise_passed(KEY, Offset(5), 2)[0], "it only rises"
+    assert not ports.log.raise_passed(KEY, Offset(11), 2)[0], "the log is not so long"
+    assert ports.log.heads([KEY])[KEY].log_start_offset == 6
+
+
+def test_readers_are_not_counted_without_a_head(ports: Ports) -> None:
+    assert ports.log.count_reader(KEY) is None
+    assert ports.log.raise_passed(KEY, Offset(1), 0) == (False, None)
+    assert not ports.log.heads([KEY])
+
+
 def located_refs(ports: Ports) -> list[LocatedRef]:
     """Every ref, of pages and tail."""
     pages = ports.log.pages(KEY, Offset(0), 1_000)

@@ -58,6 +58,14 @@ def _sleeping(workloads: str, seeds: int, few: int = 0) -> Case:
 
 CASES = [
     Case(
+        seeds={"acknowledged": 100},
+        events={
+            "log start raised past readers": 100,
+            **{f"{reader} back": 5 for reader in ("Committer", "Member", "Workers", "Subscribed")},
+        },
+        few_events={"log start raised past readers": 15},
+    ),
+    Case(
         seeds={"mirroring": 40, "mirroring,retention": 10},
         few=0.15,
         events={

@@ -122,6 +122,7 @@ class Head:
       a mirrored log ended when it was promoted.
     - `move` is the number of the move that has ended the log for good, 0 for none: its mirror takes the appends.
       `reopened_move` is the last move that was given up. No move up to that number ends the log again.
+    - `reader_changes` rises when a reader gets a place, or goes back, in a topic with `retention=acknowledged`.
     """
 
     next_offset: Offset
@@ -146,6 +147,7 @@ class Head:
     promoted_at: Offset | None = None
     move: int = 0
     reopened_move: int = 0
+    reader_changes: int = 0
 
     @property
     def is_closed(self) -> bool:

@@ -7,13 +7,15 @@ ago. By size, a ref goes when the refs behind it alone have `retention_bytes`, s
 Age counts from the append, and for delayed records from the delivery, whatever timestamps say (docs/adr/0069). A
 dead letter, a copy or an import of an old record lives its full time. The append is at most `APPEND_MS_MAX` later than
 the time that a ref tells, so retention waits for so long.
+
+With `retention=acknowledged` refs also go that all readers have passed (docs/protocol/retention).
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from penstock_core.ids import Offset, SegmentId, segment_time_ms
-from penstock_core.limits import APPEND_MS_MAX, UNLIMITED
+from penstock_core.limits import ACKNOWLEDGED_MS_MIN, APPEND_MS_MAX, UNLIMITED
 from penstock_core.log.index import Head, Page
 from penstock_core.log.ref import LocatedRef, Ref, Tier, stored_bytes
 from penstock_core.log.topic import TopicConfig
@@ -68,6 +70,24 @@ def expire(
         is_old = config.retention_ms != UNLIMITED and is_older(located.ref, now_ms, config.retention_ms)
         is_beyond = config.retention_bytes != UNLIMITED and total - stored_up_to >= config.retention_bytes
         if not (is_old or is_beyond):
+            break
+        start, count = located.end_offset, count + 1
+    return Expiry(log_start_offset=start, refs=count)
+
+
+def passed(head: Head, pages: Iterable[Page], place: Offset, now_ms: int) -> Expiry:
+    """The log start past the refs that lie wholly below `place`, the lowest of a reader, and that are old enough.
+
+    Records stay for `ACKNOWLEDGED_MS_MIN`, so that an operator can take a reader back. Of a promoted mirror, what came
+    from the source stays: the source's readers may come after it.
+    """
+    start, count = head.log_start_offset, 0
+    if head.promoted_at is not None and start < head.promoted_at:
+        return Expiry(log_start_offset=start)
+    for located, _ in _refs(head, pages):
+        if located.end_offset <= start:
+            continue
+        if located.end_offset > place or not is_older(located.ref, now_ms, ACKNOWLEDGED_MS_MIN):
             break
         start, count = located.end_offset, count + 1
     return Expiry(log_start_offset=start, refs=count)

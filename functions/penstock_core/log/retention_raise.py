@@ -74,10 +74,15 @@ def kept_days_of_all(days: Iterable[int]) -> int:
 
 
 def with_config(topic: Topic, config: TopicConfig, now_ms: int) -> Topic:
-    """The topic with other settings, and with a note if they keep a record longer whose item may have a TTL."""
+    """The topic with other settings, and with a note if they keep a record longer whose item may have a TTL.
+
+    It also notes since when readers announce themselves (docs/protocol/retention).
+    """
     before, after = kept_ms(topic.config), kept_ms(config)
     if after > before and (topic.retention_raise is not None or before <= EXPIRING_RETENTION_MS_MAX):
         topic = with_raise(topic, now_ms)
+    if config.is_acknowledged != topic.config.is_acknowledged:
+        topic = replace(topic, acknowledged_since_ms=now_ms if config.is_acknowledged else None)
     return replace(topic, config=config)
 
 

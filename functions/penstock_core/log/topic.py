@@ -16,6 +16,8 @@ DELETE, COMPACT = "delete", "compact"
 CLEANUP_POLICIES = (DELETE, COMPACT, f"{COMPACT},{DELETE}")
 NONE, WAIT = "none", "wait"
 ORDERINGS_ON_CHANGE = (NONE, WAIT)
+BY_TIME, ACKNOWLEDGED = "time", "acknowledged"
+RETENTIONS = (BY_TIME, ACKNOWLEDGED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +33,8 @@ class TopicConfig:
     - `ordering_on_change` is one of `ORDERINGS_ON_CHANGE`. With `wait`, a change of the number of partitions begins a
       generation of new partitions, which groups read once they have read the ones before (docs/protocol/partitions).
       Compacted topics cannot have it.
+    - `retention` is one of `RETENTIONS`. With `acknowledged`, retention also removes what all readers have passed
+      (docs/protocol/retention). Compacted topics cannot have it.
     """
 
     max_batch_bytes: int = limits.BATCH_BYTES_DEFAULT_MAX
@@ -42,6 +46,7 @@ class TopicConfig:
     validate_records: bool = False
     index_tags: bool = False
     ordering_on_change: str = NONE
+    retention: str = BY_TIME
 
     @property
     def is_compacted(self) -> bool:
@@ -53,6 +58,11 @@ class TopicConfig:
         """True if retention removes records by time and size."""
         return DELETE in self.cleanup_policy.split(",")
 
+    @property
+    def is_acknowledged(self) -> bool:
+        """True if retention also removes what all readers have passed."""
+        return self.retention == ACKNOWLEDGED
+
 
 TOPIC_BOUNDS: Mapping[str, tuple[int, int]] = {
     "max_batch_bytes": (limits.BATCH_BYTES_MIN, limits.BATCH_BYTES_MAX),
@@ -61,6 +71,7 @@ TOPIC_BOUNDS: Mapping[str, tuple[int, int]] = {
     "retention_bytes": (limits.RETENTION_BYTES_MIN, limits.RETENTION_BYTES_MAX),
     "delete_retention_ms": (limits.RETENTION_MS_MIN, limits.RETENTION_MS_MAX),
 }
+TOPIC_CHOICES: Mapping[str, tuple[str, ...]] = {"ordering_on_change": ORDERINGS_ON_CHANGE, "retention": RETENTIONS}
 _FLAGS = ("validate_records", "index_tags")
 _POLICY_LENGTH_MAX = 100  # with room for spaces, which do not count
 MAY_BE_UNLIMITED = ("retention_ms", "retention_bytes")
@@ -133,6 +144,8 @@ class Topic:
 
     `mirror` is set while pushes of another stage alone write to the topic, and `move` since it was moved to its mirror
     (docs/protocol/mirrors).
+
+    `acknowledged_since_ms` is when an alteration set `retention=acknowledged`, None if none has.
     """
 
     name: TopicName
@@ -150,6 +163,7 @@ class Topic:
     retention_raise: RetentionRaise | None = None
     mirror: MirrorNote | None = None
     move: MoveNote | None = None
+    acknowledged_since_ms: int | None = None
 
     def __post_init__(self) -> None:
         if self.config.is_compacted:
@@ -306,7 +320,7 @@ def check_declared_topic(name: str, partitions: int, settings: Mapping[str, Any]
 
 
 def check_compaction(config: TopicConfig, generations: int = 1) -> None:
-    """Raises INVALID_CONFIG for a compacted topic whose partitions come in generations, or will.
+    """Raises INVALID_CONFIG for a compacted topic whose partitions come in generations, or will, or that readers empty.
 
     Compaction works within a partition. A key's old record would stay in an older generation for ever, and the
     tombstone in the newest one would go: a reader from the start would get the deleted key back.
@@ -318,6 +332,12 @@ def check_compaction(config: TopicConfig, generations: int = 1) -> None:
             f"cleanup_policy={config.cleanup_policy!r} with {has}: compaction would leave old records of keys in the "
             f"older partitions; choose cleanup_policy={DELETE!r}, or ordering_on_change={NONE!r} in a topic that has "
             "had no change with 'wait'",
+        )
+    if config.is_compacted and config.is_acknowledged:
+        raise PenstockError(
+            ErrorCode.INVALID_CONFIG,
+            f"cleanup_policy={config.cleanup_policy!r} with retention={ACKNOWLEDGED!r}: a compacted topic keeps the "
+            f"last record of each key for readers to come; choose cleanup_policy={DELETE!r}, or retention={BY_TIME!r}",
         )
 
 
@@ -356,12 +376,10 @@ def _checked(name: str, value: Any) -> int | str:
         if not isinstance(value, bool):
             raise PenstockError(ErrorCode.INVALID_CONFIG, f"{name}={shown(value)}: must be true or false")
         return value
-    if name == "ordering_on_change":
-        if value not in ORDERINGS_ON_CHANGE:
-            raise PenstockError(
-                ErrorCode.INVALID_CONFIG,
-                f"{name}={shown(value)}: must be {' or '.join(map(repr, ORDERINGS_ON_CHANGE))}",
-            )
+    if name in TOPIC_CHOICES:
+        if value not in TOPIC_CHOICES[name]:
+            known = " or ".join(map(repr, TOPIC_CHOICES[name]))
+            raise PenstockError(ErrorCode.INVALID_CONFIG, f"{name}={shown(value)}: must be {known}")
         return str(value)
     if name != "cleanup_policy":
         return _checked_number(name, value)

@@ -27,6 +27,7 @@ promoted_at               N   `Head.promoted_at`; missing before a promotion
 moved_at                  N   the next offset of a moved log: no write of any release finds `next_offset`, and raises it
 move                      N   `Head.move`; missing while the log is not moved, as `moved_at` is
 reopened_move             N   `Head.reopened_move`; missing before a move was given up
+reader_changes            N   `Head.reader_changes`; missing before the first
 ```
 Attribute names are written out. A head with a full tail is about 1 KiB, and up to 3 KiB if it knows many producers.
 
@@ -75,6 +76,7 @@ NEXT_OFFSET, MOVED_AT = "next_offset", "moved_at"
 MOVE = "move"
 REOPENED_MOVE = "reopened_move"
 MOVED_FORMAT = 2
+READER_CHANGES = "reader_changes"
 OWNER_PREFIX = "o#"
 
 
@@ -147,6 +149,7 @@ def head_item(key: PartitionKey, head: Head) -> Item:
         **({} if head.promoted_at is None else {PROMOTED_AT: number(head.promoted_at)}),
         **({MOVE: number(head.move), FORMAT_ATTRIBUTE: number(MOVED_FORMAT)} if head.move else {}),
         **({REOPENED_MOVE: number(head.reopened_move)} if head.reopened_move else {}),
+        **({READER_CHANGES: number(head.reader_changes)} if head.reader_changes else {}),
         **{owner_name(each): {"B": state.owner} for each, state in head.producers.items() if state.owner},
     }
 
@@ -180,6 +183,7 @@ def parse_head(item: Mapping[str, Any]) -> Head:
         promoted_at=Offset(int(item[PROMOTED_AT]["N"])) if PROMOTED_AT in item else None,
         move=int(item[MOVE]["N"]) if MOVE in item else 0,
         reopened_move=int(item[REOPENED_MOVE]["N"]) if REOPENED_MOVE in item else 0,
+        reader_changes=int(item[READER_CHANGES]["N"]) if READER_CHANGES in item else 0,
     )
 
 

@@ -26,6 +26,7 @@ from penstock_core.storage.head_item import (
     MOVED_AT,
     MOVED_FORMAT,
     PROMOTED_AT,
+    READER_CHANGES,
     REOPENED_MOVE,
     RESTORE,
     head_key,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 # that `arming` names
 WAITER_ATTRIBUTES = ("pk", "sk", "next_offset", "under_replicated", Waiter.READER.value)
+READER_ATTRIBUTES = ("pk", "sk", "under_replicated", READER_CHANGES)  # that `reader_counting` names
 # Every update that raises `next_offset` sets this, and no other one does. So the stream's filter finds the update that
 # took the push waiter: its old image has 1, and its new one 0.
 TAKE_PUSH_WAITER = f"{Waiter.PUSH.value} = :idle"
@@ -123,6 +125,27 @@ def log_naming(key: PartitionKey, log_id: str) -> ConditionalUpdate:
         update=f"SET {LOG_ID} = :log, under_replicated = :none",
         condition=f"attribute_exists(next_offset) AND attribute_not_exists({LOG_ID})",
         values={":log": {"S": log_id}, ":none": number(0)},
+    )
+
+
+def reader_counting(key: PartitionKey) -> ConditionalUpdate:
+    """Tells retention that a reader has a new place. Clears `under_replicated`, as `arming` does."""
+    return ConditionalUpdate(
+        key=head_key(key),
+        update=f"SET {READER_CHANGES} = if_not_exists({READER_CHANGES}, :none) + :one, under_replicated = :none",
+        condition="attribute_exists(pk)",
+        values={":one": number(1), ":none": number(0)},
+    )
+
+
+def passed_raising(key: PartitionKey, offset: Offset, reader_changes: int) -> ConditionalUpdate:
+    """Raises the log start past what all readers have passed, unless a reader has got another place since."""
+    seen = f"{READER_CHANGES} = :seen" if reader_changes else f"attribute_not_exists({READER_CHANGES})"
+    return ConditionalUpdate(
+        key=head_key(key),
+        update="SET log_start_offset = :offset",
+        condition=f"log_start_offset < :offset AND next_offset >= :offset AND {seen}",
+        values={":offset": number(offset), **({":seen": number(reader_changes)} if reader_changes else {})},
     )
 
 

@@ -20,6 +20,8 @@ mirror             M     `Topic.mirror`; missing: the topic takes appends. S nam
 move               M     `Topic.move`; missing: it was never moved. N number; S mirror, url, topic, state
 format_version     N     2 while the topic is moved, so that no older release alters it; else missing
 ordering_on_change   S  that setting; missing: its default. Older releases refuse unknown settings in `config`
+retention            S  the same
+acknowledged_since_ms  N  `Topic.acknowledged_since_ms`
 ```
 
 The item that notes a topic id without a name: a deleted topic, or one whose creation has not ended.
@@ -66,22 +68,15 @@ RESTORED = "was_restored"
 RAISE = "retention_raise"
 MIRROR = "mirror"
 MOVE = "move"
+RETENTION = "retention"
+SINCE = "acknowledged_since_ms"
+_OUTSIDE = (ORDERING, RETENTION)  # settings that are not in `config`
 # that `retiring` and `next_generation` name
 LAYOUT_ATTRIBUTES = ("pk", "sk", "topic_id", "partitions", "heads", WRITABLE, LAYOUT, GENERATIONS, OPENING)
 RAISE_ATTRIBUTES = ("pk", "sk", "topic_id", RAISE)  # that `raise_ended` names
 TOPIC_OPTIONAL = (
-    "was_compacted",
-    WRITABLE,
-    LAYOUT,
-    HEADS,
-    GENERATIONS,
-    OPENING,
-    ORDERING,
-    RESTORED,
-    RAISE,
-    MIRROR,
-    MOVE,
-    FORMAT_ATTRIBUTE,
+    *("was_compacted", WRITABLE, LAYOUT, HEADS, GENERATIONS, OPENING, RESTORED, RAISE, MIRROR, MOVE, SINCE),
+    *(FORMAT_ATTRIBUTE, *_OUTSIDE),
 )
 _MOVED_FORMAT = 2
 _UNSAID = (("decided", -1), ("refused", 0))  # of most mirrors
@@ -101,10 +96,11 @@ def topic_item(topic: Topic) -> Item:
         "topic_id": {"S": topic.topic_id},
         "partitions": number(topic.partitions),
         "created_at_ms": number(topic.created_at_ms),
-        "config": {"M": {name: _setting(value) for name, value in set_values.items() if name != ORDERING}},
+        "config": {"M": {name: _setting(value) for name, value in set_values.items() if name not in _OUTSIDE}},
     }
-    if ORDERING in set_values:
-        item[ORDERING] = {"S": topic.config.ordering_on_change}
+    item |= {name: _setting(set_values[name]) for name in _OUTSIDE if name in set_values}
+    if topic.acknowledged_since_ms is not None:
+        item[SINCE] = number(topic.acknowledged_since_ms)
     if topic.was_compacted:
         item["was_compacted"] = {"BOOL": True}
     if topic.writable is not None:
@@ -202,8 +198,7 @@ def parse_topic(item: Mapping[str, Any]) -> Topic:
     """The inverse of `topic_item`. Raises INVALID_CONFIG for a setting that this release does not know."""
     check_item("topic", item)
     config = {name: _parse_setting(value) for name, value in item["config"]["M"].items()}
-    if ORDERING in item:
-        config[ORDERING] = item[ORDERING]["S"]
+    config |= {name: _parse_setting(item[name]) for name in _OUTSIDE if name in item}
     return Topic(
         name=TopicName(item["pk"]["S"]),
         topic_id=TopicId(item["topic_id"]["S"]),
@@ -220,6 +215,7 @@ def parse_topic(item: Mapping[str, Any]) -> Topic:
         retention_raise=_parse_raise(item[RAISE]["M"]) if RAISE in item else None,
         mirror=_parse_mirror(item[MIRROR]["M"]) if MIRROR in item else None,
         move=_parse_move(item[MOVE]["M"]) if MOVE in item else None,
+        acknowledged_since_ms=int(item[SINCE]["N"]) if SINCE in item else None,
     )
 
 

@@ -14,7 +14,7 @@ from penstock_core.errors import ErrorCode
 from penstock_core.groups.group import ASSIGNORS, GROUP_BOUNDS
 from penstock_core.groups.topic_patterns import PATTERN_CHARACTERS
 from penstock_core.ids import NAME_CHARACTERS, TOPIC_ID_BYTES
-from penstock_core.log.topic import CLEANUP_POLICIES, MAY_BE_UNLIMITED, ORDERINGS_ON_CHANGE, TOPIC_BOUNDS, TopicConfig
+from penstock_core.log.topic import CLEANUP_POLICIES, MAY_BE_UNLIMITED, TOPIC_BOUNDS, TOPIC_CHOICES, TopicConfig
 from penstock_core.push.subscription import SUBSCRIPTION_BOUNDS, SUBSCRIPTION_CHOICES
 from penstock_core.push.targets.target import KINDS
 from penstock_core.quotas.quota import Subject
@@ -211,7 +211,7 @@ def _topic_config() -> dict[str, Any]:
     for each in fields(TopicConfig):
         if isinstance(each.default, bool):
             settings[each.name] = _or_null({"type": "boolean"})
-    for name, choices in (("cleanup_policy", CLEANUP_POLICIES), ("ordering_on_change", ORDERINGS_ON_CHANGE)):
+    for name, choices in (("cleanup_policy", CLEANUP_POLICIES), *TOPIC_CHOICES.items()):
         settings[name] = _or_null({"type": "string", "enum": list(choices)})
     return _config(settings)
 

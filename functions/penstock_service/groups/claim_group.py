@@ -33,6 +33,7 @@ from penstock_core.ids import (
 )
 from penstock_core.outcomes import errors_maybe_applied
 from penstock_core.quotas.quota import GroupClaim
+from penstock_service.index.heads import announce_reader
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.quotas.claim_resource import claim_resource
@@ -133,6 +134,8 @@ def acquire_leases(
     if any(lease.epoch == 0 for lease in free):
         keep_listed(instance, principal, state.name)
     taken = results.ok
+    begun = [lease for lease in taken if lease.offset is None]  # now, as the group is listed: retention reads the list
+    instance.executor.map(lambda lease: announce_reader(instance, lease.topic, lease.partition), begun).all_ok()
     instance.telemetry.count("leases_acquired", len(taken))
     is_outdated = TakeDecision.LOOK_AGAIN in decisions.values() or any(
         error.code is ErrorCode.CONCURRENT_UPDATE for error in results.errors

@@ -14,9 +14,10 @@ from penstock_core.ids import GroupName, MemberName, Offset, member_name, parse_
 from penstock_core.limits import COMMIT_OFFSETS_MAX, GROUP_PAGE_MAX
 from penstock_core.log.index import check_position
 from penstock_core.log.topic import Topic
-from penstock_core.outcomes import Outcome, Outcomes
+from penstock_core.outcomes import Outcome, Outcomes, as_maybe_applied, errors_maybe_applied
 from penstock_core.storage.groups.lease_item import committed_of
 from penstock_service.groups.claim_group import keep_listed, list_group, release_abandoned_lease
+from penstock_service.index.heads import announce_reader
 from penstock_service.instance.caches import TopicCache
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.update_window import UpdateWindow
@@ -104,16 +105,28 @@ def _commit_alone(
     done = instance.executor.map(commit_one, range(len(entries)))
     first = [index for index, each in enumerate(done) if _is_first(each)]
     if not first:
-        return done
+        return _announced(instance, checked, done)
     try:
         list_group(instance, window, principal, group)
     except PenstockError as error:
         if len(first) == len(done):
             raise
-        return done.merge(dict.fromkeys(first, error))
+        return _announced(instance, checked, done.merge(dict.fromkeys(first, error)))
     made = instance.executor.map(lambda index: commit_one(index, may_create=True), first)
     keep_listed(instance, principal, group)
-    return done.merge(dict(zip(first, made, strict=True)))
+    return _announced(instance, checked, done.merge(dict(zip(first, made, strict=True))))
+
+
+def _announced(instance: Instance, checked: Outcomes[CommittedOffset], done: Outcomes[None]) -> Outcomes[None]:
+    """`done`, once retention knows of each commit: it may be a partition's first, or repeat one that nobody announced.
+
+    The group is listed by now, because retention reads the list.
+    """
+    made = {index: each for index, each in enumerate(checked) if isinstance(each, CommittedOffset)}
+    made = {index: each for index, each in made.items() if done[index] is None}
+    told = instance.executor.map(lambda each: announce_reader(instance, each.topic, each.partition), [*made.values()])
+    failed = {index: each for index, each in zip(made, told, strict=True) if isinstance(each, PenstockError)}
+    return done.merge({index: as_maybe_applied(error) for index, error in failed.items()})
 
 
 def _is_first(outcome: Outcome[None]) -> bool:
@@ -153,6 +166,9 @@ def _commit_as_owner(instance: Instance, group: GroupName, owner: MemberName, en
     topic, committed = _committed(instance.topic_cache, entry, instance.clock.now_ms())
     check_jumps(instance, topic, committed)
     instance.stores.groups.commit(group, committed, token, entry.back_from or False, False)
+    if entry.back_from is not None:
+        with errors_maybe_applied():
+            announce_reader(instance, topic.name, committed.partition)
 
 
 def _committed(topic_cache: TopicCache, entry: CommitEntry, now_ms: int) -> tuple[Topic, CommittedOffset]:

@@ -2,6 +2,9 @@
 
 An offset goes when its group has been without members, and the offset without a commit, for that long. If the last
 members of a group crashed, no heartbeat checks the group any more. This job does: from then on the group is empty.
+
+Where readers empty a topic (`retention=acknowledged`), an offset stays for the topic's `retention_ms` longer, and the
+group holds its records for so long.
 """
 
 from collections.abc import Iterator
@@ -73,6 +76,7 @@ def _expire_group(instance: Instance, group: GroupName, done: OffsetExpiry) -> N
         return
     leases = instance.stores.groups.leases(group)
     over = [lease for lease in leases if _last_used_ms(state, lease) < now_ms - kept_ms]
+    over = [lease for lease in over if not _holds_records(instance, state, lease, now_ms - kept_ms)]
     window.check()  # the group may keep its offsets longer by now
     results = instance.executor.map(lambda lease: instance.stores.groups.delete_lease(group, lease), over)
     removed = sum(results.ok)
@@ -87,6 +91,14 @@ def _expire_group(instance: Instance, group: GroupName, done: OffsetExpiry) -> N
 def _may_be_over(state: GroupState | None, before_ms: int) -> bool:
     """A group without an item never had members."""
     return state is None or (state.empty_since_ms is not None and state.empty_since_ms < before_ms)
+
+
+def _holds_records(instance: Instance, state: GroupState | None, lease: Lease, before_ms: int) -> bool:
+    topic = instance.topic_cache.find(lease.topic)
+    if topic is None or topic.topic_id != lease.partition.topic_id or not topic.config.is_acknowledged:
+        return False
+    kept_ms = topic.config.retention_ms
+    return kept_ms == UNLIMITED or _last_used_ms(state, lease) >= before_ms - kept_ms
 
 
 def _last_used_ms(state: GroupState | None, lease: Lease) -> int:

@@ -6,7 +6,7 @@ keeps a lease that it got before the lease was reset.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.groups.lease import CommittedOffset, Lease, next_lease_epoch
@@ -22,10 +22,11 @@ from penstock_core.ids import (
 from penstock_core.limits import OFFSET_RESET_ATTEMPTS_MAX
 from penstock_core.log.index import Head, check_position
 from penstock_core.log.topic import Topic
-from penstock_core.outcomes import Outcome, errors_maybe_applied
+from penstock_core.outcomes import Outcome, Outcomes, errors_maybe_applied
 from penstock_service.groups.claim_group import keep_listed, list_group
 from penstock_service.groups.describe_group import live_members
 from penstock_service.groups.rebalance import rebalance
+from penstock_service.index.heads import announce_reader
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.ports.groups import MembershipStore
@@ -98,6 +99,7 @@ def reset_offsets(
     if not is_dry_run and results.may_have_begun:  # else no lease has changed: no member need join again
         with errors_maybe_applied():
             keep_listed(instance, principal, group)
+            results = _announced(instance, window, group, topic, keys, results)
             # A member that joins again under its name gets what the target gives it. So no target of before the reset
             # may be left: older generations may be unread now. Members that joined meanwhile are expelled, too.
             _make_target_anew(instance, group, topic)
@@ -180,6 +182,29 @@ def _reset(instance: Instance, window: UpdateWindow, group: GroupName, seen: Lea
             if attempt == OFFSET_RESET_ATTEMPTS_MAX or error.code is not ErrorCode.CONCURRENT_UPDATE:
                 raise
             seen = instance.stores.groups.find_leases(group, [key]).get(key) or Lease(topic=topic, partition=key)
+
+
+def _announced(
+    instance: Instance,
+    window: UpdateWindow,
+    group: GroupName,
+    topic: Topic,
+    keys: Sequence[PartitionKey],
+    results: Outcomes[ResetOffset],
+) -> Outcomes[ResetOffset]:
+    """The results, once retention knows the new places. If it was faster, the group goes on where the log begins."""
+
+    def announce(index: int) -> ResetOffset:
+        done = results[index]
+        if isinstance(done, PenstockError):
+            raise done
+        head = announce_reader(instance, topic.name, keys[index])
+        if head is None or head.log_start_offset <= done.new_offset:
+            return done
+        _reset(instance, window, group, Lease(topic=topic.name, partition=keys[index]), head.log_start_offset)
+        return replace(done, new_offset=head.log_start_offset)
+
+    return instance.executor.map(announce, range(len(keys)))
 
 
 def _make_target_anew(instance: Instance, group: GroupName, topic: Topic) -> None:

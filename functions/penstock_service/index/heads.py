@@ -15,13 +15,15 @@ Each follows the newest layout that it has met, so a late update of an older lay
 before a head has followed leaves the work to the next alteration, to retention, or to an append that was refused.
 
 The timers of a partition that wait, from all shards, in order.
+
+Announce a reader's new place to retention, where it removes what all readers have passed (docs/protocol/retention).
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TypeVar
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.ids import Partition, PartitionKey
+from penstock_core.ids import Partition, PartitionKey, TopicName
 from penstock_core.limits import OPEN_ATTEMPTS_MAX, TIMER_SHARDS
 from penstock_core.log.index import Head, HeldHead, partition_closed
 from penstock_core.log.timer import PlaceRange, Timer
@@ -179,3 +181,24 @@ def waiting_timers(instance: Instance, key: PartitionKey, places: PlaceRange, li
     if known:
         merged = [timer for timer in merged if timer.place <= min(known)]
     return merged[:limit]
+
+
+def announce_reader(instance: Instance, name: TopicName, key: PartitionKey) -> Head | None:
+    """Tells retention of a new place in a partition of the topic, if readers empty it. The head after that, else None.
+
+    Call it after the write of the place, and before the answer. It costs a read of the topic if it is not remembered,
+    and one update. It may be repeated. Raises what these raise: call it again then.
+    """
+    topic = instance.topic_cache.find(name)
+    if topic is None or topic.topic_id != key.topic_id or not topic.config.is_acknowledged:
+        return None
+    return instance.stores.log.count_reader(key)
+
+
+def announce_topics(instance: Instance, names: Iterable[TopicName | None]) -> None:
+    """As `announce_reader`, for all partitions of these topics."""
+    for name in dict.fromkeys(names):
+        topic = None if name is None else instance.topic_cache.find(name)
+        if topic is not None and topic.config.is_acknowledged:
+            keys = [PartitionKey(topic.topic_id, number) for number in topic.all_partitions()]
+            instance.executor.map(instance.stores.log.count_reader, keys).all_ok()

@@ -168,6 +168,19 @@ class LogIndex(Protocol):
         One conditional update.
         """
 
+    def count_reader(self, key: PartitionKey) -> Head | None:
+        """Raises `reader_changes` of the head, and returns the head after that, None if there is none.
+
+        One conditional update. It may be repeated: the number only has to differ.
+        """
+
+    def raise_passed(self, key: PartitionKey, offset: Offset, reader_changes: int) -> tuple[bool, Head | None]:
+        """Raises the log start to `offset` if it is lower, and if `reader_changes` is still that number.
+
+        Returns whether it did, and the head then, None if there is none. One conditional update. It is repeated if it
+        may have been applied: then its own first attempt may refuse it.
+        """
+
     def mark_stored(self, key: PartitionKey, marks: Mapping[LocatedRef, int]) -> int:
         """Sets the bits of zones in refs of the tail or of pages, and returns how many of these refs there still are.
 

@@ -55,6 +55,7 @@ from penstock_service.index.reader import note_index_age, pages_forward
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.ports.log import LogIndex
+from penstock_service.retention.remove_passed import remove_passed
 from penstock_service.retention.remove_topic import (
     RetentionResult,
     RetentionRun,
@@ -89,6 +90,7 @@ def _retain_living(run: RetentionRun) -> RetentionResult:
     total = RetentionResult()
     topics = stores.topics.list()
     note_index_age(stores.cursors, topics)
+    total = total.plus(remove_passed(run, topics))
     for topic, keys in _portions(topics, cursor):
         if run.is_time_up:
             stores.cursors.put(_JOB, f"{topic.name}#{keys[0].partition}")

@@ -35,7 +35,7 @@ from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.topics.create_topic import claim_partitions
 from penstock_service.topics.listing_groups import check_listing_groups
 
-_ORDER_AND_CLEANUP = frozenset(("ordering_on_change", "cleanup_policy"))
+_WITH_COMPACTION = frozenset(("ordering_on_change", "cleanup_policy", "retention"))
 
 
 def alter_topic(
@@ -70,7 +70,7 @@ def alter_any_topic(
     if partitions is not None:
         new = _with_partitions(new, check_partitions(partitions))
         check_listing_groups(instance, old, new)
-    if partitions is not None or not _ORDER_AND_CLEANUP.isdisjoint(config):
+    if partitions is not None or not _WITH_COMPACTION.isdisjoint(config):
         check_compaction(new.config, len(new.generations))
     claim_partitions(instance, window, principal, old, new)
     added = map(Partition, range(old.head_count, new.head_count))

@@ -45,7 +45,7 @@ from penstock_core.transaction import (
 )
 from penstock_service.groups.claim_group import keep_listed, list_group, release_abandoned_lease
 from penstock_service.groups.commit_offsets import check_jumps
-from penstock_service.index.heads import still_closed
+from penstock_service.index.heads import announce_reader, still_closed
 from penstock_service.instance.caches import TopicCache
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.update_window import UpdateWindow
@@ -212,9 +212,14 @@ def _prepared(
 
 
 def _keep_listed(instance: Instance, last: TransactionPart, prepared: _Prepared) -> None:
-    """A read for each group that the transaction may have made."""
-    for group in _made(prepared.transaction.offsets):
+    """A read for each group that the transaction may have made. Then retention is told of places without a member."""
+    offsets = prepared.transaction.offsets
+    for group in _made(offsets):
         keep_listed(instance, last.principal, group)
+    with errors_maybe_applied():
+        for each in offsets:
+            if each.token is None:
+                announce_reader(instance, each.committed.topic, each.committed.partition)
 
 
 def _made(commits: Sequence[OffsetCommit]) -> set[GroupName]:

@@ -84,6 +84,8 @@ def _item_statements(grants: Grants, tables: Tables) -> Iterator[iam.PolicyState
         yield tables.inline_sweep_statement()
     if grants.arms_waiters:
         yield tables.waiters_statement()
+    if grants.announces_readers:
+        yield tables.readers_statement()
     yield from _topics_item_statements(grants, tables)
 
 

@@ -29,20 +29,20 @@ class Grants:
     without it, S3 answers that access is denied. `changes_zone_states`, `keeps_cursor`, `changes_acls` and
     `settles_deletions` allow writes of those items of the topics table. `takes_repairs` covers the repair queue and
     the log table's stream. `writes_archive` allows to upload segments to the archive. `arms_waiters` allows to set
-    the waiter of a head, and `wakes_readers` to publish wake-ups. `schedules_records` allows to put delayed records
-    into the archive, and to start their deliveries, `switches_timers` to enable the rule for them, and `promotes` to
-    take their messages. `dispatches` covers the log table's stream, the notes of subscriptions, and messages that
-    start deliveries. `starts_deliveries` allows to send such messages, and all that `switches_deliveries` does: to
-    switch on what takes them and what looks after them. `delivers` allows to take them. `pushes` are actions on the
-    items of subscriptions, which the groups table has, too, and `counts_subscriptions` allows to count these alone.
-    `reaches_targets` allows to assume the role that calls the targets of subscriptions. `notes_changes` allows to
-    note what a request changes, and `settles_audit` to read these notes. `spends_quotas` allows to read the quotas
-    and to charge their buckets, `sets_quotas` to list, put and delete quotas. `ends_changes` allows to open
-    partitions that an unfinished change has left closed, and to take drained ones away. `keeps_items` allows to
-    remove the note of a raised retention. `claims_resources` allows to read the quotas, and to read, put and delete
-    the claims of principals, `keeps_claims` to put and delete them only.
-    `schedules` are actions on the schedules. `starts_schedules` allows to switch on what runs them, and to start a run.
-    `dates_index` allows to note when a stage got its first topic, which is among the cursors.
+    the waiter of a head, `announces_readers` to count its readers, and `wakes_readers` to publish wake-ups.
+    `schedules_records` allows to put delayed records into the archive, and to start their deliveries, `switches_timers`
+    to enable the rule for them, and `promotes` to take their messages. `dispatches` covers the log table's stream, the
+    notes of subscriptions, and messages that start deliveries. `starts_deliveries` allows to send such messages, and
+    all that `switches_deliveries` does: to switch on what takes them and what looks after them. `delivers` allows to
+    take them. `pushes` are actions on the items of subscriptions, which the groups table has, too, and
+    `counts_subscriptions` allows to count these alone. `reaches_targets` allows to assume the role that calls the
+    targets of subscriptions. `notes_changes` allows to note what a request changes, and `settles_audit` to read these
+    notes. `spends_quotas` allows to read the quotas and to charge their buckets, `sets_quotas` to list, put and delete
+    quotas. `ends_changes` allows to open partitions that an unfinished change has left closed, and to take drained ones
+    away. `keeps_items` allows to remove the note of a raised retention. `claims_resources` allows to read the quotas,
+    and to read, put and delete the claims of principals, `keeps_claims` to put and delete them only. `schedules` are
+    actions on the schedules. `starts_schedules` allows to switch on what runs them, and to start a run. `dates_index`
+    allows to note when a stage got its first topic, which is among the cursors.
     """
 
     topics: tuple[str, ...]
@@ -64,6 +64,7 @@ class Grants:
     sweeps_zones: bool = False
     writes_archive: bool = False
     arms_waiters: bool = False
+    announces_readers: bool = False
     wakes_readers: bool = False
     schedules_records: bool = False
     switches_timers: bool = False
@@ -147,6 +148,7 @@ GRANTS: Mapping[str, Grants] = {
     "groups": Grants(
         topics=("GetItem", "Scan"),
         log=("GetItem", "BatchGetItem"),
+        announces_readers=True,
         groups=("GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "DeleteItem"),
         claims_resources=True,
     ),
@@ -154,6 +156,7 @@ GRANTS: Mapping[str, Grants] = {
     "group_admin": Grants(
         topics=("GetItem", "Scan"),
         log=("GetItem", "BatchGetItem", "Query"),
+        announces_readers=True,
         groups=("GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "DeleteItem"),
         claims_resources=True,
         notes_changes=True,
@@ -200,6 +203,7 @@ GRANTS: Mapping[str, Grants] = {
     # "latest" is a place in the log when the group is made. A reset to a time reads segments, as listing offsets does.
     "share_admin": replace(
         _FETCH,
+        announces_readers=True,
         notes_changes=True,
         spends_quotas=False,
         claims_resources=True,
@@ -210,6 +214,7 @@ GRANTS: Mapping[str, Grants] = {
     "subscriptions": Grants(
         topics=("GetItem",),
         claims_resources=True,
+        announces_readers=True,
         log=("GetItem", "BatchGetItem", "Query"),
         notes_changes=True,
         shares=("GetItem", "BatchGetItem", "PutItem", "UpdateItem", "DeleteItem", "ConditionCheckItem"),
@@ -259,9 +264,9 @@ GRANTS: Mapping[str, Grants] = {
         log=("GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "DeleteItem"),
         ends_changes=True,
         keeps_items=True,
-        groups=("GetItem", "Query", "PutItem", "UpdateItem", "DeleteItem"),
+        groups=("GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "DeleteItem"),
         shares=("GetItem", "BatchGetItem", "Query", "UpdateItem", "DeleteItem"),
-        counts_subscriptions=True,
+        pushes=("Query", "BatchGetItem"),  # the places of subscriptions
         keeps_cursor=True,
         settles_deletions=True,
         schedules=("Query",),  # those whose last run failed

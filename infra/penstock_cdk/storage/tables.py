@@ -10,7 +10,7 @@ from constructs import Construct
 
 from penstock_cdk.settings import StageSettings
 from penstock_core.storage import keys
-from penstock_core.storage.head_updates import WAITER_ATTRIBUTES
+from penstock_core.storage.head_updates import READER_ATTRIBUTES, WAITER_ATTRIBUTES
 from penstock_core.storage.table_declarations import GROUPS, LOG, PARTITION_KEY, SORT_KEY, TOPICS, TableDeclaration
 from penstock_core.storage.topic_item import LAYOUT_ATTRIBUTES, RAISE_ATTRIBUTES
 
@@ -62,6 +62,10 @@ class Tables(Construct):
         of `under_replicated` alone would be allowed by it. A policy cannot tell one from the other.
         """
         return self._statement(self.log, ["UpdateItem"], attributes=WAITER_ATTRIBUTES)
+
+    def readers_statement(self) -> iam.PolicyStatement:
+        """Allows to tell retention of a reader's new place, and to change nothing else of a head that matters."""
+        return self._statement(self.log, ["UpdateItem"], attributes=READER_ATTRIBUTES)
 
     def inline_sweep_statement(self) -> iam.PolicyStatement:
         """Allows to delete the segments that are items of the log table, and no other item of it."""

@@ -64,6 +64,6 @@ def _numbers(start: int, end: int) -> str:
 def _end(described: TopicDescription) -> str:
     config = described.topic.config
     is_kept = config.get("retention_ms") == UNLIMITED or "delete" not in str(config.get("cleanup_policy", "delete"))
-    if is_kept:
+    if is_kept and config.get("retention") != "acknowledged":
         return "Retention removes nothing there: truncate them once they are read, and they go after an hour."
     return "They go once retention has removed their records, and an hour has passed."

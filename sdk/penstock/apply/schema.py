@@ -24,7 +24,7 @@ from penstock_core.limits import (
     TOPIC_PARTITIONS_MAX,
     UNLIMITED,
 )
-from penstock_core.log.topic import CLEANUP_POLICIES, MAY_BE_UNLIMITED, ORDERINGS_ON_CHANGE, TOPIC_BOUNDS, TopicConfig
+from penstock_core.log.topic import CLEANUP_POLICIES, MAY_BE_UNLIMITED, TOPIC_BOUNDS, TOPIC_CHOICES, TopicConfig
 from penstock_core.push.subscription import ORDERED, PARALLEL, STARTS, SUBSCRIPTION_BOUNDS, SubscriptionConfig
 from penstock_core.push.targets.target import KINDS, StageTarget
 from penstock_core.quotas.quota import STORED_BYTES, Count, Rate
@@ -38,7 +38,7 @@ _DURATION = f"^({DURATION}|{FOREVER})$"
 _SIZE = f"^{SIZE}$"
 _CHOICES: Mapping[str, tuple[str, ...]] = {
     "cleanup_policy": CLEANUP_POLICIES,
-    "ordering_on_change": ORDERINGS_ON_CHANGE,
+    **TOPIC_CHOICES,
     "assignor": ASSIGNORS,
     "mode": (ORDERED, PARALLEL),
     "start": STARTS,

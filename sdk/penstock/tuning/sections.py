@@ -46,6 +46,7 @@ TOPIC = Section(
             "validate_records": "The service decodes each batch, and refuses it if its records are not as it claims, "
             "or lack the keys that a compacted topic needs.",
             "ordering_on_change": "With wait, a change of the partitions keeps the order of keys for groups.",
+            "retention": "With acknowledged, retention also removes what all readers have passed.",
             "index_tags": "Batches carry a Bloom filter of their records' tags, so filters by tag read less.",
         },
     ),

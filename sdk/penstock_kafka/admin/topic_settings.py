@@ -33,6 +33,7 @@ _PENSTOCK_NAMES: Mapping[str, str] = {
     "retention.ms": "retention_ms",
     "penstock.index.tags": "index_tags",
     "penstock.ordering.on.change": "ordering_on_change",
+    "penstock.retention": "retention",
     "penstock.validate.records": "validate_records",
 }
 _WITHOUT_EFFECT = frozenset(  # Kafka 4.3: org.apache.kafka.common.config.TopicConfig

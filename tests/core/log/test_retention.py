@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_core.ids import Offset
-from penstock_core.limits import APPEND_MS_MAX, UNLIMITED
+from penstock_core.limits import ACKNOWLEDGED_MS_MIN, APPEND_MS_MAX, UNLIMITED
 from penstock_core.log.index import EMPTY_HEAD, Head, Page, appended, safe_log_start
 from penstock_core.log.ref import Ref, Tier
-from penstock_core.log.retention import TIMESTAMP_AHEAD_MS_MAX, Expiry, expire, searched_ms, written_ms
+from penstock_core.log.retention import TIMESTAMP_AHEAD_MS_MAX, Expiry, expire, passed, searched_ms, written_ms
 from penstock_core.log.roll import is_roll_due, next_page, shortened
 from penstock_core.log.topic import TopicConfig
 from tests.support.refs import ref_at
@@ -174,3 +174,29 @@ def test_expire_is_not_held_up_for_ever_by_a_timestamp_in_the_far_future() -> No
 def test_log_start_settles_when_it_has_been_there_for_the_grace(now_ms: int, settled: int) -> None:
     head = replace(EMPTY_HEAD, noted_log_start=Offset(7), log_start_noted_ms=1_000)
     assert safe_log_start(head, now_ms, 60) == settled
+
+
+@given(REFS, st.integers(0, 300), st.integers(0, 300), st.integers(0, NOW_MS))
+def test_passed_refs_are_whole_old_and_below_the_place(refs: list[Ref], start: int, place: int, late_ms: int) -> None:
+    now_ms = NOW_MS + late_ms
+    head, pages = log_of(refs)
+    head = replace(head, log_start_offset=Offset(min(start, head.next_offset)))
+    found = passed(head, covering(pages, head), Offset(place), now_ms)
+    located = [*(each for page in pages for each in page.located()), *head.located_tail()]
+    may_go = [
+        each.end_offset <= place and now_ms - written_ms(each.ref) > ACKNOWLEDGED_MS_MIN + APPEND_MS_MAX
+        for each in located
+        if each.end_offset > head.log_start_offset
+    ]
+    ends = [each.end_offset for each in located if each.end_offset > head.log_start_offset]
+    count = may_go.index(False) if False in may_go else len(may_go)
+    assert found == Expiry(log_start_offset=Offset(ends[count - 1]) if count else head.log_start_offset, refs=count)
+
+
+def test_what_a_mirror_brought_is_not_passed() -> None:
+    head, pages = log_of([ref(1, stored_ms=0)] * 3)
+    promoted = replace(head, promoted_at=Offset(2))
+    now_ms = 10 * NOW_MS
+    assert passed(promoted, pages, Offset(3), now_ms).refs == 0
+    behind = replace(promoted, log_start_offset=Offset(2))
+    assert passed(behind, pages, Offset(3), now_ms) == Expiry(log_start_offset=Offset(3), refs=1)

@@ -103,9 +103,13 @@ def test_other_cleanup_policies_are_refused(given: object) -> None:
         ({"cleanup_policy": "compact,delete"}, 2, True),
         ({"cleanup_policy": "compact"}, 1, False),
         ({"ordering_on_change": "wait"}, 2, False),
+        ({"cleanup_policy": "compact,delete", "retention": "acknowledged"}, 1, True),
+        ({"retention": "acknowledged"}, 2, False),
     ],
 )
-def test_compacted_topic_has_no_generations(settings: dict[str, str], generations: int, *, is_refused: bool) -> None:
+def test_compacted_topic_has_no_generations_nor_readers_that_empty_it(
+    settings: dict[str, str], generations: int, *, is_refused: bool
+) -> None:
     config = alter_config(TopicConfig(), settings)
     if is_refused:
         with pytest.raises(PenstockError, match="choose cleanup_policy='delete'") as caught:
@@ -113,6 +117,14 @@ def test_compacted_topic_has_no_generations(settings: dict[str, str], generation
         assert caught.value.code is ErrorCode.INVALID_CONFIG
     else:
         check_compaction(config, generations)
+
+
+@pytest.mark.parametrize("given", ["", "acked", "time,acknowledged", 1, True, ["time"]])
+def test_other_retentions_are_refused(given: object) -> None:
+    with pytest.raises(PenstockError, match="must be 'time' or 'acknowledged'") as caught:
+        alter_config(TopicConfig(), {"retention": given})
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+    assert repr(given) in caught.value.message
 
 
 def test_declared_topic_is_refused_when_it_is_compacted_and_waits() -> None:

@@ -153,6 +153,8 @@ REPEATED: Mapping[str, Write] = {
     "log.put_evicted": lambda stores: stores.log.put_evicted(KEY, 7, PRODUCER_STATE, 5),
     "log.remove_producers": lambda stores: stores.log.remove_producers(KEY, {7: PRODUCER_STATE}),
     "log.raise_log_start": lambda stores: stores.log.raise_log_start(KEY, Offset(1)),
+    "log.raise_passed": lambda stores: stores.log.raise_passed(KEY, Offset(1), 0),
+    "log.count_reader": lambda stores: stores.log.count_reader(KEY),
     "log.note_log_start": lambda stores: stores.log.note_log_start(KEY, Offset(1), 5),
     "log.delete_page": lambda stores: stores.log.delete_page(KEY, Offset(1)),
     "groups.delete_lease": lambda stores: stores.groups.delete_lease(GROUP, LEASE),

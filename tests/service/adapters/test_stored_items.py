@@ -252,7 +252,7 @@ def test_topic_is_written_whole(stage: Stage) -> None:
         topic_id=TopicId("t2"),
         partitions=6,
         created_at_ms=6,
-        config=TopicConfig(max_batch_bytes=4_096, ordering_on_change="wait"),
+        config=TopicConfig(max_batch_bytes=4_096, ordering_on_change="wait", retention="acknowledged"),
         was_compacted=True,
         writable=2,
         layout=4,
@@ -261,6 +261,7 @@ def test_topic_is_written_whole(stage: Stage) -> None:
         opening=7,
         was_restored=True,
         retention_raise=RetentionRaise(noted_ms=3, since_ms=2, retention_ms=1),
+        acknowledged_since_ms=8,
     )
     stage.stores["topics"].begin(note_of(bare, 4, is_being_created=True))
     stage.stores["topics"].create(bare)

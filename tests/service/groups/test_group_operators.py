@@ -8,7 +8,7 @@ import pytest
 from penstock_core.errors import ErrorCode
 from penstock_core.groups.group import GroupConfig
 from penstock_core.ids import GroupName
-from penstock_core.limits import OFFSETS_RETENTION_MS_DEFAULT
+from penstock_core.limits import OFFSETS_RETENTION_MS_DEFAULT, UNLIMITED
 from penstock_core.zones.zone_state import Acks
 from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets, committed_offsets, committed_page
 from penstock_service.groups.delete_group import delete_group
@@ -18,7 +18,7 @@ from penstock_service.groups.group_document import alter_group
 from penstock_service.groups.reset_offsets import ResetTo, reset_offsets
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import produce
-from penstock_service.topics.alter_topic import delete_topic, truncate
+from penstock_service.topics.alter_topic import alter_topic, delete_topic, truncate
 from penstock_service.topics.list_offsets import OffsetSpec, ResetOffset
 from tests.support.group_member import GroupMember, settle
 from tests.support.interleaving import InOrder
@@ -349,6 +349,26 @@ def test_offsets_of_a_group_stay_while_it_has_members_and_for_as_long_after(
     done = expire_offsets(instance, budget_ms=1e9)
     assert (done.offsets_expired, done.groups_removed) == (2, 1)
     assert instance.stores.memberships.get_group(GROUP) is None
+
+
+def test_offsets_stay_for_the_retention_longer_where_readers_empty_the_topic(
+    instance: Instance, clock: SteppedClock
+) -> None:
+    kept_ms = OFFSETS_RETENTION_MS_DEFAULT
+    new_topic(instance, "orders", 2, retention="acknowledged", retention_ms=60_000)
+    commit(instance, 0)
+    clock.time_ms += kept_ms + 60_000
+    assert expire_offsets(instance, budget_ms=1e9).offsets_expired == 0
+    clock.time_ms += 1
+    assert expire_offsets(instance, budget_ms=1e9).groups_removed == 1
+    commit(instance, 0)
+    alter_topic(instance, "orders", None, {"retention_ms": UNLIMITED})
+    clock.time_ms += 1_000 * kept_ms
+    assert expire_offsets(instance, budget_ms=1e9).offsets_expired == 0
+    delete_topic(instance, "orders")
+    new_topic(instance, "orders", retention="acknowledged")
+    clock.time_ms += 11_000
+    assert expire_offsets(instance, budget_ms=1e9).groups_removed == 1, "of a topic that is gone"
 
 
 def test_member_that_comes_back_in_time_saves_the_offsets(instance: Instance, clock: SteppedClock, orders: str) -> None:

@@ -180,6 +180,10 @@ class Oracle:
                 f"log start of {key} is {outcome.log_start_offset} of {outcome.next_offset}, raised to {offset}",
             )
 
+        elif method == "raise_passed" and outcome[0]:
+            self.removals.passed(arguments[0], arguments[1])
+            self.log_starts[arguments[0]] = arguments[1]
+
     def _mirrored(self, key: PartitionKey, append: MirrorAppend, owed: int, head: Head) -> None:
         for index, ref in enumerate(append.refs):
             behind = sum(each.offset_span for each in append.refs[index + 1 :])

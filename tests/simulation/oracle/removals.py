@@ -7,7 +7,7 @@ begun above them for as long as a function may run.
 from collections.abc import Sequence
 
 from penstock_core.ids import Offset, Partition, PartitionKey, SegmentId, TopicId
-from penstock_core.limits import TOPIC_PARTITIONS_MAX, UNLIMITED
+from penstock_core.limits import ACKNOWLEDGED_MS_MIN, TOPIC_PARTITIONS_MAX, UNLIMITED
 from penstock_core.log.ref import LocatedRef, Ref
 from penstock_core.log.topic import Topic, TopicConfig
 from tests.history import format as history
@@ -79,6 +79,22 @@ class Removals:
                 any(self.is_expired(entries, before, offset, config, 2 * CLOCK_SKEW_MS) for config in recent),
                 f"log start of {key} was raised from {before} to {offset}, over what is not expired: {recent}",
             )
+        self._note_log_start(key, offset)
+
+    def passed(self, key: PartitionKey, offset: Offset) -> None:
+        """Check that the log start rises over whole refs that are old enough. Workloads check the readers."""
+        before = self.log_start_at(key, self._now_ms)
+        went = [each for each in self._log.appends.get(key, ()) if before < each.end_offset <= offset]
+        expect(
+            bool(went) and went[-1].end_offset == offset, f"log start of {key} cuts a ref at {offset}, from {before}"
+        )
+        young = [each for each in went if self._now_ms + 2 * CLOCK_SKEW_MS - each.at_ms <= ACKNOWLEDGED_MS_MIN]
+        expect(not young, f"log start of {key} was raised to {offset}, over young refs: {young}")
+        self._state.count("log start raised past readers")
+        self._note_log_start(key, offset)
+
+    def _note_log_start(self, key: PartitionKey, offset: Offset) -> None:
+        where = (self._log.names[key.topic_id], int(key.partition))
         self._log_starts.setdefault(key, []).append((self._now_ms, offset))
         self._state.history.recorder.done("log starts", history.Function.TRUNCATE, [history.Truncate(where, offset)])
 

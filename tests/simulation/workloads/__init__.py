@@ -5,6 +5,7 @@ from random import Random
 
 from tests.simulation.service.simulation import Simulation
 from tests.simulation.workloads import (
+    acknowledged,
     auditing,
     claiming,
     commits,
@@ -77,6 +78,7 @@ WORKLOADS: dict[str, Install] = {
     "scheduling": scheduling.install,
     "mirroring": mirroring.install,
     "moving": moving.install,
+    "acknowledged": acknowledged.install,
 }
 MIXED = "mixed"
 OF_ZONES = {"zone_loss", "zone_moves", "recover_zones", "repair", "replicate", "scrub"}  # senseless with one zone
@@ -84,6 +86,7 @@ OF_ZONES = {"zone_loss", "zone_moves", "recover_zones", "repair", "replicate", "
 # seeds that draw it have not all been run yet. `inline` puts the appends of all others into the log table.
 ALONE = {
     *(
+        "acknowledged",
         "auditing",
         "claiming",
         "expiring",

@@ -50,9 +50,11 @@ from penstock_core.storage.head_updates import (
     log_naming,
     mirroring,
     moving,
+    passed_raising,
     producers_removal,
     promoting,
     push_arming,
+    reader_counting,
     reopening,
     tail_shortening,
 )
@@ -327,6 +329,12 @@ class DynamoDbLogIndex:
             raise unknown_partition(key)
         with errors_of_a_late_attempt(maybe_applied=done.maybe_applied):  # it may come once the log has grown so far
             return with_log_start(parse_head(done.item), offset)
+
+    def count_reader(self, key: PartitionKey) -> Head | None:
+        return self._changed_head(reader_counting(key))[1]
+
+    def raise_passed(self, key: PartitionKey, offset: Offset, reader_changes: int) -> tuple[bool, Head | None]:
+        return self._changed_head(passed_raising(key, offset, reader_changes))
 
     def note_log_start(self, key: PartitionKey, offset: Offset, seen_ms: int) -> None:
         noting = ConditionalUpdate(

@@ -33,6 +33,7 @@ from penstock_core.storage.topic_item import (
     MOVE,
     ORDERING,
     RAISE,
+    RETENTION,
     TOPIC_OPTIONAL,
     deleted_topic_item,
     deleted_topic_key,
@@ -138,7 +139,7 @@ class DynamoDbTopicStore:
         stored = topic_item(old)
         condition = "topic_id = :id AND #partitions = :partitions AND config = :config"
         values = {":id": stored["topic_id"], ":partitions": stored["partitions"], ":config": stored["config"]}
-        for name in (LAYOUT, ORDERING, RAISE, MIRROR, MOVE):
+        for name in (LAYOUT, ORDERING, RETENTION, RAISE, MIRROR, MOVE):
             place = f":old_{name}"
             if name in stored:
                 condition += f" AND {name} = {place}"

@@ -33,6 +33,7 @@ from penstock_core.push.subscription import (
 )
 from penstock_core.push.targets.target import HttpsTarget, Target, TopicTarget, parse_target
 from penstock_core.quotas.quota import Claim, ClaimKind
+from penstock_service.index.heads import announce_topics
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.push.parallel.parallel_group import put_parallel_group
@@ -87,6 +88,7 @@ def put_subscription(
     if wanted != found:
         _store(instance, window, found, wanted)
     with errors_maybe_applied(has_begun=wanted != found):
+        announce_topics(instance, [*wanted.topics, wanted.config.dead_letter_topic])
         start_deliveries(instance, wanted)
     return wanted, found is None
 

@@ -17,6 +17,7 @@ from penstock_core.groups.group import concurrent_update
 from penstock_core.ids import GroupName, PartitionKey, TopicId, TopicName, parse_group_name
 from penstock_core.limits import SHARE_BEGINS_MAX
 from penstock_core.log.topic import Topic
+from penstock_core.outcomes import errors_maybe_applied
 from penstock_core.quotas.quota import Claim, ClaimKind
 from penstock_core.share.share_group import (
     SHARE_GROUP_ID_BYTES,
@@ -28,6 +29,7 @@ from penstock_core.share.share_group import (
     new_share_group_id,
 )
 from penstock_core.share.share_state import ShareKey
+from penstock_service.index.heads import announce_topics
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.quotas.claim_resource import claim_resource
@@ -81,6 +83,8 @@ def put_share_group(
         window.check()
         instance.stores.share.change_group(found, group)
     instance.share_group_cache.forget(name)
+    with errors_maybe_applied(has_begun=group != found):
+        announce_topics(instance, [*group.topics, group.config.dead_letter_topic])
     return group, found is None
 
 

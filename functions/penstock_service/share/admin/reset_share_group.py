@@ -17,9 +17,10 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.groups.group import concurrent_update
 from penstock_core.ids import GroupName, Offset, Partition, ShareGroupId, TopicName
 from penstock_core.limits import OFFSET_RESET_ATTEMPTS_MAX
-from penstock_core.outcomes import Outcome, outcome_of
+from penstock_core.outcomes import Outcome, errors_maybe_applied, outcome_of
 from penstock_core.share.share_group import deletion_note
 from penstock_core.share.share_state import ShareKey
+from penstock_service.index.heads import announce_reader
 from penstock_service.instance.instance import Instance
 from penstock_service.share.share_partitions import states_of, states_that_may_be, wake_workers
 from penstock_service.topics.list_offsets import ListedOffset, OffsetSpec, ResetOffset, list_offsets
@@ -65,12 +66,15 @@ def reset_share_group(
         return _planned(
             instance, [ShareKey(group.share_group_id, topic.topic_id, number) for number in numbers], targets
         )
-    results = instance.executor.map(
-        lambda number: _reset(
-            instance, group.name, ShareKey(group.share_group_id, topic.topic_id, number), targets[number]
-        ),
-        numbers,
-    )
+
+    def reset_one(number: Partition) -> ResetOffset:
+        key = ShareKey(group.share_group_id, topic.topic_id, number)
+        done = _reset(instance, group.name, key, targets[number])
+        with errors_maybe_applied():
+            announce_reader(instance, topic.name, key.partition_key)
+        return done
+
+    results = instance.executor.map(reset_one, numbers)
     if results.ok:
         # One message is enough: it wakes every consumer that waits for something of the group.
         wake_workers(instance, [ShareKey(group.share_group_id, topic.topic_id, numbers[0])])
