@@ -138,6 +138,8 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     | _REPAIRERS
     | {*("Topics", "Retention", "CompactJob", "Tier", "Schedules")},
     ("write", f"{_LOG}.waiter"): frozenset(("Fetch",)),
+    # A reader has a new place, and retention is told.
+    ("write", f"{_LOG}.readers"): _PROVISION | {"Groups", "GroupAdmin", "ShareAdmin", "Subscriptions"},
     ("publish", "wake-ups"): _PRODUCERS | {"ShareAdmin"},
     ("delete", f"{_LOG}.inline"): _SWEEPERS,  # small segments
     ("delete", _LOG): _PROVISION | {"Topics", "Mirrors", "Retention", "CompactJob", "Tier", "Promote"},
@@ -157,7 +159,7 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("delete", f"{_GROUPS}{keys.QUOTAS}"): _PROVISION | {"Quotas"},
     ("write", f"{_GROUPS}.buckets"): _SPENDERS,
     ("read", f"{_GROUPS}.subscriptions"): _PROVISION
-    | {*("Dispatch", "Subscriptions", "Mirrors", "Deliver", "Measure", _LOOK)},
+    | {*("Dispatch", "Subscriptions", "Mirrors", "Deliver", "Measure", "Retention", _LOOK)},
     ("read", f"{_GROUPS}.schedules"): _PROVISION | {"Schedules", "Promote", "Retention"},
     ("write", f"{_GROUPS}.schedules"): _PROVISION | {"Schedules", "Promote"},
     ("delete", f"{_GROUPS}.schedules"): _PROVISION | {"Schedules"},
@@ -334,7 +336,7 @@ def _items_of(condition: Mapping[str, Any]) -> str | None:
                     return ".partitions"
             return None if more else ".names"
         case {"ForAllValues:StringEquals": {"dynamodb:Attributes": [*attributes]}} if "tail" not in attributes:
-            return ".waiter"
+            return ".readers" if "reader_changes" in attributes else ".waiter"
     return None
 
 
