@@ -208,7 +208,10 @@ def test_planned_promotion_takes_a_log_at_its_end(held: Ports, end: LogEnd, is_p
     assert (head.mirror, head.promoted_at) == (("", 6) if is_promoted else ("dr", None))
 
 
-def test_planned_promotion_names_a_log_that_no_push_has_named(held: Ports) -> None:
+@pytest.mark.parametrize("name", ["", "of a mirror of the mirror"])
+def test_planned_promotion_names_a_log_that_no_push_has_named(held: Ports, name: str) -> None:
+    if name:
+        held.log.name_log(KEY, name)
     head = held.log.promote(KEY, "dr", 3, None, LogEnd(log_id="l1", next_offset=Offset(0)))
     assert head is not None
     assert (head.promoted_at, head.log_id) == (0, "l1")

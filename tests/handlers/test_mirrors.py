@@ -111,6 +111,22 @@ def test_bad_topic_is_refused(service: Service, change: dict[str, Any]) -> None:
     assert service.instance.stores.topics.list() == []
 
 
+@pytest.mark.parametrize("ends", [[], [0], [0, 1, 2]])
+def test_planned_promotion_without_an_end_of_each_partition_is_refused(service: Service, ends: list[int]) -> None:
+    push = replace(a_push("a"), topic=replace(a_push("a").topic, partitions=2))
+    service.call("POST", APPEND, push_frame(push))
+    body = {
+        "move": 1,
+        "mirror": push.mirror,
+        "topic_id": key_of(service.instance, MIRRORED).topic_id,
+        "source": push_header(push)["topic"],
+        "partitions": [{"partition": each, "log_id": "l1", "end_offset": 0} for each in ends],
+    }
+    answer = service.call("POST", f"/v1/topics/{MIRRORED}/promote", body)
+    assert (answer.status, answer.json["error"]["code"]) == (400, "INVALID_REQUEST"), answer.body
+    assert head_of(service.instance, MIRRORED, 1).mirror == push.mirror
+
+
 def test_push_behind_the_end_tells_where_the_log_ends(service: Service) -> None:
     push = replace(a_push("a"), base_offset=Offset(5))
     assert service.call("POST", APPEND, push_frame(push)).json["next_offset"] == 0

@@ -191,15 +191,14 @@ def promoting(
 ) -> ConditionalUpdate:
     """Ends the mirror's writes to the head, which follows a layout from now on: open, or closed at `closed_ms`.
 
-    With an `end`, only a head that ends there, and is of that log. Nothing sets the mirror's attribute again. So it
-    fences pushes for good. Clears `under_replicated`, as `arming` does.
+    With an `end`, only a head that ends there, and is of that log: an empty one is of any. Nothing sets the mirror's
+    attribute again. So it fences pushes for good. Clears `under_replicated`, as `arming` does.
     """
     update = f"SET {LAYOUT} = :layout, {PROMOTED_AT} = next_offset, under_replicated = :none"
     values: Item = {":mirror": {"S": mirror}, ":layout": number(layout), ":none": number(0)}
     removed, condition = MIRROR, f"{MIRROR} = :mirror"
     if end is not None:
-        is_unnamed = f" OR attribute_not_exists({LOG_ID})" if end.next_offset == 0 else ""  # nothing was pushed
-        condition += f" AND next_offset = :ends AND ({LOG_ID} = :log{is_unnamed})"
+        condition += " AND next_offset = :ends" + (f" AND {LOG_ID} = :log" if end.next_offset else "")
         update += f", {LOG_ID} = :log"
         values |= {":ends": number(end.next_offset), ":log": {"S": end.log_id}}
     if closed_ms is None:

@@ -83,12 +83,18 @@ def _promote(event: Event, instance: Instance) -> Result:
 
 def _parse_planned(fields: Mapping[str, Any]) -> PlannedPromotion:
     refuse_unknown(fields, "move", "mirror", "topic_id", "source", "partitions")
+    source, ends = _parse_topic(take(fields, "source", dict)), dict(map(_parse_end, take_objects(fields, "partitions")))
+    if ends.keys() != {*range(source.partitions)}:  # a head without an end would open wherever it is
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST,
+            f"partitions: {len(ends)} ends for a topic of {source.partitions} partitions: give one for each",
+        )
     return PlannedPromotion(
         number=take_number(fields, "move", 1, OFFSET_MAX),
         mirror=parse_subscription_name(take(fields, "mirror", str)),
         topic_id=_text(fields, "topic_id", limits.NAME_LENGTH_MAX),
-        source=_parse_topic(take(fields, "source", dict)),
-        ends=dict(map(_parse_end, take_objects(fields, "partitions"))),
+        source=source,
+        ends=ends,
     )
 
 
