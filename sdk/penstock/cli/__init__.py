@@ -53,6 +53,16 @@ PLUGIN_SUMMARIES = {
     "import": "Copy a Kafka topic, or drain an SQS queue, each record once.",
     "kafka": "Serve Kafka clients on this host, by calls to your Penstock service.",
 }
+# What other clients of queues and logs call it.
+_OPTIONS_ELSEWHERE = {
+    "--from-beginning": "--from earliest",
+    "--max-messages": "--max-records",
+    "--limit": "--max-records",
+    "--idle": "--timeout",
+    "--count": "--max-records",
+    "-o": "--json",
+}
+_COMMANDS_ELSEWHERE = {"ls": "topics list", "version": "--version", "help": "--help", "describe": "topics describe"}
 _FOLDERS = {"consume": "records.", "produce": "records."}
 
 
@@ -75,6 +85,25 @@ class _Commands(click.Group):
             for each in entry_points(group=PLUGINS, name=name):
                 found = each.load()
         return found if isinstance(found, click.Command) else None
+
+    def resolve_command(
+        self, context: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does. A command of other clients gets the name that it has here."""
+        if args and self.get_command(context, args[0]) is None and args[0] in _COMMANDS_ELSEWHERE:
+            context.fail(f"No such command {args[0]!r}. Did you mean 'penstock {_COMMANDS_ELSEWHERE[args[0]]}'?")
+        return super().resolve_command(context, args)
+
+    def invoke(self, context: click.Context) -> object:
+        """As click does. An option of other clients gets the name that it has here."""
+        try:
+            return super().invoke(context)
+        except click.NoSuchOption as error:
+            if error.ctx is not None and error.option_name in _OPTIONS_ELSEWHERE:
+                option = _OPTIONS_ELSEWHERE[error.option_name]
+                if any(option.split()[0] in each.opts for each in error.ctx.command.params):
+                    raise click.NoSuchOption(error.option_name, possibilities=[option], ctx=error.ctx) from None
+            raise
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands as click does, without their modules."""

@@ -58,10 +58,13 @@ def list_dead_letters(service: Service, topic: str | None, last: int, has_done: 
     counts = Admin(transport=service.transport).describe_dead_letters(topic)
     partitions = {each.partition: each for each in counts.partitions}
     newest = ((each, partitions[each.partition].is_open(each.offset)) for each in _newest(service, topic, last))
-    found = [(each, death_of(each.headers), is_open) for each, is_open in newest if has_done or is_open is not False]
+    shown = [(each, death_of(each.headers), is_open) for each, is_open in newest if has_done or is_open is not False]
+    found = [(record, death, is_open) for record, death, is_open in shown if death.topic]
+    others = f", {len(shown) - len(found):,} of them no letters" if len(found) < len(shown) else ""
+    counted = f"{counts.open:,} open, {counts.records - counts.open:,} done"
     service.show(
         [{**_row(record, death), "open": is_open} for record, death, is_open in found],
-        title=f"{topic}: {counts.open:,} open, {counts.records - counts.open:,} done; of the newest {last:,} letters",
+        title=f"{topic}: {counted}; of the newest {last:,} records{others}",
         columns=("letter", "state", "from", "by", "tries", "time", "reason"),
         rows=[
             (

@@ -23,7 +23,7 @@ from penstock.cli.options.settings import (
 )
 from penstock.cli.service import Service, service_command
 from penstock.model.share import ShareGroup, ShareGroupDescription, ShareHolder
-from penstock.model.times import duration_text
+from penstock.model.times import age_text, duration_text
 from penstock_core.share.share_group import SHARING_FAIR, TOPICS_LISTED
 from penstock_core.text import parse_json, why_no_json
 
@@ -131,7 +131,7 @@ def describe(service: Service, group: str) -> None:
                 each.available,
                 each.waiting,
                 each.lag,
-                _duration(each.oldest_age_ms),
+                _age(each.oldest_age_ms),
                 " ".join(holder.consumer or NO_NAME for holder in each.holders[:_NAMES_SHOWN]) or None,
             )
             for each in found.partitions
@@ -143,7 +143,7 @@ def _waiting_text(found: ShareGroupDescription) -> str:
     """The time that the oldest free record of each topic has waited, the highest topic first; of listed topics only."""
     if found.group.config.get("topic_order") != TOPICS_LISTED:
         return ""
-    told = (f"{topic} {_duration(age_ms) or '-'}" for topic, age_ms in found.waiting_age_ms.items())
+    told = (f"{topic} {_age(age_ms) or '-'}" for topic, age_ms in found.waiting_age_ms.items())
     return f"; waiting: {', '.join(told)}"
 
 
@@ -249,3 +249,7 @@ def _holders_text(holders: Sequence[ShareHolder]) -> str:
 
 def _duration(duration_ms: int | None) -> str | None:
     return None if duration_ms is None else duration_text(duration_ms)
+
+
+def _age(age_ms: int | None) -> str | None:
+    return None if age_ms is None else age_text(age_ms)

@@ -22,7 +22,7 @@ from penstock.cli.options.target import TARGETS, target_of, target_options
 from penstock.cli.service import Service, service_command, time_text
 from penstock.cli.share_groups import FILTER
 from penstock.model.push import Subscription, SubscriptionPartition
-from penstock.model.times import duration_text
+from penstock.model.times import age_text
 from penstock_core.errors import PenstockError
 
 _RETRY = ("attempts_max", "backoff_ms_min", "backoff_ms_max", "patience_ms", "age_ms_max")
@@ -105,7 +105,7 @@ def describe(service: Service, name: str) -> None:
             "expired": found.expired,
             "partitions": [asdict(each) for each in found.partitions],
         },
-        title=f"{_text(found.subscription)}; lag {found.lag}, oldest {_duration(found.oldest_age_ms) or '-'}; "
+        title=f"{_text(found.subscription)}; lag {found.lag}, oldest {_age(found.oldest_age_ms) or '-'}; "
         f"{lanes.working} deliveries at work, {lanes.resting} at rest, {lanes.deaths} died"
         + ("" if found.dead_lettered is None else f"; {found.dead_lettered} dead-lettered")
         + (f"; {found.expired} expired" if found.expired else ""),
@@ -116,7 +116,7 @@ def describe(service: Service, name: str) -> None:
                 each.partition,
                 each.offset,
                 each.lag,
-                _duration(each.oldest_age_ms),
+                _age(each.oldest_age_ms),
                 each.last_result,
                 each.attempts,
                 None if each.next_try_ms is None else time_text(each.next_try_ms),
@@ -236,5 +236,5 @@ def _target_text(subscription: Subscription) -> str:
     return f"{kind} {place['url'] if isinstance(place, Mapping) else place}"
 
 
-def _duration(duration_ms: int | None) -> str | None:
-    return None if duration_ms is None else duration_text(duration_ms)
+def _age(age_ms: int | None) -> str | None:
+    return None if age_ms is None else age_text(age_ms)

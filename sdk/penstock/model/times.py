@@ -80,3 +80,15 @@ def duration_text(duration_ms: int) -> str:
         if duration_ms % _UNIT_MS[unit] == 0:
             return f"{duration_ms // _UNIT_MS[unit]}{unit}"
     return f"{duration_ms}ms"
+
+
+def age_text(age_ms: int) -> str:
+    """The age in its two largest units, such as 2m18s; below a second in milliseconds."""
+    if age_ms < _UNIT_MS["s"]:
+        return f"{age_ms}ms"
+    parts: list[str] = []
+    for unit in ("d", "h", "m", "s"):
+        count, age_ms = divmod(age_ms, _UNIT_MS[unit])
+        if count or parts:
+            parts.append(f"{count}{unit}")
+    return "".join(parts[:2])

@@ -437,3 +437,18 @@ def test_misspelt_group_is_not_made_by_a_reset(service: MemoryPenstock, orders: 
     assert "give --create to make it" in failed.stderr
     assert _run(service.transport, *reset, "--create").exit_code == 0
     assert [each.group for each in service.admin().list_groups()] == ["nosuch"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["consume", "orders", "--from-beginning"], "'--from earliest'"),
+        (["consume", "orders", "--max-messages", "3"], "'--max-records'"),
+        (["consume", "orders", "-o", "json"], "'--json'"),
+        (["ls"], "'penstock topics list'"),
+        (["version"], "'penstock --version'"),
+    ],
+)
+def test_words_of_other_clients_get_ours(arguments: list[str], hint: str) -> None:
+    result = CliRunner().invoke(main, arguments)
+    assert (result.exit_code, hint in result.stderr) == (2, True), result.stderr

@@ -45,6 +45,14 @@ def test_list_shows_the_newest_records_and_why_they_are_there(service: MemoryPen
     assert "bad: two" in run(service.transport, "dead-letters", "list", "orders.dead").stdout
 
 
+def test_list_leaves_out_records_that_are_no_letters(service: MemoryPenstock) -> None:
+    with service.producer() as producer:
+        producer.send("orders.dead", b"by hand").result()
+    shown = run(service.transport, "dead-letters", "list", "orders.dead").stdout
+    assert "of the newest 100 records, 1 of them no letters" in shown
+    assert len(run_json(service.transport, "dead-letters", "list", "orders.dead")) == 2
+
+
 def test_list_without_a_topic_shows_the_topics_of_share_groups_and_subscriptions(service: MemoryPenstock) -> None:
     for name in ("pushed.dead", "gone.dead"):
         service.create_topic(name)

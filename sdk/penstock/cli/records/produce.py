@@ -269,7 +269,8 @@ def _tell(service: Service, topic: str, source: _Source, outcome: _Outcome, reco
         raise CommandError(source.bad_line, as_json=service.as_json)
     size_bytes = source.read_bytes
     skipped = f", {source.skipped:,} bad lines skipped" if source.skipped else ""
-    text = f"{records:,} records, {size_bytes / 1e6:,.1f} MB to {topic} in {seconds:.1f} s{skipped}"
+    noun = "record" if records == 1 else "records"
+    text = f"{records:,} {noun}, {size_bytes / 1e6:,.1f} MB to {topic} in {seconds:.1f} s{skipped}"
     if source.is_stopped:
         click.echo(f"interrupted: {text}", err=True)
         sys.exit(1)

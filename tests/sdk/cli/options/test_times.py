@@ -7,7 +7,7 @@ import pytest
 from penstock.cli.options.times import DURATION, DURATION_OR_FOREVER, START, TIME, Start
 from penstock.consumer.consumer import Consumer
 from penstock.model import TopicPartition
-from penstock.model.times import duration_text, parse_duration_ms, parse_time_ms, with_zone
+from penstock.model.times import age_text, duration_text, parse_duration_ms, parse_time_ms, with_zone
 from penstock.testing import MemoryPenstock
 from penstock_core.limits import UNLIMITED
 
@@ -198,3 +198,11 @@ def test_duration_takes_fractions_and_a_number_without_a_unit_is_seconds(text: s
 def test_other_text_is_no_duration(text: str) -> None:
     with pytest.raises(click.BadParameter, match="is not a duration: write a number with ms, s, m, h or d"):
         DURATION.convert(text, None, None)
+
+
+@pytest.mark.parametrize(
+    ("age_ms", "text"),
+    [(0, "0ms"), (999, "999ms"), (1_000, "1s"), (138_044, "2m18s"), (3_600_000, "1h0m"), (2 * DAY_MS + 1, "2d0h")],
+)
+def test_age_is_told_in_two_units(age_ms: int, text: str) -> None:
+    assert age_text(age_ms) == text
