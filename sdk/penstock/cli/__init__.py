@@ -60,7 +60,6 @@ _OPTIONS_ELSEWHERE = {
     "--limit": "--max-records",
     "--idle": "--timeout",
     "--count": "--max-records",
-    "-o": "--json",
 }
 _COMMANDS_ELSEWHERE = {"ls": "topics list", "version": "--version", "help": "--help", "describe": "topics describe"}
 _FOLDERS = {"consume": "records.", "produce": "records."}

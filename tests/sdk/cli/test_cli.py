@@ -444,7 +444,6 @@ def test_misspelt_group_is_not_made_by_a_reset(service: MemoryPenstock, orders: 
     [
         (["consume", "orders", "--from-beginning"], "'--from earliest'"),
         (["consume", "orders", "--max-messages", "3"], "'--max-records'"),
-        (["consume", "orders", "-o", "json"], "'--json'"),
         (["ls"], "'penstock topics list'"),
         (["version"], "'penstock --version'"),
     ],
