@@ -101,7 +101,8 @@ class _Commands(click.Group):
             if error.ctx is not None and error.option_name in _OPTIONS_ELSEWHERE:
                 option = _OPTIONS_ELSEWHERE[error.option_name]
                 if any(option.split()[0] in each.opts for each in error.ctx.command.params):
-                    raise click.NoSuchOption(error.option_name, possibilities=[option], ctx=error.ctx) from None
+                    why = f"No such option {error.option_name!r}. Did you mean {option!r}?"
+                    raise click.NoSuchOption(error.option_name, why, ctx=error.ctx) from None
             raise
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
