@@ -49,6 +49,8 @@ from penstock_service.segments.read_refs import read_refs_singly, with_gaps
 if TYPE_CHECKING:
     from penstock_core.records.codec import Record
 
+_PROMOTED = (ErrorCode.MIRROR_ENDED, ErrorCode.TOPIC_EXISTS)
+
 
 def push_log(work: LaneWork, place: tuple[TopicName, DeliveryKey], head: Head, state: DeliveryState) -> DeliveryState:
     """The state after one push, to be stored. A mirror that is away, or of another log, is tried again later.
@@ -75,7 +77,7 @@ def push_log(work: LaneWork, place: tuple[TopicName, DeliveryKey], head: Head, s
         return state
     answer = instance.stores.targets.mirror(target, push, PUSH_TARGET_MS)
     if isinstance(answer, Failed):
-        if head.move and not push.parts:  # its mirror was promoted, or the next resume asks again
+        if head.move and not push.parts and any(code.name in answer.error for code in _PROMOTED):
             return _asked(work, changed(state, trouble=None, next_try_ms=0))
         return _failed(work, place, state, push, answer.error)
     if answer.diverged:

@@ -57,6 +57,21 @@ def promote(stages: Stages, moved: MovedTopic, **changes: Any) -> PromotedTopic:
     return promote_topic(stages.mirror, "orders", planned(stages, moved, **changes))
 
 
+def test_mirror_that_is_away_when_a_moved_log_asks_is_asked_again() -> None:
+    """Its records went before the first push, so the place of the delivery is no answer of the mirror."""
+    stages = Stages(partitions=PARTITIONS, is_away=True)
+    source = stages.source.instance
+    send(source, "orders", "x", partition=1)
+    send(source, "orders", "y", partition=1)
+    source.stores.log.raise_log_start(key_of(source, "orders", 1), Offset(2))
+    moved = move(stages)
+    stages.run()
+    stages.is_away = False
+    stages.run()
+    assert promote(stages, moved).is_whole
+    assert head_of(stages.mirror, "orders", 1).promoted_at == 2
+
+
 def test_moved_topic_tells_where_it_goes_on(stages: Stages) -> None:
     source = stages.source.instance
     stages.source.append("c")

@@ -219,7 +219,7 @@ class Oracle:
             ref=ref,
             stored_in=stored_in,
             owed=owed,
-            at_ms=self._state.scheduler.now_ms,
+            at_ms=_counts_from(ref, self._state.scheduler.now_ms),
         )
         self.removals.appended(key, ref, entry.end_offset)
         is_dense = len(values) == ref.offset_span and ref.record_count in (0, ref.offset_span)
@@ -318,3 +318,9 @@ def head_appended_to(method: str, outcome: Any) -> Head | None:
         assert method in ("append", "append_in_sequence")
         return outcome.head
     return None
+
+
+def _counts_from(ref: Ref, now_ms: float) -> float:
+    """When retention begins to count: for what a mirror repeats, at the append to its source."""
+    is_mirrored = ref.appended_ms is not None and not ref.is_delayed
+    return min(now_ms, ref.appended_ms - EPOCH_MS) if is_mirrored and ref.appended_ms is not None else now_ms
