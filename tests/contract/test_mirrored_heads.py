@@ -191,6 +191,22 @@ def test_reopened_log_goes_on_and_does_not_end_by_the_same_move(
     assert again.move == 2
 
 
+def test_moved_log_goes_on_by_pushes_of_where_it_went(moved: Ports) -> None:
+    assert moved.log.return_to(KEY, 2, "back") == head_of(moved)
+    head = moved.log.return_to(KEY, 1, "back")
+    assert head is not None
+    assert (head.next_offset, head.mirror, head.move, head.reopened_move, head.layout) == (3, "back", 0, 1, HELD_LAYOUT)
+    assert head.is_closed
+    assert moved.log.return_to(KEY, 1, "back") == head, "a repeat changes nothing"
+    refused(ErrorCode.PARTITION_CLOSED, lambda: moved.log.append(KEY, ref(1), 0))
+    done = moved.log.append_mirrored(KEY, replace(APPEND, mirror="back", base_offset=Offset(3)), 0)
+    assert done is not None
+    assert done.is_appended
+    promoted = moved.log.promote(KEY, "back", 5, None)
+    assert promoted is not None
+    assert moved.log.move(KEY, MOVE) == promoted, "a late move"
+
+
 @pytest.mark.parametrize(
     ("end", "is_promoted"),
     [

@@ -103,8 +103,10 @@ class MoveState(StrEnum):
     """The topic takes no appends: its mirror does, or will."""
     REOPENING = "reopening"
     """The mirror has refused the move, so the heads open again, one by one."""
+    RETURNING = "returning"
+    """The mirror has taken over, and this topic becomes its mirror, head by head."""
     OPEN = "open"
-    """The move was given up. Its number is not used again."""
+    """The move was given up, or the topic has become a mirror. Its number is not used again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

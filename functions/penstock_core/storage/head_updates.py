@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from penstock_core.formats import FORMAT_ATTRIBUTE
 from penstock_core.ids import Offset, PartitionKey
 from penstock_core.limits import TAIL_ROLL_REFS
-from penstock_core.log.index import HeadJump, Page, Waiter
+from penstock_core.log.index import HELD_LAYOUT, HeadJump, Page, Waiter
 from penstock_core.log.ref import encode_ref
 from penstock_core.records.producer_state import ProducerState, encode_state
 from penstock_core.storage.head_item import (
@@ -248,6 +248,22 @@ def reopening(key: PartitionKey, reopened: HeadReopening) -> ConditionalUpdate:
         values |= {":log": {"S": reopened.log_id}}
     return ConditionalUpdate(
         key=head_key(key), update=f"SET {sets} REMOVE {removed}", condition=f"{MOVE} = :move", values=values
+    )
+
+
+def returning(key: PartitionKey, number_of_move: int, mirror: str) -> ConditionalUpdate:
+    """Lets pushes of `mirror` alone go on with a log that was moved to where they come from, under its name there."""
+    return ConditionalUpdate(
+        key=head_key(key),
+        update=f"SET next_offset = {MOVED_AT}, {REOPENED_MOVE} = :move, {MIRROR} = :mirror, {LAYOUT} = :held, "
+        f"under_replicated = :none REMOVE {MOVED_AT}, {MOVE}, {FORMAT_ATTRIBUTE}, {PROMOTED_AT}",
+        condition=f"{MOVE} = :move",
+        values={
+            ":move": number(number_of_move),
+            ":mirror": {"S": mirror},
+            ":held": number(HELD_LAYOUT),
+            ":none": number(0),
+        },
     )
 
 

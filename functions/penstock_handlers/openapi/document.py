@@ -175,7 +175,8 @@ def _move_topic() -> dict[str, Any]:
         source={"type": "object"},
         partitions={"type": "array", "items": partition},
     )
-    body = _object(mirror=NAME, dry_run=flag, reopen=number, mirror_lost=flag)
+    back: dict[str, Any] = {"return": number, "topic_id": TOPIC_ID, "source": text}
+    body = _object(mirror=NAME, dry_run=flag, reopen=number, mirror_lost=flag, **back)
     return {
         "operationId": "moveTopic",
         "summary": "End a topic for its mirror, or open it again",

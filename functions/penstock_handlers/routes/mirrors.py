@@ -8,6 +8,7 @@ from penstock_core.acls.rule import Kind, Operation
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, Partition, parse_subscription_name
 from penstock_core.limits import OFFSET_MAX, REQUEST_BYTES_MAX, TOPIC_PARTITIONS_MAX
+from penstock_core.log.topic import MirrorNote
 from penstock_core.mirror.push import LogEnd, MirrorPush, PlannedPromotion, PushPart, SourceTopic, source_json
 from penstock_core.records import frame
 from penstock_core.records.producer_state import OWNER_BYTES, SEQUENCE_MAX, ProducerSequence, ProducerState
@@ -17,7 +18,7 @@ from penstock_handlers.edge.http import Event, Result, body_of, json_object_of, 
 from penstock_handlers.edge.models.answer_models import move_answer
 from penstock_service.instance.instance import Instance
 from penstock_service.mirror.append_push import append_push
-from penstock_service.mirror.move_topic import move_topic, reopen_topic
+from penstock_service.mirror.move_topic import move_topic, reopen_topic, return_topic
 from penstock_service.mirror.promote_topic import promote_topic, refuse_move, resync_topic
 
 _TIME_MS_MAX = 2**47
@@ -50,6 +51,16 @@ def _move(event: Event, instance: Instance) -> Result:
         reopened = reopen_topic(instance, name, number, is_mirror_lost=is_lost)
         assert reopened.move is not None
         return json_result({**move_answer(reopened.move)})
+    if "return" in fields:
+        refuse_unknown(fields, "return", "mirror", "topic_id", "source")
+        note = MirrorNote(
+            name=parse_subscription_name(take(fields, "mirror", str)),
+            topic_id=_text(fields, "topic_id", limits.NAME_LENGTH_MAX),
+            source=_text(fields, "source", limits.PUSH_URL_LENGTH_MAX),
+        )
+        returned = return_topic(instance, name, take_number(fields, "return", 1, OFFSET_MAX), note)
+        assert returned.move is not None
+        return json_result({**move_answer(returned.move)})
     refuse_unknown(fields, "mirror", "dry_run")
     mirror = _text(fields, "mirror", limits.NAME_LENGTH_MAX)
     moved = move_topic(instance, name, mirror, is_dry_run=take_flag(fields, "dry_run"))

@@ -17,7 +17,7 @@ from penstock_core.ids import Offset, Partition, PartitionKey, TopicName, parse_
 from penstock_core.limits import BATCH_GET_KEYS_MAX, OPEN_ATTEMPTS_MAX
 from penstock_core.log.index import Head
 from penstock_core.log.retention import written_ms
-from penstock_core.log.topic import MoveNote, MoveState, Topic, check_not_mirrored
+from penstock_core.log.topic import MirrorNote, MoveNote, MoveState, Topic, check_not_mirrored
 from penstock_core.mirror.push import LOG_ID_BYTES, HeadMove, HeadReopening, SourceTopic, source_topic
 from penstock_core.outcomes import errors_maybe_applied
 from penstock_core.push.delivery import DeliveryKey
@@ -81,7 +81,7 @@ def reopen_topic(instance: Instance, name: str, number: int, *, is_mirror_lost: 
     of it any more. A repeat goes on. Two reads, two updates of the topic, one of each head. Raises UNKNOWN_TOPIC,
     CONCURRENT_UPDATE for another number, and INVALID_REQUEST for a topic that was never moved.
     """
-    topic = _reopening(instance, parse_own_topic_name(name), number)
+    topic = _ending(instance, parse_own_topic_name(name), number, MoveState.REOPENING)
     if not topic.is_moved:
         return topic
     assert topic.move is not None
@@ -104,6 +104,27 @@ def reopen_topic(instance: Instance, name: str, number: int, *, is_mirror_lost: 
     return opened
 
 
+def return_topic(instance: Instance, name: str, number: int, note: MirrorNote) -> Topic:
+    """The topic, which mirrors its former mirror from now on. Call it once that was promoted: no call here asks it.
+
+    Its logs are the same up to their ends, so pushes go on there. A repeat goes on. Costs and raises as `reopen_topic`.
+    """
+    topic = _ending(instance, parse_own_topic_name(name), number, MoveState.RETURNING)
+    if not topic.is_moved:
+        return topic
+    assert topic.move is not None
+    returned = replace(topic, move=replace(topic.move, state=MoveState.OPEN), mirror=note)
+
+    def return_to(partition: Partition) -> None:
+        instance.stores.log.return_to(PartitionKey(topic.topic_id, partition), number, note.name)
+
+    with errors_maybe_applied():
+        instance.executor.map(return_to, [*topic.all_heads()]).all_ok()
+        instance.stores.topics.replace(topic, returned)
+    instance.topic_cache.forget(topic.name)
+    return returned
+
+
 def _noted(
     instance: Instance, name: TopicName, subscription: Subscription, *, is_dry_run: bool
 ) -> tuple[Topic, MoveNote]:
@@ -113,7 +134,7 @@ def _noted(
         target = _target_of(subscription, topic)
         old = topic.move
         if topic.is_moved and old is not None:
-            if old.state is MoveState.REOPENING or old.mirror != subscription.name:
+            if old.state is not MoveState.MOVED or old.mirror != subscription.name:
                 raise PenstockError(
                     ErrorCode.CONCURRENT_UPDATE,
                     f"topic {name!r} is {old.state.value}, by move {old.number} to mirror {old.mirror!r}: end that by "
@@ -169,8 +190,8 @@ def _ended(instance: Instance, note: MoveNote, keys: Sequence[PartitionKey]) -> 
     return {key: head for key, head in ended.items() if head is not None}
 
 
-def _reopening(instance: Instance, name: TopicName, number: int) -> Topic:
-    """The topic once it says that it opens again, or is open by this number."""
+def _ending(instance: Instance, name: TopicName, number: int, state: MoveState) -> Topic:
+    """The topic once it says how its move ends, or has ended by this number."""
     for _ in range(OPEN_ATTEMPTS_MAX):
         topic = instance.topic_cache.read_through(name)
         note = topic.move
@@ -180,9 +201,11 @@ def _reopening(instance: Instance, name: TopicName, number: int) -> Topic:
             raise PenstockError(
                 ErrorCode.CONCURRENT_UPDATE, f"topic {name!r} was moved by move {note.number}, not by move {number}"
             )
-        if note.state is not MoveState.MOVED:
+        if note.state in (state, MoveState.OPEN):
             return topic
-        reopened = replace(topic, move=replace(note, state=MoveState.REOPENING))
+        if note.state is not MoveState.MOVED:
+            raise PenstockError(ErrorCode.CONCURRENT_UPDATE, f"topic {name!r} is {note.state.value}: end that first")
+        reopened = replace(topic, move=replace(note, state=state))
         try:
             with errors_maybe_applied():
                 instance.stores.topics.replace(topic, reopened)

@@ -121,6 +121,9 @@ class LogIndex(Protocol):
     def reopen(self, key: PartitionKey, reopened: HeadReopening) -> Head | None:
         """Lets the log of a move that was given up go on. It returns and costs as `move`."""
 
+    def return_to(self, key: PartitionKey, move: int, mirror: str) -> Head | None:
+        """Lets pushes of `mirror` alone go on with the log of this move. It returns and costs as `move`."""
+
     def evicted_producer(self, key: PartitionKey, producer_id: int) -> ProducerState | None:
         """The producer's entry of the time when it last left the head, None if it never did. One read."""
 

@@ -360,6 +360,14 @@ class Admin:
         """Remove a mirrored topic of this stage. The next push makes it anew, from the source's first record on."""
         self._client.call(subscription_calls.resync_topic(name))
 
+    def return_topic(self, name: str, move: int, mirror: str, topic_id: str, source: str) -> None:
+        """Let a moved topic of this stage mirror the one that it was moved to, from the offset where it ended.
+
+        That one must have been promoted. It has `topic_id` at the stage `source`, whose subscription `mirror` pushes
+        it: create that next. Raises UnknownTopicError, and ConflictError for another move.
+        """
+        self._client.call(subscription_calls.return_topic(name, move, mirror, topic_id, source))
+
     def list_subscriptions(self) -> list[Subscription]:
         """All subscriptions, sorted by name; one request per hundred."""
         return self._client.call(subscription_calls.list_subscriptions())

@@ -80,6 +80,12 @@ def reopen_topic(name: str, move: int, *, is_mirror_lost: bool = False) -> Calls
     yield json_request("POST", f"{topic_path(name)}/move", body=body, is_repeatable=True)
 
 
+def return_topic(name: str, move: int, mirror: str, topic_id: str, source: str) -> Calls[None]:
+    """Let a moved topic mirror the one that it was moved to."""
+    body = {"return": move, "mirror": mirror, "topic_id": topic_id, "source": source}
+    yield json_request("POST", f"{topic_path(name)}/move", body=body, is_repeatable=True)
+
+
 def promote_topic(
     name: str, moved: MovedTopic | None = None, topic_id: str = ""
 ) -> Calls[tuple[list[PromotedPartition], bool]]:

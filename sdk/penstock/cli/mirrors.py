@@ -208,6 +208,54 @@ def resync(service: Service, topic: str, yes: bool) -> None:
     service.say({"resynced": topic}, f"removed {topic}: the next push makes it anew")
 
 
+@mirrors.command()
+@click.argument("topics", nargs=-1, required=True, shell_complete=complete_topics)
+@click.option("--here", metavar="URL", required=True, help="The URL of this stage, for the other one.")
+@click.option("--here-region", metavar="REGION", default="", help="The region of this stage.")
+@click.option("--role", metavar="ARN", default="", help="The role of this stage that the other one may assume.")
+@click.option("--name", metavar="NAME", required=True, help="The name of the mirror at the other stage.")
+@click.option("--mirror-region", metavar="REGION", help="The region of the other stage, if its URL does not tell it.")
+@YES
+@service_command
+def reverse(
+    service: Service,
+    topics: tuple[str, ...],
+    here: str,
+    here_region: str,
+    role: str,
+    name: str,
+    mirror_region: str | None,
+    yes: bool,
+) -> None:
+    """Let TOPICS of this stage, which were moved to another one, mirror it from now on. Their records stay."""
+    admin = Admin(transport=service.transport)
+    moves = {topic: admin.describe_topic(topic).topic.move for topic in topics}
+    urls = {None if move is None else move["url"] for move in moves.values()}
+    if (
+        len(urls) != 1
+        or None in urls
+        or any(move is not None and move["topic"] != each for each, move in moves.items())
+    ):
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST,
+            f"{', '.join(topics)}: give topics that were moved to one stage, under their names",
+        )
+    [url] = urls
+    other = stage_admin(str(url), mirror_region)
+    found = {topic: other.describe_topic(topic).topic for topic in topics}
+    if waiting := [topic for topic, each in found.items() if each.mirror is not None]:
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST,
+            f"{', '.join(waiting)}: promote them at {url} first, by `penstock mirrors promote`",
+        )
+    confirm(f"Let {', '.join(topics)} mirror {url}?", yes=yes)
+    for topic, move in moves.items():
+        assert move is not None
+        admin.return_topic(topic, move["move"], name, found[topic].topic_id, str(url))
+    made = other.create_mirror(name, topics, here, region=here_region, role=role, source=str(url))
+    service.say(asdict(made), _text(made))
+
+
 def _check_mirror(subscription: Subscription) -> None:
     if _STAGE not in subscription.target:
         raise PenstockError(

@@ -25,7 +25,12 @@ def other(service: MemoryPenstock, monkeypatch: pytest.MonkeyPatch) -> Iterator[
         service.add_stage(URL, found)
         stages = {URL: found.transport, SOURCE: service.transport}
         monkeypatch.setattr(mirrors, "open_transport", lambda url, _: stages[url])
-        monkeypatch.setattr(time, "sleep", lambda _: service.deliver_pushes())
+
+        def push(_: float) -> None:
+            service.deliver_pushes()
+            found.deliver_pushes()
+
+        monkeypatch.setattr(time, "sleep", push)
         yield found
 
 
@@ -227,3 +232,26 @@ def test_offsets_of_groups_come_along_and_do_not_go_back(service: MemoryPenstock
     copied = run_json(other.transport, "mirrors", "copy-offsets", "orders", "--source", SOURCE)
     assert copied == {"copied": 1}
     assert other.admin().group_offsets("billing")[0].offset == 3, "readers have gone on at the source"
+
+
+def test_way_back_goes_on_where_the_logs_parted(service: MemoryPenstock, other: MemoryPenstock) -> None:
+    create_with_records(service, b"0", b"1")
+    service.deliver_pushes()
+    other.add_stage(SOURCE, service)
+    back = ("mirrors", "reverse", "orders", "--here", SOURCE, "--name", "back", "--yes")
+    assert run(service.transport, *back).exit_code == 1, "it was not moved"
+    service.admin().move_topic("orders", "dr")
+    assert "promote" in run(service.transport, *back).stderr
+    assert run(other.transport, "mirrors", "promote", "orders", "--yes").exit_code == 0
+    send(other, b"2")
+    assert run_json(service.transport, *back)["target"]["stage"]["source"] == URL
+    send(other, b"3")
+    other.deliver_pushes()
+    assert places_of(service) == places_of(other)
+    assert [each.value for each in service.records("orders")] == [b"0", b"1", b"2", b"3"]
+    with pytest.raises(ConflictError, match="mirror"):
+        send(service, b"x")
+    assert run(service.transport, "mirrors", "promote", "orders", "--yes").exit_code == 0
+    assert send(service, b"4") == 4
+    with pytest.raises(ConflictError, match="moved"):
+        send(other, b"x")

@@ -172,6 +172,7 @@ REPEATED: Mapping[str, Write] = {
     "log.name_log": lambda stores: stores.log.name_log(KEY, "1" * 32),
     "log.promote": lambda stores: stores.log.promote(KEY, "backup", 0, None),
     "log.move": lambda stores: stores.log.move(KEY, HeadMove(number=1, log_id="l1", now_ms=5)),
+    "log.return_to": lambda stores: stores.log.return_to(KEY, 1, "backup"),
     "log.reopen": lambda stores: stores.log.reopen(KEY, HeadReopening(number=1, layout=0, closed_ms=None)),
     "log.move_to_layout": lambda stores: stores.log.move_to_layout(KEY, 1, None),
     "topics.retire": lambda stores: stores.topics.retire(DRAINED, DRAINED.with_partitions(2)),

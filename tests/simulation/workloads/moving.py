@@ -6,9 +6,11 @@ move grows at its source, or lacks a record.
 """
 
 from penstock_core.errors import PenstockError
-from penstock_core.mirror.push import PlannedPromotion
+from penstock_core.ids import PartitionKey
+from penstock_core.mirror.push import HeadMove, PlannedPromotion
 from penstock_service.mirror.move_topic import move_topic, reopen_topic
 from penstock_service.mirror.promote_topic import promote_topic, refuse_move
+from tests.simulation.engine.time_and_chance import EPOCH_MS
 from tests.simulation.service.simulation import Simulation
 from tests.simulation.workloads import mirroring
 from tests.simulation.workloads.mirroring import MIRROR, MIRRORED, SOURCE, MirrorRun, planned_of
@@ -38,7 +40,7 @@ class _Operator:
         self._random = random
         self._is_patient = random.random() < 0.5
         self._late_rate = random.choice([0.0, 0.3])
-        self._give_up_rate = random.choice([0.0, 0.1, 0.4])
+        self._give_up_rate = random.choice([0.0, 0.3, 0.6])
         self._late_ms = random.choice([500.0, 30_000.0])
 
     def run(self, lasts_ms: float) -> None:
@@ -83,4 +85,15 @@ class _Operator:
             return False  # he dies here
         simulation.call(lambda it: reopen_topic(it, SOURCE, number), is_read=False, is_judged=False)
         simulation.count("topic reopened")
+        delay_ms = self._random.uniform(0.0, self._late_ms)
+        simulation.scheduler.spawn("late move", lambda: self._move_late(number), delay_ms=delay_ms)
         return self._random.random() < 0.5
+
+    def _move_late(self, number: int) -> None:
+        """The update of a function that was frozen before it."""
+        source = self._simulation.stores.topics.get(SOURCE)
+        assert source is not None
+        key = PartitionKey(source.topic_id, self._random.choice(source.all_partitions()))
+        move = HeadMove(number=number, log_id="late", now_ms=EPOCH_MS)
+        self._simulation.attempt("no late move", lambda it: it.stores.log.move(key, move), is_judged=False)
+        self._simulation.count("late move")

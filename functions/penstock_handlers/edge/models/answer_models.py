@@ -138,7 +138,7 @@ class MoveAnswer(TypedDict):
     """The last move of a topic to its mirror, by number: the `topic` at the stage `url`. `open`: it was given up."""
 
     move: int
-    state: Literal["moved", "reopening", "open"]
+    state: Literal["moved", "reopening", "returning", "open"]
     mirror: str
     url: str
     topic: str

@@ -56,6 +56,7 @@ from penstock_core.storage.head_updates import (
     push_arming,
     reader_counting,
     reopening,
+    returning,
     tail_shortening,
 )
 from penstock_core.storage.item import ConditionalPut, ConditionalUpdate, Item, number
@@ -217,6 +218,9 @@ class DynamoDbLogIndex:
 
     def reopen(self, key: PartitionKey, reopened: "HeadReopening") -> Head | None:
         return self._changed_head(reopening(key, reopened))[1]
+
+    def return_to(self, key: PartitionKey, move: int, mirror: str) -> Head | None:
+        return self._changed_head(returning(key, move, mirror))[1]
 
     def evicted_producer(self, key: PartitionKey, producer_id: int) -> ProducerState | None:
         item = self._client.get(self._table, producer_item_key(key, producer_id))
