@@ -5,10 +5,11 @@ cronsim walks over local times without a zone. This module alone knows what cloc
 | the local time | comes to                                     |
 |----------------|----------------------------------------------|
 | is there once  | that moment                                  |
-| comes twice    | the first moment                             |
+| comes twice    | the first moment; both, if the hour is `*`   |
 | is skipped     | the moment of the change                     |
 
-So a time that comes twice runs once, and all times that one change skips run once together, at the change.
+So a time of the day that comes twice runs once, and `*/15 * * * *` does not rest for the hour that comes twice. All
+times that one change skips run once together, at the change.
 
 tzdata has the names of the zones, and their rules where the system has none. Pure but for reading these.
 """
@@ -28,6 +29,7 @@ from penstock_core.limits import SCHEDULE_CRON_LENGTH_MAX
 _FIELDS = 5
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND = timedelta(seconds=1)
+_BACK_MAX = timedelta(hours=3)  # that clocks go back at once: Antarctica/Casey in 2010
 # cronsim's own error, and what it lets through for texts that mix its extensions, such as `5L/2`
 _REFUSALS = (CronSimError, AssertionError, AttributeError, LookupError, OverflowError, TypeError, ValueError)
 
@@ -58,7 +60,8 @@ def next_run_ms(cron: str, time_zone: str, after_ms: int) -> int:
     for local in _local_times(cron, after.astimezone(zone).replace(tzinfo=None)):
         moment = _moment(local, zone)
         if moment > after:
-            return (moment - _EPOCH) // timedelta(milliseconds=1)
+            second = _second_pass(cron, zone, after) if cron.split()[1].startswith("*") else None
+            return (min(moment, second or moment) - _EPOCH) // timedelta(milliseconds=1)
     raise PenstockError(
         ErrorCode.INVALID_REQUEST, f"cron={shown(cron)} has no run in the next 50 years: no such day comes"
     )
@@ -94,6 +97,18 @@ def _moment(local: datetime, zone: ZoneInfo) -> datetime:
         else:
             high = middle
     return early + high * _SECOND
+
+
+def _second_pass(cron: str, zone: ZoneInfo, after: datetime) -> datetime | None:
+    """The next run among local times that come for the second time: their first moments are over, or now."""
+    before, behind = ((after + way * _BACK_MAX).astimezone(zone).utcoffset() or timedelta() for way in (-1, 1))
+    for local in _local_times(cron, (after + behind).replace(tzinfo=None)) if behind < before else ():
+        if local > (after + before).replace(tzinfo=None):
+            break
+        moment = local.replace(tzinfo=zone, fold=1).astimezone(UTC)
+        if moment > after and moment.astimezone(zone).replace(tzinfo=None) == local:
+            return moment
+    return None
 
 
 def _check_zone(name: str) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from penstock.api.share_group_calls import alter_share_group
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.limits import SHARE_LOCK_MS_DEFAULT
+from penstock_core.limits import SHARE_IN_FLIGHT_MAX, SHARE_LOCK_MS_DEFAULT
 from penstock_core.log.topic import TopicConfig, alter_config, config_to_json
 from penstock_core.share.share_group import new_share_group_config
 from penstock_kafka.context import Context
@@ -73,19 +73,31 @@ _BOOLEANS: Mapping[str, bool] = {"true": True, "false": False}
 _DEFAULTS = config_to_json(TopicConfig())
 _LISTS = ("cleanup.policy",)
 _log = logging.getLogger("penstock.kafka")
-_START, _LOCK_MS, _DELIVERIES = (
+_START, _LOCK_MS, _IN_FLIGHT, _LETTERS = (
     "share.auto.offset.reset",
     "share.record.lock.duration.ms",
-    "share.delivery.count.limit",
+    "share.partition.max.record.locks",
+    "errors.deadletterqueue.topic.name",
 )
-_PENSTOCK_GROUP_NAMES: Mapping[str, str] = {_START: "start", _LOCK_MS: "lock_ms", _DELIVERIES: "deliveries_max"}
-_GROUP_DEFAULTS: Mapping[str, str] = {_LOCK_MS: str(SHARE_LOCK_MS_DEFAULT)}
-_GROUP_WITHOUT_EFFECT = frozenset(  # Kafka 4.3: GroupConfig
+_PENSTOCK_GROUP_NAMES: Mapping[str, str] = {
+    _START: "start",
+    _LOCK_MS: "lock_ms",
+    "share.delivery.count.limit": "deliveries_max",
+    _IN_FLIGHT: "in_flight_max",
+    _LETTERS: "dead_letter_topic",
+}
+_GROUP_TEXTS = (_START, _LETTERS)
+_GROUP_DEFAULTS: Mapping[str, str] = {_LOCK_MS: str(SHARE_LOCK_MS_DEFAULT), _IN_FLIGHT: str(SHARE_IN_FLIGHT_MAX)}
+_GROUP_WITHOUT_EFFECT = frozenset(  # Kafka 4.4: GroupConfig
     {
+        "consumer.assignment.interval.ms",
         "consumer.heartbeat.interval.ms",
         "consumer.session.timeout.ms",
+        "errors.deadletterqueue.copy.record.enable",
+        "share.assignment.interval.ms",
         "share.heartbeat.interval.ms",
         "share.isolation.level",
+        "share.renew.acknowledge.enable",
         "share.session.timeout.ms",
         "streams.heartbeat.interval.ms",
         "streams.num.standby.replicas",
@@ -223,8 +235,8 @@ class GroupSettings:
                 raise _group_refused(
                     name, text, f"there is no such setting; there are {', '.join(_PENSTOCK_GROUP_NAMES)}"
                 )
-            elif name == _START:
-                config[_PENSTOCK_GROUP_NAMES[name]] = text
+            elif name in _GROUP_TEXTS:
+                config[_PENSTOCK_GROUP_NAMES[name]] = text or None  # Kafka's empty name is that of no topic
             else:
                 config[_PENSTOCK_GROUP_NAMES[name]] = None if text is None else _whole(name, text)
         new_share_group_config(config)  # a group that does not exist yet could not begin with what is refused

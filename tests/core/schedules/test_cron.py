@@ -44,11 +44,51 @@ def test_time_that_a_change_skips_runs_once_at_the_change(
     [
         ("30 2 * * *", BERLIN, "2026-10-24T12:00", ["10-25T02:30+0200", "10-26T02:30+0100"]),
         ("45 1 * * *", HOWE, "2026-04-04T12:00", ["04-05T01:45+1100", "04-06T01:45+1030"]),
-        ("*/30 * * * *", BERLIN, "2026-10-25T01:30", ["10-25T02:00+0200", "10-25T02:30+0200", "10-25T03:00+0100"]),
+        ("*/30 1-4 * * *", BERLIN, "2026-10-25T01:30", ["10-25T02:00+0200", "10-25T02:30+0200", "10-25T03:00+0100"]),
     ],
 )
 def test_time_that_comes_twice_runs_the_first_time(cron: str, zone: str, after: str, expected: list[str]) -> None:
     assert runs(cron, zone, after, len(expected)) == expected
+
+
+@pytest.mark.parametrize(
+    ("cron", "zone", "after", "expected"),
+    [
+        (
+            "*/30 * * * *",
+            BERLIN,
+            "2026-10-25T01:30",
+            ["10-25T02:00+0200", "10-25T02:30+0200", "10-25T02:00+0100", "10-25T02:30+0100", "10-25T03:00+0100"],
+        ),
+        ("45 * * * *", HOWE, "2026-04-05T01:00", ["04-05T01:45+1100", "04-05T01:45+1030", "04-05T02:45+1030"]),
+        ("0 */2 * * *", BERLIN, "2026-10-25T01:30", ["10-25T02:00+0200", "10-25T02:00+0100", "10-25T04:00+0100"]),
+        ("5 * 26 * *", BERLIN, "2026-10-25T02:30", ["10-26T00:05+0100"]),
+    ],
+)
+def test_schedule_of_each_hour_does_not_rest_while_an_hour_comes_twice(
+    cron: str, zone: str, after: str, expected: list[str]
+) -> None:
+    assert runs(cron, zone, after, len(expected)) == expected
+
+
+@pytest.mark.parametrize("zone", [BERLIN, HOWE, "America/New_York", "Africa/Casablanca", "America/Havana"])
+def test_schedule_of_each_minute_runs_each_minute_of_a_year(zone: str) -> None:
+    """Around each change of the clocks, in both directions: a minute is a minute."""
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    hours = [start + timedelta(hours=number) for number in range(24 * 365)]
+    changes = [
+        each
+        for each in hours
+        if each.astimezone(ZoneInfo(zone)).utcoffset()
+        != ((each + timedelta(hours=1)).astimezone(ZoneInfo(zone)).utcoffset())
+    ]
+    assert len(changes) >= 2
+    for each in changes:
+        now = int((each - timedelta(hours=2)).timestamp() * 1_000)
+        for _ in range(6 * 60):
+            found = next_run_ms("* * * * *", zone, now)
+            assert found == now + 60_000
+            now = found
 
 
 def test_schedule_that_was_put_in_the_second_pass_waits_for_the_next_day() -> None:

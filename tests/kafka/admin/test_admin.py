@@ -170,10 +170,32 @@ def test_settings_of_a_share_group_are_changed_and_shown(gateway: RunningGateway
     shown = admin.describe_configs([resource])[resource].result()
     assert {name: each.value for name, each in shown.items()} == {
         "share.auto.offset.reset": "earliest",
+        "share.partition.max.record.locks": "20000",
         "share.record.lock.duration.ms": "15000",
     }
     for name, value in (("share.lock", "1"), ("share.record.lock.duration.ms", "soon"), (lock[0], "1")):
         assert _refusal(_change(admin, _GROUP, "workers", (name, value, _SET))) == "INVALID_CONFIG"
+
+
+def test_share_group_gets_a_dead_letter_topic_and_a_bound_by_kafkas_names(
+    gateway: RunningGateway, admin: AdminClient
+) -> None:
+    service = gateway.service.admin()
+    service.create_topic("dead")
+    service.create_share_group("workers", ["orders"])
+    letters = "errors.deadletterqueue.topic.name"
+    wanted = [(letters, "dead"), ("share.delivery.count.limit", "7"), ("share.partition.max.record.locks", "200")]
+    _change(admin, _GROUP, "workers", *((name, value, _SET) for name, value in wanted)).result()
+    config = service.describe_share_group("workers").group.config
+    assert (config["dead_letter_topic"], config["deliveries_max"], config["in_flight_max"]) == ("dead", 7, 200)
+    resource = ConfigResource(_GROUP, "workers")
+    shown = admin.describe_configs([resource])[resource].result()
+    assert {name: shown[name].value for name, _ in wanted} == dict(wanted)
+    _change(admin, _GROUP, "workers", (letters, "", _SET)).result()
+    config = service.describe_share_group("workers").group.config
+    assert (config["dead_letter_topic"], config["deliveries_max"]) == (None, None)
+    for name, value in ((letters, "no such topic"), ("share.partition.max.record.locks", "0")):
+        assert _refusal(_change(admin, _GROUP, "workers", (name, value, _SET))) != "NO_ERROR"
 
 
 def test_settings_of_a_group_wait_until_a_member_makes_it(gateway: RunningGateway, admin: AdminClient) -> None:
