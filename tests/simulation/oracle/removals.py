@@ -5,10 +5,12 @@ begun above them for as long as a function may run.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from penstock_core.ids import Offset, Partition, PartitionKey, SegmentId, TopicId
 from penstock_core.limits import ACKNOWLEDGED_MS_MIN, TOPIC_PARTITIONS_MAX, UNLIMITED
 from penstock_core.log.ref import LocatedRef, Ref
+from penstock_core.log.retention_raise import may_have_expired
 from penstock_core.log.topic import Topic, TopicConfig
 from tests.history import format as history
 from tests.simulation.engine.run_state import RunState
@@ -75,11 +77,26 @@ class Removals:
                 for (_, config), end_ms in zip(configs, ends, strict=True)
                 if end_ms >= self._now_ms - _SETTING_AGE_MS_MAX
             ]
+            is_expired = any(self.is_expired(entries, before, offset, config, 2 * CLOCK_SKEW_MS) for config in recent)
             expect(
-                any(self.is_expired(entries, before, offset, config, 2 * CLOCK_SKEW_MS) for config in recent),
+                is_expired or self._was_expired(key, before, offset),
                 f"log start of {key} was raised from {before} to {offset}, over what is not expired: {recent}",
             )
         self._note_log_start(key, offset)
+
+    def _was_expired(self, key: PartitionKey, start: int, end: int) -> bool:
+        """Return whether all these refs were expired when a setting went, and the last one may have lost its item.
+
+        Then the walk after a raise of the retention passes them (keep_items).
+        """
+        entries, configs = self._log.appends.get(key, ()), self._configs[key.topic_id]
+        now_ms = int(self._now_ms + EPOCH_MS + 2 * CLOCK_SKEW_MS)
+        if not any(each.end_offset == end and may_have_expired(each.ref, now_ms) for each in entries):
+            return False
+        return any(
+            self.is_expired(entries, start, end, config, 2 * CLOCK_SKEW_MS + ended_ms - self._now_ms)
+            for (_, config), (ended_ms, _) in pairwise(configs)
+        )
 
     def passed(self, key: PartitionKey, offset: Offset) -> None:
         """Check that the log start rises over whole refs that are old enough. Workloads check the readers."""
