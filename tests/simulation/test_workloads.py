@@ -117,6 +117,7 @@ CASES = [
     _sharing("redriving", 30, "record redriven", "worker died"),
     _sharing("ranking", 30, "lower record locked", "highest record locked"),
     _sharing("fairness", 30, "acquire with several tenants", "records passed over"),
+    _sharing("sharing_fairly", 30, "record buried", "record handed out again", "record filtered out", "group reset"),
     _sharing("waking", 30, "worker slept", "worker woken", "worker looks again", "release ok"),
     Case(
         seeds={"claiming": 500},

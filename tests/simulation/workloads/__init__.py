@@ -74,6 +74,7 @@ WORKLOADS: dict[str, Install] = {
     "expiring": expiring.install,
     "ranking": ranking.install,
     "fairness": fairness.install,
+    "sharing_fairly": sharing.install_fairly,
     "overdue": overdue.install,
     "scheduling": scheduling.install,
     "mirroring": mirroring.install,
@@ -103,7 +104,7 @@ ALONE = {
         "ranking",
         "redriving",
     ),
-    *("repeating", "scheduling", "sleeping", "waking"),
+    *("repeating", "scheduling", "sharing_fairly", "sleeping", "waking"),
 }
 _TAKE_LONG = {"crowding", "recover_zones", "retention", "sweep"}
 

@@ -1,8 +1,9 @@
 """Workers of share groups: slow ones, dying ones, poison records, transactions, and calls that come twice."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 
 from penstock_core.errors import Category, PenstockError
 from penstock_core.ids import TransactionalId
@@ -38,7 +39,12 @@ _REPEATED_RATE = 0.3
 _ACCEPTERS, _ACCEPTED, _OUTPUTS, _ACCEPTED_DEAD = "accepters", "accepted", "accepted.outputs", "accepted.dead"
 
 
-def install(simulation: Simulation) -> None:
+def install_fairly(simulation: Simulation) -> None:
+    """As `install`, and a group without order has fair sharing."""
+    install(simulation, {"sharing": "fair"})
+
+
+def install(simulation: Simulation, without_order: Mapping[str, object] = MappingProxyType({})) -> None:
     random = simulation.scheduler.random
     partitions = random.choice([1, 2, 3])
     is_filtered = random.random() < 0.3
@@ -46,6 +52,7 @@ def install(simulation: Simulation) -> None:
     topic = simulation.topic(_TOPIC, partitions=partitions, **has_tags)
     config = draw_config(random, _DEAD, is_filtered=is_filtered)
     is_by_key = config["ordering"] == "key"
+    config |= {} if is_by_key else without_order
     group = WorkedGroup.put(simulation, _GROUP, topic, config)
     group.oracle.is_in_history = not is_filtered  # the history knows filters by the ends of values only
     if group.oracle.is_in_history:
