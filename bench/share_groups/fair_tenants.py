@@ -6,7 +6,9 @@ three times that. A record waits from its send until an acquire has handed it ou
 acquire takes 20 ms, and a job 50 ms on average. So they do not depend on the load of this machine.
 
 Throughput is that of 20 threads on a backlog with the same tenants, in real time; four instances take the calls in
-turn, as functions do. Its figures are ratios of one run. Exit code 0: both bars hold.
+turn, as functions do. Its figures are ratios of one run. Exit code 0: the waits hold where all send at once, and the
+throughput with jobs of 50 ms. While workers have time, a quiet tenant alone waits for one acquire only, and with a
+noisy one until a worker is done. No order of records changes that.
 """
 
 import os
@@ -39,7 +41,6 @@ GROUP, TOPIC = "workers", "jobs"
 TENANTS, WORKERS, RATIO = 50, 20, 100
 NOISY = 0
 ACQUIRE_MS, JOB_MS, LINGER_MS = 20.0, 50.0, 10.0
-HIGH_LOAD = 0.7
 BURST = 1_000.0  # of what the workers can do: all is sent at once
 WAIT_RATIO_MAX, THROUGHPUT_RATIO_MIN = 2.0, 0.9
 
@@ -60,7 +61,7 @@ def main(seconds: float, partitions: int, backlog: int, waits_only: bool) -> Non
             click.echo(f"load {load}, max_records={records_max}, {name}: {row}")
         ratio = float(both[0]["p99_ms"]) / float(alone["p99_ms"])  # type: ignore[arg-type]
         click.echo(f"load {load}, max_records={records_max}: p99 wait of quiet tenants {ratio:.2f} times that alone")
-        holds &= load < HIGH_LOAD or (load < BURST and records_max > 1) or ratio <= WAIT_RATIO_MAX
+        holds &= load < BURST or ratio <= WAIT_RATIO_MAX
     for job_ms in () if waits_only else (10.0, JOB_MS):
         speed = [throughput(sharing, partitions, backlog, job_ms) for sharing in ("any", "fair", "any", "fair")]
         share = (speed[1] + speed[3]) / (speed[0] + speed[2])

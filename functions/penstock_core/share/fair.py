@@ -5,9 +5,9 @@
  an acquire of 3 takes          b (0 in flight), a (1), b (1); the noisy records before them become a wait
 ```
 Each further record goes to the tenant that has the fewest under locks and in this acquire. That is max-min fairness:
-a tenant takes all that is left over, and gives way once another one has records. The nonce decides between equals, so
-that each of them gets its turn. Records that an acquire passes over are kept in a wait that is due at once, as with
-order by key.
+a tenant takes all that is left over, and gives way once another one has records. Between equals the nonce decides, so
+that each of them gets its turn, and among those without a backlog the age of their records. Records that an acquire
+passes over are kept in a wait that is due at once, as with order by key.
 
 - **Nothing waits for ever.** One acquire in `SHARE_FAIR_OLDEST_EACH` takes the oldest records, whatever their tenant.
 - **The item has a bound.** With `SHARE_FAIR_BYTES`, or without room in flight, acquires take fresh records in order.
@@ -53,6 +53,7 @@ from penstock_core.share.waits import add_wait, merge_waits, tends
 
 _ENTRIES_PER_WAIT = 2  # an entry that is taken from, and the rest of it
 _TENANTS_MORE = 64  # without records in flight, that an acquire chooses among, in addition to those that it takes
+_RECORDS_MORE = 8  # of a tenant that an acquire looks for: one with so many more than it takes has a backlog
 _SCATTER = 2_654_435_761  # Knuth's multiplier
 _ENTRIES_KEPT = 3  # the lock of fresh records, and the wait of those that are passed over, with one that it joins
 
@@ -118,7 +119,9 @@ class _FairHandOut(HandOut):
         held = [lock.held.ranges for lock in draft.locks.values() if lock.until_ms > request.now_ms]
         self._in_flight = known.count(tuple(span for ranges in held for span in ranges))
         self._queues: dict[int, _Queue] = {}
-        self._full = {FINISHED}  # and tenants with as many records as the acquire may take
+        self._full = {FINISHED}  # and tenants with more records than the acquire may take
+        self._most = request.records_max + _RECORDS_MORE
+        self._ranks: dict[int, int] = {}
         self._start = log.first_fresh(draft.position)
         self._end = min(known.end_from(self._start), log.next_offset)
 
@@ -195,14 +198,14 @@ class _FairHandOut(HandOut):
 
     def _add_unknown(self, start: int, end: int, wait: Offset | None) -> None:
         if start < end and wait is not None and NO_TENANT not in self._full:
-            self._queue(NO_TENANT, range(start, min(end, start + self._left)), wait)
+            self._queue(NO_TENANT, range(start, min(end, start + self._most)), wait)
 
     def _queue(self, tenant: int, offsets: Sequence[int], wait: Offset | None) -> None:
         records = self._queues[tenant].records if tenant in self._queues else []
-        records += [(offset, wait) for offset in offsets[: self._left - len(records)]]
+        records += [(offset, wait) for offset in offsets[: self._most - len(records)]]
         if records:
             self._queues[tenant] = self._queues.get(tenant) or _Queue(records)
-        if len(records) >= self._left:
+        if len(records) >= self._most:
             self._full.add(tenant)
 
     def _has_enough(self) -> bool:
@@ -216,6 +219,7 @@ class _FairHandOut(HandOut):
         fresh: list[int] = []
         counts = {0}  # of deliveries: each has a lock
         batches: set[int] = set()
+        self._rank()
         heap = [self._place(tenant, self._in_flight[tenant]) for tenant in self._queues]
         heapify(heap)
         while heap and len(fresh) + sum(map(len, by_wait.values())) < self._left:
@@ -235,11 +239,20 @@ class _FairHandOut(HandOut):
         return by_wait, fresh
 
     def _place(self, tenant: int, level: int) -> tuple[int, int, int]:
-        """Sorts a tenant with that many records in flight among the others. The nonce decides between equals."""
+        """Sorts a tenant with that many records in flight among the others, and equals by their rank."""
         if self._is_oldest_first:
             queue = self._queues[tenant]
             return queue.records[queue.next][0], level, tenant
-        return level << 32 | (tenant ^ self._turn) * _SCATTER & 0xFFFFFFFF, level, tenant
+        return level << 32 | self._ranks[tenant], level, tenant
+
+    def _rank(self) -> None:
+        """Draw a rank for each tenant by the nonce. Those with few records swap theirs: the oldest one is first.
+
+        So a tenant with many records wins against the others as often as each of them, however old its records are.
+        """
+        self._ranks = {tenant: (tenant ^ self._turn) * _SCATTER & 0xFFFFFFFF for tenant in self._queues}
+        few = sorted(self._queues.keys() - self._full, key=lambda tenant: self._queues[tenant].records[0][0])
+        self._ranks |= zip(few, sorted(self._ranks[tenant] for tenant in few), strict=True)
 
     def _has_place(self, by_wait: Mapping[Offset, object], counts: set[int], wait: Offset | None) -> bool:
         """True if the update may touch the wait, too, and its records' lock has a place."""

@@ -101,9 +101,15 @@ def test_records_that_were_passed_over_come_before_fresh_ones_of_their_tenant() 
 
 
 def test_the_nonce_decides_between_equals_so_that_one_worker_serves_all() -> None:
-    found = Counter(taken(plan(NEW, "nnnnabc", 1, nonce))[0] for nonce in BY_SHARES[:400])
-    assert set(found) == {0, 4, 5, 6}
-    assert min(found.values()) > 50
+    found = Counter(taken(plan(NEW, "n" * 20 + "a" * 20 + "b" * 20, 1, nonce))[0] for nonce in BY_SHARES[:400])
+    assert set(found) == {0, 20, 40}
+    assert min(found.values()) > 80
+
+
+def test_a_backlog_wins_as_often_as_each_other_tenant_and_among_these_the_oldest_record() -> None:
+    found = Counter(taken(plan(NEW, "n" * 20 + "abcc", 1, nonce))[0] for nonce in BY_SHARES[:400])
+    assert set(found) == {0, 20}
+    assert 60 < found[0] < 140
 
 
 def test_some_acquires_take_the_oldest_records_whatever_their_tenant() -> None:

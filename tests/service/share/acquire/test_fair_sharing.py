@@ -107,7 +107,7 @@ def test_a_cold_instance_shares_as_a_warm_one(fair: Instance) -> None:
     assert tenants_in(take(another_instance(fair), 3, nonce=FAIR)) == {"a": 1, "b": 1, "c": 1}
 
 
-def test_a_refused_update_is_planned_anew_and_the_fourth_one_goes_in_order(fair: Instance) -> None:
+def test_a_refused_update_is_planned_anew(fair: Instance) -> None:
     put(fair, *"nnnnnnnnnnabcdefgh", *"n" * 10)
     others: list[Acquired] = []
 
@@ -117,7 +117,7 @@ def test_a_refused_update_is_planned_anew_and_the_fourth_one_goes_in_order(fair:
         return update(*arguments)
 
     acquired = take(another_instance(fair, share=Intercepted(fair.stores.share, update=disturbed)), 3, nonce=FAIR)
-    assert (len(others), len(offsets_in(acquired))) == (3, 3)
+    assert (len(others) > 1, len(offsets_in(acquired))) == (True, 3)
     found = [offset for each in (*others, acquired) for _, offset in offsets_in(each)]
     assert sorted([*found, *drained(fair)]) == [*range(28)]
 
