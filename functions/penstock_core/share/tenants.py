@@ -72,6 +72,7 @@ class KnownTenants:
         self.batches = sorted(batches, key=_base_of)
         self._starts = [each.base_offset for each in self.batches]
         self.size = sum(each.size for each in self.batches)
+        self._finished = [each for each in self.batches if FINISHED in each.by_tenant]
 
     def parts(self, start: int, end: int) -> Iterator[tuple[TenantBatch, int, int]]:
         """Each batch with offsets in `[start, end)`, and the first of these, and the one behind the last."""
@@ -111,8 +112,8 @@ class KnownTenants:
         """The offsets in `[start, end)` that are to be passed over."""
         return normalized(
             (offset, offset + 1)
-            for batch, low, high in self.parts(start, end)
-            for offset in batch.offsets(FINISHED, low, high)
+            for batch in self._finished
+            for offset in batch.offsets(FINISHED, start, end)
         )
 
     def unknown(self, ranges: Ranges) -> Ranges:

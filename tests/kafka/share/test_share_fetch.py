@@ -336,6 +336,24 @@ def test_group_by_key_hands_out_a_key_once_at_a_time(service: MemoryPenstock) ->
     run(work())
 
 
+def test_fair_group_gives_way_to_a_tenant_without_records_in_flight(service: MemoryPenstock) -> None:
+    service.create_share_group("workers", "orders", {"sharing": "fair"})
+
+    async def work() -> None:
+        member = await _member(service, ShareDesk(service))
+        with service.producer() as producer:
+            for value in (b"n1", b"n2", b"n3", b"n4"):
+                producer.send("orders", key=value[:1], value=value, partition=0)
+        assert [each.value for each in await member.fetch(max_records=2)] == ["n1", "n2"]
+        with service.producer() as producer:
+            producer.send("orders", key=b"a", value=b"a1", partition=0)
+        found = [each.value for each in await member.fetch(max_records=1)]
+        found += [each.value for each in await member.fetch(max_records=2)]
+        assert sorted(found) == ["a1", "n3", "n4"]
+
+    run(work())
+
+
 def test_session_that_asks_for_too_many_partitions_ends(
     service: MemoryPenstock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import ProduceEntry, produce
 from penstock_service.share.acquire.acquire import Acquired
 from penstock_service.share.admin.describe_share_group import describe_share_group
+from penstock_service.topics.alter_topic import alter_topic
 from tests.service.share.sharing import GROUP, entries_of, finish, new_group, offsets_in, state_of, take, values_in
 from tests.support.service import Intercepted, SteppedClock, another_instance, head_of, new_topic
 
@@ -178,6 +179,21 @@ def test_priorities_come_before_shares(instance: Instance) -> None:
         produce(instance, [ProduceEntry(topic=topic, partition=0, data=encode(records))], Acks.QUORUM).all_ok()
     assert tenants_in(take(instance, 2, nonce=FAIR)) == {"nh": 1, "ah": 1}
     assert tenants_in(take(instance, 5)) == {"nh": 2, "nl": 2, "al": 1}
+
+
+def test_partitions_that_drain_and_those_of_a_later_generation_share_each_for_itself(instance: Instance) -> None:
+    new_topic(instance, partitions=2)
+    alter_topic(instance, "orders", None, {"ordering_on_change": "wait"})
+    new_group(instance, sharing="fair")
+    put(instance, *"nnnnna")
+    alter_topic(instance, "orders", 1, {})
+    instance.topic_cache.read_through("orders")
+    put(instance, *"nnnb", partition=2)
+    found = Counter[str]()
+    while (acquired := take(instance, 3)).partitions:
+        found += tenants_in(acquired)
+        finish(instance, acquired)
+    assert found == {"n": 8, "a": 1, "b": 1}
 
 
 def test_a_group_may_begin_and_end_to_share(instance: Instance, clock: SteppedClock) -> None:
