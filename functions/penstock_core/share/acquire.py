@@ -76,6 +76,7 @@ class AcquirePlan:
     - `is_repeat`: the state has locks of this nonce, so nothing more is handed out.
     - `is_blocked`: there are fresh records, and no room for them in flight.
     - `is_alone`: the acquire has a part of a suspect. Hand out nothing else in the same call.
+    - `passed_over` fresh records give way to those of other tenants.
     """
 
     update: ShareUpdate | None
@@ -84,6 +85,7 @@ class AcquirePlan:
     is_repeat: bool = False
     is_blocked: bool = False
     is_alone: bool = False
+    passed_over: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -86,6 +86,7 @@ def plan_fair(
         planned=planned,
         is_blocked=is_blocked,
         is_alone=hand_out.is_alone,
+        passed_over=hand_out.passed_over,
     )
 
 
@@ -118,6 +119,7 @@ class _FairHandOut(HandOut):
         self._is_oldest_first = (self._turn >> 4) % SHARE_FAIR_OLDEST_EACH == 0
         held = [lock.held.ranges for lock in draft.locks.values() if lock.until_ms > request.now_ms]
         self._in_flight = known.count(tuple(span for ranges in held for span in ranges))
+        self.passed_over = 0
         self._queues: dict[int, _Queue] = {}
         self._full = {FINISHED}  # and tenants with more records than the acquire may take
         self._most = request.records_max + _RECORDS_MORE
@@ -331,6 +333,7 @@ class _FairHandOut(HandOut):
         kept = live.only(((self._start, taken.end),)).minus(taken.ranges)
         is_all = live.end == taken.end
         self._draft.pass_over((self._end if is_all else taken.end) - self._draft.position)
+        self.passed_over = kept.count
         if kept.ranges:
             add_wait(self._draft, self._config, self._request.now_ms, Wait(0, 0, kept))
 

@@ -111,9 +111,7 @@ class KnownTenants:
     def finished(self, start: int, end: int) -> Ranges:
         """The offsets in `[start, end)` that are to be passed over."""
         return normalized(
-            (offset, offset + 1)
-            for batch in self._finished
-            for offset in batch.offsets(FINISHED, start, end)
+            (offset, offset + 1) for batch in self._finished for offset in batch.offsets(FINISHED, start, end)
         )
 
     def unknown(self, ranges: Ranges) -> Ranges:

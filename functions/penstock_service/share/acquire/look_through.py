@@ -319,6 +319,8 @@ class _Search:
                 outcome = self._instance.stores.share.update(key, update)
             if outcome.after is not None:
                 count_expired(self._instance, expired)
+                if plan.passed_over:
+                    self._instance.telemetry.count("share_records_passed_over", plan.passed_over)
                 self.look.woken += [key] * outcome.took_waiter
                 self._applied(partition, outcome.after, plan, batches)
                 return

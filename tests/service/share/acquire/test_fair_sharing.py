@@ -56,6 +56,7 @@ def test_an_acquire_takes_one_record_of_each_tenant_before_two_of_one(fair: Inst
     put(fair, *["noisy"] * 50, "a", "b", "b", "c")
     assert tenants_in(take(fair, 4, nonce=FAIR)) == {"noisy": 1, "a": 1, "b": 1, "c": 1}
     assert (state_of(fair).open, state_of(fair).position) == (54, 54)
+    assert fair.telemetry.take()[0]["share_records_passed_over"] == 50
 
 
 def test_a_header_tells_the_tenant_if_the_group_says_so(instance: Instance) -> None:
