@@ -147,6 +147,7 @@ def test_moved_log_ends_for_good(moved: Ports) -> None:
     head = head_of(moved)
     assert (head.next_offset, head.move, head.log_id, head.closed_ms, head.closed_offset) == (3, 1, "l1", 7, 3)
     assert head.has_push_waiter, "no subscription arms it"
+    assert head.waiter_ms == 7, "and no reader"
     refused(ErrorCode.PARTITION_CLOSED, lambda: moved.log.append(KEY, ref(1), 0))
     sequence = ProducerSequence(producer_id=7, epoch=0, first_sequence=0, last_sequence=0)
     assert not moved.log.append_in_sequence(KEY, ref(1), 0, sequence, None).is_appended
@@ -205,6 +206,22 @@ def test_moved_log_goes_on_by_pushes_of_where_it_went(moved: Ports) -> None:
     promoted = moved.log.promote(KEY, "back", 5, None)
     assert promoted is not None
     assert moved.log.move(KEY, MOVE) == promoted, "a late move"
+
+
+@pytest.mark.parametrize("log_id", ["", "l9"])
+def test_log_is_not_ended_late_by_a_move_that_was_given_up(ports: Ports, log_id: str) -> None:
+    ports.log.create_head(KEY)
+    ports.log.append(KEY, ref(3), 0)
+    reopened = HeadReopening(number=1, layout=4, closed_ms=None, log_id=log_id)
+    head = ports.log.reopen(KEY, reopened)
+    assert head is not None
+    assert (head.next_offset, head.move, head.reopened_move, head.layout, head.log_id) == (3, 0, 1, 0, log_id)
+    assert ports.log.reopen(KEY, replace(reopened, log_id="l8")) == head, "a repeat"
+    assert ports.log.move(KEY, MOVE) == head
+    assert ports.log.append(KEY, ref(1), 0).head.next_offset == 6
+    again = ports.log.move(KEY, replace(MOVE, number=2))
+    assert again is not None
+    assert again.move == 2
 
 
 @pytest.mark.parametrize(

@@ -214,13 +214,13 @@ def promoting(
 def moving(key: PartitionKey, move: HeadMove) -> ConditionalUpdate:
     """Ends the log: its next offset gets another name, so every write that raises it is refused, of any release.
 
-    Not for a move that was given up. No subscription needs to arm the head: its log wakes nobody any more. Clears
-    `under_replicated`, as `arming` does.
+    Not for a move that was given up. No reader and no subscription needs to arm the head: nothing comes, and those who
+    could not arm would ask all the time. Clears `under_replicated`, as `arming` does.
     """
     return ConditionalUpdate(
         key=head_key(key),
         update=f"SET {MOVED_AT} = next_offset, {MOVE} = :move, {FORMAT_ATTRIBUTE} = :format, under_replicated = :none, "
-        f"{Waiter.PUSH.value} = :waits, "
+        f"{Waiter.PUSH.value} = :waits, {Waiter.READER.value} = :now, "
         f"{LOG_ID} = if_not_exists({LOG_ID}, :log), {CLOSED} = if_not_exists({CLOSED}, :now), "
         f"{CLOSED_OFFSET} = if_not_exists({CLOSED_OFFSET}, next_offset) REMOVE next_offset",
         condition=f"attribute_exists(next_offset) AND attribute_not_exists({MIRROR}) "
@@ -264,6 +264,22 @@ def returning(key: PartitionKey, number_of_move: int, mirror: str) -> Conditiona
             ":held": number(HELD_LAYOUT),
             ":none": number(0),
         },
+    )
+
+
+def giving_up(key: PartitionKey, reopened: HeadReopening) -> ConditionalUpdate:
+    """Keeps a move that was given up from ending a log that it has not ended. Clears `under_replicated`, too."""
+    sets = f"{REOPENED_MOVE} = :move, under_replicated = :none"
+    values: Item = {":move": number(reopened.number), ":none": number(0)}
+    if reopened.log_id:
+        sets += f", {LOG_ID} = :log"
+        values |= {":log": {"S": reopened.log_id}}
+    return ConditionalUpdate(
+        key=head_key(key),
+        update=f"SET {sets}",
+        condition="attribute_exists(next_offset) "
+        f"AND (attribute_not_exists({REOPENED_MOVE}) OR {REOPENED_MOVE} < :move)",
+        values=values,
     )
 
 

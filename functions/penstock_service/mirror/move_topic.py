@@ -95,7 +95,10 @@ def reopen_topic(instance: Instance, name: str, number: int, *, is_mirror_lost: 
             closed_ms=None if opened.is_writable(partition) else now_ms,
             log_id=_new_log_id(instance) if is_mirror_lost else "",
         )
-        instance.stores.log.reopen(PartitionKey(topic.topic_id, partition), reopened)
+        key = PartitionKey(topic.topic_id, partition)
+        head = instance.stores.log.reopen(key, reopened)
+        if head is not None and head.move == number:  # a late mover was between its two updates
+            instance.stores.log.reopen(key, reopened)
 
     with errors_maybe_applied():
         instance.executor.map(reopen, [*topic.all_heads()]).all_ok()

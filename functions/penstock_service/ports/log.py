@@ -119,7 +119,11 @@ class LogIndex(Protocol):
         """
 
     def reopen(self, key: PartitionKey, reopened: HeadReopening) -> Head | None:
-        """Lets the log of a move that was given up go on. It returns and costs as `move`."""
+        """Lets the log of a move that was given up go on. It returns as `move`.
+
+        A log that the move has not ended goes on, too: the move cannot end it later. A `move` may come between the two
+        updates of that: then the head returned has its number. One conditional update, or two.
+        """
 
     def return_to(self, key: PartitionKey, move: int, mirror: str) -> Head | None:
         """Lets pushes of `mirror` alone go on with the log of this move. It returns and costs as `move`."""

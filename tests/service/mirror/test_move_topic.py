@@ -10,7 +10,7 @@ from penstock_core.ids import Nonce, Offset, Partition
 from penstock_core.limits import TIMER_ORPHAN_MS
 from penstock_core.log.delivery import Delivery, DeliveryOutcome
 from penstock_core.log.timer import DueSecond
-from penstock_core.log.topic import MoveState
+from penstock_core.log.topic import MoveNote, MoveState
 from penstock_core.mirror.push import HeadMove, LogEnd, PlannedPromotion, SourceTopic
 from penstock_service.mirror.append_push import append_push
 from penstock_service.mirror.move_topic import MovedTopic, move_topic, reopen_topic
@@ -163,6 +163,20 @@ def test_late_steps_of_a_move_that_was_given_up_change_nothing(stages: Stages) -
     late = HeadMove(number=1, log_id="l9", now_ms=1)
     source.stores.log.move(key_of(source, "orders"), late)
     assert send(source, "orders", "x").base_offset == 2
+
+
+def test_late_end_of_a_head_that_the_move_had_not_ended_changes_nothing(stages: Stages) -> None:
+    source = stages.source.instance
+    topic = source.topic_cache.read_through("orders")
+    note = MoveNote(number=1, mirror="packing", url="https://b.example", topic="orders")
+    source.stores.topics.replace(topic, replace(topic, move=note))  # the mover froze before the first head
+    source.topic_cache.forget(topic.name)
+    refuse_move(stages.mirror, "orders", 1)
+    reopen_topic(source, "orders", 1)
+    source.stores.log.move(key_of(source, "orders"), HeadMove(number=1, log_id="l9", now_ms=1))
+    assert send(source, "orders", "x").base_offset == 2
+    assert move(stages).note.number == 2
+    assert head_of(source, "orders").move == 2
 
 
 def test_topic_that_opens_again_is_not_moved(stages: Stages) -> None:

@@ -45,6 +45,7 @@ from penstock_core.storage.head_updates import (
     PUSH_WAITER_TAKEN,
     TAKE_PUSH_WAITER,
     arming,
+    giving_up,
     jumping,
     layout_move,
     log_naming,
@@ -217,7 +218,10 @@ class DynamoDbLogIndex:
         return self._changed_head(moving(key, move))[1]
 
     def reopen(self, key: PartitionKey, reopened: "HeadReopening") -> Head | None:
-        return self._changed_head(reopening(key, reopened))[1]
+        is_done, head = self._changed_head(reopening(key, reopened))
+        if is_done or head is None or head.move:
+            return head
+        return self._changed_head(giving_up(key, reopened))[1]
 
     def return_to(self, key: PartitionKey, move: int, mirror: str) -> Head | None:
         return self._changed_head(returning(key, move, mirror))[1]

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from penstock_core.mirror.push import HeadMove
 from penstock_core.share.acknowledge import AckType
 from penstock_core.share.draft import ShareOutcome, ShareUpdate, arming
 from penstock_core.share.share_state import ShareKey
@@ -22,6 +23,7 @@ from tests.support.service import (
     another_instance,
     filled_topic,
     head_of,
+    key_of,
     new_topic,
     patient_instance,
     send,
@@ -52,6 +54,16 @@ def test_idle_consumer_arms_and_is_woken_by_an_append(instance: Instance, wake_u
     assert head_of(instance, "orders", 1).waiter_ms is not None
     send(instance, "orders", "x", partition=1)
     assert len(messages(wake_ups)) == 1
+
+
+def test_idle_consumer_of_a_moved_topic_rests(instance: Instance, wake_ups: MemoryWakeUps) -> None:
+    new_topic(instance)
+    new_group(instance)
+    instance.stores.log.move(key_of(instance, "orders"), HeadMove(number=1, log_id="l1", now_ms=7))
+    idle = take(instance, must_arm=True)
+    assert [each.is_armed for each in idle.watched] == [True]
+    assert idle.next_available_ms is None
+    assert not wake_ups.messages
 
 
 def test_release_wakes_who_waits_on_the_channel_of_the_share_group(instance: Instance, wake_ups: MemoryWakeUps) -> None:
