@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from penstock.dev.env_file import EnvFile
     from penstock.dev.functions import FunctionPlace
     from penstock.dev.service import DevService, NewTopic
+    from penstock.http.sigv4 import Keys
 
 DEFAULT_PORT = 4567
 _PRINCIPAL = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -83,6 +84,12 @@ _OTHER_FILES = ("local", "jobs")  # in .penstock
     metavar="NAME",
     help="Write a token (JWT) of this subject to .penstock/NAME.env. You may repeat it.",
 )
+@click.option(
+    "--keys-of",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Take the keys of the server that runs in this folder: each may mirror topics of the other, by http://127.0.0.1.",
+)
 @click.option("--console/--no-console", "has_console", default=True, help="Serve the console too, on a free port.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object once the server answers.")
 @click.option("--verbose", is_flag=True, help="Print a line for each request on stderr.")
@@ -94,6 +101,7 @@ def dev(
     acl_default: str,
     principals: tuple[str, ...],
     subjects: tuple[str, ...],
+    keys_of: Path | None,
     has_console: bool,
     as_json: bool,
     verbose: bool,
@@ -124,13 +132,14 @@ def dev(
         )
     wanted = [_new_topic(text) for text in topics]
     called = _functions(functions)
+    keys = None if keys_of is None else _keys_of(keys_of)
     try:
         listening = listen(port)
     except OSError as error:
         raise click.ClickException(_port_error(port, error)) from error
     with listening:
         try:
-            service = DevService(data, access, functions=called, deliveries=Path.cwd() / DELIVERIES_FILE)
+            service = DevService(data, access, functions=called, deliveries=Path.cwd() / DELIVERIES_FILE, keys=keys)
             try:
                 service.create(wanted)
                 link = DevConsole(as_json=as_json) if has_console else None
@@ -142,6 +151,18 @@ def dev(
             raise CommandError(error, as_json=as_json) from error
         except OSError as error:
             raise click.ClickException(f"{env_file.path} cannot be written: {error.strerror}") from error
+
+
+def _keys_of(folder: Path) -> "Keys":
+    """The keys of the server of a folder. Fails if none runs there."""
+    from penstock.dev.env_file import EnvFile
+    from penstock.http.sigv4 import Keys
+
+    file = EnvFile(folder)
+    if not file.answering():
+        raise click.BadParameter(f"no server runs in {folder}: start it first", param_hint="--keys-of")
+    told = dict(line.partition("=")[::2] for line in file.path.read_text().splitlines())
+    return Keys(told["AWS_ACCESS_KEY_ID"], told["AWS_SECRET_ACCESS_KEY"])
 
 
 async def _run(

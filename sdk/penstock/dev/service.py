@@ -34,6 +34,7 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_handlers.edge.lambda_function import logger as handlers_logger
 from penstock_handlers.router import LOCAL_PRINCIPAL
 from penstock_service.adapters.absent import NoTimerTriggers
+from penstock_service.adapters.direct.places import Keys as StageKeys
 from penstock_service.adapters.memory.messages import MemoryDeliveryQueue, ReceivedMessage
 from penstock_service.adapters.memory.service import memory_stores
 from penstock_service.adapters.sqlite.service import StoredService, open_service
@@ -77,8 +78,9 @@ class NewTopic:
 class DevService:
     """One service in memory, or in the folder `data` too. `close` it.
 
-    Subscriptions call `functions`. What queues and buses would have got goes into the file `deliveries`, too. Raises
-    INVALID_CONFIG if the folder cannot be used.
+    Subscriptions call `functions`. What queues and buses would have got goes into the file `deliveries`, too. It calls
+    other servers with its own `keys`, so mirrors have the same ones. Raises INVALID_CONFIG if the folder cannot be
+    used.
     """
 
     def __init__(
@@ -88,6 +90,7 @@ class DevService:
         *,
         functions: Sequence[FunctionPlace] = (),
         deliveries: Path | None = None,
+        keys: Keys | None = None,
     ) -> None:
         self._clock = StoppableClock()
         self._stored: StoredService | None = None if data is None else open_service(data, self._clock)
@@ -98,7 +101,9 @@ class DevService:
         self.functions, self.delivered = tuple(functions), Deliveries(deliveries)
         called = DevFunctions(functions)
         called.check()
-        targets = dev_targets(self._clock, called, self.delivered)
+        self.keys = keys or Keys(self._remembered("access_key", "penstock-dev-"), self._remembered("secret_key", ""))
+        own = StageKeys(self.keys.access_key, self.keys.secret_key)
+        targets = dev_targets(self._clock, called, self.delivered, lambda _: (own, REGION))
         stores = replace(stores, deliveries=queue, targets=targets, timer_triggers=NoTimerTriggers())
         access = access or DevAccess()
         settings = AclSettings(
@@ -107,7 +112,6 @@ class DevService:
             tokens=TokenSettings(issuer=ISSUER),
         )
         self.instance = Instance.new(stores, runtime, acl_settings=settings)
-        self.keys = Keys(self._remembered("access_key", "penstock-dev-"), self._remembered("secret_key", ""))
         self.callers = {LOCAL: Caller(self.keys, LOCAL_PRINCIPAL)} | {
             name: Caller(self._keys_of(name), f"{_USERS}{name}") for name in access.principals
         }

@@ -28,6 +28,7 @@ from penstock_service.adapters.targets.bus import EventBuses
 from penstock_service.adapters.targets.calls import EntryCalls
 from penstock_service.adapters.targets.function import LambdaFunctions
 from penstock_service.adapters.targets.queue import SqsQueues
+from penstock_service.adapters.targets.stage import KeysOf
 from penstock_service.ports.runtime import Clock
 
 DELIVERIES_FILE = Path(".penstock") / "deliveries.jsonl"
@@ -39,8 +40,8 @@ _REFUSED_SOURCE = "aws."  # and this one to try the bus
 logger = logging.getLogger("penstock.dev")
 
 
-def dev_targets(clock: Clock, functions: DevFunctions, deliveries: "Deliveries") -> TargetsByKind:
-    """Targets whose ARNs and URLs may be of any account."""
+def dev_targets(clock: Clock, functions: DevFunctions, deliveries: "Deliveries", stage_keys: KeysOf) -> TargetsByKind:
+    """Targets whose ARNs and URLs may be of any account. Other servers are called with `stage_keys`."""
     calls = EntryCalls(clock, SequentialExecutor())
     queue, bus = QueueClient(deliveries), BusClient(deliveries)
     return TargetsByKind(
@@ -49,6 +50,7 @@ def dev_targets(clock: Clock, functions: DevFunctions, deliveries: "Deliveries")
         EventBuses(lambda: bus, calls, _ROLE_ARN),
         HttpsEndpoints(clock, allowed_private=parse_networks(_THIS_MACHINE)),
         clock,
+        stage_keys=stage_keys,
     )
 
 

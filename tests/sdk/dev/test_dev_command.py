@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from penstock import Admin, Consumer, Producer
 from penstock.cli import main
 from penstock.cli.dev import Ready
-from penstock.configuration import find_configuration
+from penstock.configuration import LOCAL_ENV, Configuration, StaticCredentials, find_configuration
 from penstock.doctor.examination import AWS_ONLY, examine
 from penstock.doctor.finding import Verdict
 from penstock.doctor.recorder import AwsCalls, RecordingTransport
@@ -85,6 +85,13 @@ def start(here: Path) -> Iterator[Callable[..., Command]]:
 @pytest.fixture
 def command(start: Callable[..., Command]) -> Command:
     return start("--topic", "orders:2")
+
+
+def _transport_of(folder: Path) -> HttpTransport:
+    """The transport of a client in another folder."""
+    told = _environment(folder / LOCAL_ENV)
+    keys = StaticCredentials(told["AWS_ACCESS_KEY_ID"], told["AWS_SECRET_ACCESS_KEY"])
+    return HttpTransport(Configuration(url=told["PENSTOCK_URL"], region=told["AWS_REGION"], credentials=keys))
 
 
 def transport() -> HttpTransport:
@@ -182,6 +189,33 @@ def test_acknowledged_records_and_offsets_survive_a_kill(start: Callable[..., Co
         rest = [next(consumer) for _ in range(400)]
     assert {(each.partition, each.offset) for each in (*read, *rest)} == acknowledged
     assert again.end(signal.SIGTERM) == (0, "")
+
+
+def test_server_mirrors_topics_to_one_that_has_its_keys_and_moves_them_there(
+    start: Callable[..., Command], here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        (here / name).mkdir()
+    urls = [start("--topic", "orders:2", folder=here / "a").facts["url"]]
+    urls.append(start("--keys-of", "../a", folder=here / "b").facts["url"])
+    first, second = (_transport_of(here / name) for name in ("a", "b"))
+    with Producer(transport=first) as producer:
+        producer.send("orders", b"early", partition=1).result()
+    Admin(transport=first).create_mirror("dr", ["orders"], urls[1], source=urls[0])
+    until(lambda: [each.name for each in Admin(transport=second).list_topics()] == ["orders"])
+    for name, value in _environment(here / "b" / LOCAL_ENV).items():
+        monkeypatch.setenv(name, value)
+    result = CliRunner().invoke(main, ["mirrors", "promote", "orders", "--yes"])
+    assert result.exit_code == 0, result.stderr
+    with Producer(transport=second) as producer:
+        assert producer.send("orders", b"late", partition=1).result().offset == 1
+    with Consumer("orders", transport=second) as consumer:
+        assert [next(consumer).value for _ in range(2)] == [b"early", b"late"]
+
+
+def test_keys_of_a_folder_without_a_server_are_told(here: Path) -> None:
+    result = CliRunner().invoke(main, ["dev", "--keys-of", "."])
+    assert (result.exit_code, "start it first" in result.stderr) == (2, True), result.stderr
 
 
 def test_producer_goes_on_and_stores_each_record_once_when_the_server_is_killed(start: Callable[..., Command]) -> None:

@@ -13,6 +13,7 @@ from penstock.dev.targets import Deliveries, dev_targets
 from penstock_core.limits import DEV_DELIVERIES_KEPT, QUEUE_BYTES_MAX
 from penstock_core.push.batch import Answered
 from penstock_core.push.targets.target import BusTarget, QueueTarget, TopicTarget
+from penstock_service.adapters.direct.places import Keys
 from penstock_service.adapters.system import SystemClock
 from penstock_service.adapters.targets.aws_targets import TargetsByKind
 from tests.support.push_records import StoredRecord, orders
@@ -22,7 +23,7 @@ BUS = BusTarget(arn="arn:aws:events:eu-west-1:123456789012:event-bus/orders")
 
 
 def targets_of(deliveries: Deliveries) -> TargetsByKind:
-    return dev_targets(SystemClock(), DevFunctions(), deliveries)
+    return dev_targets(SystemClock(), DevFunctions(), deliveries, lambda _: (Keys("key", "secret"), "us-east-1"))
 
 
 def lines_of(file: Path) -> list[dict[str, Any]]:

@@ -32,7 +32,7 @@ from penstock_service.adapters.targets.calls import EntryCalls
 from penstock_service.adapters.targets.endpoint import Endpoints
 from penstock_service.adapters.targets.function import LambdaFunctions
 from penstock_service.adapters.targets.queue import SqsQueues
-from penstock_service.adapters.targets.stage import MirrorRoles, Stages
+from penstock_service.adapters.targets.stage import KeysOf, MirrorRoles, RoleKeys, Stages
 from penstock_service.ports.runtime import Clock, Runtime
 
 _ACCOUNT_AT = 4  # "arn:aws:iam::<account>:role/<name>"
@@ -81,13 +81,13 @@ class TargetsByKind:
         endpoints: HttpsEndpoints,
         clock: Clock,
         *,
-        roles: MirrorRoles | None = None,
+        stage_keys: KeysOf,
     ) -> None:
         self._functions = functions
         self._queues = queues
         self._buses = buses
         self._endpoints = Endpoints(endpoints, clock)
-        self._stages = Stages(endpoints, clock, roles)
+        self._stages = Stages(endpoints, clock, stage_keys)
 
     def check(self, target: Target) -> None:
         match target:
@@ -131,13 +131,14 @@ class AwsTargets(TargetsByKind):
     def __init__(self, places: TargetPlaces, client: MakeClient, runtime: Runtime) -> None:
         calls = EntryCalls(runtime.clock, runtime.executor)
         self._role_arn = places.role_arn
+        roles = MirrorRoles(sts=OnDemand(lambda: client("sts", _ENTRIES)), external_id=places.role_arn)
         super().__init__(
             LambdaFunctions(_LambdaClients(client).client, places.role_arn),
             SqsQueues(OnDemand(lambda: client("sqs", _ENTRIES)), calls, places.role_arn),
             EventBuses(OnDemand(lambda: client("events", _ENTRIES)), calls, places.role_arn),
             HttpsEndpoints(runtime.clock, allowed_private=places.private_networks),
             runtime.clock,
-            roles=MirrorRoles(sts=OnDemand(lambda: client("sts", _ENTRIES)), external_id=places.role_arn),
+            stage_keys=RoleKeys(roles, runtime.clock).of,
         )
 
     def check(self, target: Target) -> None:

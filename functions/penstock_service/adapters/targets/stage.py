@@ -31,6 +31,10 @@ _RENEWED_MS = 300_000  # before a session ends
 _SHOWN = 500
 
 
+KeysOf = Callable[[StageTarget], tuple[Keys, str]]
+"""The keys by which a stage is called, and the region of their signature."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorRoles:
     """Makes a client of STS under the role that delivers, whose ARN is the `external_id` of the other stage's role."""
@@ -40,20 +44,17 @@ class MirrorRoles:
 
 
 class Stages:
-    """Sends pushes to other stages. Without `roles` it signs nothing: both stages are of this machine."""
+    """Sends pushes to other stages, each signed with the keys that `keys_of` gives."""
 
-    def __init__(self, endpoints: HttpsEndpoints, clock: Clock, roles: MirrorRoles | None) -> None:
+    def __init__(self, endpoints: HttpsEndpoints, clock: Clock, keys_of: KeysOf) -> None:
         self._endpoints = endpoints
         self._clock = clock
-        self._roles = roles
-        self._keys: dict[str, tuple[int, Keys]] = {}
-        self._lock = Lock()
+        self._keys_of = keys_of
 
     def check(self, target: StageTarget) -> None:
-        """Resolves the host, and assumes the role. Raises INVALID_CONFIG, and ACCESS_DENIED with what is missing."""
+        """Resolves the host, and gets the keys. Raises INVALID_CONFIG, and ACCESS_DENIED with what is missing."""
         self._endpoints.check(target.url)
-        if self._roles is not None:
-            self._keys_of(target)
+        self._keys_of(target)
 
     def push(self, target: StageTarget, push: MirrorPush, timeout_ms: int) -> PushAnswer | Failed:
         """One POST. A refusal of the stage tells nothing of the records."""
@@ -70,18 +71,25 @@ class Stages:
 
     def _headers(self, target: StageTarget, url: str, body: bytes) -> dict[str, str]:
         headers = {"content-type": frame.FRAME_CONTENT_TYPE}
-        if self._roles is None:
-            return headers
         parts = urlsplit(url)
-        keys = self._keys_of(target)
+        keys, region = self._keys_of(target)
         if keys.token:
             headers["x-amz-security-token"] = keys.token
-        signer = Signer(_SERVICE, target.region, self._clock.now_ms)
+        signer = Signer(_SERVICE, region, self._clock.now_ms)
         return signer.signed(keys, "POST", parts.netloc, parts.path, headers, sha256(body).hexdigest())
 
-    def _keys_of(self, target: StageTarget) -> Keys:
-        """The keys of the role, remembered until shortly before they end. Raises as `check`."""
-        assert self._roles is not None
+
+class RoleKeys:
+    """The keys of the roles that stages name, each remembered until shortly before they end."""
+
+    def __init__(self, roles: MirrorRoles, clock: Clock) -> None:
+        self._roles = roles
+        self._clock = clock
+        self._keys: dict[str, tuple[int, Keys]] = {}
+        self._lock = Lock()
+
+    def of(self, target: StageTarget) -> tuple[Keys, str]:
+        """The keys of the target's role, and its region. Raises INVALID_CONFIG, and ACCESS_DENIED."""
         if not (target.role and target.region):
             raise PenstockError(
                 ErrorCode.INVALID_CONFIG,
@@ -91,22 +99,23 @@ class Stages:
         with self._lock:
             until_ms, keys = self._keys.get(target.role, (0, None))
             if keys is None or self._clock.now_ms() >= until_ms - _RENEWED_MS:
-                until_ms, keys = self._assume(target.role, self._roles)
+                until_ms, keys = self._assume(target.role)
                 self._keys[target.role] = until_ms, keys
-            return keys
+            return keys, target.region
 
-    def _assume(self, role: str, roles: MirrorRoles) -> tuple[int, Keys]:
+    def _assume(self, role: str) -> tuple[int, Keys]:
         from penstock_service.adapters.targets.calls import AWS_ERRORS
 
+        external_id = self._roles.external_id
         try:
-            answer = roles.sts().assume_role(
-                RoleArn=role, RoleSessionName=_SESSION_NAME, DurationSeconds=_SESSION_S, ExternalId=roles.external_id
+            answer = self._roles.sts().assume_role(
+                RoleArn=role, RoleSessionName=_SESSION_NAME, DurationSeconds=_SESSION_S, ExternalId=external_id
             )
         except AWS_ERRORS as error:
             raise PenstockError(
                 ErrorCode.ACCESS_DENIED,
                 f"role {role} cannot be assumed ({error}): list it in mirror_roles of this stage, and let it trust "
-                f"{roles.external_id} with this ARN as external id",
+                f"{external_id} with this ARN as external id",
             ) from error
         found = answer["Credentials"]
         ends: datetime = found["Expiration"]

@@ -15,7 +15,7 @@ from penstock_core.push.batch import Failed, Failure
 from penstock_core.push.targets.target import StageTarget
 from penstock_core.records import frame
 from penstock_service.adapters.https_target import HttpAnswer
-from penstock_service.adapters.targets.stage import MirrorRoles, Stages
+from penstock_service.adapters.targets.stage import MirrorRoles, RoleKeys, Stages
 from tests.support.mirrors import a_push
 from tests.support.refusals import refused
 from tests.support.service import SteppedClock
@@ -60,8 +60,8 @@ class Sts:
 
 def stages(answer: HttpAnswer | PenstockError, sts: Sts | None = None) -> tuple[Stages, Endpoint, SteppedClock]:
     endpoint, clock = Endpoint(answer), SteppedClock()
-    roles = None if sts is None else MirrorRoles(sts=lambda: sts, external_id=OWN)
-    return Stages(endpoint, clock, roles), endpoint, clock  # type: ignore[arg-type]
+    roles = MirrorRoles(sts=lambda: sts or Sts(), external_id=OWN)
+    return Stages(endpoint, clock, RoleKeys(roles, clock).of), endpoint, clock  # type: ignore[arg-type]
 
 
 def answered(**fields: Any) -> HttpAnswer:
@@ -88,11 +88,10 @@ def test_push_is_one_signed_post_under_the_role() -> None:
     assert len(sts.calls) == 2, "a session is renewed before it ends"
 
 
-def test_stage_of_this_machine_gets_no_signature() -> None:
-    found, endpoint, _ = stages(answered(diverged="because"))
-    answer = found.push(StageTarget(url="http://127.0.0.1:1"), a_push(), 5_000)
+def test_answer_of_a_log_that_diverged_is_told() -> None:
+    found, _, _ = stages(answered(diverged="because"))
+    answer = found.push(TARGET, a_push(), 5_000)
     assert answer == PushAnswer(next_offset=Offset(7), topic_id="0b", diverged="because")
-    assert endpoint.requests[0][1] == {"content-type": frame.FRAME_CONTENT_TYPE}
 
 
 @pytest.mark.parametrize(
@@ -108,7 +107,7 @@ def test_stage_of_this_machine_gets_no_signature() -> None:
 )
 def test_whatever_the_stage_refuses_is_an_outage(answer: Callable[[], HttpAnswer | PenstockError]) -> None:
     found, _, _ = stages(answer())
-    failed = found.push(StageTarget(url="http://127.0.0.1:1"), a_push(), 5_000)
+    failed = found.push(TARGET, a_push(), 5_000)
     assert isinstance(failed, Failed)
     assert failed.failure is Failure.AWAY
     assert failed.error
