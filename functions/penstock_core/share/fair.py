@@ -134,7 +134,7 @@ class _FairHandOut(HandOut):
         waits = self._available_waits()
         for first, wait in sorted(waits, key=_first_of) if self._is_oldest_first else self._in_turn(waits):
             self._add(wait.records.minus(((0, self._log.log_start),)).ranges, first)
-        room = fresh_room(self._draft, self._config)
+        room = fresh_room(self._draft, self._config) if self._draft.room() >= _ENTRIES_KEPT else 0
         if room:
             self._add(((self._start, self._end),), None)
         if self._turn % 2 or not self._queues:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_core.ids import LockId, LockNonce, Offset
-from penstock_core.limits import SHARE_FAIR_BYTES, SHARE_FAIR_OLDEST_EACH, SHARE_ITEM_BYTES
+from penstock_core.limits import SHARE_ENTRIES_MAX, SHARE_FAIR_BYTES, SHARE_FAIR_OLDEST_EACH, SHARE_ITEM_BYTES
 from penstock_core.records.partitioner import murmur2
 from penstock_core.share.acknowledge import Acknowledgement, AckType
 from penstock_core.share.acquire import AcquirePlan
@@ -192,6 +192,17 @@ def test_waits_below_the_log_start_and_rejected_ones_without_a_dead_letter_topic
     kept = replace(FAIR, dead_letter_topic=WITH_DEAD_LETTERS.dead_letter_topic, deliveries_max=3)
     found = plan_fair(state, kept, log(8, log_start=3), request(NO_SUSPECT[0]), known("nnnnnnnn"))
     assert [*applied(state, found).waits] == [5]
+
+
+@pytest.mark.parametrize("count", range(17))
+def test_an_update_with_acknowledgements_touches_no_more_entries_than_any(count: int) -> None:
+    state = applied(NEW, plan(NEW, "nnnanbnnnanb" + "nnanb" * 20, 12))
+    for nonce in BY_SHARES[1:20]:
+        state = applied(state, plan(state, "nnnanbnnnanb" + "nnanb" * 20, 2, nonce))
+    acks = [Acknowledgement(lock_id=name, type=AckType.ACCEPT) for name in [*state.locks][:count]]
+    found = plan_fair(state, FAIR, log(112), request(BY_SHARES[30], 9), known("nnnanbnnnanb" + "nnanb" * 20), acks)
+    assert found.update is not None
+    assert len(found.update.expected_locks) + len(found.update.expected_waits) <= SHARE_ENTRIES_MAX
 
 
 def test_a_repeat_takes_nothing_more() -> None:
