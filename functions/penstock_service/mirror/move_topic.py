@@ -110,8 +110,11 @@ def reopen_topic(instance: Instance, name: str, number: int, *, is_mirror_lost: 
 def return_topic(instance: Instance, name: str, number: int, note: MirrorNote) -> Topic:
     """The topic, which mirrors its former mirror from now on. Call it once that was promoted: no call here asks it.
 
-    Its logs are the same up to their ends, so pushes go on there. A repeat goes on. Costs and raises as `reopen_topic`.
+    Its logs are the same up to their ends, so pushes go on there. A repeat goes on. Costs and raises as `reopen_topic`,
+    and a read of heads for each 100. Raises INVALID_REQUEST if the move has not ended all heads: then the mirror was
+    promoted without the source.
     """
+    _check_ended(instance, parse_own_topic_name(name), number)
     topic = _ending(instance, parse_own_topic_name(name), number, MoveState.RETURNING)
     if not topic.is_moved:
         return topic
@@ -191,6 +194,19 @@ def _ended(instance: Instance, note: MoveNote, keys: Sequence[PartitionKey]) -> 
                 ErrorCode.CONCURRENT_UPDATE, f"partition {key} was deleted, or move {note.number} was given up"
             )
     return {key: head for key, head in ended.items() if head is not None}
+
+
+def _check_ended(instance: Instance, name: TopicName, number: int) -> None:
+    topic = instance.topic_cache.read_through(name)
+    if topic.move is None or (topic.move.number, topic.move.state) != (number, MoveState.MOVED):
+        return
+    heads = _heads(instance, [PartitionKey(topic.topic_id, each) for each in topic.all_heads()])
+    if open_heads := [key.partition for key, head in sorted(heads.items()) if not head.move]:
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST,
+            f"partitions {open_heads} of topic {name!r} are not moved, so its mirror was promoted without them: delete "
+            "the topic, and mirror it anew",
+        )
 
 
 def _ending(instance: Instance, name: TopicName, number: int, state: MoveState) -> Topic:

@@ -248,12 +248,30 @@ def reverse(
             ErrorCode.INVALID_REQUEST,
             f"{', '.join(waiting)}: promote them at {url} first, by `penstock mirrors promote`",
         )
+    for topic in topics:
+        _check_parted(admin, other, topic)
     confirm(f"Let {', '.join(topics)} mirror {url}?", yes=yes)
     for topic, move in moves.items():
         assert move is not None
         admin.return_topic(topic, move["move"], name, found[topic].topic_id, str(url))
     made = other.create_mirror(name, topics, here, region=here_region, role=role, source=str(url))
     service.say(asdict(made), _text(made))
+
+
+def _check_parted(admin: Admin, other: Admin, topic: str) -> None:
+    """Raises InvalidError if the mirror was promoted elsewhere than where the moved topic ends, as if it was lost."""
+    move = admin.describe_topic(topic).topic.move
+    if move is None or move["state"] != "moved":
+        return  # a repeat: it was checked before, and pushes may have come since
+    ends = admin.list_offsets(topic)
+    for each in other.promote_topic(topic):  # again: it tells where the log was promoted
+        if ends.get(each.partition, each.promoted_at) != each.promoted_at:
+            raise PenstockError(
+                ErrorCode.INVALID_REQUEST,
+                f"partition {each.partition} of {topic} ends at {ends[each.partition]} here, and was promoted at "
+                f"{each.promoted_at} there: the logs have parted. Read what is missing there, delete {topic} here, and "
+                "mirror it anew",
+            )
 
 
 def _check_mirror(subscription: Subscription) -> None:

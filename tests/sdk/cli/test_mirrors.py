@@ -234,6 +234,21 @@ def test_offsets_of_groups_come_along_and_do_not_go_back(service: MemoryPenstock
     assert other.admin().group_offsets("billing")[0].offset == 3, "readers have gone on at the source"
 
 
+def test_logs_that_have_parted_do_not_go_back(service: MemoryPenstock, other: MemoryPenstock) -> None:
+    create_with_records(service, b"0", b"1")
+    service.deliver_pushes()
+    other.add_stage(SOURCE, service)
+    send(service, b"lost")
+    service.admin().move_topic("orders", "dr")
+    assert run(other.transport, "mirrors", "promote", "orders", "--source-lost", "--yes").exit_code == 0
+    send(other, b"2")
+    back = ("mirrors", "reverse", "orders", "--here", SOURCE, "--name", "back", "--yes")
+    refused = run(service.transport, *back)
+    assert refused.exit_code == 1
+    assert "ends at 3" in refused.stderr
+    assert service.admin().describe_topic("orders").topic.mirror is None
+
+
 def test_way_back_goes_on_where_the_logs_parted(service: MemoryPenstock, other: MemoryPenstock) -> None:
     create_with_records(service, b"0", b"1")
     service.deliver_pushes()

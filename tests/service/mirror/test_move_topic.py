@@ -10,10 +10,10 @@ from penstock_core.ids import Nonce, Offset, Partition
 from penstock_core.limits import TIMER_ORPHAN_MS
 from penstock_core.log.delivery import Delivery, DeliveryOutcome
 from penstock_core.log.timer import DueSecond
-from penstock_core.log.topic import MoveNote, MoveState
+from penstock_core.log.topic import MirrorNote, MoveNote, MoveState
 from penstock_core.mirror.push import HeadMove, LogEnd, PlannedPromotion, SourceTopic
 from penstock_service.mirror.append_push import append_push
-from penstock_service.mirror.move_topic import MovedTopic, move_topic, reopen_topic
+from penstock_service.mirror.move_topic import MovedTopic, move_topic, reopen_topic, return_topic
 from penstock_service.mirror.promote_topic import PromotedTopic, promote_topic, refuse_move, resync_topic
 from penstock_service.push.admin.pause_subscription import pause_subscription
 from penstock_service.records.jump_heads import Restore, jump_heads
@@ -177,6 +177,20 @@ def test_late_end_of_a_head_that_the_move_had_not_ended_changes_nothing(stages: 
     assert send(source, "orders", "x").base_offset == 2
     assert move(stages).note.number == 2
     assert head_of(source, "orders").move == 2
+
+
+def test_topic_whose_move_has_not_ended_each_head_does_not_go_back(stages: Stages) -> None:
+    source = stages.source.instance
+    topic = source.topic_cache.read_through("orders")
+    note = MoveNote(number=1, mirror="packing", url="https://b.example", topic="orders")
+    source.stores.topics.replace(topic, replace(topic, move=note))
+    source.stores.log.move(key_of(source, "orders"), HeadMove(number=1, log_id="l1", now_ms=1))
+    back = MirrorNote(name="back", topic_id="ef" * 10, source="https://b.example")
+    refused(ErrorCode.INVALID_REQUEST, lambda: return_topic(source, "orders", 1, back))
+    move(stages)
+    assert return_topic(source, "orders", 1, back).mirror == back
+    assert return_topic(source, "orders", 1, back).mirror == back, "a repeat"
+    assert [head_of(source, "orders", number).mirror for number in range(PARTITIONS)] == ["back"] * PARTITIONS
 
 
 def test_topic_that_opens_again_is_not_moved(stages: Stages) -> None:
