@@ -115,6 +115,7 @@ def test_update_without_a_new_segment_does_not_wake_the_repair_again(stage: Stag
         lambda: log.arm(KEY, Offset(3), 5),
         lambda: log.arm_push(KEY, Offset(3)),
         lambda: log.move_to_layout(KEY, 1, None),
+        lambda: log.count_reader(KEY),
         lambda: log.mark_stored(KEY, {located: 0b100}),
         lambda: stage.stores["compaction"].move_tail(KEY, move),
         lambda: stage.stores["timers"].promote(Delivery(key=KEY, timers=[timer], now_ms=2_000)),

@@ -86,6 +86,25 @@ def test_refs_in_pages_go_too(instance: Instance, clock: SteppedClock) -> None:
     assert run(instance).pages_deleted
 
 
+def test_topic_that_is_drained_holds_the_last_hour_at_most(instance: Instance, clock: SteppedClock) -> None:
+    new_topic(instance, retention="acknowledged", retention_ms=UNLIMITED)
+    sent: list[int] = []
+    for minute in range(0, 6 * 60, 5):
+        send(instance, "orders", *map(str, range(RECORDS)))
+        sent.append(clock.now_ms())
+        commit(instance, len(sent) * RECORDS)
+        if minute % 15 == 0:
+            run(instance)
+            oldest = start_of(instance) // RECORDS
+            assert clock.now_ms() - sent[oldest] < 60 * 60_000
+        clock.time_ms += 5 * 60_000
+    held = head_of(instance, "orders").stored_bytes
+    assert held < head_of(instance, "orders").rolled_bytes / 3
+    clock.time_ms += 60 * 60_000
+    run(instance)
+    assert head_of(instance, "orders").stored_bytes == 0
+
+
 def test_young_records_stay_so_that_a_reader_can_be_taken_back(instance: Instance, clock: SteppedClock) -> None:
     old_topic(instance, clock)
     send(instance, "orders", "young")
