@@ -326,3 +326,34 @@ def test_restore_leaves_a_moved_log_at_its_end(stages: Stages) -> None:
     lost = Restore(restore_id="r1", harmed=None)
     topic = source.topic_cache.read_through("orders")
     refused(ErrorCode.CONCURRENT_UPDATE, lambda: list(jump_heads(source, topic, lost)))
+
+
+def note_of(stages: Stages) -> MirrorNote:
+    return MirrorNote(name="back", topic_id=stages.mirror.topic_cache.read_through("orders").topic_id)
+
+
+def test_moved_topic_becomes_a_mirror_once_and_is_neither_moved_nor_reopened_meanwhile(stages: Stages) -> None:
+    source, moved = stages.source.instance, move(stages)
+    assert promote(stages, moved).is_whole
+    topic = source.topic_cache.read_through("orders")
+    assert topic.move is not None
+    source.stores.topics.replace(topic, replace(topic, move=replace(topic.move, state=MoveState.RETURNING)))
+    source.stores.log.return_to(key_of(source, "orders"), 1, "back")
+    refused(ErrorCode.CONCURRENT_UPDATE, lambda: move(stages))
+    refused(ErrorCode.CONCURRENT_UPDATE, lambda: reopen_topic(source, "orders", 1, is_mirror_lost=True))
+    returned = return_topic(source, "orders", 1, note_of(stages))
+    assert returned.mirror == note_of(stages)
+    assert [head_of(source, "orders", number).mirror for number in range(PARTITIONS)] == ["back", "back"]
+    assert return_topic(source, "orders", 1, note_of(stages)) == returned, "a repeat"
+    refused(ErrorCode.CONCURRENT_UPDATE, lambda: return_topic(source, "orders", 2, note_of(stages)))
+    refused(ErrorCode.MIRRORED, lambda: send(source, "orders", "x"))
+    refused(ErrorCode.MIRRORED, lambda: move(stages))
+
+
+def test_topic_that_reopens_does_not_return(stages: Stages) -> None:
+    source = stages.source.instance
+    move(stages)
+    topic = source.topic_cache.read_through("orders")
+    assert topic.move is not None
+    source.stores.topics.replace(topic, replace(topic, move=replace(topic.move, state=MoveState.REOPENING)))
+    refused(ErrorCode.CONCURRENT_UPDATE, lambda: return_topic(source, "orders", 1, note_of(stages)))
