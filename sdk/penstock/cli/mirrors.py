@@ -115,6 +115,7 @@ def delete(service: Service, name: str, yes: bool) -> None:
 @click.option("--source", metavar="URL", help="The URL of the source, if the mirror does not tell it.")
 @click.option("--source-region", metavar="REGION", help="The region of the source, if its URL does not tell it.")
 @click.option("--source-lost", is_flag=True, help="Do not ask the source. What it has not pushed is lost.")
+@click.option("--leave-delayed", is_flag=True, help="Delayed records that wait stay at the source, and never come.")
 @click.option("--dry-run", is_flag=True, help="Show how far each partition is, and change nothing.")
 @click.option("--wait", "wait_s", type=click.IntRange(min=0), default=300, show_default=True, help=_WAIT_HELP)
 @YES
@@ -125,6 +126,7 @@ def promote(
     source: str | None,
     source_region: str | None,
     source_lost: bool,
+    leave_delayed: bool,
     dry_run: bool,
     wait_s: int,
     yes: bool,
@@ -146,11 +148,15 @@ def promote(
     if dry_run:
         _show_moves(service, {each.topic.name: each.end(is_dry_run=True) for each in moves})
         return
+    if not leave_delayed:
+        _check_delayed(moves)
     confirm(f"Promote {', '.join(topics)}? The source takes no appends from now on.", yes=yes)
     found = {topic: admin.promote_topic(topic) for topic, each in mirrored.items() if each.mirror is None}
     found |= _promoted(service, admin, moves, monotonic_ms() + 1_000 * wait_s)
     for each in moves:
         _copy_offsets(service, admin, each.source, {each.name: each.topic.name})
+        if not service.as_json and (waiting := each.delayed()):
+            click.echo(f"{waiting} delayed records of {each.name} wait at the source, and never come", err=True)
     _show_promoted(service, found)
 
 
@@ -302,9 +308,29 @@ class _Move:
         prefix = source.describe_subscription(topic.mirror["name"]).subscription.target[_STAGE].get("prefix", "")
         return cls(source=source, name=topic.name.removeprefix(prefix), mirror=topic.mirror["name"], topic=topic)
 
+    def delayed(self) -> int:
+        """The number of delayed records that wait at the source."""
+        return sum(each.records for each in self.source.list_scheduled(self.name))
+
     def end(self, *, is_dry_run: bool = False) -> MovedTopic:
         """End the topic at the source, or tell how far its mirror is."""
         return self.source.move_topic(self.name, self.mirror, is_dry_run=is_dry_run)
+
+
+def _check_delayed(moves: Sequence[_Move]) -> None:
+    """Raises ConflictError if delayed records wait at the source: no mirror has them before their time.
+
+    A topic that has moved already goes on: it takes no record on either side until then.
+    """
+    for each in moves:
+        move = each.source.describe_topic(each.name).topic.move
+        is_moved = move is not None and move["state"] == "moved"
+        if not is_moved and (waiting := each.delayed()):
+            raise PenstockError(
+                ErrorCode.CONCURRENT_UPDATE,
+                f"{waiting} delayed records of topic {each.name!r} wait at the source, and would stay there: wait for "
+                "them, cancel them (`penstock scheduled cancel`), or give --leave-delayed",
+            )
 
 
 def stage_admin(url: str, region: str | None) -> Admin:

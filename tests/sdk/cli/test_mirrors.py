@@ -270,3 +270,19 @@ def test_way_back_goes_on_where_the_logs_parted(service: MemoryPenstock, other: 
     assert send(service, b"4") == 4
     with pytest.raises(ConflictError, match="moved"):
         send(other, b"x")
+
+
+def test_delayed_records_that_wait_hold_a_promotion_back(service: MemoryPenstock, other: MemoryPenstock) -> None:
+    create_with_records(service, b"a")
+    service.deliver_pushes()
+    with service.producer() as producer:
+        producer.send("orders", value=b"later", partition=0, delay_ms=600_000).result()
+    refused = run(other.transport, "mirrors", "promote", "orders", "--yes")
+    assert refused.exit_code == 1
+    assert "1 delayed records" in refused.stderr
+    assert send(service, b"b") == 1, "nothing was moved"
+    late = run(other.transport, "mirrors", "promote", "orders", "--leave-delayed", "--yes", "--wait", "0")
+    assert late.exit_code == 1, "a record is behind"
+    promoted = run(other.transport, "mirrors", "promote", "orders", "--yes")
+    assert promoted.exit_code == 0, "what has moved already goes on"
+    assert "never come" in promoted.stderr
