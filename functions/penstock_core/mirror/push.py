@@ -183,8 +183,11 @@ def answer_at(head: Head, push: MirrorPush) -> PushAnswer | None:
     """The answer of a head that cannot take the push, None if it can.
 
     A head that ends behind the push's begin has had it, or another one of the same log: that is a repeat. A head that
-    ends before it lacks records, so the source goes back. Raises MIRROR_ENDED for a head of no or another mirror.
+    ends before it lacks records, so the source goes back. A promoted one answers repeats. Raises MIRROR_ENDED for a
+    head of no or another mirror.
     """
+    if not head.mirror and head.log_id == push.log_id and push.next_offset <= (head.promoted_at or 0):
+        return PushAnswer(next_offset=Offset(head.promoted_at or 0))  # a repeat: its answer was lost
     if head.mirror != push.mirror:
         raise PenstockError(
             ErrorCode.MIRROR_ENDED,

@@ -132,3 +132,21 @@ def test_move_that_was_given_up_decides_nothing() -> None:
 @pytest.mark.parametrize("note", [None, MirrorNote(name="dr", topic_id="ab" * 10, decided=0)])
 def test_decided_promotion_is_not_given_up(note: MirrorNote | None) -> None:
     refused(ErrorCode.MIRROR_ENDED, lambda: refuse(note, 9))
+
+
+@pytest.mark.parametrize(
+    ("promoted_at", "log_id", "is_repeat"),
+    [
+        (PUSH.next_offset, PUSH.log_id, True),
+        (PUSH.next_offset - 1, PUSH.log_id, False),
+        (PUSH.next_offset, "l9", False),
+    ],
+)
+def test_promoted_head_answers_repeats(promoted_at: int, log_id: str, is_repeat: bool) -> None:
+    head = replace(HEAD, mirror="", log_id=log_id, promoted_at=Offset(promoted_at), next_offset=Offset(promoted_at + 5))
+    if is_repeat:
+        answer = answer_at(head, PUSH)
+        assert answer is not None
+        assert answer.next_offset == promoted_at
+    else:
+        refused(ErrorCode.MIRROR_ENDED, lambda: answer_at(head, PUSH))
