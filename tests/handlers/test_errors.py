@@ -37,6 +37,7 @@ REFUSED: list[tuple[tuple[str, str, dict[str, str], object], int, str, str]] = [
     (("POST", "/v1/topics", {}, {"name": NAME}), 400, "INVALID_NAME", "250 characters"),
     (("GET", f"/v1/topics/{NAME}", {}, b""), 400, "INVALID_NAME", "250 characters"),
     (("POST", "/v1/topics", {}, {"name": "t", "config": {"retentions": 1}}), 400, "INVALID_CONFIG", "'retentions'"),
+    (("POST", "/v1/topics", {}, {"name": "t", "config": {"retention": "read"}}), 400, "INVALID_CONFIG", "'read'"),
     (("POST", "/v1/topics", {}, {"name": "t", "config": {"max_batch_bytes": 1}}), 400, "INVALID_CONFIG", "=1:"),
     (("PATCH", "/v1/topics/orders", {}, {"config": {"max_batch_bytes": True}}), 400, "INVALID_CONFIG", "True"),
     (("PATCH", "/v1/topics/orders", {}, {"partitions": 0}), 400, "INVALID_REQUEST", "0 partitions"),

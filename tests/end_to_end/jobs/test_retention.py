@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from penstock import Admin
+from penstock import Admin, Consumer
 from penstock.http.transport import HttpTransport
 from penstock_core.ids import SegmentId, new_segment_id
 from penstock_core.limits import RETENTION_BYTES_MIN, TAIL_ROLL_REFS
@@ -303,3 +303,48 @@ def test_retention_that_was_killed_is_finished_by_the_next(
 
     until(is_done, shown=lambda: "the pages of expired records are still there")
     assert_bounds(transport, topic, start=OLD, end=OLD + NEW)
+
+
+def test_readers_announce_themselves_and_retention_reads_them(
+    stack: Stack, storage: StackStorage, transport: HttpTransport, admin: Admin
+) -> None:
+    """Each function may do its part. Tests on a stepped clock hold what goes, 44 minutes later."""
+    admin.create_topic("passed", config={"retention": "acknowledged"})
+    admin.create_topic("copied")
+    append(transport, "passed", timestamp_ms=now_ms())
+    dynamodb = stack.root_client("dynamodb")
+    dynamodb.update_item(  # else retention waits for a minute
+        TableName=storage.outputs["TopicsTable"],
+        Key={"pk": {"S": "passed"}, "sk": {"S": "topic"}},
+        UpdateExpression="SET created_at_ms = :early",
+        ExpressionAttributeValues={":early": {"N": str(now_ms() - HOUR_MS)}},
+    )
+    head = {"pk": {"S": storage.partition("passed")}, "sk": {"S": "head"}}
+
+    def changes() -> int:
+        item = dynamodb.get_item(TableName=storage.outputs["LogTable"], Key=head, ConsistentRead=True)["Item"]
+        return int(item.get("reader_changes", {"N": "0"})["N"])
+
+    def member() -> None:
+        with Consumer("passed", group_id="early", transport=transport, auto_offset_reset="earliest") as consumer:
+            assert next(consumer).offset == 0
+
+    def alone() -> None:
+        body = {"offsets": [{"topic": "passed", "partition": 0, "offset": 1}]}
+        answer = transport.call("POST", "/v1/groups/alone/offsets", {}, {}, json.dumps(body).encode())
+        assert answer.status == 200, answer.body
+
+    for announce in (
+        member,
+        alone,
+        lambda: admin.reset_group_offsets("early", "passed", to="earliest"),
+        lambda: admin.create_share_group("workers", "passed"),
+        lambda: admin.reset_share_group("workers", "passed", to="latest"),
+        lambda: admin.put_subscription("copy", "passed", {"topic": "copied"}),
+    ):
+        before = changes()
+        announce()
+        assert changes() > before, announce
+    done = invoke(stack, "retention")
+    assert (done["retention_failed"], done["retention_unfinished"]) == (0, 0)
+    admin.delete_subscription("copy")

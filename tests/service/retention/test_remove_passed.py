@@ -86,6 +86,15 @@ def test_refs_in_pages_go_too(instance: Instance, clock: SteppedClock) -> None:
     assert run(instance).pages_deleted
 
 
+def test_no_alteration_lets_readers_empty_a_compacted_topic(instance: Instance) -> None:
+    new_topic(instance, "emptied", retention="acknowledged")
+    new_topic(instance, "compacted", cleanup_policy="compact")
+    changes = {"emptied": {"cleanup_policy": "compact"}, "compacted": {"retention": "acknowledged"}}
+    for name, change in changes.items():
+        with pytest.raises(PenstockError, match="for readers to come"):
+            alter_topic(instance, name, None, change)
+
+
 def test_topic_that_is_drained_holds_the_last_hour_at_most(instance: Instance, clock: SteppedClock) -> None:
     new_topic(instance, retention="acknowledged", retention_ms=UNLIMITED)
     sent: list[int] = []
