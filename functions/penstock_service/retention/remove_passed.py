@@ -2,21 +2,27 @@
 
 For up to `PASSED_HEADS_MAX` partitions at a time: it reads their heads, then the places of all readers, and raises each
 log start up to the lowest place, over whole refs that are old enough. Where there is no reader, time and size decide.
+
+The time of a run is bounded, and so is that of one portion, whose heads must not age. A long backlog goes by parts.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 
 from penstock_core.errors import PenstockError
-from penstock_core.ids import Offset, PartitionKey
-from penstock_core.limits import HEADS_AT_ONCE, INDEX_EXPIRY_PAGES, PASSED_HEADS_MAX, READERS_SETTLED_MS
+from penstock_core.ids import PartitionKey
+from penstock_core.limits import APPEND_MS_MAX, HEADS_AT_ONCE, INDEX_EXPIRY_PAGES, PASSED_HEADS_MAX, READERS_SETTLED_MS
 from penstock_core.log.index import Head
-from penstock_core.log.retention import passed
+from penstock_core.log.retention import Expiry, passed
 from penstock_core.log.topic import Topic
 from penstock_service.index.reader import pages_forward
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.retention.reader_places import keys_of, lowest_places
 from penstock_service.retention.remove_topic import RetentionResult, RetentionRun
+
+_PORTION_MS = APPEND_MS_MAX * 3 // 4  # from the read of its heads on, while updates may begin
+_TURN_MS = 900_000  # between two runs
 
 
 def remove_passed(run: RetentionRun, topics: Sequence[Topic]) -> RetentionResult:
@@ -28,11 +34,13 @@ def remove_passed(run: RetentionRun, topics: Sequence[Topic]) -> RetentionResult
     counted, and the next run meets them again.
     """
     total = RetentionResult()
-    for portion in _portions(_emptied(run.instance, topics)):
+    portions = [*_portions(_emptied(run.instance, topics))]
+    turn = run.instance.clock.now_ms() // _TURN_MS % (len(portions) or 1)  # none is the last one each time
+    for portion in portions[turn:] + portions[:turn]:
         if run.is_time_up:
             return total.plus(RetentionResult(is_finished=False))
         try:
-            total = total.plus(_remove(run.instance, portion))
+            total = total.plus(_remove(run, portion))
         except PenstockError as error:
             run.instance.telemetry.log("places_unknown", error=str(error))
             total = total.plus(RetentionResult(failures=1))
@@ -64,8 +72,13 @@ def _portions(topics: Sequence[Topic]) -> Iterator[list[Topic]]:
         yield portion
 
 
-def _remove(instance: Instance, topics: Sequence[Topic]) -> RetentionResult:
+def _remove(run: RetentionRun, topics: Sequence[Topic]) -> RetentionResult:
+    instance = run.instance
     window = UpdateWindow.open(instance.clock)
+
+    def has_time() -> bool:
+        return window.age_ms < _PORTION_MS and not run.is_time_up
+
     heads = _heads(instance, [key for topic in topics for key in keys_of(topic)])
     if not heads:
         return RetentionResult()
@@ -74,15 +87,23 @@ def _remove(instance: Instance, topics: Sequence[Topic]) -> RetentionResult:
     results = RetentionResult()
     for topic in topics:
         held = [key for key in keys_of(topic) if key in heads and places.get(key, 0) > heads[key].log_start_offset]
-        if not held or not _is_emptied_now(instance, topic):
+        if not held:
+            continue
+        if not has_time():
+            break
+        if not _is_emptied_now(instance, topic):
             continue
 
         def raise_one(key: PartitionKey) -> int:
-            return _raise(instance, window, key, heads[key], places[key], now_ms)
+            pages = pages_forward(instance.stores.log, key, heads[key], heads[key].log_start_offset, INDEX_EXPIRY_PAGES)
+            expiry = passed(heads[key], takewhile(lambda _: has_time(), pages), places[key], now_ms)
+            if not expiry.refs or window.age_ms > APPEND_MS_MAX:
+                return 0
+            return _raise(instance, window, key, heads[key], expiry)
 
         done = instance.executor.map(raise_one, held)
         results = results.plus(RetentionResult(refs_expired=sum(done.ok), failures=len(done.errors)))
-    return results
+    return results.plus(RetentionResult(is_finished=has_time()))
 
 
 def _heads(instance: Instance, keys: Sequence[PartitionKey]) -> Mapping[PartitionKey, Head]:
@@ -94,17 +115,13 @@ def _heads(instance: Instance, keys: Sequence[PartitionKey]) -> Mapping[Partitio
 
 def _is_emptied_now(instance: Instance, topic: Topic) -> bool:
     """The setting may have changed since the run began."""
-    now = instance.topic_cache.read_through(topic.name)
-    return now.topic_id == topic.topic_id and bool(_emptied(instance, [now]))
+    instance.topic_cache.forget(topic.name)
+    now = instance.topic_cache.find(topic.name)  # None if it was deleted: the others go on
+    return now is not None and now.topic_id == topic.topic_id and bool(_emptied(instance, [now]))
 
 
-def _raise(instance: Instance, window: UpdateWindow, key: PartitionKey, head: Head, place: Offset, now_ms: int) -> int:
+def _raise(instance: Instance, window: UpdateWindow, key: PartitionKey, head: Head, expiry: Expiry) -> int:
     """The number of refs that went: none if a reader has got another place since the head was read."""
-    log = instance.stores.log
-    pages = pages_forward(log, key, head, head.log_start_offset, INDEX_EXPIRY_PAGES)
-    expiry = passed(head, pages, place, now_ms)
-    if not expiry.refs:
-        return 0
     window.check()
-    is_raised, _ = log.raise_passed(key, expiry.log_start_offset, head.reader_changes)
+    is_raised, _ = instance.stores.log.raise_passed(key, expiry.log_start_offset, head.reader_changes)
     return expiry.refs if is_raised else 0

@@ -63,7 +63,12 @@ class RetentionRun:
     @property
     def is_time_up(self) -> bool:
         """Tells if the run has to end before its next step."""
-        return self.instance.clock.monotonic_ms() >= self.deadline_ms
+        return self.time_left_ms <= 0
+
+    @property
+    def time_left_ms(self) -> float:
+        """The time until the run has to end."""
+        return self.deadline_ms - self.instance.clock.monotonic_ms()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

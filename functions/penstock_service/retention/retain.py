@@ -67,6 +67,7 @@ from penstock_service.retention.remove_topic import (
 FOREVER = TopicConfig(retention_ms=UNLIMITED, retention_bytes=UNLIMITED)
 _JOB = "retention"
 _LIVING_SHARE = 0.7  # of the time, so that large topics and large deleted ones cannot keep each other waiting for ever
+_PASSED_SHARE = 0.5  # of that, for what readers have passed: the rest removes by time and size
 
 
 def retain(instance: Instance, *, budget_ms: float, grace_ms: int = LOG_START_GRACE_MS) -> RetentionResult:
@@ -90,7 +91,8 @@ def _retain_living(run: RetentionRun) -> RetentionResult:
     total = RetentionResult()
     topics = stores.topics.list()
     note_index_age(stores.cursors, topics)
-    total = total.plus(remove_passed(run, topics))
+    passed_until_ms = run.instance.clock.monotonic_ms() + run.time_left_ms * _PASSED_SHARE
+    total = total.plus(remove_passed(replace(run, deadline_ms=passed_until_ms), topics))
     for topic, keys in _portions(topics, cursor):
         if run.is_time_up:
             stores.cursors.put(_JOB, f"{topic.name}#{keys[0].partition}")

@@ -10,7 +10,14 @@ import pytest
 from penstock_core.errors import PenstockError
 from penstock_core.groups.lease import SeenCommit
 from penstock_core.ids import GroupName, Offset
-from penstock_core.limits import ACKNOWLEDGED_MS_MIN, APPEND_MS_MAX, READERS_SETTLED_MS, TAIL_ROLL_REFS, UNLIMITED
+from penstock_core.limits import (
+    ACKNOWLEDGED_MS_MIN,
+    APPEND_MS_MAX,
+    INDEX_EXPIRY_PAGES,
+    READERS_SETTLED_MS,
+    TAIL_ROLL_REFS,
+    UNLIMITED,
+)
 from penstock_core.log.index import Head
 from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
 from penstock_service.groups.reset_offsets import ResetTo, reset_offsets
@@ -20,7 +27,7 @@ from penstock_service.retention.remove_topic import RetentionResult
 from penstock_service.retention.retain import retain
 from penstock_service.share.admin.put_share_group import put_share_group
 from penstock_service.share.admin.reset_share_group import ShareResetTo, reset_share_group
-from penstock_service.topics.alter_topic import alter_topic
+from penstock_service.topics.alter_topic import alter_topic, delete_topic
 from tests.service.push.admin.setting import FUNCTION, wish
 from tests.support.group_member import GroupMember
 from tests.support.interleaving import interrupted_before
@@ -114,6 +121,32 @@ def test_topic_that_is_drained_holds_the_last_hour_at_most(instance: Instance, c
     assert head_of(instance, "orders").stored_bytes == 0
 
 
+@pytest.mark.parametrize("query_ms", [9_000, 40_000])
+def test_a_long_backlog_goes_by_parts_and_leaves_time_for_the_rest(
+    instance: Instance, clock: SteppedClock, query_ms: int
+) -> None:
+    refs = 3 * INDEX_EXPIRY_PAGES * TAIL_ROLL_REFS
+    old_topic(instance, clock, refs=refs)
+    commit(instance, refs * RECORDS)
+    new_topic(instance, "timed", retention_ms=60_000)
+    send(instance, "timed", "x")
+    clock.time_ms += OLD_ENOUGH_MS
+
+    def slow_pages(pages: Callable[..., object], *arguments: object) -> object:
+        clock.time_ms += query_ms
+        return pages(*arguments)
+
+    slow = replace(instance, stores=replace(instance.stores, log=Intercepted(instance.stores.log, pages=slow_pages)))
+    done = run(slow)
+    assert not done.failures
+    assert not done.is_finished
+    assert (start_of(instance) > 0) == (query_ms < APPEND_MS_MAX)
+    assert head_of(instance, "timed").log_start_offset == 1
+    for _ in range(3):
+        run(instance)
+    assert start_of(instance) == refs * RECORDS
+
+
 def test_young_records_stay_so_that_a_reader_can_be_taken_back(instance: Instance, clock: SteppedClock) -> None:
     old_topic(instance, clock)
     send(instance, "orders", "young")
@@ -172,6 +205,26 @@ def test_a_setting_that_is_new_waits_for_instances_that_do_not_know_it(instance:
     assert run(instance).refs_expired == 0
     clock.time_ms += 1
     assert run(instance).refs_expired == REFS
+
+
+def test_a_topic_that_is_deleted_during_the_run_keeps_nothing_of_the_others(
+    instance: Instance, clock: SteppedClock
+) -> None:
+    new_topic(instance, "a", retention="acknowledged", retention_ms=UNLIMITED)
+    send(instance, "a", "x")
+    old_topic(instance, clock)
+    commit(instance, END)
+    assert not any(commit_offsets(instance, "early", [CommitEntry(topic="a", partition=0, offset=1)]))
+
+    def deleting(registered: Callable[..., object], *arguments: object) -> object:
+        if instance.topic_cache.find("a") is not None:
+            delete_topic(instance, "a")
+        return registered(*arguments)
+
+    memberships = Intercepted(instance.stores.memberships, registered=deleting)
+    done = run(replace(instance, stores=replace(instance.stores, memberships=memberships)))
+    assert not done.failures
+    assert start_of(instance) == END
 
 
 def test_a_setting_that_changes_during_the_run_counts(instance: Instance, clock: SteppedClock) -> None:
