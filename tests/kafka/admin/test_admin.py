@@ -326,6 +326,7 @@ def test_settings_have_the_types_that_kafka_gives_them(gateway: RunningGateway) 
         "num.partitions": "INT",
         "penstock.index.tags": "BOOLEAN",
         "penstock.ordering.on.change": "STRING",
+        "penstock.retention": "STRING",
         "penstock.validate.records": "BOOLEAN",
         "retention.bytes": "LONG",
         "retention.ms": "LONG",
