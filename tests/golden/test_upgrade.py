@@ -216,10 +216,10 @@ def test_recorded_store_is_maintained(stage: Stage) -> None:
 def test_later_head_is_refused_when_it_is_not_known_here(stage: Stage) -> None:
     key = key_of(stage.instance, "orders", 1)
     [head] = [item for item in stage.items("log") if (item["pk"]["S"], kind_of(item)) == (str(key), "head")]
-    head[FORMAT_ATTRIBUTE] = {"N": "2"}
-    head["next_offset_2"] = head.pop("next_offset")
+    head[FORMAT_ATTRIBUTE] = {"N": "3"}
+    head["next_offset_3"] = head.pop("next_offset")
     stage.put("log", head)
-    with pytest.raises(PenstockError, match="head of format 2, this release reads 1") as caught:
+    with pytest.raises(PenstockError, match="head of format 3, this release reads 1, 2") as caught:
         read_all(stage.instance, "orders", 1)
     assert caught.value.code is ErrorCode.UNSUPPORTED_FORMAT
     answer: Any = stage.service.produce(("orders", 1, batch("lost"))).json
