@@ -121,6 +121,8 @@ class _FairHandOut(HandOut):
         self._in_flight = known.count(tuple(span for ranges in held for span in ranges))
         self.passed_over = 0
         self._queues: dict[int, _Queue] = {}
+        self._queued = 0  # records in the queues
+        self._idle = 0  # tenants with a queue, and with nothing in flight
         self._full = {FINISHED}  # and tenants with more records than the acquire may take
         self._most = request.records_max + _RECORDS_MORE
         self._ranks: dict[int, int] = {}
@@ -203,17 +205,22 @@ class _FairHandOut(HandOut):
             self._queue(NO_TENANT, range(start, min(end, start + self._most)), wait)
 
     def _queue(self, tenant: int, offsets: Sequence[int], wait: Offset | None) -> None:
-        records = self._queues[tenant].records if tenant in self._queues else []
-        records += [(offset, wait) for offset in offsets[: self._most - len(records)]]
-        if records:
-            self._queues[tenant] = self._queues.get(tenant) or _Queue(records)
-        if len(records) >= self._most:
+        if not offsets:
+            return
+        queue = self._queues.get(tenant)
+        if queue is None:
+            queue = self._queues[tenant] = _Queue()
+            self._idle += tenant not in self._in_flight
+        more = offsets[: self._most - len(queue.records)]
+        queue.records += [(offset, wait) for offset in more]
+        self._queued += len(more)
+        if len(queue.records) >= self._most:
             self._full.add(tenant)
 
     def _has_enough(self) -> bool:
         if self._is_oldest_first:
-            return sum(len(queue.records) for queue in self._queues.values()) >= self._left
-        return len(self._queues.keys() - self._in_flight.keys()) >= self._left + _TENANTS_MORE
+            return self._queued >= self._left
+        return self._idle >= self._left + _TENANTS_MORE
 
     def _chosen(self) -> tuple[dict[Offset, list[int]], list[int]]:
         """The offsets to take of each wait, by its first offset, and the fresh ones."""

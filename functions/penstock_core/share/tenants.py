@@ -88,6 +88,12 @@ class KnownTenants:
         """The batch that has the offset, None if it is unknown."""
         return next((batch for batch, _, _ in self.parts(offset, offset + 1)), None)
 
+    def within(self, ranges: Ranges) -> list[TenantBatch]:
+        """The batches that have offsets in these ranges, which rise."""
+        ends = [end for _, end in ranges]
+        places = ((bisect_right(ends, batch.base_offset), batch) for batch in self.batches)
+        return [batch for place, batch in places if place < len(ranges) and ranges[place][0] < batch.end]
+
     def count(self, ranges: Ranges) -> Counter[int]:
         """The records of each tenant in these ranges; unknown ones are of `NO_TENANT`."""
         found: Counter[int] = Counter()

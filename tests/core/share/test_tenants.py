@@ -40,3 +40,9 @@ def test_a_batch_tells_a_tenants_offsets_and_its_size_grows_with_them() -> None:
     assert [[*batch.offsets(tenant, 5, 8)] for tenant in (1, 2, 3)] == [[5], [7], []]
     assert (batch.end, KNOWN.batch_at(4), KNOWN.batch_at(9)) == (9, None, None)
     assert TenantBatch.of(0, range(100), 1).size > TenantBatch.of(0, [1] * 100, 1).size > batch.size
+
+
+def test_batches_within_ranges_have_an_offset_in_one_of_them() -> None:
+    first, second = KNOWN.batches
+    ends = {(): [], ((0, 1),): [first], ((2, 3), (8, 9)): [first, second], ((3, 5), (9, 12)): [], ((6, 7),): [second]}
+    assert {ranges: KNOWN.within(ranges) for ranges in ends} == ends

@@ -64,8 +64,7 @@ def read_tenants(
     found = read_batches(instance, asked, bytes_max=SHARE_WINDOW_BYTES)
     batches = sorted({batch.base_offset: batch for each in found for batch in each.batches}.values(), key=_base_of)
     wanted = normalized((*missing, *below))
-    unfinished = RecordSet(normalized((*state.unfinished(), (state.position, _EVER))))
-    kept = [each for each in known.batches if unfinished.only(((each.base_offset, each.end),)).ranges]
+    kept = known.within(normalized((*state.unfinished(), (state.position, _EVER))))
     kept += _decoded(config, batches, _cacheable(batches, wanted, known), budget)
     instance.tenant_cache.put(key, KnownTenants(kept))
     return ReadTenants(known=KnownTenants((*kept, *_gone(found))), batches=batches)
