@@ -18,6 +18,7 @@ from penstock_core.groups.lease import CommittedOffset, LeaseToken, check_commit
 from penstock_core.ids import (
     GroupName,
     Offset,
+    Partition,
     PartitionKey,
     SegmentId,
     member_name,
@@ -161,6 +162,8 @@ def commit_transaction(
         raise
     if prepared is not None:
         _keep_listed(instance, last, prepared)
+    else:
+        _announce_again(instance, offsets)
     return answer
 
 
@@ -220,6 +223,15 @@ def _keep_listed(instance: Instance, last: TransactionPart, prepared: _Prepared)
         for each in offsets:
             if each.token is None:
                 announce_reader(instance, each.committed.topic, each.committed.partition)
+
+
+def _announce_again(instance: Instance, offsets: Sequence[OffsetEntry]) -> None:
+    """Tells retention of places without a member: the try that committed them may have died before it."""
+    with errors_maybe_applied():
+        for each in offsets:
+            topic = instance.topic_cache.find(each.topic)
+            if topic is not None and each.member_id is None:
+                announce_reader(instance, topic.name, PartitionKey(topic.topic_id, Partition(each.partition)))
 
 
 def _made(commits: Sequence[OffsetCommit]) -> set[GroupName]:

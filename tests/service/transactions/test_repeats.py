@@ -29,6 +29,7 @@ from tests.support.service import (
     another_instance,
     batch,
     entry,
+    head_of,
     new_topic,
     read_all,
 )
@@ -117,6 +118,19 @@ def test_commit_that_was_applied_is_answered_as_then_when_it_would_be_refused_no
     assert commit(another_instance(instance, zones=zones), last, stages=1) == first
     delete_topic(instance, "bills")
     assert commit(another_instance(instance), last, stages=1) == first[:1]
+
+
+def test_repeat_that_would_be_refused_now_tells_retention_of_its_places(instance: Instance) -> None:
+    new_topic(instance, "orders", retention="acknowledged")
+    new_topic(instance, "output")
+    begin(instance)
+    offset = OffsetEntry(group="g", topic="orders", partition=0, offset=0, may_create=True)
+    part = part_of(0, A, entry("output", 0, batch("a")))
+    commit(instance, part, offset)
+    changes = head_of(instance, "orders").reader_changes
+    delete_topic(instance, "output")
+    assert not commit(instance, part, offset), "its only topic is gone"
+    assert head_of(instance, "orders").reader_changes == changes + 1
 
 
 def test_late_stage_of_an_aborted_transaction_stays_out_of_the_next(instance: Instance) -> None:
