@@ -540,6 +540,9 @@ METRICS_REQUESTS_MAX = 32  # of `penstock metrics --serve`, a thread each
 # `penstock dev`, the server on one machine.
 DEV_REQUESTS_MAX = 256  # answered at once, a thread each: a long poll holds its thread for FETCH_WAIT_MS_MAX
 DEV_BODY_BYTES_MAX = 10 * MIB  # as API Gateway: the handlers refuse far less, with a better message
+DEV_CHANNELS_MAX = 100  # of one connection for wake-ups, as AppSync's
+DEV_MESSAGE_BYTES_MAX = 64 * KIB  # of a client that waits for wake-ups
+DEV_MESSAGES_WAITING_MAX = 1_000  # of one connection: a client that does not read loses it, and connects again
 DEV_FUNCTION_CALLS_MAX = 64  # of one function that have not ended: one that hangs is called again and again
 DEV_DELIVERIES_KEPT = 100  # messages of each queue and bus
 DEV_DELIVERIES_BYTES_MAX = 8 * MIB  # of all of them, as lines of the file

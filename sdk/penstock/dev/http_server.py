@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from aiohttp import web
 
 from penstock.dev.gateway import Answer, Gateway, Refused
+from penstock.dev.wake_ups import PATH, DevWakeUps
 from penstock.endpoint.local_endpoint import LocalEndpoint
 from penstock.system import monotonic_ms, wall_clock_ms
 from penstock_core.limits import DEV_BODY_BYTES_MAX, DEV_REQUESTS_MAX
@@ -25,8 +26,9 @@ _HEADERS = {"Server": "penstock-dev", "Cache-Control": "no-store", "X-Content-Ty
 class HttpServer:
     """Serves one gateway on one socket that listens already."""
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: Gateway, wake_ups: DevWakeUps) -> None:
         self._gateway = gateway
+        self._wake_ups = wake_ups
         self._threads = ThreadPoolExecutor(DEV_REQUESTS_MAX, thread_name_prefix="penstock-request")
         self._requests = 0
         self._endpoint: LocalEndpoint | None = None
@@ -34,13 +36,16 @@ class HttpServer:
     async def start(self, listening: socket.socket) -> None:
         """Answer requests from now on."""
         app = web.Application(client_max_size=DEV_BODY_BYTES_MAX)
+        app.router.add_get(PATH, self._wake_ups.serve)
         app.router.add_route("*", "/{tail:.*}", self._handle)
         # A body is hashed and handled as it came. Unpacked, a small one could fill the memory.
         self._endpoint = LocalEndpoint(app, stop_s=_STOP_S, auto_decompress=False)
         await self._endpoint.start(listening)
+        self._wake_ups.listen(f"127.0.0.1:{listening.getsockname()[1]}")
 
     async def close(self) -> None:
         """Take no more requests, wait a moment for those under way, then close all connections."""
+        self._wake_ups.close()
         if self._endpoint is not None:
             await self._endpoint.close()
         await asyncio.to_thread(self._threads.shutdown, cancel_futures=True)

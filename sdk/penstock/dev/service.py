@@ -22,6 +22,7 @@ from penstock.dev.functions import DevFunctions, FunctionPlace
 from penstock.dev.gateway import ISSUER, Caller, DevTokens, Gateway
 from penstock.dev.http_server import HttpServer
 from penstock.dev.targets import Deliveries, dev_targets
+from penstock.dev.wake_ups import DevWakeUps
 from penstock.errors import TopicExistsError
 from penstock.http.signature import SERVICE
 from penstock.http.sigv4 import Keys, Scope
@@ -104,7 +105,10 @@ class DevService:
         self.keys = keys or Keys(self._remembered("access_key", "penstock-dev-"), self._remembered("secret_key", ""))
         own = StageKeys(self.keys.access_key, self.keys.secret_key)
         targets = dev_targets(self._clock, called, self.delivered, lambda _: (own, REGION))
-        stores = replace(stores, deliveries=queue, targets=targets, timer_triggers=NoTimerTriggers())
+        self.wake_ups = DevWakeUps(lambda: self.callers.values(), REGION)
+        stores = replace(
+            stores, deliveries=queue, targets=targets, timer_triggers=NoTimerTriggers(), wake_ups=self.wake_ups
+        )
         access = access or DevAccess()
         settings = AclSettings(
             allows_by_default=not access.denies_by_default,
@@ -195,7 +199,7 @@ async def serve(
         settle=service.settle,
         tokens=service.tokens,
     )
-    server = HttpServer(gateway)
+    server = HttpServer(gateway, service.wake_ups)
     try:
         await server.start(listening)
         on_ready()
