@@ -160,6 +160,8 @@ def test_moved_log_ends_for_good(moved: Ports) -> None:
 
 
 def test_retention_goes_on_in_a_moved_log(moved: Ports) -> None:
+    assert moved.log.raise_passed(KEY, Offset(1), 0)[0]
+    assert not moved.log.raise_passed(KEY, Offset(4), 0)[0]
     assert moved.log.raise_log_start(KEY, Offset(2)).log_start_offset == 2
     assert head_of(moved).log_start_offset == 2
     moved.log.note_log_start(KEY, Offset(2), 9)

@@ -144,7 +144,7 @@ def passed_raising(key: PartitionKey, offset: Offset, reader_changes: int) -> Co
     return ConditionalUpdate(
         key=head_key(key),
         update="SET log_start_offset = :offset",
-        condition=f"log_start_offset < :offset AND next_offset >= :offset AND {seen}",
+        condition=f"log_start_offset < :offset AND (next_offset >= :offset OR {MOVED_AT} >= :offset) AND {seen}",
         values={":offset": number(offset), **({":seen": number(reader_changes)} if reader_changes else {})},
     )
 
