@@ -65,11 +65,11 @@ def move_topic(instance: Instance, name: str, mirror: str, *, is_dry_run: bool =
     read_ms = instance.clock.now_ms()
     topic, note = _noted(instance, parse_own_topic_name(name), subscription, is_dry_run=is_dry_run)
     keys = [PartitionKey(topic.topic_id, each) for each in topic.all_heads()]
-    heads = _heads(instance, keys)
-    if not is_dry_run:
-        with errors_maybe_applied():
+    with errors_maybe_applied(has_begun=not is_dry_run):
+        heads = _heads(instance, keys)
+        if not is_dry_run:
             heads |= _ended(instance, note, [key for key, head in heads.items() if not head.move])
-    partitions = _told(instance, topic, subscription, heads)
+        partitions = _told(instance, topic, subscription, heads)
     assert isinstance(subscription.target, StageTarget)
     return MovedTopic(note=note, source=source_topic(topic, subscription.target.prefix, read_ms), partitions=partitions)
 
@@ -135,8 +135,9 @@ def _noted(
     instance: Instance, name: TopicName, subscription: Subscription, *, is_dry_run: bool
 ) -> tuple[Topic, MoveNote]:
     """The topic with the note of its move to this mirror. An alteration that has not ended is ended first."""
-    for _ in range(OPEN_ATTEMPTS_MAX):
-        topic = check_not_mirrored(instance.topic_cache.read_through(name))
+    for attempt in range(OPEN_ATTEMPTS_MAX):
+        with errors_maybe_applied(has_begun=attempt > 0):
+            topic = check_not_mirrored(instance.topic_cache.read_through(name))
         target = _target_of(subscription, topic)
         old = topic.move
         if topic.is_moved and old is not None:
@@ -211,8 +212,9 @@ def _check_ended(instance: Instance, name: TopicName, number: int) -> None:
 
 def _ending(instance: Instance, name: TopicName, number: int, state: MoveState) -> Topic:
     """The topic once it says how its move ends, or has ended by this number."""
-    for _ in range(OPEN_ATTEMPTS_MAX):
-        topic = instance.topic_cache.read_through(name)
+    for attempt in range(OPEN_ATTEMPTS_MAX):
+        with errors_maybe_applied(has_begun=attempt > 0):
+            topic = instance.topic_cache.read_through(name)
         note = topic.move
         if note is None:
             raise PenstockError(ErrorCode.INVALID_REQUEST, f"topic {name!r} was never moved: it takes appends")

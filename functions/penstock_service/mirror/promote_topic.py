@@ -55,24 +55,27 @@ def promote_topic(instance: Instance, name: str, planned: PlannedPromotion | Non
     and CONCURRENT_UPDATE if pushes keep changing its settings, or the move was given up. A planned one raises
     TOPIC_EXISTS for a topic that was made anew, or mirrors another one.
     """
-    for _ in range(OPEN_ATTEMPTS_MAX):
-        topic = _decided(instance, name, planned)
+    for attempt in range(OPEN_ATTEMPTS_MAX):
+        with errors_maybe_applied(has_begun=attempt > 0):
+            topic = _decided(instance, name, planned)
         if topic.mirror is None:
             break
-        heads = _promote_heads(instance, topic, topic.mirror.name, {} if planned is None else planned.ends)
-        is_whole = planned is None or planned.ends.keys() <= {key.partition for key in heads}
-        if not is_whole or any(head.mirror for head in heads.values()):
-            return PromotedTopic(partitions=_told(instance, heads), is_whole=False)
-        if _replaced(instance, topic, replace(topic, mirror=None)):
-            return PromotedTopic(partitions=_told(instance, heads))
-    found = _heads(instance, topic)
-    if topic.mirror is not None:
-        raise PenstockError(
-            ErrorCode.CONCURRENT_UPDATE, f"topic {name!r} is altered by pushes all the time: promote it again"
-        )
-    if all(head.promoted_at is None for head in found.values()):
-        raise PenstockError(ErrorCode.INVALID_REQUEST, f"topic {name!r} is no mirror: it takes appends already")
-    return PromotedTopic(partitions=_told(instance, found))
+        with errors_maybe_applied():
+            heads = _promote_heads(instance, topic, topic.mirror.name, {} if planned is None else planned.ends)
+            is_whole = planned is None or planned.ends.keys() <= {key.partition for key in heads}
+            if not is_whole or any(head.mirror for head in heads.values()):
+                return PromotedTopic(partitions=_told(instance, heads), is_whole=False)
+            if _replaced(instance, topic, replace(topic, mirror=None)):
+                return PromotedTopic(partitions=_told(instance, heads))
+    with errors_maybe_applied():
+        if topic.mirror is not None:
+            raise PenstockError(
+                ErrorCode.CONCURRENT_UPDATE, f"topic {name!r} is altered by pushes all the time: promote it again"
+            )
+        found = _heads(instance, topic)
+        if all(head.promoted_at is None for head in found.values()):
+            raise PenstockError(ErrorCode.INVALID_REQUEST, f"topic {name!r} is no mirror: it takes appends already")
+        return PromotedTopic(partitions=_told(instance, found))
 
 
 def refuse_move(instance: Instance, name: str, number: int) -> None:
@@ -81,8 +84,9 @@ def refuse_move(instance: Instance, name: str, number: int) -> None:
     One read, and one update of the topic. Raises MIRROR_ENDED once a promotion is decided, UNKNOWN_TOPIC, and
     CONCURRENT_UPDATE if pushes keep changing its settings.
     """
-    for _ in range(OPEN_ATTEMPTS_MAX):
-        topic = instance.topic_cache.read_through(parse_own_topic_name(name))
+    for attempt in range(OPEN_ATTEMPTS_MAX):
+        with errors_maybe_applied(has_begun=attempt > 0):
+            topic = instance.topic_cache.read_through(parse_own_topic_name(name))
         refused = refuse(topic.mirror, number)
         assert topic.mirror is not None
         if refused == topic.mirror.refused or _replaced(
@@ -94,8 +98,9 @@ def refuse_move(instance: Instance, name: str, number: int) -> None:
 
 def _decided(instance: Instance, name: str, planned: PlannedPromotion | None) -> Topic:
     """The topic, whose note says that its promotion is decided. With the source's settings, if it is planned."""
-    for _ in range(OPEN_ATTEMPTS_MAX):
-        topic = instance.topic_cache.read_through(parse_own_topic_name(name))
+    for attempt in range(OPEN_ATTEMPTS_MAX):
+        with errors_maybe_applied(has_begun=attempt > 0):
+            topic = instance.topic_cache.read_through(parse_own_topic_name(name))
         if planned is not None:
             _check_planned(topic, planned)
             if topic.mirror is not None:
