@@ -149,12 +149,13 @@ class _Link:
             self._transport.abort()
 
     async def _send_all(self) -> None:
-        while True:
-            try:
-                text = await asyncio.wait_for(self._waiting.get(), _KEEP_ALIVE_S)
-            except TimeoutError:
-                text = json.dumps({"type": "ka"})
-            await self._socket.send_str(text)
+        with contextlib.suppress(ConnectionError):  # the client has gone: `run` ends
+            while True:
+                try:
+                    text = await asyncio.wait_for(self._waiting.get(), _KEEP_ALIVE_S)
+                except TimeoutError:
+                    text = json.dumps({"type": "ka"})
+                await self._socket.send_str(text)
 
     def _answer(self, text: str) -> None:
         try:
