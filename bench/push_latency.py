@@ -28,8 +28,8 @@ from penstock import Admin, Producer
 PARTITIONS = 6
 DELIVER = "penstock-deliver"
 PATIENCE_S = 240  # longer than a lane's lock
-RATES = (5.0, 10.0, 20.0)  # records a second: with a wake-up for each, the last one takes both cores
-_P50_MS_MAX = 120  # at the first rate
+RATES = (5.0, 10.0, 20.0)  # records a second, each of which a delivery of its own may carry
+_P50_MS_MAX, _P99_MS_MAX = 120, 1_000
 _TARGET = Path(__file__).parent / "loads" / "push_target.py"
 _TRUST = {"Effect": "Allow", "Principal": {"Service": "lambda.amazonaws.com"}, "Action": "sts:AssumeRole"}
 
@@ -43,7 +43,8 @@ def main(report: Report, seconds: int) -> None:
         topic.wait_until_delivered()
         traffic = [_under_traffic(topic, rate, seconds) for rate in RATES]
     report.show("under traffic", traffic)
-    report.judge(holds=float(traffic[0]["p50_ms"] or 0) <= _P50_MS_MAX)
+    slowest = {name: max(float(each[name] or 0) for each in traffic) for name in ("p50_ms", "p99_ms")}
+    report.judge(holds=slowest["p50_ms"] <= _P50_MS_MAX and slowest["p99_ms"] <= _P99_MS_MAX)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
