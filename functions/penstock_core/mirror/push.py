@@ -16,7 +16,7 @@ A move: a topic ends at its source, and goes on at its mirror from the same offs
 source head    next_offset 120 ──▶ moved_at 120, move 1         no write raises an offset that is not there
 mirrored head  next_offset 120, log l1 ──▶ promoted, if it ends at 120, and is of log l1
 ```
-A move has a number. What is late of a move that was given up meets a head, or a mirrored topic, that knows the number.
+A move has a number. A late step of a move that was given up meets a head, or a mirrored topic, that knows the number.
 """
 
 from collections.abc import Mapping, Sequence

@@ -114,7 +114,7 @@ def delete(service: Service, name: str, yes: bool) -> None:
 @click.argument("topics", nargs=-1, required=True, shell_complete=complete_topics)
 @click.option("--source", metavar="URL", help="The URL of the source, if the mirror does not tell it.")
 @click.option("--source-region", metavar="REGION", help="The region of the source, if its URL does not tell it.")
-@click.option("--source-lost", is_flag=True, help="Do not ask the source. What it has not pushed is lost.")
+@click.option("--source-lost", is_flag=True, help="Do not ask the source. Records that it has not pushed are lost.")
 @click.option("--leave-delayed", is_flag=True, help="Delayed records that wait stay at the source, and never come.")
 @click.option("--dry-run", is_flag=True, help="Show how far each partition is, and change nothing.")
 @click.option("--wait", "wait_s", type=click.IntRange(min=0), default=300, show_default=True, help=_WAIT_HELP)

@@ -1,6 +1,6 @@
 """A topic moves to its mirror, while producers write to both sides, and operators get in each other's way.
 
-Operators promote at once, or give up, or die between two steps. What they asked for comes late, from moves that are
+Operators promote at once, or give up, or die between two steps. Their requests come late, from moves that are
 over. Now and then one counts the source as lost in the middle. G14 is broken if a partition that was promoted by a
 move grows at its source, or lacks a record.
 """
