@@ -36,3 +36,29 @@ def _message(file: Any, name: str, fields: list[tuple[str, int, str]]) -> Any:
     for number, (field, kind, of) in enumerate(fields, 1):
         made.field.add(name=field, number=number, type=kind, type_name=of or None, label=_FIELD.LABEL_OPTIONAL)
     return made
+
+
+def add_fields(message: Any, *fields: str) -> None:
+    """Add fields as a .proto file writes them: `optional int64 n`, `repeated .shop.Line lines`, `oneof:one string s`.
+
+    Those of a oneof come first.
+    """
+    for text in fields:
+        *words, kind, name = text.split()
+        word = words[0] if words else ""
+        made = message.field.add(name=name, number=len(message.field) + 1, label=_FIELD.LABEL_OPTIONAL)
+        if word == "repeated":
+            made.label = _FIELD.LABEL_REPEATED
+        if word == "optional":
+            made.proto3_optional = True
+            made.oneof_index = len(message.oneof_decl)
+            message.oneof_decl.add(name=f"_{name}")
+        if word.startswith("oneof:"):
+            known = [each.name for each in message.oneof_decl]
+            if word[6:] not in known:
+                message.oneof_decl.add(name=word[6:])
+            made.oneof_index = [each.name for each in message.oneof_decl].index(word[6:])
+        if not kind.startswith("."):
+            made.type = getattr(_FIELD, f"TYPE_{kind.upper()}")
+        else:
+            made.type_name = kind

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table, Transaction
 
 COMMIT, NEXT_OFFSETS = "penstock.commit", "penstock.next-offsets"
+NUMBERS = "penstock.field-numbers"  # of Protobuf, by column: a field with a new name is found by its number
 NAMESPACE = "penstock"
 PARTITION_FIELD = "day"
 
@@ -132,9 +133,9 @@ class IcebergTable:
     def typed(self, kind: str, schema: str) -> Typing:
         """Give the table the columns of a schema, and return how to type values for it.
 
-        It adds columns, renames those that the schema has as aliases, and widens int to long, float to double, and the
-        precision of decimals. It removes none. One commit, if something changes. Raises INVALID_CONFIG for a column
-        that has another type, and CONCURRENT_UPDATE.
+        It adds columns, renames those that the schema has as aliases or by number, and widens int to long, float to
+        double, and the precision of decimals. It removes none. One commit, if something changes. Raises INVALID_CONFIG
+        for a column that has another type, and CONCURRENT_UPDATE.
         """
         columns = value_columns(kind, schema)
         table = self._load() or self._create()
@@ -330,16 +331,21 @@ def _evolve(transaction: "Transaction", columns: ValueColumns, *, is_anew: bool 
         with transaction.update_schema(allow_incompatible_changes=True) as update:
             for name in top:
                 update.delete_column(name)
+    properties = transaction.table_metadata.properties
+    numbers: dict[str, int] = {} if is_anew else json.loads(properties.get(NUMBERS, "{}"))
     renames = {
         old: name
         for name, others in columns.aliases.items()
-        for old in others
+        for old in (*others, *(each for each, number in numbers.items() if number == columns.numbers.get(name)))
         if not is_anew and name not in top and old in top and old not in columns.sources
     }
     if renames:
         with transaction.update_schema() as update:
             for old, name in renames.items():
                 update.rename_column(old, name)
+    told = {name: number for name, number in numbers.items() if name not in renames} | dict(columns.numbers)
+    if told != numbers:
+        transaction.set_properties({NUMBERS: json.dumps(told, separators=(",", ":"))})
     with transaction.update_schema() as update:
         update.union_by_name(pa.schema(table_fields(columns)))
 

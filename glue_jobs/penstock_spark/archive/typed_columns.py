@@ -1,4 +1,4 @@
-"""The columns that a schema gives an archived table: from JSON Schema and from Avro.
+"""The columns that a schema gives an archived table: from JSON Schema, Avro and Protobuf.
 
 A column is a `pyarrow.Field`. It is not nullable if the schema requires a value; the table's own columns are nullable
 all the same, because older rows lack them. A field that no one type describes is a column of JSON text: its metadata
@@ -7,12 +7,14 @@ say so. So is an object whose fields the schema does not name.
     JSON Schema: integer -> int64 (format int32: int32), number -> double, string -> string; by format: date-time to
                  microseconds in UTC, date, time, decimal (with precision and scale); array, object, map
     Avro:        its primitives and logical types; enum and uuid -> string, union with null -> nullable
+    Protobuf:    protobuf_messages.py
 """
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from typing import Any
 
 import pyarrow as pa
@@ -20,7 +22,7 @@ import pyarrow as pa
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_spark.archive.archive_schema import FILE_SCHEMA
 
-FORMATS = ("json", "avro")
+FORMATS = ("json", "avro", "protobuf")
 SCHEMA_BYTES_MAX = 1_000_000
 RAW, RAW_REASON = "_raw", "_raw_reason"
 AS_JSON = {b"penstock.json": b"1"}
@@ -55,16 +57,20 @@ _AVRO_LOGICAL: Mapping[str, pa.DataType] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueColumns:
-    """The columns of a schema. `sources` has the field of the value by column, `aliases` older names of a column."""
+    """The columns of a schema.
+
+    `sources` has the field of the value by column, `aliases` older names of a column, `numbers` those of Protobuf.
+    """
 
     fields: tuple[pa.Field, ...]
     sources: Mapping[str, str]
     aliases: Mapping[str, tuple[str, ...]]
+    numbers: Mapping[str, int] = dataclass_field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Typing:
-    """The schema by which a plan types values: its kind, "json" or "avro", its text, and the columns of the files."""
+    """The schema by which a plan types values: its kind, one of `FORMATS`, its text, and the columns of the files."""
 
     kind: str
     schema: str
@@ -81,26 +87,38 @@ class Typing:
 
 
 def value_columns(kind: str, text: str) -> ValueColumns:
-    """The columns of a schema of kind "json" or "avro". Raises INVALID_CONFIG with the field and the way out."""
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise _invalid(f"the schema is no JSON: {error!s:.200}") from error
-    budget = _Budget()
-    found = _json_fields(document, budget) if kind == "json" else _avro_fields(document, budget)
+    """The columns of a schema of one of the `FORMATS`. Raises INVALID_CONFIG with the field and the way out."""
     fields: dict[str, pa.Field] = {}
     sources: dict[str, str] = {}
     aliases: dict[str, tuple[str, ...]] = {}
+    numbers: dict[str, int] = {}
     seen: dict[str, str] = {}
-    for field, others in found:
+    for field, others, number in _found_fields(kind, text):
         name = f"value_{field.name}" if field.name.lower() in {each.lower() for each in _TAKEN} else field.name
         if name.lower() in seen:
             raise _invalid(f"fields {seen[name.lower()]!r} and {field.name!r} make one column: engines ignore case")
         seen[name.lower()] = field.name
         fields[name], sources[name], aliases[name] = field.with_name(name), field.name, others
+        if number is not None:
+            numbers[name] = number
     if not fields:
-        raise _invalid("the schema names no field at its top: give an object with properties, or a record")
-    return ValueColumns(fields=tuple(fields.values()), sources=sources, aliases=aliases)
+        raise _invalid("the schema names no field at its top: give an object with properties, a record, or a message")
+    return ValueColumns(fields=tuple(fields.values()), sources=sources, aliases=aliases, numbers=numbers)
+
+
+def _found_fields(kind: str, text: str) -> Iterator[tuple[pa.Field, tuple[str, ...], int | None]]:
+    budget = _Budget()
+    if kind == "protobuf":
+        from penstock_spark.archive.protobuf_messages import message_fields
+
+        yield from ((each, (), number) for each, number in message_fields(text, budget, AS_JSON))
+        return
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _invalid(f"the schema is no JSON: {error!s:.200}") from error
+    found = _json_fields(document, budget) if kind == "json" else _avro_fields(document, budget)
+    yield from ((each, others, None) for each, others in found)
 
 
 def table_fields(columns: ValueColumns) -> list[pa.Field]:

@@ -19,6 +19,7 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock_spark.archive.protobuf_messages import message_reader
 from penstock_spark.archive.typed_columns import AS_JSON, RAW, RAW_REASON, Typing, value_columns
 
 _REASON_LENGTH_MAX = 500
@@ -47,11 +48,10 @@ class ValueTyper:
         self._names = typing.file_schema().names
         self._types = {each.name: _plain(each.type) for each in typing.file_schema()}
         self._typed = [each.name for each in columns.fields]
-        self._decode = _json_decoder() if typing.kind == "json" else _avro_decoder(typing.schema)
+        self._decode = _decoder(typing)
         self._sources = [columns.sources[name] for name in self._typed]
         self._fits = [_fit_field(each) for each in columns.fields]
-        is_json = typing.kind == "json"
-        self._makes = [_make_field(each, self._types[each.name], is_json) for each in columns.fields]
+        self._makes = [_make_field(each, self._types[each.name]) for each in columns.fields]
         self.unfit = 0
 
     def add(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -110,7 +110,11 @@ class ValueTyper:
         return [fit(get(source)) for source, fit in zip(self._sources, self._fits, strict=True)]
 
 
-def _json_decoder() -> Fit:
+def _decoder(typing: Typing) -> Fit:
+    if typing.kind == "protobuf":
+        return message_reader(typing.schema)
+    if typing.kind == "avro":
+        return _avro_decoder(typing.schema)
     import orjson
 
     loads: Fit = orjson.loads
@@ -145,8 +149,8 @@ def _check_kind(cells: list[Any], kind: type[Any]) -> int:
     return nulls
 
 
-def _make_field(field: pa.Field, to: pa.DataType, is_json: bool) -> Make:
-    make = _make_type(field, to, is_json)
+def _make_field(field: pa.Field, to: pa.DataType) -> Make:
+    make = _make_type(field, to)
 
     def checked(cells: list[Any], absent: int) -> pa.Array:
         if not field.nullable and cells.count(None) > absent:
@@ -156,18 +160,18 @@ def _make_field(field: pa.Field, to: pa.DataType, is_json: bool) -> Make:
     return checked
 
 
-def _make_type(field: pa.Field, to: pa.DataType, is_json: bool) -> Callable[[list[Any]], pa.Array]:
+def _make_type(field: pa.Field, to: pa.DataType) -> Callable[[list[Any]], pa.Array]:
     """A function that makes the column. It looks at the kinds of all cells first, for Arrow makes 1 of 1.5 and of True.
 
     Cells of another kind, and texts that Arrow cannot read, are fitted one by one.
     """
     kind, is_text = field.type, field.metadata == AS_JSON
-    if is_json and not is_text and pa.types.is_struct(kind):
+    if not is_text and pa.types.is_struct(kind):
         return _make_struct(kind, to)
-    if is_json and not is_text and pa.types.is_list(kind):
+    if not is_text and pa.types.is_list(kind):
         return _make_list(kind, to)
     fit = _fit_json if is_text else _fit_type(kind)
-    plain = _plain_kinds(kind) if is_json and not is_text else frozenset()
+    plain = frozenset() if is_text else _plain_kinds(kind)
 
     def make(cells: list[Any]) -> pa.Array:
         if plain and plain.issuperset(map(type, cells)):
@@ -185,6 +189,7 @@ def _plain_kinds(kind: pa.DataType) -> frozenset[type[Any]]:
         (pa.types.is_floating, (int, float)),
         (pa.types.is_boolean, (bool,)),
         (pa.types.is_string, (str,)),
+        (pa.types.is_binary, (bytes,)),
         (pa.types.is_timestamp, (str,)),
         (pa.types.is_date, (str,)),
         (pa.types.is_decimal, (str,)),
@@ -213,7 +218,7 @@ def _at_once(cells: list[Any], kind: pa.DataType) -> pa.Array:
 
 def _make_struct(kind: pa.DataType, to: pa.DataType) -> Callable[[list[Any]], pa.Array]:
     own = {each.name: each for each in kind}
-    makes = [(each, _make_field(own[each.name], each.type, True) if each.name in own else None) for each in to]
+    makes = [(each, _make_field(own[each.name], each.type) if each.name in own else None) for each in to]
 
     def make(cells: list[Any]) -> pa.Array:
         nulls = _check_kind(cells, dict)
@@ -229,7 +234,7 @@ def _make_struct(kind: pa.DataType, to: pa.DataType) -> Callable[[list[Any]], pa
 
 
 def _make_list(kind: pa.DataType, to: pa.DataType) -> Callable[[list[Any]], pa.Array]:
-    of_element = _make_field(kind.value_field, to.value_type, True)
+    of_element = _make_field(kind.value_field, to.value_type)
 
     def make(cells: list[Any]) -> pa.Array:
         _check_kind(cells, list)

@@ -20,6 +20,7 @@ from penstock_spark.archive.archive_plan import Plan
 from penstock_spark.archive.archive_table import LAKE, ParquetTable, TableKind, claim_table
 from penstock_spark.archive.archiving import ArchiveResult, GroupRunner, Sizes, archive_topic, rebuild_table
 from penstock_spark.archive.iceberg_table import IcebergTable, open_catalog
+from penstock_spark.archive.protobuf_messages import schema_text
 from penstock_spark.archive.rebuilding import Rebuild, RebuildRunner, RebuiltFile, rebuild_file
 from penstock_spark.archive.typed_columns import FORMATS, SCHEMA_BYTES_MAX, Typing, value_columns
 from penstock_spark.arguments import byte_count
@@ -55,7 +56,8 @@ def main(argv: Sequence[str]) -> None:
         action="append",
         default=[],
         metavar="TOPIC=FORMAT:PLACE",
-        help="type a topic's values by this schema: FORMAT is json (JSON Schema) or avro, PLACE a file or s3://bucket/key",
+        help="type a topic's values by this schema: FORMAT is json (JSON Schema), avro, or protobuf (descriptors, as "
+        "order.desc#shop.Order), PLACE a file or s3://bucket/key",
     )
     parser.add_argument(
         "--rebuild", action="store_true", help="first type all rows of the tables of --schema anew, by the new schema"
@@ -134,26 +136,34 @@ def read_schemas(given: Sequence[str], storage: Storage) -> dict[str, tuple[str,
     for each in given:
         topic, _, rest = each.partition("=")
         kind, _, place = rest.partition(":")
-        folder, _, name = place.rpartition("/")
-        if not topic or kind not in FORMATS or not name:
+        if not topic or kind not in FORMATS or not place or place.endswith("/"):
             raise PenstockError(
-                ErrorCode.INVALID_CONFIG, f"--schema {each!r:.200}: give TOPIC=json:FILE or TOPIC=avro:s3://bucket/key"
+                ErrorCode.INVALID_CONFIG,
+                f"--schema {each!r:.200}: give TOPIC=json:FILE, TOPIC=avro:s3://bucket/key or "
+                "TOPIC=protobuf:order.desc#shop.Order",
             )
         if topic in found:
             raise PenstockError(ErrorCode.INVALID_CONFIG, f"--schema names topic {topic!r:.100} twice: give it one")
-        data = open_results(folder or ("/" if place.startswith("/") else "."), storage).get(name)
-        try:
-            text = None if data is None or len(data) > SCHEMA_BYTES_MAX else data.decode()
-        except UnicodeDecodeError:
-            text = None
-        if text is None:
-            raise PenstockError(
-                ErrorCode.INVALID_CONFIG,
-                f"--schema {each!r:.200}: there is no text of at most {SCHEMA_BYTES_MAX} bytes at that place",
-            )
+        text = read_schema(kind, place, storage)
         value_columns(kind, text)
         found[topic] = kind, text
     return found
+
+
+def read_schema(kind: str, place: str, storage: Storage) -> str:
+    """The text of the schema of that format at that place. Raises INVALID_CONFIG with the way out."""
+    path, _, message = place.partition("#") if kind == "protobuf" else (place, "", "")
+    folder, _, name = path.rpartition("/")
+    data = open_results(folder or ("/" if path.startswith("/") else "."), storage).get(name)
+    try:
+        if data is not None and len(data) <= SCHEMA_BYTES_MAX:
+            return schema_text(data, message) if kind == "protobuf" else data.decode()
+    except UnicodeDecodeError:
+        pass
+    raise PenstockError(
+        ErrorCode.INVALID_CONFIG,
+        f"schema {kind}:{place:.200}: there is no text of at most {SCHEMA_BYTES_MAX} bytes at that place",
+    )
 
 
 def _check_schemas(schemas: Mapping[str, object], topics: Sequence[Topic], storage: Storage, *, rebuilds: bool) -> None:

@@ -156,10 +156,11 @@ def test_values_are_typed_by_a_schema_and_a_rebuild_types_all_of_them_anew(
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        (["--schema", "orders"], "give TOPIC=json:FILE or TOPIC=avro"),
-        (["--schema", "orders=xml:a"], "give TOPIC=json:FILE or TOPIC=avro"),
-        (["--schema", "orders=json:"], "give TOPIC=json:FILE or TOPIC=avro"),
+        (["--schema", "orders"], "give TOPIC=json:FILE, TOPIC=avro"),
+        (["--schema", "orders=xml:a"], "give TOPIC=json:FILE, TOPIC=avro"),
+        (["--schema", "orders=json:"], "give TOPIC=json:FILE, TOPIC=avro"),
         (["--schema", "orders=json:/nowhere/x.json"], "there is no text"),
+        (["--schema", "orders=protobuf:{good}#a.B"], "no FileDescriptorSet"),
         (["--schema", "orders=json:{good}", "--schema", "orders=json:{good}"], "twice"),
         (["--schema", "orders=json:{bad}"], "names no field"),
         (["--schema", "bills=json:{good}"], "names bills, which this run does not archive"),

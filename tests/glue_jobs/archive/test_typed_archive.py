@@ -9,14 +9,17 @@ from typing import Any
 import fastavro
 import pyarrow.dataset as ds
 import pytest
+from google.protobuf import descriptor_pb2
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_spark.archive.archive_schema import FILE_SCHEMA
 from penstock_spark.archive.archive_table import TableKind
 from penstock_spark.archive.archiving import Sizes, rebuild_table
 from penstock_spark.archive.iceberg_table import IcebergTable
+from penstock_spark.archive.protobuf_messages import schema_text
 from penstock_spark.archive.rebuilding import Rebuild, RebuiltFile, rebuild_file
 from tests.glue_jobs.archived_topic import SMALL, ArchivedTopic, DyingWriter
+from tests.support.proto_messages import add_fields
 from tests.support.service import Intercepted, Killed
 
 ORDER: dict[str, Any] = {
@@ -226,6 +229,22 @@ def test_changed_schema_adds_and_widens_and_renames_by_alias(archived: ArchivedT
         {"n": 2**40, "full_name": "b", "more": True},
     ]
     assert "name" not in archived.table_rows()[0]
+
+
+def test_field_of_protobuf_with_a_new_name_is_found_by_its_number(archived: ArchivedTopic) -> None:
+    for names in (["id", "note"], ["id"], ["number", "remark"]):
+        files = descriptor_pb2.FileDescriptorSet()
+        message = files.file.add(name="a.proto", syntax="proto3").message_type.add(name="M")
+        add_fields(message, *(f"int64 {name}" for name in names))
+        archived.append_values(b"\x08\x01\x10\x02")
+        archived.archive(schema=("protobuf", schema_text(files.SerializeToString(), "")))
+    rows = archived.table_rows()
+    assert picked(rows, "number", "remark") == [
+        {"number": 1, "remark": 2},
+        {"number": 1, "remark": None},
+        {"number": 1, "remark": 2},
+    ]
+    assert not {"id", "note"} & set(rows[0])
 
 
 def test_column_that_a_schema_drops_stays_and_nested_fields_are_added(archived: ArchivedTopic) -> None:
