@@ -12,7 +12,6 @@ from penstock_cdk.storage_profile import PROFILES, Profile, ZonePlan, profile_of
 from penstock_cdk.walls import REQUEST_RATE, ROUTE_RATES, Jwt, RequestRate, account_rate, check_reserved, scaled
 from penstock_core.limits import (
     AUDIT_RETENTION_MS_DEFAULT,
-    INLINE_BYTES_MAX,
     LOG_START_GRACE_MS,
     METRIC_CONSUMERS_MAX,
     METRIC_TOPICS_MAX,
@@ -20,7 +19,7 @@ from penstock_core.limits import (
     SWEEP_GRACE_MS,
     TIERED_SWEEP_GRACE_MS,
 )
-from penstock_core.log.inline import BOUNDS_OF_PROFILES, InlineBounds
+from penstock_core.log.inline import InlineBounds, bounds_of_setting
 from penstock_core.routes import ROUTES
 
 Architecture = Literal["arm64", "x86_64"]
@@ -357,8 +356,7 @@ class StageSettings:
         is_other = "aarch64" if self.architecture == "x86_64" else "x86_64"
         if wrong := next((tag for tag in self.pip_platforms or () if is_other in tag), None):
             raise ValueError(f"architecture={self.architecture!r} with pip_platforms {wrong!r}: give tags of that kind")
-        if self.inline_bytes_max is not None and not 0 <= self.inline_bytes_max <= INLINE_BYTES_MAX:
-            raise ValueError(f"inline_bytes_max={self.inline_bytes_max}: give 0 to {INLINE_BYTES_MAX} bytes, or auto")
+        bounds_of_setting(self.inline_bytes_max, self.profile)
         if token := next((each for each in self.super_principals if each.startswith("jwt:")), None):
             raise ValueError(f"super principal {token!r:.100}: a token is none, add rules for it (penstock acls add)")
         check_reserved(self.reserved_concurrency, self.function_sizes, self.account_concurrency)
@@ -422,8 +420,7 @@ class StageSettings:
     @property
     def small_appends(self) -> InlineBounds:
         """The bounds of the appends that become items."""
-        bytes_max = self.inline_bytes_max
-        return BOUNDS_OF_PROFILES[self.profile] if bytes_max is None else InlineBounds(swept_bytes=bytes_max)
+        return bounds_of_setting(self.inline_bytes_max, self.profile)
 
     @property
     def tiers_zones(self) -> bool:

@@ -51,8 +51,8 @@ from penstock.system import NS_PER_MS
 from penstock_core.acls.rule import parse_principal_pattern
 from penstock_core.acls.tokens import AclSettings
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.limits import SDK_DELAY_STEP_MS
-from penstock_core.log.inline import InlineBounds
+from penstock_core.limits import INLINE_BYTES_MAX, SDK_DELAY_STEP_MS
+from penstock_core.log.inline import bounds_of_setting
 from penstock_core.log.timer import DueSecond
 from penstock_core.mirror.push import MirrorPush, PushAnswer, push_header
 from penstock_core.push.batch import Answer, Failed, Failure, PushBatch
@@ -70,6 +70,7 @@ try:
     from penstock_service.groups.expire_offsets import expire_offsets
     from penstock_service.instance.instance import Instance
     from penstock_service.push.look import deliver_due
+    from penstock_service.retention.keep_items import keep_items
     from penstock_service.retention.retain import retain
     from penstock_service.schedules.run_schedules import run_schedules
     from penstock_service.timers.promote import promote_second
@@ -163,14 +164,17 @@ class MemoryPenstock:
     Its clock runs in real time from `start_ms` on (milliseconds since 1970, by default now), and `advance` moves
     it. Delayed records come while it is open, if their delay is 15 minutes at most, or when you `advance`.
     Subscriptions deliver when you call `deliver_pushes`. The principal of `transport` may do everything. With
-    `denies_by_default`, others may only do what access rules allow: test yours with `transport_as`. Appends of up
-    to `inline_bytes_max` bytes go where a stage with that setting puts them: records are the same, and you may see
-    that your program does not care.
+    `denies_by_default`, others may only do what access rules allow: test yours with `transport_as`. Small appends
+    go where a stage with that `inline_bytes_max` puts them, None for its default: your program sees no difference.
     """
 
     def __init__(
-        self, *, denies_by_default: bool = False, inline_bytes_max: int = 0, start_ms: int | None = None
+        self, *, denies_by_default: bool = False, inline_bytes_max: int | None = None, start_ms: int | None = None
     ) -> None:
+        if inline_bytes_max is not None:
+            check_whole("inline_bytes_max", inline_bytes_max, 0)
+            most = f"use at most {INLINE_BYTES_MAX:,} bytes, or None for the default of a stage"
+            check(inline_bytes_max <= INLINE_BYTES_MAX, f"inline_bytes_max={inline_bytes_max}: {most}")
         if start_ms is not None:
             check_whole("start_ms", start_ms, 0)
             check(start_ms <= _START_MS_MAX, f"start_ms={start_ms}: use at most {_START_MS_MAX:,}, in the year 2100")
@@ -183,7 +187,7 @@ class MemoryPenstock:
             tables=self._tables,
             clock=self._clock,
             acl_settings=settings,
-            small=InlineBounds(swept_bytes=inline_bytes_max),
+            small=bounds_of_setting(inline_bytes_max),
         )
         self._triggers = ClockTimerTriggers(self._clock)
         self._functions = _Functions()
@@ -296,6 +300,7 @@ class MemoryPenstock:
             self._clock.advance(duration_ms + -end_ms % SDK_DELAY_STEP_MS)
             self._repeat(lambda: promote_due(self._instance, budget_ms=math.inf))
             self._repeat(lambda: run_schedules(self._instance, budget_ms=math.inf))
+            self._repeat(lambda: keep_items(self._instance, budget_ms=math.inf))
             self._repeat(lambda: retain(self._instance, budget_ms=math.inf))
             self._repeat(lambda: expire_offsets(self._instance, budget_ms=math.inf))
             while self._tables.expire(_EXPIRED_AT_ONCE) == _EXPIRED_AT_ONCE:

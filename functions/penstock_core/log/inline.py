@@ -8,7 +8,8 @@ A request is small if its item costs less than its puts. DynamoDB bills whole un
 | `express2`  | $2.26           | 2 units: $1.77; 3 units: $2.59             | 1 unit: $1.38                  |
 | `standard1` | $5.00           | 5 units: $4.36; 6 units: $5.18             | none: no `tier` moves it       |
 
-`tests/core/log/test_inline.py` holds them against the price table. The stage `local` pays for neither.
+`tests/core/log/test_inline.py` holds them against the price table. The stage `local` pays for neither. The servers in
+one process (`penstock dev`, `penstock.testing`) have three zones in memory, and the bounds of `express3`.
 """
 
 from collections.abc import Mapping
@@ -54,6 +55,18 @@ BOUNDS_OF_PROFILES: Mapping[str, InlineBounds] = {
     "standard1": bounds_of_units(5, 0),
     "local": NO_ITEMS,
 }
+
+
+def bounds_of_setting(bytes_max: int | None, profile: str = "express3") -> InlineBounds:
+    """The bounds of a stage with this `inline_bytes_max`: None, the default, for those of its profile.
+
+    Raises ValueError beyond 0 to `INLINE_BYTES_MAX`.
+    """
+    if bytes_max is None:
+        return BOUNDS_OF_PROFILES[profile]
+    if not 0 <= bytes_max <= INLINE_BYTES_MAX:
+        raise ValueError(f"inline_bytes_max={bytes_max}: give 0 to {INLINE_BYTES_MAX} bytes, or auto")
+    return InlineBounds(swept_bytes=bytes_max)
 
 
 def parse_inline_bounds(text: str | None) -> InlineBounds:

@@ -20,6 +20,7 @@ from penstock.configuration import Configuration, StaticCredentials
 from penstock.endpoint.listening import listen
 from penstock.http.transport import HttpTransport
 from penstock_core.errors import PenstockError
+from penstock_core.log.inline import bounds_of_setting
 
 if TYPE_CHECKING:
     import socket
@@ -90,6 +91,13 @@ _OTHER_FILES = ("local", "jobs")  # in .penstock
     metavar="DIR",
     help="Take the keys of the server that runs in this folder: each may mirror topics of the other, by http://127.0.0.1.",
 )
+@click.option(
+    "--inline-bytes-max",
+    type=click.Choice(("0", "auto")),
+    default="auto",
+    show_default=True,
+    help="The stage's setting: 0 puts small appends into zones, too.",
+)
 @click.option("--console/--no-console", "has_console", default=True, help="Serve the console too, on a free port.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object once the server answers.")
 @click.option("--verbose", is_flag=True, help="Print a line for each request on stderr.")
@@ -102,6 +110,7 @@ def dev(
     principals: tuple[str, ...],
     subjects: tuple[str, ...],
     keys_of: Path | None,
+    inline_bytes_max: str,
     has_console: bool,
     as_json: bool,
     verbose: bool,
@@ -139,7 +148,14 @@ def dev(
         raise click.ClickException(_port_error(port, error)) from error
     with listening:
         try:
-            service = DevService(data, access, functions=called, deliveries=Path.cwd() / DELIVERIES_FILE, keys=keys)
+            service = DevService(
+                data,
+                access,
+                functions=called,
+                deliveries=Path.cwd() / DELIVERIES_FILE,
+                keys=keys,
+                small=bounds_of_setting(None if inline_bytes_max == "auto" else int(inline_bytes_max)),
+            )
             try:
                 service.create(wanted)
                 link = DevConsole(as_json=as_json) if has_console else None

@@ -36,6 +36,7 @@ _PASSING_DELAY_MS = 1_000
 _ERRORS_BYTES = 4_096  # of standard error, read at once and kept
 _ERRORS_S = 1.0  # after the end of a process, for the rest of it
 _LAST_LINE_MAX = 200  # characters
+_NOT_STARTED_CODES = (126, 127)  # of a shell: it may not execute the program, or there is none
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -75,7 +76,10 @@ def work(
     tells the exit code and the last line of standard error.
 
     After 10 records in a row that failed, the command pauses: for 1 s first, then longer, up to a minute. If COMMAND
-    cannot be started, it gives the records back, and ends with exit code 1.
+    cannot be started, or if its first 10 runs all end with a shell's code for that, 126 or 127, it gives the records
+    back and ends with exit code 1. Their tries do not count.
+
+    For example: penstock work workers --concurrency 4 -- python handler.py
 
     The process gets PENSTOCK_RECORD_TOPIC, _PARTITION, _OFFSET, _TIMESTAMP_MS, _DELIVERY_COUNT, _HEADERS (JSON), and
     _KEY if the record has a key of plain text, else _KEY_BASE64. PENSTOCK_RECORD_IS_NULL=1 marks a null value.
@@ -127,6 +131,7 @@ class Crew:
         self._drain_ms = drain_ms
         self._lock = threading.Lock()
         self._failing = 0  # runs in a row
+        self._has_started = False  # a run whose exit code says so: from then on, codes of a shell are of the record
 
     def handle(self, record: ShareRecord) -> None:
         """Run the command for a record. Raises Reject or Release as the exit code says."""
@@ -135,6 +140,10 @@ class Crew:
             code, last_line = self._run(record)
             why = f"exit code {code}" if code >= 0 else f"signal {-code}"
             reason = f"{why}: {last_line}" if last_line else why
+            if code in _NOT_STARTED_CODES and not self._has_started:
+                self._give_back(record, reason)
+                return
+            self._has_started = True
             if code == REJECT_CODE:
                 outcome = "rejected"
                 raise Reject(reason)
@@ -146,14 +155,22 @@ class Crew:
             _tell_failure(record, self._command[0], str(error))
             if isinstance(error, ValueError) or error.errno in _OF_THE_RECORD:
                 raise Release(str(error)) from error
-            if error.errno in _PASSING:
-                self._consumer.release(record, _PASSING_DELAY_MS, is_counted=False)
-                return
-            self._consumer.release(record, is_counted=False)
-            self.failure = _cannot_start(self._command[0], str(error))
-            self._consumer.stop()
+            self._consumer.release(record, _PASSING_DELAY_MS, is_counted=False)
+            if error.errno not in _PASSING:
+                self._end(str(error))
         finally:
             self._note(outcome)
+
+    def _give_back(self, record: ShareRecord, reason: str) -> None:
+        """Release a record uncounted that the command has not seen, it seems. After as many as pause, end."""
+        _tell_failure(record, self._command[0], reason)
+        self._consumer.release(record, _PASSING_DELAY_MS, is_counted=False)
+        if self._failing + 1 >= SDK_SHARE_FAILURES_MAX:
+            self._end(reason)
+
+    def _end(self, why: str) -> None:
+        self.failure = _cannot_start(self._command[0], why)
+        self._consumer.stop()
 
     def _run(self, record: ShareRecord) -> tuple[int, str]:
         """The exit code, negative for a signal, and the last line that the process wrote to standard error."""

@@ -1,4 +1,4 @@
-"""The work that streams, queues and schedules start in AWS: delays, repairs, zones, retention, trail, scrub, sweep.
+"""The work that streams, queues and schedules start in AWS: delays, repairs, zones, retention, trail, tier, sweep.
 
 One thread runs all of it, one job at a time, more often than the deployed schedules
 (infra/penstock_cdk/service/schedules.py). The jobs keep their own budgets, so none holds up the others for long.
@@ -17,11 +17,13 @@ from penstock_core.log.repair import NamedRef, Repair, repairs_due
 from penstock_service.adapters.memory.messages import MemoryRepairQueue
 from penstock_service.adapters.tables.tables import Tables
 from penstock_service.audit.settle_audit import settle_audit
+from penstock_service.compaction.tier import tier
 from penstock_service.groups.expire_offsets import expire_offsets
 from penstock_service.instance.instance import Instance
 from penstock_service.repair.recover_zones import recover_zones
 from penstock_service.repair.repair_segment import repair_segment, zones_to_repair
 from penstock_service.repair.scrub import scrub
+from penstock_service.retention.keep_items import keep_items
 from penstock_service.retention.retain import retain
 from penstock_service.retention.sweep import sweep
 from penstock_service.schedules.run_schedules import run_schedules
@@ -55,6 +57,17 @@ def replicate(instance: Instance) -> None:
         repair_segment(instance, repair)
 
 
+def expire_items(instance: Instance, tables: Tables) -> None:
+    """Remove items whose TTL is over, as DynamoDB does.
+
+    Raised retentions go first: a laptop may have slept since a raise, for longer than the items' TTL. So no item goes
+    while a walk has still to copy some.
+    """
+    kept = keep_items(instance, budget_ms=_BUDGET_MS)
+    if kept.is_finished and not kept.failures:
+        tables.expire(_EXPIRED_AT_ONCE)
+
+
 JOBS = (
     Job(name="promote", interval_ms=1_000, run=lambda instance: promote_due(instance, budget_ms=_BUDGET_MS)),
     Job(name="schedules", interval_ms=1_000, run=lambda instance: run_schedules(instance, budget_ms=_BUDGET_MS)),
@@ -72,6 +85,7 @@ JOBS = (
         interval_ms=3_600_000,
         run=lambda instance: scrub(instance, budget_ms=_BUDGET_MS, budget_bytes=SCRUB_BYTES),
     ),
+    Job(name="tier", interval_ms=3_600_000, run=lambda instance: tier(instance, budget_ms=_BUDGET_MS)),
     Job(name="sweep", interval_ms=3_600_000, run=lambda instance: sweep(instance, budget_ms=_BUDGET_MS)),
 )
 
@@ -79,14 +93,14 @@ JOBS = (
 class Background:
     """Runs the jobs in a thread until it is closed. `settle` is called after each job.
 
-    One more job removes items of the tables whose time is over, as DynamoDB does.
+    One more job is `expire_items`.
     """
 
     def __init__(self, instance: Instance, tables: Tables, settle: Callable[[], None]) -> None:
         self._instance = instance
         self._settle = settle
         self._stopping = threading.Event()
-        expire = Job(name="expire_items", interval_ms=60_000, run=lambda _: tables.expire(_EXPIRED_AT_ONCE))
+        expire = Job(name="expire_items", interval_ms=60_000, run=lambda each: expire_items(each, tables))
         self._jobs = (*JOBS, expire)
         self._due_ms = {job.name: monotonic_ms() + job.interval_ms for job in self._jobs}
         self._thread = threading.Thread(target=self._loop, name="penstock-background", daemon=True)

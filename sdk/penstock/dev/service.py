@@ -32,6 +32,7 @@ from penstock.tokens import TOKEN
 from penstock_core.acls.rule import parse_principal_pattern
 from penstock_core.acls.tokens import AclSettings, TokenSettings
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.log.inline import BOUNDS_OF_PROFILES, InlineBounds
 from penstock_handlers.edge.lambda_function import logger as handlers_logger
 from penstock_handlers.router import LOCAL_PRINCIPAL
 from penstock_service.adapters.absent import NoTimerTriggers
@@ -79,9 +80,9 @@ class NewTopic:
 class DevService:
     """One service in memory, or in the folder `data` too. `close` it.
 
-    Subscriptions call `functions`. What queues and buses would have got goes into the file `deliveries`, too. It calls
-    other servers with its own `keys`, so mirrors have the same ones. Raises INVALID_CONFIG if the folder cannot be
-    used.
+    Appends within `small` become items. Subscriptions call `functions`. What queues and buses would have got goes into
+    the file `deliveries`, too. It calls other servers with its own `keys`, so mirrors have the same ones. Raises
+    INVALID_CONFIG if the folder cannot be used.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class DevService:
         functions: Sequence[FunctionPlace] = (),
         deliveries: Path | None = None,
         keys: Keys | None = None,
+        small: InlineBounds = BOUNDS_OF_PROFILES["express3"],
     ) -> None:
         self._clock = StoppableClock()
         self._stored: StoredService | None = None if data is None else open_service(data, self._clock)
@@ -107,7 +109,12 @@ class DevService:
         targets = dev_targets(self._clock, called, self.delivered, lambda _: (own, REGION))
         self.wake_ups = DevWakeUps(lambda: self.callers.values(), REGION)
         stores = replace(
-            stores, deliveries=queue, targets=targets, timer_triggers=NoTimerTriggers(), wake_ups=self.wake_ups
+            stores,
+            small=small,
+            deliveries=queue,
+            targets=targets,
+            timer_triggers=NoTimerTriggers(),
+            wake_ups=self.wake_ups,
         )
         access = access or DevAccess()
         settings = AclSettings(

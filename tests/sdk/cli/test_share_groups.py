@@ -165,6 +165,32 @@ def test_command_that_cannot_start_gives_its_records_back_uncounted_and_ends(
         assert {record.delivery_count for record in consumer.poll(timeout_ms=10_000)} == {1}
 
 
+@pytest.mark.parametrize("code", [126, 127])
+def test_shell_that_finds_no_program_gives_records_back_uncounted_and_ends(service: MemoryPenstock, code: int) -> None:
+    service.create_share_group("workers", "orders", {"deliveries_max": 1, "dead_letter_topic": "orders.dead"})
+    with service.producer() as producer:
+        for number in range(15):
+            producer.send("orders", b"%d" % number)
+    shell = ["sh", "-c", f"echo no such program >&2; exit {code}"]
+    result = run(service.transport, "work", "workers", "--concurrency", "3", "--", *shell)
+    assert result.exit_code == 1
+    assert f"sh cannot be started: exit code {code}: no such program; no record was lost" in result.stderr
+    [orders] = service.admin().describe_share_group("workers").partitions
+    assert (orders.lag, orders.in_flight) == (15, 0)
+    assert service.records("orders.dead") == []
+
+
+def test_code_of_a_shell_counts_once_the_command_has_worked(service: MemoryPenstock) -> None:
+    """Else a record that makes a handler end so would come again for ever."""
+    service.create_share_group("workers", "orders", {"deliveries_max": 1, "dead_letter_topic": "orders.dead"})
+    with service.producer() as producer:
+        for value in (b"0", b"127"):
+            producer.send("orders", value)
+    result = run(service.transport, "work", "workers", "--json", "--idle", "1s", "--", "sh", "-c", "exit $(cat)")
+    assert json.loads(result.stdout) == {"accepted": 1, "rejected": 0, "released": 1}
+    assert [record.value for record in service.records("orders.dead")] == [b"127"]
+
+
 def test_failing_command_stops_at_ten_records_and_tells_it_at_the_end(service: MemoryPenstock, tmp_path: Path) -> None:
     service.create_share_group("workers", "orders", {"deliveries_max": 1, "dead_letter_topic": "orders.dead"})
     with service.producer() as producer:

@@ -1,22 +1,25 @@
 """What AWS starts by streams, queues and schedules happens on this machine too."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 
-from penstock import Admin
+from penstock import Admin, Consumer
 from penstock.dev import background
-from penstock.dev.background import JOBS, Background, Job, replicate
+from penstock.dev.background import JOBS, Background, Job, expire_items, replicate
 from penstock.system import monotonic_ms
 from penstock.testing import MemoryTransport
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.log.inline import BOUNDS_OF_PROFILES
 from penstock_core.log.repair import Repair
 from penstock_service.adapters.memory.messages import MemoryRepairQueue
 from penstock_service.adapters.memory.service import MemorySegmentStore, memory_instance
-from penstock_service.adapters.system import SequentialExecutor
+from penstock_service.adapters.system import MovableClock, SequentialExecutor
 from penstock_service.adapters.tables.tables import Tables
 from penstock_service.instance.instance import Instance
+from penstock_service.retention.keep_items import KeepResult
 from tests.support.service import key_of
 
 DAY_MS = 86_400_000
@@ -34,9 +37,9 @@ def jobs(instance: Instance) -> Iterator[Background]:
     running.close()
 
 
-def produce(instance: Instance) -> None:
+def produce(instance: Instance, **config: int) -> None:
     transport = MemoryTransport(instance)
-    transport.call("POST", "/v1/topics", {}, {}, b'{"name": "orders"}')
+    Admin(transport=transport).create_topic("orders", config=config)
     body = json.dumps({"records": [{"value": "x"}]}).encode()
     assert transport.call("POST", "/v1/topics/orders/records", {}, {}, body).status == 200
 
@@ -119,6 +122,69 @@ def test_zone_that_was_taken_out_catches_up(instance: Instance) -> None:
     jobs = {job.name: job for job in JOBS}
     jobs["recover_zones"].run(instance)
     assert copies(instance) == [1, 1, 1]
+
+
+def sleeping() -> tuple[Instance, Tables, MovableClock]:
+    """A service with small appends as items, on a clock that a test moves, as a laptop that sleeps."""
+    clock = MovableClock()
+    tables = Tables(clock.now_ms)
+    bounds = BOUNDS_OF_PROFILES["express3"]
+    return memory_instance(tables=tables, clock=clock, executor=SequentialExecutor(), small=bounds), tables, clock
+
+
+def kinds_of(tables: Tables) -> Counter[str]:
+    """How many items of small appends there are, of each kind."""
+    bodies = [each for each in tables.scan(TableName="log")["Items"] if "body" in each]
+    return Counter("expiring" if "expires_at_s" in each else "inline" for each in bodies)
+
+
+def read(instance: Instance) -> list[str]:
+    with Consumer("orders", transport=MemoryTransport(instance), consumer_timeout_ms=0) as consumer:
+        return [(each.value or b"").decode() for each in consumer.poll()]
+
+
+def test_items_of_small_appends_go_after_their_retention() -> None:
+    instance, tables, clock = sleeping()
+    produce(instance)
+    assert kinds_of(tables) == {"expiring": 1}
+    clock.advance(22 * DAY_MS)
+    expire_items(instance, tables)
+    assert kinds_of(tables) == {"expiring": 1}, "14 days and a margin of 9"
+    clock.advance(2 * DAY_MS)
+    expire_items(instance, tables)
+    assert kinds_of(tables) == {}
+
+
+def test_raised_retention_keeps_items_although_the_machine_slept_over_their_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    instance, tables, clock = sleeping()
+    produce(instance)
+    Admin(transport=MemoryTransport(instance)).alter_topic("orders", {"retention_ms": 60 * DAY_MS})
+    clock.advance(30 * DAY_MS)
+    with monkeypatch.context() as failing:
+        failing.setattr(background, "keep_items", lambda *_, **__: KeepResult(failures=1))
+        expire_items(instance, tables)
+    assert kinds_of(tables) == {"expiring": 1}, "a walk that failed has still to copy it"
+    expire_items(instance, tables)
+    assert kinds_of(tables) == {"inline": 1}
+    clock.advance(31 * DAY_MS)
+    assert read(instance) == ["x"]
+
+
+def test_old_items_without_an_end_move_into_the_archive_and_go() -> None:
+    instance, tables, clock = sleeping()
+    produce(instance, retention_ms=-1)
+    assert kinds_of(tables) == {"inline": 1}
+    jobs = {job.name: job for job in JOBS}
+    clock.advance(DAY_MS)
+    jobs["tier"].run(instance)
+    assert isinstance(instance.stores.archive, MemorySegmentStore)
+    assert len(instance.stores.archive.segments) == 1
+    clock.advance(2 * DAY_MS)
+    jobs["sweep"].run(instance)
+    assert kinds_of(tables) == {}
+    assert read(instance) == ["x"]
 
 
 def test_items_whose_time_is_over_go_while_the_server_runs(instance: Instance) -> None:

@@ -191,6 +191,34 @@ def test_acknowledged_records_and_offsets_survive_a_kill(start: Callable[..., Co
     assert again.end(signal.SIGTERM) == (0, "")
 
 
+@pytest.mark.parametrize(
+    ("options", "kinds"), [((), ("expiring", "inline")), (("--inline-bytes-max", "0"), ("zonal", "zonal"))]
+)
+def test_small_appends_are_items_as_in_a_stage_and_survive_a_kill(
+    start: Callable[..., Command], here: Path, options: tuple[str, ...], kinds: tuple[str, ...]
+) -> None:
+    command = start("--data", "data", *options)
+    admin = Admin(transport=transport())
+    topics = {"orders": {}, "kept": {"retention_ms": -1}}
+    for name, config in topics.items():
+        admin.create_topic(name, config=config)
+        with Producer(transport=transport()) as producer:
+            producer.send(name, b"small").result()
+            producer.send(name, os.urandom(10_000)).result()
+
+    def found() -> list[tuple[str, ...]]:
+        told = [penstock(here, {}, "trace", f"{name}/0/{offset}", "--json")[1] for offset in (0, 1) for name in topics]
+        return [tuple(json.loads(each)["place"]["kind"] for each in told[at : at + 2]) for at in (0, 2)]
+
+    assert found() == [kinds, ("zonal", "zonal")]
+    assert command.end(signal.SIGKILL)[0] == -signal.SIGKILL
+    start("--data", "data")
+    assert found() == [kinds, ("zonal", "zonal")]
+    for name in topics:
+        with Consumer(name, transport=transport()) as consumer:
+            assert [len(next(consumer).value or b"") for _ in range(2)] == [5, 10_000]
+
+
 def test_server_mirrors_topics_to_one_that_has_its_keys_and_moves_them_there(
     start: Callable[..., Command], here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

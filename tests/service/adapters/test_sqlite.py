@@ -278,7 +278,7 @@ def test_item_that_changed_often_is_one_row_and_one_that_is_gone_is_none(tmp_pat
     service.close()
 
 
-def test_expired_item_is_gone_after_a_start(tmp_path: Path) -> None:
+def test_item_that_expires_goes_from_the_folder_too(tmp_path: Path) -> None:
     clock = SteppedClock()
     service = open_service(tmp_path, clock)
     until_s = clock.now_ms() // 1_000 + 60
@@ -288,6 +288,9 @@ def test_expired_item_is_gone_after_a_start(tmp_path: Path) -> None:
     for seconds, count in ((0, 1), (90, 0)):
         clock.sleep_ms(seconds * 1_000)
         again = open_service(tmp_path, clock)
+        assert len(again.database.read("SELECT * FROM items WHERE pk = 'a'")) == 1, "a start removes none"
+        again.tables.expire(10)
+        again.settle()
         assert len(again.database.read("SELECT * FROM items WHERE pk = 'a'")) == count
         again.close()
 

@@ -6,7 +6,6 @@ and deliveries by their items (docs/adr/0024).
 Segments in the database. The zones of one process share a disk, so they share the bytes: a copy is a row.
 """
 
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,7 +60,7 @@ class StoredService:
 
 
 def open_service(folder: Path, clock: Clock | None = None) -> StoredService:
-    """The stores of the folder, which is made if it is missing.
+    """The stores of the folder, which is made if it is missing. Items whose TTL is over are still there.
 
     Raises INVALID_CONFIG if another process has it open, if this release does not read it, or if it cannot be trusted.
     """
@@ -72,7 +71,6 @@ def open_service(folder: Path, clock: Clock | None = None) -> StoredService:
         tables = Tables(clock.now_ms, items.note)
         items.load(tables)
         database.before_commit(items.write)
-        tables.expire(sys.maxsize)
         stores = Stores(
             **table_stores(DynamoDbClient(tables, clock, SystemEntropy())),
             zones=[SqliteSegmentStore(database, zone) for zone in _ZONES],
