@@ -356,7 +356,7 @@ class StageSettings:
         is_other = "aarch64" if self.architecture == "x86_64" else "x86_64"
         if wrong := next((tag for tag in self.pip_platforms or () if is_other in tag), None):
             raise ValueError(f"architecture={self.architecture!r} with pip_platforms {wrong!r}: give tags of that kind")
-        bounds_of_setting(self.inline_bytes_max, self.profile)
+        bounds_of_setting(self.inline_bytes_max)  # raises
         if token := next((each for each in self.super_principals if each.startswith("jwt:")), None):
             raise ValueError(f"super principal {token!r:.100}: a token is none, add rules for it (penstock acls add)")
         check_reserved(self.reserved_concurrency, self.function_sizes, self.account_concurrency)
