@@ -13,6 +13,7 @@ Each name comes from an option, or else from the environment:
 | `results`            | `--results`          | `PENSTOCK_RESULTS`          | bucket for jobs' results (may be absent) |
 | `catalog`            | `--catalog`          | `PENSTOCK_CATALOG`          | of tables: `glue:<database>`, or `none`  |
 | `wakeUps`            | `--wake-ups`         | `PENSTOCK_WAKE_UPS`         | `<host>,<WebSocket's host>`, or `none`   |
+| `registrySecret`     | `--registry-secret`  | `PENSTOCK_REGISTRY_SECRET`  | of Secrets Manager (may be absent)       |
 | `region`             | `--region`           | `AWS_REGION`                | else botocore's chain                    |
 | `endpointUrl`        | `--endpoint-url`     | `AWS_ENDPOINT_URL`          | an emulator instead of AWS               |
 | `stack`              | `--stack`            | `PENSTOCK_STACK`            | CloudFormation stack, for its outputs    |
@@ -53,6 +54,7 @@ _OPTIONAL: Mapping[str, str] = {
 }
 _ALL_NAMES = {**_NAMES, **_OPTIONAL}
 _PLACES: Mapping[str, str] = {
+    "registrySecret": "PENSTOCK_REGISTRY_SECRET",
     "region": "AWS_REGION",
     "endpointUrl": "AWS_ENDPOINT_URL",
     "stack": "PENSTOCK_STACK",
@@ -76,6 +78,7 @@ def find_storage(options: Mapping[str, str] | None = None, *, environ: Mapping[s
         return _storage(
             {option: local[variable] for option, variable in _ALL_NAMES.items() if variable in local}
             | {option: value for option, value in _given(options or {}, {}).items() if option in _OPTIONAL},
+            registry_secret=given.get("registrySecret"),
             region=local.get("AWS_REGION"),
             endpoint_url=local.get("AWS_ENDPOINT_URL"),
             access_key=local.get("AWS_ACCESS_KEY_ID"),
@@ -85,7 +88,7 @@ def find_storage(options: Mapping[str, str] | None = None, *, environ: Mapping[s
     names = {option: given[option] for option in _ALL_NAMES if option in given}
     if len(names) < len(_ALL_NAMES) and "stack" in given:
         names = names_of_outputs(_outputs(given["stack"], region, endpoint_url)) | names
-    return _storage(names, region=region, endpoint_url=endpoint_url)
+    return _storage(names, registry_secret=given.get("registrySecret"), region=region, endpoint_url=endpoint_url)
 
 
 def names_of_outputs(outputs: Mapping[str, str]) -> dict[str, str]:
@@ -112,6 +115,7 @@ def _given(options: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, 
 def _storage(
     names: Mapping[str, str],
     *,
+    registry_secret: str | None,
     region: str | None,
     endpoint_url: str | None,
     access_key: str | None = None,
@@ -145,6 +149,7 @@ def _storage(
         results=names.get("results"),
         catalog=_unless_none(names.get("catalog")),
         wake_ups=wake_ups,
+        registry_secret=registry_secret,
         region=region,
         endpoint_url=endpoint_url,
         access_key=access_key,

@@ -47,6 +47,7 @@ _LEAST = {
     "warm_log_writes": 1,
 }
 LIVE = "live"  # the alias that callers reach, where a stage has versions
+_SECRET = re.compile(r"[\w/+=.@-]{1,512}", re.ASCII)  # CreateSecret's names
 _REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]")
 _KEY_REGION = re.compile(r"arn:[a-z-]+:kms:([a-z0-9-]+):")
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
@@ -285,8 +286,9 @@ class StageSettings:
 
     `emr_release` is the release of the EMR Serverless application, None for no application. All its runs together use
     `emr_vcpus_max` vCPU at most, each with 4 GB. With `has_catalog`, jobs archive topics into tables of Glue's catalog,
-    else into Parquet. `scheduled_jobs` names the jobs whose schedules are on. By default no schedule is on, because
-    each run costs.
+    else into Parquet. The job archive may read the secret `registry_secret` of Secrets Manager, which opens a schema
+    registry, and with `reads_glue_schemas` the schemas of AWS Glue's (docs/how-to/archive.md). `scheduled_jobs` names
+    the jobs whose schedules are on. By default no schedule is on, because each run costs.
     """
 
     name: str
@@ -341,6 +343,8 @@ class StageSettings:
     jwt: Jwt | None = None
     direct: bool = True
     kms_key: str | None = None
+    registry_secret: str | None = None
+    reads_glue_schemas: bool = False
 
     def __post_init__(self) -> None:
         """Raises ValueError if nothing could stop the canary, and for wrong reserves, sizes and super principals."""
@@ -372,6 +376,11 @@ class StageSettings:
     def check_region(self) -> None:
         """Raises ValueError, with the way out, for zones, a key and a release of EMR that the region cannot have."""
         _ = self.zones
+        if self.registry_secret is not None and not _SECRET.fullmatch(self.registry_secret):
+            raise ValueError(
+                f"registry_secret={self.registry_secret!r:.300}: give the name of a secret, which has letters, digits "
+                "and /_+=.@- only; an ARN ends with it and six letters"
+            )
         key_region = _KEY_REGION.match(self.kms_key or "")
         if key_region is not None and self.region is not None and key_region[1] != self.region:
             raise ValueError(

@@ -18,16 +18,19 @@ _WITH_VALUES_OF_YOURS = (
     "restored_tables",
     "super_principals",
     "kms_key",
+    "registry_secret",
 )  # names and ARNs of the account
+
+_LATER = ("kms_key", "registry_secret", "reads_glue_schemas")
 
 
 def settings_text(settings: StageSettings) -> str:
     """The settings as one text: the CDK would leave out those that are null.
 
-    A stage without a key does not tell so: its template is as it was before there was the setting.
+    A stage without one of the `_LATER` does not tell so: its template is as it was before there was the setting.
     """
     told = told_settings(settings)
-    return json.dumps({name: value for name, value in told.items() if value or name != "kms_key"})
+    return json.dumps({name: value for name, value in told.items() if value or name not in _LATER})
 
 
 def told_settings(settings: StageSettings) -> dict[str, Any]:

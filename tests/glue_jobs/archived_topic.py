@@ -18,8 +18,10 @@ from penstock_service.records.produce import produce
 from penstock_spark.archive.archive_files import ArchivedGroup, archive_group
 from penstock_spark.archive.archive_plan import Group, Plan
 from penstock_spark.archive.archive_table import ArchiveTable, ParquetTable, TableKind, claim_table
-from penstock_spark.archive.archiving import ArchiveResult, Sizes, archive_topic
+from penstock_spark.archive.archiving import ArchiveResult, Sizes, archive_topic, rebuild_table
 from penstock_spark.archive.iceberg_table import IcebergTable, open_catalog
+from penstock_spark.archive.rebuilding import Rebuild, RebuiltFile, rebuild_file
+from penstock_spark.archive.registered_schemas import Registries
 from penstock_spark.archive.typed_columns import Typing
 from penstock_spark.result_store import FolderResultStore, ResultStore
 from tests.glue_jobs.storages import SOME_STORAGE
@@ -42,6 +44,7 @@ class ArchivedTopic:
     instance: Instance = field(default_factory=patient_instance)
     model: list[Row] = field(default_factory=list)
     events: list[dict[str, Any]] = field(default_factory=list)
+    registries: Registries | None = None
 
     def __post_init__(self) -> None:
         self.topic = new_topic(self.instance, "Web.orders", partitions=2)
@@ -77,6 +80,21 @@ class ArchivedTopic:
             self.instance, [entry(self.topic, partition, encode(records, Compression.NONE))], Acks.QUORUM
         )
         assert not isinstance(result, PenstockError)
+
+    def rebuild(self, schema: tuple[str, str], lake: Any = None, catalog: Any = None) -> None:
+        """Type the table anew, in this process."""
+        table = self.table(lake, catalog)
+        assert isinstance(table, IcebergTable)
+        store = self.lake if lake is None else lake
+
+        def run(plan: Rebuild) -> list[RebuiltFile]:
+            return [rebuild_file(store, plan, index, self.registries) for index in range(len(plan.paths))]
+
+        rebuild_table(table, schema, run, self.log_event)
+
+    def log_event(self, event: str, **facts: Any) -> None:
+        """Add an event to `events`."""
+        self.events.append({"event": event, **facts})
 
     def table_rows(self) -> list[dict[str, Any]]:
         """All columns of the table, as pyiceberg reads them, in the order of partition and offset."""
@@ -122,11 +140,8 @@ class ArchivedTopic:
             found = []
             for group in plan.groups:
                 before_group(group)
-                found.append(archive_group(self.instance, store, table, plan, group))
+                found.append(archive_group(self.instance, store, table, plan, group, registries=self.registries))
             return found
-
-        def log_event(event: str, **facts: Any) -> None:
-            self.events.append({"event": event, **facts})
 
         topic = self.instance.topic_cache.read_through(self.topic)
         table = self.table(store, catalog)
@@ -138,7 +153,7 @@ class ArchivedTopic:
             assert isinstance(table, IcebergTable)
             return table.typed(*schema)
 
-        return archive_topic(self.instance, store, topic, table, run_groups, sizes, log_event, prepare)
+        return archive_topic(self.instance, store, topic, table, run_groups, sizes, self.log_event, prepare)
 
     def rows(self) -> list[Row]:
         """The table's rows, as its engine reads them."""

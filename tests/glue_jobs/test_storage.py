@@ -135,6 +135,13 @@ def test_results_and_catalog_may_be_given_too(catalog: str, found: str | None) -
     assert storage == replace(STORAGE, results="results", catalog=found)
 
 
+def test_secret_of_a_registry_may_be_given_too() -> None:
+    assert find_storage({"registrySecret": "shop/registry"}, environ=ENVIRON) == replace(
+        STORAGE, registry_secret="shop/registry"
+    )
+    assert find_storage({}, environ=ENVIRON | {"PENSTOCK_REGISTRY_SECRET": "r"}).registry_secret == "r"
+
+
 def test_a_job_on_the_local_stack_may_be_given_a_catalog(elsewhere: Path) -> None:
     write_local_stack(elsewhere)
 

@@ -66,6 +66,8 @@ def with_every_switch(stage: str, profile: Profile, region: str) -> StageSetting
         direct=True,
         acl_default="deny",
         super_principals=(f"arn:{partition}:iam::123456789012:role/operators",),
+        registry_secret="s" * 200,
+        reads_glue_schemas=True,
         kms_key=f"arn:{partition}:kms:{region}:123456789012:key/mrk-{'1' * 32}",
     )
 

@@ -43,6 +43,7 @@ WRONG: tuple[tuple[Any, str], ...] = (
     ({"name": "Orders"}, "give lower-case letters and digits"),
     ({"region": "Frankfurt"}, "region='Frankfurt' is no region"),
     ({"alarm_topic_arn": "operators"}, "give the ARN of an SNS topic"),
+    ({"registry_secret": "arn:aws:secretsmanager:x"}, "give the name of a secret"),
     ({"kms_key": "alias/orders"}, "give the ARN of a key"),
     ({"emr_release": "8"}, "give off, or a release such as emr-spark-8.0.0"),
     ({"python_version": "3.9"}, "give one of 3.11"),

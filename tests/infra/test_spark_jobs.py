@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,10 +13,10 @@ from penstock_cdk.alarms.job_run_alarms import JobRunAlarms
 from penstock_cdk.jobs.job_packages import job_scripts
 from penstock_cdk.jobs.job_role import JOB_GRANTS
 from penstock_cdk.jobs.job_schedules import RATES
-from penstock_cdk.settings import STAGES
+from penstock_cdk.settings import STAGES, StageSettings
 from penstock_cdk.sources import installed_sources
 from penstock_core.storage.keys import CURSORS, ZONES
-from tests.infra.conftest import Resources, zones_in_environment
+from tests.infra.conftest import Resources, resources_of, zones_in_environment
 from tests.infra.templates import as_list, name_of, of_type, permissions, policies_of_roles
 
 pytestmark = pytest.mark.synth
@@ -95,6 +96,34 @@ def test_archive_may_read_topics_and_write_tables_and_nothing_else(resources: Re
     on_tables = {action for action, on in permissions(statements_of(resources, "archive")) if on.endswith(tables)}
     writes = {"GetDatabase", "GetTable", "GetTables", "CreateDatabase", "CreateTable", "UpdateTable"}
     assert on_tables == ({f"glue:{action}" for action in writes} if STAGES[stage].has_catalog else set())
+
+
+def test_archive_alone_may_read_the_secret_and_the_schemas_that_the_settings_name(
+    make_stack_of: Callable[[StageSettings], Stack],
+) -> None:
+    settings = replace(STAGES["dev"], registry_secret="shop/registry", reads_glue_schemas=True)
+    found = resources_of(dict(Template.from_stack(make_stack_of(settings)).to_json()))
+    granted = {
+        job: {
+            (action, resource.rpartition("<AWS::AccountId>:")[2])
+            for action, resource in permissions(statements_of(found, job))
+            if action.startswith("secretsmanager:") or "Schema" in action
+        }
+        for job in JOBS
+    }
+    assert granted == {job: set() for job in JOBS} | {
+        "archive": {
+            ("secretsmanager:GetSecretValue", "secret:shop/registry-??????"),
+            ("glue:GetSchemaVersion", "registry/*"),
+            ("glue:GetSchemaVersion", "schema/*"),
+        }
+    }
+    [options] = [
+        json.loads(name_of(job["DefaultArguments"]["--penstock-storage"]))
+        for job in of_type(found, "AWS::Glue::Job").values()
+        if job["Name"].endswith("-archive")
+    ]
+    assert options[options.index("--registry-secret") + 1] == "shop/registry"
 
 
 def test_analyze_reads_all_and_writes_reports_only(resources: Resources) -> None:

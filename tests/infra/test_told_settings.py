@@ -17,7 +17,9 @@ def test_template_tells_the_settings_that_the_command_reads(
     template: Callable[[str], dict[str, Any]], stage: str
 ) -> None:
     told = settings_in(template(stage), "Penstock")
-    assert {**told, "kms_key": False} == told_settings(settings_of(stage))
+    assert {**told, "kms_key": False, "registry_secret": False, "reads_glue_schemas": False} == told_settings(
+        settings_of(stage)
+    )
     assert told["log_level"] == settings_of(stage).log_level
 
 

@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-AUTH = ("ada", "secret")
+AUTH = ("ada", "sesame")
 
 
 class SchemaRegistry:

@@ -69,7 +69,8 @@ class Storage:
     The order of `zones` gives each zone its bit in a ref. `repair_queue_url` is None where there is one zone.
     `archive` is a bucket. Appends put segments within the bounds of `small` into the log table. `wake_ups` are the
     hosts of the Event API, for HTTP and for WebSockets, None for a stage without wake-ups. Jobs put results into the
-    bucket `results`, and register tables in `catalog` (iceberg_table.py). Functions need neither. `timers` start
+    bucket `results`, and register tables in `catalog` (iceberg_table.py), and `registry_secret` names what
+    opens their schema registry. Functions need none of these. `timers` start
     deliveries of delayed records, and `deliveries` those of subscriptions; None for a process that starts none.
     `targets` is the role that delivers, None for a process that delivers nothing. botocore's own chain finds the
     region, endpoint and keys that are None. `access_key` and `secret_key` are for the local stack only.
@@ -88,6 +89,7 @@ class Storage:
     targets: "TargetPlaces | None" = None
     results: str | None = None
     catalog: str | None = None
+    registry_secret: str | None = None
     region: str | None = None
     endpoint_url: str | None = None
     access_key: str | None = None

@@ -1,4 +1,4 @@
-"""One POST to an endpoint whose address a caller of the API chose, and nothing more that such a caller could wish.
+"""One request to an endpoint whose address a caller of the API chose, and nothing more that such a caller could wish.
 
 - The host is resolved once. All its addresses must be public (`push/public_address.py`), and the connection goes to one
   of those that were checked. So a name cannot change its address between the check and the request (DNS rebinding).
@@ -63,16 +63,25 @@ class HttpsEndpoints:
         self._resolve = resolver
 
     def post(self, url: str, headers: Mapping[str, str], body: bytes, timeout_ms: int) -> HttpAnswer:
+        """The endpoint's answer to a POST. See `get`."""
+        return self._answer("POST", url, headers, body, timeout_ms)
+
+    def get(self, url: str, headers: Mapping[str, str], timeout_ms: int) -> HttpAnswer:
         """The endpoint's answer, of any status.
 
         Raises INVALID_CONFIG for an address that is not allowed. Raises STORAGE_UNAVAILABLE if there is no answer, or
         none that can be read; `maybe_applied` tells whether the request may have been sent.
         """
+        return self._answer("GET", url, headers, None, timeout_ms)
+
+    def _answer(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, timeout_ms: int
+    ) -> HttpAnswer:
         target = urlsplit(url)
         deadline = Deadline(self._clock, timeout_ms)
         sock = self._connected(target, deadline)
         try:
-            return _exchange(target, TimedSocket(sock, deadline), headers, body)
+            return _exchange(method, target, TimedSocket(sock, deadline), headers, body)
         except (OSError, HTTPException, _UnreadableError) as error:
             raise _unavailable(target, error, maybe_applied=True) from error
         finally:
@@ -141,12 +150,14 @@ def _connect(addresses: Sequence[Address], port: int, deadline: Deadline) -> soc
     raise failure
 
 
-def _exchange(target: SplitResult, sock: TimedSocket, headers: Mapping[str, str], body: bytes) -> HttpAnswer:
+def _exchange(
+    method: str, target: SplitResult, sock: TimedSocket, headers: Mapping[str, str], body: bytes | None
+) -> HttpAnswer:
     connection = HTTPConnection(target.netloc)
     connection.sock = sock
     path = f"{target.path or '/'}{'?' if target.query else ''}{target.query}"
     own = {"host": target.netloc, "user-agent": f"penstock/{VERSION}", "connection": "close"}
-    connection.request("POST", path, body=body, headers={**headers, **own})
+    connection.request(method, path, body=body, headers={**headers, **own})
     response = connection.getresponse()
     return HttpAnswer(status=response.status, body=_read(response))
 

@@ -18,6 +18,8 @@ from penstock_service.instance.instance import Instance
 from penstock_spark.archive.archive_plan import Group, OffsetSpan, Plan
 from penstock_spark.archive.archive_schema import ARCHIVE_SCHEMA
 from penstock_spark.archive.day_files import DayFile, DayFiles
+from penstock_spark.archive.registered_schemas import Registries, value_reader
+from penstock_spark.archive.typed_columns import REGISTERED, Typing
 from penstock_spark.archive.typing_values import ValueTyper
 from penstock_spark.decode.decoding import decode
 from penstock_spark.decode.reading import read_slices
@@ -75,10 +77,11 @@ def archive_group(
     group: Group,
     *,
     skips_undecodable: bool = False,
+    registries: Registries | None = None,
 ) -> ArchivedGroup:
     """Put the missing objects of a group: its note, and a file for each day. Reads no segment if nothing is missing.
 
-    Raises the error of an undecodable batch, unless it skips them.
+    Raises the error of an undecodable batch, unless it skips them. `registries` opens that of the plan's schema.
 
     Uses local disk for the files, and memory for about 64 MiB of records besides the memory that reading takes.
     """
@@ -90,7 +93,8 @@ def archive_group(
             return done
     with TemporaryDirectory(prefix="penstock-archive-") as folder:
         skipped: list[OffsetSpan] | None = [] if skips_undecodable else None
-        files, expired, unfit = _write(instance, plan, group, Path(folder), skipped)
+        typer = None if plan.typing is None else plan_typer(plan.typing, lake, table, registries)
+        files, expired, unfit = _write(instance, plan, group, Path(folder), skipped, typer)
         days = {each.day: each.records for each in files}
         found = {"days": days, "expired": _triples(expired), "skipped": _triples(skipped or ()), "unfit": unfit}
         if not lake.put_new(path, json.dumps(found).encode()):
@@ -125,8 +129,21 @@ def _files(lake: ResultStore, table: str, plan: Plan, group: Group, days: dict[s
     )
 
 
+def plan_typer(typing: Typing, lake: ResultStore, table: str, registries: Registries | None) -> ValueTyper:
+    """What types values by a plan's or a rebuild's schema. Makes no call."""
+    if typing.kind != REGISTERED:
+        return ValueTyper(typing)
+    assert registries is not None
+    return ValueTyper(typing, value_reader(typing.schema, lake, table, registries))
+
+
 def _write(
-    instance: Instance, plan: Plan, group: Group, folder: Path, skipped: list[OffsetSpan] | None
+    instance: Instance,
+    plan: Plan,
+    group: Group,
+    folder: Path,
+    skipped: list[OffsetSpan] | None,
+    typer: ValueTyper | None,
 ) -> tuple[Sequence[DayFile], Sequence[OffsetSpan], int]:
     """The group's records in local files, the spans that retention removed first, and the number of unfit values.
 
@@ -141,7 +158,8 @@ def _write(
         skipped.append(OffsetSpan(partition=error.facts["partition"], start_offset=start, end_offset=end))
 
     while True:
-        typer = None if plan.typing is None else ValueTyper(plan.typing)
+        if typer is not None:
+            typer.unfit = 0  # the turn before counted, too
         files = DayFiles(folder) if plan.typing is None else DayFiles(folder, plan.typing.file_schema())
         if skipped:
             skipped.clear()  # the turn before noted them too

@@ -19,11 +19,11 @@ from tempfile import TemporaryDirectory
 
 import pyarrow.parquet as pq
 
-from penstock_spark.archive.archive_files import ArchivedFile
+from penstock_spark.archive.archive_files import ArchivedFile, plan_typer
 from penstock_spark.archive.archive_schema import FILE_SCHEMA
 from penstock_spark.archive.day_files import DayFiles
+from penstock_spark.archive.registered_schemas import Registries
 from penstock_spark.archive.typed_columns import Typing
-from penstock_spark.archive.typing_values import ValueTyper
 from penstock_spark.result_store import ResultStore
 
 _ROWS = 8_192  # of one batch
@@ -56,13 +56,13 @@ class RebuiltFile:
 RebuildRunner = Callable[[Rebuild], Sequence[RebuiltFile]]  # writes all files of a rebuild
 
 
-def rebuild_file(lake: ResultStore, rebuild: Rebuild, index: int) -> RebuiltFile:
+def rebuild_file(lake: ResultStore, rebuild: Rebuild, index: int, registries: Registries | None = None) -> RebuiltFile:
     """Write one file of the snapshot anew. Runs on executors, as often as Spark repeats it.
 
     It reads the file once, and needs local disk for it and the memory that `DayFiles` bounds.
     """
     filesystem, root = lake.filesystem()
-    typer = ValueTyper(rebuild.typing)
+    typer = plan_typer(rebuild.typing, lake, rebuild.table, registries)
     with TemporaryDirectory(prefix="penstock-rebuild-") as folder:
         days = DayFiles(Path(folder), rebuild.typing.file_schema())
         with filesystem.open_input_file(root + rebuild.paths[index]) as opened:

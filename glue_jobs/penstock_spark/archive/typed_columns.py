@@ -22,7 +22,8 @@ import pyarrow as pa
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_spark.archive.archive_schema import FILE_SCHEMA
 
-FORMATS = ("json", "avro", "protobuf")
+FORMATS = ("json", "avro", "protobuf")  # of files
+REGISTERED = "registry"
 SCHEMA_BYTES_MAX = 1_000_000
 RAW, RAW_REASON = "_raw", "_raw_reason"
 AS_JSON = {b"penstock.json": b"1"}
@@ -70,7 +71,7 @@ class ValueColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Typing:
-    """The schema by which a plan types values: its kind, one of `FORMATS`, its text, and the columns of the files."""
+    """The schema by which a plan types values: its kind, of `FORMATS` or `REGISTERED`, its text, the files' columns."""
 
     kind: str
     schema: str
@@ -87,7 +88,7 @@ class Typing:
 
 
 def value_columns(kind: str, text: str) -> ValueColumns:
-    """The columns of a schema of one of the `FORMATS`. Raises INVALID_CONFIG with the field and the way out."""
+    """The columns of a schema, of one of the `FORMATS` or `REGISTERED`. Raises INVALID_CONFIG with the field."""
     fields: dict[str, pa.Field] = {}
     sources: dict[str, str] = {}
     aliases: dict[str, tuple[str, ...]] = {}
@@ -107,6 +108,9 @@ def value_columns(kind: str, text: str) -> ValueColumns:
 
 
 def _found_fields(kind: str, text: str) -> Iterator[tuple[pa.Field, tuple[str, ...], int | None]]:
+    if kind == REGISTERED:
+        registered = json.loads(text)
+        kind, text = registered["kind"], registered["schema"]
     budget = _Budget()
     if kind == "protobuf":
         from penstock_spark.archive.protobuf_messages import message_fields
@@ -274,7 +278,8 @@ def _full_name(schema: Mapping[str, Any], namespace: str) -> str:
     return name if "." in name or not own else f"{own}.{name}"
 
 
-def _known(document: Any) -> dict[str, tuple[Mapping[str, Any], str]]:
+def known_types(document: Any) -> dict[str, tuple[Mapping[str, Any], str]]:
+    """The named types of an Avro schema by their full names, each with the namespace of what it holds."""
     found: dict[str, tuple[Mapping[str, Any], str]] = {}
     left = [(document, "")]
     while left:
@@ -294,7 +299,7 @@ def _known(document: Any) -> dict[str, tuple[Mapping[str, Any], str]]:
 def _avro_fields(document: Any, budget: _Budget) -> _Found:
     if not isinstance(document, Mapping) or document.get("type") != "record":
         return []
-    scope = _Scope(_known(document), "").inside(document)
+    scope = _Scope(known_types(document), "").inside(document)
     found: _Found = []
     for each in _members(document):
         field = _avro_field(str(each.get("name")), each.get("type"), scope, budget)

@@ -19,6 +19,7 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock_core.errors import ErrorCode, PenstockError
 from penstock_spark.archive.protobuf_messages import message_reader
 from penstock_spark.archive.typed_columns import AS_JSON, RAW, RAW_REASON, Typing, value_columns
 
@@ -40,15 +41,16 @@ class _MisfitError(Exception):
 class ValueTyper:
     """Makes the typed columns of batches of records, in the order and with the types of a table's files.
 
+    `decode` reads a value of a registry's format (registered_schemas.py).
     `unfit` counts the values that did not fit. Columns of the table that the schema no longer has are null.
     """
 
-    def __init__(self, typing: Typing) -> None:
+    def __init__(self, typing: Typing, decode: Fit | None = None) -> None:
         columns = value_columns(typing.kind, typing.schema)
         self._names = typing.file_schema().names
         self._types = {each.name: _plain(each.type) for each in typing.file_schema()}
         self._typed = [each.name for each in columns.fields]
-        self._decode = _decoder(typing)
+        self._decode = decode or _decoder(typing)
         self._sources = [columns.sources[name] for name in self._typed]
         self._fits = [_fit_field(each) for each in columns.fields]
         self._makes = [_make_field(each, self._types[each.name]) for each in columns.fields]
@@ -103,6 +105,8 @@ class ValueTyper:
         try:
             found = self._decode(value)
         except Exception as error:  # an edge: what a stranger's bytes do to a decoder
+            if isinstance(error, PenstockError) and error.code is not ErrorCode.CORRUPT_BATCH:
+                raise  # it is a registry's, and says nothing about the value
             raise _MisfitError(f"the value cannot be decoded: {type(error).__name__}: {error!s:.200}") from error
         if not isinstance(found, dict):
             raise _MisfitError(f"the value is {_kind(found)}, and not an object")

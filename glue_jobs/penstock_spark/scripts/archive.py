@@ -8,6 +8,7 @@ no harm: penstock_spark/archive/archive_plan.py argues why. docs/how-to/archive.
 
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock_core.errors import ErrorCode, PenstockError
@@ -22,7 +23,8 @@ from penstock_spark.archive.archiving import ArchiveResult, GroupRunner, Sizes, 
 from penstock_spark.archive.iceberg_table import IcebergTable, open_catalog
 from penstock_spark.archive.protobuf_messages import schema_text
 from penstock_spark.archive.rebuilding import Rebuild, RebuildRunner, RebuiltFile, rebuild_file
-from penstock_spark.archive.typed_columns import FORMATS, SCHEMA_BYTES_MAX, Typing, value_columns
+from penstock_spark.archive.registered_schemas import open_registry, registered_schema
+from penstock_spark.archive.typed_columns import FORMATS, REGISTERED, SCHEMA_BYTES_MAX, Typing, value_columns
 from penstock_spark.arguments import byte_count
 from penstock_spark.job import (
     add_on_undecodable,
@@ -57,7 +59,8 @@ def main(argv: Sequence[str]) -> None:
         default=[],
         metavar="TOPIC=FORMAT:PLACE",
         help="type a topic's values by this schema: FORMAT is json (JSON Schema), avro, or protobuf (descriptors, as "
-        "order.desc#shop.Order), PLACE a file or s3://bucket/key",
+        "order.desc#shop.Order), PLACE a file or s3://bucket/key; or registry:URL[#SUBJECT[#MESSAGE]], where URL is "
+        "https://… or glue:REGISTRY",
     )
     parser.add_argument(
         "--rebuild", action="store_true", help="first type all rows of the tables of --schema anew, by the new schema"
@@ -125,7 +128,8 @@ def _archive(
 def _rebuild_runner(context: "SparkContext", storage: Storage, uri: str) -> RebuildRunner:
     def run_rebuild(rebuild: Rebuild) -> Sequence[RebuiltFile]:
         indexes = context.parallelize(range(len(rebuild.paths)), len(rebuild.paths))
-        return indexes.map(lambda index: rebuild_file(open_results(uri, storage), rebuild, index)).collect()
+        registries = partial(open_registry, storage)
+        return indexes.map(lambda index: rebuild_file(open_results(uri, storage), rebuild, index, registries)).collect()
 
     return run_rebuild
 
@@ -136,22 +140,24 @@ def read_schemas(given: Sequence[str], storage: Storage) -> dict[str, tuple[str,
     for each in given:
         topic, _, rest = each.partition("=")
         kind, _, place = rest.partition(":")
-        if not topic or kind not in FORMATS or not place or place.endswith("/"):
+        if not topic or kind not in (*FORMATS, REGISTERED) or not place or place.endswith("/"):
             raise PenstockError(
                 ErrorCode.INVALID_CONFIG,
-                f"--schema {each!r:.200}: give TOPIC=json:FILE, TOPIC=avro:s3://bucket/key or "
-                "TOPIC=protobuf:order.desc#shop.Order",
+                f"--schema {each!r:.200}: give TOPIC=json:FILE, TOPIC=avro:s3://bucket/key, "
+                "TOPIC=protobuf:order.desc#shop.Order or TOPIC=registry:https://host",
             )
         if topic in found:
             raise PenstockError(ErrorCode.INVALID_CONFIG, f"--schema names topic {topic!r:.100} twice: give it one")
-        text = read_schema(kind, place, storage)
+        text = read_schema(kind, place, topic, storage)
         value_columns(kind, text)
         found[topic] = kind, text
     return found
 
 
-def read_schema(kind: str, place: str, storage: Storage) -> str:
+def read_schema(kind: str, place: str, topic: str, storage: Storage) -> str:
     """The text of the schema of that format at that place. Raises INVALID_CONFIG with the way out."""
+    if kind == REGISTERED:
+        return registered_schema(partial(open_registry, storage), place, topic, storage.registry_secret)
     path, _, message = place.partition("#") if kind == "protobuf" else (place, "", "")
     folder, _, name = path.rpartition("/")
     data = open_results(folder or ("/" if path.startswith("/") else "."), storage).get(name)
@@ -193,6 +199,7 @@ def _group_runner(context: "SparkContext", storage: Storage, uri: str, *, skips_
                 plan,
                 group,
                 skips_undecodable=skips_undecodable,
+                registries=partial(open_registry, storage),
             )
         ).collect()
 

@@ -30,6 +30,7 @@ class JobGrants:
     allows to list and delete segments in zones and archive. `changes_zone_states` and `keeps_cursor` allow writes of
     those items of the topics table. `wakes_readers` allows to publish wake-ups. `results` is the folder of the results
     bucket that the job reads and writes. `catalog` says whether the job reads or writes the tables of Glue's catalog.
+    With `reads_schemas` it opens the schema registries of the settings.
     """
 
     topics: tuple[str, ...]
@@ -44,6 +45,7 @@ class JobGrants:
     wakes_readers: bool = False
     results: str | None = None
     catalog: Literal["reads", "writes"] | None = None
+    reads_schemas: bool = False
 
 
 _READ_TOPICS = ("GetItem", "Scan")
@@ -57,7 +59,7 @@ JOB_GRANTS: Mapping[str, JobGrants] = {
         log=(*_READ_LOG, "PutItem", "UpdateItem", "DeleteItem", "ConditionCheckItem"),
         compacts=True,
     ),
-    "archive": JobGrants(topics=_READ_TOPICS, log=_READ_LOG, results="lake", catalog="writes"),
+    "archive": JobGrants(topics=_READ_TOPICS, log=_READ_LOG, results="lake", catalog="writes", reads_schemas=True),
     "replay": JobGrants(  # appends as the function produce does
         topics=_READ_TOPICS,
         log=(*_READ_LOG, "UpdateItem", "PutItem"),
@@ -85,6 +87,13 @@ def job_grants_of(name: str, settings: StageSettings) -> JobGrants:
     """Returns the permissions of one job on the stage: with one zone, none for zone states and repairs."""
     grants = JOB_GRANTS[name]
     return grants if settings.repairs_zones else replace(grants, changes_zone_states=False, sends_repairs=False)
+
+
+_WILDCARDS = {
+    "/*": "The job makes up each name as it writes, and a value names its schema.",
+    ":*": "Spark names log streams as it logs.",
+    "-??????": "AWS ends a secret's ARN with six letters.",
+}
 
 
 class JobRole(Construct):
@@ -129,15 +138,15 @@ class JobRole(Construct):
             statements += results.statements(grants.results)
         if catalog is not None and grants.catalog is not None:
             statements += catalog.statements(writes=grants.catalog == "writes")
+        if grants.reads_schemas:
+            statements += _schema_statements(self, settings)
         of_key = use_statements(self, settings, statements)
         policy = iam.PolicyDocument(statements=[*statements, *of_key])
         self.role = iam.Role(self, "Role", assumed_by=service, inline_policies={INLINE: policy})
-        for statement in statements:
-            for resource in statement.resources:
-                if resource.endswith("/*"):
-                    acknowledge_wildcard(self.role, resource, "The job makes up each name as it writes.")
-                if resource.endswith(":*"):
-                    acknowledge_wildcard(self.role, resource, "Spark names log streams as it logs.")
+        for resource in (each for statement in statements for each in statement.resources):
+            for end, reason in _WILDCARDS.items():
+                if resource.endswith(end):
+                    acknowledge_wildcard(self.role, resource, reason)
         acknowledge_wildcard(self.role, "*", "DescribeLogGroups has no resources to name.")
 
 
@@ -165,6 +174,22 @@ def _segment_statements(grants: JobGrants, storage: StageStorage) -> list[iam.Po
         statements += archive.place.sweep_statements()
     if grants.compacts:
         statements += archive.compaction_statements()
+    return statements
+
+
+def _schema_statements(scope: Construct, settings: StageSettings) -> list[iam.PolicyStatement]:
+    """Allows to read the secret of a schema registry, and the schemas of Glue's, as the settings say."""
+    stack, statements = Stack.of(scope), []
+
+    def arn(service: str, name: str) -> str:
+        return f"arn:{stack.partition}:{service}:{stack.region}:{stack.account}:{name}"
+
+    if settings.registry_secret is not None:
+        secret = arn("secretsmanager", f"secret:{settings.registry_secret}-??????")
+        statements.append(iam.PolicyStatement(actions=["secretsmanager:GetSecretValue"], resources=[secret]))
+    if settings.reads_glue_schemas:
+        schemas = [arn("glue", "registry/*"), arn("glue", "schema/*")]
+        statements.append(iam.PolicyStatement(actions=["glue:GetSchemaVersion"], resources=schemas))
     return statements
 
 

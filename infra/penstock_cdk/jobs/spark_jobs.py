@@ -161,6 +161,7 @@ class SparkJobs(Construct):
             "--archive": self._storage.archive.bucket_name,
             "--results": self.results.bucket_name,
             **({} if self.catalog is None else {"--catalog": self.catalog.option}),
+            **({} if self._settings.registry_secret is None else {"--registry-secret": self._settings.registry_secret}),
         }
 
 

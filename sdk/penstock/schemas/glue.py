@@ -109,8 +109,16 @@ class GlueRegistry(Registry):
             SchemaDefinition=schema.text,
         )
 
+    def newest(self, subject: str) -> Schema:
+        """The newest version of the schema of that name."""
+        where = {"SchemaName": subject, "RegistryName": self._registry}
+        return self._read(SchemaId=where, SchemaVersionNumber={"LatestVersion": True})
+
     def _find_schema(self, schema_id: Any) -> Schema:
-        found = self._call("get_schema_version", SchemaVersionId=schema_id)
+        return self._read(SchemaVersionId=schema_id)
+
+    def _read(self, **which: Any) -> Schema:
+        found = self._call("get_schema_version", **which)
         return Schema(found["DataFormat"], found["SchemaDefinition"])
 
     def _call(self, name: str, missing: object = ..., **options: Any) -> Any:

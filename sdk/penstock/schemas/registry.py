@@ -38,6 +38,7 @@ _ANSWER_BYTES_MAX = 10_000_000
 _CONFLUENT_MAGIC = 0
 _CONFLUENT_HEADER = struct.Struct(">bI")
 _ANSWER_TYPE = "application/vnd.schemaregistry.v1+json, application/json"
+_SERIALIZED = "?format=serialized"  # of Protobuf: its description instead of the .proto file's text
 _UNKNOWN_SCHEMA, _UNKNOWN_SUBJECT, _UNKNOWN_VERSION = 40403, 40401, 40402
 
 Found = TypeVar("Found")
@@ -138,6 +139,10 @@ class Registry(ABC):
         return f"{topic}-{field}"
 
     @abstractmethod
+    def newest(self, subject: str) -> Schema:
+        """The newest version of a subject. It asks each time. Raises as the look-ups."""
+
+    @abstractmethod
     def split(self, data: bytes) -> tuple[Hashable, bytes]:
         """The schema's id and the payload. Raises CorruptError for bytes that are not in the registry's format."""
 
@@ -233,6 +238,11 @@ class ConfluentRegistry(Registry):
         found = self._call("GET", f"/schemas/ids/{schema_id}", None, what=f"schema {schema_id}")
         return self._schema_of(found, [0])
 
+    def newest(self, subject: str) -> Schema:
+        """The newest version. Of Protobuf, a registry tells the description only if it knows `format=serialized`."""
+        path = f"/subjects/{quote(subject, safe='')}/versions/latest{_SERIALIZED}"
+        return self._schema_of(self._call("GET", path, None, what=f"subject {subject!r:.200}"), [0])
+
     def _schema_of(self, found: Mapping[str, Any], seen: list[int]) -> Schema:
         kind = found.get("schemaType", "AVRO")
         if kind not in ("AVRO", "JSON", "PROTOBUF") or not isinstance(found.get("schema"), str):
@@ -241,30 +251,35 @@ class ConfluentRegistry(Registry):
         for each in found.get("references") or ():
             seen[0] += 1
             check(seen[0] <= _REFERENCES_MAX, f"a schema of {self._url} has more than {_REFERENCES_MAX} references")
-            path = f"/subjects/{quote(str(each['subject']), safe='')}/versions/{_whole(each, 'version')}"
+            path = f"/subjects/{quote(str(each['subject']), safe='')}/versions/{_whole(each, 'version')}{_SERIALIZED}"
             answer = self._call("GET", path, None, what=f"reference {each['subject']!r:.200}")
             made = self._schema_of(answer, seen)
             references.append(SchemaReference(str(each["name"]), made, str(each["subject"]), int(each["version"])))
         return Schema(kind, found["schema"], tuple(references))
 
     def _call(self, method: str, path: str, body: object, *, what: str) -> Mapping[str, Any]:
-        if self._connections is None:
-            self._connections = Connections(_TIMEOUT_S)
         sent = b"" if body is None else json.dumps(body).encode()
         try:
-            answer = self._connections.send(method, self._url + path, self._sent, sent)
+            status, answer = self._send(method, self._url + path, self._sent, sent)
         except NoAnswerError as error:
             raise UnavailableError(
                 ErrorCode.STORAGE_UNAVAILABLE, f"the registry {self._url} did not answer for {what}: {error!s:.300}"
             ) from error
         try:
-            document = json.loads(answer.body) if len(answer.body) <= _ANSWER_BYTES_MAX else None
+            document = json.loads(answer) if len(answer) <= _ANSWER_BYTES_MAX else None
         except ValueError:
             document = None
         found = document if isinstance(document, dict) else {}
-        if answer.status == 200 and found:
+        if status == 200 and found:
             return found
-        raise _refusal(self._url, what, answer.status, found)
+        raise _refusal(self._url, what, status, found)
+
+    def _send(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes]:
+        """Status and body of the answer. Raises NoAnswerError."""
+        if self._connections is None:
+            self._connections = Connections(_TIMEOUT_S)
+        answer = self._connections.send(method, url, headers, body)
+        return answer.status, answer.body
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:

@@ -220,7 +220,7 @@ class AvroSerde(_Serde):
         self._dump, self._load = dump, load
         self._avro = _package("fastavro", "avro")
         self._text, document = _document(schema)
-        self._parsed = None if document is None else self._parse(document, ())
+        self._parsed = None if document is None else parse_avro(document, ())
         self._reader_top: Any = None  # the same in a record, made when it is needed
 
     def __getstate__(self) -> dict[str, Any]:
@@ -277,7 +277,7 @@ class AvroSerde(_Serde):
         reader = self._parsed if writer is not None else None
         if is_in_top and reader is not None:
             if self._reader_top is None:
-                self._reader_top = self._parse(_in_top(json.loads(str(self._text))), ())
+                self._reader_top = parse_avro(_in_top(json.loads(str(self._text))), ())
             reader = self._reader_top
         try:
             value = self._avro.schemaless_reader(buffer, self._parsed if writer is None else writer, reader)
@@ -293,16 +293,7 @@ class AvroSerde(_Serde):
         document = _text_of(writer.text)
         is_record = isinstance(document, Mapping) and document.get("type") in ("record", "error")
         # The library keeps the schemas that a schema names only with a record.
-        return self._parse(document if is_record else _in_top(document), writer.references)
-
-    def _parse(self, document: Any, references: tuple[SchemaReference, ...]) -> Any:
-        named: dict[str, Any] = {}
-        try:
-            for each in _flattened(references):
-                self._avro.parse_schema(json.loads(each.schema.text), named_schemas=named)
-            return self._avro.parse_schema(document, named_schemas=named)
-        except Exception as error:  # fastavro raises what Python's own operations do
-            raise _unread("Avro", error) from error
+        return parse_avro(document if is_record else _in_top(document), writer.references)
 
     def _schema_of(self, given: Any) -> Schema:
         del given
@@ -343,7 +334,7 @@ class ProtobufSerde(_Serde):
         self._proto = proto
         self._schema = self._indexes = None
         if registry is not None:
-            path, names = _place(descriptor)
+            path, names = message_place(descriptor)
             self._indexes = registry.indexes(path, names, descriptor.full_name)
             self._schema = _schema_of_file(descriptor.file) if proto is None else Schema("PROTOBUF", proto)
             is_text = proto is not None or not registry.name.startswith("glue:")
@@ -377,6 +368,17 @@ class ProtobufSerde(_Serde):
     def _record_name(self, given: Any) -> str:
         del given
         return str(self._message.DESCRIPTOR.full_name)
+
+
+def parse_avro(document: Any, references: tuple[SchemaReference, ...]) -> Any:
+    """The schema as fastavro takes it, with the schemas that it names. Raises InvalidError for one that is none."""
+    library, named = _package("fastavro", "avro"), dict[str, Any]()
+    try:
+        for each in flattened(references):
+            library.parse_schema(json.loads(each.schema.text), named_schemas=named)
+        return library.parse_schema(document, named_schemas=named)
+    except Exception as error:  # fastavro raises what Python's own operations do
+        raise _unread("Avro", error) from error
 
 
 def _document(schema: Any) -> tuple[str | None, Any]:
@@ -437,7 +439,7 @@ def _became_infinite(written: Any, given: Any, path: str) -> str | None:
 
 def _validator(document: Any, references: tuple[SchemaReference, ...]) -> Any:
     """A validator of a JSON Schema. References lead to the registry's documents, and to no file and no host."""
-    known = {each.name: _text_of(each.schema.text) for each in _flattened(references)}
+    known = {each.name: _text_of(each.schema.text) for each in flattened(references)}
 
     def retrieve(uri: str) -> Any:
         for name, found in known.items():
@@ -461,16 +463,16 @@ def _why_invalid(validator: Any, value: Any) -> str:
     return f"{error.message:.500} at /{path:.{_PATH_MAX}}"
 
 
-def _flattened(references: tuple[SchemaReference, ...]) -> list[SchemaReference]:
+def flattened(references: tuple[SchemaReference, ...]) -> list[SchemaReference]:
     """References of references first."""
     found: dict[str, SchemaReference] = {}
     for each in references:
-        for inner in (*_flattened(each.schema.references), each):
+        for inner in (*flattened(each.schema.references), each):
             found.setdefault(inner.name, inner)
     return list(found.values())
 
 
-def _place(descriptor: Any) -> tuple[tuple[int, ...], tuple[str, ...]]:
+def message_place(descriptor: Any) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """A message's path in its file, and the full names of all of the file's messages."""
     path: list[int] = []
     each = descriptor

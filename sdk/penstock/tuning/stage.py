@@ -80,6 +80,8 @@ _SETTINGS: tuple[tuple[str, Any, str], ...] = (
     ("jwt", None, "Issuer, audiences and claim of the tokens that a second API takes; without it there is none."),
     ("direct", True, "Let clients invoke the functions by Lambda's API, too: the transports `auto` and `lambda`."),
     ("kms_key", False, "A KMS key of yours encrypts tables, buckets, queues and logs."),
+    ("registry_secret", False, "A secret of Secrets Manager that opens the schema registry of typed archives."),
+    ("reads_glue_schemas", False, "Let the job archive read the schemas of AWS Glue's registries."),
 )
 STAGE = Section(
     name="stage",

@@ -14,10 +14,10 @@ from google.protobuf import descriptor_pb2
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_spark.archive.archive_schema import FILE_SCHEMA
 from penstock_spark.archive.archive_table import TableKind
-from penstock_spark.archive.archiving import Sizes, rebuild_table
+from penstock_spark.archive.archiving import Sizes
 from penstock_spark.archive.iceberg_table import IcebergTable
 from penstock_spark.archive.protobuf_messages import schema_text
-from penstock_spark.archive.rebuilding import Rebuild, RebuiltFile, rebuild_file
+from penstock_spark.archive.rebuilding import rebuild_file
 from tests.glue_jobs.archived_topic import SMALL, ArchivedTopic, DyingWriter
 from tests.support.proto_messages import add_fields
 from tests.support.service import Intercepted, Killed
@@ -319,16 +319,7 @@ def test_run_finishes_the_plan_of_a_killed_run_by_the_schema_of_that_plan(archiv
 
 
 def rebuild(archived: ArchivedTopic, document: dict[str, Any], lake: Any = None, catalog: Any = None) -> None:
-    table = archived.table(lake, catalog)
-    assert isinstance(table, IcebergTable)
-    store = archived.lake if lake is None else lake
-
-    def run(plan: Rebuild) -> list[RebuiltFile]:
-        return [rebuild_file(store, plan, index) for index in range(len(plan.paths))]
-
-    rebuild_table(
-        table, schema(document), run, lambda event, **facts: archived.events.append({"event": event, **facts})
-    )
+    archived.rebuild(schema(document), lake, catalog)
 
 
 CHANGES: list[dict[str, Any]] = [

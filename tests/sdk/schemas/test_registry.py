@@ -119,7 +119,7 @@ def test_password_is_sent_and_its_lack_is_told(registry: SchemaRegistry) -> None
         AvroSerde(AVRO, registry=ConfluentRegistry(registry.url)).serialize("orders", "value", {"id": 1})
     serde = AvroSerde(AVRO, registry=ConfluentRegistry(registry.url, auth=AUTH))
     assert serde.serialize("orders", "value", {"id": 1})
-    assert "secret" not in repr(vars(serde))
+    assert AUTH[1] not in repr(vars(serde))
 
 
 @pytest.mark.parametrize("url", ["", "registry", "ftp://registry", "https://user:word@registry", "https://", 5, None])

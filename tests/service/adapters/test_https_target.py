@@ -99,7 +99,8 @@ def _read_request(stream: socket.socket) -> bytes:
     while b"\r\n\r\n" not in request:
         request += stream.recv(65_536)
     head, _, body = request.partition(b"\r\n\r\n")
-    length = next(int(line.split(b":")[1]) for line in head.lower().split(b"\r\n") if b"content-length" in line)
+    lengths = (int(line.split(b":")[1]) for line in head.lower().split(b"\r\n") if b"content-length" in line)
+    length = next(lengths, 0)
     while len(body) < length:
         body += stream.recv(65_536)
     return head + b"\r\n\r\n" + body
@@ -126,6 +127,21 @@ def _refusal(call: Callable[[], object], code: ErrorCode, *, maybe_applied: bool
 
 def _unanswered(call: Callable[[], object], *, maybe_applied: bool) -> str:
     return _refusal(call, ErrorCode.STORAGE_UNAVAILABLE, maybe_applied=maybe_applied)
+
+
+def test_get_sends_no_body_and_is_checked_as_a_post_is(
+    authority: trustme.CA, open_endpoint: Callable[..., Endpoint]
+) -> None:
+    endpoint = open_endpoint()
+    answer = _endpoints(authority).get(endpoint.url(), {"accept": "x"}, LONG_MS)
+    request_line, *headers = endpoint.request.result().decode().split("\r\n")
+    assert (answer.status, request_line) == (200, "GET /in?a=1 HTTP/1.1")
+    assert "accept: x" in headers
+    assert not [each for each in headers if each.lower().startswith(("content-length", "transfer-encoding"))]
+    private = HttpsEndpoints(SystemClock(), resolver=lambda host, port: [LOOPBACK])
+    assert "127.0.0.1, which is loopback" in _refusal(
+        lambda: private.get(endpoint.url(), {}, LONG_MS), ErrorCode.INVALID_CONFIG, maybe_applied=False
+    )
 
 
 def test_post_sends_the_request_to_the_checked_address_under_the_hosts_name(

@@ -1,0 +1,351 @@
+"""Schemas of a registry, for values that name theirs: in Confluent's wire format, or AWS Glue's.
+
+    driver      newest version of the subject ─ the columns of the table; the plan has the schema, and nothing secret
+    executor    id in front of an Avro value ─ memory, the table's folder `_penstock/schemas`, the registry
+
+A schema never changes under its id. So the first task that meets an id puts the schema into the table's folder, and no
+later task, and no rebuild, asks the registry for it. JSON and Protobuf need no writer's schema.
+
+The job calls a registry as a subscription calls an endpoint (https_target.py): by TLS, and at public addresses only,
+save on a local stack. The secret of a registry lies in Secrets Manager, and has the registry's URL: no other host gets
+it.
+"""
+
+import base64
+import hashlib
+import io
+import json
+from collections.abc import Callable, Hashable, Mapping
+from functools import lru_cache
+from typing import Any
+
+import urllib3
+
+from penstock.errors import LookUpFirst, as_sdk_error
+from penstock.schemas.glue import GlueRegistry
+from penstock.schemas.registry import ConfluentRegistry, Registry, Schema, SchemaReference
+from penstock.schemas.serdes import flattened, message_place, parse_avro
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.push.targets.public_address import parse_networks
+from penstock_service.adapters.aws import Storage
+from penstock_service.adapters.https_target import HttpsEndpoints
+from penstock_service.adapters.system import SystemClock
+from penstock_spark.archive.protobuf_messages import descriptor_of, message_reader, schema_text
+from penstock_spark.archive.typed_columns import known_types
+from penstock_spark.result_store import ResultStore
+
+UNKNOWN_IDS_MAX = 100  # of one task: values that only look like a registry's could each name another id
+_GLUE = "glue:"
+_TIMEOUT_MS = 10_000
+_LOCAL = "127.0.0.0/8,::1/128"
+_REGISTRIES_MAX = 16
+_FIRST_MESSAGE = (b"\x00", b"\x02\x00")  # both ways to write the path [0]
+
+Registries = Callable[[str, str | None], Registry]  # by the name of a registry, and of a secret
+
+
+@lru_cache(_REGISTRIES_MAX)
+def open_registry(storage: Storage, name: str, secret: str | None) -> Registry:
+    """The registry `https://…` or `glue:NAME`. Makes no call. Raises INVALID_CONFIG for a name that is none."""
+    if name.startswith(_GLUE):
+        return GlueRegistry(name.removeprefix(_GLUE), region=storage.region, client=_client("glue", storage))
+    return _CheckedRegistry(name, storage, secret)
+
+
+def registered_schema(registries: Registries, place: str, topic: str, secret: str | None) -> str:
+    """The schema of `URL`, `URL#subject` or `URL#subject#message`, as a plan has it: the newest version, in one text.
+
+    The subject is by default the one of the topic's values. Raises INVALID_CONFIG, ACCESS_DENIED, and
+    STORAGE_UNAVAILABLE if the registry does not answer.
+    """
+    name, _, rest = place.partition("#")
+    subject, _, message = rest.partition("#")
+    registry = registries(name, secret)
+    found = registry.newest(subject or registry.subject(topic, "value"))
+    text = _ALONE[found.kind](found, message)
+    return json.dumps({"registry": name, "secret": secret, "kind": found.kind.lower(), "schema": text})
+
+
+def value_reader(text: str, lake: ResultStore, table: str, registries: Registries) -> Callable[[bytes], Any]:
+    """A function that reads a value by the schema of a plan. It raises for bytes that are no such value.
+
+    It passes on ACCESS_DENIED and STORAGE_UNAVAILABLE: they say nothing about the value.
+    """
+    document = json.loads(text)
+    registry = registries(document["registry"], document["secret"])
+    if document["kind"] == "json":
+        import orjson
+
+        return lambda data: orjson.loads(registry.split(data)[1])
+    if document["kind"] == "protobuf":
+        return _protobuf_reader(document["schema"], registry)
+    return _avro_reader(document["schema"], registry, _WriterSchemas(registry, lake, table))
+
+
+def _avro_reader(text: str, registry: Registry, schemas: "_WriterSchemas") -> Callable[[bytes], Any]:
+    import fastavro
+
+    reader = parse_avro(json.loads(text), ())
+    writers: dict[Hashable, Any] = {}
+
+    def read(data: bytes) -> Any:
+        schema_id, payload = registry.split(data)
+        writer = writers.get(schema_id)
+        if writer is None:
+            found = schemas.find(schema_id)
+            if found.kind != "AVRO":
+                raise ValueError(f"schema {schema_id} is of kind {found.kind}, and the table's is of Avro")
+            writer = writers[schema_id] = parse_avro(json.loads(found.text), found.references)
+        buffer = io.BytesIO(payload)
+        value = fastavro.schemaless_reader(buffer, writer, reader)
+        if buffer.tell() != len(payload):
+            raise ValueError(f"{len(payload) - buffer.tell()} bytes follow the Avro value")
+        return value
+
+    return read
+
+
+def _protobuf_reader(text: str, registry: Registry) -> Callable[[bytes], Any]:
+    descriptor = descriptor_of(text)
+    read = message_reader(text)
+    path, names = message_place(descriptor)
+    own = _FIRST_MESSAGE if path == (0,) else (registry.indexes(path, names, descriptor.full_name),)
+
+    def read_framed(data: bytes) -> Any:
+        payload = registry.split(data)[1]
+        rest = registry.without_indexes(payload)
+        if payload[: len(payload) - len(rest)] not in own:
+            raise ValueError(f"another message than {descriptor.full_name} of its file")
+        return read(rest)
+
+    return read_framed
+
+
+class _WriterSchemas:
+    """The schemas behind ids: from the table's folder, or else from the registry, which is asked once for each."""
+
+    def __init__(self, registry: Registry, lake: ResultStore, table: str) -> None:
+        self._registry = registry
+        self._lake = lake
+        self._folder = f"{table}/_penstock/schemas/{hashlib.sha256(registry.name.encode()).hexdigest()[:16]}"
+        self._unknown: set[Hashable] = set()
+
+    def find(self, schema_id: Hashable) -> Schema:
+        """The schema. Raises ValueError for an id that the registry does not know."""
+        if schema_id in self._unknown or len(self._unknown) >= UNKNOWN_IDS_MAX:
+            raise ValueError(f"the registry has no schema {schema_id}")
+        path = f"{self._folder}/{schema_id}.json"
+        kept = self._lake.get(path)
+        if kept is not None:
+            return _schema_of(json.loads(kept))
+        try:
+            found = self._ask(schema_id)
+        except PenstockError as error:
+            if error.code is not ErrorCode.INVALID_CONFIG:
+                raise
+            self._unknown.add(schema_id)
+            raise ValueError(f"the registry has no schema {schema_id}: {error.message:.200}") from error
+        self._lake.put_new(path, json.dumps(_document_of(found)).encode())
+        return found
+
+    def _ask(self, schema_id: Hashable) -> Schema:
+        while True:
+            try:
+                return self._registry.schema(schema_id)
+            except LookUpFirst as missing:
+                missing.look_up()
+
+
+class _CheckedRegistry(ConfluentRegistry):
+    """A registry whose host is checked, and that gets its secret only if the secret names it."""
+
+    def __init__(self, url: str, storage: Storage, secret: str | None) -> None:
+        super().__init__(url)
+        self._storage = storage
+        self._secret = secret
+        self._proof: Mapping[str, str] | None = None
+        # An emulator's stage is on this machine, as its registry may be.
+        allowed = parse_networks("" if storage.endpoint_url is None else _LOCAL)
+        self._endpoints = HttpsEndpoints(SystemClock(), allowed_private=allowed)
+
+    def _send(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes]:
+        del method, body  # the archive only reads
+        if self._proof is None:
+            self._proof = _proof(self._storage, self._secret, self._url) if self._secret else {}
+        try:
+            answer = self._endpoints.get(url, {**headers, **self._proof}, _TIMEOUT_MS)
+        except PenstockError as error:
+            raise as_sdk_error(error) from error
+        return answer.status, answer.body
+
+
+def _proof(storage: Storage, secret: str, url: str) -> Mapping[str, str]:
+    """The headers that a secret gives: `{"url", "username", "password"}` or `{"url", "token"}`. One GetSecretValue."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        text = _client("secretsmanager", storage).get_secret_value(SecretId=secret)["SecretString"]
+    except (BotoCoreError, ClientError, KeyError) as error:
+        raise PenstockError(
+            ErrorCode.INVALID_CONFIG,
+            f"secret {secret!r:.200} cannot be read: {error!s:.300}; name a secret of Secrets Manager with text, and "
+            "allow secretsmanager:GetSecretValue to the job (the stage's setting registry_secret)",
+        ) from error
+    try:
+        found = json.loads(text)
+        if str(found["url"]).rstrip("/") != url:
+            return {}
+        if "token" in found:
+            return {"Authorization": f"Bearer {found['token']}"}
+        made: Mapping[str, str] = urllib3.make_headers(basic_auth=f"{found['username']}:{found['password']}")
+        return {"Authorization": made["authorization"]}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise PenstockError(
+            ErrorCode.INVALID_CONFIG,
+            f"secret {secret!r:.200} is not of the form that a registry needs: give JSON with url, username and "
+            "password, or with url and token",
+        ) from None  # its message could hold the secret
+
+
+def _client(service: str, storage: Storage) -> Any:
+    import boto3
+
+    return boto3.client(
+        service,
+        region_name=storage.region,
+        endpoint_url=storage.endpoint_url,
+        aws_access_key_id=storage.access_key,
+        aws_secret_access_key=storage.secret_key,
+    )
+
+
+def _document_of(schema: Schema) -> dict[str, Any]:
+    references = [{"name": each.name, **_document_of(each.schema)} for each in schema.references]
+    return {"kind": schema.kind, "text": schema.text, "references": references}
+
+
+def _schema_of(document: Mapping[str, Any]) -> Schema:
+    references = tuple(SchemaReference(each["name"], _schema_of(each)) for each in document["references"])
+    return Schema(document["kind"], document["text"], references)
+
+
+# One text of a schema and of those that it names.
+
+
+def _avro_alone(schema: Schema, message: str) -> str:
+    """The schema, with the definition of each named type at its first mention."""
+    _no_message(message, "Avro")
+    document = _parsed(schema.text)
+    known: dict[str, tuple[Mapping[str, Any], str]] = {}
+    for each in flattened(schema.references):
+        known |= known_types(_parsed(each.schema.text))
+    defined: set[str] = set()
+
+    def alone(node: Any, namespace: str) -> Any:
+        if isinstance(node, str):
+            full = node if "." in node or not namespace else f"{namespace}.{node}"
+            name = next((each for each in (full, node) if each in known and each not in defined), None)
+            if name is None or full in defined:
+                return node
+            outer, _, short = name.rpartition(".")
+            return alone({**known[name][0], "name": short, "namespace": outer}, namespace)
+        if isinstance(node, list):
+            return [alone(each, namespace) for each in node]
+        if not isinstance(node, Mapping):
+            return node
+        if node.get("type") in ("record", "error", "enum", "fixed"):
+            name, own = str(node.get("name")), str(node.get("namespace", namespace))
+            full = name if "." in name or not own else f"{own}.{name}"
+            if full in defined:
+                return full
+            defined.add(full)
+            inner = full.rpartition(".")[0]
+            fields = [{**each, "type": alone(each.get("type"), inner)} for each in node.get("fields", ())]
+            return {**node, **({"fields": fields} if "fields" in node else {})}
+        return {
+            word: alone(inner, namespace) if word in ("type", "items", "values") else inner
+            for word, inner in node.items()
+        }
+
+    return json.dumps(alone(document, ""))
+
+
+def _json_alone(schema: Schema, message: str) -> str:
+    """The schema, with those that it refers to among its definitions."""
+    _no_message(message, "JSON Schema")
+    documents = {each.name: _parsed(each.schema.text) for each in flattened(schema.references)}
+
+    def place(name: str) -> str:
+        return "#/$defs/" + f"registry:{name}".replace("~", "~0").replace("/", "~1")
+
+    def alone(node: Any, root: str) -> Any:
+        if isinstance(node, list):
+            return [alone(each, root) for each in node]
+        if not isinstance(node, Mapping):
+            return node
+        found = {word: alone(inner, root) for word, inner in node.items()}
+        reference = node.get("$ref")
+        if isinstance(reference, str):
+            file, _, inside = reference.partition("#")
+            named = next((each for each in documents if file == each or file.endswith(f"/{each}")), None)
+            start = root if not file else "#" if named is None else place(named)
+            found["$ref"] = reference if file and named is None else start + inside
+        return found
+
+    document = _parsed(schema.text)
+    if not documents or not isinstance(document, Mapping):
+        return json.dumps(document)
+    definitions = {f"registry:{name}": alone(each, place(name)) for name, each in documents.items()}
+    main = alone(document, "#")
+    return json.dumps({**main, "$defs": {**main.get("$defs", {}), **definitions}})
+
+
+def _protobuf_alone(schema: Schema, message: str) -> str:
+    """The descriptions of the schema and its imports, and the message: by default the first of the schema's file."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+    from google.protobuf.message import DecodeError
+
+    def described(text: str) -> Any:
+        try:
+            return FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
+        except (ValueError, DecodeError) as error:
+            raise PenstockError(
+                ErrorCode.INVALID_CONFIG,
+                "the registry tells a .proto file's text, and no description of it (format=serialized): give the "
+                "schema as protobuf:order.desc#shop.Order to values without a registry, or use a registry of "
+                "Confluent's kind that has the format",
+            ) from error
+
+    files = FileDescriptorSet()
+    for each in flattened(schema.references):
+        file = described(each.schema.text)
+        file.name = each.name
+        files.file.append(file)
+    main = described(schema.text)
+    main.name = main.name or "registered.proto"
+    files.file.append(main)
+    if not message and main.message_type:
+        message = ".".join(filter(None, (main.package, main.message_type[0].name)))
+    return schema_text(files.SerializeToString(), message)
+
+
+def _no_message(message: str, kind: str) -> None:
+    if message:
+        raise PenstockError(
+            ErrorCode.INVALID_CONFIG,
+            f"message {message!r:.200}: only Protobuf has messages, and the schema is of {kind}",
+        )
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise PenstockError(ErrorCode.INVALID_CONFIG, f"the registry's schema is no JSON: {error!s:.200}") from error
+
+
+_ALONE: Mapping[str, Callable[[Schema, str], str]] = {
+    "AVRO": _avro_alone,
+    "JSON": _json_alone,
+    "PROTOBUF": _protobuf_alone,
+}
