@@ -9,7 +9,7 @@ SPARKS := 3.5 4.0 4.1
 INSTALLED := .venv/.packages .venv/.penstock node_modules/.stamp
 CHECKS := lint-style lint-types lint-imports lint-prose lint-shape lint-twins
 TEMPLATES := tests/infra/test_cfn_lint.py
-CHECKED_TESTS := tests/core tests/service tests/handlers tests/sdk tests/contract tests/tools
+CHECKED_TESTS := tests/core tests/service tests/handlers tests/sdk tests/tools
 PYTEST := $(BIN)/python -m pytest --no-loadscope-reorder
 WORKERS ?= 3
 
@@ -31,7 +31,7 @@ run: $(INSTALLED) ## Start the local stack, move a real file through it, check i
 stop: $(INSTALLED) ## Stop the local stack; its state is kept
 	$(BIN)/penstock local down
 
-check: setup ## Lint, and beside it run the tests of core, service, handlers, SDK and contracts that take less than a second
+check: setup ## Lint, and beside it run the quick tests of core, service, handlers, SDK and tools
 	@$(MAKE) --no-print-directory --jobs 2 --keep-going lint-code check-tests
 
 check-tests:

@@ -22,8 +22,12 @@ from tests.support.hangs import HANGS_AFTER_S, LONG_HANGS_AFTER_S, failing_when_
 _SHARING = ("tests/end_to_end/", "tests/glue_jobs/", "tests/docs/", "tests/infra/")
 _SHARING_NOTHING = "tests/simulation/"  # a seed is a world of its own, and some take a minute
 
-# Tests that take 4 s or more on two busy cores, and that have a shorter twin: the beginnings of their ids.
-LONG_TESTS = Path(__file__).with_name("long_tests.txt")
+# The beginnings of ids, by the mark that they get. `minutes`: 4 s or more on two busy cores, with a shorter twin. `slow`:
+# the tests, and whole files, that take most CPU, so that the others fit into the 90 s of `make check`.
+LISTS = {
+    mark: tuple(Path(__file__).with_name(name).read_text().splitlines())
+    for mark, name in (("minutes", "long_tests.txt"), ("slow", "slow_tests.txt"))
+}
 
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("quick", settings.get_profile("patient"), max_examples=20)
@@ -55,11 +59,11 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before the plugin of `-m` looks at the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark long tests. Put the folders of `_SHARING` first, then `_SHARING_NOTHING`, then all others as they were."""
-    long = tuple(LONG_TESTS.read_text().splitlines())
+    """Mark the tests of the lists. Put the folders of `_SHARING` first, then `_SHARING_NOTHING`, then all others as they were."""
     for item in items:
-        if item.nodeid.startswith(long):
-            item.add_marker("minutes")
+        for mark, beginnings in LISTS.items():
+            if item.nodeid.startswith(beginnings):
+                item.add_marker(mark)
     first = (*_SHARING, _SHARING_NOTHING)
 
     def place(item: pytest.Item) -> int:
