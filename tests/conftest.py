@@ -22,8 +22,8 @@ from tests.support.hangs import HANGS_AFTER_S, LONG_HANGS_AFTER_S, failing_when_
 _SHARING = ("tests/end_to_end/", "tests/glue_jobs/", "tests/docs/", "tests/infra/")
 _SHARING_NOTHING = "tests/simulation/"  # a seed is a world of its own, and some take a minute
 
-# The beginnings of ids, by the mark that they get. `minutes`: 4 s or more on two busy cores, with a shorter twin. `slow`:
-# the tests, and whole files, that take most CPU, so that the others fit into the 90 s of `make check`.
+# The beginnings of ids, by the mark that they get. `minutes`: 4 s or more on two busy cores, with a shorter twin.
+# `slow`: the tests, and whole files, that take most CPU, so that the others fit into the 90 s of `make check`.
 LISTS = {
     mark: tuple(Path(__file__).with_name(name).read_text().splitlines())
     for mark, name in (("minutes", "long_tests.txt"), ("slow", "slow_tests.txt"))
@@ -59,7 +59,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before the plugin of `-m` looks at the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of the lists. Put the folders of `_SHARING` first, then `_SHARING_NOTHING`, then all others as they were."""
+    """Mark the tests of the lists. Put the folders of `_SHARING` first, then `_SHARING_NOTHING`, then all others."""
     for item in items:
         for mark, beginnings in LISTS.items():
             if item.nodeid.startswith(beginnings):
