@@ -97,6 +97,7 @@ RETENTION_MS_MAX = 100 * 365 * 24 * 3_600_000
 RETENTION_BYTES_MIN = 1 * MIB
 RETENTION_BYTES_MAX = 2**50
 DELETE_RETENTION_MS_DEFAULT = 24 * 3_600_000
+VALUE_SCHEMA_LENGTH_MAX = 1_000  # of a topic's setting: the longest key of S3 that people write
 OPEN_ATTEMPTS_MAX = 5  # of one call to open a generation that others alter meanwhile
 DRAIN_MS_MIN = 3_600_000  # a closed partition stays so long: more than a transaction, or any retry, may take
 LOG_START_GRACE_MS = 60_000  # a function that reads runs 30 s at most, and clocks may differ a little

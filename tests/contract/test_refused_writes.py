@@ -159,6 +159,7 @@ def opening(ports: Ports) -> Ports:
         {"partitions": 7},
         {"config": TopicConfig(ordering_on_change="wait", max_batch_bytes=4_096)},
         {"config": TopicConfig()},
+        {"config": TopicConfig(ordering_on_change="wait", value_schema="json:s3://bucket/order.json")},
         {"layout": 3},
         {"layout": 5},
         {"layout": 0},

@@ -11,6 +11,7 @@ from penstock_core import limits
 from penstock_core.errors import ErrorCode, Mistakes, PenstockError, shown
 from penstock_core.ids import Partition, TopicId, TopicName, parse_own_topic_name
 from penstock_core.log.retention_raise import RetentionRaise
+from penstock_core.log.value_schema import NO_SCHEMA, check_value_schema
 
 DELETE, COMPACT = "delete", "compact"
 CLEANUP_POLICIES = (DELETE, COMPACT, f"{COMPACT},{DELETE}")
@@ -35,6 +36,8 @@ class TopicConfig:
       Compacted topics cannot have it.
     - `retention` is one of `RETENTIONS`. With `acknowledged`, retention also removes what all readers have passed
       (docs/protocol/retention). Compacted topics cannot have it.
+    - `value_schema` is where the schema of the values is, "" for none (log/value_schema.py). The job archive types by
+      it.
     """
 
     max_batch_bytes: int = limits.BATCH_BYTES_DEFAULT_MAX
@@ -47,6 +50,7 @@ class TopicConfig:
     index_tags: bool = False
     ordering_on_change: str = NONE
     retention: str = BY_TIME
+    value_schema: str = NO_SCHEMA
 
     @property
     def is_compacted(self) -> bool:
@@ -383,6 +387,8 @@ def _checked(name: str, value: Any) -> int | str:
             known = " or ".join(map(repr, TOPIC_CHOICES[name]))
             raise PenstockError(ErrorCode.INVALID_CONFIG, f"{name}={shown(value)}: must be {known}")
         return str(value)
+    if name == "value_schema":
+        return check_value_schema(value)
     if name != "cleanup_policy":
         return _checked_number(name, value)
     is_short = isinstance(value, str) and len(value) <= _POLICY_LENGTH_MAX

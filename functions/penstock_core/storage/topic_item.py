@@ -21,6 +21,7 @@ move               M     `Topic.move`; missing: it was never moved. N number; S 
 format_version     N     2 while the topic is moved, so that no older release alters it; else missing
 ordering_on_change   S  that setting; missing: its default. Older releases refuse unknown settings in `config`
 retention            S  the same
+value_schema         S  the same
 acknowledged_since_ms  N  `Topic.acknowledged_since_ms`
 ```
 
@@ -70,7 +71,8 @@ MIRROR = "mirror"
 MOVE = "move"
 RETENTION = "retention"
 SINCE = "acknowledged_since_ms"
-_OUTSIDE = (ORDERING, RETENTION)  # settings that are not in `config`
+VALUE_SCHEMA = "value_schema"
+_OUTSIDE = (ORDERING, RETENTION, VALUE_SCHEMA)  # settings that are not in `config`
 # that `retiring` and `next_generation` name
 LAYOUT_ATTRIBUTES = ("pk", "sk", "topic_id", "partitions", "heads", WRITABLE, LAYOUT, GENERATIONS, OPENING)
 RAISE_ATTRIBUTES = ("pk", "sk", "topic_id", RAISE)  # that `raise_ended` names

@@ -213,6 +213,7 @@ def _topic_config() -> dict[str, Any]:
             settings[each.name] = _or_null({"type": "boolean"})
     for name, choices in (("cleanup_policy", CLEANUP_POLICIES), *TOPIC_CHOICES.items()):
         settings[name] = _or_null({"type": "string", "enum": list(choices)})
+    settings["value_schema"] = _or_null({"type": "string", "maxLength": limits.VALUE_SCHEMA_LENGTH_MAX})
     return _config(settings)
 
 

@@ -63,7 +63,7 @@ def main(argv: Sequence[str]) -> None:
         "https://… or glue:REGISTRY",
     )
     parser.add_argument(
-        "--rebuild", action="store_true", help="first type all rows of the tables of --schema anew, by the new schema"
+        "--rebuild", action="store_true", help="first type all rows of tables with a schema anew, by the new schema"
     )
     add_on_undecodable(parser)
     options, storage = parse_job(parser, argv)
@@ -84,6 +84,8 @@ def main(argv: Sequence[str]) -> None:
         for topic in topics:
             try:
                 schema = schemas.get(topic.name)
+                if schema is None and storage.catalog is not None:
+                    schema = topic_schema(topic, storage)
                 done.append(_archive(instance, lake, storage, topic, run_groups, sizes, schema, run_rebuild))
             except Exception as error:  # the topic's edge: Spark raises its own for what a worker raised
                 failed.append(topic.name)
@@ -154,6 +156,12 @@ def read_schemas(given: Sequence[str], storage: Storage) -> dict[str, tuple[str,
     return found
 
 
+def topic_schema(topic: Topic, storage: Storage) -> tuple[str, str] | None:
+    """Format and text of the schema that the topic names; None if it names none. Raises as `read_schema`."""
+    kind, _, place = topic.config.value_schema.partition(":")
+    return (kind, read_schema(kind, place, topic.name, storage)) if kind else None
+
+
 def read_schema(kind: str, place: str, topic: str, storage: Storage) -> str:
     """The text of the schema of that format at that place. Raises INVALID_CONFIG with the way out."""
     if kind == REGISTERED:
@@ -173,16 +181,18 @@ def read_schema(kind: str, place: str, topic: str, storage: Storage) -> str:
 
 
 def _check_schemas(schemas: Mapping[str, object], topics: Sequence[Topic], storage: Storage, *, rebuilds: bool) -> None:
-    if rebuilds and not schemas:
-        raise PenstockError(ErrorCode.INVALID_CONFIG, "--rebuild types tables anew: give their --schema")
+    if rebuilds and not schemas and not any(each.config.value_schema for each in topics):
+        raise PenstockError(
+            ErrorCode.INVALID_CONFIG, "--rebuild types tables anew: give their --schema, or the topics a value_schema"
+        )
     unknown = sorted(schemas.keys() - {each.name for each in topics})
     if unknown:
         raise PenstockError(
             ErrorCode.INVALID_CONFIG, f"--schema names {', '.join(unknown)[:200]}, which this run does not archive"
         )
-    if schemas and storage.catalog is None:
+    if (schemas or rebuilds) and storage.catalog is None:
         raise PenstockError(
-            ErrorCode.INVALID_CONFIG, "--schema needs a --catalog: plain Parquet files have no columns that may change"
+            ErrorCode.INVALID_CONFIG, "types need a --catalog: plain Parquet files have no columns that may change"
         )
 
 

@@ -23,6 +23,7 @@ from penstock_core.limits import (
     SHARE_FAIR_BY_LENGTH_MAX,
     TOPIC_PARTITIONS_MAX,
     UNLIMITED,
+    VALUE_SCHEMA_LENGTH_MAX,
 )
 from penstock_core.log.topic import CLEANUP_POLICIES, MAY_BE_UNLIMITED, TOPIC_BOUNDS, TOPIC_CHOICES, TopicConfig
 from penstock_core.push.subscription import ORDERED, PARALLEL, STARTS, SUBSCRIPTION_BOUNDS, SubscriptionConfig
@@ -47,7 +48,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "sharing": CHOICES["sharing"],
 }
 _OBJECTS = ("filter",)
-_FREE_TEXTS = ("fair_by",)
+_FREE_TEXTS = {"fair_by": SHARE_FAIR_BY_LENGTH_MAX, "value_schema": VALUE_SCHEMA_LENGTH_MAX}
 _TOPIC_NAMES = ("dead_letter_topic",)
 
 
@@ -122,7 +123,7 @@ def _setting(name: str, default: Any, bounds: Mapping[str, tuple[int, int]]) -> 
     if name in _OBJECTS:
         return {"type": ["object", "null"]}
     if name in _FREE_TEXTS:
-        return {"type": ["string", "null"], "minLength": 1, "maxLength": SHARE_FAIR_BY_LENGTH_MAX, **known}
+        return {"type": ["string", "null"], "minLength": 1, "maxLength": _FREE_TEXTS[name], **known}
     if name in _TOPIC_NAMES:
         return {"type": ["string", "null"]}
     if isinstance(default, bool):

@@ -79,6 +79,9 @@ STORAGE = Section(
         ),
         Setting(name="PENSTOCK_RESULTS", default=None, effect="The bucket of results and archived tables."),
         Setting(name="PENSTOCK_CATALOG", default=None, effect="The catalog that archived tables are registered in."),
+        Setting(
+            name="PENSTOCK_REGISTRY_SECRET", default=None, effect="The secret that opens the archive's schema registry."
+        ),
         Setting(name="PENSTOCK_PROFILE", default="local", effect="The storage profile that `GET /v1/zones` tells."),
         Setting(name="PENSTOCK_WAKE_UPS", default=None, effect="The event API that wakes consumers."),
         Setting(

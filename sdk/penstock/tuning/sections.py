@@ -47,6 +47,7 @@ TOPIC = Section(
             "or lack the keys that a compacted topic needs.",
             "ordering_on_change": "With wait, a change of the partitions keeps the order of keys for groups.",
             "retention": "With acknowledged, retention also removes what all readers have passed.",
+            "value_schema": "The place of the values' schema, by which the job archive types them.",
             "index_tags": "Batches carry a Bloom filter of their records' tags, so filters by tag read less.",
         },
     ),

@@ -35,6 +35,7 @@ _PENSTOCK_NAMES: Mapping[str, str] = {
     "penstock.ordering.on.change": "ordering_on_change",
     "penstock.retention": "retention",
     "penstock.validate.records": "validate_records",
+    "penstock.value.schema": "value_schema",
 }
 _WITHOUT_EFFECT = frozenset(  # Kafka 4.3: org.apache.kafka.common.config.TopicConfig
     {

@@ -153,6 +153,37 @@ def test_values_are_typed_by_a_schema_and_a_rebuild_types_all_of_them_anew(
     assert (rebuilt["records"], rebuilt["unfit"]) == (2, 0)
 
 
+def test_topic_that_names_its_schema_is_typed_without_an_option_and_another_topic_is_not(
+    run_script: RunScript, instance: Instance, stored: Storage, tmp_path: Path
+) -> None:
+    lake, catalog = open_results(f"s3://{stored.results}/lake", stored), f"sqlite:///{tmp_path}/catalog.db"
+    for name in ("a", "b"):
+        document = {"type": "object", "properties": {name: {"type": "integer"}}}
+        lake.put_new(f"_schemas/{name}.json", json.dumps(document).encode())
+    place = f"json:s3://{stored.results}/lake/_schemas/a.json"
+    new_topic(instance, "orders", value_schema=place)
+    new_topic(instance, "plain")
+    new_topic(instance, "broken", value_schema=f"avro:s3://{stored.results}/lake/nowhere.avsc")
+    for topic in ("orders", "plain", "broken"):
+        send(instance, topic, '{"a": 1, "b": 2}')
+
+    with pytest.raises(PenstockError, match="1 topics failed"):
+        run_script(archive.main, "--catalog", catalog, *SMALL)
+
+    opened = open_catalog(catalog, stored)[0]
+    [row] = opened.load_table("penstock.orders").scan().to_arrow().to_pylist()
+    assert (row["a"], row["_raw"]) == (1, None)
+    assert "a" not in opened.load_table("penstock.plain").scan().to_arrow().schema.names
+    assert not opened.table_exists("penstock.broken")
+
+    option = f"orders=json:s3://{stored.results}/lake/_schemas/b.json"  # it goes before the topic's
+    run_script(archive.main, "--topic", "orders", "--catalog", catalog, "--schema", option, "--rebuild", *SMALL)
+    assert [each["b"] for each in opened.load_table("penstock.orders").scan().to_arrow().to_pylist()] == [2]
+    run_script(archive.main, "--topic", "orders", "--catalog", catalog, "--rebuild", *SMALL)
+    [row] = opened.load_table("penstock.orders").scan().to_arrow().to_pylist()
+    assert (row["a"], "b" in row) == (1, False)
+
+
 @pytest.mark.parametrize(
     ("options", "why"),
     [
@@ -164,7 +195,7 @@ def test_values_are_typed_by_a_schema_and_a_rebuild_types_all_of_them_anew(
         (["--schema", "orders=json:{good}", "--schema", "orders=json:{good}"], "twice"),
         (["--schema", "orders=json:{bad}"], "names no field"),
         (["--schema", "bills=json:{good}"], "names bills, which this run does not archive"),
-        (["--schema", "orders=json:{good}"], "needs a --catalog"),
+        (["--schema", "orders=json:{good}"], "types need a --catalog"),
         (["--rebuild"], "give their --schema"),
     ],
 )

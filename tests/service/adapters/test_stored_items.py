@@ -245,6 +245,9 @@ def test_delivery_is_written_whole_with_a_move(stage: Stage) -> None:
         assert stage.item("groups", delivery_item(DELIVERY, state)) == delivery_item(DELIVERY, state)
 
 
+SCHEMA = "json:s3://bucket/order.json"
+
+
 def test_topic_is_written_whole(stage: Stage) -> None:
     bare = Topic(name=ORDERS, topic_id=TopicId("t1"), partitions=3, created_at_ms=5)
     full = Topic(
@@ -252,7 +255,9 @@ def test_topic_is_written_whole(stage: Stage) -> None:
         topic_id=TopicId("t2"),
         partitions=6,
         created_at_ms=6,
-        config=TopicConfig(max_batch_bytes=4_096, ordering_on_change="wait", retention="acknowledged"),
+        config=TopicConfig(
+            max_batch_bytes=4_096, ordering_on_change="wait", retention="acknowledged", value_schema=SCHEMA
+        ),
         was_compacted=True,
         writable=2,
         layout=4,

@@ -36,6 +36,7 @@ from penstock_core.storage.topic_item import (
     RETENTION,
     SINCE,
     TOPIC_OPTIONAL,
+    VALUE_SCHEMA,
     deleted_topic_item,
     deleted_topic_key,
     next_generation,
@@ -140,7 +141,7 @@ class DynamoDbTopicStore:
         stored = topic_item(old)
         condition = "topic_id = :id AND #partitions = :partitions AND config = :config"
         values = {":id": stored["topic_id"], ":partitions": stored["partitions"], ":config": stored["config"]}
-        for name in (LAYOUT, ORDERING, RETENTION, SINCE, RAISE, MIRROR, MOVE):
+        for name in (LAYOUT, ORDERING, RETENTION, VALUE_SCHEMA, SINCE, RAISE, MIRROR, MOVE):
             place = f":old_{name}"
             if name in stored:
                 condition += f" AND {name} = {place}"
