@@ -328,6 +328,7 @@ def test_settings_have_the_types_that_kafka_gives_them(gateway: RunningGateway) 
         "penstock.ordering.on.change": "STRING",
         "penstock.retention": "STRING",
         "penstock.validate.records": "BOOLEAN",
+        "penstock.value.schema": "STRING",
         "retention.bytes": "LONG",
         "retention.ms": "LONG",
     }
