@@ -16,10 +16,11 @@ from typing import Any
 
 from penstock import AsyncProducer, Consumer, Producer, TopicPartition
 from penstock.http.http_message import Response
+from penstock.producer.settings import CompressionName
 from penstock.testing import MemoryPenstock, MemoryTransport
 from penstock_core.records import frame
 
-COMPRESSIONS = ("none", "zstd")
+COMPRESSIONS: tuple[CompressionName, ...] = ("none", "zstd")
 VALUE = bytes(range(100))
 HELD_S = 0.2
 _WITH_RECORDS_BYTES = 1_000  # an answer without records is shorter
@@ -62,7 +63,7 @@ class Rounds:
 
     def __init__(self, service: MemoryPenstock, records: int) -> None:
         self._keys = 0
-        self._works: dict[str, Callable[[str, AnswersAtOnce, int], float]] = {
+        self._works: dict[str, Callable[[CompressionName, AnswersAtOnce, int], float]] = {
             "send, no key": _send,
             "send, distinct keys": self._send_keys,
             "send by asyncio, no key": _send_async,
@@ -78,11 +79,11 @@ class Rounds:
                     producer.send(compression, VALUE, partition=0)
             transport.is_storing = False
 
-    def round(self, work: str, compression: str, records: int) -> float:
+    def round(self, work: str, compression: CompressionName, records: int) -> float:
         """The CPU seconds of a client from its start to its close, of all threads."""
         return self._works[work](compression, self._transports[compression], records)
 
-    def _send_keys(self, compression: str, transport: AnswersAtOnce, records: int) -> float:
+    def _send_keys(self, compression: CompressionName, transport: AnswersAtOnce, records: int) -> float:
         keys = [b"customer-%d" % number for number in range(self._keys, self._keys + records)]
         self._keys += records
         begun_s = time.process_time()
@@ -92,7 +93,7 @@ class Rounds:
         return time.process_time() - begun_s
 
 
-def _send(compression: str, transport: AnswersAtOnce, records: int) -> float:
+def _send(compression: CompressionName, transport: AnswersAtOnce, records: int) -> float:
     begun_s = time.process_time()
     with Producer(transport=transport, compression_type=compression) as producer:
         for _ in range(records):
@@ -100,7 +101,7 @@ def _send(compression: str, transport: AnswersAtOnce, records: int) -> float:
     return time.process_time() - begun_s
 
 
-def _send_async(compression: str, transport: AnswersAtOnce, records: int) -> float:
+def _send_async(compression: CompressionName, transport: AnswersAtOnce, records: int) -> float:
     class AnswersInLoop:
         async def call(self, *request: Any) -> Any:
             return transport.call(*request)
@@ -118,7 +119,7 @@ def _send_async(compression: str, transport: AnswersAtOnce, records: int) -> flo
     return time.process_time() - begun_s
 
 
-def _poll(compression: str, transport: AnswersAtOnce, records: int) -> float:
+def _poll(compression: CompressionName, transport: AnswersAtOnce, records: int) -> float:
     begun_s, left = time.process_time(), records
     with Consumer(transport=transport) as consumer:
         consumer.assign([TopicPartition(compression, 0)])
@@ -127,7 +128,7 @@ def _poll(compression: str, transport: AnswersAtOnce, records: int) -> float:
     return time.process_time() - begun_s
 
 
-def _iterate(compression: str, transport: AnswersAtOnce, records: int) -> float:
+def _iterate(compression: CompressionName, transport: AnswersAtOnce, records: int) -> float:
     begun_s, left = time.process_time(), records
     with Consumer(transport=transport) as consumer:
         consumer.assign([TopicPartition(compression, 0)])

@@ -2,8 +2,11 @@
 
 Characters that a terminal obeys instead of showing them, and how text that others chose is shown without them.
 
-They are the control characters C0, DEL and C1, the separators of lines and paragraphs, and the characters that change
-the direction of text. An escape sequence in a record could rename your window, clear it, or hide what comes before it.
+The obeyed characters are the control characters C0, DEL and C1, the separators of lines and paragraphs, and the
+characters that change the direction of text. An escape sequence in a record could rename your window, clear it, or hide
+what comes before it.
+
+Counts and sizes as people read them.
 """
 
 import json
@@ -13,8 +16,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from penstock_core.errors import ErrorCode, PenstockError, shown
-from penstock_core.limits import JSON_DEPTH_MAX, JSON_NAMES_MAX
+from penstock_core.limits import JSON_DEPTH_MAX, JSON_NAMES_MAX, KIB
 
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _OBEYED = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
@@ -79,6 +83,19 @@ def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON number")
+
+
+def counted(count: int, noun: str) -> str:
+    """Such as `1 record` and `2,000 records`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def bytes_text(count: int) -> str:
+    """A number of bytes in its unit."""
+    size, unit = float(count), 0
+    while size >= KIB and unit < len(_UNITS) - 1:
+        size, unit = size / KIB, unit + 1
+    return f"{count} B" if unit == 0 else f"{size:.1f} {_UNITS[unit]}"
 
 
 def escaped(text: str, *, kept: str = "") -> str:

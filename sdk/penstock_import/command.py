@@ -16,6 +16,7 @@ from penstock.admin.admin import Admin
 from penstock.cli.service import Service, parse_offsets, service_command
 from penstock.workers.signals import stopped_by_signals
 from penstock_core.limits import IMPORT_QUEUE_WAIT_MS
+from penstock_core.text import counted
 from penstock_import.copying.copier import Copier, CopySettings
 from penstock_import.copying.group_mover import GroupMove, GroupMover, GroupSettings
 from penstock_import.copying.starts import KEEP, REHASH, StartSettings, placement_for
@@ -76,6 +77,8 @@ def import_(service: Service, source: str, to: str | None, follow: bool, until_e
     SOURCE is kafka://host:port/topic, with more brokers behind commas, or sqs://queue, a name or a URL.
 
     A killed import goes on where it was: run it again. Its progress is noted in the topic TOPIC.import.
+
+    For example: penstock import kafka://broker:9092/orders --create
     """
     address = parse_address(source)
     if follow and until_empty:
@@ -158,7 +161,7 @@ def _tell_copy(service: Service, to: str, outcome: ImportOutcome, seconds: float
     skipped = f", {outcome.skipped:,} were left out" if outcome.skipped else ""
     end = "" if outcome.is_drained else "; the source has more"
     stop = "" if outcome.is_complete else "interrupted: "
-    service.say(document, f"{stop}{outcome.records:,} records to {to} in {seconds:.1f} s{skipped}{end}")
+    service.say(document, f"{stop}{counted(outcome.records, 'record')} to {to} in {seconds:.1f} s{skipped}{end}")
     if not outcome.is_complete or _stayed(outcome.groups):
         sys.exit(1)
 
@@ -195,6 +198,6 @@ def _drain(service: Service, address: QueueAddress, to: str, *, follows: bool) -
         if left.total
         else ""
     )
-    service.say(document, f"{stop}{drain.records:,} records to {to} in {report.seconds:.1f} s{rest}")
+    service.say(document, f"{stop}{counted(drain.records, 'record')} to {to} in {report.seconds:.1f} s{rest}")
     if (left.total and not follows) or stop:
         sys.exit(1)

@@ -112,6 +112,8 @@ def kafka(
     --tls-cert, --tls-key and --users. All users have the rights of this host's credentials.
 
     Needs `pip install 'penstock[kafka]'`.
+
+    For example: penstock kafka --listen 127.0.0.1:9092 --create-topics
     """
     logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     logging.getLogger("botocore").setLevel(logging.WARNING)  # it logs where it found credentials

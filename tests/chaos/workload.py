@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from penstock.producer.settings import AcksName, CompressionName
 from penstock_service.adapters.aws import Storage
 from tests.chaos.clients.clients import ProducerSpec, Target, run_consumers, run_producers, run_reader
 from tests.chaos.clients.compactor import compact_to_the_end, compacting
@@ -103,7 +104,7 @@ class Clients:
 
 def _producers(seed: int) -> list[ProducerSpec]:
     chance = Random(seed)
-    kinds = [
+    kinds: list[tuple[str, AcksName, bool, int, int, CompressionName]] = [
         ("quorum-keyed", "quorum", True, 20, 2_000, "zstd"),
         ("all-keyed", "all", True, 10, 2_000, "none"),
         ("all-unkeyed", "all", False, 10, 200, "lz4"),

@@ -22,11 +22,12 @@ The rows pass through the driver, and a transaction has bounds. It holds 99 part
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import pyarrow as pa
 
 from penstock import Admin, Producer, TopicPartition
+from penstock.producer.settings import CompressionName
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import KIB, MIB, REQUEST_BYTES_MAX, TRANSACTION_STAGES_MAX
 from penstock_core.records.codec import Headers
@@ -65,7 +66,7 @@ class WriteOptions:
     url: str | None
     region: str | None
     delivery: str
-    compression_type: str
+    compression_type: CompressionName
 
 
 class Row(NamedTuple):
@@ -109,7 +110,7 @@ def parse_write_options(given: Mapping[str, str], columns: Mapping[str, str], *,
         url=options.text("url") if "url" in options else None,
         region=options.text("region") if "region" in options else None,
         delivery=options.choice("delivery", (EXACTLY_ONCE, AT_LEAST_ONCE)) if is_stream else AT_LEAST_ONCE,
-        compression_type=compression,
+        compression_type=cast("CompressionName", compression),
     )
 
 

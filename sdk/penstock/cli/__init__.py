@@ -63,6 +63,7 @@ _OPTIONS_ELSEWHERE = {
 }
 _COMMANDS_ELSEWHERE = {"ls": "topics list", "version": "--version", "help": "--help", "describe": "topics describe"}
 _FOLDERS = {"consume": "records.", "produce": "records."}
+_WHOLE = 10_000  # characters of a line in a list of commands: it wraps, and click would cut it at the terminal's width
 
 
 class _Commands(click.Group):
@@ -83,6 +84,9 @@ class _Commands(click.Group):
         elif found is None:
             for each in entry_points(group=PLUGINS, name=name):
                 found = each.load()
+        if isinstance(found, click.Group):
+            for below in found.commands.values():
+                below.short_help = below.get_short_help_str(_WHOLE)
         return found if isinstance(found, click.Command) else None
 
     def resolve_command(
@@ -110,9 +114,9 @@ class _Commands(click.Group):
         listed = click.Group()
         for name in self.list_commands(context):
             summary = None if name in self.commands else SUMMARIES.get(name) or PLUGIN_SUMMARIES.get(name)
-            command = click.Command(name, help=summary) if summary else self.get_command(context, name)
-            if command is not None:
-                listed.add_command(command, name)
+            found = click.Command(name, help=summary) if summary else self.get_command(context, name)
+            if found is not None:
+                listed.add_command(click.Command(name, short_help=found.get_short_help_str(_WHOLE)))
         listed.format_commands(context, formatter)
 
 

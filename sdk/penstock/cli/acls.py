@@ -28,7 +28,10 @@ def acls() -> None:
 @_DENY
 @service_command
 def add(service: Service, principal: str, operation: str, resources: tuple[str, ...], deny: bool) -> None:
-    """Allow PRINCIPAL the OPERATION on RESOURCES, such as topic:orders, group:g*, service, or '*'."""
+    """Allow PRINCIPAL the OPERATION on RESOURCES, such as topic:orders, group:g*, service, or '*'.
+
+    For example: penstock acls add arn:aws:iam::111122223333:role/shop write topic:orders
+    """
     change = Admin(transport=service.transport).change_acls(add=_rules(principal, operation, resources, deny=deny))
     _say(service, change, change.added, "added", "no rule is new")
 
@@ -40,7 +43,10 @@ def add(service: Service, principal: str, operation: str, resources: tuple[str, 
 @_DENY
 @service_command
 def remove(service: Service, principal: str, operation: str, resources: tuple[str, ...], deny: bool) -> None:
-    """Remove the rules that `add` has made of the same arguments."""
+    """Remove the rules that `add` has made of the same arguments.
+
+    For example: penstock acls remove arn:aws:iam::111122223333:role/shop write topic:orders
+    """
     change = Admin(transport=service.transport).change_acls(remove=_rules(principal, operation, resources, deny=deny))
     _say(service, change, change.removed, "removed", "there is no such rule")
 
@@ -50,7 +56,10 @@ def remove(service: Service, principal: str, operation: str, resources: tuple[st
 @click.option("--resource", help="Only the rules with this very resource or pattern.")
 @service_command
 def list_rules(service: Service, principal: str | None, resource: str | None) -> None:
-    """List the rules, by resource."""
+    """List the rules, by resource.
+
+    For example: penstock acls list --resource topic:orders
+    """
     found = Admin(transport=service.transport).list_acls(principal=principal, resource=resource)
     service.show(
         [asdict(each) for each in found],
@@ -66,7 +75,10 @@ def list_rules(service: Service, principal: str | None, resource: str | None) ->
 @click.argument("resource")
 @service_command
 def check(service: Service, principal: str, operation: str, resource: str) -> None:
-    """Tell whether PRINCIPAL may do OPERATION on RESOURCE. `me` is you. Exits with 1 if not."""
+    """Tell whether PRINCIPAL may do OPERATION on RESOURCE. `me` is you. Exits with 1 if not.
+
+    For example: penstock acls check arn:aws:iam::111122223333:role/shop write topic:orders
+    """
     asked = None if principal == "me" else principal
     found = Admin(transport=service.transport).check_acl(operation, resource, principal=asked)
     verdict = "may" if found.is_allowed else "may not"

@@ -28,7 +28,10 @@ def audit() -> None:
 @click.option("--name", metavar="NAME", help="Only changes of resources with this name, among these.")
 @service_command
 def list_changes(service: Service, last: int, name: str | None) -> None:
-    """Show the last changes, the newest first. A change appears about five minutes after it was made."""
+    """Show the last changes, the newest first. A change appears about five minutes after it was made.
+
+    For example: penstock audit list --last 20
+    """
     found = [change for change in _newest(service, last) if name is None or _resource(change)[1] == name]
     service.show(
         found,
@@ -41,7 +44,10 @@ def list_changes(service: Service, last: int, name: str | None) -> None:
 @audit.command()
 @service_command
 def tail(service: Service) -> None:
-    """Write each change as a line of JSON when it appears, until you interrupt it."""
+    """Write each change as a line of JSON when it appears, until you interrupt it.
+
+    For example: penstock audit tail --json
+    """
     with Consumer(transport=service.transport, wait="poll", auto_offset_reset="latest") as consumer:
         consumer.assign([_PARTITION])
         while True:

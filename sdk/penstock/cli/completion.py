@@ -25,6 +25,8 @@ def completion(shell: str) -> None:
 
     In bash: eval "$(penstock completion bash)". In fish: penstock completion fish | source. For every new shell, put
     that line into its start-up file.
+
+    For example: penstock completion bash > ~/.penstock-completion
     """
     script = get_completion_class(shell)
     assert script is not None

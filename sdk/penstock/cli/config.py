@@ -43,6 +43,8 @@ def show(service: Service, sections: tuple[str, ...], **named: str | None) -> No
     options: only your programs know their arguments. The sections are:
 
     connection, producer, consumer, share-consumer, topic, group, share-group, subscription, gateway, stage, storage.
+
+    For example: penstock config show --topic orders
     """
     asked = {option.replace("_", "-"): name for option, name in named.items() if name is not None}
     wanted = {*sections, *("stage" if name == "stack" else name for name in asked)}

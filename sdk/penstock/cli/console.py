@@ -41,7 +41,7 @@ _PORT_MAX = 65_535
 @click.argument("place", required=False, metavar="[TOPIC/PARTITION/OFFSET]", shell_complete=complete_topics)
 @click.option("--port", type=click.IntRange(0, _PORT_MAX), default=0, help="The port on 127.0.0.1; else a free one.")
 @click.option("--no-open", is_flag=True, help="Print the link, and open no browser.")
-@click.option("--url", metavar="URL", help="The API's URL; by default PENSTOCK_URL, else the local stack.")
+@click.option("--url", metavar="URL", help="The API's URL; by default PENSTOCK_URL, else the local service.")
 @click.option("--region", metavar="REGION", help="The AWS region to sign for, if the URL does not tell it.")
 @TOKEN_FILE
 @click.option("--stack", metavar="STACK", help="The stack whose alarms and costs to show; else PENSTOCK_STACK.")
@@ -67,6 +67,8 @@ def console(
     the console. With a token, the pages of what needs AWS keys say so, and there are no alarms, costs and jobs.
 
     Needs `pip install 'penstock[console]'`.
+
+    For example: penstock console --port 8080
     """
     try:
         from penstock.console.server import ConsoleServer

@@ -75,6 +75,8 @@ def cost(service: Service, **options: Any) -> None:
     The estimate names the levers, the largest first, and is compared with Kinesis, SQS, MSK and WarpStream. It counts
     calls by the transport of --transport or PENSTOCK_TRANSPORT. By default, `auto`, your clients run in the stage's
     account. For clients elsewhere, or with tokens, give --transport http.
+
+    For example: penstock cost --rate 50 --size 1KiB --groups 3
     """
     if (options["rate"] is None) != options["from_usage"]:
         raise click.UsageError("give --rate for an estimate, or --from-usage for a day's real counts")

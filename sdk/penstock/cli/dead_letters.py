@@ -27,6 +27,7 @@ from penstock.model.share import DeadLetterCounts, RedriveOptions
 from penstock.system import monotonic_ms
 from penstock.workers.signals import stopped_by_signals
 from penstock_core.errors import ErrorCode
+from penstock_core.text import counted
 
 CALL_RECORDS_MAX = 500  # of one redrive call
 _REASONS = {
@@ -51,7 +52,10 @@ def dead_letters() -> None:
 @click.option("--all", "has_done", is_flag=True, help="Also letters that a redrive has moved or dropped.")
 @service_command
 def list_dead_letters(service: Service, topic: str | None, last: int, has_done: bool) -> None:
-    """List the newest open records of the dead-letter topic TOPIC; without TOPIC, the dead-letter topics."""
+    """List the newest open records of the dead-letter topic TOPIC; without TOPIC, the dead-letter topics.
+
+    For example: penstock dead-letters list orders.dead
+    """
     if topic is None:
         _list_topics(service)
         return
@@ -61,10 +65,10 @@ def list_dead_letters(service: Service, topic: str | None, last: int, has_done: 
     shown = [(each, death_of(each.headers), is_open) for each, is_open in newest if has_done or is_open is not False]
     found = [(record, death, is_open) for record, death, is_open in shown if death.topic]
     others = f", {len(shown) - len(found):,} of them no letters" if len(found) < len(shown) else ""
-    counted = f"{counts.open:,} open, {counts.records - counts.open:,} done"
+    states = f"{counts.open:,} open, {counts.records - counts.open:,} done"
     service.show(
         [{**_row(record, death), "open": is_open} for record, death, is_open in found],
-        title=f"{topic}: {counted}; of the newest {last:,} records{others}",
+        title=f"{topic}: {states}; of the newest {last:,} records{others}",
         columns=("letter", "state", "from", "by", "tries", "time", "reason"),
         rows=[
             (
@@ -87,7 +91,10 @@ def list_dead_letters(service: Service, topic: str | None, last: int, has_done: 
 @click.argument("offset", type=click.IntRange(min=0))
 @service_command
 def show(service: Service, topic: str, partition: int, offset: int) -> None:
-    """Show one record of the dead-letter topic TOPIC, and why it is there."""
+    """Show one record of the dead-letter topic TOPIC, and why it is there.
+
+    For example: penstock dead-letters show orders.dead 0 17
+    """
     record = _record_at(service, TopicPartition(topic, partition), offset)
     death = death_of(record.headers)
     line = json_line(record).decode().strip()
@@ -136,7 +143,7 @@ def redrive(
             "remaining": done.remaining,
             "skipped_by": dict(done.skipped),
         },
-        f"moved {done.moved} records; {done.remaining} remain"
+        f"moved {counted(done.moved, 'record')}; {done.remaining:,} remain"
         f"{_why(done.skipped) if done.is_complete and done.remaining else ''}",
     )
 
@@ -161,7 +168,8 @@ def drop(
     confirm(f"Drop {what} of {topic}, so that no redrive moves them?", yes=yes)
     done = _walk(service, topic, Pace(None, None), {"filter": policy, "record": record, "drop": True})
     service.say(
-        {"dropped": done.moved, "remaining": done.remaining}, f"dropped {done.moved} records; {done.remaining} remain"
+        {"dropped": done.moved, "remaining": done.remaining},
+        f"dropped {counted(done.moved, 'record')}; {done.remaining:,} remain",
     )
 
 
@@ -205,14 +213,17 @@ def _why(skipped: Counter[str]) -> str:
 @YES
 @service_command
 def purge(service: Service, topic: str, yes: bool) -> None:
-    """Remove all records that TOPIC holds now, for ever."""
+    """Remove all records that TOPIC holds now, for ever.
+
+    For example: penstock dead-letters purge orders.dead
+    """
     admin = Admin(transport=service.transport)
     ends = {partition: offset or 0 for partition, offset in admin.list_offsets(topic, "latest").items()}
     starts = admin.list_offsets(topic, "earliest")
     count = sum(end - (starts.get(partition) or 0) for partition, end in ends.items())
-    confirm(f"Remove {count} records of {topic}?", yes=yes)
+    confirm(f"Remove {counted(count, 'record')} of {topic}?", yes=yes)
     admin.truncate(topic, ends)
-    service.say({"topic": topic, "purged": count}, f"removed {count} records of {topic}")
+    service.say({"topic": topic, "purged": count}, f"removed {counted(count, 'record')} of {topic}")
 
 
 class Pace:

@@ -123,6 +123,8 @@ def dev(
 
     Needs `pip install 'penstock[dev]'`. To run the deployed functions in an emulator of AWS, use `penstock local up` in
     a checkout.
+
+    For example: penstock dev --data data --topic orders:6
     """
     try:
         from penstock.dev.env_file import EnvFile

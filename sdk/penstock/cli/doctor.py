@@ -29,7 +29,7 @@ _STYLES = {Verdict.OK: "green", Verdict.MEND: "bold red", Verdict.UNKNOWN: "yell
 
 
 @click.command()
-@click.option("--url", metavar="URL", help="The API's URL; by default PENSTOCK_URL, else the local stack.")
+@click.option("--url", metavar="URL", help="The API's URL; by default PENSTOCK_URL, else the local service.")
 @click.option("--region", metavar="REGION", help="The AWS region to sign for, if the URL does not tell it.")
 @TOKEN_FILE
 @click.option("--stack", metavar="STACK", help="The deployed stack; by default PENSTOCK_STACK, else Penstock.")
@@ -48,6 +48,8 @@ def doctor(
 
     It writes 30 records to a topic of its own, reads them back, and deletes the topic. It costs less than a cent. The
     exit code is 1 if there is something to mend. With a token, it leaves out what needs AWS keys.
+
+    For example: penstock doctor --markdown
     """
     given = click.get_current_context().obj  # a test's transport
     try:

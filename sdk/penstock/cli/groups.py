@@ -17,12 +17,12 @@ from penstock.cli.options.settings import (
     changed_settings_text,
     confirm,
     parse_settings,
-    settings_text,
     told_settings,
 )
 from penstock.cli.service import Service, parse_offsets, service_command, time_text
 from penstock.model import CommittedOffset, TopicPartition
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.text import counted
 
 
 @click.group()
@@ -35,7 +35,10 @@ def groups() -> None:
 @click.option("--topic", metavar="TOPIC", help="Only this topic.")
 @service_command
 def group_offsets(service: Service, group: str, topic: str | None) -> None:
-    """Show the offsets that GROUP has committed, and the lag of each."""
+    """Show the offsets that GROUP has committed, and the lag of each.
+
+    For example: penstock groups offsets billing --topic orders
+    """
     admin = Admin(transport=service.transport)
     found = admin.group_offsets(group, topic)
     if not found:
@@ -70,6 +73,8 @@ def group_commit(service: Service, group: str, topic: str, offsets: tuple[str, .
     """Set the offsets of GROUP in TOPIC: of the next records to read.
 
     Consumers that choose their partitions themselves do not notice.
+
+    For example: penstock groups commit billing orders 0:1200 1:0
     """
     wanted = {TopicPartition(topic, number): offset for number, offset in parse_offsets(offsets).items()}
     Admin(transport=service.transport).commit_group_offsets(
@@ -80,14 +85,17 @@ def group_commit(service: Service, group: str, topic: str, offsets: tuple[str, .
     )
     service.say(
         [{"topic": topic, "partition": each.partition, "offset": offset} for each, offset in wanted.items()],
-        f"committed {len(wanted)} offsets of {topic} for {group}",
+        f"committed {counted(len(wanted), 'offset')} of {topic} for {group}",
     )
 
 
 @groups.command("list")
 @service_command
 def list_groups(service: Service) -> None:
-    """List all groups."""
+    """List all groups.
+
+    For example: penstock groups list
+    """
     found = Admin(transport=service.transport).list_groups()
     service.show(
         [asdict(group) for group in found],
@@ -101,7 +109,10 @@ def list_groups(service: Service) -> None:
 @click.argument("group", shell_complete=complete_groups)
 @service_command
 def describe(service: Service, group: str) -> None:
-    """Show the members of GROUP, the owner of each partition, and its lag."""
+    """Show the members of GROUP, the owner of each partition, and its lag.
+
+    For example: penstock groups describe billing
+    """
     found = Admin(transport=service.transport).describe_group(group)
     names = {each.member_id: each.client_id or each.instance_id or each.member_id for each in found.members}
     lag = sum(each.lag or 0 for each in found.partitions)
@@ -135,12 +146,15 @@ def describe(service: Service, group: str) -> None:
 @BACK_TO_DEFAULT
 @service_command
 def alter(service: Service, group: str, settings: tuple[str, ...], defaults: tuple[str, ...]) -> None:
-    """Change settings of GROUP, also before a member joins it."""
+    """Change settings of GROUP, also before a member joins it.
+
+    For example: penstock groups alter billing --config session_timeout_ms=30s
+    """
     config = parse_settings(settings) | dict.fromkeys(defaults)
     if not config:
         raise click.UsageError("nothing to change: give --config or --default")
     altered = Admin(transport=service.transport).alter_group(group, config)
-    service.say(asdict(altered), f"{group}: {settings_text(altered.config)}")
+    service.say(asdict(altered), f"{group}; {told_settings(altered.config, GROUP_DEFAULTS)}")
 
 
 @groups.command()
@@ -168,7 +182,10 @@ def reset(
     force: bool,
     create: bool,
 ) -> None:
-    """Set the offsets of GROUP in TOPIC by --to, --at, --shift-by, or by PARTITION=OFFSET."""
+    """Set the offsets of GROUP in TOPIC by --to, --at, --shift-by, or by PARTITION=OFFSET.
+
+    For example: penstock groups reset billing orders --to earliest --dry-run
+    """
     admin = Admin(transport=service.transport)
     if not create:
         _check_known(admin, group)
@@ -200,7 +217,10 @@ def _check_known(admin: Admin, group: str) -> None:
 @YES
 @service_command
 def delete(service: Service, group: str, yes: bool) -> None:
-    """Delete GROUP and its offsets."""
+    """Delete GROUP and its offsets.
+
+    For example: penstock groups delete billing
+    """
     confirm(f"Delete group {group} and its offsets?", yes=yes)
     Admin(transport=service.transport).delete_group(group)
     service.say({"deleted": group}, f"deleted {group}")
@@ -213,7 +233,10 @@ def delete(service: Service, group: str, yes: bool) -> None:
 @YES
 @service_command
 def delete_offsets(service: Service, group: str, topic: str, partitions: tuple[int, ...], yes: bool) -> None:
-    """Delete the offsets of GROUP in TOPIC, which none of its members reads."""
+    """Delete the offsets of GROUP in TOPIC, which none of its members reads.
+
+    For example: penstock groups delete-offsets billing orders --partition 2
+    """
     confirm(f"Delete the offsets of group {group} in topic {topic}?", yes=yes)
     gone = Admin(transport=service.transport).delete_group_offsets(group, topic, partitions or None)
     service.show(

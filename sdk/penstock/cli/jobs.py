@@ -113,7 +113,10 @@ def jobs() -> None:
 @click.option("--memory", default="2g", show_default=True, help="With --local: the memory of Spark's process.")
 @_jobs_command
 def run(places: JobPlaces, job: str, arguments: tuple[str, ...], where: str | None, wait: bool) -> None:
-    """Start JOB with its own ARGUMENTS, which follow it. `-- --help` shows its arguments."""
+    """Start JOB with its own ARGUMENTS, which follow it. `-- --help` shows its arguments.
+
+    For example: penstock jobs run compact --wait
+    """
     if "--help" in arguments:
         click.echo(LocalPlace(find_checkout()).usage(job))
         return
@@ -135,7 +138,10 @@ def run(places: JobPlaces, job: str, arguments: tuple[str, ...], where: str | No
 @_place_options
 @_jobs_command
 def list_jobs(places: JobPlaces, where: str | None) -> None:
-    """Show all jobs, each with its latest run: here, or with --emr or --glue there."""
+    """Show all jobs, each with its latest run: here, or with --emr or --glue there.
+
+    For example: penstock jobs list
+    """
     place = places.open(where or "local")
     latest: dict[str, JobRun] = {}
     for each in place.runs():
@@ -156,6 +162,8 @@ def status(places: JobPlaces, run_id: str | None, where: str | None) -> None:
     """Show the run RUN_ID, wherever it runs, or all runs that are remembered.
 
     The exit code is 1 if RUN_ID failed. The name of a job means its latest run here.
+
+    For example: penstock jobs status
     """
     if run_id is None:
         found = list(places.open(where or "local").runs())
@@ -178,7 +186,10 @@ def status(places: JobPlaces, run_id: str | None, where: str | None) -> None:
 @click.argument("run_id", shell_complete=complete_jobs)
 @_jobs_command
 def logs(places: JobPlaces, run_id: str) -> None:
-    """Print the output of the run RUN_ID so far. The name of a job means its latest run here."""
+    """Print the output of the run RUN_ID so far. The name of a job means its latest run here.
+
+    For example: penstock jobs logs RUN_ID
+    """
     place, known_id = places.find_run(run_id)
     lines: Iterable[str] = place.logs(known_id)
     if places.as_json:

@@ -31,7 +31,10 @@ def local() -> None:
 )
 @click.option("--state-dir", type=click.Path(file_okay=False, path_type=Path), help="The folder of the stack's state.")
 def up(port: int | None, like_aws: str | None, profile: str | None, state_dir: Path | None) -> None:
-    """Start the stack, or bring a running one up to date with the sources."""
+    """Start the stack, or bring a running one up to date with the sources.
+
+    For example: penstock local up
+    """
     options = {"--port": port, "--like-aws": like_aws, "--profile": profile}
     _run("up", state_dir, *(f"{name}={value}" for name, value in options.items() if value is not None))
 
@@ -39,7 +42,10 @@ def up(port: int | None, like_aws: str | None, profile: str | None, state_dir: P
 @local.command()
 @click.option("--state-dir", type=click.Path(file_okay=False, path_type=Path), help="The folder of the stack's state.")
 def down(state_dir: Path | None) -> None:
-    """Stop the stack and keep its state."""
+    """Stop the stack and keep its state.
+
+    For example: penstock local down
+    """
     _run("down", state_dir)
 
 
@@ -47,7 +53,10 @@ def down(state_dir: Path | None) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 @click.option("--state-dir", type=click.Path(file_okay=False, path_type=Path), help="The folder of the stack's state.")
 def status(as_json: bool, state_dir: Path | None) -> None:
-    """Show which parts of the stack run, and where. The exit code is 1 if none runs."""
+    """Show which parts of the stack run, and where. The exit code is 1 if none runs.
+
+    For example: penstock local status
+    """
     _run("status", state_dir, *(("--json",) if as_json else ()))
 
 

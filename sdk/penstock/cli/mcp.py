@@ -223,7 +223,7 @@ def mcp_server(transport: Transport) -> "MCPServer[Any]":
 
 
 @click.command()
-@click.option("--url", metavar="URL", help="The API's URL; by default PENSTOCK_URL, else the local stack.")
+@click.option("--url", metavar="URL", help="The API's URL; by default PENSTOCK_URL, else the local service.")
 @click.option("--region", metavar="REGION", help="The AWS region to sign for, if the URL does not tell it.")
 @TOKEN_FILE
 @click.option(
@@ -235,6 +235,8 @@ def mcp(url: str | None, region: str | None, token_file: str | None, transport: 
     """Let programs that speak the Model Context Protocol look at a stage, over standard input and output.
 
     The tools read with your credentials, and change nothing.
+
+    For example: penstock mcp
     """
     given = click.get_current_context().obj or transport  # a test's transport
     try:

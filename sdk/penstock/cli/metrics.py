@@ -14,7 +14,10 @@ _PORT_MAX = 65_535
 @click.option("--serve", metavar="HOST:PORT", help="Answer Prometheus there, until you stop the command.")
 @service_command
 def metrics(service: Service, serve: str | None) -> None:
-    """Print lag and age of each consumer, and the records of each topic, in Prometheus' text format."""
+    """Print lag and age of each consumer, and the records of each topic, in Prometheus' text format.
+
+    For example: penstock metrics --serve 127.0.0.1:9464
+    """
     place = None if serve is None else address_of(serve, "--serve")
     collector = Collector(service.transport)
     text = collector.text()

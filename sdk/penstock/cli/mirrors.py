@@ -17,6 +17,7 @@ from penstock.model import MovedTopic, PromotedPartition, Topic, TopicPartition
 from penstock.model.push import Subscription
 from penstock.system import monotonic_ms
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.text import counted
 
 _STAGE = "stage"
 _POLL_S = 0.5
@@ -48,7 +49,10 @@ def create(
     prefix: str,
     source: str,
 ) -> None:
-    """Let another stage mirror TOPICS of this one, under the name NAME. It is a subscription of this stage."""
+    """Let another stage mirror TOPICS of this one, under the name NAME. It is a subscription of this stage.
+
+    For example: penstock mirrors create dr orders --to https://MIRROR_API
+    """
     made = Admin(transport=service.transport).create_mirror(
         name, topics, stage_url, region=to_region, role=role, prefix=prefix, source=source
     )
@@ -58,7 +62,10 @@ def create(
 @mirrors.command("list")
 @service_command
 def list_mirrors(service: Service) -> None:
-    """List the mirrors that this stage pushes to, and the topics of this stage that are mirrors."""
+    """List the mirrors that this stage pushes to, and the topics of this stage that are mirrors.
+
+    For example: penstock mirrors list
+    """
     admin = Admin(transport=service.transport)
     pushed = [each for each in admin.list_subscriptions() if _STAGE in each.target]
     mirrored = [each for each in admin.list_topics() if each.mirror is not None]
@@ -78,7 +85,10 @@ def list_mirrors(service: Service) -> None:
 @click.argument("name", shell_complete=complete_subscriptions)
 @service_command
 def describe(service: Service, name: str) -> None:
-    """Show how far the mirror NAME is behind each partition of this stage."""
+    """Show how far the mirror NAME is behind each partition of this stage.
+
+    For example: penstock mirrors describe dr
+    """
     found = Admin(transport=service.transport).describe_subscription(name)
     _check_mirror(found.subscription)
     service.show(
@@ -102,7 +112,10 @@ def describe(service: Service, name: str) -> None:
 @YES
 @service_command
 def delete(service: Service, name: str, yes: bool) -> None:
-    """End the pushes of the mirror NAME. The other stage keeps its topics: promote them there."""
+    """End the pushes of the mirror NAME. The other stage keeps its topics: promote them there.
+
+    For example: penstock mirrors delete dr
+    """
     admin = Admin(transport=service.transport)
     _check_mirror(admin.describe_subscription(name).subscription)
     confirm(f"End the pushes of mirror {name}?", yes=yes)
@@ -135,6 +148,8 @@ def promote(
 
     It ends the topics at the source, waits until this stage has all their records, and opens them here. Run it again if
     it ends in the middle. To give up, use `reopen` at the source.
+
+    For example: penstock mirrors promote orders --dry-run
     """
     admin = Admin(transport=service.transport)
     mirrored = {topic: admin.describe_topic(topic).topic for topic in topics}  # so that a typo promotes none of them
@@ -174,11 +189,13 @@ def copy_offsets(
     """Give groups of this stage what they have committed in TOPICS at the source. `promote` does it, too.
 
     Run it once the readers there are at their ends, so that they read no record twice here. No offset goes back.
+
+    For example: penstock mirrors copy-offsets orders --source https://SOURCE_API
     """
     names = {topic.removeprefix(prefix): topic for topic in topics}
     admin = Admin(transport=service.transport)
     copied = _copy_offsets(service, admin, stage_admin(source, source_region), names)
-    service.say({"copied": copied}, f"copied {copied} offsets")
+    service.say({"copied": copied}, f"copied {counted(copied, 'offset')}")
 
 
 @mirrors.command()
@@ -188,7 +205,10 @@ def copy_offsets(
 @YES
 @service_command
 def reopen(service: Service, topics: tuple[str, ...], mirror_region: str | None, mirror_lost: bool, yes: bool) -> None:
-    """Give up the promotion of the mirrors of TOPICS of this stage: they take appends here again."""
+    """Give up the promotion of the mirrors of TOPICS of this stage: they take appends here again.
+
+    For example: penstock mirrors reopen orders
+    """
     admin = Admin(transport=service.transport)
     moves = {topic: admin.describe_topic(topic).topic.move for topic in topics}
     warning = " If a mirror was promoted, both sides take appends, as two logs." if mirror_lost else ""
@@ -207,7 +227,10 @@ def reopen(service: Service, topics: tuple[str, ...], mirror_region: str | None,
 @YES
 @service_command
 def resync(service: Service, topic: str, yes: bool) -> None:
-    """Begin the mirrored TOPIC of this stage anew. Its records go, and the next push brings them from the start."""
+    """Begin the mirrored TOPIC of this stage anew. Its records go, and the next push brings them from the start.
+
+    For example: penstock mirrors resync orders
+    """
     admin = Admin(transport=service.transport)
     confirm(f"Remove the mirrored topic {topic}, and let its mirror begin anew?", yes=yes)
     admin.resync_topic(topic)
@@ -233,7 +256,10 @@ def reverse(
     mirror_region: str | None,
     yes: bool,
 ) -> None:
-    """Let TOPICS of this stage, which were moved to another one, mirror it from now on. Their records stay."""
+    """Let TOPICS of this stage, which were moved to another one, mirror it from now on. Their records stay.
+
+    For example: penstock mirrors reverse orders --here https://THIS_API --name back
+    """
     admin = Admin(transport=service.transport)
     moves = {topic: admin.describe_topic(topic).topic.move for topic in topics}
     urls = {None if move is None else move["url"] for move in moves.values()}

@@ -32,7 +32,10 @@ DRY_RUN = click.option("--dry-run", is_flag=True, help="Show the new offsets, an
 )
 @service_command
 def offsets(service: Service, topic: str, at_ms: int | None) -> None:
-    """Show the first and the last offset of each partition of TOPIC."""
+    """Show the first and the last offset of each partition of TOPIC.
+
+    For example: penstock offsets orders --at yesterday
+    """
     admin = Admin(transport=service.transport)
     found = admin.describe_topic(topic).offsets
     at_time = {} if at_ms is None else admin.list_offsets(topic, at_ms)

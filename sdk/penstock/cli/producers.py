@@ -15,6 +15,9 @@ def producers() -> None:
 @click.argument("transactional_id")
 @service_command
 def release(service: Service, transactional_id: str) -> None:
-    """Let the role or user that begins with TRANSACTIONAL_ID next have it. Stop its program first."""
+    """Let the role or user that begins with TRANSACTIONAL_ID next have it. Stop its program first.
+
+    For example: penstock producers release ledger-1
+    """
     Admin(transport=service.transport).release_transactional_id(transactional_id)
     service.say({"released": transactional_id}, f"released {transactional_id}")

@@ -49,7 +49,7 @@ _OK, _ANSWER_TRIES, _ANSWER_WAIT_S = 200, 20, 3.0  # of a new stage
 
 @click.group(invoke_without_command=True)
 @click.option(
-    "--url", metavar="URL", help="The API's URL; by default that of --stack, PENSTOCK_URL, or the local stack."
+    "--url", metavar="URL", help="The API's URL; by default that of --stack, PENSTOCK_URL, or the local service."
 )
 @click.option("--region", metavar="REGION", help="The AWS region of the stage.")
 @click.option("--stack", metavar="STACK", help="The deployed stack; by default PENSTOCK_STACK, else Penstock.")
@@ -109,7 +109,10 @@ def prove(context: click.Context, /, **options: Any) -> None:
 @click.argument("report", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="PROVE_JSON")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 def bill(report: Path, as_json: bool) -> None:
-    """Ask Cost Explorer, a day later, what the run of PROVE_JSON cost. It costs $0.01 or $0.02."""
+    """Ask Cost Explorer, a day later, what the run of PROVE_JSON cost. It costs $0.01 or $0.02.
+
+    For example: penstock prove bill report.json
+    """
     from botocore.exceptions import BotoCoreError, ClientError
 
     from penstock.jobs.deployed import client

@@ -26,7 +26,10 @@ def quotas() -> None:
 @quotas.command("list")
 @service_command
 def list_quotas(service: Service) -> None:
-    """Show all quotas. The name * stands for all principals or topics without a quota of their own."""
+    """Show all quotas. The name * stands for all principals or topics without a quota of their own.
+
+    For example: penstock quotas list
+    """
     found = Admin(transport=service.transport).list_quotas()
     _show(service, [asdict(quota) for quota in found], found)
 
@@ -74,7 +77,10 @@ def set_quota(service: Service, subject: str, name: str, shared: bool, **given: 
 @click.argument("name")
 @service_command
 def delete_quota(service: Service, subject: str, name: str) -> None:
-    """Delete the quota of the principal or topic NAME: the default holds from then on."""
+    """Delete the quota of the principal or topic NAME: the default holds from then on.
+
+    For example: penstock quotas delete topic orders
+    """
     Admin(transport=service.transport).delete_quota(subject, name)
     service.say({"deleted": {"subject": subject, "name": name}}, f"deleted the quota of {subject} {name}")
 

@@ -70,6 +70,8 @@ def restore(
 
     Without --to it lets the partitions of tables go on that you have restored yourself. It finds the stage by
     PENSTOCK_STACK, else by the local stack of this directory or a parent. It calls AWS with your credentials.
+
+    For example: penstock restore --to 2026-11-30T12:00Z --dry-run
     """
     of_stage = to_ms is not None or undo
     if of_stage and (harmed_lost or any(tables.values())):

@@ -52,7 +52,7 @@ def create(
 ) -> None:
     """Create the schedule NAME, which sends a record to TOPIC. If it exists, it gets what you give.
 
-    Example: penstock schedules create report orders --cron '0 9 * * MON-FRI' --time-zone Europe/Berlin --value go
+    For example: penstock schedules create report orders --cron '0 9 * * MON-FRI' --time-zone Europe/Berlin --value go
     """
     admin = Admin(transport=service.transport)
     if if_not_exists and (found := _find(admin, name)) is not None:
@@ -65,7 +65,10 @@ def create(
 @schedules.command("list")
 @service_command
 def list_schedules(service: Service) -> None:
-    """List all schedules."""
+    """List all schedules.
+
+    For example: penstock schedules list
+    """
     found = Admin(transport=service.transport).list_schedules()
     service.show(
         [asdict(each) for each in found],
@@ -91,7 +94,10 @@ def list_schedules(service: Service) -> None:
 @click.argument("name", shell_complete=complete_schedules)
 @service_command
 def describe(service: Service, name: str) -> None:
-    """Show when NAME runs next, when it ran last, and its last error."""
+    """Show when NAME runs next, when it ran last, and its last error.
+
+    For example: penstock schedules describe report
+    """
     found = Admin(transport=service.transport).describe_schedule(name)
     late_ms = None if found.last_run_ms is None or found.last_due_ms is None else found.last_run_ms - found.last_due_ms
     error = "" if found.last_error is None else f"{_time(found.last_error_ms)}: {found.last_error}"
@@ -133,7 +139,10 @@ def alter(
     key: str | None,
     headers: tuple[str, ...],
 ) -> None:
-    """Change the times, the topic or the record of NAME. Parts that you leave out stay; a record changes as a whole."""
+    """Change the times, the topic or the record of NAME. Parts that you leave out stay; a record changes as a whole.
+
+    For example: penstock schedules alter report --cron '0 8 * * *'
+    """
     if value is None and (key is not None or headers):
         raise click.UsageError("give --value, too: a record changes as a whole")
     record = None if value is None else _record(value, key, headers)
@@ -148,7 +157,10 @@ def alter(
 @click.argument("name", shell_complete=complete_schedules)
 @service_command
 def enable(service: Service, name: str) -> None:
-    """Let NAME run again, at its next time from now on."""
+    """Let NAME run again, at its next time from now on.
+
+    For example: penstock schedules enable report
+    """
     _switch(service, name, enabled=True)
 
 
@@ -156,7 +168,10 @@ def enable(service: Service, name: str) -> None:
 @click.argument("name", shell_complete=complete_schedules)
 @service_command
 def disable(service: Service, name: str) -> None:
-    """Let NAME rest. The records of that time never come."""
+    """Let NAME rest. The records of that time never come.
+
+    For example: penstock schedules disable report
+    """
     _switch(service, name, enabled=False)
 
 
@@ -165,7 +180,10 @@ def disable(service: Service, name: str) -> None:
 @YES
 @service_command
 def delete(service: Service, name: str, yes: bool) -> None:
-    """Delete NAME. The records that it has sent stay."""
+    """Delete NAME. The records that it has sent stay.
+
+    For example: penstock schedules delete report
+    """
     confirm(f"Delete schedule {name}?", yes=yes)
     Admin(transport=service.transport).delete_schedule(name)
     service.say({"deleted": name}, f"deleted {name}")

@@ -99,7 +99,7 @@ def service_command(command: Callable[..., None]) -> Callable[..., None]:
         type=click.Choice(TRANSPORT_NAMES),
         help="What carries the calls; by default PENSTOCK_TRANSPORT, else auto.",
     )(with_service)
-    click.option("--url", metavar="URL", help="The API's URL; by default PENSTOCK_URL, else the local stack.")(
+    click.option("--url", metavar="URL", help="The API's URL; by default PENSTOCK_URL, else the local service.")(
         with_service
     )
     return with_service

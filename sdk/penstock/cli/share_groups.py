@@ -18,7 +18,6 @@ from penstock.cli.options.settings import (
     dead_letters_option,
     filter_text,
     parse_settings,
-    settings_text,
     told_settings,
 )
 from penstock.cli.service import Service, service_command
@@ -76,7 +75,10 @@ def create(
     policy: dict[str, Any] | None,
     settings: tuple[str, ...],
 ) -> None:
-    """Create the share group GROUP over TOPICS. If it exists, it gets these topics and settings."""
+    """Create the share group GROUP over TOPICS. If it exists, it gets these topics and settings.
+
+    For example: penstock share-groups create packers orders --dead-letters orders.dead
+    """
     config = _config(settings, dead_letter_topic, policy)
     _say(service, Admin(transport=service.transport).create_share_group(group, topics, config))
 
@@ -84,7 +86,10 @@ def create(
 @share_groups.command("list")
 @service_command
 def list_share_groups(service: Service) -> None:
-    """List all share groups."""
+    """List all share groups.
+
+    For example: penstock share-groups list
+    """
     found = Admin(transport=service.transport).list_share_groups()
     service.show(
         [asdict(each) for each in found],
@@ -108,7 +113,10 @@ def list_share_groups(service: Service) -> None:
 @click.argument("group", shell_complete=complete_share_groups)
 @service_command
 def describe(service: Service, group: str) -> None:
-    """Show what GROUP has locked, available and waiting in each partition."""
+    """Show what GROUP has locked, available and waiting in each partition.
+
+    For example: penstock share-groups describe packers
+    """
     found = Admin(transport=service.transport).describe_share_group(group)
     service.show(
         {
@@ -177,7 +185,10 @@ def alter(
     settings: tuple[str, ...],
     defaults: tuple[str, ...],
 ) -> None:
-    """Change settings or topics of GROUP."""
+    """Change settings or topics of GROUP.
+
+    For example: penstock share-groups alter packers --config deliveries_max=9
+    """
     config = _config(settings, dead_letter_topic, policy) | dict.fromkeys(defaults)
     if not (config or topics):
         raise click.UsageError("nothing to change: give --config, --default, --dead-letters, --filter or --topic")
@@ -205,7 +216,10 @@ def reset(
     dry_run: bool,
     yes: bool,
 ) -> None:
-    """Hand out the records of TOPIC again from a place on. All locks of these partitions are lost."""
+    """Hand out the records of TOPIC again from a place on. All locks of these partitions are lost.
+
+    For example: penstock share-groups reset packers orders --to latest --dry-run
+    """
     if sum(each is not None for each in (to, at_ms, offset)) != 1:
         raise click.UsageError("give one of --to, --at and --offset")
     if not dry_run:
@@ -221,7 +235,10 @@ def reset(
 @YES
 @service_command
 def delete(service: Service, group: str, yes: bool) -> None:
-    """Delete GROUP and its state. All its locks are lost; the records stay."""
+    """Delete GROUP and its state. All its locks are lost; the records stay.
+
+    For example: penstock share-groups delete packers
+    """
     confirm(f"Delete share group {group}?", yes=yes)
     Admin(transport=service.transport).delete_share_group(group)
     service.say({"deleted": group}, f"deleted {group}")
@@ -237,7 +254,8 @@ def _config(settings: tuple[str, ...], dead_letter_topic: str | None, policy: di
 
 
 def _say(service: Service, group: ShareGroup) -> None:
-    service.say(asdict(group), f"{group.group} over {', '.join(group.topics)}; {settings_text(group.config)}")
+    changed = told_settings(group.config, SHARE_GROUP_DEFAULTS)
+    service.say(asdict(group), f"{group.group} over {', '.join(group.topics)}; {changed}")
 
 
 def _holders_text(holders: Sequence[ShareHolder]) -> str:

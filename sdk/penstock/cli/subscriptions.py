@@ -52,7 +52,10 @@ def create(
     settings: tuple[str, ...],
     **target: Any,
 ) -> None:
-    """Create the subscription NAME of TOPICS, to one target. If it exists, it gets these topics and settings."""
+    """Create the subscription NAME of TOPICS, to one target. If it exists, it gets these topics and settings.
+
+    For example: penstock subscriptions create mails orders --lambda send-mail --dead-letters orders.dead
+    """
     config = _config(settings, (), dead_letter_topic, policy)
     chosen = target_of(**target)
     try:
@@ -68,7 +71,10 @@ def create(
 @subscriptions.command("list")
 @service_command
 def list_subscriptions(service: Service) -> None:
-    """List all subscriptions."""
+    """List all subscriptions.
+
+    For example: penstock subscriptions list
+    """
     found = Admin(transport=service.transport).list_subscriptions()
     service.show(
         [asdict(each) for each in found],
@@ -92,7 +98,10 @@ def list_subscriptions(service: Service) -> None:
 @click.argument("name", shell_complete=complete_subscriptions)
 @service_command
 def describe(service: Service, name: str) -> None:
-    """Show how far NAME is in each partition, and the result of the last delivery."""
+    """Show how far NAME is in each partition, and the result of the last delivery.
+
+    For example: penstock subscriptions describe mails
+    """
     found = Admin(transport=service.transport).describe_subscription(name)
     lanes = found.lanes
     service.show(
@@ -147,7 +156,10 @@ def alter(
     defaults: tuple[str, ...],
     **target: Any,
 ) -> None:
-    """Change topics, target or settings of NAME. An endpoint keeps its secret while it keeps its URL."""
+    """Change topics, target or settings of NAME. An endpoint keeps its secret while it keeps its URL.
+
+    For example: penstock subscriptions alter mails --config batch_records=100
+    """
     config = _config(settings, defaults, dead_letter_topic, policy)
     chosen = target_of(**target)
     if not (config or topics or chosen):
@@ -163,7 +175,10 @@ def alter(
 @click.argument("name", shell_complete=complete_subscriptions)
 @service_command
 def pause(service: Service, name: str) -> None:
-    """Begin no further delivery of NAME. A delivery that runs may go on for a minute."""
+    """Begin no further delivery of NAME. A delivery that runs may go on for a minute.
+
+    For example: penstock subscriptions pause mails
+    """
     _say(service, Admin(transport=service.transport).pause_subscription(name))
 
 
@@ -171,7 +186,10 @@ def pause(service: Service, name: str) -> None:
 @click.argument("name", shell_complete=complete_subscriptions)
 @service_command
 def resume(service: Service, name: str) -> None:
-    """Go on with NAME where it was."""
+    """Go on with NAME where it was.
+
+    For example: penstock subscriptions resume mails
+    """
     _say(service, Admin(transport=service.transport).resume_subscription(name))
 
 
@@ -180,7 +198,10 @@ def resume(service: Service, name: str) -> None:
 @YES
 @service_command
 def delete(service: Service, name: str, yes: bool) -> None:
-    """Delete NAME and its places in the topics. The records stay."""
+    """Delete NAME and its places in the topics. The records stay.
+
+    For example: penstock subscriptions delete mails
+    """
     confirm(f"Delete subscription {name}?", yes=yes)
     Admin(transport=service.transport).delete_subscription(name)
     service.say({"deleted": name}, f"deleted {name}")

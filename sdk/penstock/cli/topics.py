@@ -29,7 +29,7 @@ from penstock.model.push import TopicUser
 from penstock.model.times import duration_text
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import UNLIMITED
-from penstock_core.text import escaped
+from penstock_core.text import counted, escaped
 
 
 @click.group()
@@ -56,7 +56,10 @@ def create(
     if_not_exists: bool,
     settings: tuple[str, ...],
 ) -> None:
-    """Create the topic NAME."""
+    """Create the topic NAME.
+
+    For example: penstock topics create orders --partitions 6 --if-not-exists
+    """
     config = parse_settings(settings) | ({} if retention is None else {"retention_ms": retention})
     admin = Admin(transport=service.transport)
     try:
@@ -65,15 +68,19 @@ def create(
         if not if_not_exists:
             raise
         topic = admin.describe_topic(name).topic
-        service.say(asdict(topic), f"{topic.name} exists, with {_counted(topic.partitions)}: nothing was changed")
+        partitions_text = counted(topic.partitions, "partition")
+        service.say(asdict(topic), f"{topic.name} exists, with {partitions_text}: nothing was changed")
         return
-    service.say(asdict(topic), f"created {topic.name} with {_counted(topic.partitions)}")
+    service.say(asdict(topic), f"created {topic.name} with {counted(topic.partitions, 'partition')}")
 
 
 @topics.command("list")
 @service_command
 def list_topics(service: Service) -> None:
-    """List all topics."""
+    """List all topics.
+
+    For example: penstock topics list
+    """
     found = Admin(transport=service.transport).list_topics()
     _show(service, [asdict(topic) for topic in found], "topics", found)
 
@@ -82,7 +89,10 @@ def list_topics(service: Service) -> None:
 @click.argument("name", shell_complete=complete_topics)
 @service_command
 def describe(service: Service, name: str) -> None:
-    """Show the topic NAME, and the offsets of each partition."""
+    """Show the topic NAME, and the offsets of each partition.
+
+    For example: penstock topics describe orders
+    """
     described = Admin(transport=service.transport).describe_topic(name)
     topic = described.topic
     service.show(
@@ -126,6 +136,8 @@ def alter(
     """Change how many partitions of the topic NAME take new records, or its settings.
 
     Before partitions drain, it says what happens to them, and asks.
+
+    For example: penstock topics alter orders --retention 30d
     """
     config = {**parse_settings(settings), **dict.fromkeys(defaults)} | (
         {} if retention is None else {"retention_ms": retention}
@@ -197,7 +209,10 @@ def _in_use(name: str, users: list[TopicUser], hidden: list[str]) -> PenstockErr
 @YES
 @service_command
 def truncate(service: Service, name: str, offsets: tuple[str, ...], yes: bool) -> None:
-    """Remove the records of the topic NAME below an offset, in one or more partitions."""
+    """Remove the records of the topic NAME below an offset, in one or more partitions.
+
+    For example: penstock topics truncate orders 0:1200
+    """
     before = parse_offsets(offsets)
     confirm(f"Remove records of {name}, for ever?", yes=yes)
     starts = Admin(transport=service.transport).truncate(name, before)
@@ -217,6 +232,8 @@ def rebalance(service: Service, name: str, since: int) -> None:
     """Look at the newest records of the topic NAME, and advise: add partitions, spread a key, or nothing.
 
     It changes nothing.
+
+    For example: penstock topics rebalance orders
     """
     heat = Admin(transport=service.transport).topic_heat(name, since)
     by_number = {each.partition: each for each in heat.hot}
@@ -275,7 +292,3 @@ def _row(number: int, count: int, since_ms: int, hot: HotPartition | None) -> tu
         return number, count, round(1_000 * count / max(1, since_ms), 1), None, None
     key = hot.key.decode(errors="replace")
     return number, count, round(1_000 * count / max(1, since_ms), 1), key, f"{hot.key_records / hot.sampled:.0%}"
-
-
-def _counted(partitions: int) -> str:
-    return f"{partitions} partition{'' if partitions == 1 else 's'}"

@@ -47,6 +47,8 @@ def upgrade(
     --check compares the stack with the app of this folder (cdk.json), else with this package. The exit code is 1 if
     the release may not be deployed. --clean keeps the newest versions, those that an alias names, and the one before
     each of these, so that you can still go back.
+
+    For example: penstock upgrade --check
     """
     if check == clean:
         raise click.UsageError("give --check or --clean")

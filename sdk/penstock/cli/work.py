@@ -79,10 +79,10 @@ def work(
     cannot be started, or if its first 10 runs all end with a shell's code for that, 126 or 127, it gives the records
     back and ends with exit code 1. Their tries do not count.
 
-    For example: penstock work workers --concurrency 4 -- python handler.py
-
     The process gets PENSTOCK_RECORD_TOPIC, _PARTITION, _OFFSET, _TIMESTAMP_MS, _DELIVERY_COUNT, _HEADERS (JSON), and
     _KEY if the record has a key of plain text, else _KEY_BASE64. PENSTOCK_RECORD_IS_NULL=1 marks a null value.
+
+    For example: penstock work workers --concurrency 4 -- python handler.py
     """
     if shutil.which(command[0]) is None:
         raise CommandError(

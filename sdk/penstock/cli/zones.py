@@ -20,7 +20,10 @@ def zones() -> None:
 @zones.command("list")
 @service_command
 def list_zones(service: Service) -> None:
-    """Show every zone and its state."""
+    """Show every zone and its state.
+
+    For example: penstock zones list
+    """
     found = Admin(transport=service.transport).list_zones()
     _show(service, [asdict(zone) for zone in found], found)
 
@@ -30,7 +33,10 @@ def list_zones(service: Service) -> None:
 @REASON
 @service_command
 def out(service: Service, zone: str, reason: str) -> None:
-    """Take ZONE out: no function writes to it, and functions read from it last."""
+    """Take ZONE out: no function writes to it, and functions read from it last.
+
+    For example: penstock zones out a --reason "puts fail"
+    """
     moved = Admin(transport=service.transport).take_zone_out(zone, reason)
     _show(service, asdict(moved), [moved])
 
@@ -40,7 +46,10 @@ def out(service: Service, zone: str, reason: str) -> None:
 @REASON
 @service_command
 def let_in(service: Service, zone: str, reason: str) -> None:
-    """Let ZONE catch up, or have it looked over if it is in sync. It is in sync when it holds every segment."""
+    """Let ZONE catch up, or have it looked over if it is in sync. It is in sync when it holds every segment.
+
+    For example: penstock zones in a --reason "its alarm ended"
+    """
     moved = Admin(transport=service.transport).let_zone_in(zone, reason)
     _show(service, asdict(moved), [moved])
 

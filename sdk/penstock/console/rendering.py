@@ -11,10 +11,10 @@ from markupsafe import Markup
 
 from penstock.console.page import path_of, url
 from penstock.model.times import duration_text, local_zone
-from penstock_core.limits import KIB, UNLIMITED
+from penstock_core import text
+from penstock_core.limits import UNLIMITED
 from penstock_core.text import escaped
 
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _AGE_UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
 _YEAR_9999_MS = 253_402_300_800_000
 _BOX = (300, 50)
@@ -37,12 +37,7 @@ def number_text(value: int | float | None) -> str:
 
 def bytes_text(count: int | None) -> str:
     """A number of bytes in its unit."""
-    if count is None:
-        return "–"
-    size, unit = float(count), 0
-    while size >= KIB and unit < len(_UNITS) - 1:
-        size, unit = size / KIB, unit + 1
-    return f"{count} B" if unit == 0 else f"{size:.1f} {_UNITS[unit]}"
+    return "–" if count is None else text.bytes_text(count)
 
 
 def time_text(timestamp_ms: int | None) -> str:

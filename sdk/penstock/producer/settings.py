@@ -1,7 +1,7 @@
 """The settings of a producer, threaded or asynchronous: defaults, what they must be, and what follows from them."""
 
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 from penstock.arguments import check, check_callable, check_number, check_text, checked_name
 from penstock.encryption.values import Encryption, check_encryption
@@ -18,6 +18,8 @@ from penstock_core.limits import BATCH_BYTES_MAX, EMBEDDED_REQUEST_BYTES_MAX, KI
 from penstock_core.records.record_batch import Compression
 from penstock_core.zones.zone_state import ACKS_ALIASES, Acks, parse_acks
 
+AcksName = Literal["none", "one", "quorum", "all", "leader", "1"]
+CompressionName = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 ACKS = tuple(acks.value for acks in Acks)
 _TRANSACTIONAL_ACKS = ("quorum", "all")
 
@@ -25,12 +27,12 @@ _TRANSACTIONAL_ACKS = ("quorum", "all")
 class ProducerOptions(TypedDict, total=False):
     """The fields of `ProducerSettings` as keyword arguments, for type checkers."""
 
-    acks: str
+    acks: AcksName
     linger_ms: int
     batch_bytes: int
     enable_idempotence: bool
     transactional_id: str | None
-    compression_type: str
+    compression_type: CompressionName
     max_request_bytes: int
     buffer_bytes: int
     max_in_flight: int
@@ -99,12 +101,12 @@ class ProducerSettings:
         key_serializer: As `value_serializer`, for keys. The bytes decide the partition.
     """
 
-    acks: str = "quorum"
+    acks: AcksName = "quorum"
     linger_ms: int = 5
     batch_bytes: int = 256 * KIB
     enable_idempotence: bool = True
     transactional_id: str | None = None
-    compression_type: str = "zstd"
+    compression_type: CompressionName = "zstd"
     max_request_bytes: int = REQUEST_BYTES_MAX
     buffer_bytes: int = 32 * MIB
     max_in_flight: int = 5

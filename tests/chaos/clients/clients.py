@@ -23,6 +23,7 @@ from penstock.configuration import Configuration
 from penstock.errors import UnavailableError
 from penstock.http.transport import HttpTransport
 from penstock.model import RecordMetadata
+from penstock.producer.settings import AcksName, CompressionName
 from penstock_core.errors import PenstockError
 from tests.chaos.clients.values import make_value, name_of
 from tests.chaos.recording import RecordingTransport
@@ -76,11 +77,11 @@ class ProducerSpec:
     """The sends of a producer: bursts of up to `burst` records, some of them of up to `value_bytes_max`."""
 
     name: str
-    acks: str
+    acks: AcksName
     is_keyed: bool
     burst: int
     value_bytes_max: int
-    compression_type: str
+    compression_type: CompressionName
     seed: int
 
 

@@ -1,5 +1,9 @@
+import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
@@ -34,7 +38,44 @@ def test_summary_is_the_first_sentence_of_the_commands_help(name: str) -> None:
 
 def test_help_lists_every_command() -> None:
     listed = CliRunner().invoke(main, ["--help"]).output.partition("Commands:")[2]
-    assert [line.split()[0] for line in listed.splitlines() if line] == main.list_commands(click.Context(main))
+    names = [line.split()[0] for line in listed.splitlines() if line[2:3].strip()]
+    assert names == main.list_commands(click.Context(main))
+
+
+@pytest.mark.parametrize("group", [[], ["topics"], ["share-groups"]])
+def test_lists_of_commands_show_whole_sentences(group: list[str]) -> None:
+    listed = CliRunner().invoke(main, [*group, "--help"]).output.partition("Commands:")[2]
+    assert "..." not in listed
+    assert max(map(len, listed.splitlines())) <= 80
+
+
+def _contexts(command: click.Command, context: click.Context) -> Iterator[click.Context]:
+    if not isinstance(command, click.Group):
+        yield context
+        return
+    for name in command.list_commands(context):
+        below = command.get_command(context, name)
+        assert below is not None
+        yield from _contexts(below, click.Context(below, info_name=name, parent=context))
+
+
+@pytest.mark.parametrize(
+    "context", [*_contexts(main, click.Context(main, info_name="penstock"))], ids=lambda each: each.command_path
+)
+def test_help_of_a_command_has_an_example_that_it_takes(
+    context: click.Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "report.json").touch()
+    (tmp_path / "shop.yaml").touch()
+    text = " ".join((context.command.help or "").split())
+    assert context.parent is not None
+    examples = re.findall(rf"{context.command_path}( .*?)?(?= penstock |$)", text.partition("For example:")[2])
+    assert examples, text
+    for each in examples:
+        words = shlex.split(each.partition(" >")[0])
+        assert context.info_name is not None
+        context.command.make_context(context.info_name, words, parent=context.parent)
 
 
 @pytest.mark.slow

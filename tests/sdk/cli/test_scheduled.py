@@ -24,7 +24,7 @@ def test_delayed_lines_are_listed_and_cancelled(service: MemoryPenstock) -> None
     shown = run(service.transport, "scheduled", "list", "orders")
     assert (shown.exit_code, "orders: scheduled" in shown.output) == (0, True)
     assert run_json(service.transport, "scheduled", "cancel", "orders", name) == found
-    assert run(service.transport, "scheduled", "cancel", "orders", name).output == "cancelled in orders[0]: 1 records\n"
+    assert run(service.transport, "scheduled", "cancel", "orders", name).output == "cancelled in orders[0]: 1 record\n"
     assert run_json(service.transport, "scheduled", "list", "orders") == []
 
 

@@ -32,7 +32,7 @@ def test_trace_tells_where_a_record_lies_and_what_it_holds(service: MemoryPensto
     found = run_json(service.transport, "trace", "orders/0/2")
     place = found["place"]
     assert place["start_offset"] <= 2 < place["end_offset"]
-    assert (place["kind"], len(place["zones"]), place["length"] > 0) == ("zonal", 3, True)
+    assert (place["kind"], place["zones"], place["length"] > 0) == ("expiring", [], True)
     assert place["producer_id"] is not None
     assert (found["record"]["value"], found["record"]["headers"][0]) == ("2", ["type", "order"])
     shown = run(service.transport, "trace", "orders", "0", "2")
@@ -45,13 +45,14 @@ def test_trace_tells_where_a_record_lies_and_what_it_holds(service: MemoryPensto
     assert max(map(len, shown.stdout.splitlines())) <= 80
 
 
-def test_small_append_is_an_item(service: MemoryPenstock) -> None:
-    with MemoryPenstock(inline_bytes_max=1_000) as small:
-        small.create_topic("orders")
-        with small.producer() as producer:
+@pytest.mark.parametrize(("inline_bytes_max", "kind", "zones"), [(0, "zonal", 3), (1_000, "inline", 0)])
+def test_trace_tells_where_a_stage_puts_small_appends(inline_bytes_max: int, kind: str, zones: int) -> None:
+    with MemoryPenstock(inline_bytes_max=inline_bytes_max) as service:
+        service.create_topic("orders")
+        with service.producer() as producer:
             producer.send("orders", b"x")
-        place = run_json(small.transport, "trace", "orders/0/0")["place"]
-        assert (place["kind"], place["zones"]) == ("inline", [])
+        place = run_json(service.transport, "trace", "orders/0/0")["place"]
+        assert (place["kind"], len(place["zones"])) == (kind, zones)
 
 
 def test_trace_tells_which_groups_have_passed_the_record(service: MemoryPenstock) -> None:

@@ -49,7 +49,7 @@ def test_dead_letters_go_back_or_away_by_name_only(service: MemoryPenstock, visi
     visitor.get("/dead-letters/orders.dead")
     assert visitor.post("/dead-letters/orders.dead/redrive", confirm="orders").status == 400
     assert service.records("orders") == []
-    assert "Moved 1 records" in visitor.post("/dead-letters/orders.dead/redrive", confirm="orders.dead").text
+    assert "Moved 1 record;" in visitor.post("/dead-letters/orders.dead/redrive", confirm="orders.dead").text
     assert [each.value for each in service.records("orders")] == [b"x"]
     assert visitor.post("/dead-letters/orders.dead/purge", confirm="").status == 400
     assert len(service.records("orders.dead")) > 1

@@ -18,7 +18,7 @@ def test_delayed_records_are_shown_and_cancelled(service: MemoryPenstock, visito
     assert str(scheduled_id) in seen.text
     assert visitor.post("/topics/orders/scheduled", scheduled_id=scheduled_id, confirm="x").status == 400
     done = visitor.post("/topics/orders/scheduled", scheduled_id=scheduled_id, confirm="orders")
-    assert "Cancelled 1 records." in done.text
+    assert "Cancelled 1 record." in done.text
     assert service.admin().list_scheduled("orders") == []
 
 

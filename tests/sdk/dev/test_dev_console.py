@@ -63,7 +63,7 @@ def test_record_of_the_form_is_seen_live_dies_with_its_reason_and_comes_back_by_
     assert "ValueError: no box" in letters
 
     Path("handlers.py").write_text("def pack(event, context): open('packed', 'w').close()")
-    assert "Moved 1 records" in visitor.post("/dead-letters/orders.dead/redrive", confirm="orders.dead").text
+    assert "Moved 1 record;" in visitor.post("/dead-letters/orders.dead/redrive", confirm="orders.dead").text
     until(Path("packed").exists)
     until(lambda: admin.describe_subscription("packing").lag == 0)
     assert "ok" in visitor.get("/subscriptions/packing").text

@@ -151,6 +151,8 @@ def consume(
     A terminal gets control characters as escapes, but tab and newline. A file or a pipe gets every byte.
 
     With --json: an object per line, as the HTTP API's JSON fetch gives it, and as `produce --format json` takes it.
+
+    For example: penstock consume orders --from earliest --max-records 10
     """
     deserializer = deserializer_of(value_format, registry, schema)
     write_record = json_line if service.as_json else _formatter(template, for_terminal=sys.stdout.isatty())

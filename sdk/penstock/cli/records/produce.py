@@ -26,13 +26,14 @@ from penstock.errors import InvalidError, RecordTooLargeError, UnknownPartitionE
 from penstock.model import RecordMetadata
 from penstock.model.times import TIME_FORMS
 from penstock.producer.producer import Producer
-from penstock.producer.settings import ACKS
+from penstock.producer.settings import ACKS, AcksName, CompressionName
 from penstock.system import wall_clock_ms
 from penstock.workers.signals import stopped_by_signals
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import EXPIRES_IN_MS_MAX, TIMER_DELAY_MS_MAX
 from penstock_core.records.codec import time_of
 from penstock_core.records.record_batch import Compression
+from penstock_core.text import bytes_text, counted
 from penstock_core.zones.zone_state import ACKS_ALIASES
 
 PROGRESS_LINES = 1_000  # between two looks at the progress bar
@@ -185,8 +186,8 @@ def produce(
     delay: int | None,
     deliver_at: int | None,
     expires_in: int | None,
-    acks: str,
-    compression: str,
+    acks: AcksName,
+    compression: CompressionName,
     encrypt_key: str | None,
 ) -> None:
     """Send each line of a file, or of standard input, to TOPIC as a record.
@@ -195,6 +196,8 @@ def produce(
 
     Line ends (LF, CR LF) are not part of the record. The exit code is 1 if any record was not delivered, and if a line
     cannot be read or sent: the records before it are delivered, and the error tells from which line to go on.
+
+    For example: penstock produce orders --key user-1 '{"total": 12}'
     """
     parsed = [(name, value.encode()) for name, value in parse_pairs(headers, "NAME=VALUE").items()]
     parse = _parser(line_format, key, key_separator, null)
@@ -262,15 +265,14 @@ def _parser(
 def _tell(service: Service, topic: str, source: _Source, outcome: _Outcome, records: int, seconds: float) -> None:
     """Say what was sent, and exit with 1 unless all of the input was."""
     if outcome.error is not None:
-        click.echo(f"{outcome.failed:,} of {records:,} records were not delivered", err=True)
+        click.echo(f"{outcome.failed:,} of {counted(records, 'record')} were not delivered", err=True)
         raise CommandError(outcome.error, as_json=service.as_json)
     if source.bad_line is not None:
-        click.echo(f"{records:,} records were sent", err=True)
+        click.echo(f"{counted(records, 'record')} {'was' if records == 1 else 'were'} sent", err=True)
         raise CommandError(source.bad_line, as_json=service.as_json)
     size_bytes = source.read_bytes
-    skipped = f", {source.skipped:,} bad lines skipped" if source.skipped else ""
-    noun = "record" if records == 1 else "records"
-    text = f"{records:,} {noun}, {size_bytes / 1e6:,.1f} MB to {topic} in {seconds:.1f} s{skipped}"
+    skipped = f", {counted(source.skipped, 'bad line')} skipped" if source.skipped else ""
+    text = f"{counted(records, 'record')}, {bytes_text(size_bytes)} to {topic} in {seconds:.1f} s{skipped}"
     if source.is_stopped:
         click.echo(f"interrupted: {text}", err=True)
         sys.exit(1)

@@ -31,6 +31,7 @@ from penstock_core.limits import (
     REQUEST_PARTITIONS_MAX,
 )
 from penstock_core.share.dead_letter import own_headers
+from penstock_core.text import counted
 
 _CALLS_MAX = 10  # of one click on redrive, 500 records each
 _CALL_RECORDS_MAX = 500
@@ -216,7 +217,7 @@ def redrive(asked: Asked) -> Moved:
         moved, remaining, cursor = moved + done.moved, done.remaining, done.cursor
         if cursor is None or not remaining:
             break
-    return Moved(to=path_of("dead-letters", topic), said=f"Moved {moved:,} records; {remaining:,} remain.")
+    return Moved(to=path_of("dead-letters", topic), said=f"Moved {counted(moved, 'record')}; {remaining:,} remain.")
 
 
 def purge(asked: Asked) -> Moved:

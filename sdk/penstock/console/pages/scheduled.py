@@ -3,6 +3,7 @@
 from penstock.console.page import Asked, Moved, Page, Route, Shown, path_of
 from penstock.console.pages.topic import views_of
 from penstock.console.paging import paged
+from penstock_core.text import counted
 
 
 def show(asked: Asked) -> Shown:
@@ -26,7 +27,7 @@ def cancel(asked: Asked) -> Moved:
     name = asked.path["topic"]
     asked.check_name(name)
     done = asked.admin.cancel_scheduled(name, asked.word("scheduled_id"))
-    return Moved(to=path_of("topics", name) + "/scheduled", said=f"Cancelled {done.records:,} records.")
+    return Moved(to=path_of("topics", name) + "/scheduled", said=f"Cancelled {counted(done.records, 'record')}.")
 
 
 PAGE = Page(

@@ -51,7 +51,7 @@ def test_line_that_cannot_be_sent_ends_the_input_as_one_that_cannot_be_read(
     lines = b"\n".join((good, bad, good, b""))
     result = run(service.transport, "produce", "orders", *options, stdin=lines)
     assert (result.exit_code, len(service.records("orders"))) == (1, 1)
-    assert "1 records were sent" in result.stderr
+    assert "1 record was sent" in result.stderr
     assert "line 2 (" in result.stderr
     assert why in result.stderr
     assert "send it and the rest (tail -n +2)" in result.stderr
@@ -121,7 +121,7 @@ def test_bad_json_line_is_refused_with_its_reason(service: MemoryPenstock, line:
     result = run(service.transport, "produce", "orders", "--format", "json", "--json", stdin=b'{"value": "v"}\n' + line)
     assert result.exit_code == 1
     said, error = result.stderr.splitlines()
-    assert said == "1 records were sent"
+    assert said == "1 record was sent"
     assert json.loads(error)["error"]["line"] == 2
     assert reason in json.loads(error)["error"]["message"]
 
