@@ -86,8 +86,8 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def counted(count: int, noun: str) -> str:
-    """Such as `1 record` and `2,000 records`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    """Such as `1 record`, `2,000 records` and `2 batches`."""
+    return f"{count:,} {noun}{'' if count == 1 else 'es' if noun.endswith('ch') else 's'}"
 
 
 def bytes_text(count: int) -> str:

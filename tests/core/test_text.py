@@ -3,7 +3,7 @@
 import pytest
 
 from penstock_core.limits import JSON_DEPTH_MAX, JSON_NAMES_MAX
-from penstock_core.text import parse_json, why_no_json
+from penstock_core.text import bytes_text, counted, parse_json, why_no_json
 
 
 def test_parse_json_gives_values_and_keeps_the_order_of_names() -> None:
@@ -67,3 +67,12 @@ def test_refusal_of_bytes_and_of_half_a_pair_names_them() -> None:
     with pytest.raises(UnicodeEncodeError) as pair_refused:
         "\ud83d".encode()
     assert why_no_json(pair_refused.value) == "'\\ud83d' is half of a surrogate pair, which is no text"
+
+
+def test_counts_and_sizes_are_as_people_read_them() -> None:
+    assert [counted(1, "record"), counted(2_000, "record"), counted(0, "batch")] == [
+        "1 record",
+        "2,000 records",
+        "0 batches",
+    ]
+    assert [bytes_text(each) for each in (0, 1_023, 1_024, 5 * 2**20)] == ["0 B", "1023 B", "1.0 KiB", "5.0 MiB"]

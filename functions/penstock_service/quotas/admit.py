@@ -289,6 +289,7 @@ def over_quota(key: BucketKey, rate: int, wait_ms: float) -> PenstockError:
         f"{whose} has spent its quota {key.rate}={rate}: try again in {retry_after_ms} ms, or have the quota raised",
         retry_after_ms=retry_after_ms,
         quota=str(key.rate),
+        limit=rate,
         subject=str(key.subject),
     )
 

@@ -179,8 +179,11 @@ def _keys_of(folder: Path) -> "Keys":
     file = EnvFile(folder)
     if not file.answering():
         raise click.BadParameter(f"no server runs in {folder}: start it first", param_hint="--keys-of")
-    told = dict(line.partition("=")[::2] for line in file.path.read_text().splitlines())
-    return Keys(told["AWS_ACCESS_KEY_ID"], told["AWS_SECRET_ACCESS_KEY"])
+    try:
+        told = dict(line.partition("=")[::2] for line in file.path.read_text().splitlines())
+        return Keys(told["AWS_ACCESS_KEY_ID"], told["AWS_SECRET_ACCESS_KEY"])
+    except (OSError, KeyError) as error:
+        raise click.BadParameter(f"{file.path} tells no keys: {error!s:.200}", param_hint="--keys-of") from error
 
 
 async def _run(

@@ -19,6 +19,7 @@ from penstock.system import wall_clock_ms
 from penstock.wake_ups.events import CONNECT_BODY, SUBPROTOCOL
 from penstock_core.limits import DEV_CHANNELS_MAX, DEV_MESSAGE_BYTES_MAX, DEV_MESSAGES_WAITING_MAX
 from penstock_core.log.wake_up import WakeUpMessage
+from penstock_core.text import parse_json
 from penstock_service.ports.push import WakeUpPlace
 
 PATH = "/event/realtime"
@@ -113,7 +114,7 @@ class _Link:
         if len(encoded) != 1:
             raise SignatureRefused("no signed headers in Sec-WebSocket-Protocol")
         text = encoded[0].removeprefix("header-")
-        headers = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+        headers = parse_json(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode())
         if not isinstance(headers, dict):
             raise SignatureRefused("the signed headers are no object")
         self._check(headers, CONNECT_BODY)
@@ -159,7 +160,7 @@ class _Link:
 
     def _answer(self, text: str) -> None:
         try:
-            message = json.loads(text)
+            message = parse_json(text)
             kind, number = message["type"], str(message.get("id", ""))
         except (ValueError, KeyError, TypeError, AttributeError):
             return

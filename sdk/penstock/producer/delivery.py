@@ -14,6 +14,7 @@ from typing import Any
 from penstock.model import RecordMetadata
 from penstock.producer.batching.producer_batch import ProducerBatch
 from penstock_core.errors import PenstockError
+from penstock_core.text import counted
 
 # Called with (error, metadata): error None for a delivered record; for a failed one metadata has offset -1.
 DeliveryCallback = Callable[[PenstockError | None, RecordMetadata], None]
@@ -150,7 +151,8 @@ def resolve(batches: list[ProducerBatch]) -> None:
     for batch in batches:
         outcome = batch.outcome
         if isinstance(outcome, PenstockError):
-            _log.warning("%s[%d]: %d records failed: %s", batch.topic, batch.partition, batch.record_count, outcome)
+            records = counted(batch.record_count, "record")
+            _log.warning("%s[%d]: %s failed: %s", batch.topic, batch.partition, records, outcome)
     resolve_quietly(batches)
 
 

@@ -167,11 +167,12 @@ def test_zone_is_taken_out_and_let_in(service: MemoryPenstock) -> None:
     assert admin.let_zone_in("b").state == "catching_up"
 
 
-def test_topic_that_wants_more_zones_than_are_in_sync_is_unavailable(service: MemoryPenstock) -> None:
-    service.create_topic("strict", config={"min_insync_zones": 3})
-    service.admin().take_zone_out("b")
-    body = b'{"records": [{"value": "x"}]}'
-    refused = service.transport.call("POST", "/v1/topics/strict/records", {}, {}, body)
+def test_topic_that_wants_more_zones_than_are_in_sync_is_unavailable() -> None:
+    with MemoryPenstock(inline_bytes_max=0) as service:
+        service.create_topic("strict", config={"min_insync_zones": 3})
+        service.admin().take_zone_out("b")
+        body = b'{"records": [{"value": "x"}]}'
+        refused = service.transport.call("POST", "/v1/topics/strict/records", {}, {}, body)
     assert (refused.status, refused.headers["Retry-After"]) == (503, "1")
     assert b"NOT_ENOUGH_ZONES" in refused.body
 

@@ -115,6 +115,19 @@ def test_refusals_ask_for_each_right_once(work: Callable[[Transport], None], rig
         assert sorted(f"{each['operation']} {each['resource']}" for each in found) == rights
 
 
+@pytest.mark.parametrize(
+    ("words", "right"), [(("produce", "orders"), "write"), (("consume", "orders", "--timeout", "1s"), "read")]
+)
+def test_commands_ask_for_the_right_that_they_need(words: tuple[str, ...], right: str) -> None:
+    with MemoryPenstock(denies_by_default=True) as service:
+        service.create_topic("orders")
+        shop = service.transport_as(SESSION)
+        refused = run(shop, *words, stdin=b"")
+        assert f"may not {right} 'topic:orders'" in refused.stderr
+        run_json(service.transport, "acls", "add", SHOP, right, "topic:orders")
+        assert run(shop, *words, stdin=b"").exit_code == 0
+
+
 def test_refusal_by_a_deny_rule_stays_as_it_is() -> None:
     with MemoryPenstock(denies_by_default=True) as service:
         service.create_topic("orders")

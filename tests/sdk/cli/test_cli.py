@@ -366,7 +366,7 @@ def test_consume_names_an_undecodable_batch_and_skips_it_when_asked(service: Mem
 
     skipped = _run(service.transport, *run, "--on-undecodable", "skip")
     assert (skipped.exit_code, skipped.stdout) == (0, "behind\n")
-    assert skipped.stderr == "skipped 1 undecodable batches of orders[0]\n"
+    assert skipped.stderr == "skipped 1 undecodable batch of orders[0]\n"
 
 
 @pytest.mark.parametrize("command", [[], ["topics"], ["produce"], ["consume"], ["offsets"], ["groups"]])

@@ -246,6 +246,15 @@ def test_keys_of_a_folder_without_a_server_are_told(here: Path) -> None:
     assert (result.exit_code, "start it first" in result.stderr) == (2, True), result.stderr
 
 
+def test_keys_of_a_file_without_keys_are_told(running: Server, here: Path) -> None:
+    (here / LOCAL_ENV).parent.mkdir()
+    (here / LOCAL_ENV).write_text(f"PENSTOCK_URL={running.url}\n")
+    (here / "b").mkdir()
+    os.chdir(here / "b")
+    result = CliRunner().invoke(main, ["dev", "--keys-of", ".."])
+    assert (result.exit_code, "local.env tells no keys" in result.stderr) == (2, True), result.stderr
+
+
 def test_producer_goes_on_and_stores_each_record_once_when_the_server_is_killed(start: Callable[..., Command]) -> None:
     command = start("--data", "data", "--topic", "orders:2")
     port = command.facts["url"].rpartition(":")[2]

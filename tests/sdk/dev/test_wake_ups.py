@@ -1,12 +1,14 @@
 """Wake-ups of `penstock dev`: consumers sleep until they are woken, and nobody else gets in."""
 
 import asyncio
+import base64
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from aiohttp import web
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Subprotocol
@@ -119,3 +121,11 @@ def test_client_that_does_not_read_loses_its_connection() -> None:
         return transport.is_cut
 
     assert asyncio.run(send())
+
+
+def test_headers_that_nest_deeply_are_refused_as_no_json() -> None:
+    link = _Link(web.WebSocketResponse(), None, lambda *_: None)
+    with pytest.raises(ValueError, match="nested"):
+        link.admit("aws-appsync-event-ws, header-" + base64.urlsafe_b64encode(b"[" * 6_000).decode())
+    link._answer("[" * 6_000)
+    assert link._waiting.empty()

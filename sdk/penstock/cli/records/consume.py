@@ -10,6 +10,7 @@ from typing import BinaryIO, Literal
 import click
 
 from penstock.admin.admin import Admin
+from penstock.api.calls import all_partitions, list_topics
 from penstock.cli.completion import complete_groups, complete_topics
 from penstock.cli.options.settings import filter_text
 from penstock.cli.options.times import DURATION, START, Start
@@ -21,13 +22,15 @@ from penstock.consumer.settings import WaitMode
 from penstock.encryption.keys import keys_of
 from penstock.encryption.values import Encryption
 from penstock.errors import AccessDeniedError, InvalidError, UnknownPartitionError
+from penstock.http.client import Client
+from penstock.http.transport import Transport
 from penstock.model import ConsumerRecord, TopicPartition
 from penstock.model.times import TIME_FORMS
 from penstock.system import monotonic_ms
 from penstock.workers.signals import stopped_by_signals
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.groups.topic_patterns import check_pattern, matches
-from penstock_core.text import escaped
+from penstock_core.text import counted, escaped
 
 POLL_RECORDS = 5_000
 POLL_MS = 500
@@ -163,7 +166,7 @@ def consume(
     is_shared = group is not None and not partitions
     if group is not None:
         _refuse_share_group(Admin(transport=service.transport), group)
-    chosen = _chosen(Admin(transport=service.transport), topic, partitions, is_shared=is_shared)
+    chosen = _chosen(service.transport, topic, partitions, is_shared=is_shared)
 
     def seek(assigned: list[TopicPartition]) -> None:
         if start is not None:
@@ -189,8 +192,8 @@ def consume(
                 consumer.assign(chosen)
                 seek(chosen)
             _copy(consumer, write_record, sys.stdout.buffer, max_records, timeout_ms)
-            _tell_skipped("undecodable batches", consumer.skipped_batches())
-            _tell_skipped("expired records", consumer.skipped_expired())
+            _tell_skipped("undecodable batch", consumer.skipped_batches())
+            _tell_skipped("expired record", consumer.skipped_expired())
     except BrokenPipeError:
         # The reader has gone, so the consumer has not committed the last records. Python flushes stdout once more at
         # exit: let that go nowhere.
@@ -199,7 +202,7 @@ def consume(
 
 def _tell_skipped(what: str, skipped: Mapping[TopicPartition, int]) -> None:
     for each, count in skipped.items():
-        click.echo(f"skipped {count} {what} of {each.topic}[{each.partition}]", err=True)
+        click.echo(f"skipped {counted(count, what)} of {each.topic}[{each.partition}]", err=True)
 
 
 def _refuse_share_group(admin: Admin, group: str) -> None:
@@ -216,17 +219,18 @@ def _refuse_share_group(admin: Admin, group: str) -> None:
             raise InvalidError(ErrorCode.INVALID_REQUEST, text) from None
 
 
-def _chosen(admin: Admin, topic: str, partitions: Sequence[int], *, is_shared: bool) -> list[TopicPartition]:
+def _chosen(transport: Transport, topic: str, partitions: Sequence[int], *, is_shared: bool) -> list[TopicPartition]:
     """The partitions to read without sharing. Raises UnknownTopicError and UnknownPartitionError."""
+    client = Client(transport, job="read")
     if "*" in topic:
         if not is_shared:
             raise click.UsageError(f"{topic!r:.100} is a pattern: give --group, and no --partition")
         check_pattern(topic)
         with suppress(AccessDeniedError):  # a policy may let it read, and not list
-            if not any(matches(topic, each.name) for each in admin.list_topics()):
+            if not any(matches(topic, each.name) for each in client.call(list_topics())):
                 click.echo(f"no topic matches {topic} yet: waiting for one", err=True)
         return []
-    found = admin.partitions([topic])
+    found = client.call(all_partitions([topic]))
     for number in partitions:
         if number >= len(found):
             raise UnknownPartitionError(

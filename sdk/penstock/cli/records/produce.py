@@ -14,7 +14,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
-from penstock.admin.admin import Admin
+from penstock.api.calls import topic_metadata
 from penstock.cli.completion import complete_topics
 from penstock.cli.options.times import TIME, Duration
 from penstock.cli.records.json_lines import parse_json_line
@@ -23,6 +23,7 @@ from penstock.cli.service import CommandError, Service, parse_pairs, service_com
 from penstock.encryption.keys import keys_of
 from penstock.encryption.values import Encryption
 from penstock.errors import InvalidError, RecordTooLargeError, UnknownPartitionError
+from penstock.http.client import Client
 from penstock.model import RecordMetadata
 from penstock.model.times import TIME_FORMS
 from penstock.producer.producer import Producer
@@ -207,7 +208,7 @@ def produce(
         raise click.UsageError("give --delay or --deliver-at, not both")
     if texts and file is not None:
         raise click.UsageError("give lines or --file, not both")
-    Admin(transport=service.transport).partitions([topic])  # says so if there is no such topic, or no service
+    Client(service.transport, job="write").call(topic_metadata(topic))  # says so if there is none, or no service
     encryption = None if encrypt_key is None else Encryption(keys_of((encrypt_key,)))
     outcome = _Outcome()
     started = time.monotonic()

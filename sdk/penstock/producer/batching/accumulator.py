@@ -92,7 +92,7 @@ class Accumulator(OpenBatches):
             if queue.timer is not None and not timers_left:
                 continue
             timers_left -= queue.timer is not None
-            room -= entry_overhead(queue)
+            room = min(room, queue.topic.paced_bytes or room) - entry_overhead(queue)
             batches = queue.sent_before() or that_fit(queue, room, is_first=not entries)
             size = sum(batch.size_bytes for batch in batches)
             if not batches or (entries and size > room):

@@ -5,6 +5,10 @@ and each delivery makes it a little shorter, so the producers of a partition sha
 other (as TCP does). Meanwhile records gather: the next request has more of them, and a refused one, which costs as much
 as a delivered one, is rare. A partition that rests is in no request, so requests have fewer partitions, too.
 
+A quota of bytes is another limit. Records gather while it holds the producer up, and one request with all of them would
+spend the quota of minutes at once. So requests and new batches have the bytes of a second, until a minute after the
+last refusal. A batch that is larger goes alone.
+
 The bytes that records and requests are counted with, and which batches fit into a request.
 """
 
@@ -16,6 +20,7 @@ from penstock.producer.batching.producer_batch import PartitionQueue, ProducerBa
 from penstock.producer.key_hashing import Partitioner
 from penstock.retry import RetryPolicy
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.limits import KIB
 from penstock_core.records.codec import Headers
 from penstock_core.records.record_batch import Compression
 
@@ -23,6 +28,9 @@ RECORD_OVERHEAD_BYTES = 36  # its varints at their longest
 ENTRY_OVERHEAD_BYTES = 114  # one entry of the frame's JSON header, without the topic's name
 TIMER_OVERHEAD_BYTES = 90  # the due time and the id of an entry's timer
 FRAME_OVERHEAD_BYTES = 64  # length, acks and brackets of the frame
+QUOTA = "produce_bytes_per_s"  # Rate.PRODUCE_BYTES, whose module no client imports
+_PACED_MS = 60_000
+_PACED_BYTES_MIN = 4 * KIB  # else a small quota would have a request for each record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +63,12 @@ def rest_after(
 
     The rest is drawn between half and one and a half of `rest_ms`: producers that met do not meet again.
     """
+    topic = queue.topic
+    if error is not None and error.facts.get("quota") == QUOTA and "limit" in error.facts:
+        topic.paced_bytes, topic.paced_until_ms = max(_PACED_BYTES_MIN, error.facts["limit"]), now_ms + _PACED_MS
+        topic.batch_bytes = min(topic.batch_bytes, topic.paced_bytes)
+    elif topic.paced_bytes and now_ms >= topic.paced_until_ms:
+        topic.paced_bytes, topic.fresh_until_ms = 0, 0  # the next description tells the usual bytes
     if pacing is None:
         return
     if error is None:

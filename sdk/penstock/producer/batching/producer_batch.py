@@ -238,6 +238,8 @@ class TopicQueues:
         "has_tags",
         "is_compacted",
         "name",
+        "paced_bytes",
+        "paced_until_ms",
         "partitions",
         "queues",
         "record_bytes_max",
@@ -248,6 +250,8 @@ class TopicQueues:
         self.name = name
         self.batch_bytes = 0
         self.batch_bytes_max = 0
+        self.paced_bytes = 0  # of a request and of a batch, while a quota holds the topic up; 0 for no such bound
+        self.paced_until_ms = 0
         self.record_bytes_max = 0
         self.fresh_until_ms = 0
         self.first = 0
@@ -284,7 +288,7 @@ class TopicQueues:
 
     def update(self, partitions: int, batch_bytes: int, batch_bytes_max: int, first: int = 0) -> None:
         """Take a description of the topic. If its partitions are new ones, it turns to them once that keeps order."""
-        self.batch_bytes = min(batch_bytes, batch_bytes_max)
+        self.batch_bytes = min(batch_bytes, batch_bytes_max, self.paced_bytes or batch_bytes)
         self.batch_bytes_max = batch_bytes_max
         self.record_bytes_max = batch_bytes_max - BATCH_HEADER_BYTES
         if first > self.first and any(queue.batches or queue.in_flight for queue in self.queues):

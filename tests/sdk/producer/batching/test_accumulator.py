@@ -4,8 +4,11 @@ import pytest
 
 from penstock.errors import ClosedError, DeliveryTimeoutError, RecordTooLargeError, UnknownTopicError
 from penstock.producer.batching.accumulator import PRODUCER_IDS, Accumulator
+from penstock.producer.batching.pacing import QUOTA
+from penstock.producer.batching.producer_batch import TopicQueues
 from penstock.retry import NEVER_MS
-from penstock_core.errors import PenstockError
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.quotas.quota import Rate
 from tests.sdk.producer.batching.accumulator_fixtures import (
     MAYBE,
     SETTINGS,
@@ -226,3 +229,47 @@ def test_abandon_fails_waiting_batches_and_does_not_retry_those_in_flight() -> N
     accumulator.complete(entries, [UNAVAILABLE], 10, 0.0)
     assert flying.outcome is UNAVAILABLE
     assert accumulator.buffered_bytes == 0
+
+
+def over_quota(bytes_per_s: int) -> PenstockError:
+    facts = {"retry_after_ms": 100, "quota": QUOTA, "limit": bytes_per_s}
+    return PenstockError(ErrorCode.THROTTLED, "the topic has spent its quota", **facts)
+
+
+def test_quota_of_bytes_bounds_requests_and_batches_until_a_minute_after_the_last_refusal() -> None:
+    accumulator = new_accumulator(
+        batch_bytes=10_000, request_bytes=100_000, buffer_bytes=200_000, delivery_timeout_ms=200_000
+    )
+    topic = TopicQueues("t")
+    topic.update(2, 10_000, 100_000)
+    for number in range(40):
+        append(accumulator, topic, number % 2, b"x" * 2_000)
+    [*refused] = accumulator.drain(20)
+    assert sum(batch.size_bytes for entry in refused for batch in entry.batches) > 40_000, "all that waits"
+    accumulator.complete(refused, [over_quota(5_000)] * len(refused), 20, 0.0)
+    for _ in range(10):
+        append(accumulator, topic, 0, b"y" * 2_000, now_ms=400)
+    now_ms, sent = 400, []
+    while accumulator.unfinished():
+        now_ms += 200
+        entries = accumulator.drain(now_ms)
+        assert len(entries) == 1
+        assert len(entries[0].batches) == 1, "a batch of the time before goes alone"
+        sent += values_of(entries[0])
+        accumulator.complete(entries, [0], now_ms, 0.0)
+    assert len(sent) == 50
+    assert topic.batch_bytes == 5_000
+    append(accumulator, topic, 0, b"late", now_ms=70_000)
+    accumulator.complete(accumulator.drain(70_020), [0], 70_020, 0.0)
+    assert (topic.paced_bytes, topic.fresh_until_ms) == (0, 0)
+    topic.update(2, 10_000, 100_000)
+    assert topic.batch_bytes == 10_000
+
+
+def test_other_quotas_bound_no_request() -> None:
+    accumulator, topic = new_accumulator(), new_topic()
+    append(accumulator, topic, 0, b"x")
+    error = PenstockError(ErrorCode.THROTTLED, "", quota="produce_requests_per_s", limit=5)
+    accumulator.complete(accumulator.drain(20), [error], 20, 0.0)
+    assert topic.paced_bytes == 0
+    assert Rate.PRODUCE_BYTES == QUOTA
