@@ -12,6 +12,7 @@ TIME_FORMS = (
     "an ISO 8601 time (local time where it names no zone), 10m (so long ago; also s, h, d), now, today or yesterday "
     "(from local midnight)"
 )
+DUE_FORMS = "an ISO 8601 time such as 2027-01-01T09:00 (local time where it names no zone)"
 _AGO = re.compile(r"-?([0-9]{1,12}[smhd])( ago)?", re.ASCII)
 _DAYS_AGO = {"today": 0, "yesterday": 1}
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -30,11 +31,19 @@ def parse_time_ms(text: str, now_ms: int) -> int:
     ago = _AGO.fullmatch(text)
     if ago is not None:
         return max(0, now_ms - parse_duration_ms(ago[1]))
-    moment = datetime.fromisoformat(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ValueError("it has another form" if "format" in str(error) else str(error)) from error
     try:
         return _local_ms(moment) if moment.tzinfo is None else round(moment.timestamp() * 1_000)
     except (OverflowError, OSError) as error:
         raise ValueError(f"{text} is out of range") from error
+
+
+def is_ago(text: str) -> bool:
+    """True for `10m` and `10m ago`."""
+    return _AGO.fullmatch(text) is not None
 
 
 def names_no_zone(text: str) -> bool:

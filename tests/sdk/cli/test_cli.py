@@ -332,6 +332,7 @@ def test_undelivered_records_are_a_failure(faulty: FaultyTransport, orders: str)
         ["topics", "alter", "orders"],
         ["topics", "truncate", "orders", "0:3", "--yes"],
         ["consume", "orders", "--format", "{nothing}"],
+        ["consume", "orders", "--format", "%o %s"],
         ["consume", "orders", "--from", "someday"],
         ["produce", "orders", "--acks", "some"],
         ["produce", "orders", "--key-separator", ":", "--key", "k"],

@@ -66,7 +66,8 @@ def test_lines_wait_until_a_time(service: MemoryPenstock) -> None:
 @pytest.mark.parametrize(
     ("arguments", "way_out"),
     [
-        (["--deliver-at", "soon"], "'soon' is not a time"),
+        (["--deliver-at", "soon"], "'soon' is not a time (it has another form): give an ISO 8601 time such as"),
+        (["--deliver-at", "10m"], "'10m' is a duration: give it to --delay"),
         (["--deliver-at", "2026-01-01T00:00:00Z"], "s ago"),
         (["--deliver-at", "2026-01-01", "--delay", "1m"], "give --delay or --deliver-at, not both"),
     ],

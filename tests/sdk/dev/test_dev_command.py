@@ -18,12 +18,14 @@ import pytest
 from click.testing import CliRunner
 
 from penstock import Admin, Consumer, Producer
+from penstock.api.record_trace import trace_record
 from penstock.cli import main
 from penstock.cli.dev import Ready
 from penstock.configuration import LOCAL_ENV, Configuration, StaticCredentials, find_configuration
 from penstock.doctor.examination import AWS_ONLY, examine
 from penstock.doctor.finding import Verdict
 from penstock.doctor.recorder import AwsCalls, RecordingTransport
+from penstock.http.client import Client
 from penstock.http.transport import HttpTransport
 from tests.sdk.console.visitor import Visitor
 from tests.sdk.dev.conftest import Server
@@ -195,7 +197,7 @@ def test_acknowledged_records_and_offsets_survive_a_kill(start: Callable[..., Co
     ("options", "kinds"), [((), ("expiring", "inline")), (("--inline-bytes-max", "0"), ("zonal", "zonal"))]
 )
 def test_small_appends_are_items_as_in_a_stage_and_survive_a_kill(
-    start: Callable[..., Command], here: Path, options: tuple[str, ...], kinds: tuple[str, ...]
+    start: Callable[..., Command], options: tuple[str, ...], kinds: tuple[str, ...]
 ) -> None:
     command = start("--data", "data", *options)
     admin = Admin(transport=transport())
@@ -207,8 +209,9 @@ def test_small_appends_are_items_as_in_a_stage_and_survive_a_kill(
             producer.send(name, os.urandom(10_000)).result()
 
     def found() -> list[tuple[str, ...]]:
-        told = [penstock(here, {}, "trace", f"{name}/0/{offset}", "--json")[1] for offset in (0, 1) for name in topics]
-        return [tuple(json.loads(each)["place"]["kind"] for each in told[at : at + 2]) for at in (0, 2)]
+        client = Client(transport())
+        traced = [[client.call(trace_record(name, 0, offset, consumers_max=1)) for name in topics] for offset in (0, 1)]
+        return [tuple(each.place.kind for each in some) for some in traced]
 
     assert found() == [kinds, ("zonal", "zonal")]
     assert command.end(signal.SIGKILL)[0] == -signal.SIGKILL

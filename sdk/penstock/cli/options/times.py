@@ -10,28 +10,44 @@ import click
 from penstock.consumer.consumer import Consumer
 from penstock.consumer.fetch_buffer import OffsetReset
 from penstock.model import TopicPartition
-from penstock.model.times import TIME_FORMS, duration_text, names_no_zone, parse_duration_ms, parse_time_ms, with_zone
+from penstock.model.times import (
+    DUE_FORMS,
+    TIME_FORMS,
+    duration_text,
+    is_ago,
+    names_no_zone,
+    parse_duration_ms,
+    parse_time_ms,
+    with_zone,
+)
 from penstock_core.limits import UNLIMITED
 
 _FOREVER = "forever"
 
 
 class TimeType(click.ParamType[int]):
-    """A click type: milliseconds since 1970."""
+    """A click type: milliseconds since 1970. With `is_due`, a time to come: a duration is none, for it means ago."""
 
     name = "time"
+
+    def __init__(self, *, is_due: bool = False) -> None:
+        self._is_due = is_due
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """The milliseconds of the text. Fails with the forms that there are."""
         if isinstance(value, int):
             return value
+        if self._is_due and is_ago(str(value)):
+            self.fail(f"{value!r:.100} is a duration: give it to --delay, or here {DUE_FORMS}", param, ctx)
         try:
             return typed_time_ms(str(value))
         except ValueError as error:
-            self.fail(f"{value!r:.100} is not a time ({error!s:.100}): give {TIME_FORMS}", param, ctx)
+            forms = DUE_FORMS if self._is_due else TIME_FORMS
+            self.fail(f"{value!r:.100} is not a time ({error!s:.100}): give {forms}", param, ctx)
 
 
 TIME = TimeType()
+DUE_TIME = TimeType(is_due=True)
 
 
 def typed_time_ms(text: str) -> int:

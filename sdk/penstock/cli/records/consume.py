@@ -265,6 +265,11 @@ def _formatter(template: str, *, for_terminal: bool) -> Callable[[ConsumerRecord
     unknown = [field for field in _FIELD.findall(template) if field not in _FIELDS]
     if unknown:
         raise click.BadParameter(f"unknown field {{{unknown[0]}}}: there are {', '.join(_FIELDS)}")
+    if not _FIELD.search(template):
+        raise click.BadParameter(
+            f"{template!r:.100} has no field, so all records would look alike: give such as '{{offset}} {{value}}\\n'",
+            param_hint="--format",
+        )
     pieces = _FIELD.split(_unescape(template))  # text, field, text, field, … text
     texts = [piece.encode() for piece in pieces[::2]]
     fields = [_FIELDS[name] for name in pieces[1::2]]

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColu
 
 from penstock.api.calls import topic_metadata
 from penstock.cli.completion import complete_topics
-from penstock.cli.options.times import TIME, Duration
+from penstock.cli.options.times import DUE_TIME, Duration
 from penstock.cli.records.json_lines import parse_json_line
 from penstock.cli.records.line_record import LineRecord, text_line_parser
 from penstock.cli.service import CommandError, Service, parse_pairs, service_command
@@ -25,7 +25,7 @@ from penstock.encryption.values import Encryption
 from penstock.errors import InvalidError, RecordTooLargeError, UnknownPartitionError
 from penstock.http.client import Client
 from penstock.model import RecordMetadata
-from penstock.model.times import TIME_FORMS
+from penstock.model.times import DUE_FORMS
 from penstock.producer.producer import Producer
 from penstock.producer.settings import ACKS, AcksName, CompressionName
 from penstock.system import wall_clock_ms
@@ -144,7 +144,7 @@ class _AcksChoice(click.Choice[str]):
     type=Duration(has_forever=False, ms_max=TIMER_DELAY_MS_MAX),
     help="Let the records wait for so long first, such as 30s, 10m or 14d.",
 )
-@click.option("--deliver-at", type=TIME, metavar="TIME", help=f"Let the records wait until then: {TIME_FORMS}.")
+@click.option("--deliver-at", type=DUE_TIME, metavar="TIME", help=f"Let the records wait until then: {DUE_FORMS}.")
 @click.option(
     "--expires-in",
     type=Duration(has_forever=False, ms_max=EXPIRES_IN_MS_MAX),
@@ -266,7 +266,7 @@ def _parser(
 def _tell(service: Service, topic: str, source: _Source, outcome: _Outcome, records: int, seconds: float) -> None:
     """Say what was sent, and exit with 1 unless all of the input was."""
     if outcome.error is not None:
-        click.echo(f"{outcome.failed:,} of {counted(records, 'record')} were not delivered", err=True)
+        click.echo(f"{outcome.failed:,} of {records:,} records were not delivered", err=True)
         raise CommandError(outcome.error, as_json=service.as_json)
     if source.bad_line is not None:
         click.echo(f"{counted(records, 'record')} {'was' if records == 1 else 'were'} sent", err=True)

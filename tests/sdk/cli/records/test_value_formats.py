@@ -66,7 +66,7 @@ def test_value_of_no_such_format_is_undecodable(service: MemoryPenstock, registr
     assert "offset 0" in failed.stderr
     result = run(service.transport, *arguments, "--on-undecodable", "skip")
     assert json.loads(result.stdout) == {"id": 1}
-    assert "skipped 1 undecodable batches of orders[0]" in result.stderr
+    assert "skipped 1 undecodable batch of orders[0]" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -232,8 +232,7 @@ def test_abandon_fails_waiting_batches_and_does_not_retry_those_in_flight() -> N
 
 
 def over_quota(bytes_per_s: int) -> PenstockError:
-    facts = {"retry_after_ms": 100, "quota": QUOTA, "limit": bytes_per_s}
-    return PenstockError(ErrorCode.THROTTLED, "the topic has spent its quota", **facts)
+    return PenstockError(ErrorCode.THROTTLED, "spent", retry_after_ms=100, quota=QUOTA, limit=bytes_per_s)
 
 
 def test_quota_of_bytes_bounds_requests_and_batches_until_a_minute_after_the_last_refusal() -> None:
