@@ -12,6 +12,7 @@ from penstock_cdk.storage_profile import PROFILES, Profile, ZonePlan, profile_of
 from penstock_cdk.walls import REQUEST_RATE, ROUTE_RATES, Jwt, RequestRate, account_rate, check_reserved, scaled
 from penstock_core.limits import (
     AUDIT_RETENTION_MS_DEFAULT,
+    COMPACTION_BYTES_PER_DAY_DEFAULT,
     LOG_START_GRACE_MS,
     METRIC_CONSUMERS_MAX,
     METRIC_TOPICS_MAX,
@@ -45,6 +46,7 @@ _LEAST = {
     "audit_retention_ms": -1,
     "topic_retention_ms": -1,
     "warm_log_writes": 1,
+    "compaction_bytes_per_day": 0,
 }
 LIVE = "live"  # the alias that callers reach, where a stage has versions
 _SECRET = re.compile(r"[\w/+=.@-]{1,512}", re.ASCII)  # CreateSecret's names
@@ -84,7 +86,7 @@ FUNCTION_SIZES: Mapping[str, FunctionSize] = {
     "dispatch": FunctionSize(memory_mb=512, timeout_s=20),
     "deliver": FunctionSize(memory_mb=512, timeout_s=64),  # a slice and the longest invocation; less than its lock
     "upkeep": FunctionSize(memory_mb=1024, timeout_s=240),
-    "hourly": FunctionSize(memory_mb=1769, timeout_s=900),  # one core: tier checks and writes each batch anew
+    "hourly": FunctionSize(memory_mb=1769, timeout_s=900),  # one core: tier and clean check and write batches anew
     "sweep": FunctionSize(memory_mb=1024, timeout_s=900),  # 2,000,000 segment ids are about 220 MB
     "provision": FunctionSize(memory_mb=512, timeout_s=50),  # CloudFormation waits for a minute
 }
@@ -174,6 +176,7 @@ JOB_ENVIRONMENTS: Mapping[str, Mapping[str, str]] = {
         "PENSTOCK_SCRUB_BUDGET_MS": "180000",
         "PENSTOCK_SCRUB_BYTES": str(SCRUB_BYTES),
         "PENSTOCK_TIER_BUDGET_MS": "720000",
+        "PENSTOCK_CLEAN_BUDGET_MS": "720000",
     },
     "sweep": {
         "PENSTOCK_BUDGET_MS": "720000",
@@ -266,6 +269,8 @@ class StageSettings:
     `alarm_topic_arn` is the SNS topic that alarms publish to. `tags` are on every resource, on top of `penstock:stage`:
     name your cost centre there.
 
+    Each day a function cleans `compaction_bytes_per_day` of the logs of topics with `cleanup_policy=compact` at most, 0
+    for none: the Spark job `compact` cleans what is larger (docs/protocol/retention.md).
     `topic_retention_ms` is the retention of the topics that the CDK app declares without one. None leaves the service's
     default.
     `warm_log_writes` is the number of write units a second that the log table takes from its first minute on. None
@@ -335,6 +340,7 @@ class StageSettings:
     alarm_topic_arn: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
     warm_log_writes: int | None = None
+    compaction_bytes_per_day: int = COMPACTION_BYTES_PER_DAY_DEFAULT
     topic_retention_ms: int | None = None
     restored_tables: RestoredTables | None = None
     canary: Canary | None = None
@@ -423,8 +429,11 @@ class StageSettings:
     def environments_of_jobs(self) -> Mapping[str, Mapping[str, str]]:
         """Variables of scheduled functions by function: those of the profile, changed by `job_environments`."""
         usual = TIERED_JOB_ENVIRONMENTS if self.tiers_zones else JOB_ENVIRONMENTS
+        bound = {HOURLY: {"PENSTOCK_CLEAN_BYTES_PER_DAY": str(self.compaction_bytes_per_day)}}
         given = self.job_environments or {}
-        return {name: {**usual.get(name, {}), **given.get(name, {})} for name in {**usual, **given}}
+        return {
+            name: {**usual.get(name, {}), **bound.get(name, {}), **given.get(name, {})} for name in {**usual, **given}
+        }
 
     @property
     def small_appends(self) -> InlineBounds:

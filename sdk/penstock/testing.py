@@ -26,6 +26,7 @@ It needs the extra `penstock[testing]` (docs/adr/0002). No other module of the S
 import json
 import logging
 import math
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
@@ -67,6 +68,7 @@ try:
     from penstock_service.adapters.memory.service import memory_instance
     from penstock_service.adapters.system import MovableClock
     from penstock_service.adapters.tables.tables import Tables
+    from penstock_service.compaction.clean_topics import clean_topics
     from penstock_service.groups.expire_offsets import expire_offsets
     from penstock_service.instance.instance import Instance
     from penstock_service.push.look import deliver_due
@@ -286,8 +288,10 @@ class MemoryPenstock:
 
         When it returns, delayed records that are due are in their topics. So is the record of each schedule that is
         due, once, however many of its runs the time has passed: advance in steps to see each. Retention has run over
-        records and groups' offsets, and calls of clients that waited in the service look again. Locks, leases, sessions
-        and pauses are as after that time. Raises InvalidError for less than 0, or more than ten years.
+        records and groups' offsets. Compacted topics have lost what newer records of their keys supersede, but for the
+        last hour, and the last 16 appends or more of each partition. Calls of clients that waited in the service look
+        again. Locks, leases, sessions and pauses are as after that time. Raises InvalidError for less than 0, or more
+        than ten years.
 
         The members of groups sent no heartbeat meanwhile, so after a session's time they join again, as after a sleep
         of a laptop. Timers of the clients themselves run in real time: heartbeats, linger, timeouts, and pauses between
@@ -302,6 +306,7 @@ class MemoryPenstock:
             self._repeat(lambda: run_schedules(self._instance, budget_ms=math.inf))
             self._repeat(lambda: keep_items(self._instance, budget_ms=math.inf))
             self._repeat(lambda: retain(self._instance, budget_ms=math.inf))
+            self._repeat(lambda: clean_topics(self._instance, budget_ms=math.inf, bytes_per_day=sys.maxsize))
             self._repeat(lambda: expire_offsets(self._instance, budget_ms=math.inf))
             while self._tables.expire(_EXPIRED_AT_ONCE) == _EXPIRED_AT_ONCE:
                 pass

@@ -52,8 +52,10 @@ def test_stack_with_one_bucket_serves_records_and_deploys_nothing_that_repairs(s
     assert len(objects_in(stack_of, zone.bucket)) == 3, "one put for each append"
     assert "RepairQueueUrl" not in outputs
     functions = {each["FunctionName"] for each in stack_of.root_client("lambda").list_functions()["Functions"]}
-    assert not functions & {"penstock-hourly", "penstock-replicate"}
+    assert "penstock-replicate" not in functions
     assert "penstock-produce" in functions
+    cleaned = json.loads(start(stack_of.root_client("lambda"), "clean")["Payload"].read())
+    assert (cleaned["partitions_served"], cleaned["cleaning_failed"]) == (0, 0), "no topic is compacted"
 
     moved = run("up", tmp_path, "--profile", "express2")
     assert moved.returncode == 1

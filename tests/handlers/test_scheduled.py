@@ -24,6 +24,8 @@ SETTINGS = {
     "PENSTOCK_RETENTION_BUDGET_MS": "60000",
     "PENSTOCK_SCRUB_BUDGET_MS": "60000",
     "PENSTOCK_TIER_BUDGET_MS": "60000",
+    "PENSTOCK_CLEAN_BUDGET_MS": "60000",
+    "PENSTOCK_CLEAN_BYTES_PER_DAY": "1000000",
     "PENSTOCK_AUDIT_RETENTION_MS": "86400000",
     "PENSTOCK_LOG_START_GRACE_MS": "0",
     "PENSTOCK_SWEEP_GRACE_MS": "-1000",  # segments that are stored now are old enough
@@ -33,7 +35,7 @@ SETTINGS = {
 }
 FUNCTIONS: dict[str, Any] = {
     **dict.fromkeys(("look_at_subscriptions", "measure", "recover_zones", "retention", "audit"), upkeep),
-    **dict.fromkeys(("scrub", "tier"), hourly),
+    **dict.fromkeys(("scrub", "tier", "clean"), hourly),
     "sweep": sweep,
 }
 

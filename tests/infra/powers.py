@@ -19,12 +19,12 @@ from tests.infra.templates import as_list, name_of, policies_of_roles
 FUNCTIONS = frozenset((
     "Produce", "RecordsProduce", "Transactions", "Fetch", "RecordsFetch", "Topics", "Groups", "GroupAdmin", "Share",
     "ShareAdmin", "Subscriptions", "Schedules", "Quotas", "Zones", "Acls", "Redrive", "Mirrors",
-    "RecoverZones", "Replicate", "Scrub", "Retention", "Sweep", "Tier", "Promote", "Dispatch",
+    "RecoverZones", "Replicate", "Scrub", "Retention", "Sweep", "Tier", "Clean", "Promote", "Dispatch",
     "Deliver", "LookAtSubscriptions", "Measure", "Audit",
 ))  # fmt: skip
 _LOOK = "LookAtSubscriptions"
 _OF_NO_REQUEST = frozenset((
-    "RecoverZones", "Replicate", "Scrub", "Retention", "Sweep", "Tier", "Promote", "Dispatch", "Deliver",
+    "RecoverZones", "Replicate", "Scrub", "Retention", "Sweep", "Tier", "Clean", "Promote", "Dispatch", "Deliver",
     _LOOK, "Measure", "Audit",
 ))  # fmt: skip
 _PARTS = {
@@ -43,7 +43,7 @@ _PARTS = {
     "Produce": ("Produce", "RecordsProduce"),
     "Fetch": ("Fetch", "RecordsFetch"),
     "Upkeep": ("RecoverZones", "Measure", "Audit", "LookAtSubscriptions", "Retention"),
-    "Hourly": ("Scrub", "Tier"),
+    "Hourly": ("Scrub", "Tier", "Clean"),
 }
 JOBS = frozenset(("AnalyzeJob", "ArchiveJob", "CompactJob", "ReplayJob", "SweepJob"))
 _ALL = FUNCTIONS | JOBS
@@ -95,7 +95,7 @@ _WORDS = {
 }
 _STREAM, _REPAIRS = "TablesLog.StreamArn", "RepairQueuesRepairs"
 _TIMERS = "TimersSeconds"
-_READERS_OF_SEGMENTS = _CONSUMERS | JOBS | {"Topics", "GroupAdmin", "ShareAdmin", "Scrub", "Tier"}
+_READERS_OF_SEGMENTS = _CONSUMERS | JOBS | {"Topics", "GroupAdmin", "ShareAdmin", "Scrub", "Tier", "Clean"}
 
 _WITHOUT_LISTS = frozenset(
     (
@@ -128,15 +128,15 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     # A function that makes topics notes the age of the index there.
     ("write", f"{_TOPICS}{keys.CURSORS}"): _PROVISION
     | _SWEEPERS
-    | {"Retention", "Scrub", "Tier", _LOOK, "Measure", "Topics", "Mirrors", "Audit"},
-    ("delete", f"{_TOPICS}{keys.CURSORS}"): _SWEEPERS | {"Retention", "Scrub", "Tier", _LOOK, "Measure"},
+    | {"Retention", "Scrub", "Tier", "Clean", _LOOK, "Measure", "Topics", "Mirrors", "Audit"},
+    ("delete", f"{_TOPICS}{keys.CURSORS}"): _SWEEPERS | {"Retention", "Scrub", "Tier", "Clean", _LOOK, "Measure"},
     ("write", f"{_TOPICS}{keys.DELETED}"): _PROVISION | {"Retention", "Topics", "Mirrors", "Audit"},
     ("delete", f"{_TOPICS}{keys.DELETED}"): _PROVISION | {"Retention", "Topics", "Mirrors", "Audit"},
     ("read", _LOG): _PROVISION | _ALL - {"Zones", "Acls", "Dispatch"},
     ("write", _LOG): _PROVISION
     | _PRODUCERS
     | _REPAIRERS
-    | {*("Topics", "Retention", "CompactJob", "Tier", "Schedules")},
+    | {*("Topics", "Retention", "CompactJob", "Tier", "Clean", "Schedules")},
     ("write", f"{_LOG}.waiter"): frozenset(("Fetch",)),
     # A reader has a new place, and retention is told.
     ("write", f"{_LOG}.readers"): _PROVISION | {"Groups", "GroupAdmin", "ShareAdmin", "Subscriptions"},
@@ -175,7 +175,7 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("open to change", "zones"): _PRODUCERS | _REPAIRERS | _SWEEPERS,
     ("read", "archive"): _READERS_OF_SEGMENTS | {"Sweep", "Produce"},
     ("list", "archive"): _READERS_OF_SEGMENTS | _SWEEPERS | _EMPTIER | {"Produce"},
-    ("write", "archive"): _SCHEDULERS | {"CompactJob", "Tier", "Sweep"},
+    ("write", "archive"): _SCHEDULERS | {"CompactJob", "Tier", "Clean", "Sweep"},
     ("delete", "archive"): _SWEEPERS | _EMPTIER,
     ("list", "results"): _EMPTIER,
     ("delete", "results"): _EMPTIER,
@@ -188,7 +188,7 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("write", "catalog"): frozenset(("ArchiveJob",)),
     ("delete", "catalog"): _EMPTIER,
     ("send to", _REPAIRS): _CONSUMERS
-    | {"Produce", "Topics", "GroupAdmin", "ShareAdmin", "Scrub", "Replicate", "SweepJob", "Tier"},
+    | {"Produce", "Topics", "GroupAdmin", "ShareAdmin", "Scrub", "Replicate", "SweepJob", "Tier", "Clean"},
     ("take from", _REPAIRS): frozenset(("Replicate",)),
     ("take from", _STREAM): frozenset(("Replicate", "Dispatch")),
     ("send to", "PushDeliveries"): _PROVISION | {"Dispatch", "Subscriptions", "Deliver", _LOOK},

@@ -11,10 +11,10 @@ import pytest
 from localstack.places import CHECKOUT
 from penstock_cdk.alarms.failures import CALLS_FAILED, FAILING, RARE_FAILING, UNDONE
 from penstock_cdk.service.functions import construct_name
-from penstock_cdk.settings import JOB_ENVIRONMENTS, STAGES
+from penstock_cdk.settings import STAGES
 from penstock_core.routes import ROUTES
 from penstock_handlers import dispatch, promote, sweep
-from penstock_handlers.tasks import look_at_subscriptions, measure, retention, tier
+from penstock_handlers.tasks import clean, look_at_subscriptions, measure, retention, tier
 from penstock_service.adapters.memory.service import memory_instance
 from tests.infra.conftest import Resources
 from tests.infra.templates import functions_in, name_of, of_type
@@ -141,8 +141,7 @@ def test_failures_of_each_function_are_counted_and_rare_ones_ring_with_the_first
     failed = {"type": "platform.report", "record": {"status": "timeout"}}
     functions = {construct_name(each["Handler"].split(".")[1]) for each in functions_in(resources).values()}
     found = {name: counted(resources, name, failed) for name in functions}
-    of_each_hour = {"Hourly"} if STAGES[stage].repairs_zones else set()
-    rare = {"Sweep"} | of_each_hour
+    rare = {"Sweep", "Hourly"}
     called = {construct_name(route.function) for route in ROUTES}
     usual = {name: [CALLS_FAILED] if name in called else [FAILING] for name in functions}
     assert found == usual | {name: [RARE_FAILING] for name in rare}
@@ -156,21 +155,22 @@ def test_failures_of_each_function_are_counted_and_rare_ones_ring_with_the_first
 def test_work_that_a_run_leaves_undone_is_a_field_of_its_log_line(
     resources: Resources, stage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for variables in JOB_ENVIRONMENTS.values():
+    for variables in STAGES[stage].environments_of_jobs.values():
         for variable, value in variables.items():
             monkeypatch.setenv(variable, value)
     monkeypatch.setenv("PENSTOCK_METRICS", "all")
     monkeypatch.setenv("PENSTOCK_METRIC_SERIES", "1,1")
     upkeep = (retention, look_at_subscriptions, measure)
     answered = {"upkeep": {name: value for task in upkeep for name, value in task.run(memory_instance()).items()}}
-    answered |= {"hourly": tier.run(memory_instance()), "sweep": sweep.run(memory_instance())}
+    answered |= {"hourly": tier.run(memory_instance()) | clean.run(memory_instance())}
+    answered["sweep"] = sweep.run(memory_instance())
     _, answered["dispatch"] = dispatch.serve({"Records": []}, memory_instance())
     _, answered["promote"], _ = promote.serve({}, memory_instance())
     for name, undone in UNDONE.items():
         for field in undone:
             assert field in answered[name]
             rare = name in ("hourly", "sweep")
-            expected = [] if name == "hourly" and stage == "dev" else [RARE_FAILING if rare else FAILING]
+            expected = [RARE_FAILING if rare else FAILING]
             assert counted(resources, construct_name(name), {"message": "run", field: 1}) == expected
             assert counted(resources, construct_name(name), {"message": "run", field: 0}) == []
 

@@ -48,8 +48,8 @@ HANDLERS = Path(__file__).parents[2] / "functions" / "penstock_handlers"
 
 
 def functions_of(stage: str) -> list[str]:
-    """A stage with one zone has nothing to repair, and on the emulator or in dev nothing to move."""
-    left_out = () if STAGES[stage].repairs_zones else ("replicate", "hourly")
+    """A stage with one zone has nothing to repair."""
+    left_out = () if STAGES[stage].repairs_zones else ("replicate",)
     return [name for name in FUNCTIONS if name not in left_out]
 
 
@@ -60,6 +60,8 @@ JOB_ENVIRONMENTS = {
         "PENSTOCK_SCRUB_BUDGET_MS": "180000",
         "PENSTOCK_SCRUB_BYTES": "1073741824",
         "PENSTOCK_TIER_BUDGET_MS": "720000",
+        "PENSTOCK_CLEAN_BUDGET_MS": "720000",
+        "PENSTOCK_CLEAN_BYTES_PER_DAY": "8589934592",
     },
     "sweep": {
         "PENSTOCK_BUDGET_MS": "720000",

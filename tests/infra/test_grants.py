@@ -179,7 +179,9 @@ def test_function_may_do_what_its_handlers_or_tasks_may_and_no_more() -> None:
     assert found["hourly"].writes_archive
     one_zone = grants_of(STAGES["dev"])
     assert not any(grants.changes_zone_states or grants.sends_repairs for grants in one_zone.values())
-    assert "hourly" not in one_zone
+    assert not one_zone["hourly"].sweeps_zones
+    assert not one_zone["hourly"].writes_zones
+    assert "hourly" not in grants_of(replace(STAGES["dev"], compaction_bytes_per_day=0))
     assert not one_zone["upkeep"].reads_zones
 
 

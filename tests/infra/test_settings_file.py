@@ -12,7 +12,6 @@ from penstock_cdk.overrides import settings_of_app
 from penstock_cdk.settings import (
     AT_ONCE,
     FUNCTION_SIZES,
-    JOB_ENVIRONMENTS,
     STAGES,
     FunctionSize,
     Metrics,
@@ -99,7 +98,8 @@ def test_mappings_change_the_entries_that_they_name(file: Path) -> None:
 def test_variables_of_jobs_change_those_that_they_name(file: Path) -> None:
     file.write_text('{"job_environments": {"sweep": {"PENSTOCK_BUDGET_MS": "600000"}}}')
     found = with_settings_of(str(file), DEV).environments_of_jobs
-    assert found == {**JOB_ENVIRONMENTS, "sweep": {**JOB_ENVIRONMENTS["sweep"], "PENSTOCK_BUDGET_MS": "600000"}}
+    usual = DEV.environments_of_jobs
+    assert found == {**usual, "sweep": {**usual["sweep"], "PENSTOCK_BUDGET_MS": "600000"}}
 
 
 def test_architecture_takes_its_platforms_along(file: Path) -> None:

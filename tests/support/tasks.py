@@ -5,7 +5,7 @@ from typing import Any
 
 _FUNCTIONS = {
     **dict.fromkeys(("recover_zones", "measure", "audit", "look_at_subscriptions", "retention"), "upkeep"),
-    **dict.fromkeys(("scrub", "tier"), "hourly"),
+    **dict.fromkeys(("scrub", "tier", "clean"), "hourly"),
 }
 
 

@@ -37,6 +37,7 @@ class CompactionSettings:
     - `lease_ms`: after a run's last sign of life, no other run begins for that long.
     - `dirty_share_min`: a log is cleaned once this share of its bytes is new since the last cleaning.
     - `keys_max`: a cleaning keeps about so many keys in memory.
+    - `cleans`, `merges`: whether a run removes superseded records, and whether it merges pages for their refs or age.
     - `zonal_ms_max`: a page that has lain in the zones for so long is rewritten, however few or large its refs are. So
       is a tail (tail_move.py). None rewrites no page for its age, and no tail.
     """
@@ -50,6 +51,8 @@ class CompactionSettings:
     lease_ms: int = limits.COMPACTION_LEASE_MS
     keys_max: int = limits.COMPACTION_KEYS_MAX_DEFAULT
     zonal_ms_max: int | None = None
+    cleans: bool = True
+    merges: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """Clean one partition of a topic with `cleanup_policy=compact`: keep the newest record of each key (core's cleaning).
 
-One pass has three steps:
+A pass begins once enough is new, if the caller admits it. It has three steps:
 
 1. It reads the keys of all pages that no pass has cleaned.
 2. From the oldest page on, it rewrites each row of pages from which a record goes, one swap for each row.
@@ -9,7 +9,7 @@ One pass has three steps:
 A pass that dies before step 3 is done again. So no tombstone is removed before the records that it deletes.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from penstock_core.compaction.cleaning import Cleaner, LatestOffsets, tombstone_horizon, with_cleaned
@@ -17,8 +17,31 @@ from penstock_core.compaction.merging import CompactionState, fits, is_worth_mer
 from penstock_core.ids import Offset
 from penstock_core.log.index import Page
 from penstock_core.log.ref import stored_bytes
+from penstock_core.log.retention import written_ms
 from penstock_core.log.topic import TopicConfig
-from penstock_service.compaction.rewrite_run import CompactionRun, RewriteResult, read_batches, rewrite_run
+from penstock_service.compaction.rewrite_run import Batch, CompactionRun, RewriteResult, read_batches, rewrite_run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dirt:
+    """What makes a partition worth a pass.
+
+    `dirty_bytes` of the `log_bytes` of pages that are old enough have never been cleaned. Since `due_ms`, that share is
+    large enough.
+    """
+
+    dirty_bytes: int
+    log_bytes: int
+    due_ms: int
+
+
+Admission = Callable[[Dirt], bool]
+"""Tells if a pass may begin. A pass reads the bytes of the log up to three times, and writes them once at most."""
+
+
+def always(_dirt: Dirt) -> bool:
+    """The Admission of each pass."""
+    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,36 +72,38 @@ class _DirtyKeys:
     are_keys_left: bool
 
 
-def clean(run: CompactionRun, config: TopicConfig) -> Iterator[RewriteResult | PassEnd | PassCutShort]:
-    """One pass: the result of each rewritten row of pages, and last how the pass ended.
+def clean(
+    run: CompactionRun, config: TopicConfig, admits: Admission = always
+) -> Iterator[Dirt | RewriteResult | PassEnd | PassCutShort]:
+    """One pass: what makes it due, the result of each rewritten row of pages, and last how the pass ended.
 
-    The end is missing if too little is new to be worth a pass, or if a swap was refused. Reads the index twice. Reads
-    the pages up to the end of the pass once or twice, and those never cleaned once more. A rewritten row costs what
-    `rewrite_run` costs. Raises as `rewrite_run` does: the pass is over then, and the next run begins it anew.
+    It yields nothing if too little is new to be worth a pass. The end is missing if the caller does not admit the pass,
+    or if a swap was refused. Reads the index three times. Reads the pages up to the end of the pass once or twice, and
+    those never cleaned once more. A rewritten row costs what `rewrite_run` costs. Raises as `rewrite_run` does: the
+    pass is over then, and the next run begins it anew.
     """
     first_dirty = max(run.head.log_start_offset, *(each.end_offset for each in run.lease.cleaned), Offset(0))
-    if not _is_dirty(run, first_dirty):
+    dirt = _dirt(run, first_dirty)
+    if dirt is None:
+        return
+    yield dirt
+    if not admits(dirt):
         return
     dirty = _read_keys(run, first_dirty)
     if dirty is None:
         yield PassCutShort()
         return
-    now_ms, log_start = run.instance.clock.now_ms(), run.head.log_start_offset
+    now_ms = run.instance.clock.now_ms()
     horizon = tombstone_horizon(run.lease.cleaned, now_ms, config.delete_retention_ms)
     left_whole = 0
     for row in _rows(run, dirty.end_offset):
         if run.is_time_up:
             yield PassCutShort()
             return
-        probe = Cleaner(dirty.latest, horizon)
-        located = [each for page in row for each in page.located()]
-        batches = read_batches(run, located, log_start)
-        for _ in probe.clean((offset, batch) for _, offset, batch in batches):
-            pass
-        left_whole += probe.left_whole
-        if not probe.removed and not is_worth_merging(row, run.settings):
+        done, row_left_whole = _clean_row(run, row, dirty.latest, horizon)
+        left_whole += row_left_whole
+        if done is None:
             continue
-        done = rewrite_run(run, row, Cleaner(dirty.latest, horizon).clean, log_start)
         yield done
         if not done.is_swapped:
             return
@@ -89,13 +114,40 @@ def clean(run: CompactionRun, config: TopicConfig) -> Iterator[RewriteResult | P
     yield PassEnd(lease=lease, batches_left_whole=left_whole, are_keys_left=dirty.are_keys_left)
 
 
-def _is_dirty(run: CompactionRun, first_dirty: Offset) -> bool:
-    """Tells if enough bytes are new since the last pass."""
+def _clean_row(
+    run: CompactionRun, row: Sequence[Page], latest: LatestOffsets, horizon: int
+) -> tuple[RewriteResult | None, int]:
+    """Rewrites the row if a record goes from it, or if it is worth merging anyway. Counts batches left whole."""
+    if not is_worth_merging(row, run.settings):
+        probe = Cleaner(latest, horizon)
+        located = [each for page in row for each in page.located()]
+        batches = read_batches(run, located, run.head.log_start_offset)
+        for _ in probe.clean((offset, batch) for _, offset, batch in batches):
+            pass
+        if not probe.removed:
+            return None, probe.left_whole
+    cleaners: list[Cleaner] = []  # that of the row, and of its halves if one swap cannot take it
+
+    def cleaned(found: Iterable[tuple[int, Batch]]) -> Iterable[tuple[int, Batch]]:
+        cleaners.append(Cleaner(latest, horizon))
+        return cleaners[-1].clean(found)
+
+    done = rewrite_run(run, row, cleaned, run.head.log_start_offset)
+    return done, cleaners[0].left_whole
+
+
+def _dirt(run: CompactionRun, first_dirty: Offset) -> Dirt | None:
+    """The bytes that are new since the last pass; None if they are too few to be worth one."""
     total = dirty = 0
+    due_ms: int | None = None
     for page in run.old_pages():
         size = stored_bytes(page.refs)
-        total, dirty = total + size, dirty + (size if page.end_offset > first_dirty else 0)
-    return dirty > 0 and dirty >= run.settings.dirty_share_min * total
+        total += size
+        if page.end_offset > first_dirty:  # behind the clean pages: from here on, the dirty share only rises
+            dirty += size
+            if due_ms is None and dirty > 0 and dirty >= run.settings.dirty_share_min * total:
+                due_ms = written_ms(page.refs[-1])
+    return None if due_ms is None else Dirt(dirty_bytes=dirty, log_bytes=total, due_ms=due_ms)
 
 
 def _read_keys(run: CompactionRun, first_dirty: Offset) -> _DirtyKeys | None:

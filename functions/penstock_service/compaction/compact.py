@@ -8,17 +8,18 @@ on behind it. A lease keeps two runs from doing the same work. It is not what ke
 if its pages are still as the run has read them.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from penstock_core.compaction.merging import CompactionSettings, CompactionState, is_mergeable, plan_runs, zonal_bytes
-from penstock_core.errors import PenstockError
+from penstock_core.errors import Category, PenstockError
 from penstock_core.ids import Offset, Partition, PartitionKey
 from penstock_core.limits import STALE_MS
 from penstock_core.log.index import Page
 from penstock_core.log.ref import stored_bytes
 from penstock_core.log.topic import TopicConfig
-from penstock_service.compaction.clean import PassCutShort, PassEnd, clean
+from penstock_service.compaction.clean import Admission, Dirt, PassCutShort, PassEnd, always, clean
 from penstock_service.compaction.move_tail import move_tail, roll_old_tail, stale_bytes
 from penstock_service.compaction.rewrite_run import CompactionRun, RewriteResult, rewrite_run
 from penstock_service.instance.instance import Instance
@@ -36,8 +37,8 @@ class CompactionResult:
     those of these. A dry run counts the rows that it would swap. `refused` counts rows, or a tail, that another process
     had changed. `failures` counts what could not be read or written now, and `errors` tells why. `is_held`: another run
     holds the lease, so this one did nothing. `is_finished` is false if the time was up first. `bytes_stale` had lain in
-    zones for `STALE_MS` or longer when the run met them: in pages, and in the tail if the run moves tails. The rest
-    comes from cleaning (PassEnd).
+    zones for `STALE_MS` or longer when the run met them: in pages, and in the tail if the run moves tails. `dirt`
+    made a pass of cleaning due, and no pass has ended since. The rest comes from cleaning (PassEnd).
     """
 
     topic: str
@@ -52,6 +53,7 @@ class CompactionResult:
     failures: int = 0
     batches_left_whole: int = 0
     are_keys_left: bool = False
+    dirt: Dirt | None = None
     errors: tuple[str, ...] = ()
     is_held: bool = False
     is_finished: bool = True
@@ -82,8 +84,11 @@ def compact(
     *,
     budget_ms: float = float("inf"),
     is_dry_run: bool = False,
+    admits: Admission = always,
 ) -> CompactionResult:
     """One run over the partition. It ends between two swaps once `budget_ms` are over.
+
+    `admits` decides about a pass of cleaning that is due.
 
     Costs two updates for the lease, a read of the head, a query for each 64 pages, and for each row of pages what
     `rewrite_run` costs. With `settings.zonal_ms_max`, it also costs what `roll_old_tail` and `move_tail` cost. Raises
@@ -111,14 +116,34 @@ def compact(
     run = replace(run, lease=lease)
     if settings.zonal_ms_max is not None:
         run = roll_old_tail(run)
-    if topic.config.is_compacted:
-        result, run = _clean(run, topic.config, result)
-    if result.is_finished and not (result.refused or result.failures):
+    if settings.cleans and topic.config.is_compacted:
+        result, run = _clean(run, topic.config, result, admits)
+    if settings.merges and result.is_finished and not (result.refused or result.failures):
         result = _merge(run, result)
     if settings.zonal_ms_max is not None and result.is_finished:
         result = _move_tail(run, result)
     release(run)
     return result
+
+
+def attempt_compact(
+    instance: Instance,
+    topic_name: str,
+    partition: int,
+    settings: CompactionSettings = DEFAULTS,
+    *,
+    budget_ms: float = float("inf"),
+    is_dry_run: bool = False,
+    admits: Admission = always,
+) -> CompactionResult:
+    """As `compact`, for a run over many partitions: an error becomes a failure, and a deleted topic needs nothing."""
+    try:
+        return compact(
+            instance, topic_name, partition, settings, budget_ms=budget_ms, is_dry_run=is_dry_run, admits=admits
+        )
+    except PenstockError as error:
+        nothing = CompactionResult(topic=topic_name, partition=partition)
+        return nothing if error.code.category is Category.NOT_FOUND else nothing.failed(error)
 
 
 def release(run: CompactionRun) -> None:
@@ -140,6 +165,19 @@ def partitions_of(instance: Instance, topic_names: Sequence[str]) -> list[tuple[
     return [(str(topic.name), partition) for topic in topics for partition in topic.all_partitions()]
 
 
+def in_turn(partitions: Iterable[tuple[str, Partition]], cursor: str | None) -> list[tuple[str, Partition]]:
+    """The partitions in a circle from the one whose turn it is on. `cursor` is a `place_of`, or None for the first."""
+    topic, _, partition = (cursor or "#0").rpartition("#")
+    due = sorted(partitions)
+    first = bisect_left(due, (topic, Partition(int(partition))))
+    return due[first:] + due[:first]
+
+
+def place_of(topic: str, partition: int) -> str:
+    """The partition as text, for a cursor."""
+    return f"{topic}#{partition}"
+
+
 def _planned(result: CompactionResult, rows: Iterable[Sequence[Page]]) -> CompactionResult:
     for row in rows:
         refs = [ref for page in row for ref in page.refs]
@@ -147,11 +185,15 @@ def _planned(result: CompactionResult, rows: Iterable[Sequence[Page]]) -> Compac
     return result
 
 
-def _clean(run: CompactionRun, config: TopicConfig, result: CompactionResult) -> tuple[CompactionResult, CompactionRun]:
+def _clean(
+    run: CompactionRun, config: TopicConfig, result: CompactionResult, admits: Admission
+) -> tuple[CompactionResult, CompactionRun]:
     """The result after cleaning, and the run with the end of the pass, if it came to its end."""
     try:
-        for each in clean(run, config):
+        for each in clean(run, config, admits):
             match each:
+                case Dirt():
+                    result = replace(result, dirt=each)
                 case RewriteResult():
                     result = result.plus(each)
                 case PassCutShort():
@@ -159,7 +201,10 @@ def _clean(run: CompactionRun, config: TopicConfig, result: CompactionResult) ->
                 case PassEnd():
                     run = replace(run, lease=each.lease)
                     result = replace(
-                        result, batches_left_whole=each.batches_left_whole, are_keys_left=each.are_keys_left
+                        result,
+                        batches_left_whole=each.batches_left_whole,
+                        are_keys_left=each.are_keys_left,
+                        dirt=result.dirt if each.batches_left_whole else None,
                     )
     except PenstockError as error:
         if not _is_removed(run.instance.stores.log, run.key, run.head.log_start_offset):

@@ -1,7 +1,7 @@
 """Tier: move what has grown old out of the zones into the archive, partition by partition. It runs each hour.
 
-The zones' buckets cost 14 times as much as the archive for each byte (docs/adr/0030). A run does what compaction does,
-and beyond that it moves what compaction leaves: pages with few refs, pages with large ones, and the refs of a tail.
+The zones' buckets cost 14 times as much as the archive for each byte (docs/adr/0030). A run merges as compaction does.
+Beyond that it moves what compaction leaves: pages with few refs, pages with large ones, and the refs of a tail.
 
 A run serves the partitions in a circle. Each gets a portion of time in its turn, so a partition with much to move keeps
 no other one waiting for longer than a round. A partition that is not done goes to the end of the queue again. The
@@ -9,18 +9,16 @@ next run begins at the partition whose turn it was. A run may die anywhere, and 
 keeps them apart (compact.py).
 """
 
-from bisect import bisect_left
 from collections import deque
 from dataclasses import dataclass, replace
 
 from penstock_core.compaction.merging import CompactionSettings
-from penstock_core.errors import Category, PenstockError
 from penstock_core.limits import TIERING_MS_MAX, TIERING_PORTION_MS
-from penstock_service.compaction.compact import CompactionResult, compact, partitions_of
+from penstock_service.compaction.compact import CompactionResult, attempt_compact, in_turn, partitions_of, place_of
 from penstock_service.instance.instance import Instance
 
 _JOB = "tier"
-_SETTINGS = CompactionSettings(zonal_ms_max=TIERING_MS_MAX)
+_SETTINGS = CompactionSettings(zonal_ms_max=TIERING_MS_MAX, cleans=False)  # the task `clean` does, up to its bound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,16 +64,14 @@ def tier(
     next run meets it again. Raises what reading the topics raises.
     """
     deadline_ms = instance.clock.monotonic_ms() + budget_ms
-    cursor = _parse_cursor(instance.stores.cursors.get(_JOB))
-    due = sorted(partitions_of(instance, ()))
-    first = bisect_left(due, cursor)
-    queue = deque(due[first:] + due[:first])
+    cursor = instance.stores.cursors.get(_JOB)
+    queue = deque(in_turn(partitions_of(instance, ()), cursor))
     total, served = TieringResult(), set[tuple[str, int]]()
     while queue:
         topic, partition = queue[0]
         left_ms = deadline_ms - instance.clock.monotonic_ms()
         if left_ms <= 0:
-            instance.stores.cursors.put(_JOB, f"{topic}#{partition}")
+            instance.stores.cursors.put(_JOB, place_of(topic, partition))
             return replace(total, partitions=len(served), is_finished=False)
         done = _tier_one(instance, topic, partition, settings, min(portion_ms, left_ms))
         queue.popleft()
@@ -90,19 +86,7 @@ def tier(
 def _tier_one(
     instance: Instance, topic: str, partition: int, settings: CompactionSettings, budget_ms: float
 ) -> CompactionResult:
-    try:
-        done = compact(instance, topic, partition, settings, budget_ms=budget_ms)
-    except PenstockError as error:
-        done = CompactionResult(topic=topic, partition=partition)
-        if error.code.category is not Category.NOT_FOUND:  # else the topic was deleted meanwhile
-            done = done.failed(error)
+    done = attempt_compact(instance, topic, partition, settings, budget_ms=budget_ms)
     for error_text in done.errors:
         instance.telemetry.log("tiering_failed", topic=topic, partition=partition, error=error_text)
     return done
-
-
-def _parse_cursor(text: str | None) -> tuple[str, int]:
-    if text is None:
-        return "", 0
-    topic, _, partition = text.partition("#")
-    return topic, int(partition)

@@ -13,9 +13,9 @@ from functools import partial
 
 from penstock_core import limits
 from penstock_core.compaction.merging import CompactionSettings
-from penstock_core.errors import Category, ErrorCode, PenstockError
+from penstock_core.errors import ErrorCode, PenstockError
 from penstock_service.adapters.aws import Storage
-from penstock_service.compaction.compact import CompactionResult, compact, partitions_of
+from penstock_service.compaction.compact import CompactionResult, attempt_compact, partitions_of
 from penstock_spark.arguments import positive_number, share, whole_number
 from penstock_spark.job import job_parser, log_event, parse_job, spark_session
 from penstock_spark.storage import open_instance
@@ -131,13 +131,9 @@ def _compact_all(
 ) -> Iterator[CompactionResult]:
     for topic, partition in chosen:
         try:
-            result = compact(
+            result = attempt_compact(
                 open_instance(storage), topic, partition, settings, budget_ms=budget_ms, is_dry_run=is_dry_run
             )
-        except PenstockError as error:
-            result = CompactionResult(topic=topic, partition=partition)
-            if error.code.category is not Category.NOT_FOUND:  # else the topic was deleted meanwhile
-                result = result.failed(error)
         except Exception as error:  # the partition's edge: the others are compacted whatever it is
             result = CompactionResult(topic=topic, partition=partition)
             result = result.failed(PenstockError(ErrorCode.INTERNAL, f"{type(error).__name__}: {error!s:.500}"))

@@ -33,7 +33,7 @@ UNDONE: Mapping[str, Sequence[str]] = {
         "measurements_failed",
         "schedules_failing",
     ),
-    HOURLY: ("tiering_failed", "zone_bytes_stale"),
+    HOURLY: ("tiering_failed", "zone_bytes_stale", "cleaning_failed", "cleaning_bytes_late", "batches_left_whole"),
     "sweep": ("sweep_failed", "objects_foreign", "raises_late"),  # and the last if `retention` runs no more
     "dispatch": ("dispatches_failed", "dispatches_late"),
     "promote": ("schedules_postponed", "schedules_late"),

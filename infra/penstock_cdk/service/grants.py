@@ -320,6 +320,15 @@ GRANTS: Mapping[str, Grants] = {
         sends_repairs=True,
         keeps_cursor=True,
     ),
+    "clean": Grants(
+        topics=("GetItem", "Scan"),
+        log=("GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "ConditionCheckItem"),
+        reads_zones=True,
+        tells_missing_objects=True,
+        writes_archive=True,
+        sends_repairs=True,
+        keeps_cursor=True,
+    ),
     # It reads the places of all kinds of consumers, and writes nothing but what it must remember.
     MEASURE: Grants(
         topics=("GetItem", "Scan"),

@@ -28,6 +28,7 @@ TASKS: Mapping[str, Task] = {
     "retention": Task(function=UPKEEP, rate=Duration.minutes(15)),
     "scrub": Task(function=HOURLY, rate=Duration.hours(1)),
     "tier": Task(function=HOURLY, rate=Duration.hours(1)),
+    "clean": Task(function=HOURLY, rate=Duration.hours(1)),
     "sweep": Task(function="sweep", rate=Duration.days(1)),
 }
 _SWEEP_WHERE_TIERED = Task(function="sweep", rate=Duration.hours(3))  # moved bytes leave within a day (docs/adr/0030)
@@ -42,6 +43,7 @@ def tasks_of(settings: StageSettings) -> Mapping[str, Task]:
     without = {
         *(() if settings.repairs_zones else ZONE_REPAIRS),
         *(() if settings.tiers_zones else ("tier",)),
+        *(() if settings.compaction_bytes_per_day else ("clean",)),
         *(() if settings.metrics.is_on else (MEASURE,)),
     }
     tasks = {name: task for name, task in TASKS.items() if name not in without}

@@ -61,6 +61,7 @@ _MILLION = 1_000_000
 )
 @click.option("--max-latency", type=DURATION, help="Find linger and fetch interval for this delay of a record at most.")
 @click.option("--request", type=SIZE, help="Bytes of a produce request, instead of --linger and --producers.")
+@click.option("--compacted", is_flag=True, help="The topics keep the latest record of each key.")
 @click.option("--kms-key", is_flag=True, help="The stage has a KMS key of yours.")
 @click.option(
     "--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw the month by rate into this .png or .svg."
@@ -125,6 +126,7 @@ def _workload(options: Mapping[str, Any]) -> "Workload":
         linger_ms=options["linger"],
         fetch_interval_ms=options["fetch_interval"],
         request_bytes=options["request"],
+        is_compacted=options["compacted"],
         has_keys=options["has_keys"],
         has_items=options["inline_bytes_max"] == "auto",
         kms_key=options["kms_key"],

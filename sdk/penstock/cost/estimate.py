@@ -8,7 +8,17 @@ from penstock.cost.counted import Counted, Counts, add, counted, times
 from penstock.cost.readers import becomes_items, month_of_groups, month_of_share_groups, month_of_subscriptions
 from penstock.cost.workload import SECONDS_PER_MONTH, Workload
 from penstock.http.named_transport import AUTO, TransportName
-from penstock_core.limits import EXPIRING_MARGIN_DAYS, TIERED_SWEEP_GRACE_MS, TIERING_MS_MAX
+from penstock_core.limits import (
+    ARCHIVE_PART_BYTES,
+    ARCHIVE_REF_BYTES,
+    ARCHIVE_SEGMENT_BYTES,
+    COMPACTION_BYTES_PER_DAY_DEFAULT,
+    COMPACTION_DIRTY_SHARE_DEFAULT,
+    EXPIRING_MARGIN_DAYS,
+    MIB,
+    TIERED_SWEEP_GRACE_MS,
+    TIERING_MS_MAX,
+)
 
 _DAY_S = 86_400
 ZONE_HOURS = (TIERING_MS_MAX + TIERED_SWEEP_GRACE_MS) / 3_600_000 + 2.0
@@ -16,6 +26,10 @@ ZONE_HOURS = (TIERING_MS_MAX + TIERED_SWEEP_GRACE_MS) / 3_600_000 + 2.0
 
 KEY_S = 300.0
 """A caller asks KMS for a store's key once in this time: DynamoDB for each table, S3 for each bucket and session."""
+CLEANING_MS_PER_MIB = 100.0
+"""The time of a function that cleans so much of a log, assumed: 15 to 75 ms were measured without S3's latency."""
+CLEANING_GB = 1_769 / 1_024
+_READS_OF_A_PASS = 2  # of a ref: for its keys or to see what goes, and to write the rest
 FUNCTIONS = 13
 
 _WHAT = {
@@ -118,10 +132,26 @@ def monthly(counts: Counted, workload: Workload) -> dict[str, Counts]:
         "produce": times(appended, requests * workload.busy_s),
         "move to the archive": times(moved, requests * workload.busy_s),
     }
+    if workload.is_compacted:
+        parts["clean"] = _cleaning(counts, workload)
     readers = (month_of_groups, month_of_share_groups, month_of_subscriptions)
     for found in (each(counts, workload) for each in readers):
         parts |= {part: add(parts.get(part, {}), its) for part, its in found.items()}
     return {part: {name: each for name, each in its.items() if name != "INDEX_BYTES"} for part, its in parts.items()}
+
+
+def _cleaning(counts: Counted, workload: Workload) -> Counts:
+    """The counts of the task `clean` in a month: each pass over a log meets as many new bytes as its share asks for."""
+    logs = workload.bytes_per_month / COMPACTION_DIRTY_SHARE_DEFAULT
+    cleaned = min(logs, COMPACTION_BYTES_PER_DAY_DEFAULT * SECONDS_PER_MONTH / _DAY_S)
+    new = cleaned * COMPACTION_DIRTY_SHARE_DEFAULT
+    refs = new / min(workload.bytes_per_request, ARCHIVE_REF_BYTES) + (cleaned - new) / ARCHIVE_REF_BYTES
+    return {
+        "LAMBDA_GB_SECONDS": cleaned / MIB * CLEANING_MS_PER_MIB / 1_000 * CLEANING_GB,
+        "EXPRESS_GETS" if counts.zones else "S3_GETS": refs * _READS_OF_A_PASS,
+        "EXPRESS_RETRIEVED_BYTES": new * _READS_OF_A_PASS if counts.zones else 0.0,
+        "S3_PUTS": cleaned / ARCHIVE_SEGMENT_BYTES * (2 + ARCHIVE_SEGMENT_BYTES / ARCHIVE_PART_BYTES),
+    }
 
 
 def _storage(counts: Counted, workload: Workload) -> list[CostLine]:

@@ -33,8 +33,8 @@ class Workload:
     Members and share workers run for `worker_hours` of such a day. With 24, they run on the other days, too.
     `request_bytes` are those of the records in one produce request; None lets `linger_ms` and the number of producers
     decide. With `has_items`, the stage puts small requests into DynamoDB, as it does unless its `inline_bytes_max` is
-    0. With `kms_key`, it has a key of yours. Raises PenstockError for a number that makes no sense: it names the option
-    of `penstock cost`.
+    0. If `is_compacted`, the topics have `cleanup_policy=compact`. With `kms_key`, the stage has a key of yours. Raises
+    PenstockError for a number that makes no sense: it names the option of `penstock cost`.
     """
 
     records_per_s: float
@@ -56,6 +56,7 @@ class Workload:
     request_bytes: int | None = None
     has_keys: bool = False
     has_items: bool = True
+    is_compacted: bool = False
     kms_key: bool = False
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The work that streams, queues and schedules start in AWS: delays, repairs, zones, retention, trail, tier, sweep.
+"""The work that streams, queues and schedules start in AWS: delays, repairs, retention, trail, tier, clean, sweep.
 
 One thread runs all of it, one job at a time, more often than the deployed schedules
 (infra/penstock_cdk/service/schedules.py). The jobs keep their own budgets, so none holds up the others for long.
@@ -12,12 +12,18 @@ from dataclasses import dataclass
 from penstock.system import monotonic_ms
 from penstock_core.errors import PenstockError
 from penstock_core.ids import Partition, PartitionKey
-from penstock_core.limits import AUDIT_RETENTION_MS_DEFAULT, HEADS_AT_ONCE, SCRUB_BYTES
+from penstock_core.limits import (
+    AUDIT_RETENTION_MS_DEFAULT,
+    COMPACTION_BYTES_PER_DAY_DEFAULT,
+    HEADS_AT_ONCE,
+    SCRUB_BYTES,
+)
 from penstock_core.log.repair import NamedRef, Repair, repairs_due
 from penstock_service.adapters.memory.messages import MemoryRepairQueue
 from penstock_service.adapters.tables.tables import Tables
 from penstock_service.audit.settle_audit import settle_audit
 from penstock_service.compaction.tier import tier
+from penstock_service.compaction.clean_topics import clean_topics
 from penstock_service.groups.expire_offsets import expire_offsets
 from penstock_service.instance.instance import Instance
 from penstock_service.repair.recover_zones import recover_zones
@@ -86,6 +92,13 @@ JOBS = (
         run=lambda instance: scrub(instance, budget_ms=_BUDGET_MS, budget_bytes=SCRUB_BYTES),
     ),
     Job(name="tier", interval_ms=3_600_000, run=lambda instance: tier(instance, budget_ms=_BUDGET_MS)),
+    Job(
+        name="clean",
+        interval_ms=3_600_000,
+        run=lambda instance: clean_topics(
+            instance, budget_ms=_BUDGET_MS, bytes_per_day=COMPACTION_BYTES_PER_DAY_DEFAULT
+        ),
+    ),
     Job(name="sweep", interval_ms=3_600_000, run=lambda instance: sweep(instance, budget_ms=_BUDGET_MS)),
 )
 

@@ -110,6 +110,8 @@ STORAGE = Section(
         Setting(name="PENSTOCK_RETENTION_BUDGET_MS", default=None, effect="The same of a run of `retention`."),
         Setting(name="PENSTOCK_SCRUB_BUDGET_MS", default=None, effect="The same of a run of `scrub`."),
         Setting(name="PENSTOCK_TIER_BUDGET_MS", default=None, effect="The same of a run of `tier`."),
+        Setting(name="PENSTOCK_CLEAN_BUDGET_MS", default=None, effect="The same of a run of `clean`."),
+        Setting(name="PENSTOCK_CLEAN_BYTES_PER_DAY", default=None, effect="The runs of `clean` clean so many a day."),
         Setting(name="PENSTOCK_SCRUB_BYTES", default=None, effect="One run of `scrub` reads so many bytes."),
         Setting(
             name="PENSTOCK_LOG_START_GRACE_MS",

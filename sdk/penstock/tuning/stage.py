@@ -10,7 +10,7 @@ from typing import Any
 
 from penstock.tuning.setting import Section, Setting
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.limits import AUDIT_RETENTION_MS_DEFAULT
+from penstock_core.limits import AUDIT_RETENTION_MS_DEFAULT, COMPACTION_BYTES_PER_DAY_DEFAULT
 from penstock_core.stack_outputs import parse_stack_place
 
 _METADATA = "Penstock"
@@ -72,6 +72,11 @@ _SETTINGS: tuple[tuple[str, Any, str], ...] = (
     ("alarm_topic_arn", False, "The SNS topic that alarms publish to."),
     ("tags", False, "Tags of every resource."),
     ("warm_log_writes", None, "Write units a second that a new log table takes from its first minute on."),
+    (
+        "compaction_bytes_per_day",
+        COMPACTION_BYTES_PER_DAY_DEFAULT,
+        "Each day a function cleans so many bytes of topics with `cleanup_policy=compact`; 0 cleans none.",
+    ),
     ("topic_retention_ms", None, "The retention of topics that the CDK app declares without one."),
     ("restored_tables", False, "The stack uses tables that DynamoDB has restored."),
     ("canary", None, "The share of requests that a new version gets at first, and for how long."),

@@ -1,5 +1,6 @@
 """Compaction of many small requests on the running stack: consumers read the same records with fewer storage calls."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -7,16 +8,22 @@ import pytest
 from penstock import Admin, Consumer, Producer, TopicPartition
 from penstock.http.transport import HttpTransport
 from penstock_core.compaction.merging import CompactionSettings
+from penstock_core.errors import PenstockError
 from penstock_core.limits import TAIL_ROLL_REFS
 from penstock_core.log.ref import Tier
+from penstock_core.records.codec import NewRecord, encode
 from penstock_core.zones.zone_state import Acks
 from penstock_service.adapters.aws import Storage, aws_instance, parse_zones
 from penstock_service.adapters.storage_calls import StorageCalls
+from penstock_service.adapters.system import MovableClock, SystemClock
 from penstock_service.compaction.compact import compact
 from penstock_service.instance.instance import Instance
+from penstock_service.records.produce import ProduceEntry, produce
 from tests.end_to_end.conftest import Stack
 from tests.end_to_end.raw_requests import append, read_all
 from tests.end_to_end.stack_storage import StackStorage
+from tests.support.service import another_instance
+from tests.support.tasks import start
 
 REQUESTS = 8 * TAIL_ROLL_REFS + 5
 AT_ONCE = CompactionSettings(age_ms_min=0)
@@ -77,3 +84,20 @@ def test_compacted_keys_are_read_by_a_consumer_at_their_offsets(
     assert (done.runs, done.failures) == (1, 0), done
     last = 3 * TAIL_ROLL_REFS - 4
     assert consume(transport, "latest", 4) == [(last + number, b"%d" % (last + number)) for number in range(4)]
+
+
+def test_task_of_the_stage_keeps_the_latest_of_three_values_of_each_key(
+    stack: Stack, storage: StackStorage, transport: HttpTransport, admin: Admin
+) -> None:
+    admin.create_topic("newest", config={"cleanup_policy": "compact"})
+    two_hours_ago = MovableClock(SystemClock().now_ms() - 2 * 3_600_000)
+    earlier = another_instance(instance_of(stack, storage), clock=two_hours_ago)
+    for number in range(3 * TAIL_ROLL_REFS):
+        record = NewRecord(two_hours_ago.now_ms(), b"k%d" % (number % TAIL_ROLL_REFS), b"%d" % number)
+        [done] = produce(earlier, [ProduceEntry(topic="newest", partition=0, data=encode([record]))], Acks.ALL)
+        assert not isinstance(done, PenstockError), done
+    run = json.loads(start(stack.root_client("lambda"), "clean")["Payload"].read())
+    assert (run["partitions_cleaned"], run["cleaning_failed"], run["cleaning_bytes_left"]) == (1, 0, 0), run
+    first = 2 * TAIL_ROLL_REFS
+    wanted = [(offset, b"%d" % offset) for offset in range(first, first + TAIL_ROLL_REFS)]
+    assert consume(transport, "newest", TAIL_ROLL_REFS) == wanted

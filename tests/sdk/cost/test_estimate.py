@@ -48,6 +48,21 @@ def test_key_of_yours_costs_its_month_and_a_request_in_five_minutes_for_each_fun
     assert added < busy < 2 * added, "instances of a busy stage ask, too"
 
 
+@pytest.mark.parametrize("profile", ["express3", "standard1"])
+def test_compacted_topics_cost_a_share_of_their_appends_up_to_the_bound_of_a_day(profile: str) -> None:
+    def usd_of(rate: float, request_bytes: int = 64 * KIB) -> float:
+        month = replace(TYPICAL, records_per_s=rate, request_bytes=request_bytes, is_compacted=True)
+        return sum(line.usd for line in estimate(profile, month).lines if line.part == "clean")
+
+    assert all(line.part != "clean" for line in estimate(profile, TYPICAL).lines)
+    assert usd_of(20) == pytest.approx(2 * usd_of(10))
+    assert usd_of(1_000_000) == usd_of(100_000), "the stage cleans no more a day"
+    logs_gib = 10 * KIB * HOURS_PER_MONTH * 3_600 * 2 / 1024**3
+    assert 0.003 < usd_of(10) / logs_gib < 0.011
+    small = replace(TYPICAL, records_per_s=10, request_bytes=KIB)
+    assert usd_of(10, KIB) < estimate(profile, small).usd / 4
+
+
 def test_lines_are_sorted_and_sum_up() -> None:
     month = estimate("express3", TYPICAL)
     assert [line.usd for line in month.lines] == sorted((line.usd for line in month.lines), reverse=True)

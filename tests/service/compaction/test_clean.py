@@ -7,58 +7,23 @@ import pytest
 from crc32c import crc32c
 
 from penstock_core.compaction.merging import CompactionSettings
-from penstock_core.errors import PenstockError
 from penstock_core.limits import COMPACTION_RUN_PAGES_MAX, MIB, RETENTION_BYTES_MAX, TAIL_ROLL_REFS
 from penstock_core.log.topic import TOPIC_BOUNDS
-from penstock_core.records.codec import NewRecord, decode, encode
 from penstock_core.records.record_batch import Compression
-from penstock_core.zones.zone_state import Acks
 from penstock_service.compaction.compact import CompactionResult, compact
 from penstock_service.instance.instance import Instance
-from penstock_service.records.produce import produce
 from penstock_service.retention.retain import retain
-from tests.service.compaction.written_topic import pages_of
-from tests.support.service import SteppedClock, another_instance, ask, entry, new_topic
+from tests.service.compaction.written_topic import Model, append, keyed, pages_of, put, read
+from tests.support.service import SteppedClock, another_instance, ask, new_topic
 
 FOR_EVER, HOUR_MS, DAY_MS = 10**9, 3_600_000, 24 * 3_600_000
 SMALL = CompactionSettings(refs_min=4, ref_bytes=2_000, segment_bytes=100_000)
-Model = list[tuple[int, bytes | None, bytes | None]]  # offset, key, value
-Text = tuple[str | None, str | None]
-
-
-def keyed(*records: Text, timestamp_ms: int = 1_000, compression: Compression = Compression.NONE) -> bytes:
-    made = [
-        NewRecord(timestamp_ms, None if key is None else key.encode(), None if value is None else value.encode())
-        for key, value in records
-    ]
-    return encode(made, compression)
-
-
-def put(instance: Instance, topic: str, data: bytes) -> None:
-    [result] = produce(instance, [entry(topic, 0, data)], Acks.QUORUM)
-    assert not isinstance(result, PenstockError), result
-
-
-def append(instance: Instance, topic: str, *records: Text, **how: Any) -> None:
-    put(instance, topic, keyed(*records, **how))
 
 
 def fill(instance: Instance, topic: str, appends: int = 2 * TAIL_ROLL_REFS) -> None:
     """So many appends of keys of their own, so that what was before is in pages."""
     for number in range(appends):
         append(instance, topic, (f"filler {number}", "x"))
-
-
-def read(instance: Instance, topic: str, offset: int = 0) -> Model:
-    """The records from the offset on, fetch by fetch; each fetch moves on."""
-    found: Model = []
-    while True:
-        fetched = ask(instance, topic, offset, max_bytes=700)
-        found += [(each.offset, each.key, each.value) for each in decode(fetched.data) if each.offset >= offset]
-        if fetched.next_offset == fetched.high_watermark:
-            return found
-        assert fetched.next_offset > offset
-        offset = fetched.next_offset
 
 
 def of(records: Model, *keys: str) -> list[tuple[int, str, str | None]]:

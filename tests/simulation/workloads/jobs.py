@@ -1,5 +1,6 @@
 """Jobs merge, clean and move refs, expire them, and sweep what no ref names."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -11,8 +12,10 @@ from penstock_core.limits import SWEEP_LIVE_MAX, UNLIMITED
 from penstock_core.log.ref import Tier
 from penstock_core.records.codec import NewRecord, encode
 from penstock_core.zones.zone_state import Acks
-from penstock_service.compaction.compact import compact, partitions_of
+from penstock_service.compaction.clean_topics import CleaningResult, clean_topics
+from penstock_service.compaction.compact import CompactionResult, compact, partitions_of
 from penstock_service.compaction.tier import tier
+from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import ProduceEntry, produce
 from penstock_service.retention.retain import retain
 from penstock_service.retention.sweep import sweep
@@ -22,7 +25,6 @@ from tests.simulation.engine.time_and_chance import EPOCH_MS
 from tests.simulation.oracle.violation import expect
 from tests.simulation.service.simulation import GRACE_MS, Simulation
 
-_BUDGET_MS = 20_000.0
 CLEANED_TOPIC = "latest"
 DELETE_RETENTION_MS = 2_000
 _BUDGET_MS = 20_000.0
@@ -77,7 +79,10 @@ def compaction(simulation: Simulation) -> None:
 
 
 def cleaning(simulation: Simulation) -> None:
-    """A topic of `cleanup_policy=compact` is written with few keys and many tombstones, and cleaned meanwhile."""
+    """A topic of `cleanup_policy=compact` is written with few keys and many tombstones, and cleaned meanwhile.
+
+    The job cleans it, or the stage's task, which stores in a cursor what its passes cost.
+    """
     random = simulation.scheduler.random
     simulation.topic(CLEANED_TOPIC, partitions=1, cleanup_policy="compact")
     [topic] = [each for each in simulation.stores.topics.list() if each.name == CLEANED_TOPIC]
@@ -108,14 +113,20 @@ def cleaning(simulation: Simulation) -> None:
             entry = ProduceEntry(topic=CLEANED_TOPIC, partition=0, data=encode(records))
             simulation.attempt("not written", partial(produce, entries=[entry], acks=Acks.QUORUM))
 
+    bytes_per_day = random.choice([20_000, 10**9])
+    entries: Sequence[Callable[[Instance], CompactionResult | CleaningResult]] = [
+        partial(compact, topic_name=CLEANED_TOPIC, partition=0, settings=settings, budget_ms=_BUDGET_MS),
+        partial(clean_topics, settings=settings, budget_ms=_BUDGET_MS, bytes_per_day=bytes_per_day),
+    ]
+
     def clean() -> None:
         for _ in range(40):
             simulation.scheduler.pause(random.uniform(10.0, 600.0))
-            done = simulation.attempt(
-                "not cleaned",
-                partial(compact, topic_name=CLEANED_TOPIC, partition=0, settings=settings, budget_ms=20_000.0),
-            )
-            if done is not None:
+            done = simulation.attempt("not cleaned", random.choice(entries))
+            if isinstance(done, CleaningResult):
+                expect(done.bytes_cleaned <= bytes_per_day, "a run cleans more than the bound of a day")
+                simulation.scheduler.note("cleaned by the task", done.passes, done.bytes_left, done.failures)
+            elif done is not None:
                 simulation.scheduler.note("cleaned", done.runs, done.refused, done.failures)
 
     for number in range(2):
