@@ -22,8 +22,8 @@ from penstock_core.log.repair import NamedRef, Repair, repairs_due
 from penstock_service.adapters.memory.messages import MemoryRepairQueue
 from penstock_service.adapters.tables.tables import Tables
 from penstock_service.audit.settle_audit import settle_audit
-from penstock_service.compaction.tier import tier
 from penstock_service.compaction.clean_topics import clean_topics
+from penstock_service.compaction.tier import tier
 from penstock_service.groups.expire_offsets import expire_offsets
 from penstock_service.instance.instance import Instance
 from penstock_service.repair.recover_zones import recover_zones
