@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from penstock_core.compaction.merging import CompactionSettings
+from penstock_core.ids import TopicName
 from penstock_core.limits import CLEANING_LATE_MS, TAIL_ROLL_REFS, TIERING_MS_MAX
 from penstock_core.log.ref import stored_bytes
 from penstock_service.compaction.clean_topics import CleaningResult, clean_topics
@@ -27,13 +28,12 @@ from tests.support.service import (
 
 FOR_EVER, HOUR_MS, DAY_MS = 10**9, 3_600_000, 24 * 3_600_000
 PAGES = 3
-COMPACTED = {"cleanup_policy": "compact", "retention_ms": -1}
 
 
 def written(instance: Instance, clock: SteppedClock, name: str, pages: int = PAGES) -> str:
     """A compacted topic in which one key has all records, with so many pages and a record in the tail."""
     if all(topic.name != name for topic in instance.stores.topics.list()):
-        new_topic(instance, name, **COMPACTED)
+        new_topic(instance, name, cleanup_policy="compact")
     for number in range(pages * TAIL_ROLL_REFS + 1):
         append(instance, name, ("k", str(number)))
     clock.time_ms += 2 * HOUR_MS
@@ -250,6 +250,6 @@ def test_deleted_topic_is_no_failure(instance: Instance, clock: SteppedClock) ->
     written(instance, clock, "a")
     [topic] = instance.stores.topics.list()
     stale = with_stores(
-        instance, topics=Intercepted(instance.stores.topics, list=lambda _original: [replace(topic, name="gone")])
+        instance, topics=Intercepted(instance.stores.topics, list=lambda _original: [replace(topic, name=TopicName("gone"))])
     )
     assert run(stale) == CleaningResult(partitions=1)
