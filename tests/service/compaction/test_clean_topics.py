@@ -249,7 +249,6 @@ def test_tier_moves_compacted_topics_and_cleans_none(instance: Instance, clock: 
 def test_deleted_topic_is_no_failure(instance: Instance, clock: SteppedClock) -> None:
     written(instance, clock, "a")
     [topic] = instance.stores.topics.list()
-    stale = with_stores(
-        instance, topics=Intercepted(instance.stores.topics, list=lambda _original: [replace(topic, name=TopicName("gone"))])
-    )
+    gone = [replace(topic, name=TopicName("gone"))]
+    stale = with_stores(instance, topics=Intercepted(instance.stores.topics, list=lambda _original: gone))
     assert run(stale) == CleaningResult(partitions=1)
