@@ -79,11 +79,12 @@ def reopen_topic(instance: Instance, name: str, number: int, *, is_mirror_lost: 
 
     With `is_mirror_lost` the mirror may have been promoted. So each log gets another name, and the mirror is no prefix
     of it any more. A repeat goes on. Two reads, two updates of the topic, one of each head. Raises UNKNOWN_TOPIC,
-    CONCURRENT_UPDATE for another number, and INVALID_REQUEST for a topic that was never moved.
+    CONCURRENT_UPDATE for another number, INVALID_REQUEST for a topic that was never moved, and MIRRORED for one that has
+    become a mirror.
     """
     topic = _ending(instance, parse_own_topic_name(name), number, MoveState.REOPENING)
     if not topic.is_moved:
-        return topic
+        return check_not_mirrored(topic)
     assert topic.move is not None
     opened = replace(topic, move=replace(topic.move, state=MoveState.OPEN))
     now_ms = instance.clock.now_ms()
@@ -112,11 +113,14 @@ def return_topic(instance: Instance, name: str, number: int, note: MirrorNote) -
 
     Its logs are the same up to their ends, so pushes go on there. A repeat goes on. Costs and raises as `reopen_topic`,
     and a read of heads for each 100. Raises INVALID_REQUEST if the move has not ended all heads: then the mirror was
-    promoted without the source.
+    promoted without the source. Also for a topic that was reopened, or that returns under another name.
     """
-    _check_ended(instance, parse_own_topic_name(name), number)
+    _check_ended(instance, parse_own_topic_name(name), number, note.name)
     topic = _ending(instance, parse_own_topic_name(name), number, MoveState.RETURNING)
     if not topic.is_moved:
+        if topic.mirror is None:
+            raise PenstockError(ErrorCode.INVALID_REQUEST, f"topic {name!r} takes appends again: it was reopened")
+        _check_one_name(topic, [topic.mirror.name], note.name)
         return topic
     assert topic.move is not None
     returned = replace(topic, move=replace(topic.move, state=MoveState.OPEN), mirror=note)
@@ -197,17 +201,28 @@ def _ended(instance: Instance, note: MoveNote, keys: Sequence[PartitionKey]) -> 
     return {key: head for key, head in ended.items() if head is not None}
 
 
-def _check_ended(instance: Instance, name: TopicName, number: int) -> None:
+def _check_ended(instance: Instance, name: TopicName, number: int, mirror: str) -> None:
     topic = instance.topic_cache.read_through(name)
-    if topic.move is None or (topic.move.number, topic.move.state) != (number, MoveState.MOVED):
+    if topic.move is None or topic.move.number != number or not topic.is_moved:
         return
     heads = _heads(instance, [PartitionKey(topic.topic_id, each) for each in topic.all_heads()])
-    if open_heads := [key.partition for key, head in sorted(heads.items()) if not head.move]:
+    _check_one_name(topic, [head.mirror for head in heads.values() if head.mirror], mirror)
+    open_heads = [key.partition for key, head in sorted(heads.items()) if not head.move]
+    if open_heads and topic.move.state is MoveState.MOVED:
         raise PenstockError(
             ErrorCode.INVALID_REQUEST,
             f"partitions {open_heads} of topic {name!r} are not moved, so its mirror was promoted without them: delete "
             "the topic, and mirror it anew",
         )
+
+
+def _check_one_name(topic: Topic, names: Sequence[str], mirror: str) -> None:
+    """Raises INVALID_REQUEST if an earlier call had another name: no push and no promotion would reach all heads."""
+    for name in names:
+        if name != mirror:
+            raise PenstockError(
+                ErrorCode.INVALID_REQUEST, f"topic {topic.name!r} returns as the mirror {name!r}: go on by that name"
+            )
 
 
 def _ending(instance: Instance, name: TopicName, number: int, state: MoveState) -> Topic:

@@ -216,7 +216,7 @@ def reopen(service: Service, topics: tuple[str, ...], mirror_region: str | None,
     for topic, move in moves.items():
         if move is None:
             raise PenstockError(ErrorCode.INVALID_REQUEST, f"topic {topic!r} was never moved: it takes appends")
-        if not mirror_lost and move["state"] == "moved":
+        if not mirror_lost and move["state"] in ("moved", "reopening"):  # an earlier call may have had --mirror-lost
             stage_admin(move["url"], mirror_region).refuse_move(move["topic"], move["move"])
         admin.reopen_topic(topic, move["move"], is_mirror_lost=mirror_lost)
     service.say({"reopened": list(topics)}, f"reopened {', '.join(topics)}")
@@ -295,14 +295,14 @@ def _check_parted(admin: Admin, other: Admin, topic: str) -> None:
     move = admin.describe_topic(topic).topic.move
     if move is None or move["state"] != "moved":
         return  # a repeat: it was checked before, and pushes may have come since
-    ends = admin.list_offsets(topic)
-    for each in other.promote_topic(topic):  # again: it tells where the log was promoted
-        if ends.get(each.partition, each.promoted_at) != each.promoted_at:
+    promoted = {each.partition: each.promoted_at for each in other.promote_topic(topic)}  # again: it tells where
+    for partition, end in admin.list_offsets(topic).items():
+        there = promoted.get(partition, 0)  # a partition that the mirror never heard of has its records here alone
+        if end != there:
             raise PenstockError(
                 ErrorCode.INVALID_REQUEST,
-                f"partition {each.partition} of {topic} ends at {ends[each.partition]} here, and was promoted at "
-                f"{each.promoted_at} there: the logs have parted. Read what is missing there, delete {topic} here, and "
-                "mirror it anew",
+                f"partition {partition} of {topic} ends at {end} here, and was promoted at {there} there: the logs have "
+                f"parted. Read what is missing there, delete {topic} here, and mirror it anew",
             )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from penstock.cli import mirrors
-from penstock.errors import ConflictError, NotConfiguredError
+from penstock.errors import ConflictError, NotConfiguredError, UnavailableError
 from penstock.http.transport import StagesTransport
 from penstock.model import TopicPartition
 from penstock.producer.producer import Producer
@@ -85,6 +85,27 @@ def test_move_is_given_up(service: MemoryPenstock, other: MemoryPenstock) -> Non
     assert send(service, b"c") == 2
     other.create_topic("own")
     assert run(other.transport, "mirrors", "reopen", "own", "--yes").exit_code == 1
+
+
+def test_reopening_that_ended_in_the_middle_asks_the_mirror_again(
+    service: MemoryPenstock, other: MemoryPenstock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first call had --mirror-lost, so no mirror had refused: one log under one name would take appends twice."""
+    create_with_records(service, b"a")
+    service.deliver_pushes()
+    service.admin().move_topic("orders", "dr")
+    assert run(other.transport, "mirrors", "promote", "orders", "--source-lost", "--yes").exit_code == 0
+    log = service._instance.stores.log
+    with monkeypatch.context() as dying:
+        dying.setattr(type(log), "reopen", None)
+        with pytest.raises(UnavailableError):
+            service.admin().reopen_topic("orders", 1, is_mirror_lost=True)
+    refused = run(service.transport, "mirrors", "reopen", "orders", "--yes")
+    assert refused.exit_code == 1, refused.output
+    with pytest.raises(ConflictError):
+        send(service, b"b")
+    assert run(service.transport, "mirrors", "reopen", "orders", "--mirror-lost", "--yes").exit_code == 0
+    assert send(service, b"b") == 1
 
 
 def test_source_that_is_not_told_must_be_given(service: MemoryPenstock, other: MemoryPenstock) -> None:
@@ -247,6 +268,22 @@ def test_logs_that_have_parted_do_not_go_back(service: MemoryPenstock, other: Me
     assert refused.exit_code == 1
     assert "ends at 3" in refused.stderr
     assert service.admin().describe_topic("orders").topic.mirror is None
+
+
+def test_records_in_a_partition_that_the_mirror_never_heard_of_do_not_go_back(
+    service: MemoryPenstock, other: MemoryPenstock
+) -> None:
+    create_with_records(service, b"0")
+    service.deliver_pushes()
+    other.add_stage(SOURCE, service)
+    service.admin().add_partitions("orders", 3)
+    with service.producer() as producer:
+        producer.send("orders", value=b"lost", partition=2).result()
+    service.admin().move_topic("orders", "dr")
+    assert run(other.transport, "mirrors", "promote", "orders", "--source-lost", "--yes").exit_code == 0
+    refused = run(service.transport, "mirrors", "reverse", "orders", "--here", SOURCE, "--name", "back", "--yes")
+    assert refused.exit_code == 1, refused.output
+    assert "partition 2 of orders ends at 1 here, and was promoted at 0" in refused.stderr
 
 
 def test_way_back_goes_on_where_the_logs_parted(service: MemoryPenstock, other: MemoryPenstock) -> None:

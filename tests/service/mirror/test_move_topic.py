@@ -357,3 +357,23 @@ def test_topic_that_reopens_does_not_return(stages: Stages) -> None:
     assert topic.move is not None
     source.stores.topics.replace(topic, replace(topic, move=replace(topic.move, state=MoveState.REOPENING)))
     refused(ErrorCode.CONCURRENT_UPDATE, lambda: return_topic(source, "orders", 1, note_of(stages)))
+    reopen_topic(source, "orders", 1)
+    refused(ErrorCode.INVALID_REQUEST, lambda: return_topic(source, "orders", 1, note_of(stages)))
+    assert send(source, "orders", "x").base_offset == 2
+
+
+def test_topic_returns_under_one_name_and_does_not_reopen_then(stages: Stages) -> None:
+    """The first call died between two heads. Under two names no push and no promotion would reach both."""
+    source, moved = stages.source.instance, move(stages)
+    assert promote(stages, moved).is_whole
+    topic = source.topic_cache.read_through("orders")
+    assert topic.move is not None
+    source.stores.topics.replace(topic, replace(topic, move=replace(topic.move, state=MoveState.RETURNING)))
+    source.stores.log.return_to(key_of(source, "orders"), 1, "back")
+    other = replace(note_of(stages), name="other")
+    error = refused(ErrorCode.INVALID_REQUEST, lambda: return_topic(source, "orders", 1, other))
+    assert "'back'" in error.message
+    assert head_of(source, "orders", 1).move == 1, "nothing was written"
+    assert return_topic(source, "orders", 1, note_of(stages)).mirror == note_of(stages)
+    assert "'back'" in refused(ErrorCode.INVALID_REQUEST, lambda: return_topic(source, "orders", 1, other)).message
+    refused(ErrorCode.MIRRORED, lambda: reopen_topic(source, "orders", 1))
