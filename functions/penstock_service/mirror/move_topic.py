@@ -79,8 +79,8 @@ def reopen_topic(instance: Instance, name: str, number: int, *, is_mirror_lost: 
 
     With `is_mirror_lost` the mirror may have been promoted. So each log gets another name, and the mirror is no prefix
     of it any more. A repeat goes on. Two reads, two updates of the topic, one of each head. Raises UNKNOWN_TOPIC,
-    CONCURRENT_UPDATE for another number, INVALID_REQUEST for a topic that was never moved, and MIRRORED for one that has
-    become a mirror.
+    CONCURRENT_UPDATE for another number, INVALID_REQUEST for a topic that was never moved, and MIRRORED for one that
+    has become a mirror.
     """
     topic = _ending(instance, parse_own_topic_name(name), number, MoveState.REOPENING)
     if not topic.is_moved:

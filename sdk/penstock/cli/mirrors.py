@@ -301,8 +301,8 @@ def _check_parted(admin: Admin, other: Admin, topic: str) -> None:
         if end != there:
             raise PenstockError(
                 ErrorCode.INVALID_REQUEST,
-                f"partition {partition} of {topic} ends at {end} here, and was promoted at {there} there: the logs have "
-                f"parted. Read what is missing there, delete {topic} here, and mirror it anew",
+                f"partition {partition} of {topic} ends at {end} here, and was promoted at {there} there: the logs "
+                f"have parted. Read what is missing there, delete {topic} here, and mirror it anew",
             )
 
 
