@@ -437,7 +437,13 @@ class Penstock(Construct):
         Failures(self, "Failures", settings=settings, functions=functions)
         if settings.repairs_zones:
             ZoneAlarms(self, "ZoneAlarms", settings=settings)
-        CompactionMetrics(self, "CompactionMetrics", settings=settings, log_group=spark.log_group)
+        CompactionMetrics(
+            self,
+            "CompactionMetrics",
+            settings=settings,
+            log_group=spark.log_group,
+            log_group_of_glue=spark.log_group_of_glue,
+        )
         runs = JobRunAlarms(self, "JobRunAlarms", settings=settings, application=spark.application, jobs=spark.jobs)
         self._output("FailedRunsQueueUrl", runs.queue.queue_url)
         if settings.alarm_topic_arn is None:

@@ -14,7 +14,7 @@ from tests.infra.conftest import EVERY_SWITCH
 pytestmark = [pytest.mark.synth, pytest.mark.slow]
 
 RESOURCES_MAX, OUTPUTS_MAX, BYTES_MAX = 500, 200, 1_000_000
-OWN_RESOURCES_MAX = 332  # an app has room for 168: topics, share groups, subscriptions and rights
+OWN_RESOURCES_MAX = 333  # an app has room for 167: topics, share groups, subscriptions and rights
 FUNCTIONS_MAX = 16
 
 

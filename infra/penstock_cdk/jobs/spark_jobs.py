@@ -73,10 +73,11 @@ class SparkJobs(Construct):
         self.results = Results(self, "Results", settings=settings)
         self.catalog = Catalog(self, settings=settings) if settings.has_catalog else None
         self.log_group = _log_group(self, "Logs", self._log_prefix, settings)
-        log_groups = [
-            self.log_group,
-            *(_log_group(self, f"Glue{each.title()}", f"{self._log_prefix}/{each}", settings) for each in GLUE_LOGS),
+        of_glue = [
+            _log_group(self, f"Glue{each.title()}", f"{self._log_prefix}/{each}", settings) for each in GLUE_LOGS
         ]
+        self.log_group_of_glue = of_glue[0]  # of what the jobs print there
+        log_groups = [self.log_group, *of_glue]
         files = self._shared_files(packages)
         self.application = self._application(files)
         self.jobs: dict[str, SparkJob] = {}
