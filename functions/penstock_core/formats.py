@@ -36,7 +36,7 @@ def _only(*versions: int) -> Format:
 
 
 ITEM_FORMATS: Mapping[str, Format] = {
-    "topic": _only(1, 2),  # 2 is of a topic that was moved to its mirror, as in heads, and in `ON_DEMAND`
+    "topic": _only(1, 2, 3),  # 2 was moved to its mirror, as in heads; 3 has retention=acknowledged. In `ON_DEMAND`
     "deleted_topic": _only(1),
     "zone_states": _only(1),
     "acls": _only(1),
@@ -67,7 +67,7 @@ ITEM_FORMATS: Mapping[str, Format] = {
     "member": _only(1),
     "target": _only(1),
     "lease": _only(1),
-    "share_group": _only(1),
+    "share_group": _only(1, 2),  # 2 has `sharing` or `topic_order`, and is in `ON_DEMAND`
     "share_state": _only(1),
     "subscription": _only(1),
     "subscription_note": _only(1),
@@ -91,10 +91,12 @@ BYTE_FORMATS: Mapping[str, Format] = {
 
 ON_DEMAND: Mapping[str, frozenset[int]] = {
     "ref": frozenset((7,)),
-    "topic": frozenset((2,)),
+    "topic": frozenset((2, 3)),
     "head": frozenset((2,)),
+    "share_group": frozenset((2,)),
 }
-"""The versions that are written only for users who ask for what is new in them: records that expire, moved topics.
+"""The versions that are written only for users who ask for what is new in them: records that expire, moved topics,
+topics that keep what readers have not passed, share groups with priorities or fair sharing.
 
 So a release may be deployed over one that does not read them. Its users ask once no function of the old one is left.
 """

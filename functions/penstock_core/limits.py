@@ -224,9 +224,11 @@ SHARE_WATCHED_MAX = 100  # partitions that a waiting consumer of a share group a
 SHARE_TOPICS_MAX = 100  # of one share group
 SHARE_LISTED_TOPICS_MAX = 8  # with topic_order=listed: an acquire looks at all partitions of one before the next
 SHARE_LISTED_PARTITIONS_MAX = 100  # of all these topics: one read of heads and states covers them
+SHARE_CHOSEN_WORK_MS = 250  # that an SDK consumer holds of a group with priorities or fair sharing
 SHARE_FAIR_RECORDS = 20_000  # with sharing=fair: fresh records ahead whose tenants an acquire may know
 SHARE_FAIR_BYTES = 8 * KIB  # a share item as large as this keeps no more records back: acquires take in order
 SHARE_FAIR_WAITS_MAX = 128  # with so many waits, too
+SHARE_FAIR_WAIT_RANGES = 24  # of one wait: acquires at the same time take of different ones
 SHARE_FAIR_RANGE_BYTES = 4  # that one more range of records that are kept back takes in the item
 SHARE_FAIR_BY_LENGTH_MAX = 128  # characters of a header's name
 SHARE_FAIR_OLDEST_EACH = 64  # one acquire in so many takes the oldest records of all tenants: none waits for ever

@@ -115,6 +115,7 @@ def _answer(acquired: Acquired) -> dict[str, Any]:
         "acknowledged": [*map(_acknowledged, acquired.acknowledged)],
         "next_available_ms": acquired.next_available_ms,
         **({} if acquired.again_ms is None else {"retry_after_ms": acquired.again_ms}),
+        **({} if acquired.group.config.work_ms is None else {"work_ms": acquired.group.config.work_ms}),
         "watch": [
             {"topic_id": each.key.topic_id, "partition": each.key.partition, "armed": each.is_armed}
             for each in acquired.watched

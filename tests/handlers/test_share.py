@@ -51,6 +51,16 @@ def test_binary_answer_has_the_same_locks_and_whole_batches(workers: Service) ->
     assert names == {lock["lock_id"].partition("~")[0]}
 
 
+@pytest.mark.parametrize(("config", "told"), [({}, None), ({"sharing": "fair"}, 250), ({"topic_order": "listed"}, 250)])
+def test_answer_tells_how_much_work_to_hold_where_it_matters_what_comes_next(
+    workers: Service, config: dict[str, str], told: int | None
+) -> None:
+    assert workers.call("PUT", GROUP, {"topics": ["orders"], "config": config}).status == 200
+    assert acquire(workers).get("work_ms") == told
+    header, _ = frame.decode(workers.call("POST", f"{GROUP}/acquire", {"max_records": 3}).body)
+    assert header.get("work_ms") == told
+
+
 @pytest.mark.parametrize("path", ["records", "acquire"])
 def test_part_of_a_lock_tells_the_lock_id_to_go_on_with(workers: Service, path: str) -> None:
     [lock_id] = {record["lock_id"] for record in acquire(workers, max_records=3)["records"]}

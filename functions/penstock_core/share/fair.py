@@ -27,11 +27,13 @@ from penstock_core.limits import (
     SHARE_FAIR_BYTES,
     SHARE_FAIR_OLDEST_EACH,
     SHARE_FAIR_RANGE_BYTES,
+    SHARE_FAIR_WAIT_RANGES,
     SHARE_FAIR_WAITS_MAX,
     SHARE_LOCKS_ALL_MAX,
     SHARE_LOCKS_MAX,
     SHARE_RANGES_MAX,
     SHARE_READ_BYTES_MAX,
+    SHARE_WAITS_BLIND_MAX,
 )
 from penstock_core.share.acknowledge import Acknowledgement, acknowledge
 from penstock_core.share.acquire import (
@@ -48,7 +50,7 @@ from penstock_core.share.record_set import EMPTY, Ranges, RecordSet, normalized
 from penstock_core.share.share_codec import entries_bytes
 from penstock_core.share.share_group import ShareGroupConfig
 from penstock_core.share.share_state import Lock, ShareState, Wait, locks_of
-from penstock_core.share.tenants import FINISHED, NO_TENANT, KnownTenants, TenantBatch
+from penstock_core.share.tenants import FINISHED, NO_TENANT, KnownTenants
 from penstock_core.share.waits import add_wait, merge_waits, tends
 
 _ENTRIES_PER_WAIT = 2  # an entry that is taken from, and the rest of it
@@ -156,6 +158,7 @@ class _FairHandOut(HandOut):
             self._draft.pass_over(self._end - self._draft.position)
         for deliveries, records in sorted(by_count.items()):
             self._lock(records, deliveries)
+        self._split_waits()
         return not room and self._left > 0 and self._fresh_count() > 0
 
     def _remove_spent(self) -> None:
@@ -180,29 +183,17 @@ class _FairHandOut(HandOut):
 
     def _add(self, ranges: Ranges, wait: Offset | None) -> None:
         """Queue the first records of each tenant. Of fresh ones only until no later one could be chosen."""
+        if wait is not None:
+            for tenant, offsets in self._known.first_of(ranges, self._most).items():
+                if tenant not in self._full:
+                    self._queue(tenant, offsets, wait)
+            return
         for start, end in ranges:
-            at = start
             for batch, low, high in self._known.parts(start, end):
-                self._add_unknown(at, low, wait)
-                at = high
-                if high - low < len(batch.by_tenant):
-                    self._add_each(batch, low, high, wait)
-                else:
-                    for tenant in batch.by_tenant.keys() - self._full:
-                        self._queue(tenant, batch.offsets(tenant, low, high), wait)
-                if wait is None and self._has_enough():
+                for tenant, offsets in batch.of_others(low, high, self._full):
+                    self._queue(tenant, offsets, wait)
+                if self._has_enough():
                     return
-            self._add_unknown(at, end, wait)
-
-    def _add_each(self, batch: TenantBatch, start: int, end: int, wait: Offset | None) -> None:
-        tenants = batch.tenants[start - batch.base_offset : end - batch.base_offset]
-        for offset, tenant in enumerate(tenants, start):
-            if tenant not in self._full:
-                self._queue(tenant, (offset,), wait)
-
-    def _add_unknown(self, start: int, end: int, wait: Offset | None) -> None:
-        if start < end and wait is not None and NO_TENANT not in self._full:
-            self._queue(NO_TENANT, range(start, min(end, start + self._most)), wait)
 
     def _queue(self, tenant: int, offsets: Sequence[int], wait: Offset | None) -> None:
         if not offsets:
@@ -343,6 +334,16 @@ class _FairHandOut(HandOut):
         self.passed_over = kept.count
         if kept.ranges:
             add_wait(self._draft, self._config, self._request.now_ms, Wait(0, 0, kept))
+
+    def _split_waits(self) -> None:
+        """Split the waits that the update changes anyway, so that acquires at the same time take of different ones."""
+        for wait in self._draft.changed_waits():
+            ranges, room = wait.records.ranges, SHARE_WAITS_BLIND_MAX - len(self._draft.waits)
+            parts = min(-(-len(ranges) // (SHARE_FAIR_WAIT_RANGES // 2)), self._draft.room(), room)
+            if len(ranges) > SHARE_FAIR_WAIT_RANGES and parts > 1 and not wait.records.hashes:
+                size = -(-len(ranges) // parts)
+                for at in range(0, len(ranges), size):
+                    self._draft.put_wait(replace(wait, records=RecordSet(ranges[at : at + size])))
 
 
 def _first_of(entry: tuple[Offset, Wait]) -> Offset:

@@ -41,7 +41,7 @@ _HASH_BYTES = 4
 _VARINT_BYTES_MAX = 10
 _TOKEN_SEPARATOR = "~"  # noqa: S105 - a separator, no password
 _NUMBER_BYTES = 12  # of an offset as DynamoDB stores it, at most
-_CODED_WAITS = 64  # that are remembered: one acquire meets each of them several times, some have 512 ranges
+_CODED_WAITS = 128  # that are remembered: one acquire meets each of them several times, some have 512 ranges
 _ITEM_BYTES = 220  # of keys, names and numbers of an empty share item
 
 
@@ -154,12 +154,16 @@ def _fixed(time_ms: int, deliveries: int) -> bytes:
 
 
 def _ranges(records: RecordSet) -> bytes:
-    parts = [_varint(len(records.ranges))]
+    out = bytearray(_varint(len(records.ranges)))
     before = 0
     for start, end in records.ranges:
-        parts += (_varint(start - before), _varint(end - start))
+        for value in (start - before, end - start):
+            if value > 0x7F:
+                out += _varint(value)
+            else:
+                out.append(value)
         before = end
-    return b"".join(parts)
+    return bytes(out)
 
 
 def _hashes(records: RecordSet) -> bytes:

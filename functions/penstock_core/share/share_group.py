@@ -78,6 +78,11 @@ class ShareGroupConfig:
         """True if tenants share the workers."""
         return self.sharing == SHARING_FAIR
 
+    @property
+    def work_ms(self) -> int | None:
+        """The work that a consumer may hold, None for as much as it likes. Records that it holds are chosen already."""
+        return limits.SHARE_CHOSEN_WORK_MS if self.is_listed or self.is_fair else None
+
 
 SHARE_BOUNDS: Mapping[str, tuple[int, int]] = {
     "lock_ms": (limits.SHARE_LOCK_MS_MIN, limits.SHARE_LOCK_MS_MAX),

@@ -29,7 +29,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from penstock_core.ids import LockId, LockNonce, Offset
-from penstock_core.limits import SHARE_MERGE_BYTES, SHARE_RANGES_MAX, SHARE_WAITS_BLIND_MAX
+from penstock_core.limits import SHARE_FAIR_WAIT_RANGES, SHARE_MERGE_BYTES, SHARE_RANGES_MAX, SHARE_WAITS_BLIND_MAX
 from penstock_core.records.partitioner import murmur2
 from penstock_core.share.draft import Draft
 from penstock_core.share.record_set import EMPTY
@@ -50,15 +50,18 @@ def merge_waits(draft: Draft, config: ShareGroupConfig, now_ms: int) -> None:
     """Merge waits while the item is larger than `SHARE_MERGE_BYTES`."""
     if entries_bytes(draft.locks, draft.waits) <= SHARE_MERGE_BYTES:
         return
-    near = _near(config, now_ms, (wait for _, wait in sorted(draft.waits.items())))
+    small = (wait for _, wait in sorted(draft.waits.items()) if _fits(config, wait, wait))
+    near = _near(config, now_ms, small)
     for waits in sorted(near.values(), key=len, reverse=True):
-        _put_into(draft, waits[0], waits[1:])
+        _put_into(draft, config, waits[0], waits[1:])
 
 
 def add_wait(draft: Draft, config: ShareGroupConfig, now_ms: int, wait: Wait) -> None:
     """Add a wait, or merge it into one of the draft, as the table says. Touches two waits at most."""
     facts = replace(wait, records=EMPTY)
-    found = [each for each in draft.changed_waits() if replace(each, records=EMPTY) == facts and _fits(each, wait)]
+    found = [
+        each for each in draft.changed_waits() if replace(each, records=EMPTY) == facts and _fits(config, each, wait)
+    ]
     if not found and len(draft.waits) >= SHARE_WAITS_BLIND_MAX:
         found = _like(draft, config, now_ms, wait)
     if not found:
@@ -79,9 +82,9 @@ def add_wait(draft: Draft, config: ShareGroupConfig, now_ms: int, wait: Wait) ->
 
 def _like(draft: Draft, config: ShareGroupConfig, now_ms: int, wait: Wait) -> list[Wait]:
     """The waits that this one may be merged into; in a full item the nearest one, whatever its time and count."""
-    there = [each for each in draft.waits.values() if not each.is_suspect and _fits(each, wait)]
+    there = [each for each in draft.waits.values() if not each.is_suspect and _fits(None, each, wait)]
     kind = _kind(config, now_ms, wait)
-    near = [each for each in there if _kind(config, now_ms, each) == kind]
+    near = [each for each in there if _fits(config, each, wait) and _kind(config, now_ms, each) == kind]
     if near or len(draft.waits) < draft.waits_max:
         return near
 
@@ -93,8 +96,10 @@ def _like(draft: Draft, config: ShareGroupConfig, now_ms: int, wait: Wait) -> li
     return sorted(same, key=distance)[:1]
 
 
-def _fits(one: Wait, other: Wait) -> bool:
-    return len(one.records.ranges) + len(other.records.ranges) <= SHARE_RANGES_MAX
+def _fits(config: ShareGroupConfig | None, one: Wait, other: Wait) -> bool:
+    """True if one wait may have the ranges of both. None: in a full item."""
+    most = SHARE_RANGES_MAX if config is None or not config.is_fair else SHARE_FAIR_WAIT_RANGES
+    return len(one.records.ranges) + len(other.records.ranges) <= most
 
 
 def _near(config: ShareGroupConfig, now_ms: int, waits: Iterable[Wait]) -> dict[_Kind, list[Wait]]:
@@ -113,13 +118,13 @@ def _kind(config: ShareGroupConfig, now_ms: int, wait: Wait) -> _Kind:
     return wait.deliveries, left_bits, wait.available_ms // width, wait.is_rejected, wait.is_dead, wait.reason
 
 
-def _put_into(draft: Draft, target: Wait, others: Iterable[Wait]) -> None:
+def _put_into(draft: Draft, config: ShareGroupConfig, target: Wait, others: Iterable[Wait]) -> None:
     """Merge `others` into the target, as many as the draft has room for."""
     merged = draft.waits.get(Offset(target.records.start))
     if merged is None:
         return
     for wait in others:
-        if draft.room() < _ENTRIES_AT_ONCE or not _fits(merged, wait):
+        if draft.room() < _ENTRIES_AT_ONCE or not _fits(config, merged, wait):
             return
         draft.remove_wait(Offset(wait.records.start))
         draft.remove_wait(Offset(merged.records.start))

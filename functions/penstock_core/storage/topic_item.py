@@ -18,7 +18,8 @@ retention_raise    M     a raise of the retention that has not reached all items
 mirror             M     `Topic.mirror`; missing: the topic takes appends. S name, topic_id, source; N settings_ms,
                          decided, refused; missing the last two: -1 and 0
 move               M     `Topic.move`; missing: it was never moved. N number; S mirror, url, topic, state
-format_version     N     2 while the topic is moved, so that no older release alters it; else missing
+format_version     N     2 while the topic is moved, so that no older release alters it; 3 with retention=acknowledged,
+                         so that no older release commits without an announcement; else missing
 ordering_on_change   S  that setting; missing: its default. Older releases refuse unknown settings in `config`
 retention            S  the same
 value_schema         S  the same
@@ -47,6 +48,7 @@ from penstock_core.formats import FORMAT_ATTRIBUTE, check_item
 from penstock_core.ids import TopicId, TopicName
 from penstock_core.log.retention_raise import RetentionRaise
 from penstock_core.log.topic import (
+    ACKNOWLEDGED,
     DeletedTopic,
     MirrorNote,
     MoveNote,
@@ -80,7 +82,7 @@ TOPIC_OPTIONAL = (
     *("was_compacted", WRITABLE, LAYOUT, HEADS, GENERATIONS, OPENING, RESTORED, RAISE, MIRROR, MOVE, SINCE),
     *(FORMAT_ATTRIBUTE, *_OUTSIDE),
 )
-_MOVED_FORMAT = 2
+_MOVED_FORMAT, _ACKNOWLEDGED_FORMAT = 2, 3
 _UNSAID = (("decided", -1), ("refused", 0))  # of most mirrors
 
 
@@ -117,9 +119,13 @@ def topic_item(topic: Topic) -> Item:
         item[RESTORED] = {"BOOL": True}
     if topic.opening is not None:
         item[OPENING] = number(topic.opening)
-    if topic.is_moved:
-        item[FORMAT_ATTRIBUTE] = number(_MOVED_FORMAT)
-    return item | _notes(topic)
+    return item | _format(topic) | _notes(topic)
+
+
+def _format(topic: Topic) -> Item:
+    if topic.config.retention == ACKNOWLEDGED:
+        return {FORMAT_ATTRIBUTE: number(_ACKNOWLEDGED_FORMAT)}
+    return {FORMAT_ATTRIBUTE: number(_MOVED_FORMAT)} if topic.is_moved else {}
 
 
 def _notes(topic: Topic) -> Item:

@@ -308,6 +308,7 @@ class ShareCore:
         has_records = bool(answer.locks)
         if not call.body["wait_ms"]:
             self.appetite.answered(now.monotonic_ms - call.sent_last.monotonic_ms)
+        self.appetite.bound(answer.document.get("work_ms"))
         self.waiting.answered(answer.document, has_records=has_records, now_ms=now.monotonic_ms, chance=chance)
         if self.is_stopped:
             self._wind_up(now)

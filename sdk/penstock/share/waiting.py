@@ -18,7 +18,8 @@ A worker that takes more than it can handle keeps records from the other workers
 waits for the service after each. So it measures how long the application has a record, without the time in which the
 application waits for one:
 
-- It asks for about `SDK_SHARE_WORK_MS` of work.
+- It asks for about `SDK_SHARE_WORK_MS` of work, or for the `work_ms` of an answer: in a group with priorities or fair
+  sharing a record that comes is to meet a worker soon.
 - It asks for the next records while it still has work for one call to the service.
 """
 
@@ -182,6 +183,7 @@ class Appetite:
     def __init__(self, max_records: int) -> None:
         self._max_records = max_records
         self._workers = 1
+        self._work_ms = SDK_SHARE_WORK_MS
         self._record_ms: float | None = None  # between two records that the application takes
         self._call_ms = 0.0
         self._begun = 0  # records since `_since_ms`
@@ -212,13 +214,17 @@ class Appetite:
         if self._record_ms is None:
             return min(self._max_records, max(SDK_SHARE_FIRST_RECORDS, 2 * self._workers))
         wanted = self._max_records
-        if self._record_ms * self._max_records > SDK_SHARE_WORK_MS:
-            wanted = int(SDK_SHARE_WORK_MS / self._record_ms)
+        if self._record_ms * self._max_records > self._work_ms:
+            wanted = int(self._work_ms / self._record_ms)
         return min(self._max_records, max(wanted, self._workers))
 
     def answered(self, call_ms: int) -> None:
         """An acquire took so long."""
         self._call_ms = call_ms if not self._call_ms else _mean(self._call_ms, call_ms)
+
+    def bound(self, work_ms: int | None) -> None:
+        """The service says how much work the group's consumers hold."""
+        self._work_ms = SDK_SHARE_WORK_MS if work_ms is None else min(SDK_SHARE_WORK_MS, max(0, work_ms))
 
     @property
     def low_water(self) -> int:

@@ -97,7 +97,8 @@ def _release(upgrade: Upgrade) -> Iterator[Finding]:
             for kind, versions in ON_DEMAND.items()
         )
         remedy = (
-            f"send no record that expires, and move no topic, while a function of {old.release} runs ({_EXPIRY_PART})"
+            "send no record that expires, move no topic, and set no retention=acknowledged, topic_order or sharing "
+            f"while a function of {old.release} runs ({_EXPIRY_PART})"
             if later
             else ""
         )

@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_core.ids import LockId, LockNonce, Offset
-from penstock_core.limits import SHARE_ENTRIES_MAX, SHARE_FAIR_BYTES, SHARE_FAIR_OLDEST_EACH, SHARE_ITEM_BYTES
+from penstock_core.limits import (
+    SHARE_ENTRIES_MAX,
+    SHARE_FAIR_BYTES,
+    SHARE_FAIR_OLDEST_EACH,
+    SHARE_FAIR_WAIT_RANGES,
+    SHARE_ITEM_BYTES,
+    SHARE_WAITS_BLIND_MAX,
+)
 from penstock_core.records.partitioner import murmur2
 from penstock_core.share.acknowledge import Acknowledgement, AckType
 from penstock_core.share.acquire import AcquirePlan
@@ -160,6 +167,18 @@ def test_an_item_that_is_full_of_ranges_passes_over_nothing_more_and_goes_on_in_
         sizes.append(entries_bytes(state.locks, state.waits))
     assert SHARE_FAIR_BYTES / 2 < max(sizes) < SHARE_FAIR_BYTES + 500 < SHARE_ITEM_BYTES
     assert state.position > 4_000
+
+
+def test_what_is_passed_over_is_split_so_that_acquires_at_the_same_time_take_of_different_waits() -> None:
+    text = "".join(f"n{chr(1_000 + number)}" for number in range(1_000))
+    state = emptied(applied(NEW, plan(NEW, text, 300, NO_SUSPECT[0])))
+    sizes = [len(wait.records.ranges) for wait in state.waits.values()]
+    assert max(sizes) <= SHARE_FAIR_WAIT_RANGES < sum(sizes)
+    later = [plan(state, text[: state.position], 1, nonce).update for nonce in NO_SUSPECT[1:60]]
+    assert len({min(update.expected_waits) for update in later if update is not None}) > len(sizes) / 3
+    for nonce in NO_SUSPECT[1:30]:
+        state = emptied(applied(state, plan(state, text, 20, nonce)))
+        assert len(state.waits) <= SHARE_WAITS_BLIND_MAX
 
 
 def test_batches_that_fill_the_answer_end_the_acquire_but_for_the_first_one() -> None:

@@ -34,6 +34,24 @@ def test_unknown_and_finished_ranges_lie_within_those_that_were_asked_for() -> N
     assert (KNOWN.finished(0, 20), KNOWN.finished(7, 20)) == (((6, 7),), ())
 
 
+def test_the_first_records_of_each_tenant_are_those_of_a_walk_and_are_remembered_once_all_are_known() -> None:
+    assert KNOWN.first_of(((0, 4), (5, 9)), 2) == {1: [0, 5], 2: [1, 2], NO_TENANT: [3]}
+    later = KnownTenants([*KNOWN.batches, TenantBatch.of(3, (7, 7), 50)], KNOWN)
+    assert later.first_of(((0, 4), (5, 9)), 2) == {1: [0, 5], 2: [1, 2], 7: [3]}
+    known = later.first_of(((0, 9),), 3)
+    assert known == {1: [0, 5, 8], 2: [1, 2, 7], 7: [3, 4]}
+    assert KnownTenants((), later).first_of(((0, 9),), 3) is known
+    assert later.size > KnownTenants(later.batches).size
+
+
+def test_what_is_remembered_of_ranges_has_a_bound() -> None:
+    known = KnownTenants([TenantBatch.of(0, tuple(range(1, 1_001)), 50)])
+    for most in range(1, 100):
+        known.first_of(((0, 1_000),), most)
+        assert known.size < 2_000_000
+    assert known.first_of(((0, 1_000),), 99) is known.first_of(((0, 1_000),), 99)
+
+
 def test_a_batch_tells_a_tenants_offsets_and_its_size_grows_with_them() -> None:
     batch = KNOWN.batch_at(7)
     assert batch is not None

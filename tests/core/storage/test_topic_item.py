@@ -7,7 +7,7 @@ from penstock_core import limits
 from penstock_core.errors import ErrorCode
 from penstock_core.ids import TopicId, TopicName
 from penstock_core.log.retention_raise import RetentionRaise
-from penstock_core.log.topic import CLEANUP_POLICIES, Topic, TopicConfig
+from penstock_core.log.topic import CLEANUP_POLICIES, MoveNote, MoveState, Topic, TopicConfig
 from penstock_core.storage.topic_item import parse_topic, topic_item, topic_key
 from tests.support.refusals import refused
 
@@ -63,6 +63,13 @@ def test_topic_item_stores_settings_that_differ() -> None:
     assert topic_item(replace(TOPIC, config=config))["config"] == {
         "M": {"retention_ms": {"N": "60000"}, "cleanup_policy": {"S": "compact"}, "validate_records": {"BOOL": True}}
     }
+
+
+def test_topic_whose_readers_announce_themselves_has_a_format_that_older_releases_refuse() -> None:
+    announced = replace(TOPIC, config=TopicConfig(retention="acknowledged"))
+    moved = replace(announced, move=MoveNote(number=1, mirror="m", url="u", topic="t", state=MoveState.MOVED))
+    assert {topic_item(each)["format_version"]["N"] for each in (announced, moved)} == {"3"}
+    assert topic_item(replace(moved, config=TopicConfig()))["format_version"] == {"N": "2"}
 
 
 def test_setting_of_a_newer_release_is_refused() -> None:

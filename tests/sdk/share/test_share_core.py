@@ -317,6 +317,17 @@ def test_slow_handler_acquires_one_record_at_a_time() -> None:
     assert call.body["max_records"] == 1
 
 
+@pytest.mark.parametrize(("told", "asked"), [({}, 10), ({"work_ms": 250}, 2), ({"work_ms": 10**9}, 10)])
+def test_consumer_holds_as_much_work_as_the_service_says(told: dict[str, int], asked: int) -> None:
+    stepped = SteppedCore()
+    stepped.ask()
+    stepped.answer(stepped.call(), stepped.lock(0), **told)
+    stepped.resume()
+    stepped.step(100)
+    stepped.ask()
+    assert stepped.call().body["max_records"] == asked
+
+
 def test_fast_handler_acquires_more_and_ahead() -> None:
     stepped = SteppedCore(max_records=100, acknowledge="explicit")
     stepped.core.appetite.employ(1)

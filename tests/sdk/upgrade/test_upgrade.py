@@ -122,6 +122,23 @@ def test_stack_that_tells_no_release_takes_the_first_one_only(
 
 
 @pytest.mark.parametrize(
+    ("kind", "version", "read"), [("topic", 2, [1, 3]), ("topic", 3, [1, 2]), ("head", 2, [1]), ("share_group", 2, [1])]
+)
+def test_way_back_to_a_release_that_does_not_read_what_users_may_have_asked_for_is_refused(
+    deployed: DeployedStage,
+    synthesizes: Callable[[dict[str, Any]], list[list[str]]],
+    kind: str,
+    version: int,
+    read: list[int],
+) -> None:
+    older = copy.deepcopy(deployed.template)
+    facts = own_facts().to_json()
+    older["Metadata"][METADATA_KEY] = json.dumps(facts | {"formats": facts["formats"] | {kind: [[1], read]}})
+    synthesizes(older)
+    assert f"writes {kind} of format {version}, which" in check(may_deploy=False)["formats"]["fact"]
+
+
+@pytest.mark.parametrize(
     ("told", "writer"),
     [([[9], [1, 9]], "0.1.0 writes head of format 9"), ([[1], [9]], "0.1.0 writes head of format 1")],
 )
@@ -163,7 +180,7 @@ def test_format_that_is_written_on_demand_comes_after_the_upgrade_and_bars_the_w
     synthesizes(new)
     tell_release(deployed, formats=facts["formats"] | {"ref": [[1, 2, 3], [1, 2, 3, 4, 5]]})
     assert check()["formats"]["remedy"].startswith(
-        "send no record that expires, and move no topic, while a function of 0.1.0 runs"
+        "send no record that expires, move no topic, and set no retention=acknowledged, topic_order or sharing while"
     )
     new["Metadata"][METADATA_KEY] = json.dumps(facts | {"formats": facts["formats"] | {"ref": [[1], [1, 2, 3, 5]]}})
     tell_release(deployed, formats=facts["formats"])

@@ -9,6 +9,7 @@ topics           M   topic name -> S, the topic's id
 config           S   JSON of the settings that differ from their defaults
 order            L   S each, the names of the topics with topic_order=listed, the highest first; absent without it
 left_topics      SS  ids of topics that the group read before; absent if there are none
+format_version   N   2 with topic_order=listed or sharing=fair, which older releases do not know; else absent
 ```
 One query of the key lists all share groups with their settings. A name that begins with `#` is that of a hidden group.
 """
@@ -17,7 +18,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from penstock_core.formats import check_item
+from penstock_core.formats import FORMAT_ATTRIBUTE, check_item
 from penstock_core.ids import GroupName, ShareGroupId, TopicId, TopicName
 from penstock_core.share.share_group import (
     ShareGroup,
@@ -27,6 +28,9 @@ from penstock_core.share.share_group import (
 )
 from penstock_core.storage import keys
 from penstock_core.storage.item import Item, number
+
+SHARE_GROUP_OPTIONAL = ("left_topics", "order", FORMAT_ATTRIBUTE)
+_CHOOSING_FORMAT = 2
 
 
 def share_group_key(group: GroupName) -> Item:
@@ -41,6 +45,7 @@ def share_group_item(group: ShareGroup) -> Item:
     order = {"order": {"L": [{"S": name} for name in group.order]}} if group.order else {}
     left = {"left_topics": {"SS": sorted(group.left_topics)}} if group.left_topics else {}
     changed = {name: value for name, value in config.items() if value != defaults[name]}
+    has_choice = group.config.is_listed or group.config.is_fair
     return {
         **share_group_key(group.name),
         "share_group_id": {"S": group.share_group_id},
@@ -50,6 +55,7 @@ def share_group_item(group: ShareGroup) -> Item:
         "config": {"S": json.dumps(changed, separators=(",", ":"), sort_keys=True)},
         **order,
         **left,
+        **({FORMAT_ATTRIBUTE: number(_CHOOSING_FORMAT)} if has_choice else {}),
     }
 
 

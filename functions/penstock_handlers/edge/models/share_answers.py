@@ -141,6 +141,7 @@ class AcquiredRecords(TypedDict):
     acknowledged: list[AcknowledgedRanges]
     next_available_ms: int | None
     retry_after_ms: NotRequired[int]
+    work_ms: NotRequired[int]
     watch: list[WatchedAnswer]
 
 

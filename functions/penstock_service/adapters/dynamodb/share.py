@@ -17,7 +17,12 @@ from penstock_core.share.share_group import HIDDEN_PREFIX, ShareGroup, deletion_
 from penstock_core.share.share_state import ShareKey, ShareState
 from penstock_core.storage.item import Item, number, rewriting
 from penstock_core.storage.keys import SHARE_GROUPS
-from penstock_core.storage.share.share_group_item import parse_share_group, share_group_item, share_group_key
+from penstock_core.storage.share.share_group_item import (
+    SHARE_GROUP_OPTIONAL,
+    parse_share_group,
+    share_group_item,
+    share_group_key,
+)
 from penstock_core.storage.share.share_state_item import (
     parse_share,
     parse_share_key,
@@ -51,7 +56,7 @@ class DynamoDbShareStore:
                 "put_item", is_repeatable=False, TableName=self._table, Item=item, **condition
             )
         else:
-            update = rewriting(item, _IS_SEEN, _seen_values(old), optional=["left_topics", "order"])
+            update = rewriting(item, _IS_SEEN, _seen_values(old), optional=SHARE_GROUP_OPTIONAL)
             done = self._client.conditional(
                 "update_item", is_repeatable=False, TableName=self._table, **update.arguments()
             )

@@ -66,7 +66,7 @@ def read_tenants(
     wanted = normalized((*missing, *below))
     kept = known.within(normalized((*state.unfinished(), (state.position, _EVER))))
     kept += _decoded(config, batches, _cacheable(batches, wanted, known), budget)
-    instance.tenant_cache.put(key, KnownTenants(kept))
+    instance.tenant_cache.put(key, KnownTenants(kept, known))
     return ReadTenants(known=KnownTenants((*kept, *_gone(found))), batches=batches)
 
 

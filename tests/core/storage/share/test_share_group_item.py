@@ -3,9 +3,9 @@ from dataclasses import replace
 import pytest
 
 from penstock_core.ids import GroupName, ShareGroupId, TopicId, TopicName
-from penstock_core.share.share_group import ShareGroup, new_share_group_config
+from penstock_core.share.share_group import ShareGroup, ShareGroupConfig, new_share_group_config
 from penstock_core.storage.item import item_bytes
-from penstock_core.storage.share.share_group_item import parse_share_group, share_group_item
+from penstock_core.storage.share.share_group_item import SHARE_GROUP_OPTIONAL, parse_share_group, share_group_item
 
 PLAIN = ShareGroup(
     name=GroupName("workers"), share_group_id=ShareGroupId("ab" * 10), topics={TopicName("orders"): TopicId("00ff")}
@@ -47,6 +47,14 @@ def test_order_of_listed_topics_is_a_list_because_a_map_has_none() -> None:
     assert share_group_item(LISTED)["order"] == {"L": [{"S": "orders"}, {"S": "bills"}]}
     assert parse_share_group(share_group_item(LISTED)).ordered_topics == ("orders", "bills")
     assert PLAIN.ordered_topics == ("orders",)
+
+
+@pytest.mark.parametrize("config", [{"sharing": "fair"}, {"sharing": "fair", "fair_by": "team"}])
+def test_group_that_older_releases_do_not_know_has_a_format_that_they_refuse(config: dict[str, str]) -> None:
+    fair = replace(PLAIN, config=ShareGroupConfig(**config))  # type: ignore[arg-type]
+    assert {share_group_item(each)["format_version"]["N"] for each in (LISTED, fair)} == {"2"}
+    assert "format_version" not in share_group_item(PLAIN)
+    assert "format_version" in SHARE_GROUP_OPTIONAL
 
 
 def test_group_stores_no_setting_that_is_the_default() -> None:

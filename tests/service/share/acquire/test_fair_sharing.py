@@ -18,6 +18,7 @@ from penstock_service.share.admin.describe_share_group import describe_share_gro
 from penstock_service.topics.alter_topic import alter_topic
 from tests.service.share.sharing import GROUP, entries_of, finish, new_group, offsets_in, state_of, take, values_in
 from tests.support.service import Intercepted, SteppedClock, another_instance, head_of, new_topic
+from tests.support.tables import items_of, tables_of
 
 FAIR = "nonce-01"  # its acquires go by shares
 
@@ -205,8 +206,14 @@ def test_a_group_may_begin_and_end_to_share(instance: Instance, clock: SteppedCl
     new_group(instance, sharing="fair")
     clock.time_ms += 20_000
     assert tenants_in(take(another_instance(instance), 2, nonce="nonce-03")) == {"a": 1, "b": 1}
+    assert stored_format(instance) == {"N": "2"}
     new_group(instance, sharing="any")
+    assert stored_format(instance) is None, "older releases may serve it again"
     assert tenants_in(take(another_instance(instance), 2)) == {"n": 2}
+
+
+def stored_format(instance: Instance) -> object:
+    return items_of(tables_of(instance))["groups", "#share_groups", GROUP].get("format_version")
 
 
 def test_a_full_answer_leaves_no_lock_behind(fair: Instance) -> None:
