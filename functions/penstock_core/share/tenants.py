@@ -102,7 +102,7 @@ class KnownTenants:
         self._batch_bytes = sum(each.size for each in self.batches)
         self._finished = [each for each in self.batches if FINISHED in each.by_tenant]
         self._covered = normalized(zip(self._starts, self._ends, strict=True))
-        self._firsts = _Firsts() if before is None else before._firsts
+        self._firsts: _Firsts = _Firsts() if before is None else before._firsts
 
     @property
     def size(self) -> int:
