@@ -5,11 +5,15 @@ from dataclasses import replace
 import pytest
 
 from penstock_core.errors import ErrorCode
-from penstock_core.limits import DRAIN_MS_MIN, LOG_START_GRACE_MS
+from penstock_core.limits import DRAIN_MS_MIN, LOG_START_GRACE_MS, UNLIMITED
+from penstock_core.share.acknowledge import AckResult
 from penstock_service.instance.instance import Instance
 from penstock_service.retention.retain import retain
+from penstock_service.share.acquire.acquire import AcquireWish, acquire
+from penstock_service.share.admin.put_share_group import put_share_group
 from penstock_service.topics.alter_topic import alter_topic, delete_topic, truncate
 from penstock_service.topics.describe_topic import describe_topic
+from tests.service.share.sharing import finish
 from tests.service.timers.delays import delay
 from tests.support.refusals import refused
 from tests.support.service import SteppedClock, appended, head_of, key_of, new_topic, read_all, send
@@ -49,6 +53,19 @@ def test_partitions_go_once_their_records_have_expired(instance: Instance, clock
     refused(ErrorCode.PARTITION_CLOSED, lambda: send(instance, topic, "c", partition=3))
     refused(ErrorCode.UNKNOWN_PARTITION, lambda: send(instance, topic, "c", partition=4))
     assert read_all(instance, topic, 3, offset=2) == [], "a reader that still knows it is at its end"
+
+
+def test_partitions_go_once_all_readers_have_passed_their_records(instance: Instance, clock: SteppedClock) -> None:
+    name = new_topic(instance, partitions=2, retention="acknowledged", retention_ms=UNLIMITED)
+    send(instance, name, "a", partition=1)
+    put_share_group(instance, "workers", [name], {"start": "earliest"})
+    alter_topic(instance, name, 1, {})
+    clock.time_ms += 3 * HOUR
+    assert runs(instance, clock) == 0, "nobody has had its record"
+    acquired = acquire(instance, "workers", AcquireWish(records_max=9, bytes_max=1_000_000))
+    assert [each.result for each in finish(instance, acquired)] == [AckResult.OK]
+    assert runs(instance, clock) == 1
+    assert partitions(instance, name) == (1, 1)
 
 
 def test_partition_stays_while_it_was_closed_a_short_time_ago_although_it_is_empty(

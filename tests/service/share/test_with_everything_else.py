@@ -1,10 +1,7 @@
 """What the queue features do where they meet others: docs/contributing/queue-features.md has all pairs."""
 
-import json
-
 import pytest
 
-from penstock_core.errors import ErrorCode
 from penstock_core.ids import Nonce
 from penstock_core.limits import SCHEDULE_AHEAD_MS
 from penstock_core.records.codec import NewRecord, encode
@@ -16,15 +13,13 @@ from penstock_service.mirror.move_topic import move_topic
 from penstock_service.records.produce import ProduceEntry, produce
 from penstock_service.schedules.put_schedule import find_schedule
 from penstock_service.share.acquire.acquire import AcquireWish, acquire_within_quotas
-from penstock_service.share.admin.put_share_group import put_share_group
 from penstock_service.transactions.begin_transactions import TransactionPart
 from penstock_service.transactions.commit_transaction import commit_transaction
 from tests.service.mirror.stages import Stages
 from tests.service.mirror.test_mirrored_log import stages_of
 from tests.service.schedules.test_run_schedules import put as put_schedule
 from tests.service.schedules.test_run_schedules import run as run_schedules
-from tests.service.share.sharing import GROUP, entries_of, finish, locks_in, new_group, offsets_in, state_of, take
-from tests.service.share.sharing import values_in
+from tests.service.share.sharing import GROUP, finish, locks_in, new_group, offsets_in, state_of, take, values_in
 from tests.service.transactions.test_shared_records import acceptances
 from tests.service.transactions.test_transactions import begin
 from tests.support.service import SteppedClock, another_instance, head_of, new_topic, with_stores
