@@ -118,7 +118,7 @@ def test_a_mirrored_record_expires_at_the_mirror_at_the_time_of_its_sender() -> 
     clock = SteppedClock()
     clock.time_ms = LATE_MS
     stages = Stages(clock=clock)
-    put(stages.source.instance, "old", expires_ms=stages.clock.time_ms + 3_600_000)
+    put(stages.source.instance, "old", expires_ms=stages.clock.now_ms() + 3_600_000)
     put(stages.source.instance, "new")
     stages.run()
     new_group(stages.mirror)
