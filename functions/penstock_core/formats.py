@@ -52,6 +52,7 @@ ITEM_FORMATS: Mapping[str, Format] = {
     "page": _only(1),
     "merge_mark": _only(1),
     "producer": _only(1),
+    "mirrored_offsets": _only(1),
     "compaction": _only(1),
     "retired": _only(1),
     "merged_sequences": _only(1),

@@ -55,7 +55,7 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import INLINE_BYTES_MAX, SDK_DELAY_STEP_MS
 from penstock_core.log.inline import bounds_of_setting
 from penstock_core.log.timer import DueSecond
-from penstock_core.mirror.push import MirrorPush, PushAnswer, push_header
+from penstock_core.mirror.push import MirrorPush, PushAnswer, parse_answer, push_header
 from penstock_core.push.batch import Answer, Failed, Failure, PushBatch
 from penstock_core.push.targets.kafka_event import decode_answer, encode_kafka_event
 from penstock_core.push.targets.target import FunctionTarget, StageTarget, Target
@@ -157,7 +157,7 @@ class _Functions:
         told = json.loads(answer.body)
         if answer.status != 200:
             return Failed(failure=Failure.AWAY, error=f"status {answer.status}: {told}")
-        return PushAnswer(next_offset=told["next_offset"], topic_id=told["topic_id"], diverged=told["diverged"] or "")
+        return parse_answer(told)
 
 
 class MemoryPenstock:

@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 
 from penstock_core.errors import ErrorCode
-from penstock_core.ids import Offset
+from penstock_core.ids import GroupName, Offset, TopicId
 from penstock_core.log.index import HELD_LAYOUT, Head, HeldHead
+from penstock_core.mirror.group_offsets import NO_OFFSETS, MirroredOffset, MirroredOffsets
 from penstock_core.mirror.push import HeadMove, HeadReopening, LogEnd, MirrorAppend
 from penstock_core.records.producer_state import ProducerSequence, ProducerState
 from tests.contract.conftest import Ports
@@ -250,3 +251,23 @@ def test_planned_promotion_names_a_log_that_no_push_has_named(held: Ports, name:
     head = held.log.promote(KEY, "dr", 3, None, LogEnd(log_id="l1", next_offset=Offset(0)))
     assert head is not None
     assert (head.promoted_at, head.log_id) == (0, "l1")
+
+
+def test_offsets_of_groups_take_the_place_of_those_before_them_alone(ports: Ports) -> None:
+    def offsets(offset: int) -> MirroredOffsets:
+        return MirroredOffsets(
+            read_ms=offset, left_out=1, groups={GroupName("g"): {KEY.partition: MirroredOffset(offset=Offset(offset))}}
+        )
+
+    topic_id = KEY.topic_id
+    assert ports.log.find_offsets(topic_id) is None
+    assert ports.log.put_offsets(topic_id, 2, offsets(7)) == (0, NO_OFFSETS), "there is none before it"
+    assert ports.log.put_offsets(topic_id, 1, offsets(5)) == (1, offsets(5))
+    assert ports.log.put_offsets(topic_id, 2, offsets(6)) == (2, offsets(6))
+    for number in (1, 2, 4):
+        assert ports.log.put_offsets(topic_id, number, offsets(9)) == (2, offsets(6))
+    assert ports.log.find_offsets(topic_id) == offsets(6)
+    assert ports.log.find_offsets(TopicId("cd" * 10)) is None
+    ports.log.delete_offsets(topic_id)
+    ports.log.delete_offsets(topic_id)
+    assert ports.log.find_offsets(topic_id) is None

@@ -7,6 +7,7 @@ import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.formats import BYTE_FORMATS, FORMAT_ATTRIBUTE, ITEM_FORMATS, check_item
+from penstock_core.mirror.group_offsets import parse_offsets
 from penstock_core.storage.acls_item import parse_acl_mark, parse_acl_owners, parse_acl_rules
 from penstock_core.storage.audit_item import parse_audit_item
 from penstock_core.storage.compaction_item import parse_compaction, parse_cursor, parse_retired, parse_sequences
@@ -64,6 +65,7 @@ PARSERS: Mapping[str, Callable[[Mapping[str, Any]], object]] = {
     "bucket": parse_bucket,
     "claim": parse_claim,
     "schedule": parse_schedule,
+    "mirrored_offsets": parse_offsets,
 }
 HAVE_NO_PARSER = {"registered_group", "target"}  # a key alone, and bytes with a version of their own
 

@@ -5,11 +5,15 @@ from typing import Any
 
 import pytest
 
+from penstock_core.acls.rule import parse_rule
 from penstock_core.ids import Offset
 from penstock_core.limits import MIRROR_PUSH_PRODUCERS, MIRROR_PUSH_REFS
-from penstock_core.mirror.push import push_header
+from penstock_core.mirror.group_offsets import OffsetsTelling
+from penstock_core.mirror.push import MirrorPush, push_header
 from penstock_core.records import frame
 from penstock_core.records.producer_state import ProducerSequence, ProducerState
+from penstock_handlers.router import LOCAL_PRINCIPAL
+from penstock_service.acls.change_acls import change_acls
 from tests.handlers.service import Service
 from tests.support.mirrors import MIRRORED, a_push, push_frame
 from tests.support.service import head_of, key_of
@@ -38,6 +42,42 @@ def test_push_arrives_as_it_was_made(service: Service) -> None:
     assert service.call("POST", APPEND, push_frame(push)).json == told
 
 
+def _telling(replaces: int, text: bytes) -> MirrorPush:
+    return replace(a_push(), offsets=OffsetsTelling(replaces=replaces, read_ms=9, left_out=2), data=text)
+
+
+def test_offsets_of_groups_come_back_with_the_promotion(service: Service) -> None:
+    service.call("POST", APPEND, push_frame(a_push("a", "b")))
+    told = service.call("POST", APPEND, push_frame(_telling(0, b'[["g",[[0,1,"m"]]],["h",[[0,5]]]]'))).json
+    assert (told["offsets_number"], told["is_offsets_kept"]) == (1, True)
+    again = service.call("POST", APPEND, push_frame(_telling(0, b"[]"))).json
+    assert (again["offsets_number"], again["is_offsets_kept"]) == (1, False)
+    promoted = service.call("POST", f"/v1/topics/{MIRRORED}/promote", b"").json
+    assert promoted["groups"] == [
+        {"group": "g", "offsets": [{"partition": 0, "offset": 1, "metadata": "m"}]},
+        {"group": "h", "offsets": [{"partition": 0, "offset": 2, "metadata": ""}]},
+    ]
+    assert (promoted["groups_read_ms"], promoted["groups_left_out"]) == (9, 2)
+
+
+def test_groups_that_the_caller_may_not_see_are_not_told(service: Service) -> None:
+    service.call("POST", APPEND, push_frame(a_push("a")))
+    service.call("POST", APPEND, push_frame(_telling(0, b'[["g",[[0,1]]],["h",[[0,1]]]]')))
+    change_acls(service.instance, [parse_rule(LOCAL_PRINCIPAL, "describe", "group:g", "deny")], [])
+    told = service.call("POST", f"/v1/topics/{MIRRORED}/promote", b"").json
+    assert [each["group"] for each in told["groups"]] == ["h"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"offsets": {}}, {"offsets": {"replaces": 0, "read_ms": 0, "left_out": -1}}, {"parts": [{}]}, {"offsets": None}],
+)
+def test_bad_telling_is_refused(service: Service, change: dict[str, Any]) -> None:
+    push = _telling(0, b"[]")
+    body = frame.encode({**push_header(push), **change}, [push.data])
+    assert service.call("POST", APPEND, body).status == 400
+
+
 def test_another_log_is_told(service: Service) -> None:
     service.call("POST", APPEND, push_frame(a_push("a")))
     answer = service.call("POST", APPEND, push_frame(replace(a_push("b", base_offset=1), log_id="l2")))
@@ -58,6 +98,9 @@ def test_mirrored_topic_shows_its_source_until_it_is_promoted(service: Service) 
     assert promoted.json == {
         "partitions": [{"partition": 0, "promoted_at": 1, "appended_ms": 2_000}],
         "is_promoted": True,
+        "groups": [],
+        "groups_read_ms": None,
+        "groups_left_out": 0,
     }
     assert "mirror" not in service.call("GET", path).json
     assert service.call("POST", f"{path}/resync", b"").status == 400

@@ -144,7 +144,7 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("delete", f"{_LOG}.inline"): _SWEEPERS,  # small segments
     ("delete", _LOG): _PROVISION | {"Topics", "Mirrors", "Retention", "CompactJob", "Tier", "Promote"},
     ("read", f"{_GROUPS}.names"): frozenset(
-        ("Transactions", "Groups", "GroupAdmin", "Retention", "AnalyzeJob", "Measure")
+        ("Transactions", "Groups", "GroupAdmin", "Retention", "AnalyzeJob", "Measure", "Deliver")
     ),
     ("write", f"{_GROUPS}.names"): frozenset(("Transactions", "Groups", "GroupAdmin", "Retention")),
     # Transactions takes a lease from a member that is gone, and removes the member.

@@ -20,7 +20,7 @@ A move has a number. A late step of a move that was given up meets a head, or a 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from penstock_core.errors import ErrorCode, PenstockError
@@ -29,6 +29,7 @@ from penstock_core.log.index import Head
 from penstock_core.log.ref import Ref
 from penstock_core.log.retention_raise import with_config
 from penstock_core.log.topic import MirrorNote, Topic, TopicConfig, alter_config, config_to_json
+from penstock_core.mirror.group_offsets import OffsetsTelling
 from penstock_core.records.producer_state import ProducerSequence, ProducerState
 from penstock_core.records.record_batch import BatchesSummary
 
@@ -126,7 +127,10 @@ class PushPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorPush:
-    """One push. `producers` are the newest entries of the producers whose batches it has, as the source keeps them."""
+    """One push. `producers` are the newest entries of the producers whose batches it has, as the source keeps them.
+
+    One with `offsets` has no parts: `data` is their text.
+    """
 
     mirror: str
     source: str
@@ -136,6 +140,7 @@ class MirrorPush:
     base_offset: Offset
     parts: Sequence[PushPart]
     producers: Mapping[int, ProducerState] = field(default_factory=dict)
+    offsets: OffsetsTelling | None = None
     data: bytes | memoryview = field(repr=False)
 
     @property
@@ -149,11 +154,34 @@ class PushAnswer:
     """The mirror's log ends at `next_offset`. It is of another log if it has `diverged`: then nothing was appended.
 
     `topic_id` is that of the mirrored topic, which has another one once it began anew. "" if the mirror does not tell.
+    `offsets_number` is that of the last telling of offsets that the mirror has, in the answer to one.
     """
 
     next_offset: Offset
     topic_id: str = ""
     diverged: str = ""
+    offsets_number: int | None = None
+    is_offsets_kept: bool = False
+
+
+def answer_json(answer: PushAnswer) -> dict[str, Any]:
+    """The answer's body."""
+    told: dict[str, Any] = {"next_offset": answer.next_offset, "topic_id": answer.topic_id}
+    if answer.offsets_number is not None:
+        told |= {"offsets_number": answer.offsets_number, "is_offsets_kept": answer.is_offsets_kept}
+    return {**told, "diverged": answer.diverged or None}
+
+
+def parse_answer(told: Mapping[str, Any]) -> PushAnswer:
+    """The inverse of `answer_json`, also of an older release. Raises KeyError, TypeError or ValueError for others."""
+    number = told.get("offsets_number")
+    return PushAnswer(
+        next_offset=Offset(int(told["next_offset"])),
+        topic_id=str(told.get("topic_id") or ""),
+        diverged=str(told["diverged"] or ""),
+        offsets_number=None if number is None else int(number),
+        is_offsets_kept=told.get("is_offsets_kept") is True,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +234,10 @@ def answer_at(head: Head, push: MirrorPush) -> PushAnswer | None:
 
 def push_header(push: MirrorPush) -> dict[str, Any]:
     """The header of the frame."""
+    offsets = push.offsets
+    told = {} if offsets is None else {"offsets": asdict(offsets)}
     return {
+        **told,
         "source": push.source,
         "topic": source_json(push.topic),
         "partition": push.partition,

@@ -37,7 +37,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock_core.ids import Offset, Partition, PartitionKey, SubscriptionId, TopicId
-from penstock_core.limits import PUSH_VISIBILITY_MS, PUSH_WINDOW_LOOK_MS, PUSH_WINDOW_LOOKS_MAX
+from penstock_core.limits import MIRROR_OFFSETS_REST_MS, PUSH_VISIBILITY_MS, PUSH_WINDOW_LOOK_MS, PUSH_WINDOW_LOOKS_MAX
+from penstock_core.mirror.group_offsets import OffsetsNote
 from penstock_core.push.lane import FREE, NO_MESSAGE, LaneState
 from penstock_core.push.subscription import SubscriptionConfig
 
@@ -97,6 +98,7 @@ class DeliveryState:
     records that went to the dead-letter topic, and `expired` those that were passed over because their time was over.
     `version` rises with each write; it is 1 in the first state stored. `asked_version` is the subscription's version at
     the last answer of a mirror, below all versions before it. A mirror may have begun anew since an older version.
+    The first partition of a mirrored topic has `offsets`, once those of groups were told.
     """
 
     offset: Offset
@@ -109,6 +111,7 @@ class DeliveryState:
     asked_version: int = NEVER_ASKED
     trouble: Trouble | None = None
     window: Window | None = None
+    offsets: OffsetsNote | None = None
 
 
 def pause(state: DeliveryState, next_try_ms: int) -> DeliveryState:
@@ -211,6 +214,17 @@ class Waiting:
 
     end_ms: int
     look_ms: int | None
+
+
+def telling_due_ms(state: DeliveryState, *, is_again: bool) -> int | None:
+    """The time at which offsets of groups are told next, without a push; None before the first telling.
+
+    `is_again`: None also if the last one had nothing new, so that a mirror at rest costs nothing.
+    """
+    note = state.offsets
+    if note is None or (is_again and note.is_quiet):
+        return None
+    return note.next_ms + MIRROR_OFFSETS_REST_MS
 
 
 def is_open(state: DeliveryState) -> bool:

@@ -197,6 +197,10 @@ def _promote_topic() -> dict[str, Any]:
     partition = _object(
         "partition", "promoted_at", "appended_ms", partition=PARTITION, promoted_at=_OFFSET, appended_ms=time_ms
     )
+    offset = _object(
+        "partition", "offset", "metadata", partition=PARTITION, offset=_OFFSET, metadata={"type": "string"}
+    )
+    group = _object("group", "offsets", group=NAME, offsets={"type": "array", "items": offset})
     return {
         "operationId": "promoteTopic",
         "summary": "Let a mirrored topic take appends",
@@ -205,7 +209,8 @@ def _promote_topic() -> dict[str, Any]:
         "requestBody": {"content": {"application/json": {"schema": {"type": "object"}}}},
         "responses": {
             "200": {
-                "description": "Where each partition's log ended, and the append time of its newest records",
+                "description": "Where each partition's log ended, when its newest records came, and the offsets of the "
+                "source's groups",
                 "content": {
                     "application/json": {
                         "schema": _object(
@@ -213,6 +218,9 @@ def _promote_topic() -> dict[str, Any]:
                             "is_promoted",
                             partitions={"type": "array", "items": partition},
                             is_promoted={"type": "boolean"},
+                            groups={"type": "array", "items": group},
+                            groups_read_ms=time_ms,
+                            groups_left_out={"type": "integer", "minimum": 0},
                         )
                     }
                 },

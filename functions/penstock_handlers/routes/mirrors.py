@@ -9,7 +9,16 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, Partition, parse_subscription_name
 from penstock_core.limits import OFFSET_MAX, REQUEST_BYTES_MAX, TOPIC_PARTITIONS_MAX
 from penstock_core.log.topic import MirrorNote
-from penstock_core.mirror.push import LogEnd, MirrorPush, PlannedPromotion, PushPart, SourceTopic, source_json
+from penstock_core.mirror.group_offsets import OffsetsTelling
+from penstock_core.mirror.push import (
+    LogEnd,
+    MirrorPush,
+    PlannedPromotion,
+    PushPart,
+    SourceTopic,
+    answer_json,
+    source_json,
+)
 from penstock_core.records import frame
 from penstock_core.records.producer_state import OWNER_BYTES, SEQUENCE_MAX, ProducerSequence, ProducerState
 from penstock_handlers.edge.access.request_access import access_of
@@ -38,9 +47,7 @@ def _append(event: Event, instance: Instance) -> Result:
     push = _parse_push(str(event["pathParameters"]["name"]), header, payload)
     for operation in (Operation.ALTER, Operation.WRITE):
         access_of(event, instance).require(operation, Kind.TOPIC, push.topic.name)
-    answer = append_push(instance, push)
-    diverged = answer.diverged or None
-    return json_result({"next_offset": answer.next_offset, "topic_id": answer.topic_id, "diverged": diverged})
+    return json_result(answer_json(append_push(instance, push)))
 
 
 def _move(event: Event, instance: Instance) -> Result:
@@ -84,12 +91,35 @@ def _promote(event: Event, instance: Instance) -> Result:
         refuse_unknown(fields, "refuse")
         refuse_move(instance, name, take_number(fields, "refuse", 1, OFFSET_MAX))
         return json_result({"partitions": [], "is_promoted": False})
-    promoted = promote_topic(instance, name, _parse_planned(fields) if fields else None)
+    if "dry_run" in fields:
+        refuse_unknown(fields, "dry_run")
+        promoted = promote_topic(instance, name, is_dry_run=take_flag(fields, "dry_run"))
+    else:
+        promoted = promote_topic(instance, name, _parse_planned(fields) if fields else None)
     partitions = [
         {"partition": each.partition, "promoted_at": each.promoted_at, "appended_ms": each.appended_ms}
         for each in promoted.partitions
     ]
-    return json_result({"partitions": partitions, "is_promoted": promoted.is_whole})
+    offsets, access = promoted.offsets, access_of(event, instance)
+    return json_result(
+        {
+            "partitions": partitions,
+            "is_promoted": promoted.is_whole,
+            "groups": [
+                {
+                    "group": group,
+                    "offsets": [
+                        {"partition": number, "offset": each.offset, "metadata": each.metadata}
+                        for number, each in of_group.items()
+                    ],
+                }
+                for group, of_group in offsets.groups.items()
+                if access.may(Operation.DESCRIBE, Kind.GROUP, group)
+            ],
+            "groups_read_ms": offsets.read_ms or None,
+            "groups_left_out": offsets.left_out,
+        }
+    )
 
 
 def _parse_planned(fields: Mapping[str, Any]) -> PlannedPromotion:
@@ -128,7 +158,7 @@ def _refuse_body(event: Event) -> None:
 
 
 def _parse_push(mirror: str, header: Mapping[str, Any], payload: memoryview) -> MirrorPush:
-    refuse_unknown(header, "source", "topic", "partition", "log_id", "base_offset", "parts", "producers")
+    refuse_unknown(header, "source", "topic", "partition", "log_id", "base_offset", "parts", "producers", "offsets")
     parts = take_objects(header, "parts")
     producers = take_objects(header, "producers")
     if len(parts) > limits.MIRROR_PUSH_REFS or len(producers) > limits.MIRROR_PUSH_PRODUCERS:
@@ -136,6 +166,17 @@ def _parse_push(mirror: str, header: Mapping[str, Any], payload: memoryview) -> 
             ErrorCode.INVALID_REQUEST,
             f"a push of {len(parts)} parts and {len(producers)} producers: {limits.MIRROR_PUSH_REFS} parts and "
             f"{limits.MIRROR_PUSH_PRODUCERS} producers are the most",
+        )
+    offsets = None
+    if "offsets" in header:
+        fields = take(header, "offsets", dict)
+        refuse_unknown(fields, "replaces", "read_ms", "left_out")
+        if parts:
+            raise PenstockError(ErrorCode.INVALID_REQUEST, "offsets and parts in one push: send two")
+        offsets = OffsetsTelling(
+            replaces=take_number(fields, "replaces", 0, OFFSET_MAX),
+            read_ms=take_number(fields, "read_ms", 0, _TIME_MS_MAX),
+            left_out=take_number(fields, "left_out", 0, OFFSET_MAX),
         )
     return MirrorPush(
         mirror=parse_subscription_name(mirror),
@@ -146,6 +187,7 @@ def _parse_push(mirror: str, header: Mapping[str, Any], payload: memoryview) -> 
         base_offset=Offset(take_number(header, "base_offset", 0, OFFSET_MAX)),
         parts=[_parse_part(each) for each in parts],
         producers=dict(map(_parse_producer, producers)),
+        offsets=offsets,
         data=payload,
     )
 

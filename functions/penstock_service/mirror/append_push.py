@@ -18,6 +18,7 @@ from penstock_core.log.index import Head, unknown_partition
 from penstock_core.log.retention_raise import kept_days
 from penstock_core.log.topic import MirrorNote, Topic, TopicConfig, alter_config, check_partitions
 from penstock_core.log.wake_up import WakeUp
+from penstock_core.mirror.group_offsets import MirroredOffsets, OffsetsTelling, decode_offsets
 from penstock_core.mirror.push import MirrorAppend, MirrorPush, PushAnswer, SourceTopic, answer_at
 from penstock_core.records.record_batch import check_stored
 from penstock_core.zones.zone_state import Acks
@@ -33,7 +34,7 @@ from penstock_service.topics.create_topic import check_room, make_topic
 def append_push(instance: Instance, push: MirrorPush) -> PushAnswer:
     """The end of the partition's log after the push, which it has then, or could not take there.
 
-    A push without batches only asks.
+    A push without batches only asks. One with `offsets` keeps those of groups, as `keep_offsets` says.
 
     One read of the head, one put per zone or one of an item, one update, and what rolls, evictions and wake-ups cost.
     Makes the topic if there is none of that name, as `create_topic` does, or alters it, as `alter_topic` does.
@@ -42,6 +43,8 @@ def append_push(instance: Instance, push: MirrorPush) -> PushAnswer:
     MIRROR_ENDED once the topic was promoted, and INVALID_CONFIG for settings that this release does not know. Raises
     THROTTLED if the topic is made anew all the time.
     """
+    if push.offsets is not None:
+        return keep_offsets(instance, push, push.offsets)
     _check_parts(push)
     for _ in range(MIRROR_ATTEMPTS_MAX):
         topic_read = instance.topic_cache.read_moment(push.topic.name)
@@ -83,6 +86,28 @@ def append_push(instance: Instance, push: MirrorPush) -> PushAnswer:
     raise PenstockError(
         ErrorCode.THROTTLED,
         f"partition {push.partition} of topic {push.topic.name!r} is being deleted or made anew: push again",
+    )
+
+
+def keep_offsets(instance: Instance, push: MirrorPush, telling: OffsetsTelling) -> PushAnswer:
+    """The number of the telling that the mirror has now, and whether that is this one.
+
+    One conditional write. Raises INVALID_REQUEST for bytes that are no offsets, and TOPIC_EXISTS once the topic's
+    promotion is decided: no offset changes then.
+    """
+    groups = decode_offsets(bytes(push.data))
+    window = UpdateWindow.open(instance.clock)  # the item goes with the topic, once no call can write it any more
+    topic = follow(instance, push.topic, push.mirror, push.source)
+    if topic.mirror is not None and topic.mirror.decided >= 0:
+        raise PenstockError(ErrorCode.TOPIC_EXISTS, f"the promotion of topic {topic.name!r} has begun")
+    offsets = MirroredOffsets(read_ms=telling.read_ms, left_out=telling.left_out, groups=groups)
+    window.check()
+    number, kept = instance.stores.log.put_offsets(topic.topic_id, telling.replaces + 1, offsets)
+    return PushAnswer(
+        next_offset=push.base_offset,
+        topic_id=topic.topic_id,
+        offsets_number=number,
+        is_offsets_kept=(number, kept) == (telling.replaces + 1, offsets),
     )
 
 

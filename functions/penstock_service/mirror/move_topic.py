@@ -112,8 +112,8 @@ def return_topic(instance: Instance, name: str, number: int, note: MirrorNote) -
     """The topic, which mirrors its former mirror from now on. Call it once that was promoted: no call here asks it.
 
     Its logs are the same up to their ends, so pushes go on there. A repeat goes on. Costs and raises as `reopen_topic`,
-    and a read of heads for each 100. Raises INVALID_REQUEST if the move has not ended all heads: then the mirror was
-    promoted without the source. Also for a topic that was reopened, or that returns under another name.
+    a read of heads for each 100, and a delete. Raises INVALID_REQUEST if the move has not ended all heads: then the
+    mirror was promoted without the source. Also for a topic that was reopened, or that returns under another name.
     """
     _check_ended(instance, parse_own_topic_name(name), number, note.name)
     topic = _ending(instance, parse_own_topic_name(name), number, MoveState.RETURNING)
@@ -130,6 +130,7 @@ def return_topic(instance: Instance, name: str, number: int, note: MirrorNote) -
 
     with errors_maybe_applied():
         instance.executor.map(return_to, [*topic.all_heads()]).all_ok()
+        instance.stores.log.delete_offsets(topic.topic_id)  # of the time when it was a mirror before
         instance.stores.topics.replace(topic, returned)
     instance.topic_cache.forget(topic.name)
     return returned

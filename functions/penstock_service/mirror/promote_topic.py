@@ -19,6 +19,7 @@ from penstock_core.limits import BATCH_GET_KEYS_MAX, OPEN_ATTEMPTS_MAX
 from penstock_core.log.index import Head
 from penstock_core.log.retention import written_ms
 from penstock_core.log.topic import Topic
+from penstock_core.mirror.group_offsets import NO_OFFSETS, MirroredOffsets
 from penstock_core.mirror.push import UNPLANNED, LogEnd, PlannedPromotion, decide, refuse
 from penstock_core.outcomes import errors_maybe_applied
 from penstock_service.index.reader import ref_at
@@ -40,22 +41,33 @@ class PromotedPartition:
 class PromotedTopic:
     """The partitions that take appends, by number. The topic `is_whole` if all do: else the promotion must be repeated.
 
-    Only a planned one may have to.
+    Only a planned one may have to. `offsets` are those that groups had committed at the source, as it told last, none
+    beyond the end of its partition. No group here has them yet.
     """
 
     partitions: list[PromotedPartition]
+    offsets: MirroredOffsets = NO_OFFSETS
     is_whole: bool = True
 
 
-def promote_topic(instance: Instance, name: str, planned: PlannedPromotion | None = None) -> PromotedTopic:
-    """The partitions of the topic, once they take appends.
+def promote_topic(
+    instance: Instance, name: str, planned: PlannedPromotion | None = None, *, is_dry_run: bool = False
+) -> PromotedTopic:
+    """The partitions of the topic, once they take appends. A dry run only reads, and tells where they end now.
 
-    Two reads, one update for each head, two of the topic, and a query for a partition whose tail is empty. A repeat
+    Three reads, one update for each head, two of the topic, and a query for a partition whose tail is empty. A repeat
     answers as the first call. Raises INVALID_NAME, UNKNOWN_TOPIC, INVALID_REQUEST for a topic that was never mirrored,
     and CONCURRENT_UPDATE if pushes keep changing its settings, or the move was given up. A planned one raises
     TOPIC_EXISTS for a topic that was made anew, or mirrors another one.
     """
     for attempt in range(OPEN_ATTEMPTS_MAX):
+        if is_dry_run:
+            topic = instance.topic_cache.read_through(parse_own_topic_name(name))
+            if topic.mirror is not None:
+                heads = _heads(instance, topic)
+                ends = {key: replace(head, promoted_at=head.next_offset) for key, head in heads.items() if head.mirror}
+                return replace(_promoted(instance, topic, heads | ends), is_whole=False)
+            break
         with errors_maybe_applied(has_begun=attempt > 0):
             topic = _decided(instance, name, planned)
         if topic.mirror is None:
@@ -66,8 +78,8 @@ def promote_topic(instance: Instance, name: str, planned: PlannedPromotion | Non
             if not is_whole or any(head.mirror for head in heads.values()):
                 return PromotedTopic(partitions=_told(instance, heads), is_whole=False)
             if _replaced(instance, topic, replace(topic, mirror=None)):
-                return PromotedTopic(partitions=_told(instance, heads))
-    with errors_maybe_applied():
+                return _promoted(instance, topic, heads)
+    with errors_maybe_applied(has_begun=not is_dry_run):
         if topic.mirror is not None:
             raise PenstockError(
                 ErrorCode.CONCURRENT_UPDATE, f"topic {name!r} is altered by pushes all the time: promote it again"
@@ -75,7 +87,15 @@ def promote_topic(instance: Instance, name: str, planned: PlannedPromotion | Non
         found = _heads(instance, topic)
         if all(head.promoted_at is None for head in found.values()):
             raise PenstockError(ErrorCode.INVALID_REQUEST, f"topic {name!r} is no mirror: it takes appends already")
-        return PromotedTopic(partitions=_told(instance, found))
+        return _promoted(instance, topic, found)
+
+
+def _promoted(instance: Instance, topic: Topic, heads: dict[PartitionKey, Head]) -> PromotedTopic:
+    partitions = _told(instance, heads)
+    offsets = instance.stores.log.find_offsets(topic.topic_id) or NO_OFFSETS
+    return PromotedTopic(
+        partitions=partitions, offsets=offsets.below({each.partition: each.promoted_at for each in partitions})
+    )
 
 
 def refuse_move(instance: Instance, name: str, number: int) -> None:

@@ -64,7 +64,7 @@ def push_log(work: LaneWork, place: tuple[TopicName, DeliveryKey], head: Head, s
     push = MirrorPush(
         mirror=work.subscription.name,
         source=target.source,
-        topic=_told_topic(instance, place[0], key.topic_id, target.prefix),
+        topic=told_topic(instance, place[0], key.topic_id, target.prefix),
         partition=key.partition,
         log_id=head.log_id,
         base_offset=state.offset,
@@ -121,7 +121,8 @@ def _named(instance: Instance, key: PartitionKey, head: Head) -> Head:
     return replace(head, log_id=named.log_id)
 
 
-def _told_topic(instance: Instance, name: TopicName, topic_id: TopicId, prefix: str) -> SourceTopic:
+def told_topic(instance: Instance, name: TopicName, topic_id: TopicId, prefix: str) -> SourceTopic:
+    """The topic as pushes tell it. Raises UNKNOWN_TOPIC if it was made anew."""
     read = instance.topic_cache.read_moment(name)  # first: the read of the topic is not before it
     topic = instance.topic_cache.get(name)
     if topic.topic_id != topic_id:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:  # a function that carries records loads no compaction
     from penstock_core.compaction.merging import CompactionState, Swap
     from penstock_core.compaction.tail_move import TailMove
-    from penstock_core.ids import Offset, PartitionKey, SegmentId
+    from penstock_core.ids import Offset, PartitionKey, SegmentId, TopicId
     from penstock_core.log.index import Head, HeadAppend, HeadJump, HeldHead, Page
     from penstock_core.log.ref import LocatedRef, Ref
+    from penstock_core.mirror.group_offsets import MirroredOffsets
     from penstock_core.mirror.push import HeadMove, HeadReopening, LogEnd, MirrorAppend
     from penstock_core.records.producer_state import ProducerSequence, ProducerState
 
@@ -127,6 +128,19 @@ class LogIndex(Protocol):
 
     def return_to(self, key: PartitionKey, move: int, mirror: str) -> Head | None:
         """Lets pushes of `mirror` alone go on with the log of this move. It returns and costs as `move`."""
+
+    def put_offsets(self, topic_id: TopicId, number: int, offsets: MirroredOffsets) -> tuple[int, MirroredOffsets]:
+        """Stores what groups of the source have committed, under the number, if the number before it is stored.
+
+        What is stored then, 0 and none if nothing is. One conditional write; it may be repeated, because the number
+        refuses a second.
+        """
+
+    def find_offsets(self, topic_id: TopicId) -> MirroredOffsets | None:
+        """What `put_offsets` has stored last. One read."""
+
+    def delete_offsets(self, topic_id: TopicId) -> None:
+        """Removes what `put_offsets` has stored. One delete."""
 
     def evicted_producer(self, key: PartitionKey, producer_id: int) -> ProducerState | None:
         """The producer's entry of the time when it last left the head, None if it never did. One read."""

@@ -36,11 +36,13 @@ from penstock_core.push.delivery import (
     DeliveryKey,
     DeliveryState,
     begin_read,
+    changed,
     commit,
     end_read,
     is_open,
     pass_expired,
     pause,
+    telling_due_ms,
     waiting,
 )
 from penstock_core.push.targets.target import StageTarget, TopicTarget, why_too_large
@@ -315,11 +317,30 @@ class _MirroredPartition(_Partition):
 
         state = stored or DeliveryState(offset=self._head.log_start_offset, version=0)
         while True:
+            state = self._told(state)
             must_ask = state.trouble is not None or state.asked_version < self._subscription.version
             if state.offset >= self._head.next_offset and not must_ask:
-                return _Turn(state=state, waits=True)
+                return _Turn(state=state, due_ms=telling_due_ms(state, is_again=True), waits=True)
             if self._instance.clock.now_ms() < state.next_try_ms:
                 return _Turn(state=state, due_ms=state.next_try_ms)
             if not self._work.has_time():
                 return _Turn(state=state)
             state = self._put_if_new(state, push_log(self._work, self._place, self._head, state))
+
+    def _told(self, state: DeliveryState) -> DeliveryState:
+        """The state once the mirror was told the offsets of groups, if it is time for that, and the mirror is well."""
+        from penstock_service.mirror.push_log import told_topic
+        from penstock_service.mirror.tell_offsets import tell_offsets
+
+        name, key = self._place
+        is_well = state.trouble is None and state.version > 0  # a first push makes the topic
+        if key.partition or not is_well or not self._work.has_time():
+            return state
+        note, now_ms = state.offsets, self._instance.clock.now_ms()
+        if note is not None and note.version == self._subscription.version and now_ms < note.next_ms:
+            return state
+        target = self._subscription.target
+        assert isinstance(target, StageTarget)
+        told = told_topic(self._instance, name, key.topic_id, target.prefix)
+        note = tell_offsets(self._work, key.topic_id, told, state.offsets)
+        return self._put(changed(state, window=state.window, offsets=note))

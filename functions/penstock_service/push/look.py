@@ -17,7 +17,7 @@ from penstock_core.errors import PenstockError
 from penstock_core.ids import PartitionKey, ShareGroupId
 from penstock_core.limits import PUSH_LIST_MAX, PUSH_ORPHANS_MS, PUSH_STUCK_MS
 from penstock_core.log.index import Head
-from penstock_core.push.delivery import DeliveryKey, DeliveryState, needs_message
+from penstock_core.push.delivery import DeliveryKey, DeliveryState, needs_message, telling_due_ms
 from penstock_core.push.lane import PushMessage, lane_of
 from penstock_core.push.subscription import PARALLEL, OrphanedStates, Subscription
 from penstock_core.push.targets.target import StageTarget
@@ -131,21 +131,24 @@ def due_work(
     """Lane, partition and time of the work that there is."""
     if subscription.config.mode == PARALLEL:
         return _due_in_parallel(instance, subscription, states, heads)
-    return _due_in_order(subscription, states, heads)
+    return _due_in_order(subscription, states, heads, instance.clock.now_ms())
 
 
 def _due_in_order(
-    subscription: Subscription, states: SubscriptionStates, heads: Mapping[DeliveryKey, Head]
+    subscription: Subscription, states: SubscriptionStates, heads: Mapping[DeliveryKey, Head], now_ms: int
 ) -> Iterator[tuple[int, PartitionKey, int]]:
-    """A partition at its end, without a push waiter, is work. So is one whose mirror must be asked."""
+    """A partition at its end, without a push waiter, is work. So is one whose mirror must be asked, or told offsets."""
     is_mirror = isinstance(subscription.target, StageTarget)
     for key, head in heads.items():
         state = states.deliveries.get(key)
         place = head.next_record(0 if state is None else state.offset)
         must_ask = is_mirror and state is not None and state.asked_version < subscription.version
+        told_ms = None if state is None else telling_due_ms(state, is_again=False)
+        lane = lane_of(key.partition_key, subscription.config.concurrency)
         if must_ask or place < head.next_offset or not head.has_push_waiter:
-            lane = lane_of(key.partition_key, subscription.config.concurrency)
             yield lane, key.partition_key, 0 if state is None else state.next_try_ms
+        elif told_ms is not None and told_ms <= now_ms:
+            yield lane, key.partition_key, told_ms
 
 
 def _due_in_parallel(

@@ -117,7 +117,7 @@ def remove_topic(run: RetentionRun, note: DeletedTopic) -> RetentionResult:
     """Removes the heads of a topic, and after the grace its pages and its note.
 
     It costs one delete for each head, and an update of the note. After the grace it also costs what `delete_pages`
-    costs for each partition, one read of up to 10 calls, a delete of each timer, and a delete of the note. Raises
+    costs for each partition, one read of up to 10 calls, a delete of each timer, and two more deletes. Raises
     nothing: failures are counted, and the next run meets them again.
     """
     instance = run.instance
@@ -184,6 +184,7 @@ def _forget(run: RetentionRun, note: DeletedTopic) -> int:
         heads = instance.stores.log.heads([PartitionKey(note.topic_id, Partition(number)) for number in beyond])
         failures = len(instance.executor.map(instance.stores.log.delete_head, list(heads)).errors)
         if not failures:
+            instance.stores.log.delete_offsets(note.topic_id)  # of a mirror
             instance.stores.topics.forget_deleted(note.topic_id)
     except PenstockError:
         return 1

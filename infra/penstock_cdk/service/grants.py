@@ -296,6 +296,7 @@ GRANTS: Mapping[str, Grants] = {
         log=(*_FETCH.log, "UpdateItem", "PutItem"),
         shares=("GetItem", "BatchGetItem", "PutItem", "UpdateItem", "ConditionCheckItem"),  # those of parallel mode
         pushes=("GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem"),
+        groups=("Query",),  # their offsets, which a mirror is told
         writes_zones=True,
         changes_zone_states=True,
         wakes_readers=True,

@@ -17,7 +17,7 @@ from penstock.model import (
     CommittedOffset,
     MovedTopic,
     OffsetAndTimestamp,
-    PromotedPartition,
+    PromotedTopic,
     ScheduledRecords,
     Topic,
     TopicDescription,
@@ -315,14 +315,17 @@ class Admin:
         stage = {"url": url, "region": region, "role": role, "prefix": prefix, "source": source}
         return self._client.call(subscription_calls.create_mirror(name, topics, stage))
 
-    def promote_topic(self, name: str) -> list[PromotedPartition]:
+    def promote_topic(self, name: str, *, is_dry_run: bool = False) -> PromotedTopic:
         """Let a mirrored topic of this stage take appends, and no push any more. Tells where each partition ended.
+
+        It tells the offsets of the source's groups, too. A dry run tells the same, and changes nothing. Give the
+        offsets to groups here by `commit_group_offsets` before you promote, so that no reader begins without them.
 
         Records that the source has behind that are missing here. If it still runs, move its topic first, and use
         `promote_moved`. Raises UnknownTopicError, and InvalidError for a topic that is no mirror.
         """
-        partitions, _ = self._client.call(subscription_calls.promote_topic(name))
-        return partitions
+        promoted, _ = self._client.call(subscription_calls.promote_topic(name, is_dry_run=is_dry_run))
+        return promoted
 
     def move_topic(self, name: str, mirror: str, *, is_dry_run: bool = False) -> MovedTopic:
         """End a topic of this stage for its mirror. It takes no appends from then on, and clients are told where to go.
@@ -332,14 +335,14 @@ class Admin:
         """
         return self._client.call(subscription_calls.move_topic(name, mirror, is_dry_run=is_dry_run))
 
-    def promote_moved(self, moved: MovedTopic, topic_id: str) -> list[PromotedPartition] | None:
+    def promote_moved(self, moved: MovedTopic, topic_id: str) -> PromotedTopic | None:
         """Let the mirrored topic of this stage, with this id, take appends where it is equal to its moved source.
 
         None if a partition is not equal yet: pushes go on, so repeat it. Raises ConflictError for a move that was given
         up, or a topic that was made anew.
         """
-        partitions, is_promoted = self._client.call(subscription_calls.promote_topic(moved.topic, moved, topic_id))
-        return partitions if is_promoted else None
+        promoted, is_promoted = self._client.call(subscription_calls.promote_topic(moved.topic, moved, topic_id))
+        return promoted if is_promoted else None
 
     def refuse_move(self, name: str, move: int) -> None:
         """Let the move of this number promote no topic of this stage. Its source may be reopened then.

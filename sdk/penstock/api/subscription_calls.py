@@ -8,7 +8,7 @@ from penstock.api.share_group_calls import list_share_groups
 from penstock.arguments import check, check_mapping, checked_name, checked_topic
 from penstock.http.http_message import json_request
 from penstock.http.steps import Calls
-from penstock.model import MovedPartition, MovedTopic, PromotedPartition
+from penstock.model import GroupPlace, MovedPartition, MovedTopic, PromotedPartition, PromotedTopic
 from penstock.model.fields import value_of
 from penstock.model.push import (
     Subscription,
@@ -87,10 +87,10 @@ def return_topic(name: str, move: int, mirror: str, topic_id: str, source: str) 
 
 
 def promote_topic(
-    name: str, moved: MovedTopic | None = None, topic_id: str = ""
-) -> Calls[tuple[list[PromotedPartition], bool]]:
+    name: str, moved: MovedTopic | None = None, topic_id: str = "", *, is_dry_run: bool = False
+) -> Calls[tuple[PromotedTopic, bool]]:
     """End the mirror of the topic, after a move only where it is equal. A repeat answers as the first call."""
-    body: dict[str, Any] | None = None
+    body: dict[str, Any] | None = {"dry_run": True} if is_dry_run else None
     if moved is not None:
         body = {
             "move": moved.move,
@@ -103,7 +103,13 @@ def promote_topic(
             ],
         }
     answer = yield json_request("POST", f"{topic_path(name)}/promote", body=body, is_repeatable=True)
-    return [value_of(PromotedPartition, each) for each in answer["partitions"]], answer["is_promoted"]
+    groups = [
+        value_of(GroupPlace, {"group": of_group["group"], **each})
+        for of_group in answer.get("groups", ())
+        for each in of_group["offsets"]
+    ]
+    partitions = [value_of(PromotedPartition, each) for each in answer["partitions"]]
+    return value_of(PromotedTopic, {**answer, "partitions": partitions, "groups": groups}), answer["is_promoted"]
 
 
 def refuse_move(name: str, move: int) -> Calls[None]:

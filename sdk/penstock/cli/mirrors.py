@@ -2,7 +2,7 @@
 
 import itertools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from penstock.cli.completion import complete_subscriptions, complete_topics
 from penstock.cli.options.settings import YES, confirm
 from penstock.cli.service import Service, service_command, time_text
 from penstock.http.transport import open_transport
-from penstock.model import MovedTopic, PromotedPartition, Topic, TopicPartition
+from penstock.model import GroupPlace, MovedTopic, PromotedTopic, Topic, TopicPartition
 from penstock.model.push import Subscription
 from penstock.system import monotonic_ms
 from penstock_core.errors import ErrorCode, PenstockError
@@ -154,10 +154,13 @@ def promote(
     admin = Admin(transport=service.transport)
     mirrored = {topic: admin.describe_topic(topic).topic for topic in topics}  # so that a typo promotes none of them
     if source_lost:
+        found = {topic: admin.promote_topic(topic, is_dry_run=True) for topic in topics}
         if dry_run:
-            raise click.UsageError("--dry-run asks the source: leave out --source-lost")
+            _show_promoted(service, found, None)
+            return
         confirm(f"Promote {', '.join(topics)}? What the source has not pushed stays behind.", yes=yes)
-        _show_promoted(service, {topic: admin.promote_topic(topic) for topic in topics})
+        committed = {topic: _commit(service, admin, topic, each.groups) for topic, each in found.items()}
+        _show_promoted(service, {topic: admin.promote_topic(topic) for topic in topics}, committed)
         return
     moves = [_Move.of(each, source, source_region) for each in mirrored.values() if each.mirror is not None]
     if dry_run:
@@ -167,12 +170,16 @@ def promote(
         _check_delayed(moves)
     confirm(f"Promote {', '.join(topics)}? The source takes no appends from now on.", yes=yes)
     found = {topic: admin.promote_topic(topic) for topic, each in mirrored.items() if each.mirror is None}
-    found |= _promoted(service, admin, moves, monotonic_ms() + 1_000 * wait_s)
-    for each in moves:
+    committed = {topic: _commit(service, admin, topic, each.groups) for topic, each in found.items()}
+    ends = {each.topic.name: each.end() for each in moves}
+    for each in moves:  # before a reader follows to this stage
         _copy_offsets(service, admin, each.source, {each.name: each.topic.name})
+    found |= _promoted(service, admin, moves, ends, monotonic_ms() + 1_000 * wait_s)
+    for each in moves:
+        committed[each.topic.name] = _copy_offsets(service, admin, each.source, {each.name: each.topic.name})
         if not service.as_json and (waiting := each.delayed()):
             click.echo(f"{waiting} delayed records of {each.name} wait at the source, and never come", err=True)
-    _show_promoted(service, found)
+    _show_promoted(service, found, committed)
 
 
 @mirrors.command("copy-offsets")
@@ -295,7 +302,8 @@ def _check_parted(admin: Admin, other: Admin, topic: str) -> None:
     move = admin.describe_topic(topic).topic.move
     if move is None or move["state"] != "moved":
         return  # a repeat: it was checked before, and pushes may have come since
-    promoted = {each.partition: each.promoted_at for each in other.promote_topic(topic)}  # again: it tells where
+    repeated = other.promote_topic(topic).partitions  # it tells where
+    promoted = {each.partition: each.promoted_at for each in repeated}
     for partition, end in admin.list_offsets(topic).items():
         there = promoted.get(partition, 0)  # a partition that the mirror never heard of has its records here alone
         if end != there:
@@ -365,11 +373,10 @@ def stage_admin(url: str, region: str | None) -> Admin:
 
 
 def _promoted(
-    service: Service, admin: Admin, moves: Sequence[_Move], until_ms: float
-) -> dict[str, list[PromotedPartition]]:
-    """The promoted partitions of each topic. All topics end at the source first, so that no app goes on with half."""
-    ends = {each.topic.name: each.end() for each in moves}
-    found: dict[str, list[PromotedPartition]] = {}
+    service: Service, admin: Admin, moves: Sequence[_Move], ends: dict[str, MovedTopic], until_ms: float
+) -> dict[str, PromotedTopic]:
+    """The promoted partitions of each topic. All topics have ended at the source, so that no app goes on with half."""
+    found: dict[str, PromotedTopic] = {}
     told = -1
     for polls in itertools.count():
         left = [each for each in moves if each.topic.name not in found]
@@ -398,21 +405,51 @@ def _promoted(
 def _copy_offsets(service: Service, admin: Admin, source: Admin, names: Mapping[str, str]) -> int:
     """Give the groups of this stage what those of the source have committed in its topics. Returns how many offsets.
 
-    `names` has the topic here of each topic there. No offset goes back. One request for each group and topic at the
-    source, and one for each offset.
+    `names` has the topic here of each topic there. One request for each group and topic at the source.
     """
     copied = 0
     for group in source.list_groups():
         for name, here in names.items():
-            for each in source.group_offsets(group.group, name):
-                try:
-                    place = TopicPartition(here, each.partition)
-                    admin.commit_group_offsets(group.group, {place: each.offset}, metadata=each.metadata)
-                    copied += 1
-                except PenstockError as error:  # a group here that is ahead, or has members
-                    if error.code is not ErrorCode.OFFSET_BEHIND and not service.as_json:
-                        click.echo(f"group {group.group}, {here} {each.partition}: {error.message}", err=True)
+            places = [
+                GroupPlace(group=group.group, partition=each.partition, offset=each.offset, metadata=each.metadata)
+                for each in source.group_offsets(group.group, name)
+            ]
+            copied += _commit(service, admin, here, places)
     return copied
+
+
+def _commit(service: Service, admin: Admin, topic: str, places: Iterable[GroupPlace]) -> int:
+    """The number of offsets that groups here have got. None goes back, and none of a group with members changes.
+
+    One request for each group and text of metadata; if one is refused, one for each of its offsets.
+    """
+    committed = 0
+    for (group, metadata), of_group in itertools.groupby(sorted(places, key=_by_text), _by_text):
+        offsets = {TopicPartition(topic, each.partition): each.offset for each in of_group}
+        try:
+            admin.commit_group_offsets(group, offsets, metadata=metadata)
+            committed += len(offsets)
+        except PenstockError:
+            alone = ({partition: offset} for partition, offset in offsets.items())
+            committed += sum(_commit_one(service, admin, group, each, metadata) for each in alone)
+    return committed
+
+
+def _by_text(place: GroupPlace) -> tuple[str, str]:
+    return place.group, place.metadata
+
+
+def _commit_one(
+    service: Service, admin: Admin, group: str, offset: Mapping[TopicPartition, int], metadata: str
+) -> bool:
+    try:
+        admin.commit_group_offsets(group, offset, metadata=metadata)
+    except PenstockError as error:
+        [place] = offset
+        if error.code is not ErrorCode.OFFSET_BEHIND and not service.as_json:
+            click.echo(f"group {group}, {place.topic} {place.partition}: {error.message}", err=True)
+        return False
+    return True
 
 
 def _show_moves(service: Service, moves: Mapping[str, MovedTopic]) -> None:
@@ -428,17 +465,38 @@ def _show_moves(service: Service, moves: Mapping[str, MovedTopic]) -> None:
     )
 
 
-def _show_promoted(service: Service, found: Mapping[str, Sequence[PromotedPartition]]) -> None:
+def _show_promoted(service: Service, found: Mapping[str, PromotedTopic], committed: Mapping[str, int] | None) -> None:
+    """`committed` has the offsets that groups here have got of each topic. None is a dry run."""
     service.show(
-        {topic: [asdict(each) for each in partitions] for topic, partitions in found.items()},
-        title="promoted",
+        {
+            topic: {
+                "partitions": [asdict(each) for each in promoted.partitions],
+                "offsets_committed": 0 if committed is None else committed[topic],
+                "offsets_told": len(promoted.groups),
+                "groups_read_ms": promoted.groups_read_ms,
+                "groups_left_out": promoted.groups_left_out,
+            }
+            for topic, promoted in found.items()
+        },
+        title="dry run: nothing was changed" if committed is None else "promoted",
         columns=("topic", "partition", "ended at", "newest record"),
         rows=[
             (topic, each.partition, each.promoted_at, _time(each.appended_ms))
-            for topic, partitions in found.items()
-            for each in partitions
+            for topic, promoted in found.items()
+            for each in promoted.partitions
         ],
     )
+    if not service.as_json:
+        for topic, promoted in found.items():
+            click.echo(f"{topic}: {_offsets_text(promoted, None if committed is None else committed[topic])}")
+
+
+def _offsets_text(promoted: PromotedTopic, committed: int | None) -> str:
+    left_out = f", and left {promoted.groups_left_out} groups out" if promoted.groups_left_out else ""
+    told = "the source has told no offsets of groups"
+    if promoted.groups_read_ms is not None:
+        told = f"the source told {len(promoted.groups)} offsets of groups at {_time(promoted.groups_read_ms)}{left_out}"
+    return told if committed is None else f"{committed} offsets of groups committed; {told}"
 
 
 def _mirrored(topic: Topic) -> dict[str, Any]:

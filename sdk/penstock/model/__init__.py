@@ -145,6 +145,30 @@ class PromotedPartition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPlace:
+    """The offset that a group of the source had committed for a partition, which no group of this stage has yet."""
+
+    group: str
+    partition: int
+    offset: int
+    metadata: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromotedTopic:
+    """The partitions of a promoted topic, and the offsets of the source's groups that the mirror knows.
+
+    No offset lies beyond its partition. The source read them at `groups_read_ms`, None if it never did. It left out
+    `groups_left_out` groups, for want of room.
+    """
+
+    partitions: Sequence[PromotedPartition]
+    groups: Sequence[GroupPlace]
+    groups_read_ms: int | None = None
+    groups_left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MovedPartition:
     """The end of a partition that moves to its mirror, which has the records below `mirrored_offset`, and lacks `lag`.
 

@@ -114,7 +114,8 @@ def test_source_that_is_not_told_must_be_given(service: MemoryPenstock, other: M
     send(service, b"a")
     service.deliver_pushes()
     assert "--source URL" in run(other.transport, "mirrors", "promote", "orders", "--yes").stderr
-    assert run(other.transport, "mirrors", "promote", "orders", "--source-lost", "--dry-run").exit_code == 2
+    dry = run(other.transport, "mirrors", "promote", "orders", "--source-lost", "--dry-run")
+    assert "orders: the source has told no offsets of groups" in dry.stdout
     assert run(other.transport, "mirrors", "promote", "orders", "--source", SOURCE, "--yes").exit_code == 0
 
 
@@ -154,11 +155,10 @@ def test_topic_is_mirrored_and_promoted(service: MemoryPenstock, other: MemoryPe
     assert refused.exit_code == 1
     assert "https://a.example" in refused.stderr
     promoted = run_json(other.transport, "mirrors", "promote", "orders", "--source-lost", "--yes")
-    assert sum(each["promoted_at"] for each in promoted["orders"]) == 20
+    partitions = promoted["orders"]["partitions"]
+    assert sum(each["promoted_at"] for each in partitions) == 20
     with other.producer() as producer:
-        assert (
-            producer.send("orders", value=b"own", partition=0).result().offset == promoted["orders"][0]["promoted_at"]
-        )
+        assert producer.send("orders", value=b"own", partition=0).result().offset == partitions[0]["promoted_at"]
     assert run(other.transport, "mirrors", "promote", "orders", "--yes").exit_code == 0, "a repeat asks no source"
     assert run_json(service.transport, "mirrors", "delete", "dr", "--yes") == {"deleted": "dr"}
 
@@ -253,6 +253,31 @@ def test_offsets_of_groups_come_along_and_do_not_go_back(service: MemoryPenstock
     copied = run_json(other.transport, "mirrors", "copy-offsets", "orders", "--source", SOURCE)
     assert copied == {"copied": 1}
     assert other.admin().group_offsets("billing")[0].offset == 3, "readers have gone on at the source"
+
+
+def test_groups_go_on_by_what_a_lost_source_has_told(service: MemoryPenstock, other: MemoryPenstock) -> None:
+    create_with_records(service, b"0", b"1", b"2")
+    place = TopicPartition("orders", 0)
+    for group, offset in (("billing", 2), ("ahead", 1), ("busy", 1)):
+        service.admin().commit_group_offsets(group, {place: offset}, metadata="m")
+    service.deliver_pushes()
+    service.admin().commit_group_offsets("billing", {place: 3})
+    other.admin().commit_group_offsets("ahead", {place: 3})
+    dry = run(other.transport, "mirrors", "promote", "orders", "--source-lost", "--dry-run")
+    assert "dry run" in dry.stdout
+    assert "orders: the source told 3 offsets of groups at 20" in dry.stdout
+    assert other.admin().describe_topic("orders").topic.mirror is not None
+    with other.consumer("orders", group_id="busy", auto_offset_reset="latest") as member:
+        assert not member.poll(timeout_ms=0)
+        promoted = run(other.transport, "mirrors", "promote", "orders", "--source-lost", "--yes")
+    assert promoted.exit_code == 0, promoted.output
+    assert "orders: 1 offsets of groups committed; the source told 3 offsets of groups at 20" in promoted.stdout
+    assert "group busy, orders 0" in promoted.stderr
+    offsets = {group: other.admin().group_offsets(group)[0] for group in ("billing", "ahead")}
+    assert {group: each.offset for group, each in offsets.items()} == {"billing": 2, "ahead": 3}
+    assert offsets["billing"].metadata == "m"
+    again = run_json(other.transport, "mirrors", "promote", "orders", "--source-lost", "--yes")["orders"]
+    assert (again["offsets_told"], again["offsets_committed"], again["groups_left_out"]) == (3, 2, 0)
 
 
 def test_logs_that_have_parted_do_not_go_back(service: MemoryPenstock, other: MemoryPenstock) -> None:

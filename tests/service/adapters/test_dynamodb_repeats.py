@@ -28,6 +28,7 @@ from penstock_core.ids import (
 from penstock_core.log.index import HeadJump, Jump, Page
 from penstock_core.log.retention_raise import RetentionRaise
 from penstock_core.log.topic import Topic, note_of
+from penstock_core.mirror.group_offsets import NO_OFFSETS
 from penstock_core.mirror.push import HeadMove, HeadReopening, MirrorAppend
 from penstock_core.push.delivery import DeliveryState
 from penstock_core.push.lane import LaneState
@@ -169,6 +170,8 @@ REPEATED: Mapping[str, Write] = {
     "transactions.renew": lambda stores: stores.transactions.renew(PRODUCER, 9),
     "log.jump": lambda stores: stores.log.jump(KEY, JUMP, 0),
     "log.append_mirrored": lambda stores: stores.log.append_mirrored(KEY, MIRRORED, 0),
+    "log.put_offsets": lambda stores: stores.log.put_offsets(KEY.topic_id, 1, NO_OFFSETS),
+    "log.delete_offsets": lambda stores: stores.log.delete_offsets(KEY.topic_id),
     "log.name_log": lambda stores: stores.log.name_log(KEY, "1" * 32),
     "log.promote": lambda stores: stores.log.promote(KEY, "backup", 0, None),
     "log.move": lambda stores: stores.log.move(KEY, HeadMove(number=1, log_id="l1", now_ms=5)),

@@ -33,7 +33,10 @@ class Stages:
     mirror: Instance = field(init=False)
     pushes: list[MirrorPush] = field(default_factory=list)
     is_away: bool = False
+    holds: set[int] = field(default_factory=set)  # partitions whose batches do not arrive
     loses_answers: int = 0
+    tellings: int = 0  # of offsets of groups
+    loses_tellings: int = 0
 
     def __post_init__(self) -> None:
         settings = {"start": "earliest", "backoff_ms_max": 60_000, "concurrency": self.lanes}
@@ -58,12 +61,18 @@ class Stages:
 
     def _answer(self, _target: StageTarget, push: MirrorPush) -> PushAnswer | Failed:
         self.pushes += [push] if push.parts else []
-        if self.is_away:
+        if self.is_away or (push.parts and push.partition in self.holds):
             return Failed(failure=Failure.AWAY, error="away")
         try:
             answer = append_push(self.mirror, push)
         except PenstockError as error:
             return Failed(failure=Failure.AWAY, error=str(error))
+        if push.offsets is not None:
+            self.tellings += 1
+            if self.loses_tellings:
+                self.loses_tellings -= 1
+                return Failed(failure=Failure.AWAY, error="the answer was lost")
+            return answer
         if self.loses_answers:
             self.loses_answers -= 1
             return Failed(failure=Failure.AWAY, error="the answer was lost")

@@ -183,7 +183,7 @@ def test_log_of_a_topic_that_was_deleted_does_not_go_under_the_name_of_a_new_one
     new_topic(stages.source.instance, "orders")
     refused(
         ErrorCode.UNKNOWN_TOPIC,
-        lambda: push_log._told_topic(stages.source.instance, TopicName("orders"), old, ""),
+        lambda: push_log.told_topic(stages.source.instance, TopicName("orders"), old, ""),
     )
 
 

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock_core.errors import PenstockError
-from penstock_core.ids import PartitionKey, TopicId
+from penstock_core.ids import GroupName, Partition, PartitionKey, TopicId
 from penstock_core.log.index import Head
+from penstock_core.mirror.group_offsets import MirroredOffsets
 from penstock_core.mirror.push import LogEnd, MirrorAppend
 from penstock_core.records.producer_state import ProducerState
 from tests.simulation.oracle.expected_log import MISSED
@@ -24,7 +25,7 @@ class MirrorOracle:
         self._source, self._name = source, mirrored
         self.promoted: dict[PartitionKey, int] = {}
         self.planned: dict[PartitionKey, int] = {}  # by a move: the source must not grow again
-        self._mirrored_ms: dict[PartitionKey, list[int]] = {}
+        self._offsets: dict[TopicId, dict[Partition, int]] = {}
         simulation.storage.observers.append(self._observe)
 
     def _observe(self, label: str, method: str, arguments: tuple[Any, ...], outcome: Any) -> None:
@@ -32,6 +33,8 @@ class MirrorOracle:
             return
         if method == "append_mirrored" and outcome.is_appended:
             self._mirrored(arguments[0], arguments[1], outcome.head)
+        elif method == "put_offsets" and outcome == (arguments[1], arguments[2]):
+            self._told(arguments[0], arguments[2])
         elif method == "promote" and isinstance(outcome, Head):
             self._promoted(arguments[0], outcome, arguments[4] if len(arguments) > 4 else None)
         elif method == "reopen" and isinstance(outcome, Head) and not outcome.move:
@@ -40,6 +43,29 @@ class MirrorOracle:
         elif method in ("append", "append_in_sequence") and outcome.is_appended and self._is_mirrored(arguments[0]):
             self._simulation.count("mirror append of its own")
             expect(arguments[0] in self.promoted, f"{arguments[0]} takes an append of its own, and is a mirror")
+
+    def _told(self, topic_id: TopicId, offsets: MirroredOffsets) -> None:
+        """A telling took the place of the last one, which is no newer: the only group commits forward alone."""
+        for group, of_group in offsets.groups.items():
+            for partition, each in of_group.items():
+                known = self._offsets.setdefault(topic_id, {})
+                last = known.get(partition, 0)
+                expect(each.offset >= last, f"{group} was told at {last} of {partition}, and is told at {each.offset}")
+                known[partition] = each.offset
+
+    def check_offsets(self, topic_id: TopicId, told: Mapping[Partition, int], *, is_whole: bool) -> None:
+        """Compare what a promotion tells with the last telling, and a mirror that lives with the last commits."""
+        ends = {number: self._simulation.oracle.log.ends.get(PartitionKey(topic_id, number), 0) for number in told}
+        ends = {number: self.promoted.get(PartitionKey(topic_id, number), end) for number, end in ends.items()}
+        known = self._offsets.get(topic_id, {})
+        wanted = {number: min(offset, ends.get(number, 0)) for number, offset in known.items()}
+        expect(dict(told) == wanted, f"the promotion tells {told}, the source told {known}, and the ends are {ends}")
+        if is_whole:
+            source = self.source_key(PartitionKey(topic_id, Partition(0))).topic_id
+            leases = self._simulation.stores.groups.leases(GroupName("billing"))
+            last = {each.partition.partition: each.offset for each in leases if each.partition.topic_id == source}
+            expect(wanted == last, f"the source told {wanted}, and the last commits are {last}")
+            self._simulation.count("offsets whole")
 
     def source_key(self, key: PartitionKey) -> PartitionKey:
         """The partition that this one repeats."""

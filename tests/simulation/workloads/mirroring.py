@@ -2,15 +2,17 @@
 
 Both stages are one here: the mirror has a prefix. So pushes, answers and deliveries meet all faults of the storage.
 Pushes are doubled and come minutes late, answers are lost. G14 is broken by a mirrored log that is no prefix of its
-source's, by a push that a promoted log takes, or by a mirror that is not whole in the end.
+source's, by a push that a promoted log takes, or by a mirror that is not whole in the end. A group of the source
+commits meanwhile: what the mirror knows of it never goes back, and is its last commit in the end.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from greenlet import getcurrent
 
 from penstock_core.errors import PenstockError
-from penstock_core.ids import Partition, PartitionKey, TopicName
+from penstock_core.ids import GroupName, Partition, PartitionKey, TopicName
 from penstock_core.log.topic import MoveState, Topic
 from penstock_core.mirror.push import LogEnd, MirrorPush, PlannedPromotion, PushAnswer
 from penstock_core.push.batch import Failed, Failure
@@ -18,6 +20,7 @@ from penstock_core.push.targets.target import StageTarget
 from penstock_core.records.codec import NewRecord, encode
 from penstock_core.zones.zone_state import Acks
 from penstock_service.adapters.memory.messages import MemoryTargets
+from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
 from penstock_service.instance.instance import Instance
 from penstock_service.mirror.append_push import append_push
 from penstock_service.mirror.move_topic import MovedTopic, move_topic, reopen_topic
@@ -35,6 +38,7 @@ from tests.simulation.service.simulation import Simulation
 
 SOURCE, _PREFIX, MIRROR = TopicName("mirrored"), "m.", "dr"
 MIRRORED = TopicName(f"{_PREFIX}{SOURCE}")
+_GROUP = "billing"
 _TRIES_MAX = 100
 _LASTS_MS = (20_000.0, 60_000.0)
 _RUNS_ON = {"mode": "ordered", "start": "earliest", "backoff_ms_min": 100, "backoff_ms_max": 5_000}
@@ -74,6 +78,9 @@ class MirrorRun:
             self.simulation.count(f"mirror {error.code.name}")
             return Failed(failure=Failure.AWAY, error=str(error))
         expect(not answer.diverged, f"nothing was restored, and {answer.diverged}")
+        if push.offsets is not None:
+            self.simulation.count("offsets kept" if answer.is_offsets_kept else "offsets not kept")
+            return answer
         if answer.next_offset < push.base_offset:
             self.simulation.count("mirror goes back")
         elif answer.next_offset != push.next_offset:
@@ -132,6 +139,22 @@ class MirrorRun:
             except PenstockError as error:
                 scheduler.note("no resync", error)
 
+    def commit(self, lasts_ms: float) -> None:
+        """A reader of the source commits without a member, at all places up to the ends, and never goes back."""
+        random, scheduler = self.simulation.scheduler.random, self.simulation.scheduler
+        places: dict[int, int] = {}
+        while scheduler.now_ms < lasts_ms * 1.2 and not self.simulation.faults.is_calm:
+            scheduler.pause(random.uniform(0.0, lasts_ms / 10))
+            topic = self.simulation.stores.topics.get(SOURCE)
+            assert topic is not None
+            number = random.choice(topic.all_partitions())
+            end = self.simulation.oracle.log.ends.get(PartitionKey(topic.topic_id, number), 0)
+            places[number] = random.randint(places.get(number, 0), end)
+            entry = CommitEntry(topic=SOURCE, partition=number, offset=places[number])
+            commit = partial(commit_offsets, group_name=_GROUP, entries=[entry])
+            self.simulation.attempt("not committed", commit, is_judged=False)
+            self.simulation.count("source committed")
+
 
 def install(simulation: Simulation) -> None:
     install_with(simulation, _install_fate)
@@ -174,6 +197,7 @@ def install_with(simulation: Simulation, install_fate: Callable[[Simulation, Mir
     simulation.work("mirror time", lambda: simulation.scheduler.pause(lasts_ms))
     if random.random() < 0.5:
         simulation.work("knocker", lambda: run.knock(lasts_ms))
+    simulation.work("source reader", lambda: run.commit(lasts_ms))
     if random.random() < 0.4:
         simulation.work("mirror widener", lambda: _widen(simulation, lasts_ms, partitions))
     install_fate(simulation, run, lasts_ms)
@@ -208,7 +232,10 @@ def _check(simulation: Simulation, service: PushService, run: MirrorRun, oracle:
             log = simulation.oracle.log
             ends = log.ends.get(key, 0), log.ends.get(PartitionKey(source.topic_id, number), 0)
             expect(ends[0] == ends[1], f"{key} ends at {ends[0]} after all pushes, and its source at {ends[1]}")
-    promote_topic(simulation.undisturbed(), MIRRORED)
+    told = promote_topic(simulation.undisturbed(), MIRRORED).offsets.groups.get(GroupName(_GROUP), {})
+    oracle.check_offsets(
+        topic.topic_id, {number: each.offset for number, each in told.items()}, is_whole=not is_promoted
+    )
     _check_open(simulation)
     simulation.count("mirror checked")
 

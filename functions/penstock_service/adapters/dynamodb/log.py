@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from penstock_core.ids import Offset, PartitionKey, parse_partition_key
+from penstock_core.ids import Offset, PartitionKey, TopicId, parse_partition_key
 from penstock_core.log.index import (
     EMPTY_HEAD,
     HELD_LAYOUT,
@@ -74,6 +74,7 @@ from penstock_service.adapters.dynamodb.client import Applied, DynamoDbClient, R
 from penstock_service.adapters.dynamodb.marks import RefMarker
 
 if TYPE_CHECKING:
+    from penstock_core.mirror.group_offsets import MirroredOffsets
     from penstock_core.mirror.push import HeadMove, HeadReopening, LogEnd, MirrorAppend
 
 _APPEND = (
@@ -225,6 +226,33 @@ class DynamoDbLogIndex:
 
     def return_to(self, key: PartitionKey, move: int, mirror: str) -> Head | None:
         return self._changed_head(returning(key, move, mirror))[1]
+
+    def put_offsets(self, topic_id: TopicId, number: int, offsets: "MirroredOffsets") -> tuple[int, "MirroredOffsets"]:
+        from penstock_core.mirror.group_offsets import NO_OFFSETS, offsets_item, parse_offsets
+        from penstock_core.storage.push.delivery_item import versioned_write
+
+        write = versioned_write(offsets_item(topic_id, number, offsets), number)
+        done = self._client.conditional(
+            "put_item" if isinstance(write, ConditionalPut) else "update_item",
+            is_repeatable=True,
+            TableName=self._table,
+            **write.arguments(),
+            ReturnValuesOnConditionCheckFailure="ALL_OLD",
+        )
+        if isinstance(done, Applied):
+            return number, offsets
+        return (0, NO_OFFSETS) if done.item is None else parse_offsets(done.item)
+
+    def find_offsets(self, topic_id: TopicId) -> "MirroredOffsets | None":
+        from penstock_core.mirror.group_offsets import offsets_key, parse_offsets
+
+        item = self._client.get(self._table, offsets_key(topic_id))
+        return None if item is None else parse_offsets(item)[1]
+
+    def delete_offsets(self, topic_id: TopicId) -> None:
+        from penstock_core.mirror.group_offsets import offsets_key
+
+        self._client.call("delete_item", is_repeatable=True, TableName=self._table, Key=offsets_key(topic_id))
 
     def evicted_producer(self, key: PartitionKey, producer_id: int) -> ProducerState | None:
         item = self._client.get(self._table, producer_item_key(key, producer_id))

@@ -15,8 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.ids import Offset
-from penstock_core.mirror.push import MirrorPush, PushAnswer, push_header
+from penstock_core.mirror.push import MirrorPush, PushAnswer, parse_answer, push_header
 from penstock_core.push.batch import Failed, Failure
 from penstock_core.push.targets.target import StageTarget
 from penstock_core.records import frame
@@ -125,11 +124,6 @@ class RoleKeys:
 
 def _parsed(answer: HttpAnswer) -> PushAnswer | Failed:
     try:
-        told = json.loads(answer.body)
-        return PushAnswer(
-            next_offset=Offset(int(told["next_offset"])),
-            topic_id=str(told.get("topic_id") or ""),
-            diverged=str(told["diverged"] or ""),
-        )
-    except (ValueError, KeyError, TypeError):
+        return parse_answer(json.loads(answer.body))
+    except (ValueError, KeyError, TypeError, AttributeError):
         return Failed(failure=Failure.AWAY, error=f"no answer of a mirror: {answer.body[:_SHOWN]!r}")

@@ -1,0 +1,189 @@
+"""The offsets that groups of the source have committed in a mirrored topic, as the source tells them to the mirror.
+
+The mirror keeps the last telling whole, apart from its own groups. A promotion gives them to groups there. Pure.
+
+A telling names the number of the one that it replaces, as the mirror has answered it. So of tellings that are late,
+doubled, or of two pushers, the mirror takes one, and the others learn its number. Clocks decide nothing.
+
+Their text is JSON, in the request and in the mirror's item: `[[group, [[partition, offset], …]], …]`. A commit with
+metadata has them as third value. The item, which goes with the mirrored topic:
+
+```
+log table   pk "<topic id>#0"   sk "mirrored_offsets"
+version    N   the number of the telling: the condition of the next one
+read_ms    N   when the source read the offsets, by its clock
+left_out   N   groups that are not in it
+groups     S   the text
+```
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from typing import Any
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.formats import check_item
+from penstock_core.groups.lease import CommittedOffset
+from penstock_core.ids import GroupName, Offset, Partition, PartitionKey, TopicId, parse_group_name
+from penstock_core.limits import (
+    COMMIT_METADATA_BYTES_MAX,
+    COMMIT_OFFSET_MAX,
+    MIRROR_OFFSETS_BYTES,
+    TOPIC_PARTITIONS_MAX,
+)
+from penstock_core.storage import keys
+from penstock_core.storage.item import Item, number
+from penstock_core.text import parse_json
+
+_DIGEST_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirroredOffset:
+    """What a group has committed for one partition."""
+
+    offset: Offset
+    metadata: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirroredOffsets:
+    """The offsets by group and partition, read at `read_ms`. `left_out` groups had no room, or were not read."""
+
+    read_ms: int
+    left_out: int = 0
+    groups: Mapping[GroupName, Mapping[Partition, MirroredOffset]] = field(default_factory=dict)
+
+    def below(self, ends: Mapping[Partition, Offset]) -> "MirroredOffsets":
+        """Those of partitions that have an end, none beyond it: the mirror lacks what groups have read there."""
+        groups = {
+            group: {
+                partition: replace(each, offset=min(each.offset, ends[partition]))
+                for partition, each in sorted(offsets.items())
+                if partition in ends
+            }
+            for group, offsets in self.groups.items()
+        }
+        return replace(self, groups=groups)
+
+
+NO_OFFSETS = MirroredOffsets(read_ms=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetsTelling:
+    """A telling in place of the one with the number `replaces`, 0 for none. The body of its request is the text."""
+
+    replaces: int
+    read_ms: int
+    left_out: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetsNote:
+    """What the source keeps of its last telling: the mirror's `number` of it, and the digest of what it told.
+
+    The next one is not before `next_ms`, unless the subscription has a newer `version`: its mirror may have begun anew.
+    `is_quiet`: nothing had changed, so none follows by itself.
+    """
+
+    next_ms: int
+    version: int = 0
+    number: int = 0
+    digest: str = ""
+    is_quiet: bool = False
+
+
+def fitted(committed: Mapping[GroupName, Sequence[CommittedOffset]], read_ms: int, unread: int) -> MirroredOffsets:
+    """The offsets of as many groups as there is room for. Those whose last commit is oldest have none."""
+    newest = {name: max(each.committed_at_ms for each in offsets) for name, offsets in committed.items() if offsets}
+    room, kept = MIRROR_OFFSETS_BYTES, dict[GroupName, Mapping[Partition, MirroredOffset]]()
+    for name in sorted(newest, key=lambda each: (-newest[each], each)):
+        offsets = {
+            each.partition.partition: MirroredOffset(offset=each.offset, metadata=each.metadata)
+            for each in committed[name]
+        }
+        size = len(encode_offsets({name: offsets}))
+        if size <= room:
+            room -= size
+            kept[name] = offsets
+    return MirroredOffsets(read_ms=read_ms, left_out=len(newest) - len(kept) + unread, groups=kept)
+
+
+def digest_of(offsets: MirroredOffsets) -> str:
+    """A digest of what a telling has."""
+    return sha256(b"%d " % offsets.left_out + encode_offsets(offsets.groups)).digest()[:_DIGEST_BYTES].hex()
+
+
+def encode_offsets(groups: Mapping[GroupName, Mapping[Partition, MirroredOffset]]) -> bytes:
+    """The text, sorted by group and partition."""
+    rows = [(name, [_row(*each) for each in sorted(of.items())]) for name, of in sorted(groups.items())]
+    return json.dumps(rows, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _row(partition: Partition, committed: MirroredOffset) -> tuple[int | str, ...]:
+    row = (partition, committed.offset)
+    return (*row, committed.metadata) if committed.metadata else row
+
+
+def decode_offsets(text: bytes) -> dict[GroupName, Mapping[Partition, MirroredOffset]]:
+    """The inverse of `encode_offsets`. Raises INVALID_REQUEST for another text, or one too long, and INVALID_NAME."""
+    if len(text) > MIRROR_OFFSETS_BYTES:
+        raise _invalid(f"{len(text)} bytes: {MIRROR_OFFSETS_BYTES} at most")
+    try:
+        rows = parse_json(text.decode())
+        return {parse_group_name(name): dict(map(_parse_offset, offsets)) for name, offsets in rows}
+    except (ValueError, TypeError) as error:
+        raise _invalid(f"no offsets of groups ({error})") from error
+
+
+def offsets_key(topic_id: TopicId) -> Item:
+    """The key of the item of a mirrored topic."""
+    return {"pk": {"S": str(PartitionKey(topic_id, Partition(0)))}, "sk": {"S": keys.MIRRORED_OFFSETS}}
+
+
+def offsets_item(topic_id: TopicId, number_of: int, offsets: MirroredOffsets) -> Item:
+    """The whole item."""
+    return {
+        **offsets_key(topic_id),
+        "version": number(number_of),
+        "read_ms": number(offsets.read_ms),
+        "left_out": number(offsets.left_out),
+        "groups": {"S": encode_offsets(offsets.groups).decode()},
+    }
+
+
+def parse_offsets(item: Mapping[str, Any]) -> tuple[int, MirroredOffsets]:
+    """The inverse of `offsets_item`: the number, and the offsets."""
+    check_item("mirrored_offsets", item)
+    offsets = MirroredOffsets(
+        read_ms=int(item["read_ms"]["N"]),
+        left_out=int(item["left_out"]["N"]),
+        groups=decode_offsets(item["groups"]["S"].encode()),
+    )
+    return int(item["version"]["N"]), offsets
+
+
+def _parse_offset(row: Sequence[Any]) -> tuple[Partition, MirroredOffset]:
+    partition, offset, *rest = row
+    metadata = rest[0] if rest else ""
+    is_right = (
+        _is_within(partition, TOPIC_PARTITIONS_MAX - 1)
+        and _is_within(offset, COMMIT_OFFSET_MAX)
+        and len(rest) <= 1
+        and isinstance(metadata, str)
+        and len(metadata.encode()) <= COMMIT_METADATA_BYTES_MAX
+    )
+    if not is_right:
+        raise _invalid(f"{row!r:.100} is no partition, offset and metadata")
+    return Partition(partition), MirroredOffset(offset=Offset(offset), metadata=metadata)
+
+
+def _is_within(value: object, high: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= high
+
+
+def _invalid(why: str) -> PenstockError:
+    return PenstockError(ErrorCode.INVALID_REQUEST, f"the offsets of groups in a push: {why}")

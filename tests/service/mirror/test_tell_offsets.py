@@ -1,0 +1,203 @@
+"""A mirror knows what groups of the source have committed, whatever is lost, doubled, late or begun anew."""
+
+from dataclasses import replace
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import GroupName
+from penstock_core.limits import MIRROR_OFFSETS_GROUPS, MIRROR_OFFSETS_MS, MIRROR_OFFSETS_REST_MS
+from penstock_core.mirror.group_offsets import OffsetsTelling
+from penstock_core.mirror.push import MirrorPush
+from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
+from penstock_service.groups.reset_offsets import ResetTo, reset_offsets
+from penstock_service.mirror.append_push import append_push
+from penstock_service.mirror.promote_topic import PromotedTopic, promote_topic, resync_topic
+from penstock_service.push.look import look
+from tests.service.mirror.stages import Stages
+from tests.support.refusals import refused
+from tests.support.service import Intercepted, key_of, with_stores
+
+REST_MS = MIRROR_OFFSETS_MS + MIRROR_OFFSETS_REST_MS
+
+
+def commit(stages: Stages, group: str, offset: int, partition: int = 0) -> None:
+    entry = CommitEntry(topic="orders", partition=partition, offset=offset)
+    commit_offsets(stages.source.instance, group, [entry]).all_ok()
+
+
+def told_of(stages: Stages) -> dict[str, dict[int, int]]:
+    found = stages.mirror.stores.log.find_offsets(key_of(stages.mirror, "orders").topic_id)
+    groups = {} if found is None else found.groups
+    return {name: {number: each.offset for number, each in of.items()} for name, of in groups.items()}
+
+
+def promoted(stages: Stages) -> dict[str, dict[int, int]]:
+    groups = promote_topic(stages.mirror, "orders").offsets.groups
+    return {name: {number: each.offset for number, each in of.items()} for name, of in groups.items()}
+
+
+def look_later(stages: Stages) -> int:
+    """Once the next telling is due, the look runs, and all that it starts. Gives how many messages that sent."""
+    stages.clock.time_ms += REST_MS
+    sent = look(stages.source.instance, budget_ms=10_000).messages
+    stages.source.run(2 * REST_MS)
+    return sent
+
+
+def stages_with(group: str = "billing", offset: int = 1, partitions: int = 1) -> Stages:
+    stages = Stages(partitions=partitions)
+    stages.source.append("a", "b", "c")
+    commit(stages, group, offset)
+    stages.run()
+    return stages
+
+
+def test_promotion_tells_what_groups_had_committed() -> None:
+    stages = stages_with()
+    assert told_of(stages) == {"billing": {0: 1}}
+    assert promoted(stages) == {"billing": {0: 1}}
+    assert promoted(stages) == {"billing": {0: 1}}, "a repeat tells it again"
+
+
+def test_offset_beyond_what_was_mirrored_stays_at_the_end() -> None:
+    stages = stages_with(partitions=2)
+    stages.source.append("x", partition=1)
+    stages.source.append("d", "e")
+    commit(stages, "billing", 5)
+    stages.holds = {0}
+    look_later(stages)
+    assert told_of(stages) == {"billing": {0: 5}}
+    assert promoted(stages) == {"billing": {0: 3}}
+
+
+def telling(push: MirrorPush, offsets: OffsetsTelling, data: bytes) -> MirrorPush:
+    return replace(push, parts=(), producers={}, offsets=offsets, data=data)
+
+
+def test_offsets_follow_without_pushes_until_they_rest() -> None:
+    stages = Stages()
+    stages.source.append("a", "b", "c")
+    commit(stages, "billing", 1)
+    stages.source.run(1)
+    for offset in (2, 3):
+        commit(stages, "billing", offset)
+        stages.source.run(REST_MS + 1)
+        assert told_of(stages) == {"billing": {0: offset}}
+    stages.source.run(600_000)
+    assert stages.source.queue.next_visible_ms is None, "at rest it costs nothing"
+    assert stages.tellings == 2 + 2, "the first answer of a mirror makes a version of the subscription"
+    commit(stages, "other", 1)
+    stages.source.run(600_000)
+    assert told_of(stages) == {"billing": {0: 3}}
+    assert look_later(stages) == 1
+    assert told_of(stages) == {"billing": {0: 3}, "other": {0: 1}}
+    assert look(stages.source.instance, budget_ms=10_000).messages == 0, "it is not due"
+
+
+def test_pushes_tell_offsets_now_and_then() -> None:
+    stages = stages_with()
+    stages.clock.time_ms += REST_MS
+    before = stages.tellings
+    for offset in range(2, 22):
+        stages.source.append("d")
+        commit(stages, "billing", offset)
+        stages.source.run(1)
+        stages.clock.time_ms += 1_000
+    assert stages.tellings - before == 2
+
+
+def test_stage_without_groups_tells_nothing() -> None:
+    stages = Stages()
+    stages.source.append("a")
+    stages.run()
+    assert stages.tellings == 0
+    assert promoted(stages) == {}
+    assert promote_topic(stages.mirror, "orders") == PromotedTopic(
+        partitions=promote_topic(stages.mirror, "orders").partitions
+    )
+
+
+def test_reset_to_an_earlier_offset_comes_over() -> None:
+    stages = stages_with(offset=3)
+    reset_offsets(stages.source.instance, "billing", "orders", ResetTo(offsets={0: 0}))
+    look_later(stages)
+    assert told_of(stages) == {"billing": {0: 0}}
+
+
+def test_late_and_doubled_tellings_change_nothing() -> None:
+    stages = stages_with()
+    first = telling(stages.pushes[0], OffsetsTelling(replaces=0, read_ms=1, left_out=0), b'[["billing",[[0,1]]]]')
+    commit(stages, "billing", 2)
+    look_later(stages)
+    for replaces in (0, 1, 2, 5):
+        late = replace(first, offsets=OffsetsTelling(replaces=replaces, read_ms=1, left_out=0))
+        answer = append_push(stages.mirror, late)
+        assert (answer.offsets_number, answer.is_offsets_kept) == (3, False)
+    assert told_of(stages) == {"billing": {0: 2}}
+
+
+def test_answer_that_was_lost_is_told_again() -> None:
+    stages = stages_with()
+    commit(stages, "billing", 2)
+    stages.loses_tellings = 1
+    look_later(stages)
+    assert told_of(stages) == {"billing": {0: 2}}
+    commit(stages, "billing", 3)
+    look_later(stages)
+    assert told_of(stages) == {"billing": {0: 3}}
+
+
+def test_mirror_that_began_anew_is_told_all_again() -> None:
+    stages = stages_with()
+    resync_topic(stages.mirror, "orders")
+    stages.again()
+    assert told_of(stages) == {"billing": {0: 1}}
+
+
+def test_decided_promotion_takes_no_telling() -> None:
+    stages = stages_with()
+    late = telling(stages.pushes[0], OffsetsTelling(replaces=1, read_ms=1, left_out=0), b"[]")
+    promote_topic(stages.mirror, "orders")
+    refused(ErrorCode.TOPIC_EXISTS, lambda: append_push(stages.mirror, late))
+    assert promoted(stages) == {"billing": {0: 1}}
+
+
+def test_groups_that_cannot_be_read_hold_no_record_back() -> None:
+    stages = Stages()
+    stages.source.append("a")
+    commit(stages, "billing", 1)
+    whole = stages.source.instance
+    groups = Intercepted(whole.stores.groups, lease_page=_down)
+    stages.source.instance = with_stores(whole, groups=groups)
+    stages.run()
+    stages.source.instance = whole
+    source, mirror = stages.logs()
+    assert source == mirror
+    look_later(stages)
+    assert told_of(stages) == {"billing": {0: 1}}
+
+
+def _down(*_: object) -> None:
+    raise PenstockError(ErrorCode.STORAGE_UNAVAILABLE, "down")
+
+
+def test_groups_beyond_the_bound_are_counted() -> None:
+    stages = Stages()
+    stages.source.append("a")
+    for number in range(MIRROR_OFFSETS_GROUPS + 2):
+        stages.source.instance.stores.memberships.register(GroupName(f"g{number:04}"))
+    commit(stages, "g0001", 1)
+    stages.run()
+    found = promote_topic(stages.mirror, "orders").offsets
+    assert (found.left_out, {*found.groups}) == (2, {"g0001"})
+    state = stages.source.state()
+    assert state is not None
+    assert state.offsets is not None
+    assert state.offsets.next_ms - found.read_ms >= 100_000, "many groups are read less often"
+
+
+def test_partitions_each_have_their_offsets() -> None:
+    stages = stages_with(partitions=2)
+    stages.source.append("x", "y", partition=1)
+    commit(stages, "billing", 2, partition=1)
+    look_later(stages)
+    assert promoted(stages) == {"billing": {0: 1, 1: 2}}
