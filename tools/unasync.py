@@ -31,7 +31,7 @@ TWINS = {
         (f"{room}/async_{name}.py", f"{room}/{name}.py")
         for room, names in {
             "admin": ("admin",),
-            "consumer": ("consumer", "fetcher"),
+            "consumer": ("consumer", "fetcher", "stages"),
             "dead_letters": ("dead_letters",),
             "group": ("heartbeater",),
             "http": ("client", "transport"),

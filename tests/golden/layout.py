@@ -13,6 +13,7 @@ _BY_SORT_KEY = {
     "retired": "retired",
     "sequences": "merged_sequences",
     "head": "head",
+    "mirrored_offsets": "mirrored_offsets",
     "stage": "transaction_stage",
     "group": "group",
     "member": "member",

@@ -29,6 +29,7 @@ from penstock_core.limits import EVICTION_PRODUCERS_MIN, HEAD_PRODUCERS_KEPT, TA
 from penstock_core.log.repair import NamedRef, Repair, encode_message
 from penstock_core.log.topic import DeletedTopic
 from penstock_core.log.wake_up import WakeUp, messages
+from penstock_core.mirror.group_offsets import MirroredOffset, MirroredOffsets
 from penstock_core.push.delivery import DeliveryKey, DeliveryState, Trouble
 from penstock_core.push.lane import LaneKey, LaneState
 from penstock_core.quotas.bucket import BucketKey, fresh_bucket
@@ -104,6 +105,7 @@ def tell(stage: Stage) -> None:
     _push(stage)
     _schedules(stage)
     _delay(stage)
+    _tell(stage)
     assert arm(stage, 1)
     assert arm_push(stage, 1)
     data = ("orders", 2, batch("staged"))
@@ -129,6 +131,13 @@ def _turn(stage: Stage) -> None:
     stage.service.create("turning", 1, ordering_on_change="wait")
     topic = stage.instance.topic_cache.read_through("turning")
     stage.instance.stores.topics.replace(topic, topic.with_opening(2))
+
+
+def _tell(stage: Stage) -> None:
+    """Offsets of groups, as the source of a mirror tells them."""
+    groups = {GroupName("billing"): {Partition(0): MirroredOffset(offset=Offset(2), metadata="m")}}
+    offsets = MirroredOffsets(read_ms=stage.clock.now_ms(), groups=groups)
+    stage.instance.stores.log.put_offsets(key_of(stage.instance, "later").topic_id, 1, offsets)
 
 
 def _delay(stage: Stage) -> None:

@@ -33,7 +33,15 @@ PORTS = {
 READS = {
     *("acls.revision", "acls.get", "acls.owners", "audit.entries", "compaction.retired", "compaction.find_merged"),
     "cursors.get",
-    *("groups.leases", "groups.lease_page", "groups.find_leases", "log.heads", "log.evicted_producer", "log.pages"),
+    *(
+        "groups.leases",
+        "groups.lease_page",
+        "groups.find_leases",
+        "log.heads",
+        "log.evicted_producer",
+        "log.find_offsets",
+        "log.pages",
+    ),
     *("log.pages_before", "memberships.get_group", "memberships.find_groups", "memberships.is_registered"),
     "memberships.is_claimed",
     *("memberships.registered", "memberships.members", "memberships.find_members", "memberships.get_target"),

@@ -52,7 +52,7 @@ from penstock_service.share.dead_letters.describe_letters import describe_letter
 from penstock_service.timers.scheduled import cancel_scheduled, list_scheduled
 from penstock_service.topics.alter_topic import alter_topic, delete_topic, truncate
 from penstock_service.topics.create_topic import create_topic
-from penstock_service.topics.describe_topic import count_users, describe_topic, list_topics
+from penstock_service.topics.describe_topic import PartitionOffsets, count_users, describe_topic, list_topics
 from penstock_service.topics.list_offsets import OffsetSpec, RecordPlace, list_offsets, place_of_record
 
 app = JsonApp("topics")
@@ -102,17 +102,7 @@ def describe(topic: Annotated[str, Path()]) -> TopicDescription:
     """Describe a topic, with the bounds of each partition."""
     instance = instance_of(app)
     found, bounds = describe_topic(instance.topic_cache, instance.stores.log, topic)
-    offsets: list[PartitionBounds] = [
-        {
-            "partition": item.partition,
-            "log_start_offset": item.log_start_offset,
-            "high_watermark": item.high_watermark,
-            "state": item.state.value,
-            "stored_bytes": item.stored_bytes,
-        }
-        for item in bounds
-    ]
-    return {**_topic(found), "offsets": offsets}
+    return {**_topic(found), "offsets": [*map(_bounds, bounds)]}
 
 
 @app.operation("GET /v1/topics/<topic>/users", "countTopicUsers", "Count who uses a topic")
@@ -239,6 +229,19 @@ def _addresses() -> list[AddressAnswer]:
     if callers is None or not callers.functions or caller_of(app).principal.is_token:
         return []
     return [{"transport": LAMBDA, "address": callers.functions}]
+
+
+def _bounds(found: PartitionOffsets) -> PartitionBounds:
+    answer: PartitionBounds = {
+        "partition": found.partition,
+        "log_start_offset": found.log_start_offset,
+        "high_watermark": found.high_watermark,
+        "state": found.state.value,
+        "stored_bytes": found.stored_bytes,
+    }
+    if found.promoted_at is not None:
+        answer["promoted_at"] = found.promoted_at
+    return answer
 
 
 def _topic(topic: Topic) -> TopicAnswer:

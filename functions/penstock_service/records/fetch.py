@@ -20,6 +20,7 @@ from penstock_core.limits import (
 from penstock_core.log.index import Head, check_position
 from penstock_core.log.read_plan import choose, cut
 from penstock_core.log.ref import LocatedRef
+from penstock_core.log.topic import MoveState, check_own
 from penstock_core.outcomes import Outcomes
 from penstock_core.records.record_batch import stamp
 from penstock_service.index.reader import pages_forward
@@ -32,6 +33,7 @@ from penstock_service.segments.read_refs import RefContents, read_refs_again, wi
 
 if TYPE_CHECKING:
     from penstock_core.filters.filter import Filter
+    from penstock_service.instance.caches import TopicCache
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,6 +267,8 @@ def _look(instance: Instance, entries: Sequence[FetchEntry]) -> Outcomes[_Partit
 
     def open_partition(entry: FetchEntry, key: PartitionKey, topic_partitions: int) -> _PartitionFetch:
         head = _readable_head(entry, key, heads)
+        if head.move and entry.offset >= head.next_offset:
+            _check_moved(topic_cache, entry.topic)
         offset = Offset(entry.offset)
         return _PartitionFetch(entry=entry, key=key, head=head, topic_partitions=topic_partitions, next_offset=offset)
 
@@ -278,6 +282,13 @@ def _look(instance: Instance, entries: Sequence[FetchEntry]) -> Outcomes[_Partit
         found = found.map_ok(lambda each: find(each[0]) if each[1] in missing else each)
         heads = {**heads, **log.heads([key for _, key, _ in found.ok])}
     return found.map_ok(lambda each: open_partition(*each))
+
+
+def _check_moved(topic_cache: TopicCache, name: str) -> None:
+    """Raises MOVED at the end of a log that goes on elsewhere: no record comes here. One read while it moves."""
+    topic = topic_cache.read_through(name)
+    if topic.move is not None and topic.move.state is MoveState.MOVED:
+        check_own(topic)
 
 
 def _readable_head(entry: FetchEntry, key: PartitionKey, heads: Mapping[PartitionKey, Head]) -> Head:

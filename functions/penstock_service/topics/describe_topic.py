@@ -26,7 +26,8 @@ class PartitionState(Enum):
 class PartitionOffsets:
     """The bounds of one partition, which holds `[log_start_offset, high_watermark)`, and its state.
 
-    `stored_bytes` is what its head knows of the bytes there (`Head.stored_bytes`).
+    `stored_bytes` is what its head knows of the bytes there (`Head.stored_bytes`). `promoted_at` is where the log ended
+    as a mirror, None if it was none.
     """
 
     partition: Partition
@@ -34,6 +35,7 @@ class PartitionOffsets:
     high_watermark: Offset
     state: PartitionState
     stored_bytes: int
+    promoted_at: Offset | None = None
 
 
 def describe_topic(topic_cache: TopicCache, log: LogIndex, name: str) -> tuple[Topic, Sequence[PartitionOffsets]]:
@@ -51,6 +53,7 @@ def describe_topic(topic_cache: TopicCache, log: LogIndex, name: str) -> tuple[T
             high_watermark=heads[key].high_watermark,
             state=PartitionState.ACTIVE if topic.is_writable(key.partition) else PartitionState.DRAINING,
             stored_bytes=heads[key].stored_bytes,
+            promoted_at=heads[key].promoted_at,
         )
         for key in keys
         if key in heads

@@ -1,8 +1,8 @@
 # Generated from async_consumer.py by `python -m tools.unasync`: change that file.
 """The consumer. consumer_core.py and fetch_buffer.py decide, fetcher.py does the I/O."""
 
-from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from types import TracebackType
 from typing import Self, Unpack
 
@@ -12,15 +12,20 @@ from penstock.consumer.fetcher import Fetcher
 from penstock.consumer.listener import ConsumerRebalanceListener
 from penstock.consumer.record_run import LookUp
 from penstock.consumer.settings import ConsumerOptions, ConsumerSettings
+from penstock.consumer.stages import Stages, open_reading
 from penstock.http.abilities import wall_clock_ns_of
 from penstock.http.client import Client
 from penstock.http.named_transport import TransportName
-from penstock.http.transport import Transport, open_transport
+from penstock.http.transport import Transport
 from penstock.model import ConsumerRecord, GroupOffset, OffsetAndTimestamp, TopicPartition
 from penstock.model.fields import settings_of, shows_fields_of
+from penstock.retry import NEVER_MS
 from penstock.system import monotonic_ms, new_member_id, process_name
 from penstock.telemetry.opening import open_notes
 from penstock.workers.fork_guard import ForkGuard
+from penstock_core.errors import PenstockError
+
+_STAGES_POLL_MS = 1_000
 
 
 class Consumer:
@@ -40,6 +45,7 @@ class Consumer:
         self,
         *topics: str,
         url: str | None = None,
+        urls: Sequence[str] | None = None,
         region: str | None = None,
         transport: Transport | TransportName | None = None,
         **options: Unpack[ConsumerOptions],
@@ -48,13 +54,22 @@ class Consumer:
 
         `topics` are names, or in a group patterns: `*` stands for any characters. They may also be given to
         `subscribe()`, or partitions to `assign()`. `url` and `region` default to what penstock.configuration finds: the
-        environment, else the local stack. `transport` replaces `auto`, as penstock.testing does. Raises
-        NotConfiguredError, and InvalidError for an option.
+        environment, else the local stack. `urls` are stages of which one mirrors the other: the consumer reads the one
+        that takes appends, and goes on at the next once its topics were moved, or it is lost. `transport` replaces
+        `auto`, as penstock.testing does. Raises NotConfiguredError, and InvalidError for an option.
         """
         settings = settings_of(ConsumerSettings, "Consumer", options)
         self._settings = settings
         self._fork = ForkGuard("Consumer")
-        carrier = open_transport(url, region, transport)
+        opened = open_reading(url, urls, region, transport)
+        self._stages = opened if isinstance(opened, Stages) else None
+        self._open(opened.carrier if isinstance(opened, Stages) else opened)
+        if topics:
+            self._core.subscribe(topics)
+
+    def _open(self, carrier: Transport) -> None:
+        """Begin at the stage that is to be read."""
+        settings = self._settings
         self._core = ConsumerCore(
             settings,
             member_id=new_member_id(),
@@ -64,8 +79,6 @@ class Consumer:
             learn=self._learn,
             wall_ns=wall_clock_ns_of(carrier),
         )
-        if topics:
-            self._core.subscribe(topics)
         self._client = Client(carrier, retry=settings.retry, job="read")
         self._fetcher = Fetcher(self._core, self._client, max_in_flight=settings.max_in_flight, fork=self._fork)
 
@@ -77,8 +90,16 @@ class Consumer:
         Partitions take turns. Raises the errors that the class describes. With at_most_once it also raises the errors
         of a commit; then it returns no records.
         """
+        if self._stages is not None and self._stages.must_look():
+            self._follow(self._stages)
         self._fetcher.start()
-        return self._fetcher.drive(self._core.poll(max_records, timeout_ms))
+        try:
+            return self._fetcher.drive(self._core.poll(max_records, timeout_ms))
+        except PenstockError as error:
+            if self._stages is None or not self._stages.heard(error, self._core.topics()):
+                raise
+            self._follow(self._stages)
+            return []
 
     def __iter__(self) -> Self:
         """The consumer: iteration returns its records."""
@@ -89,12 +110,48 @@ class Consumer:
         if self._fork.is_forked:
             self._fork.check()
         record = self._core.next_now()
+        if record is None and self._stages is not None:
+            return self._next_of_stages()
         if record is None:
             self._fetcher.start()
             record = self._fetcher.drive(self._core.next_record())
             if record is None:
                 raise StopIteration
         return record
+
+    def _next_of_stages(self) -> ConsumerRecord:
+        timeout_ms = self._settings.consumer_timeout_ms
+        end_ms = NEVER_MS if timeout_ms is None else monotonic_ms() + timeout_ms
+        while not self._core.is_stopped:
+            if found := self.poll(1, max(0, min(_STAGES_POLL_MS, end_ms - monotonic_ms()))):
+                return found[0]
+            if monotonic_ms() >= end_ms:
+                break
+        raise StopIteration
+
+    def _follow(self, stages: Stages) -> None:
+        """Go on at the stage that is to be read now, if that is another one, where the records that were returned end.
+
+        A member commits as `close` does, and leaves. Its group goes on at its committed offsets.
+        """
+        is_lost, old, topics = stages.is_lost, self._core, self._core.topics()
+        if not stages.moves(topics):
+            return
+        old.note_returned()
+        reading = old.reading()
+        client, group = self._client, self._settings.group_id
+        with suppress(PenstockError):  # the stage may be gone; then records come again
+            self._fetcher.drive(old.close(is_committing=not is_lost, is_leaving=not is_lost))
+        self._fetcher.stop()
+        if group is not None and not is_lost:
+            stages.copy_offsets(client, group, topics)
+        ends = stages.ends(topics) if is_lost else {}
+        self._open(stages.carrier)
+        self._core.read_on(reading)
+        if not reading.is_member:
+            for partition, offset in reading.positions.items():
+                self.seek(partition, min(offset, ends.get(partition, offset)))
+            self.pause(*reading.paused)
 
     def processing(self, record: ConsumerRecord) -> AbstractContextManager[object]:
         """A span of OpenTelemetry around your work on a record: `with consumer.processing(record): …`.
@@ -264,7 +321,7 @@ class Consumer:
             try:
                 self._fetcher.stop()
             finally:
-                self._client.close()
+                (self._client if self._stages is None else self._stages).close()
 
     def _learn(self, look_up: LookUp) -> None:
         look_up()

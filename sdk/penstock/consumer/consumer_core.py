@@ -14,12 +14,13 @@ Invariants:
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from penstock.api import calls
 from penstock.arguments import check, check_number, check_whole, checked_offsets, checked_partition, checked_partitions
 from penstock.consumer.commits import Commits
 from penstock.consumer.fetch_buffer import FetchBuffer
-from penstock.consumer.listener import ConsumerRebalanceListener, ConsumerSteps
+from penstock.consumer.listener import ConsumerRebalanceListener, ConsumerSteps, RebalanceCallbacks
 from penstock.consumer.partition_cursor import ExpirySkip
 from penstock.consumer.rebalance import Rebalance
 from penstock.consumer.record_run import LookUp, Poison, RecordRun
@@ -32,6 +33,18 @@ from penstock.model import ConsumerRecord, GroupOffset, TopicPartition
 from penstock.retry import NEVER_MS
 from penstock.system import NS_PER_MS, wall_clock_ns
 from penstock.telemetry.operations import Notes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What a core reads: topics and patterns by `names`, or partitions that the application `assigned`."""
+
+    names: Sequence[str]
+    listener: RebalanceCallbacks | None
+    is_member: bool
+    assigned: Sequence[TopicPartition]
+    positions: Mapping[TopicPartition, int]
+    paused: Sequence[TopicPartition]
 
 
 class ConsumerCore:
@@ -212,6 +225,31 @@ class ConsumerCore:
     def paused(self) -> Steps[list[TopicPartition]]:
         """The partitions that are paused, sorted."""
         return [each for each in (yield from self.assignment()) if self.buffer.cursor(each).is_paused]
+
+    def topics(self) -> list[str]:
+        """The topics that are read, sorted: those of patterns as well, once the group has given some."""
+        names = {*self._subscriber.subscription.topics, *(each.topic for each in self.buffer.assignment())}
+        return sorted(names)
+
+    def reading(self) -> "Reading":
+        """What another core needs to go on."""
+        return Reading(
+            names=self.subscription(),
+            listener=None if self._rebalance is None else self._rebalance.listener,
+            is_member=self._subscriber.is_member,
+            assigned=sorted(self.buffer.assignment()),
+            positions=self._run.positions(),
+            paused=[each for each in self.buffer.assignment() if self.buffer.cursor(each).is_paused],
+        )
+
+    def read_on(self, reading: "Reading") -> None:
+        """Read what the other core has read. Positions come after this."""
+        if reading.names:
+            self.subscribe(reading.names)
+        else:
+            self.assign(reading.assigned)
+        if self._rebalance is not None and reading.listener is not None:
+            self._rebalance.listener = reading.listener
 
     # Offsets.
 

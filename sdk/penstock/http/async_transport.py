@@ -124,9 +124,17 @@ def open_async_stages(
     """The transport of one stage, or of several that mirror one another. Raises NotConfiguredError."""
     if urls is None:
         return open_async_transport(url, region, transport)
+    checked = checked_urls(urls, url, transport)
+    return AsyncStagesTransport(urls, [open_async_transport(each, region, transport) for each in checked])
+
+
+def checked_urls(
+    urls: Sequence[str], url: str | None, transport: AsyncTransport | TransportName | None
+) -> Sequence[str]:
+    """The URLs of several stages. Raises NotConfiguredError for none, or with another way to one."""
     if isinstance(urls, str) or not urls or url is not None or not (transport is None or isinstance(transport, str)):
         raise NotConfiguredError(f"urls={urls!r:.200}: give a list of URLs, no url, and no transport but a name")
-    return AsyncStagesTransport(urls, [open_async_transport(each, region, transport) for each in urls])
+    return urls
 
 
 def open_async_transport(

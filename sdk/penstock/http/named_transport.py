@@ -12,6 +12,7 @@ import json
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from typing import Any, Literal, get_args
 
 from penstock.errors import NotConfiguredError
@@ -80,6 +81,29 @@ def module_of(name: TransportName, *, is_async: bool = False) -> Any:
 _ELSEWHERE = {ErrorCode.MOVED.name: "url", ErrorCode.MIRRORED.name: "source"}  # the fact that tells where to go
 _FAILURES_MAX = 3  # calls in a row without an answer, before the next stage is tried
 _log = logging.getLogger("penstock.stages")
+
+
+class StageFate(Enum):
+    """What a stage says of the topics of a reader."""
+
+    OPEN = "open"
+    MOVED = "moved"
+    """One of them was moved away: the rest may be read here."""
+    CLOSED = "closed"
+    """It mirrors one of them, or does not have it. Readers of the source must not begin here."""
+    AWAY = "away"
+
+
+def stage_to_read(fates: Mapping[int, StageFate], at: int) -> int:
+    """The stage that a reader of several goes to: one that is open, else one with a rest, else one that may come back.
+
+    The one that it reads now comes first among equals.
+    """
+    for wanted in (StageFate.OPEN, StageFate.MOVED, StageFate.AWAY):
+        for number in sorted(fates, key=lambda each: (each != at, each)):
+            if fates[number] is wanted:
+                return number
+    return at
 
 
 class StageChoice:

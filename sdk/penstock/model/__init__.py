@@ -211,7 +211,7 @@ class PartitionOffsets:
     """The offsets that a partition holds: `[log_start_offset, high_watermark)`. Its `state` is active or draining.
 
     `stored_bytes` are the bytes of its records, one copy of each, as an estimate once retention has removed some. It is
-    None for a service that does not tell it.
+    None for a service that does not tell it. A log that was a mirror ended at `promoted_at` then.
     """
 
     partition: int
@@ -219,6 +219,7 @@ class PartitionOffsets:
     high_watermark: int
     state: str
     stored_bytes: int | None = None
+    promoted_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

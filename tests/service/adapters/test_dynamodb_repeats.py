@@ -301,7 +301,7 @@ def test_write_is_sent_once_when_its_answer_is_lost_and_a_second_would_do_harm(w
 def test_every_write_of_every_store_is_listed() -> None:
     reads = {
         *("topics.get", "topics.list", "topics.page", "topics.count", "topics.deleted"),
-        *("log.heads", "log.evicted_producer", "log.pages", "log.pages_before"),
+        *("log.heads", "log.evicted_producer", "log.find_offsets", "log.pages", "log.pages_before"),
         *("groups.lease_page", "groups.leases", "groups.find_leases"),
         *(
             "members.get_group",

@@ -26,7 +26,7 @@ from tests.service.mirror.test_mirrored_log import assert_equal, stages_of
 from tests.service.timers.delays import delay
 from tests.service.transactions.test_repeats import begin, commit, part_of
 from tests.support.refusals import refused
-from tests.support.service import batch, head_of, key_of, new_topic, send
+from tests.support.service import ask, batch, head_of, key_of, new_topic, send
 from tests.support.timers import waiting
 
 PARTITIONS = 2
@@ -95,6 +95,16 @@ def test_moved_topic_tells_where_it_goes_on(stages: Stages) -> None:
     assert send(stages.mirror, "orders", "e", partition=1).base_offset == 0
     assert [each.promoted_at for each in promote(stages, again).partitions] == [3, 0], "a repeat"
     refused(ErrorCode.MOVED, lambda: send(source, "orders", "x"))
+
+
+def test_moved_log_is_read_to_its_end_which_tells_where_it_goes_on(stages: Stages) -> None:
+    source = stages.source.instance
+    moved = move(stages)
+    assert ask(source, "orders", 0).next_offset == 2
+    error = refused(ErrorCode.MOVED, lambda: ask(source, "orders", 2, wait_ms=60_000))
+    assert error.facts == {"url": "https://b.example", "topic": "orders", "mirror": "packing"}
+    reopen_topic(source, "orders", moved.note.number)
+    assert ask(source, "orders", 2).next_offset == 2
 
 
 def test_dry_run_changes_nothing(stages: Stages) -> None:

@@ -219,7 +219,8 @@ class ScheduledList(TypedDict):
 class PartitionBounds(TypedDict):
     """A partition holds the offsets `[log_start_offset, high_watermark)`. It is `active`, or takes no new records.
 
-    `stored_bytes` are the bytes of its records, as an estimate once retention has removed some.
+    `stored_bytes` are the bytes of its records, as an estimate once retention has removed some. A log that was a
+    mirror ended at `promoted_at` then.
     """
 
     partition: int
@@ -227,6 +228,7 @@ class PartitionBounds(TypedDict):
     high_watermark: int
     state: Literal["active", "draining"]
     stored_bytes: int
+    promoted_at: NotRequired[int]
 
 
 class TopicDescription(TopicAnswer):
