@@ -143,7 +143,7 @@ def _due_in_order(
         state = states.deliveries.get(key)
         place = head.next_record(0 if state is None else state.offset)
         must_ask = is_mirror and state is not None and state.asked_version < subscription.version
-        told_ms = None if state is None else telling_due_ms(state, is_again=False)
+        told_ms = telling_due_ms(state, is_again=False) if is_mirror and state is not None else None
         lane = lane_of(key.partition_key, subscription.config.concurrency)
         if must_ask or place < head.next_offset or not head.has_push_waiter:
             yield lane, key.partition_key, 0 if state is None else state.next_try_ms

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock_core.errors import PenstockError
+from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset
 from penstock_core.mirror.push import MirrorPush, PushAnswer
 from penstock_core.push.batch import Failed, Failure
@@ -81,10 +81,14 @@ class Stages:
 
 def batches(instance: Instance, topic: str, partition: int) -> list[Any]:
     """(base offset, bytes) of each batch, and its records."""
-    offset, found = 0, []
+    offset = 0
+    found: list[Any] = []
     while True:
         entry = FetchEntry(topic=topic, partition=partition, offset=offset, max_bytes=1_000_000)
-        [fetched] = fetch(instance, [entry], max_bytes=1_000_000, min_bytes=0, wait_ms=0).all_ok()
+        [fetched] = fetch(instance, [entry], max_bytes=1_000_000, min_bytes=0, wait_ms=0)
+        if isinstance(fetched, PenstockError):
+            assert fetched.code is ErrorCode.MOVED, fetched  # at its end
+            return found
         for position, header in walk(fetched.data):
             data = bytes(fetched.data[position : position + header.length])
             found.append((header.base_offset, header.next_offset, data, [each.value for each in decode(data)]))

@@ -110,9 +110,10 @@ def _check_latest(simulation: Simulation, topic: Topic, key: PartitionKey) -> No
 
 
 def _read_all(simulation: Simulation, topic: Topic, key: PartitionKey) -> list[tuple[int, str]]:
-    offset = int(simulation.stores.log.heads([key])[key].log_start_offset)
+    head = simulation.stores.log.heads([key])[key]
+    offset = int(head.log_start_offset)
     found: list[tuple[int, str]] = []
-    while True:
+    while not head.move or offset < head.next_offset:  # the end of a moved log says where it goes on
         entry = FetchEntry(topic=topic.name, partition=key.partition, offset=offset, max_bytes=2_000)
         [fetched] = fetch(simulation.bare, [entry], max_bytes=FETCH_BYTES_MAX, min_bytes=1, wait_ms=0)
         if isinstance(fetched, PenstockError):
@@ -127,6 +128,7 @@ def _read_all(simulation: Simulation, topic: Topic, key: PartitionKey) -> list[t
             return found
         expect(fetched.next_offset > offset, f"a fetch of {key} at {offset} does not move on")
         offset = fetched.next_offset
+    return found
 
 
 def _check_times(simulation: Simulation, topic: Topic, key: PartitionKey) -> None:

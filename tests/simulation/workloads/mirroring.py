@@ -39,6 +39,7 @@ from tests.simulation.service.simulation import Simulation
 SOURCE, _PREFIX, MIRROR = TopicName("mirrored"), "m.", "dr"
 MIRRORED = TopicName(f"{_PREFIX}{SOURCE}")
 _GROUP = "billing"
+_DOUBLED_TELLINGS = 0.5  # there are few
 _TRIES_MAX = 100
 _LASTS_MS = (20_000.0, 60_000.0)
 _RUNS_ON = {"mode": "ordered", "start": "earliest", "backoff_ms_min": 100, "backoff_ms_max": 5_000}
@@ -61,7 +62,8 @@ class MirrorRun:
         simulation, random = self.simulation, self.simulation.scheduler.random
         if simulation.faults.is_calm or not isinstance(getcurrent(), Task):
             return self._appended(simulation.undisturbed(), push)
-        if random.random() < self.doubled_rate and simulation.faults.strikes("doubled push"):
+        doubled_rate = self.doubled_rate if push.offsets is None else _DOUBLED_TELLINGS
+        if random.random() < doubled_rate and simulation.faults.strikes("doubled push"):
             delay_ms = random.uniform(0.0, self.late_ms)
             simulation.scheduler.spawn("late push", lambda: self._call(push), delay_ms=delay_ms)
         if random.random() < self.lost_rate and simulation.faults.strikes("lost push"):
