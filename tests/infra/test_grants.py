@@ -152,7 +152,7 @@ def with_wider_grants(stage: str, name: str, wider: dict[str, Any]) -> list[Perm
         ("dispatch", {"delivers": True}, "Dispatch may sqs:ReceiveMessage on <PushDeliveries>"),
         ("share", {"pushes": ("PutItem",)}, "Share may dynamodb:PutItem on <TablesGroups>"),
         ("promote", {"dispatches": True}, "Promote may dynamodb:Query on <TablesGroups>"),
-        ("deliver", {"groups": ("GetItem",)}, "Deliver may dynamodb:GetItem on <TablesGroups>"),
+        ("deliver", {"groups": ("PutItem",)}, "Deliver may dynamodb:PutItem on <TablesGroups>"),
         ("dispatch", {"log": ("GetItem",)}, "Dispatch may dynamodb:GetItem on <TablesLog>"),
         ("retention", {"sends_repairs": True}, "Retention may sqs:SendMessage on <RepairQueuesRepairs>"),
     ],
