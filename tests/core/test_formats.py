@@ -7,7 +7,6 @@ import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.formats import BYTE_FORMATS, FORMAT_ATTRIBUTE, ITEM_FORMATS, check_item
-from penstock_core.mirror.group_offsets import parse_offsets
 from penstock_core.storage.acls_item import parse_acl_mark, parse_acl_owners, parse_acl_rules
 from penstock_core.storage.audit_item import parse_audit_item
 from penstock_core.storage.compaction_item import parse_compaction, parse_cursor, parse_retired, parse_sequences
@@ -15,6 +14,7 @@ from penstock_core.storage.groups.group_item import parse_group
 from penstock_core.storage.groups.lease_item import parse_lease
 from penstock_core.storage.groups.member_item import parse_member
 from penstock_core.storage.head_item import parse_head, parse_producer
+from penstock_core.storage.mirrored_offsets_item import parse_offsets
 from penstock_core.storage.page_item import parse_expiring, parse_inline, parse_merge_mark, parse_page
 from penstock_core.storage.push.delivery_item import parse_delivery, parse_lane
 from penstock_core.storage.push.subscription_item import parse_note, parse_orphans, parse_subscription

@@ -6,15 +6,7 @@ A telling names the number of the one that it replaces, as the mirror has answer
 doubled, or of two pushers, the mirror takes one, and the others learn its number. Clocks decide nothing.
 
 Their text is JSON, in the request and in the mirror's item: `[[group, [[partition, offset], …]], …]`. A commit with
-metadata has them as third value. The item, which goes with the mirrored topic:
-
-```
-log table   pk "<topic id>#0"   sk "mirrored_offsets"
-version    N   the number of the telling: the condition of the next one
-read_ms    N   when the source read the offsets, by its clock
-left_out   N   groups that are not in it
-groups     S   the text
-```
+metadata has them as third value.
 """
 
 import json
@@ -24,17 +16,14 @@ from hashlib import sha256
 from typing import Any
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.formats import check_item
 from penstock_core.groups.lease import CommittedOffset
-from penstock_core.ids import GroupName, Offset, Partition, PartitionKey, TopicId, parse_group_name
+from penstock_core.ids import GroupName, Offset, Partition, parse_group_name
 from penstock_core.limits import (
     COMMIT_METADATA_BYTES_MAX,
     COMMIT_OFFSET_MAX,
     MIRROR_OFFSETS_BYTES,
     TOPIC_PARTITIONS_MAX,
 )
-from penstock_core.storage import keys
-from penstock_core.storage.item import Item, number
 from penstock_core.text import parse_json
 
 _DIGEST_BYTES = 8
@@ -81,21 +70,6 @@ class OffsetsTelling:
     left_out: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetsNote:
-    """What the source keeps of its last telling: the mirror's `number` of it, and the digest of what it told.
-
-    The next one is not before `next_ms`, unless the subscription has a newer `version`: its mirror may have begun anew.
-    `is_quiet`: nothing had changed, so none follows by itself.
-    """
-
-    next_ms: int
-    version: int = 0
-    number: int = 0
-    digest: str = ""
-    is_quiet: bool = False
-
-
 def fitted(committed: Mapping[GroupName, Sequence[CommittedOffset]], read_ms: int, unread: int) -> MirroredOffsets:
     """The offsets of as many groups as there is room for. Those whose last commit is oldest have none."""
     newest = {name: max(each.committed_at_ms for each in offsets) for name, offsets in committed.items() if offsets}
@@ -137,33 +111,6 @@ def decode_offsets(text: bytes) -> dict[GroupName, Mapping[Partition, MirroredOf
         return {parse_group_name(name): dict(map(_parse_offset, offsets)) for name, offsets in rows}
     except (ValueError, TypeError) as error:
         raise _invalid(f"no offsets of groups ({error})") from error
-
-
-def offsets_key(topic_id: TopicId) -> Item:
-    """The key of the item of a mirrored topic."""
-    return {"pk": {"S": str(PartitionKey(topic_id, Partition(0)))}, "sk": {"S": keys.MIRRORED_OFFSETS}}
-
-
-def offsets_item(topic_id: TopicId, number_of: int, offsets: MirroredOffsets) -> Item:
-    """The whole item."""
-    return {
-        **offsets_key(topic_id),
-        "version": number(number_of),
-        "read_ms": number(offsets.read_ms),
-        "left_out": number(offsets.left_out),
-        "groups": {"S": encode_offsets(offsets.groups).decode()},
-    }
-
-
-def parse_offsets(item: Mapping[str, Any]) -> tuple[int, MirroredOffsets]:
-    """The inverse of `offsets_item`: the number, and the offsets."""
-    check_item("mirrored_offsets", item)
-    offsets = MirroredOffsets(
-        read_ms=int(item["read_ms"]["N"]),
-        left_out=int(item["left_out"]["N"]),
-        groups=decode_offsets(item["groups"]["S"].encode()),
-    )
-    return int(item["version"]["N"]), offsets
 
 
 def _parse_offset(row: Sequence[Any]) -> tuple[Partition, MirroredOffset]:

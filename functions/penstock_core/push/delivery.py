@@ -38,7 +38,6 @@ from typing import Any
 
 from penstock_core.ids import Offset, Partition, PartitionKey, SubscriptionId, TopicId
 from penstock_core.limits import MIRROR_OFFSETS_REST_MS, PUSH_VISIBILITY_MS, PUSH_WINDOW_LOOK_MS, PUSH_WINDOW_LOOKS_MAX
-from penstock_core.mirror.group_offsets import OffsetsNote
 from penstock_core.push.lane import FREE, NO_MESSAGE, LaneState
 from penstock_core.push.subscription import SubscriptionConfig
 
@@ -87,6 +86,21 @@ class Window:
     seen_offset: Offset
     quiet_until_ms: int
     looks: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetsNote:
+    """What the source keeps of its last telling: the mirror's `number` of it, and the digest of what it told.
+
+    The next one is not before `next_ms`, unless the subscription has a newer `version`: its mirror may have begun anew.
+    `is_quiet`: nothing had changed, so none follows by itself.
+    """
+
+    next_ms: int
+    version: int = 0
+    number: int = 0
+    digest: str = ""
+    is_quiet: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@
 | log    | `<topic id>#<partition>` | `compaction`                                      | compaction_item             |
 | log    | `<topic id>#<partition>` | `retired#<ms>#<end offset>`                       | retired_item                |
 | log    | `<topic id>#<partition>` | `sequences#<end offset>#<ms>`                     | merged_sequences_item       |
-| log    | `<topic id>#0`           | `mirrored_offsets`                                | mirror/group_offsets        |
+| log    | `<topic id>#0`           | `mirrored_offsets`                                | mirrored_offsets_item       |
 | log    | `<id>#<n>#timers#<s>`    | `timer#<due ms, 15 digits>#<id, 32 hex>`          | timer_item                  |
 | log    | `#timers#<shard>`        | `<minute, 10 digits>#<topic id>#<partition>`      | due_minute_item             |
 | log    | `#timers`                | `switch`                                          | timers_switch_item          |

@@ -24,7 +24,6 @@ from penstock_core.limits import (
 )
 from penstock_core.mirror.group_offsets import (
     MirroredOffsets,
-    OffsetsNote,
     OffsetsTelling,
     digest_of,
     encode_offsets,
@@ -32,6 +31,7 @@ from penstock_core.mirror.group_offsets import (
 )
 from penstock_core.mirror.push import MirrorPush, PushAnswer, SourceTopic
 from penstock_core.push.batch import Failed
+from penstock_core.push.delivery import OffsetsNote
 from penstock_core.push.targets.target import StageTarget
 from penstock_core.storage.groups.lease_item import committed_of
 from penstock_service.instance.instance import Instance

@@ -12,7 +12,7 @@ expired        N   records that were passed over because their time was over
 asked_version  N   of the subscription, at the last answer of a mirror; missing without one
 trouble        S   JSON of the range that fails (push/delivery.py); missing while all is well
 window         S   JSON of the window of a batch that waits for more records; missing while none waits
-offsets        S   JSON of the last telling of groups' offsets (mirror/group_offsets.py); missing without one
+offsets        S   JSON of the last telling of groups' offsets (push/delivery.py); missing without one
 ```
 Whole numbers of the state are attributes of their names. Trouble and window are written whole, without fields that have
 their default. They do not outlive the failure and the batch, so a release passes over fields that it does not know.
@@ -42,8 +42,7 @@ from typing import Any
 
 from penstock_core.formats import check_item
 from penstock_core.ids import Partition, SubscriptionId, TopicId
-from penstock_core.mirror.group_offsets import OffsetsNote
-from penstock_core.push.delivery import NEVER_ASKED, DeliveryKey, DeliveryState, Trouble, Window
+from penstock_core.push.delivery import NEVER_ASKED, DeliveryKey, DeliveryState, OffsetsNote, Trouble, Window
 from penstock_core.push.lane import NO_MESSAGE, LaneKey, LaneState
 from penstock_core.storage.item import ConditionalPut, ConditionalUpdate, Item, number, rewriting
 from penstock_core.storage.keys import DELIVERY_PREFIX, LANE_PREFIX, PUSH_PREFIX

@@ -228,7 +228,8 @@ class DynamoDbLogIndex:
         return self._changed_head(returning(key, move, mirror))[1]
 
     def put_offsets(self, topic_id: TopicId, number: int, offsets: "MirroredOffsets") -> tuple[int, "MirroredOffsets"]:
-        from penstock_core.mirror.group_offsets import NO_OFFSETS, offsets_item, parse_offsets
+        from penstock_core.mirror.group_offsets import NO_OFFSETS
+        from penstock_core.storage.mirrored_offsets_item import offsets_item, parse_offsets
         from penstock_core.storage.push.delivery_item import versioned_write
 
         write = versioned_write(offsets_item(topic_id, number, offsets), number)
@@ -244,13 +245,13 @@ class DynamoDbLogIndex:
         return (0, NO_OFFSETS) if done.item is None else parse_offsets(done.item)
 
     def find_offsets(self, topic_id: TopicId) -> "MirroredOffsets | None":
-        from penstock_core.mirror.group_offsets import offsets_key, parse_offsets
+        from penstock_core.storage.mirrored_offsets_item import offsets_key, parse_offsets
 
         item = self._client.get(self._table, offsets_key(topic_id))
         return None if item is None else parse_offsets(item)[1]
 
     def delete_offsets(self, topic_id: TopicId) -> None:
-        from penstock_core.mirror.group_offsets import offsets_key
+        from penstock_core.storage.mirrored_offsets_item import offsets_key
 
         self._client.call("delete_item", is_repeatable=True, TableName=self._table, Key=offsets_key(topic_id))
 
