@@ -31,7 +31,7 @@ _DIGEST_BYTES = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirroredOffset:
-    """What a group has committed for one partition."""
+    """The commit of a group for one partition."""
 
     offset: Offset
     metadata: str = ""
@@ -46,7 +46,7 @@ class MirroredOffsets:
     groups: Mapping[GroupName, Mapping[Partition, MirroredOffset]] = field(default_factory=dict)
 
     def below(self, ends: Mapping[Partition, Offset]) -> "MirroredOffsets":
-        """Those of partitions that have an end, none beyond it: the mirror lacks what groups have read there."""
+        """The offsets of partitions that have an end, none beyond it: the mirror lacks what groups have read there."""
         groups = {
             group: {
                 partition: replace(each, offset=min(each.offset, ends[partition]))

@@ -90,7 +90,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetsNote:
-    """What the source keeps of its last telling: the mirror's `number` of it, and the digest of what it told.
+    """The source's note of its last telling: the mirror's `number` of it, and the digest of what it told.
 
     The next one is not before `next_ms`, unless the subscription has a newer `version`: its mirror may have begun anew.
     `is_quiet`: nothing had changed, so none follows by itself.

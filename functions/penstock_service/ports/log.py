@@ -132,12 +132,12 @@ class LogIndex(Protocol):
     def put_offsets(self, topic_id: TopicId, number: int, offsets: MirroredOffsets) -> tuple[int, MirroredOffsets]:
         """Stores what groups of the source have committed, under the number, if the number before it is stored.
 
-        What is stored then, 0 and none if nothing is. One conditional write; it may be repeated, because the number
+        It returns what is stored then, 0 and none if nothing is. One conditional write; it may be repeated, because the number
         refuses a second.
         """
 
     def find_offsets(self, topic_id: TopicId) -> MirroredOffsets | None:
-        """What `put_offsets` has stored last. One read."""
+        """The offsets that `put_offsets` has stored last. One read."""
 
     def delete_offsets(self, topic_id: TopicId) -> None:
         """Removes what `put_offsets` has stored. One delete."""

@@ -127,7 +127,7 @@ class AsyncStages:
         return fate
 
     async def ends(self, topics: Collection[str]) -> dict[TopicPartition, int]:
-        """Where the partitions of the topics were promoted at the stage that is read: what is behind is of its own."""
+        """The offsets where partitions were promoted at the stage that is read: records behind them are its own."""
         client = AsyncClient(self.carrier)
         found = [(topic, await client.call(calls.describe_topic(topic))) for topic in topics]
         return {
@@ -140,7 +140,7 @@ class AsyncStages:
     async def copy_offsets(self, source: AsyncClient, group: str, topics: Collection[str]) -> None:
         """Give the group at the stage that is read what it has committed at the moved one. No offset goes back.
 
-        What a member there holds stays: it reads some records twice.
+        A partition that a member there holds stays as it is: it reads some records twice.
         """
         client = AsyncClient(self.carrier)
         for topic in topics:

@@ -37,7 +37,7 @@ from penstock.telemetry.operations import Notes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What a core reads: topics and patterns by `names`, or partitions that the application `assigned`."""
+    """The reading of a core: topics and patterns by `names`, or partitions that the application `assigned`."""
 
     names: Sequence[str]
     listener: RebalanceCallbacks | None
@@ -232,7 +232,7 @@ class ConsumerCore:
         return sorted(names)
 
     def reading(self) -> "Reading":
-        """What another core needs to go on."""
+        """The reading, with which another core can go on."""
         return Reading(
             names=self.subscription(),
             listener=None if self._rebalance is None else self._rebalance.listener,

@@ -126,7 +126,7 @@ class Stages:
         return fate
 
     def ends(self, topics: Collection[str]) -> dict[TopicPartition, int]:
-        """Where the partitions of the topics were promoted at the stage that is read: what is behind is of its own."""
+        """The offsets where partitions were promoted at the stage that is read: records behind them are its own."""
         client = Client(self.carrier)
         found = [(topic, client.call(calls.describe_topic(topic))) for topic in topics]
         return {
@@ -139,7 +139,7 @@ class Stages:
     def copy_offsets(self, source: Client, group: str, topics: Collection[str]) -> None:
         """Give the group at the stage that is read what it has committed at the moved one. No offset goes back.
 
-        What a member there holds stays: it reads some records twice.
+        A partition that a member there holds stays as it is: it reads some records twice.
         """
         client = Client(self.carrier)
         for topic in topics:

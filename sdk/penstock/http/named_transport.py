@@ -84,7 +84,7 @@ _log = logging.getLogger("penstock.stages")
 
 
 class StageFate(Enum):
-    """What a stage says of the topics of a reader."""
+    """The state of a reader's topics at a stage."""
 
     OPEN = "open"
     MOVED = "moved"
