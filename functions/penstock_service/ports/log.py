@@ -132,8 +132,8 @@ class LogIndex(Protocol):
     def put_offsets(self, topic_id: TopicId, number: int, offsets: MirroredOffsets) -> tuple[int, MirroredOffsets]:
         """Stores what groups of the source have committed, under the number, if the number before it is stored.
 
-        It returns what is stored then, 0 and none if nothing is. One conditional write; it may be repeated, because the number
-        refuses a second.
+        It returns what is stored then, 0 and none if nothing is. One conditional write; it may be repeated, because
+        the number refuses a second.
         """
 
     def find_offsets(self, topic_id: TopicId) -> MirroredOffsets | None:
