@@ -13,7 +13,6 @@ it.
 
 import base64
 import hashlib
-import io
 import json
 from collections.abc import Callable, Hashable, Mapping
 from functools import lru_cache
@@ -21,7 +20,8 @@ from typing import Any
 
 import urllib3
 
-from penstock.errors import LookUpFirst, as_sdk_error
+from penstock.errors import InvalidError, LookUpFirst, as_sdk_error
+from penstock.schemas.avro_shape import avro_reader
 from penstock.schemas.glue import GlueRegistry
 from penstock.schemas.registry import ConfluentRegistry, Registry, Schema, SchemaReference
 from penstock.schemas.serdes import flattened, message_place, parse_avro
@@ -31,12 +31,13 @@ from penstock_service.adapters.aws import Storage
 from penstock_service.adapters.https_target import HttpsEndpoints
 from penstock_service.adapters.system import SystemClock
 from penstock_spark.archive.protobuf_messages import descriptor_of, message_reader, schema_text
-from penstock_spark.archive.typed_columns import known_types
+from penstock_spark.archive.typed_columns import SCHEMA_BYTES_MAX, known_types
 from penstock_spark.result_store import ResultStore
 
 UNKNOWN_IDS_MAX = 100  # of one task: values that only look like a registry's could each name another id
 _GLUE = "glue:"
 _TIMEOUT_MS = 10_000
+_NOT_ASKED = "not_asked"  # the secret or the address is not right, so the registry has said nothing about an id
 _LOCAL = "127.0.0.0/8,::1/128"
 _REGISTRIES_MAX = 16
 _FIRST_MESSAGE = (b"\x00", b"\x02\x00")  # both ways to write the path [0]
@@ -63,6 +64,12 @@ def registered_schema(registries: Registries, place: str, topic: str, secret: st
     registry = registries(name, secret)
     found = registry.newest(subject or registry.subject(topic, "value"))
     text = _ALONE[found.kind](found, message)
+    if len(text) > SCHEMA_BYTES_MAX:  # the plan has it, and each task gets the plan
+        raise PenstockError(
+            ErrorCode.INVALID_CONFIG,
+            f"the schema of {place:.200} has {len(text):,} bytes with all that it refers to: {SCHEMA_BYTES_MAX:,} are "
+            "the most",
+        )
     return json.dumps({"registry": name, "secret": secret, "kind": found.kind.lower(), "schema": text})
 
 
@@ -83,26 +90,32 @@ def value_reader(text: str, lake: ResultStore, table: str, registries: Registrie
 
 
 def _avro_reader(text: str, registry: Registry, schemas: "_WriterSchemas") -> Callable[[bytes], Any]:
-    import fastavro
-
     reader = parse_avro(json.loads(text), ())
-    writers: dict[Hashable, Any] = {}
+    readers: dict[Hashable, Callable[[bytes], Any] | str] = {}  # or why there is none: the next value asks nobody
 
     def read(data: bytes) -> Any:
         schema_id, payload = registry.split(data)
-        writer = writers.get(schema_id)
-        if writer is None:
-            found = schemas.find(schema_id)
-            if found.kind != "AVRO":
-                raise ValueError(f"schema {schema_id} is of kind {found.kind}, and the table's is of Avro")
-            writer = writers[schema_id] = parse_avro(json.loads(found.text), found.references)
-        buffer = io.BytesIO(payload)
-        value = fastavro.schemaless_reader(buffer, writer, reader)
-        if buffer.tell() != len(payload):
-            raise ValueError(f"{len(payload) - buffer.tell()} bytes follow the Avro value")
-        return value
+        found = readers.get(schema_id)
+        if found is None:
+            schema = schemas.find(schema_id)
+            found = readers[schema_id] = _reader_of(schema, schema_id, reader)
+        if isinstance(found, str):
+            raise ValueError(found)
+        return found(payload)
 
     return read
+
+
+def _reader_of(schema: Schema, schema_id: Hashable, reader: Any) -> Callable[[bytes], Any] | str:
+    """What reads values of this schema, or why none does: a stranger's schema must not stop the topic's archive."""
+    if schema.kind != "AVRO":
+        return f"schema {schema_id} is of kind {schema.kind}, and the table's is of Avro"
+    try:
+        writer = parse_avro(_parsed(schema.text), schema.references)
+    except PenstockError as error:
+        return f"schema {schema_id}: {error.message:.300}"
+    read = avro_reader(writer)
+    return lambda payload: read(payload, reader)
 
 
 def _protobuf_reader(text: str, registry: Registry) -> Callable[[bytes], Any]:
@@ -129,24 +142,35 @@ class _WriterSchemas:
         self._lake = lake
         self._folder = f"{table}/_penstock/schemas/{hashlib.sha256(registry.name.encode()).hexdigest()[:16]}"
         self._unknown: set[Hashable] = set()
+        self._kept: frozenset[str] | None = None  # the names in the folder, once there are too many unknown ids
 
     def find(self, schema_id: Hashable) -> Schema:
-        """The schema. Raises ValueError for an id that the registry does not know."""
-        if schema_id in self._unknown or len(self._unknown) >= UNKNOWN_IDS_MAX:
-            raise ValueError(f"the registry has no schema {schema_id}")
+        """The schema. Raises ValueError for an id that the registry does not know.
+
+        Behind `UNKNOWN_IDS_MAX` of them it knows those of the folder alone.
+        """
         path = f"{self._folder}/{schema_id}.json"
+        if schema_id in self._unknown:
+            raise ValueError(f"the registry has no schema {schema_id}")
+        if len(self._unknown) >= UNKNOWN_IDS_MAX and f"{schema_id}.json" not in self._kept_names():
+            raise ValueError(f"the registry has no schema {schema_id}, or is not asked: {UNKNOWN_IDS_MAX} were unknown")
         kept = self._lake.get(path)
         if kept is not None:
             return _schema_of(json.loads(kept))
         try:
             found = self._ask(schema_id)
         except PenstockError as error:
-            if error.code is not ErrorCode.INVALID_CONFIG:
+            if error.code is not ErrorCode.INVALID_CONFIG or error.facts.get(_NOT_ASKED):
                 raise
             self._unknown.add(schema_id)
             raise ValueError(f"the registry has no schema {schema_id}: {error.message:.200}") from error
         self._lake.put_new(path, json.dumps(_document_of(found)).encode())
         return found
+
+    def _kept_names(self) -> frozenset[str]:
+        if self._kept is None:
+            self._kept = frozenset(self._lake.names(f"{self._folder}/"))
+        return self._kept
 
     def _ask(self, schema_id: Hashable) -> Schema:
         while True:
@@ -170,11 +194,13 @@ class _CheckedRegistry(ConfluentRegistry):
 
     def _send(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes]:
         del method, body  # the archive only reads
-        if self._proof is None:
-            self._proof = _proof(self._storage, self._secret, self._url) if self._secret else {}
         try:
+            if self._proof is None:
+                self._proof = _proof(self._storage, self._secret, self._url) if self._secret else {}
             answer = self._endpoints.get(url, {**headers, **self._proof}, _TIMEOUT_MS)
         except PenstockError as error:
+            if error.code is ErrorCode.INVALID_CONFIG:
+                raise InvalidError(error.code, error.message, **{_NOT_ASKED: True}) from error
             raise as_sdk_error(error) from error
         return answer.status, answer.body
 

@@ -5,7 +5,6 @@ that does not fit has no typed column at all: `_raw` has its bytes, and `_raw_re
 row is either whole or raw. A tombstone has neither.
 """
 
-import io
 import json
 import re
 from collections.abc import Callable
@@ -19,6 +18,8 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.schemas.avro_shape import avro_reader
+from penstock.schemas.serdes import parse_avro
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_spark.archive.protobuf_messages import message_reader
 from penstock_spark.archive.typed_columns import AS_JSON, RAW, RAW_REASON, Typing, value_columns
@@ -126,18 +127,8 @@ def _decoder(typing: Typing) -> Fit:
 
 
 def _avro_decoder(schema: str) -> Fit:
-    import fastavro
-
-    parsed = fastavro.parse_schema(json.loads(schema))
-
-    def decode(data: bytes) -> Any:
-        buffer = io.BytesIO(data)
-        value = fastavro.schemaless_reader(buffer, parsed, None)
-        if buffer.tell() != len(data):
-            raise ValueError(f"{len(data) - buffer.tell()} bytes follow the Avro value: it has another schema")
-        return value
-
-    return decode
+    read = avro_reader(parse_avro(json.loads(schema), ()))
+    return lambda data: read(data, None)
 
 
 # Columns at once. Each function takes a column's cells, and the number of rows in which there is no object to have one.

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from penstock.arguments import check, check_callable
 from penstock.errors import CorruptError, InvalidError, LookUpFirst, NotConfiguredError
+from penstock.schemas.avro_shape import avro_reader, check_items
 from penstock.schemas.registry import Registry, Schema, SchemaReference
 from penstock.schemas.serialization import Field
 from penstock_core.errors import ErrorCode
@@ -221,15 +222,17 @@ class AvroSerde(_Serde):
         self._avro = _package("fastavro", "avro")
         self._text, document = _document(schema)
         self._parsed = None if document is None else parse_avro(document, ())
+        self._read = avro_reader(self._parsed)
         self._reader_top: Any = None  # the same in a record, made when it is needed
 
     def __getstate__(self) -> dict[str, Any]:
         """Modules do not travel."""
-        return {**self.__dict__, "_avro": None, "_compiled": {}}
+        return {**self.__dict__, "_avro": None, "_read": None, "_compiled": {}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._avro = _package("fastavro", "avro")
+        self._read = avro_reader(self._parsed)
 
     def _encode(self, topic: str, field: Field, given: Any) -> bytes:
         check(self._parsed is not None, "AvroSerde(): give the schema to write with")
@@ -272,19 +275,17 @@ class AvroSerde(_Serde):
         return f"{error!s:.500}"
 
     def _decode(self, payload: bytes, writer: Any) -> Any:
-        buffer = io.BytesIO(payload)
-        is_in_top = isinstance(writer, Mapping) and writer.get("name") == _TOP
+        parsed, read = (self._parsed, self._read) if writer is None else writer
+        is_in_top = isinstance(parsed, Mapping) and parsed.get("name") == _TOP
         reader = self._parsed if writer is not None else None
         if is_in_top and reader is not None:
             if self._reader_top is None:
                 self._reader_top = parse_avro(_in_top(json.loads(str(self._text))), ())
             reader = self._reader_top
         try:
-            value = self._avro.schemaless_reader(buffer, self._parsed if writer is None else writer, reader)
+            value = read(payload, reader)
         except (self._avro.schema.UnknownType, self._avro.schema.SchemaParseException) as error:
             raise _unread("Avro", error) from error  # the schema's fault, not the record's
-        if buffer.tell() != len(payload):
-            raise ValueError(f"{len(payload) - buffer.tell()} bytes follow the Avro value: its schema is another one")
         value = value["value"] if is_in_top else value
         return value if self._load is None else self._load(value)
 
@@ -293,7 +294,8 @@ class AvroSerde(_Serde):
         document = _text_of(writer.text)
         is_record = isinstance(document, Mapping) and document.get("type") in ("record", "error")
         # The library keeps the schemas that a schema names only with a record.
-        return parse_avro(document if is_record else _in_top(document), writer.references)
+        parsed = parse_avro(document if is_record else _in_top(document), writer.references)
+        return parsed, avro_reader(parsed)
 
     def _schema_of(self, given: Any) -> Schema:
         del given
@@ -376,9 +378,11 @@ def parse_avro(document: Any, references: tuple[SchemaReference, ...]) -> Any:
     try:
         for each in flattened(references):
             library.parse_schema(json.loads(each.schema.text), named_schemas=named)
-        return library.parse_schema(document, named_schemas=named)
+        parsed = library.parse_schema(document, named_schemas=named)
+        check_items(parsed)
     except Exception as error:  # fastavro raises what Python's own operations do
         raise _unread("Avro", error) from error
+    return parsed
 
 
 def _document(schema: Any) -> tuple[str | None, Any]:

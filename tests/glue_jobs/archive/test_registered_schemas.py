@@ -30,7 +30,7 @@ from penstock_spark.archive.registered_schemas import (
     registered_schema,
     value_reader,
 )
-from penstock_spark.archive.typed_columns import value_columns
+from penstock_spark.archive.typed_columns import SCHEMA_BYTES_MAX, value_columns
 from tests.glue_jobs.archived_topic import ArchivedTopic
 from tests.glue_jobs.storages import SOME_STORAGE
 from tests.support.proto_messages import order_classes
@@ -202,6 +202,52 @@ def test_ids_that_the_registry_does_not_know_are_raw_and_few_of_them_are_asked_f
     assert sum("/schemas/ids/" in each for each in registry.calls) == 1 + UNKNOWN_IDS_MAX
 
 
+def test_known_schemas_are_read_behind_many_unknown_ids(
+    archived: ArchivedTopic, registry: SchemaRegistry, client: SchemaRegistryClient
+) -> None:
+    good = AvroSerializer(client, avro(OLD))({"id": 1, "name": "a"}, CONTEXT)
+    archived.append_values(good)
+    archived.archive(schema=schema_at(archived, registry.url))
+    strangers = [b"\x00" + number.to_bytes(4, "big") + b"x" for number in range(9, 9 + UNKNOWN_IDS_MAX)]
+    archived.append_values(*strangers, good)
+    archived.archive(schema=schema_at(archived, registry.url))
+    assert archived.table_rows()[-1]["id"] == 1
+
+
+def test_schema_that_cannot_be_read_by_is_raw_and_stops_nothing_and_is_asked_for_once(
+    archived: ArchivedTopic, registry: SchemaRegistry, client: SchemaRegistryClient, monkeypatch: Any
+) -> None:
+    """Registries take defaults of another type, and each producer may register a schema."""
+    good = AvroSerializer(client, avro(OLD))({"id": 1, "name": "a"}, CONTEXT)
+    wrong = registry.register("other", {"schema": avro([{"name": "id", "type": "int", "default": "x"}])})
+    other = registry.register("other", {"schema": "{}", "schemaType": "JSON"})
+    strangers = [b"\x00" + number.to_bytes(4, "big") + b"\x02" for number in (wrong, other)]
+    archived.append_values(*strangers * 5, good)
+    read: list[str] = []
+    get = type(archived.lake).get
+    monkeypatch.setattr(type(archived.lake), "get", lambda lake, path: read.append(path) or get(lake, path))  # type: ignore[func-returns-value]
+
+    assert archived.archive(schema=schema_at(archived, registry.url)).unfit_records == 10
+
+    rows = archived.table_rows()
+    assert rows[-1]["id"] == 1
+    assert "the Avro schema is not valid" in rows[0]["_raw_reason"]
+    assert "is of kind JSON, and the table's is of Avro" in rows[1]["_raw_reason"]
+    assert sum("/schemas/" in path for path in read) == 3
+
+
+def test_secret_that_a_task_cannot_read_types_no_value_as_raw(
+    archived: ArchivedTopic, registry: SchemaRegistry, client: SchemaRegistryClient
+) -> None:
+    archived.append_values(AvroSerializer(client, avro(OLD))({"id": 1, "name": "a"}, CONTEXT))
+    schema = schema_at(archived, registry.url)
+    with mock_aws():  # which has no such secret
+        archived.registries = partial(open_registry, IN_MOTO)
+        document = {**json.loads(schema[1]), "secret": "nowhere"}
+        with pytest.raises(PenstockError, match="secret 'nowhere' cannot be read"):
+            archived.archive(schema=(schema[0], json.dumps(document)))
+
+
 @pytest.mark.parametrize(("outage", "code"), [(503, ErrorCode.STORAGE_UNAVAILABLE), (401, ErrorCode.ACCESS_DENIED)])
 def test_registry_that_does_not_answer_types_no_value_as_raw_and_the_next_run_goes_on(
     archived: ArchivedTopic, registry: SchemaRegistry, client: SchemaRegistryClient, outage: int, code: ErrorCode
@@ -320,6 +366,17 @@ def test_protobuf_of_a_registry_that_tells_only_text_is_refused_with_the_way_out
 ) -> None:
     registry.register("Web.orders-value", {"schema": 'syntax = "proto3";', "schemaType": "PROTOBUF"})
     with pytest.raises(PenstockError, match=r"format=serialized.*protobuf:order\.desc"):
+        schema_at(archived, registry.url)
+
+
+def test_schema_that_is_large_with_those_that_it_refers_to_is_refused(
+    archived: ArchivedTopic, registry: SchemaRegistry
+) -> None:
+    large = json.dumps({"$comment": "x" * (SCHEMA_BYTES_MAX // 2), "type": "object"})
+    registry.register("by", {"schema": large, "schemaType": "JSON"})
+    references = [{"name": f"{each}.json", "subject": "by", "version": 1} for each in range(2)]
+    registry.register("Web.orders-value", {"schema": "{}", "schemaType": "JSON", "references": references})
+    with pytest.raises(PenstockError, match="with all that it refers to: 1,000,000 are the most"):
         schema_at(archived, registry.url)
 
 
