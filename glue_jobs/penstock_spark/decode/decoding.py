@@ -2,7 +2,7 @@
 
 ```
  stored batches ──spans──▶ one buffer, and the place of each batch's records in it
-                ──walk_records──▶ the start and end of each record
+                ──find_records──▶ the start and end of each record
                 ──read_varints──▶ NumPy arrays: timestamps, offsets, starts and ends of keys and values
                 ──take──▶ Arrow columns, copied once, in C++
 ```
@@ -33,8 +33,8 @@ from penstock_spark.decode.varints import (
     Bytes,
     DoubtfulBatchError,
     Integers,
+    find_records,
     read_varints,
-    walk_records,
 )
 
 CHUNK_BYTES = 4 * MIB  # decoded at once; a larger range or batch makes a larger chunk
@@ -254,16 +254,17 @@ def _overlapping_batches(stored: StoredBatches) -> Iterator[tuple[int, int, Batc
 
 
 def _read_fields(data: Buffer, spans: Sequence[_Span]) -> _Fields:
-    record_starts: list[int] = []
+    starts_of_spans: list[Integers] = []
     for span in spans:
         try:
-            end = walk_records(data, span.position, span.header.record_count, record_starts)
+            starts, end = find_records(data, span.position, span.header.record_count)
         except IndexError as error:
             raise DoubtfulBatchError("its records end behind the buffer") from error
         if end != span.end:
             raise DoubtfulBatchError("its records end elsewhere")
+        starts_of_spans.append(starts)
     buffer: Bytes = np.frombuffer(data, np.uint8)
-    lengths, at = read_varints(buffer, np.array(record_starts, np.int64))
+    lengths, at = read_varints(buffer, np.concatenate(starts_of_spans))
     ends = at + lengths
     attributes = buffer.take(at, mode="clip")
     time_deltas, at = read_varints(buffer, at + 1, LONG_BYTES_MAX)
@@ -279,10 +280,10 @@ def _read_fields(data: Buffer, spans: Sequence[_Span]) -> _Fields:
     is_sound &= (key_ends <= ends) & (value_ends <= ends) & ((headers_at == ends) | (header_counts > 0))
     is_sound &= (headers_at <= ends) & (offset_deltas >= 0)
     is_sound &= offset_deltas <= _repeated([span.header.last_offset_delta for span in spans], counts)
-    starts = np.cumsum(counts) - counts
+    firsts = np.cumsum(counts) - counts
     rises = np.ones(len(ends), bool)
     rises[1:] = offset_deltas[1:] > offset_deltas[:-1]
-    rises[starts[counts > 0]] = True
+    rises[firsts[counts > 0]] = True
     is_sound &= rises
     if not is_sound.all():
         raise DoubtfulBatchError(f"record {int(np.argmin(is_sound))} of the chunk is torn")

@@ -11,6 +11,7 @@ from penstock_spark.decode.varints import (
     INT_BYTES_MAX,
     LONG_BYTES_MAX,
     DoubtfulBatchError,
+    find_records,
     read_varints,
     walk_records,
 )
@@ -42,6 +43,38 @@ def test_records_are_walked_from_length_to_length(lengths: list[int]) -> None:
     starts: list[int] = []
     assert walk_records(data, 0, len(lengths), starts) == len(data)
     assert len(starts) == len(lengths)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([0, 1, 63, 64, 100, 8_191, 8_192]), st.integers(1, 80)), max_size=8),
+    st.binary(max_size=9),
+)
+def test_records_of_one_length_in_a_row_are_found_where_a_walk_finds_them(
+    rows: list[tuple[int, int]], behind: bytes
+) -> None:
+    lengths = [length for length, count in rows for _ in range(count)]
+    data = b"".join(varint(each) + bytes(each) for each in lengths) + behind
+    walked: list[int] = []
+    end = walk_records(data, 0, len(lengths), walked)
+    starts, found_end = find_records(data, 0, len(lengths))
+    assert (starts.tolist(), found_end) == (walked, end)
+
+
+def test_row_that_ends_between_two_looks_ends_with_its_last_record() -> None:
+    for count in (31, 32, 33, 255, 256, 257, 300):
+        data = (varint(5) + bytes(5)) * count + varint(6) + bytes(6)
+        starts, end = find_records(data, 0, count + 1)
+        assert (starts.tolist(), end) == ([6 * number for number in range(count + 1)], len(data))
+
+
+@pytest.mark.parametrize("length", [5, -1, -2])
+def test_records_that_end_behind_the_buffer_are_refused_or_end_elsewhere(length: int) -> None:
+    data = (varint(length) + bytes(max(0, length))) * 40
+    try:
+        _, end = find_records(data, 0, 80)
+    except IndexError:
+        return
+    assert end != len(data)
 
 
 @pytest.mark.parametrize("bytes_max", [INT_BYTES_MAX, LONG_BYTES_MAX])
