@@ -101,6 +101,11 @@ class ArchivedTopic:
         found = self.catalog().load_table(("penstock", "web_orders")).scan().to_arrow().to_pylist()
         return sorted(found, key=lambda row: (row["partition"], row["offset"]))
 
+    def table_files(self) -> list[str]:
+        """The data files of the table's current snapshot."""
+        tasks = self.catalog().load_table(("penstock", "web_orders")).scan().plan_files()
+        return [each.file.file_path for each in tasks]
+
     def fill(self) -> None:
         """36 appends: two pages of partition 0. Most groups hold one record set of another day."""
         for number in range(36):

@@ -130,7 +130,7 @@ def _files(lake: ResultStore, table: str, plan: Plan, group: Group, days: dict[s
 
 
 def plan_typer(typing: Typing, lake: ResultStore, table: str, registries: Registries | None) -> ValueTyper:
-    """What types values by a plan's or a rebuild's schema. Makes no call."""
+    """The typer of values by a plan's or a rebuild's schema. Makes no call."""
     if typing.kind != REGISTERED:
         return ValueTyper(typing)
     assert registries is not None

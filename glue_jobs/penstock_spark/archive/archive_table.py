@@ -90,14 +90,14 @@ def commit_path(table: str, number: int) -> str:
     return f"{table}/_penstock/commits/{number:012}.json"
 
 
-def claim_table(lake: ResultStore, topic: Topic, kind: TableKind) -> str:
+def claim_table(lake: ResultStore, topic: Topic, kind: TableKind, suffix: str = "") -> str:
     """Claim a table for the topic and return its name. The table belongs to the topic from then on.
 
-    The name is the topic's, in lower case, with `_` for `.` and `-`. If another topic owns that table, for example a
-    deleted one of the same name, a part of the topic's id follows. Costs a get, and a put for a new table. Raises
-    INVALID_CONFIG if the topic's table is of the other kind.
+    The name is the topic's, in lower case, with `_` for `.` and `-`, and the suffix. If another topic owns that table,
+    for example a deleted one of the same name, a part of the topic's id follows. Costs a get, and a put for a new
+    table. Raises INVALID_CONFIG if the topic's table is of the other kind.
     """
-    plain = plain_table_name(topic.name)
+    plain = plain_table_name(topic.name) + suffix
     for name in (plain, f"{plain}_{topic.topic_id[:8]}", f"{plain}_{topic.topic_id}"):
         path = _table_path(name)
         mine = {"topic": topic.name, "topic_id": topic.topic_id, "kind": kind.value}

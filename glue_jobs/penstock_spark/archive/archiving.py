@@ -13,6 +13,7 @@ from penstock_spark.archive.archive_files import ArchivedGroup
 from penstock_spark.archive.archive_plan import OffsetSpan, Plan, high_watermarks, make_plan
 from penstock_spark.archive.archive_table import ArchiveTable, find_plan, put_plan
 from penstock_spark.archive.iceberg_table import IcebergTable
+from penstock_spark.archive.latest_rows import LatestRunner
 from penstock_spark.archive.rebuilding import RebuildRunner
 from penstock_spark.archive.typed_columns import Typing
 from penstock_spark.result_store import ResultStore
@@ -127,6 +128,23 @@ def rebuild_table(
         records=sum(each.records for each in files),
         unfit=sum(each.unfit for each in rebuilt),
     )
+
+
+def merge_latest(
+    table: IcebergTable,
+    latest: IcebergTable,
+    topic: Topic,
+    typing: Typing | None,
+    run_latest: LatestRunner,
+    log_event: EventLogger,
+) -> None:
+    """Bring the table of a topic's latest rows to the present snapshot of the topic's table. Raises as its methods."""
+    work = latest.plan_latest(table, topic.head_count, typing)
+    if work is None:
+        return
+    files = [file for each in run_latest(work) for file in each]
+    latest.commit_latest(work, files)
+    log_event("latest", topic=topic.name, table=latest.name, files=len(files), rows=sum(each.records for each in files))
 
 
 def _count(total: ArchiveResult, plan: Plan, groups: Sequence[ArchivedGroup]) -> None:

@@ -23,6 +23,7 @@ from penstock_spark.archive.archive_files import ArchivedFile
 from penstock_spark.archive.archive_plan import CommittedFiles, Plan, offsets_of_json
 from penstock_spark.archive.archive_schema import FILE_SCHEMA, TIMESTAMP_ID
 from penstock_spark.archive.archive_table import find_plan
+from penstock_spark.archive.latest_rows import LatestRows
 from penstock_spark.archive.rebuilding import Rebuild
 from penstock_spark.archive.typed_columns import Typing, ValueColumns, table_fields, value_columns
 from penstock_spark.result_store import ResultStore
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table, Transaction
 
 COMMIT, NEXT_OFFSETS = "penstock.commit", "penstock.next-offsets"
+LATEST_OF = "penstock.latest-of"  # the snapshot of the topic's table whose latest rows a snapshot has
 NUMBERS = "penstock.field-numbers"  # of Protobuf, by column: a field with a new name is found by its number
 NAMESPACE = "penstock"
 PARTITION_FIELD = "day"
@@ -153,20 +155,14 @@ class IcebergTable:
         snapshot = None if table is None else table.current_snapshot()
         if table is None or snapshot is None:
             return None
-        tasks = list(table.scan().plan_files())
-        if any(each.delete_files for each in tasks):
-            raise PenstockError(
-                ErrorCode.INVALID_CONFIG,
-                f"table {self._name} has files of deleted rows: rewrite its data files by your engine first",
-            )
+        paths = self._paths(table)
         transaction = table.transaction()  # it is never committed: it tells the ids that the columns will have
         with self._change():
             _evolve(transaction, columns, is_anew=True)
-        base = self._lake.uri("")
         return Rebuild(
             table=self._name,
             snapshot_id=snapshot.snapshot_id,
-            paths=tuple(sorted(each.file.file_path.removeprefix(base) for each in tasks)),
+            paths=paths,
             typing=_typing(kind, schema, transaction.table_metadata.schema()),
         )
 
@@ -196,6 +192,61 @@ class IcebergTable:
                     update.delete_data_file(each.file)
                 for file in files:
                     update.append_data_file(_data_file(table, self._lake.uri(file.path), schema))
+
+    def plan_latest(self, of: "IcebergTable", partitions: int, typing: Typing | None) -> LatestRows | None:
+        """The run that makes this the table of the latest rows of another; None if there is nothing new.
+
+        Raises as `plan_rebuild`.
+        """
+        base = of._load()
+        current = None if base is None else base.current_snapshot()
+        if base is None or current is None:
+            return None
+        own = self._load()
+        snapshot = None if own is None else own.current_snapshot()
+        told = None if snapshot is None or snapshot.summary is None else snapshot.summary.get(LATEST_OF)
+        if told == str(current.snapshot_id):
+            return None
+        paths = of._paths(base)
+        if own is not None and told is not None and _only_appended(base, int(told)):
+            merged = {*of._paths(base, int(told))}
+            paths = (*(each for each in paths if each not in merged), *self._paths(own))
+        return LatestRows(
+            table=self._name,
+            of_snapshot=current.snapshot_id,
+            snapshot_id=None if snapshot is None else snapshot.snapshot_id,
+            paths=paths,
+            partitions=partitions,
+            typing=typing,
+        )
+
+    def commit_latest(self, work: LatestRows, files: Sequence[ArchivedFile]) -> None:
+        """Put the files in the place of all that the table has, by one update of the catalog.
+
+        Raises CONCURRENT_UPDATE if the table has changed since the run was planned; then nothing happens.
+        """
+        table = self._load() or self._create()
+        snapshot = table.current_snapshot()
+        if (None if snapshot is None else snapshot.snapshot_id) != work.snapshot_id:
+            raise self._changed("it has another snapshot")
+        with self._change(), table.transaction() as transaction:
+            transaction.set_properties(_ONE_TRY)
+            with transaction.update_snapshot(snapshot_properties={LATEST_OF: str(work.of_snapshot)}).overwrite() as put:
+                for each in table.scan().plan_files():
+                    put.delete_data_file(each.file)
+                for file in files:
+                    put.append_data_file(_data_file(table, self._lake.uri(file.path), table.schema()))
+
+    def _paths(self, table: "Table", snapshot_id: int | None = None) -> tuple[str, ...]:
+        """The files of a snapshot, by their paths in the store. Raises INVALID_CONFIG for files of deleted rows."""
+        tasks = list(table.scan(snapshot_id=snapshot_id).plan_files())
+        if any(each.delete_files for each in tasks):
+            raise PenstockError(
+                ErrorCode.INVALID_CONFIG,
+                f"table {self._name} has files of deleted rows: rewrite its data files by your engine first",
+            )
+        base = self._lake.uri("")
+        return tuple(sorted(each.file.file_path.removeprefix(base) for each in tasks))
 
     @contextmanager
     def _change(self) -> Iterator[None]:
@@ -313,6 +364,18 @@ def _committed(table: "Table") -> CommittedFiles:
         snapshot = None if parent is None else table.snapshot_by_id(parent)
     is_lost = table.current_snapshot() is not None and COMMIT in table.properties
     return _parse(table.properties) if is_lost else CommittedFiles()
+
+
+def _only_appended(table: "Table", since: int) -> bool:
+    """True if commits of archive alone lead from that snapshot to the current one: no older file was rewritten."""
+    snapshot = table.current_snapshot()
+    while snapshot is not None and snapshot.snapshot_id != since:
+        summary = snapshot.summary
+        parent = snapshot.parent_snapshot_id
+        if summary is None or summary.operation.value != "append" or COMMIT not in summary.additional_properties:
+            return False
+        snapshot = None if parent is None else table.snapshot_by_id(parent)
+    return snapshot is not None
 
 
 def _parse(found: Mapping[str, str]) -> CommittedFiles:

@@ -34,7 +34,7 @@ from penstock_spark.archive.protobuf_messages import descriptor_of, message_read
 from penstock_spark.archive.typed_columns import SCHEMA_BYTES_MAX, known_types
 from penstock_spark.result_store import ResultStore
 
-UNKNOWN_IDS_MAX = 100  # of one task: values that only look like a registry's could each name another id
+UNKNOWN_IDS_MAX = 100  # a task asks for so many: each value that only looks like a registry's could name one
 _GLUE = "glue:"
 _TIMEOUT_MS = 10_000
 _NOT_ASKED = "not_asked"  # the secret or the address is not right, so the registry has said nothing about an id

@@ -8,6 +8,7 @@ no harm: penstock_spark/archive/archive_plan.py argues why. docs/how-to/archive.
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,11 +17,20 @@ from penstock_core.limits import MIB
 from penstock_core.log.topic import Topic
 from penstock_service.adapters.aws import Storage
 from penstock_service.instance.instance import Instance
-from penstock_spark.archive.archive_files import ArchivedGroup, archive_group
+from penstock_spark.archive.archive_files import ArchivedFile, ArchivedGroup, archive_group
 from penstock_spark.archive.archive_plan import Plan
 from penstock_spark.archive.archive_table import LAKE, ParquetTable, TableKind, claim_table
-from penstock_spark.archive.archiving import ArchiveResult, GroupRunner, Sizes, archive_topic, rebuild_table
+from penstock_spark.archive.archiving import (
+    ArchiveResult,
+    GroupRunner,
+    Sizes,
+    archive_topic,
+    merge_latest,
+    rebuild_table,
+)
 from penstock_spark.archive.iceberg_table import IcebergTable, open_catalog
+from penstock_spark.archive.latest_rows import SUFFIX as LATEST_SUFFIX
+from penstock_spark.archive.latest_rows import LatestRows, LatestRunner, write_latest
 from penstock_spark.archive.protobuf_messages import schema_text
 from penstock_spark.archive.rebuilding import Rebuild, RebuildRunner, RebuiltFile, rebuild_file
 from penstock_spark.archive.registered_schemas import open_registry, registered_schema
@@ -65,6 +75,9 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument(
         "--rebuild", action="store_true", help="first type all rows of tables with a schema anew, by the new schema"
     )
+    parser.add_argument(
+        "--latest", action="store_true", help="also keep a table of the latest record of each key of compacted topics"
+    )
     add_on_undecodable(parser)
     options, storage = parse_job(parser, argv)
     instance = open_instance(storage)
@@ -72,21 +85,24 @@ def main(argv: Sequence[str]) -> None:
     uri = results_uri(options.output, storage, LAKE)
     lake = open_results(uri, storage)
     schemas = read_schemas(options.schema, storage)
-    _check_schemas(schemas, topics, storage, rebuilds=options.rebuild)
+    _check_schemas(schemas, topics, storage, rebuilds=options.rebuild, latest=options.latest)
     sizes = Sizes(group_bytes=options.group_bytes, commit_bytes=options.commit_bytes)
     done: list[ArchiveResult] = []
     failed: list[str] = []
     log_event("archiving", topics=len(topics), output=uri, catalog=storage.catalog)
     with spark_session("archive") as spark:
         skips = options.on_undecodable == "skip"
-        run_groups = _group_runner(spark.sparkContext, storage, uri, skips_undecodable=skips)
-        run_rebuild = _rebuild_runner(spark.sparkContext, storage, uri) if options.rebuild else None
+        runners = _Runners(
+            groups=_group_runner(spark.sparkContext, storage, uri, skips_undecodable=skips),
+            rebuild=_rebuild_runner(spark.sparkContext, storage, uri) if options.rebuild else None,
+            latest=_latest_runner(spark.sparkContext, storage, uri) if options.latest else None,
+        )
         for topic in topics:
             try:
                 schema = schemas.get(topic.name)
                 if schema is None and storage.catalog is not None:
                     schema = topic_schema(topic, storage)
-                done.append(_archive(instance, lake, storage, topic, run_groups, sizes, schema, run_rebuild))
+                done.append(_archive(instance, lake, storage, topic, runners, sizes, schema))
             except Exception as error:  # the topic's edge: Spark raises its own for what a worker raised
                 failed.append(topic.name)
                 log_event("failed", topic=topic.name, error=describe_failure(error))
@@ -100,19 +116,27 @@ def main(argv: Sequence[str]) -> None:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Runners:
+    """The parts of the work as Spark runs them; None for those that the options leave out."""
+
+    groups: GroupRunner
+    rebuild: RebuildRunner | None
+    latest: LatestRunner | None
+
+
 def _archive(
     instance: Instance,
     lake: ResultStore,
     storage: Storage,
     topic: Topic,
-    run_groups: GroupRunner,
+    runners: _Runners,
     sizes: Sizes,
     schema: tuple[str, str] | None,
-    run_rebuild: RebuildRunner | None,
 ) -> ArchiveResult:
     if storage.catalog is None:
         name = claim_table(lake, topic, TableKind.PARQUET)
-        return archive_topic(instance, lake, topic, ParquetTable(lake, name), run_groups, sizes, log_event)
+        return archive_topic(instance, lake, topic, ParquetTable(lake, name), runners.groups, sizes, log_event)
     catalog, namespace = open_catalog(storage.catalog, storage)
     name = claim_table(lake, topic, TableKind.ICEBERG)
     table = IcebergTable(catalog, namespace, lake, name)
@@ -120,11 +144,28 @@ def _archive(
     def prepare() -> Typing | None:
         if schema is None:
             return None
-        if run_rebuild is not None:
-            rebuild_table(table, schema, run_rebuild, log_event)
+        if runners.rebuild is not None:
+            rebuild_table(table, schema, runners.rebuild, log_event)
         return table.typed(*schema)
 
-    return archive_topic(instance, lake, topic, table, run_groups, sizes, log_event, prepare)
+    result = archive_topic(instance, lake, topic, table, runners.groups, sizes, log_event, prepare)
+    if runners.latest is not None and topic.config.is_compacted:
+        name = claim_table(lake, topic, TableKind.ICEBERG, LATEST_SUFFIX)
+        latest = IcebergTable(catalog, namespace, lake, name)
+        typing = None if schema is None else latest.typed(*schema)
+        merge_latest(table, latest, topic, typing, runners.latest, log_event)
+    return result
+
+
+def _latest_runner(context: "SparkContext", storage: Storage, uri: str) -> LatestRunner:
+    def run_latest(work: LatestRows) -> Sequence[Sequence[ArchivedFile]]:
+        registries = partial(open_registry, storage)
+        partitions = context.parallelize(range(work.partitions), work.partitions)
+        return partitions.map(
+            lambda partition: write_latest(open_results(uri, storage), work, partition, registries)
+        ).collect()
+
+    return run_latest
 
 
 def _rebuild_runner(context: "SparkContext", storage: Storage, uri: str) -> RebuildRunner:
@@ -180,7 +221,9 @@ def read_schema(kind: str, place: str, topic: str, storage: Storage) -> str:
     )
 
 
-def _check_schemas(schemas: Mapping[str, object], topics: Sequence[Topic], storage: Storage, *, rebuilds: bool) -> None:
+def _check_schemas(
+    schemas: Mapping[str, object], topics: Sequence[Topic], storage: Storage, *, rebuilds: bool, latest: bool
+) -> None:
     if rebuilds and not schemas and not any(each.config.value_schema for each in topics):
         raise PenstockError(
             ErrorCode.INVALID_CONFIG, "--rebuild types tables anew: give their --schema, or the topics a value_schema"
@@ -190,9 +233,9 @@ def _check_schemas(schemas: Mapping[str, object], topics: Sequence[Topic], stora
         raise PenstockError(
             ErrorCode.INVALID_CONFIG, f"--schema names {', '.join(unknown)[:200]}, which this run does not archive"
         )
-    if (schemas or rebuilds) and storage.catalog is None:
+    if (schemas or rebuilds or latest) and storage.catalog is None:
         raise PenstockError(
-            ErrorCode.INVALID_CONFIG, "types need a --catalog: plain Parquet files have no columns that may change"
+            ErrorCode.INVALID_CONFIG, "types need a --catalog, and so do latest rows: plain Parquet files cannot change"
         )
 
 

@@ -10,13 +10,17 @@ import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset
+from penstock_core.records.codec import NewRecord, encode
+from penstock_core.records.record_batch import Compression
+from penstock_core.zones.zone_state import Acks
 from penstock_service.adapters.aws import Storage
 from penstock_service.instance.instance import Instance
+from penstock_service.records.produce import produce
 from penstock_spark.archive.iceberg_table import open_catalog
 from penstock_spark.result_store import open_results
 from penstock_spark.scripts import archive
 from tests.glue_jobs.conftest import RunScript, lines_of
-from tests.support.service import key_of, new_topic, send
+from tests.support.service import entry, key_of, new_topic, send
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -184,9 +188,30 @@ def test_topic_that_names_its_schema_is_typed_without_an_option_and_another_topi
     assert (row["a"], "b" in row) == (1, False)
 
 
+def test_compacted_topics_alone_get_a_table_of_their_latest_rows(
+    run_script: RunScript, instance: Instance, stored: Storage, tmp_path: Path
+) -> None:
+    catalog = f"sqlite:///{tmp_path}/catalog.db"
+    new_topic(instance, "orders", partitions=2)
+    new_topic(instance, "states", partitions=2, cleanup_policy="compact")
+    for value in (b"1", b"2", None):
+        batch = encode([NewRecord(0, b"a", b"1"), NewRecord(0, b"b", value)], Compression.NONE)
+        produce(instance, [entry("states", 1, batch)], Acks.QUORUM)
+    send(instance, "orders", "x")
+
+    lines = run_script(archive.main, "--catalog", catalog, "--latest", *SMALL)
+
+    opened = open_catalog(catalog, stored)[0]
+    found = opened.load_table("penstock.states_latest").scan().to_arrow().to_pylist()
+    assert [(each["key"], each["value"], each["offset"]) for each in found] == [(b"a", b"1", 4)]
+    assert [(each["table"], each["rows"]) for each in lines if each["event"] == "latest"] == [("states_latest", 1)]
+    assert not opened.table_exists("penstock.orders_latest")
+
+
 @pytest.mark.parametrize(
     ("options", "why"),
     [
+        (["--latest"], "so do latest rows"),
         (["--schema", "orders"], "give TOPIC=json:FILE, TOPIC=avro"),
         (["--schema", "orders=xml:a"], "give TOPIC=json:FILE, TOPIC=avro"),
         (["--schema", "orders=json:"], "give TOPIC=json:FILE, TOPIC=avro"),
