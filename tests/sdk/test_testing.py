@@ -212,8 +212,8 @@ def test_retention_removes_records_by_their_age(service: MemoryPenstock) -> None
     assert values(service) == []
 
 
-@pytest.mark.parametrize("inline_bytes_max", [0, 1_000])
-def test_default_retention_holds_for_records_in_items_too(inline_bytes_max: int) -> None:
+@pytest.mark.parametrize("inline_bytes_max", [0, 1_000, None])
+def test_default_retention_holds_for_records_in_items_too(inline_bytes_max: int | None) -> None:
     with MemoryPenstock(inline_bytes_max=inline_bytes_max) as service:
         service.create_topic("orders")
         send(service, b"old")
@@ -223,6 +223,22 @@ def test_default_retention_holds_for_records_in_items_too(inline_bytes_max: int)
         assert values(service) == []
         send(service, b"new")
         assert values(service) == [b"new"]
+
+
+def test_raised_retention_keeps_small_appends_however_far_you_advance(service: MemoryPenstock) -> None:
+    service.create_topic("orders", config={"retention_ms": 7 * DAY_MS})
+    send(service, b"old")
+    service.admin().alter_topic("orders", {"retention_ms": 60 * DAY_MS})
+    service.advance(50 * DAY_MS)
+    assert values(service) == [b"old"]
+    service.advance(11 * DAY_MS)
+    assert values(service) == []
+
+
+@pytest.mark.parametrize("inline_bytes_max", [-1, 5_121])
+def test_bound_of_small_appends_is_checked(inline_bytes_max: int) -> None:
+    with pytest.raises(InvalidError, match="inline_bytes_max"):
+        MemoryPenstock(inline_bytes_max=inline_bytes_max)
 
 
 def test_offsets_of_a_group_without_members_expire(service: MemoryPenstock) -> None:
