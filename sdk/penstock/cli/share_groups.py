@@ -128,12 +128,11 @@ def describe(service: Service, group: str) -> None:
         f"{sum(each.lag for each in found.partitions)} not finished in all; locks: {_holders_text(found.holders)}"
         f"{_waiting_text(found)}{passed_text(found)}"
         + (f"; {expired} expired" if (expired := sum(each.expired for each in found.partitions)) else ""),
-        columns=("topic", "partition", "start", "position", "in flight", "available", "waiting", "lag", "oldest", "by"),
+        columns=("topic", "partition", "position", "in flight", "available", "waiting", "lag", "oldest", "by"),
         rows=[
             (
                 each.topic,
                 each.partition,
-                each.start_offset,
                 each.position,
                 each.in_flight,
                 each.available,

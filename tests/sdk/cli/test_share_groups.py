@@ -38,7 +38,11 @@ def test_share_group_is_made_shown_altered_and_deleted(service: MemoryPenstock) 
     altered = run_json(transport, "share-groups", "alter", "workers", "--config", "deliveries_max=9")
     assert (altered["config"]["deliveries_max"], altered["config"]["lock_ms"]) == (9, 60_000)
     assert run_json(transport, "share-groups", "describe", "workers")["partitions"][0]["lag"] == 0
-    assert "0 not finished in all" in run(transport, "share-groups", "describe", "workers").stdout
+    title, header, row = run(transport, "share-groups", "describe", "workers").stdout.splitlines()
+    assert "0 not finished in all" in title
+    assert header.startswith("topic   partition  position  in flight  available")
+    assert row.split()[0] == "orders"
+    assert len(header) <= 80, "the table that a queue's users need most, on a terminal of 80 columns"
     assert run_json(transport, "share-groups", "delete", "workers", "--yes") == {"deleted": "workers"}
     assert run(transport, "share-groups", "describe", "workers").exit_code == 1
 
