@@ -405,13 +405,20 @@ def _promoted(
 def _copy_offsets(service: Service, admin: Admin, source: Admin, names: Mapping[str, str]) -> int:
     """Give the groups of this stage what those of the source have committed in its topics. Returns how many offsets.
 
-    `names` has the topic here of each topic there. One request for each group and topic at the source.
+    `names` has the topic here of each topic there. None is beyond the end here: if the source is lost before it has
+    pushed the rest, other records come there. One request for each group and topic at the source.
     """
     copied = 0
+    ends = {here: admin.list_offsets(here) for here in names.values()}
     for group in source.list_groups():
         for name, here in names.items():
             places = [
-                GroupPlace(group=group.group, partition=each.partition, offset=each.offset, metadata=each.metadata)
+                GroupPlace(
+                    group=group.group,
+                    partition=each.partition,
+                    offset=min(each.offset, ends[here].get(each.partition) or 0),
+                    metadata=each.metadata,
+                )
                 for each in source.group_offsets(group.group, name)
             ]
             copied += _commit(service, admin, here, places)

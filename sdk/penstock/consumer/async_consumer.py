@@ -149,12 +149,11 @@ class AsyncConsumer:
         await self._fetcher.stop()
         if group is not None and not is_lost:
             await stages.copy_offsets(client, group, topics)
-        ends = await stages.ends(topics) if is_lost else {}
         self._open(stages.carrier)
         self._core.read_on(reading)
         if not reading.is_member:
             for partition, offset in reading.positions.items():
-                await self.seek(partition, min(offset, ends.get(partition, offset)))
+                await self.seek(partition, min(offset, stages.ends.get(partition, offset)))
             await self.pause(*reading.paused)
 
     def processing(self, record: ConsumerRecord) -> AbstractContextManager[object]:

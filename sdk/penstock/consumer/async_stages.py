@@ -67,10 +67,14 @@ def open_async_reading(
 
 
 class AsyncStages:
-    """`urls` are the only stages that the consumer goes to, whatever an answer says. `at` is the one that it reads."""
+    """`urls` are the only stages that the consumer goes to, whatever an answer says. `at` is the one that it reads.
+
+    `ends` has the offsets where partitions were promoted there: records behind them are its own.
+    """
 
     def __init__(self, urls: Sequence[str], transports: Sequence[AsyncTransport]) -> None:
         self.at = 0
+        self.ends: dict[TopicPartition, int] = {}
         self._urls = [url.rstrip("/") for url in urls]
         self._watched = [_Watched(each) for each in transports]
         self._look_ms = 0
@@ -100,8 +104,10 @@ class AsyncStages:
     async def moves(self, topics: Collection[str]) -> bool:
         """True if another stage is to be read from now on, which is `at` then. One call for each stage and topic."""
         self._look_ms = monotonic_ms() + _LOOK_EACH_MS
-        fates = {number: await self._fate(number, topics) for number in range(len(self._urls))}
+        told = {number: await self._told(number, topics) for number in range(len(self._urls))}
+        fates = {number: fate for number, (fate, _) in told.items()}
         before, self.at = self.at, stage_to_read(fates, self.at)
+        self.ends = told[self.at][1]
         self._has_begun = self._has_begun or fates[self.at] in (StageFate.OPEN, StageFate.MOVED)
         if self.at != before:
             self._has_moved = False
@@ -110,36 +116,29 @@ class AsyncStages:
             )
         return self.at != before
 
-    async def _fate(self, number: int, topics: Collection[str]) -> StageFate:
+    async def _told(self, number: int, topics: Collection[str]) -> tuple[StageFate, dict[TopicPartition, int]]:
+        """What the stage says of the topics, and where it was promoted."""
         client = AsyncClient(self._watched[number], timeout_ms=_ONE_TRY_MS)
-        fate = StageFate.OPEN
+        fate, ends = StageFate.OPEN, dict[TopicPartition, int]()
         try:
             for topic in topics:
-                found = (await client.call(calls.describe_topic(topic))).topic
-                if found.mirror is not None:
-                    return StageFate.CLOSED
-                if found.move is not None and found.move["state"] == "moved":
+                found = await client.call(calls.describe_topic(topic))
+                if found.topic.mirror is not None:
+                    return StageFate.CLOSED, {}
+                if found.topic.move is not None and found.topic.move["state"] == "moved":
                     fate = StageFate.MOVED
+                promoted = [each for each in found.offsets if each.promoted_at is not None]
+                ends |= {TopicPartition(topic, each.partition): each.promoted_at or 0 for each in promoted}
         except UnknownTopicError:
-            return StageFate.CLOSED
+            return StageFate.CLOSED, {}
         except PenstockError:
-            return StageFate.AWAY
-        return fate
-
-    async def ends(self, topics: Collection[str]) -> dict[TopicPartition, int]:
-        """The offsets where partitions were promoted at the stage that is read: records behind them are its own."""
-        client = AsyncClient(self.carrier)
-        found = [(topic, await client.call(calls.describe_topic(topic))) for topic in topics]
-        return {
-            TopicPartition(topic, each.partition): each.promoted_at
-            for topic, description in found
-            for each in description.offsets
-            if each.promoted_at is not None
-        }
+            return StageFate.AWAY, {}
+        return fate, ends
 
     async def copy_offsets(self, source: AsyncClient, group: str, topics: Collection[str]) -> None:
         """Give the group at the stage that is read what it has committed at the moved one. No offset goes back.
 
+        None is behind the end of a promotion without the source, which may have had more: other records come there.
         A partition that a member there holds stays as it is: it reads some records twice.
         """
         client = AsyncClient(self.carrier)
@@ -147,7 +146,7 @@ class AsyncStages:
             try:
                 found = await source.call(calls.committed_offsets(group, topic))
                 for partition, each in found.items():
-                    offset = {partition: each.offset}
+                    offset = {partition: min(each.offset, self.ends.get(partition, each.offset))}
                     await client.call(calls.commit_group_offsets(group, offset, each.metadata, may_go_back=False))
             except PenstockError as error:
                 _log.info("offsets of group %r in %r are not copied: %s", group, topic, error)

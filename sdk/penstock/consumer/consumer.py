@@ -145,12 +145,11 @@ class Consumer:
         self._fetcher.stop()
         if group is not None and not is_lost:
             stages.copy_offsets(client, group, topics)
-        ends = stages.ends(topics) if is_lost else {}
         self._open(stages.carrier)
         self._core.read_on(reading)
         if not reading.is_member:
             for partition, offset in reading.positions.items():
-                self.seek(partition, min(offset, ends.get(partition, offset)))
+                self.seek(partition, min(offset, stages.ends.get(partition, offset)))
             self.pause(*reading.paused)
 
     def processing(self, record: ConsumerRecord) -> AbstractContextManager[object]:

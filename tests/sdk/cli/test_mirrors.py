@@ -280,6 +280,22 @@ def test_groups_go_on_by_what_a_lost_source_has_told(service: MemoryPenstock, ot
     assert (again["offsets_told"], again["offsets_committed"], again["groups_left_out"]) == (3, 2, 0)
 
 
+def test_offsets_of_a_promotion_that_lost_its_source_lie_within_the_mirror(
+    service: MemoryPenstock, other: MemoryPenstock
+) -> None:
+    """A group beyond the end would skip the records that the mirror takes there."""
+    create_with_records(service, b"0")
+    service.deliver_pushes()
+    send(service, b"lost")
+    place = TopicPartition("orders", 0)
+    service.admin().commit_group_offsets("billing", {place: 2})
+    assert run(other.transport, "mirrors", "promote", "orders", "--yes", "--wait", "0").exit_code == 1
+    run_json(other.transport, "mirrors", "copy-offsets", "orders", "--source", SOURCE)
+    assert run(other.transport, "mirrors", "promote", "orders", "--source-lost", "--yes").exit_code == 0
+    assert send(other, b"1") == 1
+    assert [each.offset for each in other.admin().group_offsets("billing")] == [1]
+
+
 def test_logs_that_have_parted_do_not_go_back(service: MemoryPenstock, other: MemoryPenstock) -> None:
     create_with_records(service, b"0", b"1")
     service.deliver_pushes()

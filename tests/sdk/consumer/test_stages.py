@@ -104,6 +104,21 @@ def test_reader_goes_on_at_the_mirror_after_a_move(pair: Pair, group_id: str | N
         assert pair.b.admin().group_offsets(group_id)[0].offset == 6
 
 
+@pytest.mark.parametrize("group_id", [None, "billing"])
+def test_reader_skips_no_record_of_a_mirror_that_took_over_in_the_middle_of_a_move(
+    pair: Pair, group_id: str | None
+) -> None:
+    """The source answers again, and the reader has read there what the mirror never got."""
+    with pair.consumer(group_id=group_id) as consumer:
+        pair.push(b"0")
+        pair.send(b"lost", b"lost, too")
+        assert values_of(consumer, 3) == [b"0", b"lost", b"lost, too"]
+        assert run(pair.b.transport, *PROMOTE, "--wait", "0").exit_code == 1
+        assert run(pair.b.transport, *PROMOTE, "--source-lost").exit_code == 0
+        pair.send(b"1", b"2", to=pair.b)
+        assert values_of(consumer, 2) == [b"1", b"2"]
+
+
 def test_iteration_goes_on_at_the_mirror(pair: Pair) -> None:
     pair.push(b"0", b"1")
     with pair.consumer(group_id="billing", consumer_timeout_ms=20_000) as consumer:
