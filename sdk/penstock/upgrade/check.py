@@ -19,7 +19,8 @@ from penstock_core.version import RELEASES, refusal_of_step
 
 KEEP = 3  # versions of each function that `--clean` keeps by default
 _SHOWN = 10
-_UNTOLD = ("kms_key",)  # a stage without one does not tell so: `_key` compares the keys themselves
+# A stage without one of these does not tell so. `_key` compares the keys themselves.
+_UNTOLD = ("kms_key", "registry_secret", "reads_glue_schemas")
 _TABLES = ("TopicsTable", "LogTable", "GroupsTable")
 _DIRECTORY_BUCKET = "AWS::S3Express::DirectoryBucket"
 _KEY_NAMES = frozenset({"KMSMasterKeyId", "KMSMasterKeyID", "KmsMasterKeyId", "KmsKeyId"})
