@@ -162,6 +162,8 @@ def _noted(
         if is_dry_run:
             return topic, note
         moved = replace(open_generation(instance, name), move=note)
+        if moved.topic_id != topic.topic_id:
+            continue  # it was made anew, and the mirror is of the old one
         try:
             with errors_maybe_applied():
                 instance.stores.topics.replace(replace(moved, move=old), moved)

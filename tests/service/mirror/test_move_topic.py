@@ -10,8 +10,10 @@ from penstock_core.ids import Nonce, Offset, Partition
 from penstock_core.limits import TIMER_ORPHAN_MS
 from penstock_core.log.delivery import Delivery, DeliveryOutcome
 from penstock_core.log.timer import DueSecond
-from penstock_core.log.topic import MirrorNote, MoveNote, MoveState
+from penstock_core.log.topic import MirrorNote, MoveNote, MoveState, Topic
 from penstock_core.mirror.push import HeadMove, LogEnd, PlannedPromotion, SourceTopic
+from penstock_service.instance.instance import Instance
+from penstock_service.mirror import move_topic as move_topic_module
 from penstock_service.mirror.append_push import append_push
 from penstock_service.mirror.move_topic import MovedTopic, move_topic, reopen_topic, return_topic
 from penstock_service.mirror.promote_topic import PromotedTopic, promote_topic, refuse_move, resync_topic
@@ -268,6 +270,21 @@ def test_only_what_an_active_subscription_mirrors_is_moved(stages: Stages) -> No
     refused(ErrorCode.INVALID_REQUEST, lambda: move(stages))
     refused(ErrorCode.INVALID_REQUEST, lambda: reopen_topic(source, "orders", 1))
     assert send(source, "orders", "x").base_offset == 2
+
+
+def test_topic_that_is_made_anew_meanwhile_is_not_moved(stages: Stages, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No mirror has it: it would take no appends, and go on nowhere."""
+    source = stages.source.instance
+
+    def open_anew(instance: Instance, name: str) -> Topic:
+        monkeypatch.undo()
+        delete_topic(instance, name)
+        new_topic(instance, name, partitions=PARTITIONS)
+        return instance.topic_cache.read_through(name)
+
+    monkeypatch.setattr(move_topic_module, "open_generation", open_anew)
+    refused(ErrorCode.INVALID_REQUEST, lambda: move(stages))
+    assert send(source, "orders", "x").base_offset == 0
 
 
 def test_moved_topic_may_be_deleted(stages: Stages) -> None:
