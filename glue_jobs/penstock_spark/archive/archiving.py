@@ -14,6 +14,7 @@ from penstock_spark.archive.archive_plan import OffsetSpan, Plan, high_watermark
 from penstock_spark.archive.archive_table import ArchiveTable, find_plan, put_plan
 from penstock_spark.archive.iceberg_table import IcebergTable
 from penstock_spark.archive.latest_rows import LatestRunner
+from penstock_spark.archive.merging_files import MergeRunner
 from penstock_spark.archive.rebuilding import RebuildRunner
 from penstock_spark.archive.typed_columns import Typing
 from penstock_spark.result_store import ResultStore
@@ -145,6 +146,18 @@ def merge_latest(
     files = [file for each in run_latest(work) for file in each]
     latest.commit_latest(work, files)
     log_event("latest", topic=topic.name, table=latest.name, files=len(files), rows=sum(each.records for each in files))
+
+
+def merge_files(table: IcebergTable, run_merge: MergeRunner, log_event: EventLogger) -> None:
+    """Join small files of the table, in one commit. Does nothing to a table with few of them. Raises as its methods."""
+    merge = table.plan_merge()
+    if merge is None:
+        return
+    merged = [each for each in run_merge(merge) if each.files]
+    if merged:
+        table.commit_merge(merge, merged)
+    before, after = (sum(len(each.replaced) for each in merged), sum(len(each.files) for each in merged))
+    log_event("merged", table=table.name, files_before=before, files_after=after)
 
 
 def _count(total: ArchiveResult, plan: Plan, groups: Sequence[ArchivedGroup]) -> None:

@@ -24,6 +24,7 @@ from penstock_spark.archive.archive_plan import CommittedFiles, Plan, offsets_of
 from penstock_spark.archive.archive_schema import FILE_SCHEMA, TIMESTAMP_ID
 from penstock_spark.archive.archive_table import find_plan
 from penstock_spark.archive.latest_rows import LatestRows
+from penstock_spark.archive.merging_files import Merge, MergedFiles, SmallFile, plan_groups
 from penstock_spark.archive.rebuilding import Rebuild
 from penstock_spark.archive.typed_columns import Typing, ValueColumns, table_fields, value_columns
 from penstock_spark.result_store import ResultStore
@@ -237,6 +238,54 @@ class IcebergTable:
                 for file in files:
                     put.append_data_file(_data_file(table, self._lake.uri(file.path), table.schema()))
 
+    def plan_merge(self) -> Merge | None:
+        """The small files of the current snapshot that are worth joining; None if there are none. It changes nothing.
+
+        Raises as `plan_rebuild`.
+        """
+        table = self._load()
+        snapshot = None if table is None else table.current_snapshot()
+        if table is None or snapshot is None:
+            return None
+        self._paths(table)
+        groups = plan_groups(
+            SmallFile(
+                path=self._path(each.file),
+                file_bytes=each.file.file_size_in_bytes,
+                records=each.file.record_count,
+            )
+            for each in table.scan().plan_files()
+        )
+        return Merge(table=self._name, snapshot_id=snapshot.snapshot_id, groups=groups) if groups else None
+
+    def commit_merge(self, merge: Merge, merged: Sequence[MergedFiles]) -> None:
+        """Put the joined files in the place of those that they hold, by one update of the catalog.
+
+        Raises CONCURRENT_UPDATE if the table has changed since the run was planned; then nothing happens.
+        """
+        table = self._load()
+        snapshot = None if table is None else table.current_snapshot()
+        if table is None or snapshot is None or snapshot.snapshot_id != merge.snapshot_id:
+            raise self._changed("it has another snapshot")
+        replaced = {path for each in merged for path in each.replaced}
+        gone = [each.file for each in table.scan().plan_files() if self._path(each.file) in replaced]
+        uris = [self._lake.uri(file.path) for each in merged for file in each.files]
+        made = [_data_file(table, uri, table.schema()) for uri in uris]
+        rows, joined = (sum(file.record_count for file in files) for files in (gone, made))
+        if rows != joined:
+            raise PenstockError(
+                ErrorCode.INTERNAL, f"joined files of table {self._name} have {joined} rows in the place of {rows}"
+            )
+        committed = _committed(table)
+        carried = _carried(committed.number, committed.next_offsets) if committed.number else {}
+        with self._change(), table.transaction() as transaction:
+            transaction.set_properties({**_ONE_TRY, **carried})
+            with transaction.update_snapshot(snapshot_properties=carried).overwrite() as update:
+                for file in gone:
+                    update.delete_data_file(file)
+                for file in made:
+                    update.append_data_file(file)
+
     def _paths(self, table: "Table", snapshot_id: int | None = None) -> tuple[str, ...]:
         """The files of a snapshot, by their paths in the store. Raises INVALID_CONFIG for files of deleted rows."""
         tasks = list(table.scan(snapshot_id=snapshot_id).plan_files())
@@ -245,8 +294,10 @@ class IcebergTable:
                 ErrorCode.INVALID_CONFIG,
                 f"table {self._name} has files of deleted rows: rewrite its data files by your engine first",
             )
-        base = self._lake.uri("")
-        return tuple(sorted(each.file.file_path.removeprefix(base) for each in tasks))
+        return tuple(sorted(self._path(each.file) for each in tasks))
+
+    def _path(self, file: "DataFile") -> str:
+        return str(file.file_path).removeprefix(self._lake.uri("")).lstrip("/")
 
     @contextmanager
     def _change(self) -> Iterator[None]:

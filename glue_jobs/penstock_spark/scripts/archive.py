@@ -25,12 +25,14 @@ from penstock_spark.archive.archiving import (
     GroupRunner,
     Sizes,
     archive_topic,
+    merge_files,
     merge_latest,
     rebuild_table,
 )
 from penstock_spark.archive.iceberg_table import IcebergTable, open_catalog
 from penstock_spark.archive.latest_rows import SUFFIX as LATEST_SUFFIX
 from penstock_spark.archive.latest_rows import LatestRows, LatestRunner, write_latest
+from penstock_spark.archive.merging_files import Merge, MergedFiles, MergeRunner, merge_group
 from penstock_spark.archive.protobuf_messages import schema_text
 from penstock_spark.archive.rebuilding import Rebuild, RebuildRunner, RebuiltFile, rebuild_file
 from penstock_spark.archive.registered_schemas import open_registry, registered_schema
@@ -78,6 +80,7 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument(
         "--latest", action="store_true", help="also keep a table of the latest record of each key of compacted topics"
     )
+    parser.add_argument("--merge-files", action="store_true", help="also join small files of the tables, by day")
     add_on_undecodable(parser)
     options, storage = parse_job(parser, argv)
     instance = open_instance(storage)
@@ -85,7 +88,9 @@ def main(argv: Sequence[str]) -> None:
     uri = results_uri(options.output, storage, LAKE)
     lake = open_results(uri, storage)
     schemas = read_schemas(options.schema, storage)
-    _check_schemas(schemas, topics, storage, rebuilds=options.rebuild, latest=options.latest)
+    _check_schemas(schemas, topics, storage, rebuilds=options.rebuild)
+    if (options.latest or options.merge_files) and storage.catalog is None:
+        raise PenstockError(ErrorCode.INVALID_CONFIG, "--latest and --merge-files need a --catalog")
     sizes = Sizes(group_bytes=options.group_bytes, commit_bytes=options.commit_bytes)
     done: list[ArchiveResult] = []
     failed: list[str] = []
@@ -96,6 +101,7 @@ def main(argv: Sequence[str]) -> None:
             groups=_group_runner(spark.sparkContext, storage, uri, skips_undecodable=skips),
             rebuild=_rebuild_runner(spark.sparkContext, storage, uri) if options.rebuild else None,
             latest=_latest_runner(spark.sparkContext, storage, uri) if options.latest else None,
+            merge=_merge_runner(spark.sparkContext, storage, uri) if options.merge_files else None,
         )
         for topic in topics:
             try:
@@ -123,6 +129,7 @@ class _Runners:
     groups: GroupRunner
     rebuild: RebuildRunner | None
     latest: LatestRunner | None
+    merge: MergeRunner | None
 
 
 def _archive(
@@ -154,7 +161,17 @@ def _archive(
         latest = IcebergTable(catalog, namespace, lake, name)
         typing = None if schema is None else latest.typed(*schema)
         merge_latest(table, latest, topic, typing, runners.latest, log_event)
+    if runners.merge is not None:
+        merge_files(table, runners.merge, log_event)
     return result
+
+
+def _merge_runner(context: "SparkContext", storage: Storage, uri: str) -> MergeRunner:
+    def run_merge(merge: Merge) -> Sequence[MergedFiles]:
+        indexes = context.parallelize(range(len(merge.groups)), len(merge.groups))
+        return indexes.map(lambda index: merge_group(open_results(uri, storage), merge, index)).collect()
+
+    return run_merge
 
 
 def _latest_runner(context: "SparkContext", storage: Storage, uri: str) -> LatestRunner:
@@ -221,9 +238,7 @@ def read_schema(kind: str, place: str, topic: str, storage: Storage) -> str:
     )
 
 
-def _check_schemas(
-    schemas: Mapping[str, object], topics: Sequence[Topic], storage: Storage, *, rebuilds: bool, latest: bool
-) -> None:
+def _check_schemas(schemas: Mapping[str, object], topics: Sequence[Topic], storage: Storage, *, rebuilds: bool) -> None:
     if rebuilds and not schemas and not any(each.config.value_schema for each in topics):
         raise PenstockError(
             ErrorCode.INVALID_CONFIG, "--rebuild types tables anew: give their --schema, or the topics a value_schema"
@@ -233,9 +248,9 @@ def _check_schemas(
         raise PenstockError(
             ErrorCode.INVALID_CONFIG, f"--schema names {', '.join(unknown)[:200]}, which this run does not archive"
         )
-    if (schemas or rebuilds or latest) and storage.catalog is None:
+    if (schemas or rebuilds) and storage.catalog is None:
         raise PenstockError(
-            ErrorCode.INVALID_CONFIG, "types need a --catalog, and so do latest rows: plain Parquet files cannot change"
+            ErrorCode.INVALID_CONFIG, "types need a --catalog: plain Parquet files have no columns that may change"
         )
 
 

@@ -188,7 +188,7 @@ def test_topic_that_names_its_schema_is_typed_without_an_option_and_another_topi
     assert (row["a"], "b" in row) == (1, False)
 
 
-def test_compacted_topics_alone_get_a_table_of_their_latest_rows(
+def test_compacted_topics_alone_get_a_table_of_their_latest_rows_and_small_files_are_joined(
     run_script: RunScript, instance: Instance, stored: Storage, tmp_path: Path
 ) -> None:
     catalog = f"sqlite:///{tmp_path}/catalog.db"
@@ -197,21 +197,27 @@ def test_compacted_topics_alone_get_a_table_of_their_latest_rows(
     for value in (b"1", b"2", None):
         batch = encode([NewRecord(0, b"a", b"1"), NewRecord(0, b"b", value)], Compression.NONE)
         produce(instance, [entry("states", 1, batch)], Acks.QUORUM)
-    send(instance, "orders", "x")
+    for number in range(8):
+        send(instance, "orders", f"{number}" * 100)
 
-    lines = run_script(archive.main, "--catalog", catalog, "--latest", *SMALL)
+    lines = run_script(archive.main, "--catalog", catalog, "--latest", "--merge-files", *SMALL)
 
     opened = open_catalog(catalog, stored)[0]
     found = opened.load_table("penstock.states_latest").scan().to_arrow().to_pylist()
     assert [(each["key"], each["value"], each["offset"]) for each in found] == [(b"a", b"1", 4)]
     assert [(each["table"], each["rows"]) for each in lines if each["event"] == "latest"] == [("states_latest", 1)]
     assert not opened.table_exists("penstock.orders_latest")
+    orders = opened.load_table("penstock.orders")
+    [merged] = [each for each in lines if each["event"] == "merged"]
+    assert (merged["table"], merged["files_before"] > 3, merged["files_after"]) == ("orders", True, 1)
+    assert [each["value"] for each in orders.scan().to_arrow().to_pylist()] == [b"%d" % n * 100 for n in range(8)]
 
 
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        (["--latest"], "so do latest rows"),
+        (["--latest"], "need a --catalog"),
+        (["--merge-files"], "need a --catalog"),
         (["--schema", "orders"], "give TOPIC=json:FILE, TOPIC=avro"),
         (["--schema", "orders=xml:a"], "give TOPIC=json:FILE, TOPIC=avro"),
         (["--schema", "orders=json:"], "give TOPIC=json:FILE, TOPIC=avro"),

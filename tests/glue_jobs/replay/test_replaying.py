@@ -1,6 +1,7 @@
 """Replaying in one process: an archived topic's records arrive in order and once, although runs die or run twice."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from penstock_core.errors import PenstockError
 from penstock_core.records.partitioner import partition_for_key
 from penstock_service.retention.retain import retain
+from penstock_spark.archive.archive_table import TableKind
 from penstock_spark.replay.replay_source import (
     RowWindow,
     Selection,
@@ -27,12 +29,30 @@ from tests.support.service import (
     SteppedClock,
     another_instance,
     new_topic,
+    patient_instance,
 )
 
 pytestmark = pytest.mark.usefixtures("small_requests")
 
 
 def test_records_arrive_as_they_were_in_the_partitions_that_they_were_in(archived: ArchivedTopic) -> None:
+    new_topic(archived.instance, "copy", partitions=2)
+
+    total = replay(archived)
+
+    assert [rows_in(archived.instance, "copy", each) for each in (0, 1)] == [
+        expected(archived, each) for each in (0, 1)
+    ]
+    assert (total.appended, total.repeated) == (len(archived.model), 0)
+
+
+def test_records_of_a_typed_and_rebuilt_table_arrive_as_they_were(tmp_path: Path, clock: SteppedClock) -> None:
+    archived = ArchivedTopic(folder=tmp_path, kind=TableKind.ICEBERG, instance=patient_instance(clock))
+    archived.fill()
+    archived.archive(schema=("json", '{"properties": {"n": {"type": "integer"}}}'))  # no value fits
+    archived.append(1, 3)
+    archived.archive(schema=("json", '{"properties": {"key": {"type": "string"}, "value": {}, "m": {}}}'))
+    archived.rebuild(("json", '{"properties": {"timestamp": {"type": "number"}}}'))
     new_topic(archived.instance, "copy", partitions=2)
 
     total = replay(archived)
