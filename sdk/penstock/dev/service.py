@@ -33,6 +33,7 @@ from penstock_core.acls.rule import parse_principal_pattern
 from penstock_core.acls.tokens import AclSettings, TokenSettings
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.log.inline import BOUNDS_OF_PROFILES, InlineBounds
+from penstock_core.push.targets.target import StageTarget
 from penstock_handlers.edge.lambda_function import logger as handlers_logger
 from penstock_handlers.router import LOCAL_PRINCIPAL
 from penstock_service.adapters.absent import NoTimerTriggers
@@ -105,8 +106,7 @@ class DevService:
         called = DevFunctions(functions)
         called.check()
         self.keys = keys or Keys(self._remembered("access_key", "penstock-dev-"), self._remembered("secret_key", ""))
-        own = StageKeys(self.keys.access_key, self.keys.secret_key)
-        targets = dev_targets(self._clock, called, self.delivered, lambda _: (own, REGION))
+        targets = dev_targets(self._clock, called, self.delivered, self._keys_of_a_push)
         self.wake_ups = DevWakeUps(lambda: self.callers.values(), REGION)
         stores = replace(
             stores,
@@ -135,6 +135,11 @@ class DevService:
     def failure(self) -> str | None:
         """The reason why the service cannot go on, such as a full disk. None while it can."""
         return None if self._stored is None else self._stored.database.failure
+
+    def _keys_of_a_push(self, _: StageTarget) -> tuple[StageKeys, str]:
+        """Each push to a mirror asks for them: the mirror gets nothing that a crash takes from this side."""
+        self.settle()
+        return StageKeys(self.keys.access_key, self.keys.secret_key), REGION
 
     def settle(self) -> None:
         """Return once everything so far survives a crash, if the service has a folder."""

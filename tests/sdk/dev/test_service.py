@@ -1,5 +1,6 @@
 """`penstock dev` delivers to functions, to endpoints of this machine and to topics, and keeps what AWS would get."""
 
+import shutil
 import sys
 import threading
 from collections.abc import Iterator
@@ -13,8 +14,12 @@ from penstock.dev.functions import FunctionPlace
 from penstock.dev.service import DevService
 from penstock.testing import MemoryTransport
 from penstock.webhook import verify
+from penstock_core.push.batch import Failed
+from penstock_core.push.targets.target import StageTarget
 from tests.core.push.push_samples import SECRET
 from tests.support.deadlines import until
+from tests.support.mirrors import a_push
+from tests.support.service import new_topic
 
 FUNCTION = "arn:aws:lambda:eu-west-1:123456789012:function:pack"
 
@@ -213,4 +218,16 @@ def test_boto3_finds_the_region_in_the_variables_for_clients() -> None:
     service = DevService()
     found = service.environment(4567)
     assert found["AWS_DEFAULT_REGION"] == found["AWS_REGION"] == "us-east-1"
+    service.close()
+
+
+def test_mirror_gets_nothing_that_a_crash_takes_from_its_source(hook: HTTPServer, tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    service = DevService(tmp_path)
+    instance = service.instance
+    new_topic(instance, "late")
+    target = StageTarget(url=f"http://127.0.0.1:{hook.server_port}")
+    assert isinstance(instance.stores.targets.mirror(target, a_push(), 1_000), Failed), "the hook is no stage"
+    found = shutil.copytree(tmp_path, tmp_path.parent / "crashed")
+    assert DevService(found).instance.topic_cache.find("late") is not None, "it was on the disk before the push"
     service.close()
