@@ -56,9 +56,10 @@ def main(report: Report, rate: int, seconds: int, kill_each_s: float) -> None:
             kills = _kill_in_turns([a, b], seconds, kill_each_s)
             caught_up_s = _wait_for_the_mirror(a, rate)
             began_s = time.monotonic()
-            _run(b, "mirrors", "promote", "orders", "--yes", "--wait", str(_PATIENCE_S))
+            promoted = _run(b, "mirrors", "promote", "orders", "--yes", "--wait", str(_PATIENCE_S))
             promoted_s = time.monotonic()
             time.sleep(5)
+        click.echo(promoted, err=True)
         pause_s = load.longest_pause_s(began_s, promoted_s + 5)
         planned = {**_judge(load, a, b, kills, pause_s), "caught_up_s": caught_up_s}
         lost = _lose(a, b, rate)
@@ -237,11 +238,14 @@ def _judge(load: Load, a: Side, b: Side, kills: int, pause_s: float) -> Row:
         for _, data in b.batches(partition):
             for record in DefaultRecordBatch(data):
                 places.setdefault(bytes(record.value), []).append((partition, record.offset))
+    again = {value: each for value, each in places.items() if len(each) > 1}
+    for value, each in [*again.items()][:5]:
+        click.echo(f"{value!r} is at {each}, acknowledged at {wanted.get(value)}", err=True)
     return {
         "records": len(wanted),
         "kills": kills,
         "differs": _differences(a, b),
-        "lost": sum(places.get(value, [None])[0] != place for value, place in wanted.items()),
+        "lost": sum(place not in places.get(value, ()) for value, place in wanted.items()),
         "doubled": sum(len(each) - 1 for each in places.values()),
         "not_read": sum(value not in load.read for value in wanted),
         "read_again": sum(load.read.values()) - len(load.read),
