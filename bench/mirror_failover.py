@@ -294,7 +294,7 @@ def _lose(old: Side, source: Side, rate: int) -> Row:
 
 
 def _swallow(load: Load) -> None:
-    """Send until the load is over. What is not acknowledged then stays so."""
+    """Send until the load is over, and wait for no acknowledgement."""
     producer = Producer(urls=load.urls, region=_REGION, linger_ms=20, delivery_timeout_ms=5_000)
     while not load._is_over.is_set():
         producer.send("orders", b"x" * 100, partition=random.randrange(PARTITIONS))

@@ -102,7 +102,7 @@ def _group(event: Event) -> str:
 
 
 def _told(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """What the request's log line says of the consumer."""
+    """The facts of the request's log line about the consumer."""
     return {"consumer_id": fields["consumer_id"]} if "consumer_id" in fields else {}
 
 
