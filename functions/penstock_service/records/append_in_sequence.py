@@ -103,7 +103,7 @@ def append_in_sequence(
             state = head.producers.get(sequence.producer_id)
             if state is None:
                 state = stores.log.evicted_producer(key, sequence.producer_id)
-            if judge(state, sequence) is Verdict.REPEATS and state is not None:
+            if _verdict(head, state, key, sequence) is Verdict.REPEATS and state is not None:
                 repeat = _Repeat(key=key, head=head, state=state, sequence=sequence, data=data)
                 return AppendOutcome.of_repeat(key, ref, _find(instance, repeat))
             if head.is_closed:
@@ -115,6 +115,19 @@ def append_in_sequence(
         f"{sequence.producer_id} failed: try again",
         maybe_applied=maybe_applied,
     )
+
+
+def _verdict(head: Head, state: ProducerState | None, key: PartitionKey, sequence: ProducerSequence) -> Verdict:
+    """As `judge`. A gap in a mirrored log is no gap of the producer: its source may have what is missing here.
+
+    A producer that was told of a gap would go on under another id, and its source would append the records twice.
+    """
+    try:
+        return judge(state, sequence)
+    except PenstockError as error:
+        if head.mirror and error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE:
+            raise partition_closed(key) from error
+        raise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -103,6 +103,21 @@ def test_pushes_wait_while_the_mirror_is_away() -> None:
     assert_equal(stages)
 
 
+def test_producer_ahead_of_the_mirror_is_told_of_no_gap() -> None:
+    """It would go on under another id, and the source would append its records twice."""
+    stages = Stages()
+    _produce(stages.source.instance, numbered(0, "a"))
+    stages.source.start()
+    stages.run()
+    entry = ProduceEntry(topic="orders", partition=0, data=numbered(2, "c"))
+    refused(ErrorCode.MIRRORED, lambda: produce(stages.mirror, [entry], Acks.QUORUM).all_ok())
+    again = ProduceEntry(topic="orders", partition=0, data=numbered(0, "a"))
+    [repeat] = produce(stages.mirror, [again], Acks.QUORUM).all_ok()
+    assert repeat.base_offset == 0
+    promote_topic(stages.mirror, "orders")
+    refused(ErrorCode.OUT_OF_ORDER_SEQUENCE, lambda: produce(stages.mirror, [entry], Acks.QUORUM).all_ok())
+
+
 def test_producer_goes_on_at_the_promoted_mirror() -> None:
     stages = Stages()
     first, second = numbered(0, "a"), numbered(1, "b")
