@@ -323,7 +323,7 @@ def test_commands_send_and_skip(service: MemoryPenstock, topic: str) -> None:
     assert (times(service)[1] or 0) >= service.now_ms + 3_500_000
     shown = run(transport, "consume", topic, "--timeout", "200ms", "--skip-expired")
     assert shown.stdout == "late\n"
-    assert "skipped 1 expired records of t[0]" in shown.stderr
+    assert "skipped 1 expired record of t[0]" in shown.stderr
     assert run(transport, "consume", topic, "--timeout", "200ms").stdout == "soon\nlate\n"
     for duration in ("0s", "11000d", "soon"):
         assert run(transport, "produce", topic, "line", "--expires-in", duration).exit_code != 0
