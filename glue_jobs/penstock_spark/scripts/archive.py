@@ -106,7 +106,7 @@ def main(argv: Sequence[str]) -> None:
         for topic in topics:
             try:
                 schema = schemas.get(topic.name)
-                if schema is None and storage.catalog is not None:
+                if schema is None:
                     schema = topic_schema(topic, storage)
                 done.append(_archive(instance, lake, storage, topic, runners, sizes, schema))
             except Exception as error:  # the topic's edge: Spark raises its own for what a worker raised
@@ -215,8 +215,14 @@ def read_schemas(given: Sequence[str], storage: Storage) -> dict[str, tuple[str,
 
 
 def topic_schema(topic: Topic, storage: Storage) -> tuple[str, str] | None:
-    """Format and text of the schema that the topic names; None if it names none. Raises as `read_schema`."""
+    """Format and text of the schema that the topic names; None if it names none. Raises as `read_schema`.
+
+    Without a catalog, the schema has no use, and a line says so.
+    """
     kind, _, place = topic.config.value_schema.partition(":")
+    if kind and storage.catalog is None:
+        log_event("untyped", topic=topic.name, value_schema=topic.config.value_schema, reason="the run has no catalog")
+        return None
     return (kind, read_schema(kind, place, topic.name, storage)) if kind else None
 
 

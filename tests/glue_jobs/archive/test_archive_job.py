@@ -187,6 +187,9 @@ def test_topic_that_names_its_schema_is_typed_without_an_option_and_another_topi
     [row] = opened.load_table("penstock.orders").scan().to_arrow().to_pylist()
     assert (row["a"], "b" in row) == (1, False)
 
+    lines = run_script(archive.main, "--topic", "orders", "--output", str(tmp_path / "plain"))
+    assert [each["topic"] for each in lines if each["event"] == "untyped"] == ["orders"]
+
 
 def test_compacted_topics_alone_get_a_table_of_their_latest_rows_and_small_files_are_joined(
     run_script: RunScript, instance: Instance, stored: Storage, tmp_path: Path
