@@ -28,7 +28,6 @@ from penstock_service.share.batches.decode_batches import decode_batches, filter
 from penstock_service.share.batches.read_batches import FoundBatches, StoredBatch, WantedRecords, read_batches
 from penstock_service.share.share_partitions import SharePartition
 
-_NOTHING = KnownTenants()
 _EVER = 1 << 63
 
 
@@ -48,7 +47,7 @@ def read_tenants(
     ahead = max(0, min(SHARE_FAIR_RECORDS, config.in_flight_max - state.open))
     fresh = ((start, min(start + ahead, head.next_offset)),) if ahead and start < head.next_offset else ()
     key = _cache_key(config, partition)
-    known = instance.tenant_cache.find(key) or _NOTHING
+    known = instance.tenant_cache.find(key) or KnownTenants()
     begin = max(state.start_offset, head.log_start_offset)
     below: Ranges = ()
     if known.end_from(begin) < state.position:

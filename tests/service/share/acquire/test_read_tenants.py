@@ -7,8 +7,9 @@ import pytest
 from penstock_core.records.codec import NewRecord, encode
 from penstock_core.records.record_check import DecodeBudget
 from penstock_core.share.share_state import ShareKey
-from penstock_core.share.tenants import FINISHED, NO_TENANT
+from penstock_core.share.tenants import FINISHED, NO_TENANT, KnownTenants
 from penstock_core.zones.zone_state import Acks
+from penstock_service.adapters.memory.service import memory_instance
 from penstock_service.instance.caches import TenantCache
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import ProduceEntry, produce
@@ -51,6 +52,20 @@ def test_each_batch_is_read_once(fair: Instance) -> None:
     assert (len(first.batches), len(again.batches), counts["zone.get"]) == (2, 0, 2)
     assert again.known.count(((0, 5),)) == first.known.count(((0, 5),))
     assert sorted(first.known.count(((0, 5),)).values()) == [1, 1, 3]
+
+
+def test_what_is_remembered_of_one_partition_is_of_no_other_one() -> None:
+    found = []
+    for tenants in ("nnnnab", "abnnnn"):
+        fair = memory_instance()
+        new_topic(fair)
+        new_group(fair, sharing="fair")
+        put(fair, tenants)
+        take(fair, 1, nonce="nonce-01")
+        read(fair)
+        known = read(fair).known
+        found.append(known.first_of(((0, 6),), 9) == KnownTenants(known.batches).first_of(((0, 6),), 9))
+    assert found == [True, True]
 
 
 def test_records_in_locks_and_waits_are_read_again_by_a_cold_instance(fair: Instance) -> None:
