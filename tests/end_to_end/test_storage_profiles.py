@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from penstock import Admin
+from penstock_core.limits import INLINE_BYTES_MAX
 from penstock_service.adapters.aws import parse_zones
 from tests.end_to_end.jobs.test_zones import append, empty, run_recover_zones, state_of, until_in_sync
 from tests.end_to_end.local_stack import Stack, free_port, run, up
@@ -15,6 +16,9 @@ from tests.end_to_end.raw_requests import read_all
 from tests.support.tasks import start
 
 pytestmark = [pytest.mark.stack, pytest.mark.minutes]
+
+NUMBERED = [b"%d" % number * INLINE_BYTES_MAX for number in range(4)]  # too large for items
+WHOLE = b"w" * INLINE_BYTES_MAX
 
 
 @pytest.fixture
@@ -42,10 +46,10 @@ def test_stack_with_one_bucket_serves_records_and_deploys_nothing_that_repairs(s
     transport = stack_of.transport()
     with Admin(transport=stack_of.transport()) as admin:
         admin.create_topic("orders")
-        for number, acks in enumerate(("one", "quorum", "all")):
-            assert append(transport, "orders", b"%d" % number, acks)[0] == 200
+        for value, acks in zip(NUMBERED, ("one", "quorum", "all"), strict=False):
+            assert append(transport, "orders", value, acks)[0] == 200
         assert [each.zone for each in admin.list_zones()] == ["a"]
-    assert [value for _, value in read_all(transport, "orders")] == [b"0", b"1", b"2"]
+    assert [value for _, value in read_all(transport, "orders")] == NUMBERED[:3]
 
     outputs = outputs_of(stack_of)
     [zone] = parse_zones(outputs["ZoneBuckets"])
@@ -69,18 +73,17 @@ def test_stack_with_two_zones_goes_on_with_the_fallback_when_one_is_lost(stack_o
     assert [a.is_fallback, b.is_fallback, c.is_fallback] == [False, False, True]
     with Admin(transport=stack_of.transport()) as admin:
         admin.create_topic("orders")
-        assert append(transport, "orders", b"whole", "all")[0] == 200
+        assert append(transport, "orders", WHOLE, "all")[0] == 200
         assert [len(objects_in(stack_of, each.bucket)) for each in (a, b, c)] == [1, 1, 0]
 
         s3 = stack_of.root_client("s3")
         empty(stack_of, b.bucket)
         s3.delete_bucket(Bucket=b.bucket)
-        for number in range(4):
-            assert append(transport, "orders", b"%d" % number, "quorum")[0] == 200
+        for value in NUMBERED:
+            assert append(transport, "orders", value, "quorum")[0] == 200
         assert state_of(admin, "b") == "out_of_sync"
         assert len(objects_in(stack_of, c.bucket)) == 4
-        values = [b"whole", *(b"%d" % number for number in range(4))]
-        assert [value for _, value in read_all(transport, "orders")] == values
+        assert [value for _, value in read_all(transport, "orders")] == [WHOLE, *NUMBERED]
 
         s3.create_bucket(Bucket=b.bucket)
         run_recover_zones(stack_of)
@@ -88,7 +91,7 @@ def test_stack_with_two_zones_goes_on_with_the_fallback_when_one_is_lost(stack_o
     assert set(objects_in(stack_of, a.bucket)) <= set(objects_in(stack_of, b.bucket)), "b caught up"
     tiered = json.loads(start(stack_of.root_client("lambda"), "tier")["Payload"].read())
     assert (tiered["partitions_tiered"], tiered["tiering_failed"], tiered["tiering_unfinished"]) == (1, 0, 0)
-    assert append(transport, "orders", b"again", "quorum")[0] == 200
+    assert append(transport, "orders", WHOLE, "quorum")[0] == 200
     assert len(objects_in(stack_of, c.bucket)) == 4, "the fallback is not written any more"
 
 
@@ -98,7 +101,7 @@ def test_stack_with_three_zones_writes_each_record_to_all(stack_of: Stack) -> No
     zones = parse_zones(outputs_of(stack_of)["ZoneBuckets"])
     with Admin(transport=stack_of.transport()) as admin:
         admin.create_topic("orders")
-        assert append(transport, "orders", b"whole", "all")[0] == 200
+        assert append(transport, "orders", WHOLE, "all")[0] == 200
     assert [len(objects_in(stack_of, each.bucket)) for each in zones] == [1, 1, 1]
     assert not any(each.is_fallback for each in zones)
-    assert [value for _, value in read_all(transport, "orders")] == [b"whole"]
+    assert [value for _, value in read_all(transport, "orders")] == [WHOLE]
