@@ -82,10 +82,10 @@ def test_window_is_stored_beside_the_numbers_and_a_later_field_of_it_is_passed_o
     assert parse_delivery(item | {"window": {"S": text}}).window == window
 
 
-def test_write_expects_the_version_before_and_removes_trouble_and_window_that_are_over() -> None:
+def test_write_expects_the_version_before_and_removes_documents_that_are_over() -> None:
     first = delivery_write(DELIVERY, DeliveryState(offset=Offset(0)))
     assert isinstance(first, ConditionalPut)
     later = delivery_write(DELIVERY, DeliveryState(offset=Offset(0), version=2))
     assert isinstance(later, ConditionalUpdate)
-    assert later.update.endswith(" REMOVE #new_trouble, #new_window")
+    assert later.update.endswith(" REMOVE #new_trouble, #new_window, #new_offsets")
     assert (later.condition, later.values[":seen_version"]) == ("version = :seen_version", {"N": "1"})
