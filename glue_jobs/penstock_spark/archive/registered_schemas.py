@@ -37,6 +37,7 @@ from penstock_spark.result_store import ResultStore
 UNKNOWN_IDS_MAX = 100  # a task asks for so many: each value that only looks like a registry's could name one
 _GLUE = "glue:"
 _TIMEOUT_MS = 10_000
+_WAITS_MS = 60_000  # that a process gives one registry in all: a slow one stops its topics, and not the run
 _NOT_ASKED = "not_asked"  # the secret or the address is not right, so the registry has said nothing about an id
 _LOCAL = "127.0.0.0/8,::1/128"
 _REGISTRIES_MAX = 16
@@ -190,10 +191,20 @@ class _CheckedRegistry(ConfluentRegistry):
         self._proof: Mapping[str, str] | None = None
         # An emulator's stage is on this machine, as its registry may be.
         allowed = parse_networks("" if storage.endpoint_url is None else _LOCAL)
-        self._endpoints = HttpsEndpoints(SystemClock(), allowed_private=allowed)
+        self._clock = SystemClock()
+        self._left_ms: float = _WAITS_MS
+        self._endpoints = HttpsEndpoints(self._clock, allowed_private=allowed)
 
     def _send(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes]:
         del method, body  # the archive only reads
+        if self._left_ms <= 0:
+            raise as_sdk_error(
+                PenstockError(
+                    ErrorCode.STORAGE_UNAVAILABLE,
+                    f"{self._url} took {_WAITS_MS // 1_000} s of this process's time: the next run asks it again",
+                )
+            )
+        started_ms = self._clock.monotonic_ms()
         try:
             if self._proof is None:
                 self._proof = _proof(self._storage, self._secret, self._url) if self._secret else {}
@@ -202,6 +213,8 @@ class _CheckedRegistry(ConfluentRegistry):
             if error.code is ErrorCode.INVALID_CONFIG:
                 raise InvalidError(error.code, error.message, **{_NOT_ASKED: True}) from error
             raise as_sdk_error(error) from error
+        finally:
+            self._left_ms -= self._clock.monotonic_ms() - started_ms
         return answer.status, answer.body
 
 

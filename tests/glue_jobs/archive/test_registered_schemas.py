@@ -23,6 +23,7 @@ from moto import mock_aws
 from penstock.errors import InvalidError
 from penstock.schemas import AvroSerde, GlueRegistry
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_service.adapters.https_target import HttpAnswer, HttpsEndpoints
 from penstock_spark.archive.archive_table import TableKind
 from penstock_spark.archive.registered_schemas import (
     UNKNOWN_IDS_MAX,
@@ -35,6 +36,7 @@ from tests.glue_jobs.archived_topic import ArchivedTopic
 from tests.glue_jobs.storages import SOME_STORAGE
 from tests.support.proto_messages import order_classes
 from tests.support.schema_registry import AUTH, SchemaRegistry, running_registry
+from tests.support.service import SteppedClock
 
 LOCAL = replace(SOME_STORAGE, region="eu-west-1", endpoint_url="http://127.0.0.1:9", access_key="x", secret_key="x")
 CONTEXT = SerializationContext("Web.orders", MessageField.VALUE)
@@ -262,6 +264,25 @@ def test_registry_that_does_not_answer_types_no_value_as_raw_and_the_next_run_go
     open_registry.cache_clear()
     assert archived.archive(schema=schema).records == 1
     assert [(each["id"], each["_raw"]) for each in archived.table_rows()] == [(1, None)]
+
+
+def test_slow_registry_gets_a_minute_of_a_process_and_then_no_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SteppedClock()
+    calls: list[str] = []
+
+    def answers_slowly(_: object, url: str, *rest: object) -> HttpAnswer:
+        calls.append(url)
+        clock.sleep_ms(9_000)
+        return HttpAnswer(status=200, body=b'{"schema": "\\"long\\"", "id": 1, "version": 1}')
+
+    monkeypatch.setattr("penstock_spark.archive.registered_schemas.SystemClock", lambda: clock)
+    monkeypatch.setattr(HttpsEndpoints, "get", answers_slowly)
+    opened = open_registry(SOME_STORAGE, "https://slow.example.com", None)
+    for number in range(7):
+        assert opened.newest(f"orders-{number}").text == '"long"'
+    with pytest.raises(PenstockError, match="the next run asks it again") as caught:
+        opened.newest("orders-7")
+    assert (caught.value.code, len(calls)) == (ErrorCode.STORAGE_UNAVAILABLE, 7)
 
 
 def test_schema_of_another_kind_than_the_tables_is_raw(
