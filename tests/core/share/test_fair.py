@@ -176,9 +176,13 @@ def test_what_is_passed_over_is_split_so_that_acquires_at_the_same_time_take_of_
     assert max(sizes) <= SHARE_FAIR_WAIT_RANGES < sum(sizes)
     later = [plan(state, text[: state.position], 1, nonce).update for nonce in NO_SUSPECT[1:60]]
     assert len({min(update.expected_waits) for update in later if update is not None}) > len(sizes) / 3
+    finished = 300
     for nonce in NO_SUSPECT[1:30]:
-        state = emptied(applied(state, plan(state, text, 20, nonce)))
+        found = plan(state, text, 20, nonce)
+        finished += len(taken(found, state))
+        state = emptied(applied(state, found))
         assert len(state.waits) <= SHARE_WAITS_BLIND_MAX
+        assert finished + sum(wait.records.count for wait in state.waits.values()) == state.position, "none is lost"
 
 
 def test_batches_that_fill_the_answer_end_the_acquire_but_for_the_first_one() -> None:
