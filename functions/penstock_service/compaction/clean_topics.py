@@ -9,8 +9,8 @@ A run serves the partitions in a circle, and begins at the one whose turn it is:
 - A log that does not fit into what the day has left waits, and smaller ones overtake it. It is the first of the next
   day, so it waits for no longer than a day in its turn.
 - A log that is larger than a day's bound, or than the time of a run, is left to the Spark job `compact`.
-- A pass that the end of the run cuts short begins anew, as the first of the next run. What it has removed is gone, so
-  the next pass writes less.
+- A pass that the end of the run cuts short begins anew, as the first of the next run. The records that it has
+  removed are gone, so the next pass writes less.
 """
 
 import json
