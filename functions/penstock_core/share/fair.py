@@ -125,6 +125,7 @@ class _FairHandOut(HandOut):
         self._queues: dict[int, _Queue] = {}
         self._queued = 0  # records in the queues
         self._idle = 0  # tenants with a queue, and with nothing in flight
+        self._spent: dict[Offset, Sequence[int]] = {}  # by wait: what a new filter does not take, or compaction removed
         self._full = {FINISHED}  # and tenants with more records than the acquire may take
         self._most = request.records_max + _RECORDS_MORE
         self._ranks: dict[int, int] = {}
@@ -185,7 +186,9 @@ class _FairHandOut(HandOut):
         """Queue the first records of each tenant. Of fresh ones only until no later one could be chosen."""
         if wait is not None:
             for tenant, offsets in self._known.first_of(ranges, self._most).items():
-                if tenant not in self._full:
+                if tenant == FINISHED:
+                    self._spent[wait] = offsets
+                elif tenant not in self._full:
                     self._queue(tenant, offsets, wait)
             return
         for start, end in ranges:
@@ -274,17 +277,23 @@ class _FairHandOut(HandOut):
         return True
 
     def _take_from(self, by_wait: Mapping[Offset, Sequence[int]]) -> dict[int, RecordSet]:
-        """Take the records out of their waits. Returns them by the number of their deliveries."""
+        """Take the records out of their waits. Returns them by the number of their deliveries.
+
+        Records that are spent are taken out, too, of other waits while the update may touch more.
+        """
         by_count: dict[int, RecordSet] = {}
-        for first, offsets in by_wait.items():
+        for first in [*by_wait, *(each for each in self._spent if each not in by_wait)]:
+            if first not in by_wait and self._draft.room() < _ENTRIES_PER_WAIT + len(by_count) + _ENTRIES_KEPT:
+                break
             wait = self._draft.waits[first]
             live = wait.records.minus(((0, self._log.log_start),))
-            taken = live.only(_ranges_of(offsets))
-            left = live.minus(taken.ranges)
+            taken = live.only(_ranges_of(by_wait.get(first, ())))
+            left = live.minus(taken.ranges).minus(_ranges_of(self._spent.get(first, ())))
             self._draft.remove_wait(first)
             if left.ranges:
                 self._draft.put_wait(replace(wait, records=left))
-            by_count[wait.deliveries] = by_count.get(wait.deliveries, EMPTY).plus(taken)
+            if taken.ranges:
+                by_count[wait.deliveries] = by_count.get(wait.deliveries, EMPTY).plus(taken)
         return by_count
 
     def _fresh_within(self, chosen: Sequence[int], room: int) -> RecordSet:

@@ -130,14 +130,14 @@ class KnownTenants:
         return [batch for place, batch in places if place < len(ranges) and ranges[place][0] < batch.end]
 
     def first_of(self, ranges: Ranges, most: int) -> Mapping[int, Sequence[int]]:
-        """The first `most` offsets of each tenant in these ranges; unknown ones are of `NO_TENANT`.
+        """The first `most` offsets of each tenant, and `FINISHED`, in these ranges; unknown ones are of `NO_TENANT`.
 
         The next acquires ask for the same ranges: it remembers the answer if all of them are known.
         """
         if (found := self._firsts.found.get((ranges, most))) is not None:
             return found
         firsts: dict[int, list[int]] = {}
-        full = {FINISHED}
+        full: set[int] = set()
         unknown = self.unknown(ranges)
         for start, end in unknown:
             firsts.setdefault(NO_TENANT, []).extend(range(start, min(end, start + most)))

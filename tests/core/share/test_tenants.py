@@ -35,11 +35,11 @@ def test_unknown_and_finished_ranges_lie_within_those_that_were_asked_for() -> N
 
 
 def test_the_first_records_of_each_tenant_are_those_of_a_walk_and_are_remembered_once_all_are_known() -> None:
-    assert KNOWN.first_of(((0, 4), (5, 9)), 2) == {1: [0, 5], 2: [1, 2], NO_TENANT: [3]}
+    assert KNOWN.first_of(((0, 4), (5, 9)), 2) == {1: [0, 5], 2: [1, 2], FINISHED: [6], NO_TENANT: [3]}
     later = KnownTenants([*KNOWN.batches, TenantBatch.of(3, (7, 7), 50)], KNOWN)
-    assert later.first_of(((0, 4), (5, 9)), 2) == {1: [0, 5], 2: [1, 2], 7: [3]}
+    assert later.first_of(((0, 4), (5, 9)), 2) == {1: [0, 5], 2: [1, 2], FINISHED: [6], 7: [3]}
     known = later.first_of(((0, 9),), 3)
-    assert known == {1: [0, 5, 8], 2: [1, 2, 7], 7: [3, 4]}
+    assert known == {1: [0, 5, 8], 2: [1, 2, 7], FINISHED: [6], 7: [3, 4]}
     assert KnownTenants((), later).first_of(((0, 9),), 3) is known
     assert later.size > KnownTenants(later.batches).size
 

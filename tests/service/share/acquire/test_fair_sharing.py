@@ -150,6 +150,16 @@ def test_records_that_the_filter_does_not_take_are_finished_and_have_no_share(in
     assert state_of(instance).position == 24
 
 
+def test_records_that_came_back_and_that_a_new_filter_does_not_take_are_finished(fair: Instance) -> None:
+    put(fair, *"nnnnnab")
+    held = take(fair, 3, nonce=FAIR)
+    assert tenants_in(held) == {"n": 1, "a": 1, "b": 1}
+    new_group(fair, sharing="fair", filter={"tenant": ["a", "b"]})
+    assert take(fair).next_available_ms != 0, "a consumer comes again at once for what it never gets"
+    finish(fair, held)
+    assert (state_of(fair).open, take(fair).next_available_ms) == (0, None)
+
+
 def test_a_record_that_is_passed_over_may_expire(fair: Instance, clock: SteppedClock) -> None:
     old = (("penstock-expires-at", b"%013d" % 1_000_000_005_000),)
     clock.time_ms = 1_000_000_000_000
