@@ -300,6 +300,7 @@ MIRROR_PUSH_BYTES = BATCH_BYTES_MAX  # of batches in one push to a mirror: its r
 MIRROR_ATTEMPTS_MAX = 3  # of one push, at a topic that is deleted and made anew meanwhile
 MIRROR_PUSH_REFS = 48  # a mirror appends them by one update: the item of its head stays small
 MIRROR_PUSH_PRODUCERS = 16  # whose entries one update sets: DynamoDB takes 4 KB of expressions
+MIRROR_LATE_MS = 300_000  # a mirror that lacks an older record rings an alarm
 MIRROR_OFFSETS_BYTES = 128 * KIB  # of the offsets of groups in one telling: an item of DynamoDB has 400 KB
 MIRROR_OFFSETS_MS = 10_000  # between two tellings of a topic, while its pushes run
 MIRROR_OFFSETS_REST_MS = 50_000  # longer, while groups commit and nothing is pushed

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from penstock_core.errors import PenstockError
-from penstock_core.ids import PartitionKey, ShareGroupId
-from penstock_core.limits import PUSH_LIST_MAX, PUSH_ORPHANS_MS, PUSH_STUCK_MS
+from penstock_core.ids import Offset, PartitionKey, ShareGroupId
+from penstock_core.limits import MIRROR_LATE_MS, PUSH_LIST_MAX, PUSH_ORPHANS_MS, PUSH_STUCK_MS
 from penstock_core.log.index import Head
 from penstock_core.push.delivery import DeliveryKey, DeliveryState, needs_message, telling_due_ms
 from penstock_core.push.lane import PushMessage, lane_of
@@ -23,6 +23,7 @@ from penstock_core.push.subscription import PARALLEL, OrphanedStates, Subscripti
 from penstock_core.push.targets.target import StageTarget
 from penstock_core.share.acquire import next_available_ms
 from penstock_core.share.share_state import ShareKey, ShareState
+from penstock_service.index.reader import record_age_ms
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.push import PushStore, SubscriptionStates
 from penstock_service.push.admin.pause_subscription import remove_states
@@ -40,12 +41,14 @@ class LookRun:
     """The counts of one run. `is_finished` is False if its time was up before it had seen every subscription.
 
     `partitions_stuck` are partitions, or lanes of parallel subscriptions, that have failed for longer than the
-    subscription's `patience_ms`, or than `PUSH_STUCK_MS` if that is less.
+    subscription's `patience_ms`, or than `PUSH_STUCK_MS` if that is less. `mirrors_late` are partitions whose mirror
+    lacks a record that is older than `MIRROR_LATE_MS`.
     """
 
     subscriptions: int = 0
     messages: int = 0
     partitions_stuck: int = 0
+    mirrors_late: int = 0
     states_removed: int = 0
     failures: int = 0
     is_finished: bool = True
@@ -53,16 +56,18 @@ class LookRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """The messages that one subscription needs, and its partitions that are stuck."""
+    """The messages that one subscription needs, and its partitions that are stuck or late."""
 
     messages: Sequence[PushMessage] = field(default_factory=tuple)
     partitions_stuck: int = 0
+    mirrors_late: int = 0
 
 
 def look(instance: Instance, *, budget_ms: float) -> LookRun:
     """One run over all subscriptions, from the place where the last run stopped, for `budget_ms` at most.
 
-    Of each subscription: one query for each MB of its states, and one read for each 100 partitions. One call of the
+    Of each subscription: one query for each MB of its states, and one read for each 100 partitions. One query more for
+    each mirrored partition whose oldest missing record is not in the tail. One call of the
     queue for each 10 messages. An error of a subscription counts as a failure, and the next run tries it again.
     """
     ends_ms = instance.clock.monotonic_ms() + budget_ms
@@ -88,6 +93,7 @@ def _look_at_all(instance: Instance, page: Sequence[Subscription], done: LookRun
     _note_failures(instance, outcomes.errors, done)
     messages = [message for found in outcomes.ok for message in found.messages]
     done.partitions_stuck += sum(found.partitions_stuck for found in outcomes.ok)
+    done.mirrors_late += sum(found.mirrors_late for found in outcomes.ok)
     if not messages:
         return
     try:
@@ -115,7 +121,11 @@ def _look_at(instance: Instance, subscription: Subscription) -> _Found:
                 version=subscription.version,
                 partition=key,
             )
-    return _Found(messages=[*messages.values()], partitions_stuck=_stuck(subscription, states, [*heads], now_ms))
+    return _Found(
+        messages=[*messages.values()],
+        partitions_stuck=_stuck(subscription, states, [*heads], now_ms),
+        mirrors_late=_late(instance, subscription, states, heads),
+    )
 
 
 def heads_of(instance: Instance, subscription: Subscription) -> dict[DeliveryKey, Head]:
@@ -187,6 +197,21 @@ def _stuck(subscription: Subscription, states: SubscriptionStates, there: Sequen
     found = (states.deliveries.get(key) for key in current)
     troubles = [state.trouble for state in found if state is not None and state.trouble is not None]
     return sum(each.first_failed_ms < since_ms and not (is_parallel and each.is_well) for each in troubles)
+
+
+def _late(
+    instance: Instance, subscription: Subscription, states: SubscriptionStates, heads: Mapping[DeliveryKey, Head]
+) -> int:
+    """The partitions of a mirror that lack a record for long."""
+    if not isinstance(subscription.target, StageTarget):
+        return 0
+
+    def is_late(key: DeliveryKey) -> bool:
+        state, head = states.deliveries.get(key), heads[key]
+        offset = Offset(max(0 if state is None else state.offset, head.log_start_offset))
+        return (record_age_ms(instance, key.partition_key, head, offset) or 0) > MIRROR_LATE_MS
+
+    return sum(map(is_late, heads))
 
 
 def _remove_orphans(instance: Instance, done: LookRun) -> None:

@@ -30,6 +30,7 @@ UNDONE: Mapping[str, Sequence[str]] = {
         "items_lost",
         "looks_failed",
         "partitions_stuck",
+        "mirrors_late",
         "measurements_failed",
         "schedules_failing",
     ),

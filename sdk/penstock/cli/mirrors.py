@@ -12,14 +12,16 @@ from penstock.admin.admin import Admin
 from penstock.cli.completion import complete_subscriptions, complete_topics
 from penstock.cli.options.settings import YES, confirm
 from penstock.cli.service import Service, service_command, time_text
+from penstock.cli.tables import show_table
 from penstock.http.transport import open_transport
 from penstock.model import GroupPlace, MovedTopic, PromotedTopic, Topic, TopicPartition
-from penstock.model.push import Subscription
+from penstock.model.push import MirroredTopic, Subscription, mirrored_topics
 from penstock.system import monotonic_ms
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.text import counted
 
 _STAGE = "stage"
+_COLUMNS = ("topic", "state", "epoch", "lag", "behind", "last success")
 _POLL_S = 0.5
 _POLLS_OF_A_START = 20
 _WAIT_HELP = "Seconds to wait until this stage has all records."
@@ -62,21 +64,30 @@ def create(
 @mirrors.command("list")
 @service_command
 def list_mirrors(service: Service) -> None:
-    """List the mirrors that this stage pushes to, and the topics of this stage that are mirrors.
+    """List the topics that this stage pushes to its mirrors, and the topics of this stage that are mirrors.
 
     For example: penstock mirrors list
     """
     admin = Admin(transport=service.transport)
-    pushed = [each for each in admin.list_subscriptions() if _STAGE in each.target]
-    mirrored = [each for each in admin.list_topics() if each.mirror is not None]
+    topics = admin.list_topics()
+    names = [each.name for each in admin.list_subscriptions() if _STAGE in each.target]
+    pushed = [(found.subscription, mirrored_topics(found, topics)) for found in map(admin.describe_subscription, names)]
+    taken = [(each.mirror, each) for each in topics if each.mirror is not None]
     rows: list[Sequence[Any]] = [
-        (each.name, "pushes", each.state, " ".join(each.topics), each.target[_STAGE]["url"]) for each in pushed
+        (mirror.name, "pushes", *_row(mirror, each), mirror.target[_STAGE]["url"])
+        for mirror, of_mirror in pushed
+        for each in of_mirror
     ]
-    rows += [(each.mirror["name"], "takes", None, each.name, each.mirror["source"]) for each in mirrored if each.mirror]
+    rows += [
+        (mirror["name"], "takes", each.name, "mirror", *[None] * 4, mirror["source"] or None) for mirror, each in taken
+    ]
     service.show(
-        {"pushes": [asdict(each) for each in pushed], "mirrored": [_mirrored(each) for each in mirrored]},
+        {
+            "pushes": [{**asdict(mirror), "mirrored": [asdict(each) for each in of]} for mirror, of in pushed],
+            "mirrored": [{"topic": each.name, "mirror": dict(mirror)} for mirror, each in taken],
+        },
         title="mirrors",
-        columns=("name", "this stage", "state", "topics", "other stage"),
+        columns=("name", "this stage", *_COLUMNS, "other stage"),
         rows=rows,
     )
 
@@ -85,23 +96,36 @@ def list_mirrors(service: Service) -> None:
 @click.argument("name", shell_complete=complete_subscriptions)
 @service_command
 def describe(service: Service, name: str) -> None:
-    """Show how far the mirror NAME is behind each partition of this stage.
+    """Show how far the mirror NAME is behind each topic and partition of this stage, and the epochs of the topics.
 
     For example: penstock mirrors describe dr
     """
-    found = Admin(transport=service.transport).describe_subscription(name)
+    admin = Admin(transport=service.transport)
+    found = admin.describe_subscription(name)
     _check_mirror(found.subscription)
+    mirrored = mirrored_topics(found, admin.list_topics())
+    if not service.as_json:
+        show_table(_text(found.subscription), _COLUMNS, [_row(found.subscription, each) for each in mirrored])
     service.show(
         {
             **asdict(found.subscription),
             "lag": found.lag,
             "oldest_age_ms": found.oldest_age_ms,
+            "mirrored": [asdict(each) for each in mirrored],
             "partitions": [asdict(each) for each in found.partitions],
         },
-        title=f"{_text(found.subscription)}; lag {found.lag}",
-        columns=("topic", "partition", "offset", "lag", "behind", "error"),
+        title=f"partitions; lag {found.lag}",
+        columns=("topic", "partition", "offset", "lag", "behind", "last success", "error"),
         rows=[
-            (each.topic, each.partition, each.offset, each.lag, each.oldest_age_ms, each.last_error)
+            (
+                each.topic,
+                each.partition,
+                each.offset,
+                each.lag,
+                _span(each.oldest_age_ms),
+                _time(each.succeeded_ms),
+                each.last_error,
+            )
             for each in found.partitions
         ],
     )
@@ -506,8 +530,13 @@ def _offsets_text(promoted: PromotedTopic, committed: int | None) -> str:
     return told if committed is None else f"{committed} offsets of groups committed; {told}"
 
 
-def _mirrored(topic: Topic) -> dict[str, Any]:
-    return {"topic": topic.name, "mirror": None if topic.mirror is None else dict(topic.mirror)}
+def _row(mirror: Subscription, topic: MirroredTopic) -> Sequence[Any]:
+    state = mirror.state if mirror.state != "active" else topic.state
+    return topic.topic, state, topic.epoch, topic.lag, _span(topic.oldest_age_ms), _time(topic.succeeded_ms)
+
+
+def _span(span_ms: int | None) -> str | None:
+    return None if span_ms is None else f"{span_ms / 1_000:,.1f} s"
 
 
 def _time(time_ms: int | None) -> str | None:

@@ -16,6 +16,8 @@ from penstock.errors import AccessDeniedError, NotFoundError
 from penstock.http.http_message import Response
 from penstock.http.transport import Transport
 from penstock.metrics.exposition import Family, Sample, exposition
+from penstock.model import Topic
+from penstock.model.push import MirroredTopic, mirrored_topics
 from penstock.system import monotonic_ms
 from penstock_core.errors import PenstockError
 from penstock_core.limits import SDK_METRICS_INTERVAL_MS, SDK_METRICS_REQUESTS_MAX
@@ -58,13 +60,15 @@ class TopicLag:
 class Lag:
     """The records that a consumer has not finished, by topic.
 
-    A group has `members`, and committed last at `committed_at_ms`, 0 for never. `state` is that of a subscription.
+    A group has `members`, and committed last at `committed_at_ms`, 0 for never. `state` is that of a subscription, and
+    `mirrored` has the topics of one that is a mirror.
     """
 
     by_topic: Mapping[str, TopicLag]
     members: int = 0
     committed_at_ms: int = 0
     state: str = ""
+    mirrored: Sequence[MirroredTopic] = ()
 
     @property
     def records(self) -> int:
@@ -132,6 +136,7 @@ class Collector:
         self._found: dict[tuple[str, str], Lag | TopicExtent] = {}
         self._found_at_ms: dict[tuple[str, str], int] = {}
         self._after: tuple[str, str] | None = None
+        self._topics: Sequence[Topic] = ()
         self._text = ""
 
     def text(self) -> str:
@@ -183,7 +188,7 @@ class Collector:
             (GROUP, lambda: [each.group for each in self._admin.list_groups()]),
             (SHARE_GROUP, lambda: [each.group for each in self._admin.list_share_groups()]),
             (SUBSCRIPTION, lambda: [each.name for each in self._admin.list_subscriptions()]),
-            (TOPIC, lambda: [each.name for each in self._admin.list_topics()]),
+            (TOPIC, self._topic_names),
         )
         refused: list[PenstockError] = []
         for kind, names in lists:
@@ -193,6 +198,10 @@ class Collector:
                 refused.append(error)
         if len(refused) == len(lists):
             raise refused[0]
+
+    def _topic_names(self) -> list[str]:
+        self._topics = self._admin.list_topics()
+        return [each.name for each in self._topics]
 
     def _describe(self, kind: str, name: str) -> Lag | TopicExtent:
         if kind == TOPIC:
@@ -220,6 +229,7 @@ class Collector:
         return Lag(
             by_topic=_by_topic((each.topic, each.lag, each.oldest_age_ms, 0) for each in found.partitions),
             state=found.subscription.state,
+            mirrored=mirrored_topics(found, self._topics),
         )
 
     def _families(self, requests: int) -> Sequence[Family]:
@@ -246,6 +256,7 @@ class Collector:
                 help="Records that the consumer has not finished.",
                 samples=consumers(lambda each: each.records),
             ),
+            *_mirror_families(lags),
             Family(
                 name="penstock_topic_appended_records_total",
                 kind="counter",
@@ -283,6 +294,28 @@ class Collector:
                 samples=[Sample(value=int(self._after is None))],
             ),
         )
+
+
+def _mirror_families(lags: Iterable[tuple[tuple[str, str], Lag]]) -> Sequence[Family]:
+    mirrored = [(each, {"consumer": name, "topic": each.topic}) for (_, name), lag in lags for each in lag.mirrored]
+    return (
+        Family(
+            name="penstock_mirror_success_timestamp_seconds",
+            kind="gauge",
+            help="Unix time at which the mirror of the topic took records last.",
+            samples=[
+                Sample(value=each.succeeded_ms / 1_000, labels=labels)
+                for each, labels in mirrored
+                if each.succeeded_ms is not None
+            ],
+        ),
+        Family(
+            name="penstock_mirror_epoch",
+            kind="gauge",
+            help="Number of the topic's last move to its mirror, 0 if it was never moved.",
+            samples=[Sample(value=each.epoch, labels=labels) for each, labels in mirrored],
+        ),
+    )
 
 
 def _by_topic(partitions: Iterable[tuple[str, int | None, int | None, int]]) -> Mapping[str, TopicLag]:

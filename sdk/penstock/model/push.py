@@ -1,8 +1,10 @@
 """Subscriptions as operators see them. All values are immutable; times are milliseconds since 1970."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from penstock.model import Topic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +88,50 @@ class SubscriptionDescription:
     def oldest_age_ms(self) -> int | None:
         """The age of the oldest of these records, None if there is none."""
         return max((each.oldest_age_ms for each in self.partitions if each.oldest_age_ms is not None), default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirroredTopic:
+    """A topic that another stage mirrors, as `name_there`. None for what there is not.
+
+    `state` is "mirroring", or that of its move: "moved", "reopening" or "returning". `epoch` is the number of its last
+    move, 0 if it was never moved. The mirror lacks `lag` records, of which the oldest one came `oldest_age_ms` ago. It
+    took the last ones at `succeeded_ms`.
+    """
+
+    topic: str
+    name_there: str
+    state: str
+    epoch: int
+    lag: int
+    oldest_age_ms: int | None
+    succeeded_ms: int | None
+
+
+def mirrored_topics(found: SubscriptionDescription, topics: Iterable[Topic]) -> tuple[MirroredTopic, ...]:
+    """What the mirror `found` repeats. `topics` are those of the source; a topic that is not there is left out.
+
+    It is empty for a subscription that is no mirror.
+    """
+    stage = found.subscription.target.get("stage")
+    if stage is None:
+        return ()
+    named, prefix = {each.name: each for each in topics}, stage.get("prefix", "")
+    return tuple(_mirrored(found, prefix, named[name]) for name in found.subscription.topics if name in named)
+
+
+def _mirrored(found: SubscriptionDescription, prefix: str, topic: Topic) -> MirroredTopic:
+    of_topic = [each for each in found.partitions if each.topic == topic.name]
+    move = topic.move or {"move": 0, "state": "open"}
+    return MirroredTopic(
+        topic=topic.name,
+        name_there=f"{prefix}{topic.name}",
+        state="mirroring" if move["state"] == "open" else move["state"],
+        epoch=move["move"],
+        lag=sum(each.lag for each in of_topic),
+        oldest_age_ms=max((each.oldest_age_ms for each in of_topic if each.oldest_age_ms is not None), default=None),
+        succeeded_ms=max((each.succeeded_ms for each in of_topic if each.succeeded_ms is not None), default=None),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from penstock.cli import mirrors
+from penstock.cli.service import time_text
 from penstock.errors import ConflictError, NotConfiguredError, UnavailableError
 from penstock.http.transport import StagesTransport
 from penstock.model import TopicPartition
@@ -71,6 +72,34 @@ def test_planned_promotion_waits_for_the_rest_and_loses_nothing(service: MemoryP
     refused = run(service.transport, "mirrors", "reopen", "orders", "--yes")
     assert refused.exit_code == 1
     assert "promote" in refused.stderr.lower()
+
+
+def test_lag_last_success_state_and_epoch_are_told(service: MemoryPenstock, other: MemoryPenstock) -> None:
+    create_with_records(service, b"a")
+    service.deliver_pushes()
+    send(service, b"b")
+    [mirror] = run_json(service.transport, "mirrors", "list")["pushes"]
+    [orders] = mirror["mirrored"]
+    state = service.admin().describe_subscription("dr").partitions[0]
+    assert state.succeeded_ms
+    assert orders == {
+        "topic": "orders",
+        "name_there": "orders",
+        "state": "mirroring",
+        "epoch": 0,
+        "lag": 1,
+        "oldest_age_ms": orders["oldest_age_ms"],
+        "succeeded_ms": state.succeeded_ms,
+    }
+    assert orders["oldest_age_ms"] >= 0
+    described = run_json(service.transport, "mirrors", "describe", "dr")
+    assert [(each["lag"], each["epoch"]) for each in described["mirrored"]] == [(1, 0)]
+    assert time_text(state.succeeded_ms) in run(service.transport, "mirrors", "describe", "dr").stdout
+    assert run(other.transport, "mirrors", "promote", "orders", "--yes").exit_code == 0
+    [moved] = run_json(service.transport, "mirrors", "describe", "dr")["mirrored"]
+    assert (moved["state"], moved["epoch"], moved["lag"], moved["oldest_age_ms"]) == ("moved", 1, 0, None)
+    service.admin().pause_subscription("dr")
+    assert "paused" in run(service.transport, "mirrors", "list").stdout
 
 
 def test_move_is_given_up(service: MemoryPenstock, other: MemoryPenstock) -> None:

@@ -54,6 +54,25 @@ def test_text_has_lag_and_age_of_each_consumer_and_the_records_of_each_topic(ser
     assert found["penstock_reading_requests"] == 4 + 3
 
 
+def test_mirror_has_the_time_of_its_last_success_and_an_epoch(service: MemoryPenstock) -> None:
+    with MemoryPenstock() as other:
+        service.add_stage("https://b.example", other)
+        service.create_topic("mirrored")
+        service.admin().create_mirror("dr", "mirrored", "https://b.example")
+        assert 'penstock_mirror_success_timestamp_seconds{consumer="dr"' not in Collector(service.transport).text()
+        with service.producer() as producer:
+            producer.send("mirrored", "a")
+        service.deliver_pushes()
+        service.admin().move_topic("mirrored", "dr")
+        values = values_of(Collector(service.transport).text())
+        [partition] = service.admin().describe_subscription("dr").partitions
+    assert partition.succeeded_ms
+    labels = '{consumer="dr",topic="mirrored"}'
+    assert values[f"penstock_mirror_success_timestamp_seconds{labels}"] == partition.succeeded_ms / 1_000
+    assert values[f"penstock_mirror_epoch{labels}"] == 1
+    assert values['penstock_consumer_lag_records{kind="subscription",consumer="dr"}'] == 0
+
+
 def test_two_scrapes_within_the_interval_cost_one_reading(service: MemoryPenstock) -> None:
     clock = Clock()
     transport = CountedTransport(service.transport)

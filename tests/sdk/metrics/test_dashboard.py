@@ -21,9 +21,14 @@ UNITS = {"s", "short", "cps", "bytes", "bool_yes_no"}  # those of Grafana's list
 @pytest.fixture(scope="module")
 def exported() -> dict[str, set[str]]:
     """The labels of each metric."""
-    with MemoryPenstock() as service:
+    with MemoryPenstock() as service, MemoryPenstock() as other:
         service.create_topic("orders")
         service.admin().commit_group_offsets("billing", {TopicPartition("orders", 0): 0})
+        service.add_stage("https://b.example", other)
+        service.admin().create_mirror("dr", "orders", "https://b.example")
+        with service.producer() as producer:
+            producer.send("orders", "a")
+        service.deliver_pushes()
         text = Collector(service.transport).text()
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     return {re.split(r"[{ ]", line)[0]: set(re.findall(r'(\w+)="', line)) for line in lines}

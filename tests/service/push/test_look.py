@@ -10,7 +10,7 @@ import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import LockNonce, Offset, ShareGroupId, SubscriptionId, SubscriptionName
-from penstock_core.limits import PUSH_ORPHANS_MS, PUSH_STUCK_MS, PUSH_VISIBILITY_MS
+from penstock_core.limits import MIRROR_LATE_MS, PUSH_ORPHANS_MS, PUSH_STUCK_MS, PUSH_VISIBILITY_MS
 from penstock_core.push.batch import Failed, Failure
 from penstock_core.push.delivery import DeliveryKey, DeliveryState, Trouble
 from penstock_core.push.lane import LaneKey, LaneState, PushMessage, lane_of
@@ -23,7 +23,7 @@ from penstock_service.push.admin.pause_subscription import delete_subscription, 
 from penstock_service.push.look import LookRun, deliver_due, look
 from penstock_service.push.parallel.parallel_group import lane_delivery_key, parallel_group, parallel_group_name
 from penstock_service.topics.alter_topic import delete_topic, truncate
-from tests.service.push.admin.setting import NAME, create, queue_of, take_messages
+from tests.service.push.admin.setting import FUNCTION, NAME, create, queue_of, take_messages
 from tests.support.service import Intercepted, SteppedClock, filled_topic, key_of, new_topic, send, with_stores
 
 SLOW_MS = 2 * PUSH_VISIBILITY_MS
@@ -221,6 +221,19 @@ def test_long_patience_does_not_hide_what_fails(instance: Instance, clock: Stepp
     store(instance, key_in(instance, subscription), DeliveryState(offset=Offset(0), trouble=trouble))
     clock.sleep_ms(PUSH_STUCK_MS + 1)
     assert look(instance, budget_ms=FOR_EVER_MS).partitions_stuck == 1
+
+
+@pytest.mark.parametrize("is_mirror", [True, False])
+def test_mirror_that_lacks_an_old_record_is_late(instance: Instance, clock: SteppedClock, is_mirror: bool) -> None:
+    filled_topic(instance, records=2)
+    target = {"stage": {"url": "https://b.example"}} if is_mirror else {"lambda": FUNCTION}
+    subscription = create(instance, "orders", target=target, start="earliest")
+    clock.sleep_ms(MIRROR_LATE_MS)
+    assert look(instance, budget_ms=FOR_EVER_MS).mirrors_late == 0
+    clock.sleep_ms(1)
+    assert look(instance, budget_ms=FOR_EVER_MS).mirrors_late == is_mirror
+    store(instance, key_in(instance, subscription), DeliveryState(offset=Offset(2)))
+    assert look(instance, budget_ms=FOR_EVER_MS).mirrors_late == 0
 
 
 @pytest.mark.parametrize(("lane", "is_well", "stuck"), [(0, False, 1), (0, True, 0), (2, False, 0)])
