@@ -1,8 +1,8 @@
 """Clean the topics with `cleanup_policy=compact`, up to a bound of bytes a day. It runs each hour.
 
 A pass over a partition costs its log's bytes, as its index tells them. The cursor holds what the passes of the day have
-cost, and is stored before a pass begins: a run that dies has paid. The lease of each partition keeps runs apart
-(compact.py), and two runs at once may spend what one could.
+cost, and is stored before a pass begins: a run that dies has paid, and the next one begins behind it. The lease of
+each partition keeps runs apart (compact.py), and two runs at once may spend what one could.
 
 A run serves the partitions in a circle, and begins at the one whose turn it is:
 
@@ -67,13 +67,15 @@ class _Day:
         self._instance = instance
         self._bytes_max = bytes_max
         self.progress = progress
+        self.following: str | None = None  # the place whose turn it is if the run dies in the pass
+        self.waiting: str | None = None
 
     def admits(self, dirt: Dirt) -> bool:
         """The Admission of this day. One put if it admits the pass."""
         spent = self.progress.spent_bytes + dirt.log_bytes
         if spent > self._bytes_max:
             return False
-        self.store(replace(self.progress, spent_bytes=spent))
+        self.store(replace(self.progress, spent_bytes=spent, next=self.following, waiting=self.waiting))
         return True
 
     def store(self, progress: _Progress) -> None:
@@ -98,13 +100,13 @@ def clean_topics(
     queue = _queue(instance, day.progress)
     total = CleaningResult()
     following: str | None = None  # the place whose turn it is in the next run
-    waiting: str | None = None
     for at, (topic, partition) in enumerate(queue):
         left_ms = deadline_ms - instance.clock.monotonic_ms()
         if left_ms <= 0:
             following, total = place_of(topic, partition), replace(total, is_finished=False)
             break
         spent = day.progress.spent_bytes
+        day.following = place_of(*queue[(at + 1) % len(queue)])
         done = attempt_compact(instance, topic, partition, settings, budget_ms=left_ms, admits=day.admits)
         _log(instance, done)
         begun_bytes = day.progress.spent_bytes - spent
@@ -112,12 +114,12 @@ def clean_topics(
         is_too_large = (at == 0) if not done.is_finished else bool(done.dirt and done.dirt.log_bytes > bytes_per_day)
         total = _with(total, done, begun_bytes, is_too_large=is_too_large, now_ms=now_ms)
         if done.dirt and not begun_bytes and not is_too_large and not done.failures:
-            waiting = waiting or place_of(topic, partition)
+            day.waiting = day.waiting or place_of(topic, partition)
         if not done.is_finished:
             rest = queue[at + is_too_large :]
             following, total = place_of(*rest[0]) if rest else None, replace(total, is_finished=False)
             break
-    day.store(replace(day.progress, next=following, waiting=waiting))
+    day.store(replace(day.progress, next=following, waiting=day.waiting))
     return total
 
 

@@ -99,6 +99,25 @@ def test_run_that_dies_in_a_pass_has_paid_for_it(instance: Instance, clock: Step
     assert run(instance, bytes_per_day=log_bytes(instance, "a")).passes == 1
 
 
+def test_run_that_always_dies_in_one_partition_cleans_the_others(instance: Instance, clock: SteppedClock) -> None:
+    for name in ("a", "b", "c"):
+        written(instance, clock, name)
+    poison = key_of(instance, "b", 0)
+
+    def swap(original: Callable[..., bool], *arguments: object) -> bool:
+        if arguments[0] == poison:
+            raise RuntimeError("it dies here")
+        return original(*arguments)
+
+    dying = with_stores(instance, compaction=Intercepted(instance.stores.compaction, swap=swap))
+    with pytest.raises(RuntimeError):
+        run(dying)
+    clock.time_ms += HOUR_MS
+    with pytest.raises(RuntimeError):
+        run(dying)
+    assert [records(instance, name) for name in ("a", "c")] == [2, 2]
+
+
 def test_log_that_waits_for_the_rest_of_a_day_is_the_first_of_the_next(instance: Instance, clock: SteppedClock) -> None:
     """Each day has room for the large log or for the small ones, which come before it and are written each day."""
     written(instance, clock, "z", pages=6)
@@ -228,8 +247,13 @@ def test_run_goes_on_where_the_one_before_ran_out_of_time(instance: Instance, cl
 def test_failure_to_store_what_a_pass_costs_fails_the_pass(instance: Instance, clock: SteppedClock) -> None:
     written(instance, clock, "a")
 
-    def put(_original: Callable[..., None], *_arguments: object) -> None:
-        raise UNAVAILABLE
+    refused: list[object] = []
+
+    def put(original: Callable[..., None], *arguments: object) -> None:
+        if not refused:
+            refused.append(arguments)
+            raise UNAVAILABLE
+        original(*arguments)
 
     done = run(with_stores(instance, cursors=Intercepted(instance.stores.cursors, put=put)))
     assert (done.failures, done.passes, done.bytes_left) == (1, 0, log_bytes(instance, "a"))
