@@ -79,7 +79,7 @@ QUESTIONS = (
     Question("Does a ledger balance while its workers die?",
              "bench.ledger", ("ledger",), "proofs", needs=STACK),
     Question("What does a work queue keep while workers die, and who waits for a slow record?",
-             "bench.share_groups", ("share_kills", "share_slow_record"), "proofs", needs=STACK),
+             "bench.share_groups", ("share_kills", "share_priorities", "share_slow_record"), "proofs", needs=STACK),
     Question("What is lost or doubled when a mirror takes over, and both sides are killed?",
              "bench.mirror_failover", ("mirror_failover",), "proofs"),
     Question("Does a streaming query keep each record once while it is killed?",
