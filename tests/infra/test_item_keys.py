@@ -5,28 +5,27 @@ The emulator does not check these conditions, so a grant that is too narrow woul
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
 import pytest
-from botocore.client import BaseClient
 
 from penstock.prove.rows.access import REACH_OF_ROLES
 from penstock_cdk.service.functions import construct_name
 from penstock_core.routes import ROUTE_BY_KEY
 from penstock_handlers.tasks.retention import run as retention
 from penstock_service.adapters.memory.service import memory_instance
+from penstock_service.adapters.tables.tables import InterposedTables, Tables
 from penstock_service.audit.settle_audit import settle_audit
 from penstock_service.instance.instance import Instance
 from penstock_service.metrics.measure import MeasureWish, measure
 from penstock_service.topics.create_topic import create_any_topic
-from tests.golden.stage import empty_stage
 from tests.handlers.route_samples import SAMPLES, Sample, as_ada, world
 from tests.handlers.service import Service
 from tests.infra.conftest import Resources, resources_of
 from tests.infra.templates import as_list, name_of, policies_of_roles
+from tests.support.service import SteppedClock
 
 pytestmark = pytest.mark.synth
 FOR_EVER_MS = 1e9
@@ -66,22 +65,6 @@ def calls_of(operation: str, sent: Mapping[str, Any]) -> Iterator[Call]:
         yield Call(operation, sent["TableName"], frozenset([key["pk"]["S"]]))
 
 
-@contextmanager
-def recorded() -> Iterator[set[Call]]:
-    """The calls of DynamoDB meanwhile."""
-    found: set[Call] = set()
-    call = BaseClient._make_api_call
-
-    def note(client: Any, operation: str, sent: dict[str, Any]) -> Any:
-        if client.meta.service_model.service_name == "dynamodb":
-            found.update(calls_of(operation, sent))
-        return call(client, operation, sent)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(BaseClient, "_make_api_call", note)
-        yield found
-
-
 def allows(statement: Mapping[str, Any], call: Call) -> bool:
     """True if the statement allows the call, whatever attributes it names."""
     condition = statement.get("Condition", {})
@@ -104,37 +87,38 @@ def refused(resources: Resources, function: str, calls: set[Call]) -> list[Call]
     return [call for call in calls if not any(allows(each, call) for each in statements)]
 
 
-@contextmanager
-def stored_service() -> Iterator[tuple[Service, Any]]:
-    """A service whose items are in DynamoDB, and its clock."""
-    with empty_stage() as stage:
-        memory = memory_instance().stores
-        stores = replace(
-            stage.instance.stores,
-            deliveries=memory.deliveries,
-            targets=memory.targets,
-            timer_triggers=memory.timer_triggers,
-        )
-        yield Service(Instance.new(stores, stage.instance.runtime)), stage.clock
+class Recorded:
+    """A service whose calls of the tables are noted in `calls`, and its clock."""
+
+    def __init__(self) -> None:
+        self.calls: set[Call] = set()
+        self.clock = SteppedClock()
+        tables = InterposedTables(Tables(self.clock.now_ms), self._note)
+        self.service = Service(memory_instance(tables=tables, clock=self.clock))
+
+    def _note(self, operation: str, sent: Mapping[str, Any], apply: Callable[[], Any]) -> Any:
+        self.calls.update(calls_of(operation.title().replace("_", ""), sent))
+        return apply()
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
 def test_function_of_a_route_reaches_the_items_that_it_needs(
     template: Callable[[str], dict[str, Any]], sample: Sample
 ) -> None:
-    with stored_service() as (service, _):
-        prepared = world(service)
-        method, _, path = sample.route.partition(" ")
-        with recorded() as calls:
-            answer = as_ada(
-                service.instance,
-                method,
-                sample.filled(path, prepared.facts),
-                sample.sent(prepared.facts),
-                **sample.query,
-            )
+    stage = Recorded()
+    prepared = world(stage.service)
+    method, _, path = sample.route.partition(" ")
+    stage.calls.clear()
+    answer = as_ada(
+        stage.service.instance,
+        method,
+        sample.filled(path, prepared.facts),
+        sample.sent(prepared.facts),
+        **sample.query,
+    )
     assert answer.status < 300, answer.body
-    assert refused(resources_of(template("prod")), ROUTE_BY_KEY[sample.route].function, calls) == []
+    assert stage.calls or sample.route == "GET /v1/wake-ups"
+    assert refused(resources_of(template("prod")), ROUTE_BY_KEY[sample.route].function, stage.calls) == []
 
 
 def _retain(instance: Instance) -> None:
@@ -163,24 +147,24 @@ def _audit(instance: Instance) -> None:
 def test_function_without_a_route_reaches_the_items_that_it_needs(
     template: Callable[[str], dict[str, Any]], work: Callable[[Instance], None], stage: str
 ) -> None:
-    with stored_service() as (service, clock):
-        world(service)
-        for gone in ("/v1/topics/shared", "/v1/share-groups/workers"):
-            assert service.call("DELETE", gone).status == 204
-        with recorded() as calls:
-            for _ in range(5):  # offsets are kept for 90 days
-                work(service.instance)
-                clock.sleep_ms(MONTH_MS)
-    assert calls
-    assert refused(resources_of(template(stage)), "upkeep", calls) == []
+    recorded = Recorded()
+    world(recorded.service)
+    for gone in ("/v1/topics/shared", "/v1/share-groups/workers"):
+        assert recorded.service.call("DELETE", gone).status == 204
+    recorded.calls.clear()
+    for _ in range(5):  # offsets are kept for 90 days
+        work(recorded.service.instance)
+        recorded.clock.sleep_ms(MONTH_MS)
+    assert recorded.calls
+    assert refused(resources_of(template(stage)), "upkeep", recorded.calls) == []
 
 
 @pytest.mark.parametrize("function", ["admin", "upkeep"])
 def test_first_topic_of_a_stage_can_be_made(template: Callable[[str], dict[str, Any]], function: str) -> None:
-    with stored_service() as (service, _), recorded() as calls:
-        create_any_topic(service.instance, "orders", 1, {}, "" if function == "upkeep" else "ada")
-    assert Call("PutItem", "topics", frozenset(["#cursors"])) in calls
-    assert refused(resources_of(template("prod")), function, calls) == []
+    stage = Recorded()
+    create_any_topic(stage.service.instance, "orders", 1, {}, "" if function == "upkeep" else "ada")
+    assert Call("PutItem", "topics", frozenset(["#cursors"])) in stage.calls
+    assert refused(resources_of(template("prod")), function, stage.calls) == []
 
 
 def test_call_beyond_its_role_is_found(template: Callable[[str], dict[str, Any]]) -> None:
