@@ -1,4 +1,9 @@
-"""The lines of hand-made functions, the splinters of a hand-made tree, and the exit code that follows from them."""
+"""The lines of hand-made functions, the splinters of a hand-made tree, and the exit code that follows from them.
+
+tests/long_tests.txt and slow_tests.txt name tests that there are.
+
+Each mutant of the simulator meets the text that it changes: a moved line shows here, and not an hour later.
+"""
 
 import subprocess
 from pathlib import Path
@@ -6,6 +11,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from localstack.places import CHECKOUT
+from tests.conftest import LISTS
+from tests.simulation.mutants.mutant import Mutant, mutants
 from tools import shape
 from tools.shape import (
     FILE_LINES_SHOWN,
@@ -132,3 +140,15 @@ def test_bounds_are_not_above_what_the_tree_holds() -> None:
     modules = source_modules({path: (root / path).read_text() for path in source_files(root, ".py")})
     assert len(splinters(modules)) >= SPLINTERS_MAX - 3
     assert len(modules) >= MODULES_MAX - 25
+
+
+def test_lists_name_tests_that_there_are() -> None:
+    for line in {line for lines in LISTS.values() for line in lines}:
+        path, _, name = line.partition("::")
+        assert (f"def {name.partition('[')[0]}" if name else "def test_") in (CHECKOUT / path).read_text(), line
+
+
+@pytest.mark.parametrize("mutant", mutants(), ids=lambda mutant: mutant.name)
+def test_mutant_can_be_put_in(mutant: Mutant) -> None:
+    with mutant.patched():
+        pass

@@ -19,7 +19,7 @@ from tests.chaos.clients.values import made_from, made_of, make_value
 from tests.chaos.exchanges.exchange import history_ns
 from tests.chaos.exchanges.shares import acknowledges
 from tests.chaos.recording import RecordingTransport
-from tests.chaos.test_recording import Answering
+from tests.chaos.test_tormenting import Answering
 from tests.history.format import Acknowledge, AckResult, Acquired, Cancel, MicroOp, Schedule, Send, Verb
 from tests.history.model.operations import Operation, read_operations
 from tests.history.recorder import Recorder

@@ -17,7 +17,7 @@ from penstock_spark.plan.options import parse_read_options
 from penstock_spark.plan.planning import plan_slices
 from penstock_spark.plan.stream_offsets import Positions, to_json
 from penstock_spark.plan.watching import IDLE_MS_MAX, IDLE_MS_MIN, Watch
-from tests.service.topics.test_draining_readers import retire
+from tests.service.topics.test_fewer_partitions import retire
 from tests.support.restoring import jump
 from tests.support.service import FrozenClock, SteppedClock, counted_instance, new_topic, patient_instance, send
 

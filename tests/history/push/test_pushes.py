@@ -1,13 +1,21 @@
-"""A subscription's target handles each record, in order for the first time, or the record is a dead letter once."""
+"""A subscription's target handles each record, in order for the first time, or the record is a dead letter once.
+
+A subscription with start=latest handles all that comes after its creation, and nothing from before it.
+
+A topic that a subscription copies to has each record once, in order, and no others.
+
+After a pause or a deletion no invocation begins, once the locks of the deliveries that ran have ended.
+"""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from tests.history.format import DeadLetter, Function, Handling, Push
-from tests.history.history_builder import ORDERS, OTHER, abc
+from tests.history.format import DeadLetter, Function, Handling, Push, Value
+from tests.history.history_builder import ORDERS, OTHER, HistoryBuilder, abc, read
 from tests.history.push.figures import PushFigures
-from tests.history.push.push_builder import NAME, POISON, PushBuilder
+from tests.history.push.push_builder import LOCK_MS, MIRROR, NAME, POISON, PushBuilder
 
 
 def good(*, is_ordered: bool = True) -> PushBuilder:
@@ -129,4 +137,162 @@ def test_dead_letter_follows_an_answer_that_names_it_or_none(how: str) -> None:
     else:
         history.begun((0, "a"), (1, "b"))
     history.found_dead(POISON)
+    assert history.found() == {}
+
+
+def latest() -> PushBuilder:
+    """Records a, b and c came before the creation, d after it."""
+    history = PushBuilder(is_latest=True, dead_letter_topic=None)
+    history.history.sent("producer", ("d", 3))
+    history.history.polled("tail", read((0, "a"), (1, "b"), (2, "c"), (3, "d")))
+    return history
+
+
+def test_nothing_is_wrong_when_only_later_records_are_handled() -> None:
+    history = latest()
+    history.handled((3, "d"))
+    history.drained()
+    assert history.found() == {}
+
+
+def test_handled_before_start_when_it_was_acknowledged_before_the_creation() -> None:
+    history = latest()
+    history.handled((2, "c"), (3, "d"))
+    history.drained()
+    assert history.found() == {"handled-before-start": 1}
+
+
+def test_unhandled_when_it_was_sent_after_the_creation() -> None:
+    history = latest()
+    history.drained()
+    assert history.found() == {"unhandled": 1}
+
+
+def _created_while_sending(*handled: int) -> HistoryBuilder:
+    """Records x, y and z are sent while the subscription is made. Some are handled."""
+    history = HistoryBuilder()
+    sends = [history.begin(f"producer {value}", value) for value in "xyz"]
+    creation = history.recorder.invoke("operator", Function.PUSH, group=NAME)
+    history.recorder.ok(creation, [Push(topics=("orders",), is_latest=True)])
+    for send in sends:
+        history.recorder.ok(send)
+    history.polled("reader", read(*enumerate("xyz")))
+    push = PushBuilder.__new__(PushBuilder)
+    push.history, push.recorder = history, history.recorder
+    for offset in handled:
+        push.handled((offset, "xyz"[offset]))
+    push.drained()
+    return history
+
+
+def test_begin_may_be_anywhere_among_records_that_came_during_the_creation() -> None:
+    for handled in ((), (2,), (1, 2), (0, 1, 2)):
+        assert _created_while_sending(*handled).found() == {}, handled
+
+
+def test_unhandled_when_it_lies_behind_a_handled_record() -> None:
+    assert _created_while_sending(0, 2).found() == {"unhandled": 1}
+
+
+def mirror(*copies: tuple[int, Value], **settings: Any) -> PushBuilder:
+    """A drained subscription, and the copies that two readers found."""
+    history = PushBuilder(copies_to=MIRROR[0], dead_letter_topic=None, **settings)
+    history.drained()
+    history.found_copies(*copies)
+    history.found_copies(*copies)
+    return history
+
+
+def test_nothing_is_wrong_when_each_record_was_copied_once() -> None:
+    history = mirror((0, "a"), (1, "b"), (2, "c"))
+    assert history.found() == {}
+    assert history.history.check().counts.copies == 3
+
+
+def test_unhandled_when_a_record_was_not_copied() -> None:
+    assert mirror((0, "a"), (1, "c")).found() == {"unhandled": 1}
+
+
+def test_copied_twice() -> None:
+    assert mirror((0, "a"), (1, "b"), (2, "b"), (3, "c")).found() == {"copied-twice": 1}
+
+
+def test_handled_late_when_copies_are_out_of_order() -> None:
+    assert mirror((0, "b"), (1, "a"), (2, "c")).found() == {"handled-late": 1}
+    assert mirror((0, "b"), (1, "a"), (2, "c"), is_ordered=False).found() == {}
+
+
+def test_wrong_copy_when_no_record_of_the_partition_has_its_value() -> None:
+    assert mirror((0, "a"), (1, "b"), (2, "c"), (3, "x")).found() == {"wrong-copy": 1}
+
+
+def test_wrong_copy_when_it_is_of_another_partition() -> None:
+    history = mirror((0, "a"), (1, "b"), (2, "c"))
+    history.history.sent("producer", ("o", 0), where=OTHER)
+    history.found_copies((0, "a"), where=(MIRROR[0], 1))
+    assert history.history.found(allow_unseen=True) == {"wrong-copy": 1}
+
+
+def test_wrong_filter_when_a_copy_is_excluded() -> None:
+    assert mirror((0, "a"), ending="a").found() == {}
+    assert mirror((0, "a"), (1, "b"), ending="a").found() == {"wrong-filter": 1}
+
+
+def stopped() -> PushBuilder:
+    """A subscription that was stopped after its first record."""
+    history = PushBuilder(lock_ms=LOCK_MS)
+    history.handled((0, "a"))
+    history.stopped()
+    return history
+
+
+def test_delivery_that_had_begun_may_go_on_until_its_lock_ends() -> None:
+    history = stopped()
+    history.passes(0.5 * LOCK_MS)
+    history.handled((1, "b"))
+    assert history.found() == {}
+
+
+def test_handled_after_stop_when_an_invocation_begins_later() -> None:
+    history = stopped()
+    history.passes(2 * LOCK_MS)
+    history.handled((1, "b"))
+    [example] = history.history.check().examples
+    assert example.anomaly.kind == "handled-after-stop"
+    assert "0.0 s after it was stopped" in example.anomaly.text
+
+
+def test_handled_after_stop_whatever_became_of_the_invocation() -> None:
+    for invoke in (PushBuilder.failed, PushBuilder.begun):
+        history = stopped()
+        history.passes(2 * LOCK_MS)
+        invoke(history, (1, "b"))
+        assert history.found() == {"handled-after-stop": 1}
+
+
+def test_resumed_subscription_goes_on() -> None:
+    history = stopped()
+    history.passes(2 * LOCK_MS)
+    history.resumed()
+    history.handled((1, "b"))
+    assert history.found() == {}
+
+
+def test_second_stop_counts_and_a_resumption_before_it_does_not() -> None:
+    history = stopped()
+    history.resumed()
+    history.stopped()
+    history.passes(0.5 * LOCK_MS)
+    history.handled((1, "b"))
+    assert history.found() == {}
+    history.passes(LOCK_MS)
+    history.handled((2, "c"))
+    assert history.found() == {"handled-after-stop": 1}
+
+
+def test_stop_that_is_not_known_to_be_done_stops_nothing() -> None:
+    history = PushBuilder(lock_ms=LOCK_MS)
+    history.recorder.maybe(history.recorder.invoke("operator", "stop", group="pack"))  # type: ignore[arg-type]
+    history.passes(2 * LOCK_MS)
+    history.handled((0, "a"))
     assert history.found() == {}

@@ -1,14 +1,28 @@
-"""Bounds of transactions: memory, stages, partitions, groups and open transactions of one gateway."""
+"""Bounds of transactions: memory, stages, partitions, groups and open transactions of one gateway.
 
+Batches without the marks of their transaction, and sequences.
+
+The codes of transactions by API and version, as docs/protocol/gateway and the how-to have them.
+"""
+
+import asyncio
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from penstock.http.http_message import BATCHES_TYPE
 from penstock.testing import MemoryPenstock
-from penstock_kafka.dispatch.api import ApiKey
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.records.record_batch import parse_header, validate
+from penstock_kafka.dispatch.api import ApiKey, Call, Peer
+from penstock_kafka.errors import RequestRefused
+from penstock_kafka.transactions.begin_and_end import InitProducerId
+from penstock_kafka.transactions.epochs.sequences import SEQUENCES, Sequences, plain_batch
 from penstock_kafka.transactions.epochs.transactional_producer import Buffers
-from tests.kafka.transactions.desk import Client, TransactionDesk, run, values
+from penstock_kafka.transactions.refusals import abortable, code_for, fenced, unknown_epoch, wrong_state
+from tests.kafka.transactions.desk import Client, TransactionDesk, run, transactional_batch, values
 
 P0 = ("orders", 0)
 
@@ -159,3 +173,88 @@ def test_transaction_has_a_bound_of_groups(service: MemoryPenstock) -> None:
         await desk.close()
 
     run(work())
+
+
+_NO_TRANSACTIONS: Any = None  # plain producers need nothing of the service
+
+
+def _ask(**fields: object) -> Any:
+    request = SimpleNamespace(**{"transactional_id": None, **fields})
+    call = Call(key=ApiKey.INIT_PRODUCER_ID, version=4, client_id="", peer=Peer(number=1, address=""), request=request)
+    return asyncio.run(InitProducerId(_NO_TRANSACTIONS).answer(call))
+
+
+def test_producers_get_ids_of_their_own() -> None:
+    assert len({_ask(producer_id=-1, producer_epoch=-1)["producer_id"] for _ in range(50)}) == 50
+
+
+def test_producer_keeps_its_id_when_it_asks_for_another_epoch() -> None:
+    answer = _ask(producer_id=5, producer_epoch=3)
+    assert (answer["producer_id"], answer["producer_epoch"]) == (5, 4)
+
+
+def test_producer_gets_another_id_when_its_epochs_are_used_up() -> None:
+    answer = _ask(producer_id=5, producer_epoch=2**15 - 2)
+    assert answer["producer_id"] != 5
+    assert answer["producer_epoch"] == 0
+
+
+_CLIENT = Client(producer_id=7, epoch=3)
+_PLACE = ("orders", 0)
+
+
+def test_plain_batch_is_what_the_service_takes_with_the_same_records() -> None:
+    sent = transactional_batch(_CLIENT, 5, ("a", "b"))
+    batch = plain_batch(sent)
+    assert (batch.producer_id, batch.producer_epoch, batch.first_sequence, batch.next_sequence) == (7, 3, 5, 7)
+    assert validate(batch.data).sequence is None
+    assert not parse_header(batch.data).is_transactional
+    assert batch.data[61:] == sent[61:]
+
+
+def test_flipped_bit_two_batches_and_plain_batches_are_refused() -> None:
+    sent = transactional_batch(_CLIENT, 0, ("a",))
+    for data in (sent[:-1] + b"x", sent + sent, plain_batch(sent).data, sent[:30]):
+        with pytest.raises((RequestRefused, PenstockError)):
+            plain_batch(data)
+
+
+def test_sequence_after_the_last_is_zero() -> None:
+    sequences, last = Sequences(), plain_batch(transactional_batch(_CLIENT, SEQUENCES - 1, ("a",)))
+    with pytest.raises(RequestRefused):
+        sequences.is_new(_PLACE, last)
+    sequences.take(_PLACE, last)
+    assert sequences.is_new(_PLACE, plain_batch(transactional_batch(_CLIENT, 0, ("b",))))
+    assert not sequences.is_new(_PLACE, last)
+
+
+_AWAY = PenstockError(ErrorCode.STORAGE_UNAVAILABLE, "away")
+_OTHERS_ID = PenstockError(ErrorCode.ACCESS_DENIED, "of another role")
+
+
+@pytest.mark.parametrize(
+    ("error", "key", "version", "code"),
+    [
+        (abortable("full"), ApiKey.PRODUCE, 11, "transaction_abortable"),
+        (abortable("full"), ApiKey.PRODUCE, 10, "policy_violation"),
+        (abortable("full"), ApiKey.END_TXN, 4, "transaction_abortable"),
+        (abortable("full"), ApiKey.END_TXN, 3, "invalid_producer_id_mapping"),
+        (abortable("full"), ApiKey.ADD_PARTITIONS_TO_TXN, 3, "invalid_producer_id_mapping"),
+        (fenced("t"), ApiKey.INIT_PRODUCER_ID, 4, "producer_fenced"),
+        (fenced("t"), ApiKey.INIT_PRODUCER_ID, 3, "invalid_producer_epoch"),
+        (fenced("t"), ApiKey.END_TXN, 1, "invalid_producer_epoch"),
+        (fenced("t"), ApiKey.PRODUCE, 11, "invalid_producer_epoch"),
+        (fenced("t"), ApiKey.TXN_OFFSET_COMMIT, 4, "invalid_producer_epoch"),
+        (unknown_epoch("t"), ApiKey.PRODUCE, 3, "invalid_producer_id_mapping"),
+        (unknown_epoch("t"), ApiKey.PRODUCE, 11, "transaction_abortable"),
+        (wrong_state("late"), ApiKey.END_TXN, 0, "invalid_txn_state"),
+        (_AWAY, ApiKey.END_TXN, 4, "coordinator_not_available"),
+        (_AWAY, ApiKey.PRODUCE, 11, "kafka_storage_error"),
+        (_OTHERS_ID, ApiKey.INIT_PRODUCER_ID, 5, "transactional_id_authorization_failed"),
+    ],
+)
+def test_code_is_one_that_the_version_knows(
+    error: PenstockError | RequestRefused, key: ApiKey, version: int, code: str
+) -> None:
+    call = Call(key=key, version=version, client_id="", peer=Peer(number=1, address=""), request=None)
+    assert code_for(error, call).name == code

@@ -3,8 +3,16 @@ from pathlib import Path
 
 import pytest
 
+from penstock import Admin
 from penstock.apply.document import DocumentError, parse_json_nodes, parse_yaml_nodes, read_document, to_yaml
+from penstock.apply.dump import dump
+from penstock.apply.plan import plan
+from penstock.apply.run import apply_changes, read_stage
+from penstock.apply.stage import Noun, Ownership
+from penstock.apply.stage_file import patterns_of_names, patterns_of_principals, read_stage_file
+from penstock.testing import MemoryPenstock
 from penstock_core.limits import APPLY_DEPTH_MAX, APPLY_FILE_BYTES_MAX, APPLY_NODES_MAX
+from tests.sdk.apply.teams import ROLE
 
 VALUE = {"a": {"b": [1, {"c": 'x, {y}: "z" \\'}], "d": None}, "e": 1.5, "f": True, "g": [], "h": {}, "i": [[], [1]]}
 
@@ -133,3 +141,50 @@ def test_json_file_needs_no_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_yaml_text_has_the_document() -> None:
     assert parse_yaml_nodes(to_yaml(VALUE)).plain() == VALUE
+
+
+STAGE = {
+    "topics": {"a": {"partitions": 2, "retention_ms": "1d"}, "a.dead": {"partitions": 1}, "b": {"partitions": 1}},
+    "groups": {"g": {"session_timeout_ms": "30s"}},
+    "share_groups": {
+        "s": {
+            "topics": ["a"],
+            "dead_letter_topic": "a.dead",
+            "ordering": "key",
+            "start": "latest",
+            "filter": {"x": ["1"]},
+        }
+    },
+    "subscriptions": {
+        "p": {"topics": ["a"], "target": {"topic": "b"}, "dead_letter_topic": "a.dead", "retry": {"age_ms_max": "1h"}}
+    },
+    "schedules": {
+        "ac": {"cron": "0 9 * * *", "topic": "a", "time_zone": "Europe/Berlin", "record": "go"},
+        "ad": {"cron": "1 9 * * *", "topic": "a", "enabled": False, "record": {"key": "k", "value": None}},
+    },
+    "acls": [
+        {"principal": f"{ROLE}/a", "operations": ["read", "write"], "resources": ["topic:a", "topic:b"]},
+        {"principal": f"{ROLE}/b", "permission": "deny", "operations": ["all"], "resources": ["topic:a"]},
+    ],
+    "quotas": [{"principal": f"{ROLE}/a", "topics_max": 3}, {"topic": "a*", "fetch_bytes_per_s": 1, "shared": True}],
+}
+
+
+def test_dump_is_the_file_that_made_the_stage(service: MemoryPenstock, tmp_path: Path) -> None:
+    admin = Admin(transport=service.transport)
+    file = tmp_path / "stage.json"
+    file.write_text(json.dumps(STAGE))
+    wanted = read_stage_file(file)
+    outcome = apply_changes(admin, plan(wanted, read_stage(admin, [*Noun], has_rules=True), prune=False).changes)
+    assert outcome.failed == ()
+    present = read_stage(admin, [*Noun], has_rules=True)
+    document = dump(present, None)
+    assert document == STAGE
+    assert plan(wanted, present, prune=False).changes == ()
+    owned = Ownership(names=patterns_of_names(["a*"]), principals=patterns_of_principals(["*"]))
+    part = dump(present, owned)
+    assert part["owns"] == {"names": ["a*"], "principals": ["*"]}
+    assert [*part["topics"]] == ["a", "a.dead"]
+    assert [part[section] for section in ("groups", "share_groups", "subscriptions")] == [{}, {}, {}]
+    assert [each["resources"] for each in part["acls"]] == [["topic:a"], ["topic:a"]]
+    assert part["quotas"] == STAGE["quotas"]

@@ -1,10 +1,21 @@
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from penstock.apply.stage import Noun
-from penstock.apply.stage_file import MISTAKES_SHOWN, StageFile, read_stage_file
-from penstock_core.errors import PenstockError
+from penstock.apply.settings import losses, unit_text, whole, whole_number, with_unit
+from penstock.apply.stage import Noun, Ownership, Settings
+from penstock.apply.stage_file import (
+    MISTAKES_SHOWN,
+    StageFile,
+    patterns_of_names,
+    patterns_of_principals,
+    read_stage_file,
+)
+from penstock_core.acls.rule import parse_rule
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.log.topic import TopicConfig
 
 ROLE = "arn:aws:iam::111122223333:role"
 
@@ -152,3 +163,108 @@ def test_secret_comes_from_the_environment(tmp_path: Path, monkeypatch: pytest.M
     target = "{https: {url: 'https://shop.example/in', secret_env: SHOP_SECRET}}"
     file = read(tmp_path, f"subscriptions: {{s: {{topics: t, target: {target}}}}}")
     assert file.stage.things[Noun.SUBSCRIPTION]["s"]["target"]["https"]["secret"] == secret
+
+
+SHOP = Ownership(names=patterns_of_names(["shop.*", "till"]), principals=patterns_of_principals([f"{ROLE}/shop-*"]))
+ALL = Ownership(names=patterns_of_names(["*"]), principals=patterns_of_principals(["*"]))
+
+
+@pytest.mark.parametrize(
+    ("noun", "name", "is_owned"),
+    [
+        (Noun.TOPIC, "shop.orders", True),
+        (Noun.SHARE_GROUP, "till", True),
+        (Noun.TOPIC, "till2", False),
+        (Noun.TOPIC, "shop", False),
+        (Noun.QUOTA, "topic shop.orders", True),
+        (Noun.QUOTA, f"principal {ROLE}/shop-api", True),
+        (Noun.QUOTA, f"principal {ROLE}/shop-a*", True),
+        (Noun.QUOTA, f"principal {ROLE}/sho*", False),
+        (Noun.QUOTA, "principal *", False),
+        (Noun.QUOTA, "topic *", False),
+    ],
+)
+def test_file_owns_what_its_patterns_cover(noun: Noun, name: str, is_owned: bool) -> None:
+    assert SHOP.has(noun, name) is is_owned
+    assert ALL.has(noun, name)
+
+
+@pytest.mark.parametrize(
+    ("resource", "is_owned"),
+    [
+        ("topic:shop.orders", True),
+        ("group:shop.*", True),
+        ("topic:till", True),
+        ("topic:till*", False),
+        ("topic:sh*", False),
+        ("topic:*", False),
+        ("service", False),
+        ("*", False),
+    ],
+)
+def test_rule_is_of_the_owner_of_all_its_resources(resource: str, is_owned: bool) -> None:
+    rule = parse_rule(f"{ROLE}/other", "read", resource)
+    assert SHOP.has_rule(rule) is is_owned
+    assert ALL.has_rule(rule)
+
+
+KNOWN = {**asdict(TopicConfig(retention_ms=60_000)), "partitions": 3}
+
+
+def test_whole_takes_what_is_given_then_what_is_known_then_defaults() -> None:
+    assert whole(Noun.TOPIC, {"index_tags": True}, KNOWN) == {
+        **asdict(TopicConfig(retention_ms=60_000, index_tags=True)),
+    }
+    assert whole(Noun.TOPIC, {"partitions": 4}, None) == {**asdict(TopicConfig()), "partitions": 4}
+    assert whole(Noun.TOPIC, {"retention_ms": None}, KNOWN) == asdict(TopicConfig())
+
+
+def test_whole_leaves_out_what_the_service_does_not_tell_and_what_only_it_knows() -> None:
+    older = {name: value for name, value in KNOWN.items() if name != "index_tags"}
+    assert whole(Noun.TOPIC, {}, {**older, "newer": 1}).keys() == older.keys() - {"partitions"}
+    assert whole(Noun.TOPIC, {"index_tags": False}, older)["index_tags"] is False
+
+
+@pytest.mark.parametrize(
+    ("noun", "given", "known"),
+    [
+        (Noun.TOPIC, {"cleanup_policy": "compact"}, {"ordering_on_change": "wait"}),
+        (Noun.TOPIC, {"cleanup_policy": "compact", "ordering_on_change": "wait"}, None),
+        (Noun.GROUP, {"session_timeout_ms": 6_000, "heartbeat_interval_ms": 6_000}, None),
+        (Noun.SHARE_GROUP, {"deliveries_max": 3}, None),
+        (Noun.SUBSCRIPTION, {"age_ms_max": 60_000}, None),
+        (Noun.SHARE_GROUP, {"ordering": "key"}, {"ordering": "none"}),
+        (Noun.SUBSCRIPTION, {"mode": "ordered"}, {"mode": "parallel"}),
+        (Noun.GROUP, {"heartbeat_interval_ms": 9_000}, {"session_timeout_ms": 9_000}),
+    ],
+)
+def test_whole_refuses_what_does_not_go_together(noun: Noun, given: Settings, known: Settings | None) -> None:
+    with pytest.raises(PenstockError) as refused:
+        whole(noun, given, known)
+    assert refused.value.code is ErrorCode.INVALID_CONFIG
+
+
+def test_losses_ask_where_an_older_service_does_not_tell_the_retention() -> None:
+    assert [*losses(["retention_bytes"], {}, {"retention_bytes": 10})]
+    assert not [*losses(["retention_bytes"], {}, {"retention_bytes": -1})]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [("retention_ms", -1, "forever"), ("lock_ms", 90_000, "90s"), ("backoff_ms_min", 60_000, "1m"), ("x", -1, -1)],
+)
+def test_times_have_units(name: str, value: int, text: Any) -> None:
+    assert unit_text(name, value) == text
+    assert with_unit(name, text) == value
+
+
+@pytest.mark.parametrize(("name", "text"), [("retention_ms", "14"), ("retention_bytes", "1PB"), ("lock_ms", "ever")])
+def test_text_without_a_known_unit_is_refused(name: str, text: str) -> None:
+    with pytest.raises(PenstockError, match=f"'{text}': write a number with its unit"):
+        with_unit(name, text)
+
+
+@pytest.mark.parametrize("value", [True, 1.0, "1", None])
+def test_number_that_is_not_whole_is_refused(value: object) -> None:
+    with pytest.raises(PenstockError, match="is no whole number"):
+        whole_number(value)

@@ -1,4 +1,9 @@
-"""The reader of the index: every page once, whatever is merged or removed meanwhile, and no gap unnoticed."""
+"""The reader of the index: every page once, whatever is merged or removed meanwhile, and no gap unnoticed.
+
+The shards of a partition's timers, merged: in order, none passed over, and never empty while one waits.
+
+What an operator who died has left closed opens, and a move is made again, once.
+"""
 
 from collections import Counter
 from collections.abc import Callable
@@ -7,9 +12,11 @@ from typing import Any
 import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.ids import Offset, PartitionKey
-from penstock_core.limits import TAIL_ROLL_REFS
+from penstock_core.ids import Offset, Partition, PartitionKey, TopicId
+from penstock_core.limits import TAIL_ROLL_REFS, TIMER_SHARDS
 from penstock_core.log.index import Head, Page
+from penstock_core.log.timer import PlaceRange, Timer
+from penstock_service.index.heads import move_again_if_closed, open_partitions, waiting_timers
 from penstock_service.index.reader import (
     find_ref,
     page_at,
@@ -21,7 +28,22 @@ from penstock_service.index.reader import (
 )
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.log import LogIndex
-from tests.support.service import Counted, Intercepted, head_of, key_of, new_topic, send
+from penstock_service.topics.alter_topic import alter_topic
+from tests.support.interleaving import catch_kill, killed_at
+from tests.support.refusals import refused
+from tests.support.service import (
+    UNAVAILABLE,
+    Counted,
+    Intercepted,
+    appended,
+    counted_instance,
+    head_of,
+    key_of,
+    new_topic,
+    send,
+    with_stores,
+)
+from tests.support.timers import timer_at
 
 PAGES = 5
 BY_TWO = 2
@@ -181,3 +203,92 @@ def test_refs_end_at_the_high_watermark_of_the_first_look(instance: Instance, lo
     for number in range(2 * TAIL_ROLL_REFS):
         send(instance, "orders", str(number))
     assert [first, *(each.base_offset for each in refs)] == list(range(70, 83))
+
+
+KEY = PartitionKey(TopicId("0f" * 10), Partition(3))
+ALL = PlaceRange(0, 10**9)
+
+
+def put(instance: Instance, timers: list[Timer]) -> list[Timer]:
+    for timer in timers:
+        instance.stores.timers.put(timer)
+    return sorted(timers, key=lambda timer: timer.place)
+
+
+@pytest.mark.parametrize("limit", [1, 7, 64, 1_000])
+def test_walk_meets_every_timer_once_and_in_order(instance: Instance, limit: int) -> None:
+    timers = put(instance, [timer_at(KEY, 1_000 + number % 50, number) for number in range(300)])
+    assert {timer.place.shard for timer in timers} == set(range(TIMER_SHARDS))
+    found: list[Timer] = []
+    places = ALL
+    while part := waiting_timers(instance, KEY, places, limit):
+        assert len(part) <= limit
+        found += part
+        places = places._replace(after=part[-1].place)
+    assert found == timers
+
+
+def test_timers_of_one_shard_alone_are_found(instance: Instance) -> None:
+    timers = put(instance, [each for number in range(900) if (each := timer_at(KEY, 5, number)).place.shard == 2])
+    part = waiting_timers(instance, KEY, ALL, 80)
+    assert list(part) == timers[: len(part)]
+    assert part
+
+
+def test_look_asks_each_shard_once_for_its_share(instance: Instance) -> None:
+    put(instance, [timer_at(KEY, 5, number) for number in range(20)])
+    counts: Counter[str] = Counter()
+    waiting_timers(counted_instance(instance, counts), KEY, ALL, 900)
+    assert counts == {"timers.waiting": TIMER_SHARDS}
+
+
+def test_shard_that_cannot_be_read_is_not_passed_over(instance: Instance) -> None:
+    put(instance, [timer_at(KEY, 5, number) for number in range(20)])
+
+    def failing(original: object, key: PartitionKey, shard: int, *arguments: object) -> object:
+        if shard == 5:
+            raise UNAVAILABLE
+        return original(key, shard, *arguments)  # type: ignore[operator]
+
+    broken = with_stores(instance, timers=Intercepted(instance.stores.timers, waiting=failing))
+    refused(ErrorCode.STORAGE_UNAVAILABLE, lambda: waiting_timers(broken, KEY, ALL, 900))
+
+
+CLOSED = PenstockError(ErrorCode.PARTITION_CLOSED, "closed")
+
+
+def test_generation_that_comes_is_opened(instance: Instance) -> None:
+    topic = new_topic(instance, partitions=2, ordering_on_change="wait")
+    with catch_kill():
+        alter_topic(killed_at(instance, 2, is_applied=True), topic, 1, {})
+    open_partitions(instance, topic)
+    assert instance.topic_cache.get(topic).generations == (0, 2)
+    assert send(instance, topic, "a", partition=2) == appended(0, 1)
+
+
+def test_head_that_was_left_closed_is_opened(instance: Instance) -> None:
+    topic = new_topic(instance, partitions=2)
+    alter_topic(instance, topic, 1, {})
+    with catch_kill():
+        alter_topic(killed_at(instance, 1, is_applied=True), topic, 2, {})
+    assert head_of(instance, topic, 1).is_closed
+    open_partitions(instance, topic)
+    assert not head_of(instance, topic, 1).is_closed
+
+
+@pytest.mark.parametrize("refusals", [[], [CLOSED], [CLOSED, CLOSED], [PenstockError(ErrorCode.THROTTLED, "slow")]])
+def test_move_is_made_again_once_after_a_refusal_by_a_closed_partition(
+    instance: Instance, refusals: list[PenstockError]
+) -> None:
+    names, left = [new_topic(instance)], [*refusals]
+
+    def move() -> str:
+        if left:
+            raise left.pop(0)
+        return "moved"
+
+    if refusals in ([], [CLOSED]):
+        assert move_again_if_closed(instance, names, move) == "moved"
+    else:
+        refused(refusals[-1].code, lambda: move_again_if_closed(instance, names, move))
+    assert left == []

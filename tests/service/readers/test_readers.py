@@ -272,7 +272,7 @@ READERS: dict[str, Reader | Elsewhere] = {
     "functions/penstock_service/push/parallel/held_records.py": Reader(start=pushing(mode="parallel"), budgets=None),
     "functions/penstock_service/push/read_ahead.py": Reader(start=pushing(), budgets=None),
     "functions/penstock_service/records/produce.py": Elsewhere(
-        why="it refuses them", test="tests/service/records/test_validate_records.py"
+        why="it refuses them", test="tests/service/records/test_produce.py"
     ),
     "functions/penstock_service/records/scan.py": Reader(start=fetching),
     "functions/penstock_service/share/acquire/acquire.py": Reader(start=sharing(), budgets=2),
@@ -289,7 +289,7 @@ READERS: dict[str, Reader | Elsewhere] = {
     "functions/penstock_service/share/dead_letters/bury.py": Reader(start=burying, budgets=8),
     "functions/penstock_service/share/dead_letters/redrive.py": Reader(start=redriving, budgets=2),
     "functions/penstock_service/topics/list_offsets.py": Elsewhere(
-        why="it answers an offset that is not too high", test="tests/service/topics/test_search_bounds.py"
+        why="it answers an offset that is not too high", test="tests/service/topics/test_list_offsets.py"
     ),
     "glue_jobs/penstock_spark/analysis/lag.py": PLUMBING,
     "glue_jobs/penstock_spark/archive/archive_files.py": PLUMBING,

@@ -1,4 +1,9 @@
-"""Topics created, altered, truncated and deleted, seen by an instance that remembers them as they were."""
+"""Topics created, altered, truncated and deleted, seen by an instance that remembers them as they were.
+
+Partitions count as those of the principal that made them.
+
+Topics of share groups with topic_order=listed have 100 partitions in all, whoever changes what.
+"""
 
 from collections import Counter
 from typing import Any
@@ -7,14 +12,18 @@ import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Partition, PartitionKey, TopicId, TopicName
-from penstock_core.limits import TOPICS_MAX
+from penstock_core.limits import SHARE_LISTED_PARTITIONS_MAX, TOPICS_MAX
 from penstock_core.log.index import Head
 from penstock_core.log.topic import Topic, note_of
+from penstock_core.quotas.quota import ClaimKind
 from penstock_core.zones.zone_state import Acks
+from penstock_service.adapters.memory.service import memory_instance
 from penstock_service.instance.caches import TTL_MS
 from penstock_service.instance.instance import Instance
+from penstock_service.quotas.admin.set_quota import put_quota
 from penstock_service.records.append import AppendedRange
 from penstock_service.records.produce import produce
+from penstock_service.share.admin.put_share_group import put_share_group
 from penstock_service.topics.alter_topic import alter_topic, delete_topic, truncate
 from penstock_service.topics.create_topic import create_topic
 from penstock_service.topics.describe_topic import describe_topic, list_topics
@@ -263,3 +272,68 @@ def test_creation_is_refused_when_there_are_as_many_topics_as_the_limit_says(ins
     assert topics.deleted() == []
     delete_topic(instance, "t0")
     create_topic(instance, "one-more", 1, {})
+
+
+ADA, BOB = "arn:aws:iam::1:user/ada", "arn:aws:iam::1:user/bob"
+
+
+@pytest.mark.parametrize("config", [{}, {"ordering_on_change": "wait"}])
+def test_partitions_that_an_alteration_adds_count(config: dict[str, str]) -> None:
+    instance = memory_instance(clock=SteppedClock())
+    put_quota(instance, "principal", "*", {"partitions_max": 9, "topics_max": 1})
+    create_topic(instance, "orders", 2, config, ADA)
+    alter_topic(instance, "orders", 4, {}, ADA)
+    with pytest.raises(PenstockError, match="partitions_max=9"):
+        alter_topic(instance, "orders", 12, {}, ADA)
+    assert instance.topic_cache.read_through("orders").writable_partitions == 4
+    alter_topic(instance, "orders", 3, {}, BOB)
+    alter_topic(instance, "orders", 5, {}, BOB)
+    mine = instance.stores.quotas.claims(BOB)
+    assert [each.kind for each in mine] == [ClaimKind.PARTITIONS]
+    with pytest.raises(PenstockError, match="topics_max=1"):
+        create_topic(instance, "more", 1, {}, ADA)
+    create_topic(instance, "more", 1, {}, BOB)
+
+
+def test_partitions_that_open_again_are_claimed_once() -> None:
+    instance = memory_instance(clock=SteppedClock())
+    create_topic(instance, "orders", 4, {}, ADA)
+    alter_topic(instance, "orders", 2, {}, ADA)
+    alter_topic(instance, "orders", 4, {}, ADA)
+    [claim] = instance.stores.quotas.claims(ADA)
+    assert claim.partitions == 4
+
+
+GROUP, HIGH, LOW = "workers", "urgent", "bulk"
+
+
+def refusal(instance: Instance, topics: list[str], **config: str) -> str:
+    with pytest.raises(PenstockError) as caught:
+        put_share_group(instance, GROUP, topics, config)
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+    return caught.value.message
+
+
+def test_too_many_partitions_are_refused_at_creation_at_alteration_and_later(instance: Instance) -> None:
+    new_topic(instance, HIGH, SHARE_LISTED_PARTITIONS_MAX - 1)
+    new_topic(instance, LOW, 2)
+    told = refusal(instance, [HIGH, LOW], topic_order="listed")
+    assert f"would have 101 partitions ({HIGH} has 99, {LOW} has 2): 100 at most in all" in told
+    put_share_group(instance, GROUP, [HIGH], {"topic_order": "listed"})
+    assert "101 partitions" in refusal(instance, [HIGH, LOW])
+    alter_topic(instance, HIGH, 100, {})
+    with pytest.raises(PenstockError) as caught:
+        alter_topic(instance, HIGH, 101, {})
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+    assert f"share group {GROUP!r} has topic_order=listed" in caught.value.message
+    assert "set topic_order=any" in caught.value.message
+    put_share_group(instance, GROUP, None, {"topic_order": "any"})
+    assert alter_topic(instance, HIGH, 101, {}).partitions == 101
+
+
+def test_generation_that_opens_counts_too(instance: Instance) -> None:
+    new_topic(instance, HIGH, 60, ordering_on_change="wait")
+    put_share_group(instance, GROUP, [HIGH], {"topic_order": "listed"})
+    with pytest.raises(PenstockError, match="would have 101 partitions"):
+        alter_topic(instance, HIGH, 41, {})
+    assert alter_topic(instance, HIGH, 40, {}).partitions_to_come == 100

@@ -1,4 +1,7 @@
-"""With topic_order=listed an acquire takes records of a topic only for the room that the topics before it have left."""
+"""With topic_order=listed an acquire takes records of a topic only for the room that the topics before it have left.
+
+What an acquire gets of its wish when a quota leaves a part of it.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -14,7 +17,7 @@ from penstock_core.zones.zone_state import Acks
 from penstock_service.adapters.memory.messages import MemoryWakeUps
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import produce
-from penstock_service.share.acquire.acquire import Acquired
+from penstock_service.share.acquire.acquire import Acquired, AcquireWish
 from penstock_service.share.admin.describe_share_group import describe_share_group
 from penstock_service.share.admin.put_share_group import put_share_group
 from penstock_service.topics.alter_topic import alter_topic, delete_topic
@@ -318,3 +321,24 @@ def test_quota_that_is_spent_on_the_higher_topic_lets_the_lower_one_go_on(queue:
     send(queue, LOW, 2)
     found = take(queue, 4, may_take=frozenset({LOW}))
     assert counts(found) == {LOW: 2}
+
+
+@pytest.mark.parametrize(
+    ("topics", "may_take", "taken"),
+    [
+        (None, None, None),
+        ({"a", "b"}, None, {"a", "b"}),
+        (None, {"a"}, {"a"}),
+        ({"a", "b"}, {"b", "gone"}, {"b"}),
+    ],
+)
+def test_wish_takes_the_topics_that_it_names_and_that_are_left(
+    topics: set[str] | None, may_take: set[str] | None, taken: set[str] | None
+) -> None:
+    wish = AcquireWish(
+        records_max=1,
+        bytes_max=1,
+        topics=None if topics is None else frozenset(topics),
+        may_take=None if may_take is None else frozenset(may_take),
+    )
+    assert wish.taken_topics == taken

@@ -1,15 +1,28 @@
-"""Records that an acquire has locked and cannot hand over: removed, compacted, damaged, undecodable, too large."""
+"""Records that an acquire has locked and cannot hand over: removed, compacted, damaged, undecodable, too large.
 
-from collections.abc import Callable
+Batches that hold far more than they look: an acquire decodes a bounded part, and records behind them come.
+
+Share groups step over the jump of a restore at once, whatever their order, and count none of it (finding U15).
+"""
+
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from penstock_core.errors import PenstockError
-from penstock_core.ids import Offset
-from penstock_core.limits import FETCH_BYTES_MAX, JSON_RECORD_BYTES_MAX
-from penstock_core.records.codec import Record, keep_records
-from penstock_core.records.record_batch import validate
+from penstock_core.ids import LockNonce, Offset
+from penstock_core.limits import (
+    BATCH_DECODED_BYTES_MAX,
+    FETCH_BYTES_MAX,
+    JSON_RECORD_BYTES_MAX,
+    LOST_HEAD_JUMP_OFFSETS,
+    MIB,
+    READ_DECODED_BYTES_MAX,
+)
+from penstock_core.records import record_check
+from penstock_core.records.codec import NewRecord, Record, decode, encode, keep_records
+from penstock_core.records.record_batch import BytesLike, validate
 from penstock_core.share.acknowledge import AckResult
 from penstock_core.zones.zone_state import Acks
 from penstock_service.instance.instance import Instance
@@ -17,9 +30,11 @@ from penstock_service.records.append import PartitionBatches, append
 from penstock_service.records.produce import ProduceEntry, produce
 from penstock_service.share.acquire.acquire import Acquired, AcquireWish, acquire
 from penstock_service.share.acquire.decode_acquired import decode_acquired
+from penstock_service.share.admin.describe_share_group import describe_share_group
 from penstock_service.topics.alter_topic import truncate
 from tests.service.share.sharing import GROUP, finish, new_group, offsets_in, results_of, state_of, take, values_in
-from tests.support.poison import undecodable_batch
+from tests.support.poison import bomb, undecodable_batch
+from tests.support.restoring import jump
 from tests.support.service import (
     UNAVAILABLE,
     Intercepted,
@@ -216,3 +231,101 @@ def test_record_that_no_answer_in_json_can_carry_waits(instance: Instance) -> No
 
 def _fail(_original: object, *_: object) -> bytes:
     raise UNAVAILABLE
+
+
+BOMBS = 6
+GOOD = NewRecord(1_000, b"k", b"good", [("type", b"yes")])
+
+
+def take_as_json(instance: Instance) -> Acquired:
+    wish = AcquireWish(nonce=LockNonce("nonce-01"), records_max=100, bytes_max=FETCH_BYTES_MAX)
+    try:
+        return decode_acquired(instance, acquire(instance, GROUP, wish), lambda record: len(record.value or b""))[0]
+    except PenstockError:  # the only records were too large
+        return take(instance)
+
+
+@pytest.mark.parametrize(
+    ("config", "acquire"),
+    [
+        ({"filter": {"type": ["yes"]}}, take),
+        ({"ordering": "key"}, take),
+        ({"ordering": "key", "filter": {"type": ["yes"]}}, take),
+        ({}, take_as_json),
+    ],
+    ids=["filter", "key", "key and filter", "json"],
+)
+@pytest.mark.parametrize("poison", [bomb(40 * MIB), undecodable_batch(1)], ids=["bomb", "undecodable"])
+def test_acquire_decodes_a_bounded_part_and_reaches_the_record_behind(
+    instance: Instance,
+    monkeypatch: pytest.MonkeyPatch,
+    config: dict[str, Any],
+    acquire: Callable[[Instance], Acquired],
+    poison: bytes,
+) -> None:
+    decoded: list[int] = []
+
+    def counting(data: BytesLike, note_bytes: Callable[[int], object]) -> Iterator[Record]:
+        def note(count: int) -> None:
+            decoded.append(count)
+            note_bytes(count)
+
+        return decode(data, note)
+
+    monkeypatch.setattr(record_check, "decode", counting)
+    new_topic(instance)
+    new_topic(instance, "dead")
+    new_group(instance, dead_letter_topic="dead", **config)
+    for data in (poison * BOMBS, encode([GOOD])):
+        produce(instance, [ProduceEntry(topic="orders", partition=0, data=data)], Acks.QUORUM).all_ok()
+    for _ in range(BOMBS + 2):
+        decoded.clear()
+        acquired = acquire(instance)
+        # what looks for keys, what matches the filter, and what makes JSON have a budget each
+        assert sum(decoded) <= 2 * (READ_DECODED_BYTES_MAX + BATCH_DECODED_BYTES_MAX)
+        if (0, BOMBS) in offsets_in(acquired):
+            return
+        finish(instance, acquired)
+    pytest.fail("the record behind did not come")
+
+
+BEHIND = 10 + LOST_HEAD_JUMP_OFFSETS
+
+
+def _lag(instance: Instance) -> tuple[int, int | None]:
+    [partition] = describe_share_group(instance, GROUP, "", 10)[1]
+    return partition.lag, partition.oldest_age_ms
+
+
+def _restored(instance: Instance, read: int, **config: Any) -> Acquired:
+    """A group that has 0 to `read` in flight when the stage is restored."""
+    new_topic(instance)
+    new_group(instance, **config)
+    send(instance, "orders", *map(str, range(10)))
+    held = take(instance, read)
+    jump(instance)
+    return held
+
+
+@pytest.mark.parametrize("ordering", ["none", "key"])
+@pytest.mark.parametrize("read", [3, 10])
+def test_records_behind_the_jump_come_next(instance: Instance, ordering: str, read: int) -> None:
+    held = _restored(instance, read, ordering=ordering)
+    assert finish(instance, held), "locks below the jump still count"
+    send(instance, "orders", "new")
+    assert _lag(instance) == (10 - read + 1, 0)
+    found: list[str] = []
+    for _ in range(3):
+        acquired = take(instance)
+        found += values_in(acquired)
+        finish(instance, acquired)
+    assert found == [*map(str, range(read, 10)), "new"]
+    assert (state_of(instance).position, _lag(instance)) == (BEHIND + 1, (0, None))
+
+
+@pytest.mark.parametrize("ordering", ["none", "key"])
+def test_jump_without_records_behind_it_is_no_work(instance: Instance, ordering: str) -> None:
+    finish(instance, _restored(instance, 10, ordering=ordering))
+    acquired = take(instance)
+    assert (values_in(acquired), acquired.next_available_ms) == ([], None)
+    assert _lag(instance) == (0, None)

@@ -1,10 +1,20 @@
-"""A record that cannot be moved to the dead-letter topic keeps no other one out of it. No record goes in a circle."""
+"""A record that cannot be moved to the dead-letter topic keeps no other one out of it. No record goes in a circle.
+
+Records that move keep the order of their partition, or that of their keys where a topic waits.
+"""
 
 from collections import Counter
+from dataclasses import replace
+from random import Random
+
+import pytest
 
 from penstock_core.errors import ErrorCode
-from penstock_core.limits import BATCH_DECODED_BYTES_MAX, DEAD_LETTER_BURIALS_MAX, MIB
+from penstock_core.ids import TopicId, TopicName
+from penstock_core.limits import BATCH_DECODED_BYTES_MAX, DEAD_LETTER_BURIALS_MAX, MIB, MOVED_BYTES_MAX, REDRIVE_AT_ONCE
+from penstock_core.log.topic import Topic, TopicConfig
 from penstock_core.records.codec import NewRecord, decode, encode
+from penstock_core.records.partitioner import partition_for_key
 from penstock_core.share.acknowledge import AckType
 from penstock_core.share.dead_letter import HEADER_PREFIX
 from penstock_core.zones.zone_state import Acks
@@ -13,21 +23,12 @@ from penstock_service.records.produce import produce
 from penstock_service.share.acknowledge import acknowledge
 from penstock_service.share.acquire.acquire import AcquireWish, acquire
 from penstock_service.share.admin.put_share_group import put_share_group
+from penstock_service.share.dead_letters.place_records import fitting, keeps_keys, place_records, places_keys
 from penstock_service.topics.alter_topic import alter_topic
 from tests.service.share.sharing import entries_of, finish, new_group, offsets_in, take
 from tests.support.poison import NOW_MS, bomb
 from tests.support.refusals import refused
-from tests.support.service import (
-    SteppedClock,
-    ask,
-    counted_instance,
-    entry,
-    head_of,
-    key_of,
-    new_topic,
-    refs_of,
-    send,
-)
+from tests.support.service import SteppedClock, ask, counted_instance, entry, head_of, key_of, new_topic, refs_of, send
 
 
 def letters_of(instance: Instance, topic: str = "dead") -> list[dict[str, str]]:
@@ -139,3 +140,42 @@ def test_compacted_topic_is_refused_for_dead_letters_unless_it_is_one_already(in
     new_group(instance, dead_letter_topic="later")
     alter_topic(instance, "later", None, {"cleanup_policy": "compact"})
     new_group(instance, dead_letter_topic="later", lock_ms=5_000)
+
+
+TURNED = Topic(name=TopicName("t"), topic_id=TopicId("t"), partitions=7, created_at_ms=1, layout=1, generations=(0, 4))
+RECORDS = [NewRecord(1, key, b"%d" % number, ()) for number, key in enumerate([b"a", None, b"b", b"a", b"c"])]
+
+
+@pytest.mark.parametrize("by_key", [True, False])
+def test_records_go_to_their_keys_partitions_or_to_that_of_their_number(by_key: bool) -> None:
+    moved = place_records(TURNED, RECORDS, 5, by_key=by_key)
+    assert moved is not None
+    found = {each.key.partition: [record.value for record in decode(each.data)] for each in moved}
+    expected: dict[int, list[bytes | None]] = {}
+    for each in RECORDS:
+        own = partition_for_key(each.key, 3) if by_key and each.key is not None else 5 % 3
+        expected.setdefault(4 + own, []).append(each.value)
+    assert found == expected
+
+
+def test_more_partitions_than_a_transaction_holds_are_refused() -> None:
+    wide = replace(TURNED, partitions=500)
+    many = [NewRecord(1, b"%d" % number, None, ()) for number in range(2 * REDRIVE_AT_ONCE)]
+    assert place_records(wide, many, 0, by_key=True) is None
+    moved, count = fitting(many, lambda some: place_records(wide, some, 0, by_key=True))
+    assert moved is not None
+    assert sum(len([*decode(each.data)]) for each in moved) == count == REDRIVE_AT_ONCE // 2
+
+
+def test_record_that_is_too_large_does_not_fit() -> None:
+    large = NewRecord(1, b"k", Random(1).randbytes(MOVED_BYTES_MAX), ())
+    assert fitting([large, *RECORDS], lambda some: place_records(TURNED, some, 0, by_key=True)) == (None, 1)
+    assert place_records(TURNED, [], 0, by_key=True) == []
+
+
+def test_keys_are_kept_when_one_of_both_topics_waits(instance: Instance) -> None:
+    plain, waiting = new_topic(instance, "plain"), new_topic(instance, "waiting", ordering_on_change="wait")
+    topics = {name: instance.topic_cache.get(name) for name in (plain, waiting)}
+    found = [[places_keys(instance, topics[to], source) for source in (plain, waiting, "gone")] for to in topics]
+    assert found == [[False, True, False], [True, True, True]]
+    assert keeps_keys(replace(TURNED, config=TopicConfig()))

@@ -1,10 +1,23 @@
-"""Topics that a template declares: made, altered in place, and deleted only where the template says so."""
+"""Topics that a template declares: made, altered in place, and deleted only where the template says so.
+
+Schedules that a template declares.
+
+Share groups that a template declares.
+
+Subscriptions that a template declares.
+"""
 
 from typing import Any
 
 import pytest
 
+from penstock_core.errors import PenstockError
+from penstock_core.ids import TopicName
+from penstock_core.push.targets.target import TopicTarget
 from penstock_service.instance.instance import Instance
+from penstock_service.push.subscriptions import find_subscription
+from penstock_service.schedules.put_schedule import ScheduleWish, find_schedule, put_schedule
+from penstock_service.share.admin.put_share_group import put_share_group
 from penstock_service.topics.alter_topic import delete_topic
 from penstock_service.topics.create_topic import create_topic
 from tests.handlers.provision.template import Template, config
@@ -165,3 +178,130 @@ def test_rollback_of_wrong_properties_succeeds(topic: Template) -> None:
     assert failed["Status"] == "FAILED"
     topic.properties = {"Name": ["orders"], "OnDelete": "destroy"}
     assert topic.delete(failed["PhysicalResourceId"])["Status"] == "SUCCESS"
+
+
+WISH = {"Name": "report", "Topic": "orders", "Cron": "0 9 * * *", "TimeZone": "UTC", "Record": config(value="go")}
+
+
+def test_schedule_is_made_altered_and_deleted(schedule: Template, to: Instance) -> None:
+    made = schedule.create(**WISH, OnDelete="destroy")
+    found = find_schedule(to, "report")
+    assert made["PhysicalResourceId"] == f"report/{found.schedule_id}"
+    assert (found.times.cron, found.record.value, found.is_enabled) == ("0 9 * * *", b"go", True)
+    put_schedule(to, "report", ScheduleWish(is_enabled=False))
+    altered = schedule.update(**{**WISH, "Cron": "0 8 * * *"}, OnDelete="destroy")
+    found = find_schedule(to, "report")
+    assert altered["PhysicalResourceId"] == made["PhysicalResourceId"]
+    assert (found.times.cron, found.is_enabled) == ("0 8 * * *", True)
+    assert schedule.delete()["Status"] == "SUCCESS"
+    with pytest.raises(PenstockError, match="report"):
+        find_schedule(to, "report")
+
+
+@pytest.mark.parametrize(
+    ("properties", "told"),
+    [
+        ({"Cron": "9 o'clock"}, "has 2 fields"),
+        ({"TimeZone": "Berlin"}, "Europe/Berlin"),
+        ({"Topic": "absent"}, "topic 'absent' does not exist"),
+        ({"Record": "go"}, "Record"),
+        ({"Record": config(valeu="go")}, "Record"),
+        ({"Cron": 5}, "Cron"),
+    ],
+)
+def test_schedule_with_a_mistake_fails_with_the_reason(
+    schedule: Template, properties: dict[str, Any], told: str
+) -> None:
+    answer = schedule.create(**{**WISH, **properties})
+    assert answer["Status"] == "FAILED"
+    assert told in answer["Reason"]
+
+
+def test_share_group_is_made_altered_and_deleted(group: Template, to: Instance) -> None:
+    create_topic(to, "sales", 1, {})
+    made = group.create(Name="workers", Topics=["orders"], Config=config(lock_ms=10_000), OnDelete="destroy")
+    found = to.share_group_cache.read_through("workers")
+    assert made["PhysicalResourceId"] == f"workers/{found.share_group_id}"
+    assert (set(found.topics), found.config.lock_ms) == ({"orders"}, 10_000)
+    group.update(Name="workers", Topics=["orders", "sales"], OnDelete="destroy")
+    found = to.share_group_cache.read_through("workers")
+    assert set(found.topics) == {"orders", "sales"}
+    assert found.config.lock_ms != 10_000
+    assert group.resource_id == made["PhysicalResourceId"]
+    group.delete()
+    assert to.stores.share.get_group(found.name) is None
+
+
+def test_share_group_stays_when_its_resource_goes(group: Template, to: Instance) -> None:
+    group.create(Name="workers", Topics=["orders"])
+    group.delete()
+    assert to.share_group_cache.read_through("workers")
+
+
+def test_share_group_that_was_there_is_altered_and_never_deleted(group: Template, to: Instance) -> None:
+    put_share_group(to, "workers", ["orders"], {"lock_ms": 10_000})
+    group.create(Name="workers", Topics=["orders"], OnDelete="destroy")
+    group.delete()
+    assert to.share_group_cache.read_through("workers").config.lock_ms == 10_000
+
+
+@pytest.mark.parametrize(
+    ("properties", "told"),
+    [
+        ({"Topics": "orders"}, "Topics is 'orders'"),
+        ({"Topics": [{"Ref": "Orders"}]}, "Topics is"),
+        ({"Topics": ["absent"]}, "topic 'absent' does not exist"),
+        ({"Topics": ["orders"], "Config": config(lock_ms=1, ordering="random")}, "lock_ms=1"),
+        ({"Topics": ["orders"], "Config": config(lock_ms=1, ordering="random")}, "ordering='random'"),
+        ({"Topics": ["orders"], "Config": config(deliveries_max=5)}, "without dead_letter_topic"),
+    ],
+)
+def test_share_group_with_a_mistake_fails_with_the_reason(
+    group: Template, properties: dict[str, Any], told: str
+) -> None:
+    answer = group.create(Name="workers", **properties)
+    assert answer["Status"] == "FAILED"
+    assert told in answer["Reason"]
+
+
+TO_MIRROR = config(topic="mirror")
+
+
+def test_subscription_is_made_altered_and_deleted(subscription: Template, to: Instance) -> None:
+    made = subscription.create(
+        Name="copies", Topics=["orders"], Target=TO_MIRROR, Config=config(batch_records=7), OnDelete="destroy"
+    )
+    found = find_subscription(to, "copies")
+    assert made["PhysicalResourceId"] == f"copies/{found.subscription_id}"
+    assert (set(found.topics), found.target, found.config.batch_records) == (
+        {"orders"},
+        TopicTarget(topic=TopicName("mirror")),
+        7,
+    )
+    create_topic(to, "sales", 1, {})
+    altered = subscription.update(Name="copies", Topics=["orders", "sales"], Target=TO_MIRROR, OnDelete="destroy")
+    found = find_subscription(to, "copies")
+    assert altered["PhysicalResourceId"] == made["PhysicalResourceId"]
+    assert set(found.topics) == {"orders", "sales"}
+    assert found.config.batch_records != 7
+    assert subscription.delete()["Status"] == "SUCCESS"
+    with pytest.raises(PenstockError, match="copies"):
+        find_subscription(to, "copies")
+
+
+@pytest.mark.parametrize(
+    ("properties", "told"),
+    [
+        ({"Target": "mirror"}, "Target is 'mirror'"),
+        ({"Target": config(pigeon="mirror")}, "pigeon"),
+        ({"Target": TO_MIRROR, "Topics": ["absent"]}, "topic 'absent' does not exist"),
+        ({"Target": TO_MIRROR, "Config": config(batch_records=0, mode="random")}, "batch_records=0"),
+        ({"Target": TO_MIRROR, "Config": config(batch_records=0, mode="random")}, "mode='random'"),
+    ],
+)
+def test_subscription_with_a_mistake_fails_with_the_reason(
+    subscription: Template, properties: dict[str, Any], told: str
+) -> None:
+    answer = subscription.create(**{"Name": "copies", "Topics": ["orders"], **properties})
+    assert answer["Status"] == "FAILED"
+    assert told in answer["Reason"]

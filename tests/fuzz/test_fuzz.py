@@ -1,8 +1,43 @@
+"""A few thousand policies; `python -m tests.fuzz filters` takes more of them."""
+
 import pytest
 
 from penstock_service.adapters.memory.service import memory_instance
+from tests.fuzz.broken_batches import BatchFuzzer
 from tests.fuzz.broken_requests import FuzzedRequest, RequestFuzzer
+from tests.fuzz.decoders import compare_decoders
+from tests.fuzz.filters import fuzz_filters
 from tests.fuzz.requests import RequestReport, answer_bytes, fuzz_requests, send_fuzzed
+
+
+@pytest.mark.parametrize(
+    "count", [pytest.param(1_000, id="few"), pytest.param(100_000, id="many", marks=pytest.mark.minutes)]
+)
+def test_the_sdk_and_spark_read_the_same_records_and_refuse_the_same_batches(count: int) -> None:
+    report = compare_decoders(count, seed=12)
+    assert report.differing == []
+    assert 0.1 * count < report.refused < 0.9 * count  # the inputs are neither all broken nor all sound
+
+
+def test_the_same_seed_makes_the_same_batches() -> None:
+    assert [BatchFuzzer(3).batches() for _ in range(20)] == [BatchFuzzer(3).batches() for _ in range(20)]
+
+
+def test_a_decoder_that_takes_longer_integers_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mutant: the fast decoder cuts a long integer instead of leaving it to the codec."""
+
+    def cut(data: bytes, position: int) -> tuple[int, int]:
+        return data[position] >> 1, position + 1
+
+    monkeypatch.setattr("penstock_spark.decode.headers._varint", cut)
+    assert compare_decoders(1_000, seed=12).differing
+
+
+@pytest.mark.parametrize("seed", range(1))
+def test_policies_are_refused_or_match_as_they_read(seed: int) -> None:
+    report = fuzz_filters(1_500, seed)
+    assert report.broken == []
+    assert report.taken > 100
 
 
 @pytest.mark.parametrize(
