@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from penstock.api import calls
+from penstock.consumer.consumer_core import offset_within
 from penstock.errors import ConnectionFailedError, UnknownTopicError
 from penstock.http.async_client import AsyncClient
 from penstock.http.async_transport import AsyncTransport, checked_urls, open_async_transport
@@ -69,12 +70,12 @@ def open_async_reading(
 class AsyncStages:
     """`urls` are the only stages that the consumer goes to, whatever an answer says. `at` is the one that it reads.
 
-    `ends` has the offsets where partitions were promoted there: records behind them are its own.
+    `ends` has its partitions, and where each was promoted there: records behind that are its own. None if none was.
     """
 
     def __init__(self, urls: Sequence[str], transports: Sequence[AsyncTransport]) -> None:
         self.at = 0
-        self.ends: dict[TopicPartition, int] = {}
+        self.ends: dict[TopicPartition, int | None] = {}
         self._urls = [url.rstrip("/") for url in urls]
         self._watched = [_Watched(each) for each in transports]
         self._look_ms = 0
@@ -116,10 +117,10 @@ class AsyncStages:
             )
         return self.at != before
 
-    async def _told(self, number: int, topics: Collection[str]) -> tuple[StageFate, dict[TopicPartition, int]]:
-        """What the stage says of the topics, and where it was promoted."""
+    async def _told(self, number: int, topics: Collection[str]) -> tuple[StageFate, dict[TopicPartition, int | None]]:
+        """What the stage says of the topics, and their partitions there."""
         client = AsyncClient(self._watched[number], timeout_ms=_ONE_TRY_MS)
-        fate, ends = StageFate.OPEN, dict[TopicPartition, int]()
+        fate, ends = StageFate.OPEN, dict[TopicPartition, int | None]()
         try:
             for topic in topics:
                 found = await client.call(calls.describe_topic(topic))
@@ -127,8 +128,7 @@ class AsyncStages:
                     return StageFate.CLOSED, {}
                 if found.topic.move is not None and found.topic.move["state"] == "moved":
                     fate = StageFate.MOVED
-                promoted = [each for each in found.offsets if each.promoted_at is not None]
-                ends |= {TopicPartition(topic, each.partition): each.promoted_at or 0 for each in promoted}
+                ends |= {TopicPartition(topic, each.partition): each.promoted_at for each in found.offsets}
         except UnknownTopicError:
             return StageFate.CLOSED, {}
         except PenstockError:
@@ -145,11 +145,15 @@ class AsyncStages:
         for topic in topics:
             try:
                 found = await source.call(calls.committed_offsets(group, topic))
-                for partition, each in found.items():
-                    offset = {partition: min(each.offset, self.ends.get(partition, each.offset))}
-                    await client.call(calls.commit_group_offsets(group, offset, each.metadata, may_go_back=False))
             except PenstockError as error:
                 _log.info("offsets of group %r in %r are not copied: %s", group, topic, error)
+                continue
+            for partition, each in found.items():
+                offset = {partition: offset_within(each.offset, self.ends.get(partition))}
+                try:
+                    await client.call(calls.commit_group_offsets(group, offset, each.metadata, may_go_back=False))
+                except PenstockError as error:
+                    _log.info("the offset of group %r in %s is not copied: %s", group, partition, error)
 
     async def close(self) -> None:
         """Close the connections."""

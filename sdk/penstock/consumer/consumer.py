@@ -146,11 +146,7 @@ class Consumer:
         if group is not None and not is_lost:
             stages.copy_offsets(client, group, topics)
         self._open(stages.carrier)
-        self._core.read_on(reading)
-        if not reading.is_member:
-            for partition, offset in reading.positions.items():
-                self.seek(partition, min(offset, stages.ends.get(partition, offset)))
-            self.pause(*reading.paused)
+        self._core.read_on(reading, stages.ends)
 
     def processing(self, record: ConsumerRecord) -> AbstractContextManager[object]:
         """A span of OpenTelemetry around your work on a record: `with consumer.processing(record): …`.

@@ -47,6 +47,11 @@ class Reading:
     paused: Sequence[TopicPartition]
 
 
+def offset_within(offset: int, end: int | None) -> int:
+    """The offset, or the end of what a promotion has of the log: other records come behind it."""
+    return offset if end is None else min(offset, end)
+
+
 class ConsumerCore:
     """A fetch buffer, the partitions that it is to hold, and the offsets. `now_ms` reads a monotonic clock.
 
@@ -242,14 +247,26 @@ class ConsumerCore:
             paused=[each for each in self.buffer.assignment() if self.buffer.cursor(each).is_paused],
         )
 
-    def read_on(self, reading: "Reading") -> None:
-        """Read what the other core has read. Positions come after this."""
+    def read_on(self, reading: "Reading", ends: Mapping[TopicPartition, int | None]) -> None:
+        """Read at another stage what the other core has read. No member of a group goes on where it was.
+
+        `ends` has the partitions there, and where a promotion ended their logs: no place is behind that. It makes no
+        call, so no failure comes between the reading and its places.
+        """
         if reading.names:
             self.subscribe(reading.names)
         else:
             self.assign(reading.assigned)
         if self._rebalance is not None and reading.listener is not None:
             self._rebalance.listener = reading.listener
+        if reading.is_member:
+            return
+        self.buffer.assign(each for each in reading.assigned if each in ends or not reading.names)
+        for partition in self.buffer.assignment():
+            if partition in reading.positions:
+                self.buffer.seek(partition, offset_within(reading.positions[partition], ends.get(partition)))
+                self.buffer.moved(partition)
+            self.buffer.pause(partition, partition in reading.paused)
 
     # Offsets.
 

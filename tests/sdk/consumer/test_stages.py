@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -12,12 +13,13 @@ from penstock.consumer import stages as consumer_stages
 from penstock.consumer.async_consumer import AsyncConsumer
 from penstock.consumer.consumer import Consumer
 from penstock.errors import ConflictError, ConnectionFailedError, NotConfiguredError
+from penstock.http.client import Client
 from penstock.http.http_message import Response
 from penstock.http.named_transport import StageFate, stage_to_read
 from penstock.http.transport import Transport
 from penstock.model import ConsumerRecord, TopicPartition
 from penstock.testing import MemoryPenstock, ThreadedTransport
-from penstock_core.errors import ErrorCode
+from penstock_core.errors import ErrorCode, PenstockError
 from tests.sdk.cli.command import run, run_json
 from tests.support.deadlines import until
 
@@ -179,6 +181,61 @@ def test_reader_without_a_group_skips_no_record_after_a_loss(pair: Pair) -> None
         assert run(pair.b.transport, *PROMOTE, "--source-lost").exit_code == 0
         pair.send(b"2", b"3", b"4", to=pair.b)
         assert values_of(consumer, 3) == [b"2", b"3", b"4"], "they have the offsets of what was lost, and more"
+
+
+def test_reader_keeps_its_place_if_the_first_call_at_the_mirror_fails(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line, refused = pair.lines[B], list[str]()
+    answered = line.call
+
+    def refuse_once(method: str, path: str, *others: Any) -> Response:
+        if path == "/v1/metadata" and not refused:
+            refused.append(path)
+            return Response(403, {}, b'{"error": {"code": "ACCESS_DENIED", "message": "not yet"}}')
+        return answered(method, path, *others)
+
+    monkeypatch.setattr(line, "call", refuse_once)
+    pair.push(b"0", b"1")
+    with pair.consumer() as consumer:
+        assert values_of(consumer, 2) == [b"0", b"1"]
+        assert run(pair.b.transport, *PROMOTE).exit_code == 0
+        pair.send(b"2", to=pair.b)
+        with suppress(PenstockError):
+            values_of(consumer, 1)
+        assert consumer.position(PLACE) in (2, 3)
+    assert refused
+
+
+def test_reader_goes_on_if_the_mirror_lacks_a_partition(pair: Pair) -> None:
+    pair.push(b"0")
+    pair.a.admin().add_partitions("orders", 2)
+    with pair.a.producer() as producer:
+        producer.send("orders", value=b"lost", partition=1)
+    with pair.consumer() as consumer:
+        assert sorted(values_of(consumer, 2), key=str) == [b"0", b"lost"]
+        pair.lines[A].is_cut = True
+        assert run(pair.b.transport, *PROMOTE, "--source-lost").exit_code == 0
+        pair.send(b"1", to=pair.b)
+        assert values_of(consumer, 1) == [b"1"]
+
+
+def test_an_offset_that_would_go_back_keeps_no_other_one_from_the_group(pair: Pair) -> None:
+    second = TopicPartition("orders", 1)
+    pair.push(b"0", b"1")
+    pair.a.admin().add_partitions("orders", 2)
+    with pair.a.producer() as producer:
+        producer.send("orders", value=b"x", partition=1)
+        producer.send("orders", value=b"y", partition=1)
+    pair.a.deliver_pushes()
+    pair.a.admin().commit_group_offsets("billing", {PLACE: 1, second: 1})
+    assert run(pair.b.transport, *PROMOTE).exit_code == 0
+    pair.b.admin().commit_group_offsets("billing", {PLACE: 2})
+    pair.a.admin().commit_group_offsets("billing", {second: 2})
+    stages = consumer_stages.Stages([A, B], [pair.lines[A], pair.lines[B]])
+    assert stages.moves(["orders"])
+    stages.copy_offsets(Client(pair.a.transport), "billing", ["orders"])
+    assert {each.partition: each.offset for each in pair.b.admin().group_offsets("billing")} == {0: 2, 1: 2}
 
 
 def test_consumer_that_begins_after_the_promotion_reads_the_mirror(pair: Pair) -> None:
