@@ -73,9 +73,10 @@ class FoundBatches:
 
 @dataclass(slots=True, kw_only=True)
 class _Located:
-    """The refs found for one partition, and the first error."""
+    """The refs found for one partition, the refs of the page that was read last, and the first error."""
 
     refs: list[LocatedRef] = field(default_factory=list)
+    page: Sequence[LocatedRef] = ()
     left_out: list[LocatedRef] = field(default_factory=list)
     passed: list[LocatedRef] = field(default_factory=list)
     error: PenstockError | None = None
@@ -86,8 +87,9 @@ def read_batches(
 ) -> list[FoundBatches]:
     """What was found for each, in order. It reads `bytes_max` of segments, or one that is larger.
 
-    At the tail it costs the ranged gets. Below the tail it costs a query for each place in the index. Where something
-    could not be read, it costs one read of the heads more. Raises nothing for what cannot be read.
+    At the tail it costs the ranged gets. Below the tail it costs a query for each page of the index, or for each run of
+    pages. Where something could not be read, it costs one read of the heads more. Raises nothing for what cannot be
+    read.
     """
     expired = [RecordSet(each.ranges).only(((0, each.head.log_start_offset),)).ranges for each in wanted]
     wanted = [
@@ -149,14 +151,24 @@ def _leave_out(located: Sequence[_Located], bytes_max: int) -> None:
 
 
 def _add_rolled(log: LogIndex, key: PartitionKey, found: _Located, start: Offset, end: Offset) -> int:
-    """Add the refs of pages that cover `[start, end)`. Returns the offset behind the last one."""
+    """Add the refs of pages that cover `[start, end)`. Returns the offset behind the last one.
+
+    Records that were passed over lie scattered. So one page often has several ranges, and is read once.
+    """
+    if found.page and found.page[0].base_offset <= start:
+        start = max(start, _add_of_page(found, start, end))
+    if start < end:
+        for page in pages_between(log, key, start, end, _PAGES_PER_QUERY):
+            found.page = page.located()
+            _add_of_page(found, start, end)
+    return found.refs[-1].end_offset if found.refs else 0
+
+
+def _add_of_page(found: _Located, start: Offset, end: Offset) -> Offset:
+    """Add the refs of the last page that cover `[start, end)`. Returns the end of the page."""
     known = found.refs[-1].end_offset if found.refs else 0
-    for page in pages_between(log, key, start, end, _PAGES_PER_QUERY):
-        for located in page.located():
-            if located.end_offset > max(start, known) and located.base_offset < end:
-                found.refs.append(located)
-                known = located.end_offset
-    return known
+    found.refs += [each for each in found.page if each.end_offset > max(start, known) and each.base_offset < end]
+    return found.page[-1].end_offset
 
 
 def _cut(wanted: WantedRecords, located: _Located, contents: RefContents) -> FoundBatches:
