@@ -22,7 +22,7 @@ from penstock_core.records.codec import NewRecord
 from penstock_core.share.dead_letter import DeadLetterOrigin, dead_letter, redriven
 from penstock_import.queue.drain import Drain, DrainSettings
 from penstock_import.source.records import SourceRecord
-from penstock_spark.archive.archive_schema import ARCHIVE_SCHEMA
+from penstock_spark.archive.typed_columns import ARCHIVE_SCHEMA
 from penstock_spark.replay.replay_lane import _records
 from tests.importer.copies import copy
 from tests.importer.memory_source import MemorySource

@@ -16,10 +16,9 @@ from penstock_core.ids import Partition, PartitionKey, TopicId
 from penstock_core.records.undecodable import raise_undecodable
 from penstock_service.instance.instance import Instance
 from penstock_spark.archive.archive_plan import Group, OffsetSpan, Plan
-from penstock_spark.archive.archive_schema import ARCHIVE_SCHEMA
 from penstock_spark.archive.day_files import DayFile, DayFiles
 from penstock_spark.archive.registered_schemas import Registries, value_reader
-from penstock_spark.archive.typed_columns import REGISTERED, Typing
+from penstock_spark.archive.typed_columns import ARCHIVE_SCHEMA, REGISTERED, Typing
 from penstock_spark.archive.typing_values import ValueTyper
 from penstock_spark.decode.decoding import decode
 from penstock_spark.decode.reading import read_slices
@@ -129,8 +128,8 @@ def _files(lake: ResultStore, table: str, plan: Plan, group: Group, days: dict[s
     )
 
 
-def plan_typer(typing: Typing, lake: ResultStore, table: str, registries: Registries | None) -> ValueTyper:
-    """The typer of values by a plan's or a rebuild's schema. Makes no call."""
+def plan_typer(typing: Typing, lake: ResultStore | None, table: str, registries: Registries | None) -> ValueTyper:
+    """The typer of values by the schema of a plan, a rebuild or a read. Makes no call."""
     if typing.kind != REGISTERED:
         return ValueTyper(typing)
     assert registries is not None

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock_core.limits import MIB
-from penstock_spark.archive.archive_schema import FILE_SCHEMA
+from penstock_spark.archive.typed_columns import FILE_SCHEMA
 
 ROW_GROUP_BYTES = 32 * MIB
 WAITING_BYTES_MAX = 64 * MIB

@@ -21,12 +21,18 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_service.adapters.aws import Storage
 from penstock_spark.archive.archive_files import ArchivedFile
 from penstock_spark.archive.archive_plan import CommittedFiles, Plan, offsets_of_json
-from penstock_spark.archive.archive_schema import FILE_SCHEMA, TIMESTAMP_ID
 from penstock_spark.archive.archive_table import find_plan
 from penstock_spark.archive.latest_rows import LatestRows
 from penstock_spark.archive.merging_files import Merge, MergedFiles, SmallFile, plan_groups
 from penstock_spark.archive.rebuilding import Rebuild
-from penstock_spark.archive.typed_columns import Typing, ValueColumns, table_fields, value_columns
+from penstock_spark.archive.typed_columns import (
+    FILE_SCHEMA,
+    TIMESTAMP_ID,
+    Typing,
+    ValueColumns,
+    table_fields,
+    value_columns,
+)
 from penstock_spark.result_store import ResultStore
 
 if TYPE_CHECKING:

@@ -27,10 +27,9 @@ import pyarrow.dataset as ds
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_spark.archive.archive_files import ArchivedFile, plan_typer
-from penstock_spark.archive.archive_schema import FILE_SCHEMA
 from penstock_spark.archive.day_files import DayFiles
 from penstock_spark.archive.registered_schemas import Registries
-from penstock_spark.archive.typed_columns import Typing
+from penstock_spark.archive.typed_columns import FILE_SCHEMA, Typing
 from penstock_spark.result_store import ResultStore
 
 LATEST_KEYS_MAX = 10_000_000  # a task holds those of a partition in memory, about 150 bytes each

@@ -20,10 +20,9 @@ from tempfile import TemporaryDirectory
 import pyarrow.parquet as pq
 
 from penstock_spark.archive.archive_files import ArchivedFile, plan_typer
-from penstock_spark.archive.archive_schema import FILE_SCHEMA
 from penstock_spark.archive.day_files import DayFiles
 from penstock_spark.archive.registered_schemas import Registries
-from penstock_spark.archive.typed_columns import Typing
+from penstock_spark.archive.typed_columns import FILE_SCHEMA, Typing
 from penstock_spark.result_store import ResultStore
 
 _ROWS = 8_192  # of one batch

@@ -15,7 +15,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Callable, Hashable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import urllib3
@@ -31,8 +31,8 @@ from penstock_service.adapters.aws import Storage
 from penstock_service.adapters.https_target import HttpsEndpoints
 from penstock_service.adapters.system import SystemClock
 from penstock_spark.archive.protobuf_messages import descriptor_of, message_reader, schema_text
-from penstock_spark.archive.typed_columns import SCHEMA_BYTES_MAX, known_types
-from penstock_spark.result_store import ResultStore
+from penstock_spark.archive.typed_columns import REGISTERED, SCHEMA_BYTES_MAX, known_types
+from penstock_spark.result_store import ResultStore, open_results
 
 UNKNOWN_IDS_MAX = 100  # a task asks for so many: each value that only looks like a registry's could name one
 _GLUE = "glue:"
@@ -74,10 +74,32 @@ def registered_schema(registries: Registries, place: str, topic: str, secret: st
     return json.dumps({"registry": name, "secret": secret, "kind": found.kind.lower(), "schema": text})
 
 
-def value_reader(text: str, lake: ResultStore, table: str, registries: Registries) -> Callable[[bytes], Any]:
+def read_schema(kind: str, place: str, topic: str, storage: Storage) -> str:
+    """The text of the schema of that format at that place: a file, `s3://…`, or a registry's URL.
+
+    Raises INVALID_CONFIG with the way out.
+    """
+    if kind == REGISTERED:
+        return registered_schema(partial(open_registry, storage), place, topic, storage.registry_secret)
+    path, _, message = place.partition("#") if kind == "protobuf" else (place, "", "")
+    folder, _, name = path.rpartition("/")
+    data = open_results(folder or ("/" if path.startswith("/") else "."), storage).get(name)
+    try:
+        if data is not None and len(data) <= SCHEMA_BYTES_MAX:
+            return schema_text(data, message) if kind == "protobuf" else data.decode()
+    except UnicodeDecodeError:
+        pass
+    raise PenstockError(
+        ErrorCode.INVALID_CONFIG,
+        f"schema {kind}:{place:.200}: there is no text of at most {SCHEMA_BYTES_MAX} bytes at that place",
+    )
+
+
+def value_reader(text: str, lake: ResultStore | None, table: str, registries: Registries) -> Callable[[bytes], Any]:
     """A function that reads a value by the schema of a plan. It raises for bytes that are no such value.
 
-    It passes on ACCESS_DENIED and STORAGE_UNAVAILABLE: they say nothing about the value.
+    `lake` keeps the writers' schemas in the table's folder; without one, the registry's memory does. It passes on
+    ACCESS_DENIED and STORAGE_UNAVAILABLE: they say nothing about the value.
     """
     document = json.loads(text)
     registry = registries(document["registry"], document["secret"])
@@ -138,7 +160,7 @@ def _protobuf_reader(text: str, registry: Registry) -> Callable[[bytes], Any]:
 class _WriterSchemas:
     """The schemas behind ids: from the table's folder, or else from the registry, which is asked once for each."""
 
-    def __init__(self, registry: Registry, lake: ResultStore, table: str) -> None:
+    def __init__(self, registry: Registry, lake: ResultStore | None, table: str) -> None:
         self._registry = registry
         self._lake = lake
         self._folder = f"{table}/_penstock/schemas/{hashlib.sha256(registry.name.encode()).hexdigest()[:16]}"
@@ -155,7 +177,7 @@ class _WriterSchemas:
             raise ValueError(f"the registry has no schema {schema_id}")
         if len(self._unknown) >= UNKNOWN_IDS_MAX and f"{schema_id}.json" not in self._kept_names():
             raise ValueError(f"the registry has no schema {schema_id}, or is not asked: {UNKNOWN_IDS_MAX} were unknown")
-        kept = self._lake.get(path)
+        kept = None if self._lake is None else self._lake.get(path)
         if kept is not None:
             return _schema_of(json.loads(kept))
         try:
@@ -165,12 +187,13 @@ class _WriterSchemas:
                 raise
             self._unknown.add(schema_id)
             raise ValueError(f"the registry has no schema {schema_id}: {error.message:.200}") from error
-        self._lake.put_new(path, json.dumps(_document_of(found)).encode())
+        if self._lake is not None:
+            self._lake.put_new(path, json.dumps(_document_of(found)).encode())
         return found
 
     def _kept_names(self) -> frozenset[str]:
         if self._kept is None:
-            self._kept = frozenset(self._lake.names(f"{self._folder}/"))
+            self._kept = frozenset(() if self._lake is None else self._lake.names(f"{self._folder}/"))
         return self._kept
 
     def _ask(self, schema_id: Hashable) -> Schema:

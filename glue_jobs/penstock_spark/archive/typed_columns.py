@@ -1,4 +1,4 @@
-"""The columns that a schema gives an archived table: from JSON Schema, Avro and Protobuf.
+"""The columns of an archived table: its own, and those that a schema gives it, from JSON Schema, Avro and Protobuf.
 
 A column is a `pyarrow.Field`. It is not nullable if the schema requires a value; the table's own columns are nullable
 all the same, because older rows lack them. A field that no one type describes is a column of JSON text: its metadata
@@ -20,7 +20,27 @@ from typing import Any
 import pyarrow as pa
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_spark.archive.archive_schema import FILE_SCHEMA
+from penstock_spark.decode.decoding import kafka_schema
+
+TIMESTAMP_ID = 6
+_ELEMENT_ID, _HEADER_KEY_ID, _HEADER_VALUE_ID = 9, 10, 11
+
+
+def _numbered(field: pa.Field, field_id: int) -> pa.Field:
+    return field.with_metadata({"PARQUET:field_id": str(field_id)})
+
+
+def _with_ids(field: pa.Field, field_id: int) -> pa.Field:
+    if field.name != "headers":
+        return _numbered(field, field_id)
+    key, value = field.type.value_type
+    header = pa.struct([_numbered(key, _HEADER_KEY_ID), _numbered(value, _HEADER_VALUE_ID)])
+    return _numbered(pa.field("headers", pa.list_(_numbered(pa.field("element", header), _ELEMENT_ID))), field_id)
+
+
+# The columns of the data source. An id must never change: years of files refer to it. A new column gets the next id.
+ARCHIVE_SCHEMA = kafka_schema(with_headers=True)
+FILE_SCHEMA = pa.schema([_with_ids(field, number) for number, field in enumerate(ARCHIVE_SCHEMA, start=1)])
 
 FORMATS = ("json", "avro", "protobuf")  # of files
 REGISTERED = "registry"

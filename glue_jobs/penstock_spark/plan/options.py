@@ -21,6 +21,8 @@ from penstock_spark import storage
 PARTITION_BYTES = 128 * MIB  # the default of Spark's own file sources
 RANGE_BYTES = 8 * MIB  # one get takes about 0.1 s; a task reads several ahead
 LATEST, EARLIEST = -1, -2  # stand for offsets, as in Kafka
+OF_TOPIC = "topic"  # valueSchema: what the topic's own setting says
+_FORMATS = ("json", "avro", "protobuf", "registry")
 
 Given = ParamSpec("Given")
 Found = TypeVar("Found")
@@ -43,6 +45,8 @@ _READ_OPTIONS = (
     "failOnDataLoss",
     "includeHeaders",
     "onUndecodable",
+    "valueSchema",
+    "mode",
     "partitionBytes",
     "rangeBytes",
 )
@@ -89,6 +93,7 @@ class ReadOptions:
     fails_on_data_loss: bool
     includes_headers: bool
     skips_undecodable: bool
+    fails_fast: bool
     partition_bytes: int
     range_bytes: int
 
@@ -116,6 +121,8 @@ def parse_read_options(given: Mapping[str, str], *, is_stream: bool) -> ReadOpti
         raise invalid("startingOffsets=latest: a batch read would find nothing; give earliest, offsets or a time")
     if end.everywhere == EARLIEST:
         raise invalid("endingOffsets=earliest: a read would find nothing; give latest, offsets or a time")
+    if "mode" in options and "valueSchema" not in options:
+        raise invalid("mode tells what happens to a value that does not fit its schema: give valueSchema, too")
     return ReadOptions(
         subscription=_subscription(options),
         start=start,
@@ -126,9 +133,26 @@ def parse_read_options(given: Mapping[str, str], *, is_stream: bool) -> ReadOpti
         fails_on_data_loss=options.choice("failOnDataLoss", ("true", "false")) == "true",
         includes_headers=options.choice("includeHeaders", ("false", "true")) == "true",
         skips_undecodable=options.choice("onUndecodable", ("raise", "skip")) == "skip",
+        fails_fast=options.choice("mode", ("permissive", "failfast")) == "failfast",
         partition_bytes=options.number("partitionBytes", 1, 1024 * MIB) or PARTITION_BYTES,
         range_bytes=options.number("rangeBytes", 1, 64 * MIB) or RANGE_BYTES,
     )
+
+
+def value_schema_of(given: Mapping[str, str]) -> tuple[str | None, tuple[str, ...]]:
+    """The option `valueSchema`, and the topics that the read names. Raises INVALID_REQUEST for another form."""
+    options = OptionReader(given)
+    if "valueSchema" not in options:
+        return None, ()
+    place, subscription = options.text("valueSchema"), _subscription(options)
+    topics = subscription.topics or tuple(subscription.assigned)
+    kind, _, rest = place.partition(":")
+    if (kind not in _FORMATS or not rest or rest.endswith("/")) and (place != OF_TOPIC or not topics):
+        raise invalid(
+            f"valueSchema={place!r:.200}: give json:PLACE, avro:PLACE, protobuf:PLACE#MESSAGE, registry:URL, or "
+            f"{OF_TOPIC} for what the topics that you name say; PLACE is a file, s3://…, or the text of the schema"
+        )
+    return place, topics
 
 
 def raising_shortly(method: Callable[Given, Found]) -> Callable[Given, Found]:

@@ -19,9 +19,9 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import OFFSET_MAX
 from penstock_service.adapters.aws import Storage
 from penstock_spark.archive.archive_plan import Plan
-from penstock_spark.archive.archive_schema import ARCHIVE_SCHEMA
 from penstock_spark.archive.archive_table import commit_path
 from penstock_spark.archive.iceberg_table import io_properties
+from penstock_spark.archive.typed_columns import ARCHIVE_SCHEMA
 from penstock_spark.arguments import parse_time
 from penstock_spark.result_store import open_results
 

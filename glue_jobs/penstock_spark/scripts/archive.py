@@ -33,10 +33,9 @@ from penstock_spark.archive.iceberg_table import IcebergTable, open_catalog
 from penstock_spark.archive.latest_rows import SUFFIX as LATEST_SUFFIX
 from penstock_spark.archive.latest_rows import LatestRows, LatestRunner, write_latest
 from penstock_spark.archive.merging_files import Merge, MergedFiles, MergeRunner, merge_group
-from penstock_spark.archive.protobuf_messages import schema_text
 from penstock_spark.archive.rebuilding import Rebuild, RebuildRunner, RebuiltFile, rebuild_file
-from penstock_spark.archive.registered_schemas import open_registry, registered_schema
-from penstock_spark.archive.typed_columns import FORMATS, REGISTERED, SCHEMA_BYTES_MAX, Typing, value_columns
+from penstock_spark.archive.registered_schemas import open_registry, read_schema
+from penstock_spark.archive.typed_columns import FORMATS, REGISTERED, Typing, value_columns
 from penstock_spark.arguments import byte_count
 from penstock_spark.job import (
     add_on_undecodable,
@@ -224,24 +223,6 @@ def topic_schema(topic: Topic, storage: Storage) -> tuple[str, str] | None:
         log_event("untyped", topic=topic.name, value_schema=topic.config.value_schema, reason="the run has no catalog")
         return None
     return (kind, read_schema(kind, place, topic.name, storage)) if kind else None
-
-
-def read_schema(kind: str, place: str, topic: str, storage: Storage) -> str:
-    """The text of the schema of that format at that place. Raises INVALID_CONFIG with the way out."""
-    if kind == REGISTERED:
-        return registered_schema(partial(open_registry, storage), place, topic, storage.registry_secret)
-    path, _, message = place.partition("#") if kind == "protobuf" else (place, "", "")
-    folder, _, name = path.rpartition("/")
-    data = open_results(folder or ("/" if path.startswith("/") else "."), storage).get(name)
-    try:
-        if data is not None and len(data) <= SCHEMA_BYTES_MAX:
-            return schema_text(data, message) if kind == "protobuf" else data.decode()
-    except UnicodeDecodeError:
-        pass
-    raise PenstockError(
-        ErrorCode.INVALID_CONFIG,
-        f"schema {kind}:{place:.200}: there is no text of at most {SCHEMA_BYTES_MAX} bytes at that place",
-    )
 
 
 def _check_schemas(schemas: Mapping[str, object], topics: Sequence[Topic], storage: Storage, *, rebuilds: bool) -> None:

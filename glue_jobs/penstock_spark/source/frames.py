@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_service.adapters.aws import Storage
 from penstock_spark.plan.options import ReadOptions, parse_read_options
-from penstock_spark.storage import find_storage, open_instance
+from penstock_spark.storage import find_storage
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+
+    from penstock_spark.archive.typed_columns import Typing
 
 
 SPARK_PYTHON_DEFAULT = "python3"
@@ -53,31 +55,35 @@ def use_this_python(spark: "SparkSession") -> None:
             context.pythonExec = os.environ.get("PYSPARK_PYTHON", sys.executable)
 
 
-def read(spark: "SparkSession", **options: Any) -> "DataFrame":
+def read(spark: "SparkSession", *, schema: str | None = None, **options: Any) -> "DataFrame":
     """Read a batch without the data source. The columns and the options, given by name, are the same.
 
-    This call fixes the offsets, not the later run of the DataFrame. You may give booleans and numbers as they are, and
-    JSON as a dictionary.
+    `schema` types the values: it is the option `valueSchema`, such as `avro:order.avsc`. This call fixes the offsets
+    and the columns, not the later run of the DataFrame. You may give booleans and numbers as they are, and JSON as a
+    dictionary. Raises INVALID_REQUEST for an option, INVALID_CONFIG for a schema or storage, and UNKNOWN_TOPIC.
     """
-    from penstock_spark.source.batch import plan_batch, schema_of
+    from penstock_spark.source.batch import find_typing, plan_batch, schema_of
 
     use_this_python(spark)
-    given = {name: _text(value) for name, value in options.items()}
-    parsed, storage = parse_read_options(given, is_stream=False), find_storage(given)
+    named = options if schema is None else {"valueSchema": schema, **options}
+    given = {name: _text(value) for name, value in named.items()}
+    parsed, storage, typing = parse_read_options(given, is_stream=False), find_storage(given), find_typing(given)
     groups = [(pickle.dumps(slices),) for slices in plan_batch(storage, parsed)]
     planned = spark.sparkContext.parallelize(groups, max(1, len(groups)))
     tasks = spark.createDataFrame(planned, "slices BINARY")
-    return tasks.mapInArrow(_reader(storage, parsed), schema_of(given))
+    return tasks.mapInArrow(_reader(storage, parsed, typing), schema_of(given, typing))
 
 
-def _reader(storage: Storage, options: ReadOptions) -> "Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]":
+def _reader(
+    storage: Storage, options: ReadOptions, typing: "Typing | None"
+) -> "Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]":
     def read_tasks(batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-        from penstock_spark.source.batch import read_records
+        from penstock_spark.source.batch import read_task
 
         for batch in batches:
             for pickled in batch.column(0).to_pylist():
                 # The bytes are safe to load: `read` pickled them on the driver of this very job.
-                yield from read_records(open_instance(storage), options, pickle.loads(pickled))  # noqa: S301
+                yield from read_task(storage, options, typing, pickle.loads(pickled))  # noqa: S301
 
     return read_tasks
 

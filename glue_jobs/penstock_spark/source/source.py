@@ -1,6 +1,7 @@
 """The data source `penstock` of Spark 4: its readers and writers, and batch reads."""
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -12,10 +13,11 @@ from pyspark.sql.types import StructType
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_spark.plan.options import parse_read_options, raising_shortly
 from penstock_spark.plan.slices import SlicePartition, slices_of
-from penstock_spark.source.batch import check_schema, plan_batch, read_records, schema_of
-from penstock_spark.storage import find_storage, open_instance
+from penstock_spark.source.batch import check_schema, find_typing, plan_batch, read_task, schema_of
+from penstock_spark.storage import find_storage
 
 if TYPE_CHECKING:
+    from penstock_spark.archive.typed_columns import Typing
     from penstock_spark.sink.sink import PenstockStreamWriter, PenstockWriter
     from penstock_spark.source.streaming import PenstockStreamReader
 
@@ -28,9 +30,15 @@ class PenstockDataSource(DataSource):
         """The format's name in Spark."""
         return "penstock"
 
+    @raising_shortly
     def schema(self) -> StructType:
-        """The columns of a read with the options of this one."""
-        return schema_of(self.options)
+        """The columns of a read with the options of this one. Raises as `find_typing`."""
+        return schema_of(self.options, self._typing)
+
+    @cached_property
+    def _typing(self) -> "Typing | None":
+        """The schema of the values, read once: Spark hands this object on with what it has found."""
+        return find_typing(self.options)
 
     @raising_shortly
     def reader(self, schema: StructType) -> "PenstockReader":
@@ -38,7 +46,7 @@ class PenstockDataSource(DataSource):
 
         Raises INVALID_REQUEST for wrong options or columns, INVALID_CONFIG without storage.
         """
-        return PenstockReader(self.options, schema)
+        return PenstockReader(self.options, schema, self._typing)
 
     @raising_shortly
     def streamReader(self, schema: StructType) -> "PenstockStreamReader":  # noqa: N802  # Spark's name
@@ -46,10 +54,10 @@ class PenstockDataSource(DataSource):
         if find_spec("pyspark.sql.streaming.datasource"):  # Spark 4.2 and later have the module
             from penstock_spark.source.streaming import LimitedStreamReader  # imports it
 
-            return LimitedStreamReader(self.options, schema)
+            return LimitedStreamReader(self.options, schema, self._typing)
         from penstock_spark.source.streaming import PenstockStreamReader  # here, so that batch reads do not load it
 
-        return PenstockStreamReader(self.options, schema)
+        return PenstockStreamReader(self.options, schema, self._typing)
 
     @raising_shortly
     def writer(self, schema: StructType, overwrite: bool) -> "PenstockWriter":
@@ -75,8 +83,9 @@ class PenstockDataSource(DataSource):
 class PenstockReader(DataSourceReader):
     """A batch reader. It plans on the driver, when Spark plans the query, and reads on executors."""
 
-    def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
-        check_schema(schema, given)
+    def __init__(self, given: Mapping[str, str], schema: StructType, typing: "Typing | None") -> None:
+        check_schema(schema, given, typing)
+        self._typing = typing
         self._options = parse_read_options(given, is_stream=False)
         self._storage = find_storage(given)
 
@@ -87,7 +96,7 @@ class PenstockReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """A task's records as Arrow."""
-        return read_records(open_instance(self._storage), self._options, slices_of(partition))
+        return read_task(self._storage, self._options, self._typing, slices_of(partition))
 
 
 def _refuse_overwrite(overwrite: bool) -> None:

@@ -7,7 +7,7 @@ There a source can limit its micro-batches, and can report how far the query is 
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -20,8 +20,11 @@ from penstock_spark.plan.planning import plan_slices
 from penstock_spark.plan.slices import SlicePartition, slices_of
 from penstock_spark.plan.stream_offsets import from_json, to_json
 from penstock_spark.plan.watching import Watch
-from penstock_spark.source.batch import check_schema, read_records
+from penstock_spark.source.batch import check_schema, read_task
 from penstock_spark.storage import find_storage, open_instance
+
+if TYPE_CHECKING:
+    from penstock_spark.archive.typed_columns import Typing
 
 
 class PenstockStreamReader(DataSourceStreamReader):
@@ -35,8 +38,9 @@ class PenstockStreamReader(DataSourceStreamReader):
 
     limits_micro_batches = False
 
-    def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
-        check_schema(schema, given)
+    def __init__(self, given: Mapping[str, str], schema: StructType, typing: "Typing | None" = None) -> None:
+        check_schema(schema, given, typing)
+        self._typing = typing
         self._options = parse_read_options(given, is_stream=True)
         self._storage = find_storage(given)
         if self._options.max_offsets_per_trigger is not None and not self.limits_micro_batches:
@@ -70,7 +74,7 @@ class PenstockStreamReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """A task's records as Arrow."""
-        return read_records(open_instance(self._storage), self._options, slices_of(partition))
+        return read_task(self._storage, self._options, self._typing, slices_of(partition))
 
     @cached_property
     def _watch(self) -> Watch:

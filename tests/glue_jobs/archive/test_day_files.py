@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock_spark.archive import day_files
-from penstock_spark.archive.archive_schema import FILE_SCHEMA
 from penstock_spark.archive.day_files import OPEN_FILES_MAX, DayFile, DayFiles
+from penstock_spark.archive.typed_columns import FILE_SCHEMA
 
 DAY_US = 86_400_000_000
 START_US = 20_000 * DAY_US

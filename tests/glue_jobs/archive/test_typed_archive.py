@@ -12,12 +12,12 @@ import pytest
 from google.protobuf import descriptor_pb2
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_spark.archive.archive_schema import FILE_SCHEMA
 from penstock_spark.archive.archive_table import TableKind
 from penstock_spark.archive.archiving import Sizes
 from penstock_spark.archive.iceberg_table import IcebergTable
 from penstock_spark.archive.protobuf_messages import schema_text
 from penstock_spark.archive.rebuilding import rebuild_file
+from penstock_spark.archive.typed_columns import FILE_SCHEMA
 from tests.glue_jobs.archived_topic import SMALL, ArchivedTopic, DyingWriter
 from tests.support.proto_messages import add_fields
 from tests.support.service import Intercepted, Killed
