@@ -128,6 +128,7 @@ def find_typing(given: Mapping[str, str]) -> "Typing | None":
     kind, _, rest = place.partition(":")
     if kind == "registry" and len(topics) != 1 and not "".join(rest.split("#")[1:2]):
         raise invalid(f"valueSchema={place:.200}: the read has {len(topics)} topics by name: give {place}#SUBJECT")
+    open_registry.cache_clear()  # a registry's answers have a bound of time in a process, and notebooks live long
     text = (
         rest
         if kind in ("json", "avro") and rest.startswith("{")
