@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
@@ -80,12 +81,16 @@ def write_latest(
                 f"partition {partition} of table {work.table} has more than {LATEST_KEYS_MAX:,} keys: give the topic "
                 "more partitions, or leave --latest out",
             )
-    wanted = pa.array(newest.values(), pa.int64())
+    if not newest:
+        return ()
+    wanted = np.sort(np.fromiter(newest.values(), np.int64, len(newest)))
     typer = None if work.typing is None else plan_typer(work.typing, lake, work.table, registries)
     with TemporaryDirectory(prefix="penstock-latest-") as folder:
         days = DayFiles(Path(folder)) if work.typing is None else DayFiles(Path(folder), work.typing.file_schema())
         for batch in _rows(lake, work, partition, FILE_SCHEMA.names):
-            is_row = pc.and_(pc.is_in(batch.column("offset"), value_set=wanted), pc.is_valid(batch.column("value")))
+            offsets = batch.column("offset").to_numpy()
+            is_latest = wanted.take(wanted.searchsorted(offsets), mode="clip") == offsets
+            is_row = pc.and_(pa.array(is_latest), pc.is_valid(batch.column("value")))
             found = batch.filter(pc.and_(is_row, pc.is_valid(batch.column("key"))))
             if found.num_rows:
                 days.add(found if typer is None else typer.add(found))

@@ -105,14 +105,16 @@ class ValueTyper:
     def _row(self, value: bytes) -> list[Any]:
         try:
             found = self._decode(value)
-        except Exception as error:  # an edge: what a stranger's bytes do to a decoder
+            if not isinstance(found, dict):
+                raise _MisfitError(f"the value is {_kind(found)}, and not an object")
+            get = found.get
+            return [fit(get(source)) for source, fit in zip(self._sources, self._fits, strict=True)]
+        except _MisfitError:
+            raise
+        except Exception as error:  # an edge: what a stranger's bytes do to a decoder, or their depth to JSON text
             if isinstance(error, PenstockError) and error.code is not ErrorCode.CORRUPT_BATCH:
                 raise  # it is a registry's, and says nothing about the value
             raise _MisfitError(f"the value cannot be decoded: {type(error).__name__}: {error!s:.200}") from error
-        if not isinstance(found, dict):
-            raise _MisfitError(f"the value is {_kind(found)}, and not an object")
-        get = found.get
-        return [fit(get(source)) for source, fit in zip(self._sources, self._fits, strict=True)]
 
 
 def _decoder(typing: Typing) -> Fit:

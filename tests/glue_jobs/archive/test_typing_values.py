@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -127,6 +128,13 @@ def check(values: list[Any]) -> None:
             number = value.get("b")
             assert type(number) is not bool
             assert row["b"] == (float(number) if isinstance(number, int) and abs(number) >= 2**63 else number)
+
+
+@pytest.mark.parametrize("value", [b'{"a": 1, "h": %b}' % (b"[" * 1_010 + b"]" * 1_010), b"[" * 1_020 + b"]" * 1_020])
+def test_value_that_is_too_deep_to_be_told_is_raw_and_its_neighbours_are_typed(value: bytes) -> None:
+    found = typer().add(pa.RecordBatch.from_pydict({"value": pa.array([b'{"a": 7}', value], pa.binary())})).to_pylist()
+    assert [(each["a"], each["_raw"]) for each in found] == [(7, None), (None, value)]
+    assert "RecursionError" in found[1]["_raw_reason"]
 
 
 def test_column_that_is_wider_than_its_schema_takes_what_the_schema_takes() -> None:
