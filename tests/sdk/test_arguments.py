@@ -335,6 +335,18 @@ def test_option_that_there_is_not_is_told_with_a_likely_one(
         client(**options)
 
 
+@pytest.mark.parametrize("kind", ["producer", "async_producer", "admin", "consumer", "async_consumer"])
+def test_client_tells_its_service_and_our_words_for_methods_of_kafka(service: MemoryPenstock, kind: str) -> None:
+    client = getattr(service, kind)()
+    assert re.fullmatch(r"<\w+ of \w+>", repr(client))
+    told = "has no attribute 'send_and_wait': wait for what send() returns: await (await producer.send(...))"
+    with pytest.raises(AttributeError, match=re.escape(told)):
+        client.send_and_wait("orders", b"")
+    with pytest.raises(AttributeError, match=r"has no attribute 'sned'$"):
+        client.sned("orders", b"")
+    assert not hasattr(client, "start")
+
+
 @pytest.mark.parametrize(
     "fail",
     [

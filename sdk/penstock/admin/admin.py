@@ -25,6 +25,7 @@ from penstock.model import (
     Zone,
 )
 from penstock.model.access import AccessChange, AccessDecision, AccessRule, Quota
+from penstock.model.fields import NamedClient
 from penstock.model.groups import Group, GroupDescription, ResetOffset
 from penstock.model.heat import TopicHeat
 from penstock.model.push import Subscription, SubscriptionDescription, TopicUser, TopicUserCounts
@@ -33,7 +34,7 @@ from penstock.model.share import DeadLetterCounts, Redrive, RedriveOptions, Shar
 from penstock.system import wall_clock_ms
 
 
-class Admin:
+class Admin(NamedClient):
     """Creates, describes, alters and deletes topics, and reads and moves offsets.
 
     `url`, `region` and `transport` are as for Producer. It retries failures that may pass for 30 seconds, if a

@@ -6,10 +6,11 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import click
@@ -37,6 +38,17 @@ _ERRORS_BYTES = 4_096  # of standard error, read at once and kept
 _ERRORS_S = 1.0  # after the end of a process, for the rest of it
 _LAST_LINE_MAX = 200  # characters
 _NOT_STARTED_CODES = (126, 127)  # of a shell: it may not execute the program, or there is none
+_WARDEN = """
+import os, signal, sys
+working = set()
+for line in sys.stdin.buffer:
+    (working.add if line[:1] == b"+" else working.discard)(int(line[1:]))
+for pid in working:
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except OSError:
+        pass
+"""
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -98,7 +110,8 @@ def work(
     )
     _tell_of_no_dead_letters(Admin(transport=service.transport), group)
     crew = Crew(consumer, command, drain_ms=drain_ms)
-    consumer.run(crew.handle, concurrency=concurrency, idle_ms=idle_ms)
+    with _warden() as crew.told:
+        consumer.run(crew.handle, concurrency=concurrency, idle_ms=idle_ms)
     crew.check()
     counts = {name: crew.counts[name] for name in ("accepted", "rejected", "released")}
     service.say(counts, ", ".join(f"{count} {name}" for name, count in counts.items()))
@@ -117,15 +130,35 @@ def _tell_of_no_dead_letters(admin: Admin, group: str) -> None:
             )
 
 
+@contextmanager
+def _warden() -> Iterator[int]:
+    """A process that kills the command's processes once this one is gone, also by SIGKILL.
+
+    Else they go on while their records come again. Gives the file descriptor that takes lines of `+` and `-` with
+    their numbers. A process is told before it gets its value, so those that wait for the value never outlive this one.
+    """
+    with subprocess.Popen(  # noqa: S603 - our own program
+        [sys.executable, "-ISc", _WARDEN],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as process:
+        assert process.stdin is not None
+        yield process.stdin.fileno()
+
+
 class Crew:
     """The processes of one command. `counts` has accepted, rejected and released records.
 
-    `failure` tells that the command cannot be started, or that the last records have all failed.
+    `failure` tells that the command cannot be started, or that the last records have all failed. `told` is the file
+    descriptor of the warden, if there is one.
     """
 
     def __init__(self, consumer: ShareConsumer, command: Sequence[str], *, drain_ms: int) -> None:
         self.counts: Counter[str] = Counter()
         self.failure: InvalidError | None = None
+        self.told: int | None = None
         self._consumer = consumer
         self._command = command
         self._drain_ms = drain_ms
@@ -185,8 +218,15 @@ class Crew:
             )
         finally:
             errors.start()
+        self._tell(b"+%d\n" % process.pid)
         code = self._wait(process, record.value or b"")
+        self._tell(b"-%d\n" % process.pid)
         return code, errors.last_line()
+
+    def _tell(self, line: bytes) -> None:
+        if self.told is not None:
+            with suppress(OSError):  # the warden was killed
+                os.write(self.told, line)
 
     def _wait(self, process: subprocess.Popen[bytes], value: bytes | None) -> int:
         stopped_ms: int | None = None

@@ -18,7 +18,7 @@ from penstock.http.async_client import AsyncClient
 from penstock.http.async_transport import AsyncTransport
 from penstock.http.named_transport import TransportName
 from penstock.model import ConsumerRecord, GroupOffset, OffsetAndTimestamp, TopicPartition
-from penstock.model.fields import settings_of, shows_fields_of
+from penstock.model.fields import NamedClient, settings_of, shows_fields_of
 from penstock.retry import NEVER_MS
 from penstock.system import monotonic_ms, new_member_id, process_name
 from penstock.telemetry.opening import open_notes
@@ -28,7 +28,7 @@ from penstock_core.errors import PenstockError
 _STAGES_POLL_MS = 1_000
 
 
-class AsyncConsumer:
+class AsyncConsumer(NamedClient):
     """Reads records, which tasks of the event loop prefetch.
 
         async with AsyncConsumer("orders", group_id="billing") as consumer:

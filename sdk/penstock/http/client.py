@@ -43,6 +43,11 @@ class Client:
         self._retry = retry or RetryPolicy()
         self._timeout_ms = timeout_ms
 
+    @property
+    def service(self) -> str:
+        """The service's URL, or the kind of a transport that tells none."""
+        return getattr(self._transport, "url", "") or type(self._transport).__name__
+
     def call(self, calls: Calls[Result]) -> Result:
         """Carry out a procedure of calls.py. Its error has no frames of the procedure: they tell a user nothing."""
         try:

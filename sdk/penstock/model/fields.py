@@ -20,6 +20,23 @@ _WORDS_OF_KAFKA = {
     "topics": "name the topics first: Consumer('orders', 'bills')",
 }
 
+_METHODS_OF_KAFKA = {
+    "start": "it needs none: use it in `with` or `async with`, or close() it at the end",
+    "stop": "use close()",
+    "send_and_wait": "wait for what send() returns: await (await producer.send(...)), in threads by .result()",
+    "produce": "use send()",
+    "poll": "it needs none: on_delivery is called by itself",
+    "getone": "iterate, or use poll()",
+    "getmany": "use poll()",
+    "consume": "use poll()",
+    "begin_transaction": "use transaction() in `with` or `async with`",
+    "commit_transaction": "use transaction() in `with` or `async with`",
+    "abort_transaction": "use transaction() in `with` or `async with`, which aborts at an exception",
+    "list_topics": "use Admin.list_topics()",
+    "partitions_for": "use Admin.describe_topic()",
+    "partitions_for_topic": "use Admin.describe_topic()",
+}
+
 Value = TypeVar("Value", bound="DataclassInstance")
 Init = TypeVar("Init", bound=Callable[..., None])
 _UNIT_BYTES: dict[str, int] = {"": 1, "B": 1} | {
@@ -29,6 +46,20 @@ _UNIT_BYTES: dict[str, int] = {"": 1, "B": 1} | {
 }
 SIZE = "([0-9]{1,15})([bB]|[kKmMgGtT][iI]?[bB]|)"  # for Python and JSON Schema
 _SIZE = re.compile(SIZE)
+
+
+class NamedClient:
+    """A client that tells its service in its repr(), and our word for a method of Kafka's clients."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.__dict__['_client'].service}>"
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            hint = _METHODS_OF_KAFKA.get(name)
+            what = f"{type(self).__name__!r} object has no attribute {name!r}"
+            raise AttributeError(f"{what}: {hint}" if hint else what, name=name, obj=self)
 
 
 def value_of(kind: type[Value], answer: Mapping[str, Any]) -> Value:

@@ -16,7 +16,7 @@ from penstock.http.async_client import AsyncClient
 from penstock.http.async_transport import AsyncTransport, open_async_stages
 from penstock.http.named_transport import TransportName
 from penstock.model import HeadersToSend, RecordMetadata
-from penstock.model.fields import settings_of, shows_fields_of
+from penstock.model.fields import NamedClient, settings_of, shows_fields_of
 from penstock.producer.async_sender import AsyncSender
 from penstock.producer.async_transaction import AsyncTransaction
 from penstock.producer.batching.producer_batch import ProducerBatch
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import SpanContext
 
 
-class AsyncProducer:
+class AsyncProducer(NamedClient):
     """Sends records, in batches, from tasks of the event loop.
 
         async with AsyncProducer() as producer:

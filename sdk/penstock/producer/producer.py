@@ -16,7 +16,7 @@ from penstock.http.client import Client
 from penstock.http.named_transport import TransportName
 from penstock.http.transport import Transport, open_stages
 from penstock.model import HeadersToSend
-from penstock.model.fields import settings_of, shows_fields_of
+from penstock.model.fields import NamedClient, settings_of, shows_fields_of
 from penstock.producer.batching.producer_batch import ProducerBatch
 from penstock.producer.delays import Timer
 from penstock.producer.delivery import CallbackFollower, Delivery, DeliveryCallback
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import SpanContext
 
 
-class Producer:
+class Producer(NamedClient):
     """Sends records, in batches, from background threads.
 
         with Producer() as producer:

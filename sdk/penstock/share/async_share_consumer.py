@@ -11,7 +11,7 @@ from penstock.http.abilities import wall_clock_ns_of
 from penstock.http.async_client import AsyncClient
 from penstock.http.async_transport import AsyncTransport, open_async_transport
 from penstock.http.named_transport import TransportName
-from penstock.model.fields import shows_fields_of
+from penstock.model.fields import NamedClient, shows_fields_of
 from penstock.model.share import ShareAcceptance, ShareRecord
 from penstock.share.acknowledgements import ACCEPT, Verb, Wish, reject
 from penstock.share.async_runner import AsyncRunner
@@ -25,7 +25,7 @@ from penstock.workers.signals import async_stopped_by_signals
 from penstock_core.limits import SDK_CALL_MS_MAX
 
 
-class AsyncShareConsumer:
+class AsyncShareConsumer(NamedClient):
     """Works on the records of a share group, with any number of other consumers, and acknowledges each record.
 
         async with AsyncShareConsumer("orders", group_id="workers") as consumer:

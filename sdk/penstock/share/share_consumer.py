@@ -11,7 +11,7 @@ from penstock.http.abilities import wall_clock_ns_of
 from penstock.http.client import Client
 from penstock.http.named_transport import TransportName
 from penstock.http.transport import Transport, open_transport
-from penstock.model.fields import shows_fields_of
+from penstock.model.fields import NamedClient, shows_fields_of
 from penstock.model.share import ShareAcceptance, ShareRecord
 from penstock.share.acknowledgements import ACCEPT, Verb, Wish, reject
 from penstock.share.opening import Handler, check_poll, check_run, checked_settings, release_wish, share_core
@@ -25,7 +25,7 @@ from penstock.workers.signals import stopped_by_signals
 from penstock_core.limits import SDK_CALL_MS_MAX
 
 
-class ShareConsumer:
+class ShareConsumer(NamedClient):
     """Works on the records of a share group, with any number of other consumers, and acknowledges each record.
 
         with ShareConsumer("orders", group_id="workers") as consumer:

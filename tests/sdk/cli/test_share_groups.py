@@ -2,7 +2,9 @@
 
 import json
 import os
+import select
 import stat
+import subprocess
 import sys
 import threading
 from dataclasses import replace
@@ -16,6 +18,7 @@ from penstock.cli.work import REJECT_CODE, Crew, facts
 from penstock.model.share import ShareRecord
 from penstock.testing import MemoryPenstock
 from tests.sdk.cli.command import run, run_json
+from tests.support.child_process import bare_environment, child_process
 from tests.support.deadlines import DEADLINE_S, until
 
 
@@ -240,6 +243,27 @@ def test_process_that_outlasts_the_drain_is_killed_and_its_record_released(
     assert not ended.is_alive()
     assert crew.counts == {"released": 1}
     assert service.admin().describe_share_group("workers").partitions[0].waiting == 1
+
+
+def test_process_ends_with_its_worker_when_the_worker_is_killed() -> None:
+    worker = """
+from penstock.testing import MemoryPenstock
+from tests.sdk.cli.command import run
+service = MemoryPenstock()
+service.create_topic("orders")
+service.create_share_group("workers", "orders")
+with service.producer() as producer:
+    producer.send("orders", b"1")
+run(service.transport, "work", "workers", "--", "sh", "-c", "cat >/dev/null; echo begun; exec sleep 90")
+"""
+    environ = {**bare_environment(), "PATH": os.defpath}
+    with child_process([sys.executable, "-c", worker], stdout=subprocess.PIPE, env=environ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"begun\n"
+        process.kill()
+        ended, _, _ = select.select([process.stdout], [], [], DEADLINE_S)
+        assert ended, "the last process that holds the pipe is the command"
+        assert process.stdout.read() == b""
 
 
 def test_facts_are_text_that_an_environment_can_hold() -> None:
