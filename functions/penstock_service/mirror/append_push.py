@@ -92,8 +92,8 @@ def append_push(instance: Instance, push: MirrorPush) -> PushAnswer:
 def keep_offsets(instance: Instance, push: MirrorPush, telling: OffsetsTelling) -> PushAnswer:
     """The number of the telling that the mirror has now, and whether that is this one.
 
-    One conditional write. Raises INVALID_REQUEST for bytes that are no offsets, and TOPIC_EXISTS once the topic's
-    promotion is decided: no offset changes then.
+    One conditional write. Raises INVALID_REQUEST for bytes that are no offsets, and TOPIC_EXISTS once it knows that the
+    topic's promotion is decided. One that comes in before is what a repeat of the promotion tells.
     """
     groups = decode_offsets(bytes(push.data))
     window = UpdateWindow.open(instance.clock)  # the item goes with the topic, once no call can write it any more

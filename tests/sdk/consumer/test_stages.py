@@ -247,14 +247,17 @@ def test_consumer_that_begins_after_the_promotion_reads_the_mirror(pair: Pair) -
 
 
 def test_assigned_and_paused_partitions_stay_so(pair: Pair) -> None:
+    second = TopicPartition("orders", 1)
+    pair.a.admin().add_partitions("orders", 2)
     pair.push(b"0")
     with Consumer(urls=[A, B], group_id="billing", auto_offset_reset="earliest") as consumer:
-        consumer.assign([PLACE])
+        consumer.assign([PLACE, second])
         assert values_of(consumer, 1) == [b"0"]
+        consumer.pause(second)
         assert run(pair.b.transport, *PROMOTE).exit_code == 0
         pair.send(b"1", to=pair.b)
         assert values_of(consumer, 1) == [b"1"]
-        assert consumer.assignment() == [PLACE]
+        assert (consumer.assignment(), consumer.paused()) == ([PLACE, second], [second])
 
 
 def test_asynchronous_consumer_goes_on_at_the_mirror(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 from penstock_core.errors import ErrorCode
-from penstock_core.ids import Nonce, Offset, Partition
+from penstock_core.ids import GroupName, Nonce, Offset, Partition
 from penstock_core.limits import TIMER_ORPHAN_MS
 from penstock_core.log.delivery import Delivery, DeliveryOutcome
 from penstock_core.log.timer import DueSecond
 from penstock_core.log.topic import MirrorNote, MoveNote, MoveState, Topic
+from penstock_core.mirror.group_offsets import MirroredOffset, MirroredOffsets
 from penstock_core.mirror.push import HeadMove, LogEnd, PlannedPromotion, SourceTopic
 from penstock_service.instance.instance import Instance
 from penstock_service.mirror import move_topic as move_topic_module
@@ -366,11 +367,14 @@ def test_moved_topic_becomes_a_mirror_once_and_is_neither_moved_nor_reopened_mea
     assert topic.move is not None
     source.stores.topics.replace(topic, replace(topic, move=replace(topic.move, state=MoveState.RETURNING)))
     source.stores.log.return_to(key_of(source, "orders"), 1, "back")
+    former = MirroredOffsets(read_ms=1, groups={GroupName("billing"): {Partition(0): MirroredOffset(offset=Offset(1))}})
+    source.stores.log.put_offsets(key_of(source, "orders").topic_id, 1, former)
     refused(ErrorCode.CONCURRENT_UPDATE, lambda: move(stages))
     refused(ErrorCode.CONCURRENT_UPDATE, lambda: reopen_topic(source, "orders", 1, is_mirror_lost=True))
     returned = return_topic(source, "orders", 1, note_of(stages))
     assert returned.mirror == note_of(stages)
     assert [head_of(source, "orders", number).mirror for number in range(PARTITIONS)] == ["back", "back"]
+    assert source.stores.log.find_offsets(returned.topic_id) is None, "the former source told it"
     assert return_topic(source, "orders", 1, note_of(stages)) == returned, "a repeat"
     refused(ErrorCode.CONCURRENT_UPDATE, lambda: return_topic(source, "orders", 2, note_of(stages)))
     refused(ErrorCode.MIRRORED, lambda: send(source, "orders", "x"))

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import GroupName
 from penstock_core.limits import MIRROR_OFFSETS_GROUPS, MIRROR_OFFSETS_MS, MIRROR_OFFSETS_REST_MS
@@ -9,9 +11,11 @@ from penstock_core.mirror.group_offsets import OffsetsTelling
 from penstock_core.mirror.push import MirrorPush
 from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
 from penstock_service.groups.reset_offsets import ResetTo, reset_offsets
+from penstock_service.mirror import tell_offsets
 from penstock_service.mirror.append_push import append_push
 from penstock_service.mirror.promote_topic import PromotedTopic, promote_topic, resync_topic
 from penstock_service.push.look import look
+from penstock_service.retention.retain import retain
 from tests.service.mirror.stages import Stages
 from tests.support.refusals import refused
 from tests.support.service import Intercepted, key_of, with_stores
@@ -144,6 +148,34 @@ def test_answer_that_was_lost_is_told_again() -> None:
     commit(stages, "billing", 3)
     look_later(stages)
     assert told_of(stages) == {"billing": {0: 3}}
+
+
+def test_offsets_that_go_back_after_an_answer_was_lost_are_told_again() -> None:
+    stages = stages_with()
+    commit(stages, "billing", 3)
+    stages.loses_tellings = 1
+    look_later(stages)
+    reset_offsets(stages.source.instance, "billing", "orders", ResetTo(offsets={0: 1}))
+    look_later(stages)
+    assert told_of(stages) == {"billing": {0: 1}}, "the mirror had 3 in between"
+
+
+def test_offsets_of_all_pages_of_leases_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tell_offsets, "GROUP_PAGE_MAX", 1)
+    stages = stages_with(partitions=3)
+    commit(stages, "billing", 0, partition=2)
+    look_later(stages)
+    assert told_of(stages) == {"billing": {0: 1, 2: 0}}
+
+
+def test_offsets_go_with_the_topic() -> None:
+    stages = stages_with()
+    topic_id = key_of(stages.mirror, "orders").topic_id
+    resync_topic(stages.mirror, "orders")
+    for _ in range(4):
+        retain(stages.mirror, budget_ms=10_000)
+        stages.clock.time_ms += 24 * 3_600_000
+    assert stages.mirror.stores.log.find_offsets(topic_id) is None
 
 
 def test_mirror_that_began_anew_is_told_all_again() -> None:
