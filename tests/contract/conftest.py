@@ -48,6 +48,7 @@ from tests.support.moto_wire import answer_by_moto
 from tests.support.tables import items_of
 
 REGION = "us-east-1"
+_EMPTY_TABLES: dict[str, Any] = {}  # of moto
 
 
 @dataclass(frozen=True)
@@ -133,8 +134,12 @@ def _direct(dynamodb: Any, s3: Any) -> Iterator[Ports]:
 
 def _aws(dynamodb: Any, s3: Any, used_dynamodb: Any, used_s3: Any) -> Iterator[Ports]:
     with mock_aws():
-        for table in ("topics", "log", "groups"):
-            create_table(dynamodb, table, is_streamed=table == "log")
+        tables = dynamodb_backends[DEFAULT_ACCOUNT_ID][REGION].tables
+        if not _EMPTY_TABLES:  # moto takes longer to make a table than most tests take
+            for table in ("topics", "log", "groups"):
+                create_table(dynamodb, table, is_streamed=table == "log")
+            _EMPTY_TABLES.update(deepcopy(tables))
+        tables.update(deepcopy(_EMPTY_TABLES))
         for bucket in ("zone-a", "zone-by-hour", "archive"):
             s3.create_bucket(Bucket=bucket)
         yield _on_dynamodb(
