@@ -16,7 +16,7 @@ from penstock_core.schedules.schedule import ScheduledRecord
 from penstock_core.zones.zone_state import Acks
 from penstock_handlers.edge.access.audited_changes import change_of, kind_of
 from penstock_handlers.router import LOCAL_ADDRESS, LOCAL_PRINCIPAL
-from penstock_handlers.tasks import audit
+from penstock_handlers.upkeep import run_audit
 from penstock_service.acls.change_acls import change_acls
 from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
 from penstock_service.groups.group_document import alter_group
@@ -232,7 +232,7 @@ def test_trail_shows_the_host_of_an_endpoint_only(service: Service) -> None:
 def test_function_moves_the_notes_into_the_topic(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PENSTOCK_AUDIT_RETENTION_MS", "86400000")
     service.call("DELETE", "/v1/share-groups/billing")
-    assert audit.run(service.instance) == {"changes_settled": 1, "changes_begun": 0, "audit_unfinished": 0}
+    assert run_audit(service.instance) == {"changes_settled": 1, "changes_begun": 0, "audit_unfinished": 0}
     path = f"/v1/topics/{AUDIT_TOPIC}/partitions/0/records"
     refused = service.call("GET", path, offset="0")
     assert refused.error["code"] == "NOT_AUTHORIZED"
@@ -258,7 +258,7 @@ def test_topic_of_the_trail_cannot_be_changed_by_callers(
 ) -> None:
     monkeypatch.setenv("PENSTOCK_AUDIT_RETENTION_MS", "86400000")
     service.call("DELETE", "/v1/share-groups/billing")
-    audit.run(service.instance)
+    run_audit(service.instance)
     name_the_trail(service)
     answer = service.call(method, path, body)
     assert answer.error["code"] == "INVALID_NAME"
@@ -267,6 +267,6 @@ def test_topic_of_the_trail_cannot_be_changed_by_callers(
 def test_records_of_callers_do_not_reach_the_trail(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PENSTOCK_AUDIT_RETENTION_MS", "86400000")
     service.call("DELETE", "/v1/share-groups/billing")
-    audit.run(service.instance)
+    run_audit(service.instance)
     answer = service.call("POST", "/v1/topics/_audit/records", {"records": [{"value": "forged"}]})
     assert [each["error"]["code"] for each in answer.json["offsets"]] == ["INVALID_NAME"]

@@ -18,8 +18,7 @@ from penstock_handlers.edge import lambda_function
 from penstock_handlers.edge.http import bytes_in_envelope
 from penstock_handlers.edge.lambda_function import observed
 from penstock_handlers.edge.meters.traffic_meter import TrafficMeter, publish
-from penstock_handlers.tasks import measure
-from penstock_handlers.tasks.measure import wish_of_environment
+from penstock_handlers.upkeep import run_measure, wish_of_environment
 from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
 from penstock_service.instance.instance import Instance
 from penstock_service.metrics.rank_topics import rank_topics
@@ -176,7 +175,7 @@ def test_measure_publishes_lag_and_age_of_a_group(
     filled_topic(instance, records=5)
     commit_offsets(instance, "billing", [CommitEntry(topic="orders", partition=0, offset=2)])
     clock.sleep_ms(90_000)
-    assert measure.run(instance) == {
+    assert run_measure(instance) == {
         "consumers_measured": 1,
         "consumers_published": 1,
         "topics_ranked": 1,

@@ -14,7 +14,8 @@ from penstock_cdk.service.functions import construct_name
 from penstock_cdk.settings import STAGES
 from penstock_core.routes import ROUTES
 from penstock_handlers import dispatch, promote, sweep
-from penstock_handlers.tasks import clean, look_at_subscriptions, measure, retention, tier
+from penstock_handlers.hourly import run_clean, run_tier
+from penstock_handlers.upkeep import run_look_at_subscriptions, run_measure, run_retention
 from penstock_service.adapters.memory.service import memory_instance
 from tests.infra.conftest import Resources
 from tests.infra.templates import functions_in, name_of, of_type
@@ -160,9 +161,9 @@ def test_work_that_a_run_leaves_undone_is_a_field_of_its_log_line(
             monkeypatch.setenv(variable, value)
     monkeypatch.setenv("PENSTOCK_METRICS", "all")
     monkeypatch.setenv("PENSTOCK_METRIC_SERIES", "1,1")
-    upkeep = (retention, look_at_subscriptions, measure)
-    answered = {"upkeep": {name: value for task in upkeep for name, value in task.run(memory_instance()).items()}}
-    answered |= {"hourly": tier.run(memory_instance()) | clean.run(memory_instance())}
+    upkeep = (run_retention, run_look_at_subscriptions, run_measure)
+    answered = {"upkeep": {name: value for run in upkeep for name, value in run(memory_instance()).items()}}
+    answered |= {"hourly": run_tier(memory_instance()) | run_clean(memory_instance())}
     answered["sweep"] = sweep.run(memory_instance())
     _, answered["dispatch"] = dispatch.serve({"Records": []}, memory_instance())
     _, answered["promote"], _ = promote.serve({}, memory_instance())

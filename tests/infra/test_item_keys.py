@@ -14,7 +14,7 @@ import pytest
 from penstock.prove.rows.access import REACH_OF_ROLES
 from penstock_cdk.service.functions import construct_name
 from penstock_core.routes import ROUTE_BY_KEY
-from penstock_handlers.tasks.retention import run as retention
+from penstock_handlers.upkeep import run_retention
 from penstock_service.adapters.memory.service import memory_instance
 from penstock_service.adapters.tables.tables import InterposedTables, Tables
 from penstock_service.audit.settle_audit import settle_audit
@@ -125,7 +125,7 @@ def _retain(instance: Instance) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PENSTOCK_RETENTION_BUDGET_MS", "1000000000")
         patch.setenv("PENSTOCK_LOG_START_GRACE_MS", "3600000")
-        assert retention(instance)["retention_failed"] == 0
+        assert run_retention(instance)["retention_failed"] == 0
 
 
 def _measure(instance: Instance) -> None:

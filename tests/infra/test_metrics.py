@@ -19,7 +19,7 @@ from penstock_cdk.settings import STAGES, MetricsOf
 from penstock_core.limits import METRIC_CONSUMERS_MAX, METRIC_TOPICS_MAX
 from penstock_core.metrics.lag_memory import TopicTraffic
 from penstock_handlers.edge.meters.traffic_meter import UNITS
-from penstock_handlers.tasks.measure import wish_of_environment
+from penstock_handlers.upkeep import wish_of_environment
 from tests.infra.conftest import Resources, resources_of
 from tests.infra.templates import functions_in, of_type
 

@@ -9,7 +9,7 @@ from penstock_cdk.settings import STAGES
 from penstock_core.log.repair import NamedRef, encode_message, repairs_due
 from penstock_core.zones.zone_state import Acks, ZoneStatus
 from penstock_handlers.replicate import serve
-from penstock_handlers.tasks.recover_zones import run
+from penstock_handlers.upkeep import run_recover_zones
 from penstock_service.segments.move_zone import move_zone_by_operator
 from tests.infra.conftest import Resources
 from tests.infra.templates import functions_in, of_type
@@ -54,11 +54,11 @@ def test_alarms_watch_metrics_that_functions_of_their_stage_emit(zoned_resources
 def test_recover_zones_emits_the_metrics_that_are_watched() -> None:
     instance = patient_instance()
     send(instance, new_topic(instance), "x", acks=Acks.ALL)
-    assert run(instance)["zones_behind"] == 0
+    assert run_recover_zones(instance)["zones_behind"] == 0
     move_zone_by_operator(instance, "b", ZoneStatus.CATCHING_UP, "look it over")
     for zone in range(3):
         zone_of(instance, zone).segments.clear()
-    assert run(instance)["zones_behind"] == 1
+    assert run_recover_zones(instance)["zones_behind"] == 1
     assert instance.telemetry.take()[0]["segment_lost"] == 1
 
 

@@ -1,1 +1,0 @@
-"""What schedules start: `run(instance)` of a task gives the figures of its log line."""
