@@ -25,7 +25,7 @@ SAID, NEW = Reason("it is full", ((6, 8),)), Reason("für nichts", ((4, 5), (9, 
 HOLDING = ShareState(
     generation=2, position=Offset(20), open=4, locks={HELD: LOCK}, waits={Offset(6): WAIT}, reasons=(SAID,)
 )
-REFUSED = [
+REFUSED: list[dict[str, Any]] = [
     {"generation": 1},
     {"generation": 3},
     {"position_between": (19, 19)},
