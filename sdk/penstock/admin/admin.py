@@ -5,11 +5,13 @@ Every call is one request and its retries, unless its docs say more.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, Unpack
 
 from penstock.api import acl_calls, calls, group_admin_calls, schedule_calls, share_group_calls, subscription_calls
 from penstock.api.topic_heat import topic_heat
+from penstock.errors import NotFoundError
 from penstock.http.client import Client
 from penstock.http.named_transport import TransportName
 from penstock.http.transport import Transport, open_transport
@@ -215,13 +217,22 @@ class Admin(NamedClient):
         self._client.call(group_admin_calls.delete_group(group))
 
     def create_share_group(
-        self, group: str, topics: str | Iterable[str], config: Mapping[str, Any] | None = None
+        self,
+        group: str,
+        topics: str | Iterable[str],
+        config: Mapping[str, Any] | None = None,
+        *,
+        exist_ok: bool = False,
     ) -> ShareGroup:
         """Create a share group of one or more topics. If it exists, it gets these topics and settings.
 
+        With `exist_ok` a group that exists stays as it is, and you get it.
         Raises UnknownTopicError, and InvalidError for a bad name or setting. The settings `ordering` and `start` are
         fixed when the group is made: "latest" starts behind the records that there are by then.
         """
+        if exist_ok:
+            with suppress(NotFoundError):
+                return (self.describe_share_group(group)).group
         return self._client.call(share_group_calls.create_share_group(group, topics, {} if config is None else config))
 
     def list_share_groups(self) -> list[ShareGroup]:

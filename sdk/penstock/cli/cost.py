@@ -55,9 +55,9 @@ _MILLION = 1_000_000
 )
 @click.option("--keys", "has_keys", is_flag=True, help="Records have keys, so a request goes to many partitions.")
 @click.option("--producers", type=int, default=1, show_default=True, help="Producers that share the rate.")
-@click.option("--linger", type=float, default=5.0, show_default=True, help="linger_ms of the producers.")
+@click.option("--linger", type=DURATION, default="5ms", show_default=True, help="linger_ms of the producers.")
 @click.option(
-    "--fetch-interval", type=float, default=200.0, show_default=True, help="fetch_interval_ms of the readers."
+    "--fetch-interval", type=DURATION, default="200ms", show_default=True, help="fetch_interval_ms of the readers."
 )
 @click.option("--max-latency", type=DURATION, help="Find linger and fetch interval for this delay of a record at most.")
 @click.option("--request", type=SIZE, help="Bytes of a produce request, instead of --linger and --producers.")

@@ -11,7 +11,8 @@ import click
 from penstock.admin.admin import Admin
 from penstock.cli.completion import complete_subscriptions, complete_topics
 from penstock.cli.options.settings import YES, confirm
-from penstock.cli.service import Service, service_command, time_text
+from penstock.cli.options.times import DURATION
+from penstock.cli.service import IF_NOT_EXISTS, Service, service_command, time_text, told_to_exist
 from penstock.cli.tables import show_table
 from penstock.http.transport import open_transport
 from penstock.model import GroupPlace, MovedTopic, PromotedTopic, Topic, TopicPartition
@@ -24,7 +25,6 @@ _STAGE = "stage"
 _COLUMNS = ("topic", "state", "epoch", "lag", "behind", "last success")
 _POLL_S = 0.5
 _POLLS_OF_A_START = 20
-_WAIT_HELP = "Seconds to wait until this stage has all records."
 
 
 @click.group()
@@ -40,6 +40,7 @@ def mirrors() -> None:
 @click.option("--role", metavar="ARN", default="", help="The role of that stage that this one may assume.")
 @click.option("--prefix", metavar="TEXT", default="", help="Begin the names of the mirrored topics with this.")
 @click.option("--source", metavar="URL", default="", help="The URL of this stage, for clients of the mirror.")
+@IF_NOT_EXISTS
 @service_command
 def create(
     service: Service,
@@ -50,14 +51,16 @@ def create(
     role: str,
     prefix: str,
     source: str,
+    if_not_exists: bool,
 ) -> None:
     """Let another stage mirror TOPICS of this one, under the name NAME. It is a subscription of this stage.
 
     For example: penstock mirrors create dr orders --to https://MIRROR_API
     """
-    made = Admin(transport=service.transport).create_mirror(
-        name, topics, stage_url, region=to_region, role=role, prefix=prefix, source=source
-    )
+    admin = Admin(transport=service.transport)
+    if if_not_exists and told_to_exist(service, name, lambda each: admin.describe_subscription(each).subscription):
+        return
+    made = admin.create_mirror(name, topics, stage_url, region=to_region, role=role, prefix=prefix, source=source)
     service.say(asdict(made), _text(made))
 
 
@@ -154,7 +157,9 @@ def delete(service: Service, name: str, yes: bool) -> None:
 @click.option("--source-lost", is_flag=True, help="Do not ask the source. Records that it has not pushed are lost.")
 @click.option("--leave-delayed", is_flag=True, help="Delayed records that wait stay at the source, and never come.")
 @click.option("--dry-run", is_flag=True, help="Show how far each partition is, and change nothing.")
-@click.option("--wait", "wait_s", type=click.IntRange(min=0), default=300, show_default=True, help=_WAIT_HELP)
+@click.option(
+    "--wait", "wait_ms", type=DURATION, default="5m", show_default=True, help="Wait so long for the last records."
+)
 @YES
 @service_command
 def promote(
@@ -165,7 +170,7 @@ def promote(
     source_lost: bool,
     leave_delayed: bool,
     dry_run: bool,
-    wait_s: int,
+    wait_ms: int,
     yes: bool,
 ) -> None:
     """Let the mirrored TOPICS of this stage take over. Their source takes no appends any more, and nothing is lost.
@@ -198,7 +203,7 @@ def promote(
     ends = {each.topic.name: each.end() for each in moves}
     for each in moves:  # before a reader follows to this stage
         _copy_offsets(service, admin, each.source, {each.name: each.topic.name})
-    found |= _promoted(service, admin, moves, ends, monotonic_ms() + 1_000 * wait_s)
+    found |= _promoted(service, admin, moves, ends, monotonic_ms() + wait_ms)
     for each in moves:
         committed[each.topic.name] = _copy_offsets(service, admin, each.source, {each.name: each.topic.name})
         if not service.as_json and (waiting := each.delayed()):

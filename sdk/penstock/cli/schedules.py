@@ -9,8 +9,14 @@ import click
 from penstock.admin.admin import Admin
 from penstock.cli.completion import complete_schedules, complete_topics
 from penstock.cli.options.settings import YES, confirm
-from penstock.cli.service import Service, parse_pairs, service_command, time_text
-from penstock.errors import NotFoundError
+from penstock.cli.service import (
+    IF_NOT_EXISTS,
+    Service,
+    parse_pairs,
+    service_command,
+    time_text,
+    told_to_exist,
+)
 from penstock.model.schedules import Schedule
 
 _CRON = "minute hour day month weekday, such as '0 9 * * MON-FRI' or '*/15 * * * *'"
@@ -36,7 +42,7 @@ def schedules() -> None:
 @_KEY
 @_HEADERS
 @click.option("--disabled", is_flag=True, help="Do not run it until `penstock schedules enable`.")
-@click.option("--if-not-exists", is_flag=True, help="If there is such a schedule, leave it as it is, and exit with 0.")
+@IF_NOT_EXISTS
 @service_command
 def create(
     service: Service,
@@ -55,8 +61,7 @@ def create(
     For example: penstock schedules create report orders --cron '0 9 * * MON-FRI' --time-zone Europe/Berlin --value go
     """
     admin = Admin(transport=service.transport)
-    if if_not_exists and (found := _find(admin, name)) is not None:
-        service.say(asdict(found), f"{name} exists: nothing was changed")
+    if if_not_exists and told_to_exist(service, name, admin.describe_schedule):
         return
     record = _record(value or "", key, headers)
     _say(service, admin.put_schedule(name, cron, topic, record, time_zone=time_zone, enabled=not disabled))
@@ -187,13 +192,6 @@ def delete(service: Service, name: str, yes: bool) -> None:
     confirm(f"Delete schedule {name}?", yes=yes)
     Admin(transport=service.transport).delete_schedule(name)
     service.say({"deleted": name}, f"deleted {name}")
-
-
-def _find(admin: Admin, name: str) -> Schedule | None:
-    try:
-        return admin.describe_schedule(name)
-    except NotFoundError:
-        return None
 
 
 def _switch(service: Service, name: str, *, enabled: bool) -> None:

@@ -4,7 +4,7 @@ import difflib
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import update_wrapper
 from typing import Any
@@ -13,6 +13,7 @@ import click
 
 from penstock.cli.connection import CommandTransport, ServiceDownError, without_logs_of_failed_calls
 from penstock.cli.tables import show_table
+from penstock.errors import NotFoundError
 from penstock.http.named_transport import TRANSPORT_NAMES, TransportName
 from penstock.http.transport import Transport, open_transport
 from penstock_core.errors import PenstockError
@@ -145,6 +146,19 @@ def _tell(text: str) -> None:
 
 def _ignore(_: str) -> None:
     pass
+
+
+IF_NOT_EXISTS = click.option("--if-not-exists", is_flag=True, help="If there is one, leave it as it is; exit with 0.")
+
+
+def told_to_exist(service: Service, name: str, find: Callable[[str], Any]) -> bool:
+    """Tell what `find` finds under the name, as of `--if-not-exists`. False if there is nothing."""
+    try:
+        found = find(name)
+    except NotFoundError:
+        return False
+    service.say(asdict(found), f"{name} exists: nothing was changed")
+    return True
 
 
 def time_text(timestamp_ms: int) -> str:

@@ -20,7 +20,7 @@ from penstock.cli.options.settings import (
     parse_settings,
     told_settings,
 )
-from penstock.cli.service import Service, service_command
+from penstock.cli.service import IF_NOT_EXISTS, Service, service_command, told_to_exist
 from penstock.model.share import ShareGroup, ShareGroupDescription, ShareHolder
 from penstock.model.times import age_text, duration_text
 from penstock_core.share.share_group import SHARING_FAIR, TOPICS_LISTED
@@ -66,6 +66,7 @@ def share_groups() -> None:
 @DEAD_LETTERS
 @FILTER
 @CONFIG
+@IF_NOT_EXISTS
 @service_command
 def create(
     service: Service,
@@ -74,13 +75,16 @@ def create(
     dead_letter_topic: str | None,
     policy: dict[str, Any] | None,
     settings: tuple[str, ...],
+    if_not_exists: bool,
 ) -> None:
     """Create the share group GROUP over TOPICS. If it exists, it gets these topics and settings.
 
     For example: penstock share-groups create packers orders --dead-letters orders.dead
     """
     config = _config(settings, dead_letter_topic, policy)
-    _say(service, Admin(transport=service.transport).create_share_group(group, topics, config))
+    admin = Admin(transport=service.transport)
+    if not (if_not_exists and told_to_exist(service, group, lambda name: admin.describe_share_group(name).group)):
+        _say(service, admin.create_share_group(group, topics, config))
 
 
 @share_groups.command("list")

@@ -19,7 +19,7 @@ from penstock.cli.options.settings import (
     told_settings,
 )
 from penstock.cli.options.target import TARGETS, target_of, target_options
-from penstock.cli.service import Service, service_command, time_text
+from penstock.cli.service import IF_NOT_EXISTS, Service, service_command, time_text, told_to_exist
 from penstock.cli.share_groups import FILTER
 from penstock.model.push import Subscription, SubscriptionPartition
 from penstock.model.times import age_text
@@ -42,6 +42,7 @@ def subscriptions() -> None:
 @DEAD_LETTERS
 @FILTER
 @CONFIG
+@IF_NOT_EXISTS
 @service_command
 def create(
     service: Service,
@@ -50,6 +51,7 @@ def create(
     dead_letter_topic: str | None,
     policy: dict[str, Any] | None,
     settings: tuple[str, ...],
+    if_not_exists: bool,
     **target: Any,
 ) -> None:
     """Create the subscription NAME of TOPICS, to one target. If it exists, it gets these topics and settings.
@@ -58,8 +60,11 @@ def create(
     """
     config = _config(settings, (), dead_letter_topic, policy)
     chosen = target_of(**target)
+    admin = Admin(transport=service.transport)
+    if if_not_exists and told_to_exist(service, name, lambda each: admin.describe_subscription(each).subscription):
+        return
     try:
-        _say(service, Admin(transport=service.transport).put_subscription(name, topics, chosen, config))
+        _say(service, admin.put_subscription(name, topics, chosen, config))
     except PenstockError as error:
         if chosen is None and "does not exist yet" in error.message:
             raise click.UsageError(f"{name!r:.100} is new: give it a target, {TARGETS}") from error

@@ -21,7 +21,7 @@ from penstock.cli.options.settings import (
     told_settings,
 )
 from penstock.cli.options.times import DURATION, DURATION_OR_FOREVER
-from penstock.cli.service import CommandError, Service, parse_offsets, service_command, time_text
+from penstock.cli.service import IF_NOT_EXISTS, CommandError, Service, parse_offsets, service_command, time_text
 from penstock.errors import TopicExistsError
 from penstock.model import Topic
 from penstock.model.heat import HotPartition
@@ -45,7 +45,7 @@ def topics() -> None:
 @click.option(
     "--retention", type=DURATION_OR_FOREVER, help="How long to keep records, such as 90m, 12h, 14d, or forever."
 )
-@click.option("--if-not-exists", is_flag=True, help="If there is such a topic, leave it as it is, and exit with 0.")
+@IF_NOT_EXISTS
 @CONFIG
 @service_command
 def create(

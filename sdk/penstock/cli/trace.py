@@ -23,6 +23,7 @@ from penstock.errors import AccessDeniedError, UnknownTopicError
 from penstock.http.client import Client
 from penstock.model import TopicPartition
 from penstock_core.share.dead_letter import HEADER_PREFIX
+from penstock_core.text import counted
 
 _PLACE = re.compile(r"(?P<topic>.+)/(?P<partition>[0-9]{1,5})/(?P<offset>[0-9]{1,19})", re.ASCII)
 _SHOWN = 48  # characters of a key, and of a header's name and value
@@ -219,8 +220,8 @@ def _content(record: Mapping[str, Any], name: str) -> str:
 def _value_size(record: Mapping[str, Any]) -> str:
     if "value_base64" in record:
         text = record["value_base64"]
-        return f"{len(text) * 3 // 4 - text[-2:].count('='):,} bytes"
-    return "none: a tombstone" if record["value"] is None else f"{len(record['value'].encode()):,} bytes"
+        return counted(len(text) * 3 // 4 - text[-2:].count("="), "byte")
+    return "none: a tombstone" if record["value"] is None else counted(len(record["value"].encode()), "byte")
 
 
 def _short(text: str) -> str:

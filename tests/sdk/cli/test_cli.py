@@ -1,9 +1,12 @@
 import json
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -64,6 +67,48 @@ def test_topic_is_made_once_when_asked(service: MemoryPenstock) -> None:
     again = _run(service.transport, "topics", "create", "a", "--partitions", "3", "--if-not-exists")
     assert (again.exit_code, again.stdout) == (0, "a exists, with 1 partition: nothing was changed\n")
     assert _json(service.transport, "topics", "create", "a", "--if-not-exists")["partitions"] == 1
+
+
+NOUNS = {
+    "topics": ("t",),
+    "share-groups": ("g", "orders"),
+    "subscriptions": ("s", "orders", "--lambda", "pack"),
+    "schedules": ("c", "orders", "--cron", "0 9 * * *"),
+}
+
+
+@pytest.mark.parametrize("noun", NOUNS)
+def test_noun_that_exists_stays_as_it_is_when_asked(service: MemoryPenstock, orders: str, noun: str) -> None:
+    service.add_function("arn:aws:lambda:us-east-1:000000000000:function:pack", lambda *_: None)
+    change = {"topics": ("--retention", "1h"), "schedules": ("--value", "x")}.get(noun, ("--filter", '{"a": ["b"]}'))
+    create = (noun, "create", *NOUNS[noun], "--if-not-exists")
+    made = _json(service.transport, *create)
+    assert _json(service.transport, *create, *change) == made
+    again = _run(service.transport, *create)
+    assert (again.exit_code, "nothing was changed" in again.stdout) == (0, True)
+
+
+def test_each_create_has_if_not_exists_and_no_time_is_a_bare_number() -> None:
+    commands = dict(_commands(main, ()))
+    creates = [path for path in commands if path[-1] == "create"]
+    assert {path[0] for path in creates} == {*NOUNS, "mirrors"}
+    for path in creates:
+        assert any("--if-not-exists" in each.opts for each in commands[path].params), path
+    for path, command in commands.items():
+        for option in command.params:
+            told = f"{getattr(option, 'help', '')}"
+            if re.search("_ms|milliseconds|[Ss]econds", told):
+                assert not isinstance(option.type, click.types.IntParamType | click.types.FloatParamType), (path, told)
+
+
+def _commands(group: click.Group, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            yield from _commands(command, (*path, name))
+        elif command is not None:
+            yield (*path, name), command
 
 
 def test_validate_records_is_set_and_shown(service: MemoryPenstock) -> None:
