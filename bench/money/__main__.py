@@ -105,6 +105,7 @@ def _profile(name: Profile) -> dict[str, object]:
         "delivery": queues.count_deliveries(profile, 1),
         "delivery_of_many_segments": queues.count_deliveries(profile, counting.MANY_SEGMENTS),
         **queues.count_items(profile),
+        **queues.count_mirrors(profile),
         "idle_stage_usd_per_month": load_results()["bill"].find(
             "an unused stage, a month", {"stage": _STAGES[name]}, "sum_usd"
         ),

@@ -119,12 +119,12 @@ def count_appends(profile: BilledProfile, size: int, partitions: int, inline_byt
     with topic_of(profile, partitions, inline_bytes_max) as counting:
         with producer_of(counting.deployment) as producer:
             append(producer, size, partitions)
-            before = _index_bytes()
+            before = index_bytes()
             counting.start()
             for _ in range(ROUNDS):
                 append(producer, size, partitions)
             counts = counting.take(ROUNDS, "produce")
-        added = _index_bytes() - before
+        added = index_bytes() - before
         return counts | {"INDEX_BYTES": round(added / ROUNDS, 1)}
 
 
@@ -172,12 +172,16 @@ def count_commit(profile: BilledProfile, partitions: int) -> Counts:
         append(producer, KIB, partitions)
         for number in range(2):  # the first one makes the items
             counting.start()
-            offsets = [{"topic": TOPIC, "partition": each, "offset": number} for each in range(partitions)]
-            body = json.dumps({"offsets": offsets}).encode()
-            answer = counting.deployment.call("POST", f"/v1/groups/{_GROUP}/offsets", {}, {}, body)
-            if answer.status != 200 or b"error" in answer.body:
-                raise BillError(f"the commit failed: {answer.body!r}")
+            commit(counting.deployment, number, partitions)
         return counting.take(1, "groups")
+
+
+def commit(deployment: BilledDeployment, offset: int, partitions: int = 1) -> None:
+    """One commit of this offset for each partition, by a group."""
+    offsets = [{"topic": TOPIC, "partition": each, "offset": offset} for each in range(partitions)]
+    answer = deployment.call("POST", f"/v1/groups/{_GROUP}/offsets", {}, {}, json.dumps({"offsets": offsets}).encode())
+    if answer.status != 200 or b"error" in answer.body:
+        raise BillError(f"the commit failed: {answer.body!r}")
 
 
 def count_idle_member(profile: BilledProfile) -> Counts:
@@ -213,7 +217,7 @@ def count_tiering(profile: BilledProfile, size: int) -> Counts:
         duration_ms = calls * TIER_MS_PER_CALL + size / MIB * FUNCTION_MS_PER_MIB
         return counts | {
             "LAMBDA_GB_SECONDS": FUNCTION_SIZES["hourly"].memory_mb / KIB * duration_ms / 1_000,
-            "INDEX_BYTES": round(_index_bytes() / TIERED_REQUESTS, 1),
+            "INDEX_BYTES": round(index_bytes() / TIERED_REQUESTS, 1),
         }
 
 
@@ -259,7 +263,7 @@ def _fetch(deployment: BilledDeployment, offsets: list[int], *, arm: bool = Fals
     )
 
 
-def _index_bytes() -> int:
+def index_bytes() -> int:
     """The bytes of all items of the log's table."""
     client = boto3.client("dynamodb", region_name=prices.REGION, aws_access_key_id="x", aws_secret_access_key="x")
     pages = client.get_paginator("scan").paginate(TableName="log")

@@ -140,4 +140,5 @@ KMS_KEYS = Price(usd=1.00, per=1, unit="key of yours and month", source=_KMS)
 
 # Traffic. A gateway endpoint to S3 or DynamoDB is free.
 INTERNET_BYTES_OUT = Price(usd=0.09, per=GB, unit="byte", source=_EC2)
+REGION_BYTES_OUT = Price(usd=0.02, per=GB, unit="byte to another region", source=_EC2, is_verified=False)
 NAT_BYTES = Price(usd=0.045, per=GB, unit="byte", source=_VPC)

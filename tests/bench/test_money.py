@@ -10,12 +10,14 @@ from bench.money import queues, real_run
 from bench.money.__main__ import MONTHS, priced_tables
 from bench.report.result import load_results
 from penstock.cost.counted import counted
-from penstock.cost.estimate import estimate
+from penstock.cost.estimate import estimate, priced
 from penstock.cost.workload import Workload
-from penstock_core.limits import YOUNG_GROUP_MS
+from penstock_core.limits import KIB, YOUNG_GROUP_MS
+from penstock_core.log.inline import BOUNDS_OF_PROFILES
 
 CHECKOUT = Path(__file__).parents[2]
 TABLES_AGAIN = "run python -m bench.money tables --write, and then python -m bench.pages"
+ITEMS = str(BOUNDS_OF_PROFILES["express3"])
 RUNS_AGAIN = "run python -m bench.money runs --write, and then python -m bench.pages"
 CAPTURE_AGAIN = "run python -m bench.money capture, and then python -m bench.money tables --write"
 
@@ -68,6 +70,18 @@ def test_short_run_costs_about_what_the_estimate_says(workload: Workload) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("size", "segments"), [(20 * KIB, 3), (300 * KIB, 2)])
+def test_estimate_of_a_push_to_a_mirror_is_within_a_tenth_of_what_is_captured(size: int, segments: int) -> None:
+    """Between the sizes and numbers of requests that were captured: other calls of the same handlers."""
+    push, append = queues.count_mirroring(billed_profile("express3"), size, segments)
+    counts, moved = counted("express3"), size * segments
+    estimated = priced("", counts.mirror_push(moved, segments)), priced("", counts.mirror_append(moved, segments))
+    for captured, side in zip((push, append), estimated, strict=True):
+        usd = sum(line.usd for line in priced("", captured))
+        assert sum(line.usd for line in side) == pytest.approx(usd, rel=real_run.WITHIN), CAPTURE_AGAIN
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "count"),
     [
@@ -75,6 +89,7 @@ def test_short_run_costs_about_what_the_estimate_says(workload: Workload) -> Non
         ("acquire", lambda profile: queues.count_acquires(profile, 1)),
         ("arming_acquire", lambda profile: queues.count_arming_acquires(profile, 1)),
         ("delivery", lambda profile: queues.count_deliveries(profile, 1)),
+        ("mirror_append_of_item", lambda profile: queues.count_mirroring(profile, 1_000, inline_bytes_max=ITEMS)[1]),
         ("append_as_item", lambda profile: queues.count_items(profile)["append_as_item"]),
     ],
 )

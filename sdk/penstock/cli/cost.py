@@ -40,6 +40,8 @@ _MILLION = 1_000_000
 @click.option("--new-groups", type=int, default=0, show_default=True, help="Groups that each month makes anew.")
 @click.option("--share-workers", type=int, default=0, show_default=True, help="Workers of all share groups together.")
 @click.option("--subscriptions", type=int, default=0, show_default=True, help="Subscriptions of each topic.")
+@click.option("--mirrors", type=int, default=0, show_default=True, help="Other stages that mirror each topic.")
+@click.option("--mirrors-in-region", is_flag=True, help="They are in this region: their bytes cost no transfer.")
 @click.option("--consumers", type=int, hidden=True)
 @click.option("--hours", type=float, default=24, show_default=True, help="Hours of a day in which records come.")
 @click.option("--worker-hours", type=float, default=24, show_default=True, help="Hours of a day in which readers run.")
@@ -118,6 +120,8 @@ def _workload(options: Mapping[str, Any]) -> "Workload":
         new_groups=options["new_groups"],
         share_workers=options["share_workers"],
         subscriptions=options["subscriptions"],
+        mirrors=options["mirrors"],
+        mirrors_in_region=options["mirrors_in_region"],
         hours=options["hours"],
         worker_hours=options["worker_hours"],
         days=options["days"],
@@ -206,12 +210,13 @@ def _heading(profile: str, workload: "Workload", usd: float) -> Iterator[str]:
 
 def _remarks() -> list[str]:
     from penstock.cost.counted import counted_at, function_ms
-    from penstock.cost.readers import TARGET_MS
+    from penstock.cost.readers import MIRROR_MS, TARGET_MS
 
     each_ms, mib_ms = function_ms()
     return [
         f"Penstock's calls are counted ({counted_at()}). The time of a function is assumed: {each_ms:g} ms, and "
-        f"{mib_ms:g} ms for each MiB. The target of a subscription answers in {TARGET_MS:g} ms.",
+        f"{mib_ms:g} ms for each MiB. The target of a subscription answers in {TARGET_MS:g} ms, and a mirror in "
+        f"{MIRROR_MS:g} ms.",
         "Other systems are computed from their billing rules; nobody has seen the prices that are unverified. Left "
         "out: free tiers, discounts, traffic, your clients.",
     ]

@@ -142,6 +142,40 @@ class Counted:
         """
         return self._of_segments("delivery", answer_bytes, segments)
 
+    def mirror_push(self, pushed_bytes: float, segments: float, *, of_items: bool = False) -> Counts:
+        """One push of a partition to its mirror, from the wake-up on, with the records of so many produce requests.
+
+        Those of the source alone, without the wait for the mirror. No client calls it, so it is the same by all
+        transports. `of_items`: the requests are items.
+        """
+        if not of_items:
+            return self._mirrored("mirror_push", pushed_bytes, segments)
+        one = self.found["mirror_push_of_item"]
+        per_segment = times(_difference(self.found["mirror_push_of_many_items"], one), 1 / (self.many_segments - 1))
+        larger = math.ceil(pushed_bytes / segments / _READ_UNIT_BYTES) - 1
+        return add(one, times(per_segment, segments - 1), {"READ_UNITS": larger * segments})
+
+    def mirror_append(self, pushed_bytes: float, segments: float, *, is_item: bool = False) -> Counts:
+        """The same push at the stage that gets it, by HTTP: one append. If it `is_item`, its bytes become one."""
+        if not is_item:
+            appended = self._mirrored("mirror_append", pushed_bytes, segments)
+            return appended | {"API_REQUESTS": _api_requests(pushed_bytes)}
+        one: Counts = self.found["mirror_append_of_item"]
+        larger = pushed_bytes - self.item_record_bytes
+        item, captured = self.item_bytes(pushed_bytes), self.item_bytes(self.item_record_bytes)
+        units = one["WRITE_UNITS"] + math.ceil(item / KIB) - math.ceil(captured / KIB)
+        return one | {"WRITE_UNITS": units, "INDEX_BYTES": one["INDEX_BYTES"] + larger}
+
+    def mirror_telling(self) -> Counts:
+        """One telling of a group's offsets in a topic, at both stages."""
+        return times(self.found["mirror_telling"], 1)
+
+    def _mirrored(self, name: str, pushed_bytes: float, segments: float) -> Counts:
+        many = _between(self.found[name], self.many_segments * KIB)
+        surplus = _difference(self.found[f"{name}_of_many_segments"], many)
+        per_segment = times(surplus, 1 / (self.many_segments - 1))
+        return add(_between(self.found[name], pushed_bytes), times(per_segment, segments - 1))
+
     def tier(self, request_bytes: float) -> Counts:
         """The share of one produce request in the run that moves its bytes to the archive; nothing without zones."""
         return _between(self.found["tier"], request_bytes) if "tier" in self.found else {}

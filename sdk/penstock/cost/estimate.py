@@ -1,11 +1,18 @@
 """The month of a workload on Penstock: counts of all its requests, times the price table."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock import prices
 from penstock.cost.counted import Counted, Counts, add, counted, times
-from penstock.cost.readers import becomes_items, month_of_groups, month_of_share_groups, month_of_subscriptions
+from penstock.cost.readers import (
+    MirrorPushes,
+    becomes_items,
+    month_of_groups,
+    month_of_mirrors,
+    month_of_share_groups,
+    month_of_subscriptions,
+)
 from penstock.cost.workload import SECONDS_PER_MONTH, Workload
 from penstock.http.named_transport import AUTO, TransportName
 from penstock_core.limits import (
@@ -93,6 +100,8 @@ def estimate(profile: str, workload: Workload, transport: TransportName = AUTO) 
     for part, found in monthly(counts, workload).items():
         lines += priced(part, found)
     lines += _storage(counts, workload)
+    if workload.mirrors and workload.records_per_s:
+        lines += _mirrored(counts, workload)
     lines.append(
         CostLine(
             part="idle",
@@ -134,7 +143,7 @@ def monthly(counts: Counted, workload: Workload) -> dict[str, Counts]:
     }
     if workload.is_compacted:
         parts["clean"] = _cleaning(counts, workload)
-    readers = (month_of_groups, month_of_share_groups, month_of_subscriptions)
+    readers = (month_of_groups, month_of_share_groups, month_of_subscriptions, month_of_mirrors)
     for found in (each(counts, workload) for each in readers):
         parts |= {part: add(parts.get(part, {}), its) for part, its in found.items()}
     return {part: {name: each for name, each in its.items() if name != "INDEX_BYTES"} for part, its in parts.items()}
@@ -152,6 +161,24 @@ def _cleaning(counts: Counted, workload: Workload) -> Counts:
         "EXPRESS_RETRIEVED_BYTES": new * _READS_OF_A_PASS if counts.zones else 0.0,
         "S3_PUTS": cleaned / ARCHIVE_SEGMENT_BYTES * (2 + ARCHIVE_SEGMENT_BYTES / ARCHIVE_PART_BYTES),
     }
+
+
+def _mirrored(counts: Counted, workload: Workload) -> list[CostLine]:
+    """What the other stages keep and move, and the way of the bytes. The stages themselves are left out."""
+    there = MirrorPushes.of(workload).workload
+    size, requests = there.bytes_per_request, there.requests_per_s * there.busy_s
+    moved = {} if becomes_items(counts, there) else times(counts.tier(size), requests)
+    kept = priced("", {name: each for name, each in moved.items() if name != "INDEX_BYTES"}) + _storage(counts, there)
+    if workload.is_compacted:
+        kept += priced("", _cleaning(counts, there))
+    lines = [
+        replace(each, part="mirror: keep", quantity=each.quantity * workload.mirrors, usd=each.usd * workload.mirrors)
+        for each in kept
+    ]
+    if workload.mirrors_in_region:
+        return lines
+    transferred = workload.mirrors * workload.bytes_per_month
+    return [*lines, line("mirror: transfer", "bytes to other regions", transferred, prices.REGION_BYTES_OUT)]
 
 
 def _storage(counts: Counted, workload: Workload) -> list[CostLine]:

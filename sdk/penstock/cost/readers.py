@@ -1,12 +1,13 @@
-"""The counts of a month by part of the work, for each kind of reader: groups, share groups, subscriptions.
+"""The counts of a month by part of the work, for each kind of reader: groups, share groups, subscriptions, mirrors.
 
-Three times are assumed of a subscription: that the stream and the queue take a while to start a delivery, that the
-target answers soon, and that a delivery takes along what comes meanwhile.
+Three times are assumed of a subscription or mirror: that the stream and the queue take a while to start a delivery,
+that the target answers soon, and that a delivery takes along what comes meanwhile.
 """
 
 import math
+from dataclasses import dataclass, replace
 
-from penstock.cost.counted import Counted, Counts, add, times
+from penstock.cost.counted import Counted, Counts, add, function_ms, times
 from penstock.cost.reading import Reads, reads_per_s
 from penstock.cost.working import acquires_per_s
 from penstock.cost.workload import SECONDS_PER_MONTH, Workload
@@ -15,6 +16,12 @@ from penstock_core.limits import (
     EXPIRING_RETENTION_MS_MAX,
     HEARTBEAT_INTERVAL_MS_DEFAULT,
     HEARTBEATS_PER_SESSION_MIN,
+    MIB,
+    MIRROR_OFFSETS_GROUP_MS,
+    MIRROR_OFFSETS_MS,
+    MIRROR_OFFSETS_REST_MS,
+    MIRROR_PUSH_BYTES,
+    MIRROR_PUSH_REFS,
     SDK_HEARTBEAT_GROWTH,
     SESSION_TIMEOUT_MS_DEFAULT,
     YOUNG_GROUP_MEMBERS_MAX,
@@ -27,7 +34,9 @@ Parts = dict[str, Counts]
 COMMIT_S = 5.0  # between two commits of a consumer's offsets
 TARGET_MS = 50.0  # of a subscription's target, assumed
 DELIVERY_MS = 250.0  # from an append to the end of its delivery, assumed: stream, queue, function and target
-_DELIVER_GB = 1.0  # the memory of the function `deliver`
+MIRROR_MS = 150.0  # of a push to a stage of another region, assumed: its function, and the way
+MIRROR_DELIVERY_MS = 350.0  # as DELIVERY_MS, for a push to a mirror
+DELIVER_GB = 0.5  # the memory of the function `deliver`
 _POLLS_PER_S = 5 / 20  # Lambda's receives on the queue of deliveries: five long polls of 20 s
 _ASKED_MAX = 100  # partitions of a request
 _DAY_MS = 86_400_000
@@ -106,8 +115,60 @@ def month_of_subscriptions(counts: Counted, workload: Workload) -> Parts:
         per_s = gets_per_s / (1 + gets_per_s * DELIVERY_MS / 1_000)
         size = workload.bytes_per_s / places / per_s
         one = counts.delivery(size, gets_per_s / per_s)
-        one = add(one, {"LAMBDA_GB_SECONDS": TARGET_MS / 1_000 * _DELIVER_GB})
+        one = add(one, {"LAMBDA_GB_SECONDS": TARGET_MS / 1_000 * DELIVER_GB})
         parts["push"] = times(one, per_s * places * workload.subscriptions * workload.busy_s)
+    return parts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirrorPushes:
+    """The pushes of all partitions to one mirror. `workload` is what the other stage gets: each push is a request."""
+
+    per_s: float
+    segments: float
+    workload: Workload
+
+    @classmethod
+    def of(cls, workload: Workload) -> "MirrorPushes":
+        """Those of a workload that has records: a push takes along what came during the one before."""
+        places = workload.topics * workload.partitions
+        gets_per_s = workload.requests_per_s * workload.partitions_per_request / places
+        per_s = max(
+            gets_per_s / (1 + gets_per_s * MIRROR_DELIVERY_MS / 1_000),
+            gets_per_s / MIRROR_PUSH_REFS,
+            workload.bytes_per_s / places / MIRROR_PUSH_BYTES,
+        )
+        pushed = replace(
+            workload,
+            request_bytes=max(1, min(MIRROR_PUSH_BYTES, round(workload.bytes_per_s / places / per_s))),
+            topics=1,
+            partitions=1,
+            members=None,
+            share_workers=0,
+        )
+        return cls(per_s=per_s * places, segments=max(1.0, gets_per_s / per_s), workload=pushed)
+
+
+def month_of_mirrors(counts: Counted, workload: Workload) -> Parts:
+    """The pushes to all mirrors, the appends there, and the tellings of the offsets of groups."""
+    if not workload.mirrors:
+        return {}
+    parts: Parts = {"idle": {"SQS_REQUESTS": _POLLS_PER_S * SECONDS_PER_MONTH}}
+    if not workload.records_per_s:
+        return parts
+    pushes, all_s = MirrorPushes.of(workload), workload.mirrors * workload.busy_s
+    size = pushes.workload.bytes_per_request
+    push = counts.mirror_push(size, pushes.segments, of_items=becomes_items(counts, workload))
+    waited = {"LAMBDA_GB_SECONDS": (MIRROR_MS + function_ms()[1] * size / MIB) / 1_000 * DELIVER_GB}
+    append = counts.mirror_append(size, pushes.segments, is_item=becomes_items(counts, pushes.workload))
+    parts["mirror: push"] = times(add(push, waited), pushes.per_s * all_s)
+    parts["mirror: append"] = times(append, pushes.per_s * all_s)
+    if workload.groups:
+        of_first_partition = pushes.per_s / workload.topics / workload.partitions
+        pause_s = (MIRROR_OFFSETS_MS + MIRROR_OFFSETS_GROUP_MS * workload.all_groups) / 1_000
+        rest_s = pause_s + MIRROR_OFFSETS_REST_MS / 1_000
+        per_s = max(1 / rest_s, min(of_first_partition, 1 / pause_s))
+        parts["mirror: tell offsets"] = times(counts.mirror_telling(), per_s * workload.topics * all_s)
     return parts
 
 

@@ -27,6 +27,7 @@ class Workload:
       None for one in each.
     - a share group, if there are `share_workers`. They are those of all topics together.
     - `subscriptions`, which push the records to a target.
+    - `mirrors`: other stages of the same profile that repeat the topics, in other regions unless `mirrors_in_region`.
 
     `new_groups` are those that a month makes anew, such as one for each run of a job.
 
@@ -46,6 +47,8 @@ class Workload:
     new_groups: int = 0
     share_workers: int = 0
     subscriptions: int = 0
+    mirrors: int = 0
+    mirrors_in_region: bool = False
     hours: float = 24.0
     worker_hours: float = 24.0
     days: float = 7.0
@@ -81,6 +84,7 @@ class Workload:
         yield "--new-groups", self.new_groups, 0, 10_000_000, ""
         yield "--share-workers", self.share_workers, 0, 100_000, ""
         yield "--subscriptions", self.subscriptions, 0, 1_000, ""
+        yield "--mirrors", self.mirrors, 0, 100, ""
         yield "--hours", self.hours, 0.1, _DAY_HOURS, ""
         yield "--worker-hours", self.worker_hours, 0.1, _DAY_HOURS, ""
         yield "--days", self.days, 0.1, _WEEK_DAYS, ""

@@ -1,13 +1,15 @@
 """The month of a workload, the levers that lower it, and the other systems by their own worked sums."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bench.report.result import load_results
 from penstock.cost.counted import PROFILES, counted
-from penstock.cost.estimate import Estimate, estimate, priced
+from penstock.cost.estimate import Estimate, estimate, monthly, priced
 from penstock.cost.levers import levers, within_latency
 from penstock.cost.others import NAMES, estimates, kinesis, kinesis_advantage, msk_express, sqs
 from penstock.cost.workload import HOURS_PER_MONTH, SECONDS_PER_MONTH, Workload
@@ -209,6 +211,7 @@ def test_request_of_a_producer_goes_to_many_topics() -> None:
             r"--share-workers is 2: use one for the share group of each of the 3",
         ),
         ({"subscriptions": -1}, r"--subscriptions is -1"),
+        ({"mirrors": -1}, r"--mirrors is -1"),
         ({"hours": 0}, r"--hours is 0: use a number from 0.1 to 24"),
         ({"worker_hours": 25}, r"--worker-hours is 25"),
         ({"days": 8}, r"--days is 8: use a number from 0.1 to 7"),
@@ -270,6 +273,39 @@ def test_each_kind_of_reader_costs_something(change: dict[str, Any]) -> None:
     assert estimate("express3", replace(quiet, **change)).usd > estimate("express3", quiet).usd + 0.2
 
 
+@pytest.mark.parametrize("profile", PROFILES)
+def test_mirror_of_a_mebibyte_a_second_costs_at_most_twice_the_appends(profile: str) -> None:
+    """Six partitions, requests of 64 KiB, clients that invoke the functions. Transfer and storage are left out."""
+    parts = monthly(counted(profile, "lambda"), replace(TYPICAL, records_per_s=KIB, mirrors=1))
+    usd = {part: sum(line.usd for line in priced(part, found)) for part, found in parts.items()}
+    mirror = sum(value for part, value in usd.items() if part.startswith("mirror: "))
+    assert usd["produce"] < mirror <= 2 * usd["produce"]
+
+
+def test_mirror_in_another_region_pays_for_its_bytes_and_each_keeps_them() -> None:
+    plain, near, far = (
+        estimate("express3", replace(TYPICAL, mirrors=mirrors, mirrors_in_region=is_near))
+        for mirrors, is_near in ((0, False), (2, True), (2, False))
+    )
+    gb = TYPICAL.bytes_per_month / 1e9
+    assert far.usd - near.usd == pytest.approx(2 * gb * 0.02)
+
+    def stored(month: Estimate, part: str) -> float:
+        return sum(line.quantity for line in month.lines if line.part == part and line.what == "S3 Express GB-months")
+
+    assert stored(near, "mirror: keep") == pytest.approx(2 * stored(plain, "store"))
+    assert {line.part for line in far.lines} - {line.part for line in plain.lines} == {
+        "mirror: push", "mirror: append", "mirror: tell offsets", "mirror: keep", "mirror: transfer"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("change", [{}, {"record_bytes": 1_000, "request_bytes": None}, {"is_compacted": True}])
+def test_month_with_a_mirror_that_gets_no_record_is_that_without(change: dict[str, Any]) -> None:
+    quiet = replace(TYPICAL, records_per_s=0, **change)
+    polls = 0.25 * SECONDS_PER_MONTH * 0.40 / MILLION
+    assert estimate("express3", replace(quiet, mirrors=1)).usd == pytest.approx(estimate("express3", quiet).usd + polls)
+
+
 def test_latency_chooses_the_settings_within_it() -> None:
     workload = Workload(records_per_s=50, producers=5)
     found = within_latency("express3", workload, 2_000)
@@ -285,3 +321,18 @@ def test_lever_of_readers_that_stop_is_named_with_the_hours() -> None:
     found = [each.change for each in levers("express3", Workload(records_per_s=0.1, members=30, hours=8))]
     assert "readers run 8 hours a day, as records come" in found
     assert "one member in each group: 29 fewer" in found
+
+
+def test_how_to_has_the_prices_of_mirrors_that_the_estimate_has() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "how-to" / "mirror.md").read_text()
+    rows = dict(re.findall(r"^\| `(express3|express2|standard1)` \| (.+) \|$", page, re.MULTILINE))
+    assert rows.keys() == {*PROFILES}
+    for profile, cells in rows.items():
+        told = []
+        for partitions in (1, 6, 48):
+            month = replace(TYPICAL, records_per_s=KIB, partitions=partitions, mirrors=1)
+            parts = monthly(counted(profile, "lambda"), month)
+            usd = {part: sum(line.usd for line in priced(part, found)) for part, found in parts.items()}
+            mirror = sum(value for part, value in usd.items() if part.startswith("mirror: "))
+            told.append(f"${mirror:.0f}, {mirror / usd['produce']:.1f}")
+        assert cells == " | ".join(told)

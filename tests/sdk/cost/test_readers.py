@@ -5,12 +5,17 @@ import pytest
 from penstock.cost.counted import counted
 from penstock.cost.estimate import estimate
 from penstock.cost.readers import (
+    DELIVER_GB,
+    MirrorPushes,
     beats_per_s,
     month_of_groups,
+    month_of_mirrors,
     month_of_share_groups,
     month_of_subscriptions,
 )
 from penstock.cost.workload import SECONDS_PER_MONTH, Workload
+from penstock_cdk.settings import FUNCTION_SIZES
+from penstock_core.limits import KIB, MIRROR_PUSH_BYTES, MIRROR_PUSH_REFS
 
 COUNTS = counted("express3", "lambda")
 
@@ -75,3 +80,37 @@ def test_subscription_delivers_each_rare_record_and_many_busy_ones_at_once() -> 
 def test_subscription_costs_the_same_by_every_transport() -> None:
     workload = Workload(records_per_s=5, groups=0, subscriptions=1)
     assert month_of_subscriptions(counted("express3", "embedded"), workload) == month_of_subscriptions(COUNTS, workload)
+
+
+def test_memory_of_deliveries_is_that_of_their_function() -> None:
+    assert FUNCTION_SIZES["deliver"].memory_mb == DELIVER_GB * KIB
+
+
+def test_mirror_gets_each_rare_record_and_many_busy_ones_at_once() -> None:
+    rare, busy = (month_of_mirrors(COUNTS, Workload(records_per_s=rate, groups=0, mirrors=2)) for rate in (0.01, 600))
+    assert rare["mirror: append"]["LAMBDA_REQUESTS"] == pytest.approx(2 * 0.01 * SECONDS_PER_MONTH, rel=0.01)
+    assert busy["mirror: append"]["LAMBDA_REQUESTS"] <= 2 * 6 * 3 * SECONDS_PER_MONTH, "three a second and partition"
+    assert rare["idle"] == {"SQS_REQUESTS": pytest.approx(0.25 * SECONDS_PER_MONTH)}
+    assert month_of_mirrors(COUNTS, Workload(records_per_s=0, mirrors=1)) == {"idle": rare["idle"]}
+    assert month_of_mirrors(COUNTS, Workload(records_per_s=1)) == {}
+
+
+def test_push_to_a_mirror_keeps_its_bounds() -> None:
+    many = MirrorPushes.of(Workload(records_per_s=10_000, partitions=1, request_bytes=KIB, mirrors=1))
+    assert many.segments == pytest.approx(MIRROR_PUSH_REFS)
+    large = MirrorPushes.of(Workload(records_per_s=100_000, partitions=1, request_bytes=KIB * KIB, mirrors=1))
+    assert large.workload.bytes_per_request == pytest.approx(MIRROR_PUSH_BYTES, rel=0.01)
+    for pushes, rate in ((many, 10_000), (large, 100_000)):
+        assert pushes.per_s * pushes.workload.records_per_request == pytest.approx(rate, rel=0.01), "no record is left"
+
+
+def test_offsets_are_told_each_ten_seconds_while_groups_commit() -> None:
+    busy, none = (month_of_mirrors(COUNTS, Workload(records_per_s=600, groups=groups, mirrors=1)) for groups in (1, 0))
+    told = busy["mirror: tell offsets"]["API_REQUESTS"]
+    assert told == pytest.approx(SECONDS_PER_MONTH / 10.1)
+    assert "mirror: tell offsets" not in none
+
+
+def test_mirror_costs_the_same_by_every_transport() -> None:
+    workload = Workload(records_per_s=5, groups=0, mirrors=1)
+    assert month_of_mirrors(counted("express3", "embedded"), workload) == month_of_mirrors(COUNTS, workload)
