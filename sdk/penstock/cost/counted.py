@@ -145,7 +145,7 @@ class Counted:
     def mirror_push(self, pushed_bytes: float, segments: float, *, of_items: bool = False) -> Counts:
         """One push of a partition to its mirror, from the wake-up on, with the records of so many produce requests.
 
-        Those of the source alone, without the wait for the mirror. No client calls it, so it is the same by all
+        It counts the source alone, without the wait for the mirror. No client calls it, so it is the same by all
         transports. `of_items`: the requests are items.
         """
         if not of_items:

@@ -164,7 +164,7 @@ def _cleaning(counts: Counted, workload: Workload) -> Counts:
 
 
 def _mirrored(counts: Counted, workload: Workload) -> list[CostLine]:
-    """What the other stages keep and move, and the way of the bytes. The stages themselves are left out."""
+    """The lines of what other stages keep and move, and of the way there. The stages themselves are left out."""
     there = MirrorPushes.of(workload).workload
     size, requests = there.bytes_per_request, there.requests_per_s * there.busy_s
     moved = {} if becomes_items(counts, there) else times(counts.tier(size), requests)

@@ -1,7 +1,7 @@
 """The counts of a month by part of the work, for each kind of reader: groups, share groups, subscriptions, mirrors.
 
-Three times are assumed of a subscription or mirror: that the stream and the queue take a while to start a delivery,
-that the target answers soon, and that a delivery takes along what comes meanwhile.
+Three times are assumed of a subscription or mirror. The stream and the queue take a while to start a delivery, the
+target answers soon, and a delivery takes along what comes meanwhile.
 """
 
 import math
@@ -130,7 +130,7 @@ class MirrorPushes:
 
     @classmethod
     def of(cls, workload: Workload) -> "MirrorPushes":
-        """Those of a workload that has records: a push takes along what came during the one before."""
+        """The pushes of a workload that has records: each takes along what came during the one before."""
         places = workload.topics * workload.partitions
         gets_per_s = workload.requests_per_s * workload.partitions_per_request / places
         per_s = max(

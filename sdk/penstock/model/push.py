@@ -109,7 +109,7 @@ class MirroredTopic:
 
 
 def mirrored_topics(found: SubscriptionDescription, topics: Iterable[Topic]) -> tuple[MirroredTopic, ...]:
-    """What the mirror `found` repeats. `topics` are those of the source; a topic that is not there is left out.
+    """The topics that the mirror `found` repeats. A topic that is not among `topics` of the source is left out.
 
     It is empty for a subscription that is no mirror.
     """
