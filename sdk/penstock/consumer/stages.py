@@ -106,8 +106,11 @@ class Stages:
         self._look_ms = monotonic_ms() + _LOOK_EACH_MS
         told = {number: self._told(number, topics) for number in range(len(self._urls))}
         fates = {number: fate for number, (fate, _) in told.items()}
-        before, self.at = self.at, stage_to_read(fates, self.at)
-        self.ends = told[self.at][1]
+        before, chosen = self.at, stage_to_read(fates, self.at)
+        if not self._has_begun or self._goes_on_at(*told[chosen], is_lost=fates[self.at] is StageFate.AWAY):
+            self.at = chosen
+        if fates[self.at] is not StageFate.AWAY:
+            self.ends = told[self.at][1]
         self._has_begun = self._has_begun or fates[self.at] in (StageFate.OPEN, StageFate.MOVED)
         if self.at != before:
             self._has_moved = False
@@ -115,6 +118,16 @@ class Stages:
                 "reading at %s, not at %s: it is %s", self._urls[self.at], self._urls[before], fates[before].value
             )
         return self.at != before
+
+    def _goes_on_at(self, fate: StageFate, ends: Mapping[TopicPartition, int | None], *, is_lost: bool) -> bool:
+        """True if what was read goes on there. A moved stage has nothing more for a reader that was elsewhere.
+
+        From a stage that is lost it goes to none that was a source before: each promotion is behind the one before it.
+        """
+        known = {each: end for each, end in self.ends.items() if end is not None}
+        return fate is StageFate.OPEN and not (
+            is_lost and any((ends.get(each) or 0) < end for each, end in known.items())
+        )
 
     def _told(self, number: int, topics: Collection[str]) -> tuple[StageFate, dict[TopicPartition, int | None]]:
         """What the stage says of the topics, and their partitions there."""

@@ -207,6 +207,52 @@ def test_reader_keeps_its_place_if_the_first_call_at_the_mirror_fails(
     assert refused
 
 
+@pytest.mark.parametrize("group_id", [None, "billing"])
+def test_reader_does_not_go_back_to_a_moved_stage(
+    pair: Pair, group_id: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would begin anew there, behind the end of that log."""
+    line, asked = pair.lines[A], list[str]()
+    answered = line.call
+
+    def note(method: str, path: str, *others: Any) -> Response:
+        asked.append(path)
+        return answered(method, path, *others)
+
+    monkeypatch.setattr(line, "call", note)
+    pair.push(b"0", b"1")
+    with pair.consumer(group_id=group_id) as consumer:
+        assert values_of(consumer, 2) == [b"0", b"1"]
+        assert run(pair.b.transport, *PROMOTE).exit_code == 0
+        pair.send(b"2", b"3", to=pair.b)
+        assert values_of(consumer, 2) == [b"2", b"3"]
+        pair.lines[B].is_cut = True
+        asked.clear()
+        until(lambda: asked, step=lambda: consumer.poll(timeout_ms=100))
+        assert {*asked} == {"/v1/topics/orders"}, "it looks, and reads nothing there"
+        pair.lines[B].is_cut = False
+        pair.send(b"4", to=pair.b)
+        assert values_of(consumer, 1) == [b"4"]
+
+
+def test_reader_of_the_mirror_does_not_go_back_to_a_source_that_was_lost(pair: Pair) -> None:
+    pair.push(b"0", b"1")
+    with pair.consumer() as consumer:
+        assert values_of(consumer, 2) == [b"0", b"1"]
+        pair.lines[A].is_cut = True
+        assert run(pair.b.transport, *PROMOTE, "--source-lost").exit_code == 0
+        pair.send(b"2", to=pair.b)
+        assert values_of(consumer, 1) == [b"2"]
+        pair.lines[A].is_cut, pair.lines[B].is_cut = False, True
+        stages = consumer._stages
+        assert stages is not None
+        until(lambda: stages.is_lost, step=lambda: consumer.poll(timeout_ms=100))
+        assert not stages.moves(["orders"]), "it takes appends, and is another log"
+        pair.lines[B].is_cut = False
+        pair.send(b"3", to=pair.b)
+        assert values_of(consumer, 1) == [b"3"]
+
+
 def test_reader_goes_on_if_the_mirror_lacks_a_partition(pair: Pair) -> None:
     pair.push(b"0")
     pair.a.admin().add_partitions("orders", 2)
