@@ -77,6 +77,7 @@ PAGES: tuple[Page, ...] = (
     groups.PAGE,
     share_groups.PAGE,
     subscriptions.PAGE,
+    subscriptions.MIRRORS,
     schedules.PAGE,
     dead_letters.PAGE,
     acls.PAGE,

@@ -38,6 +38,7 @@ PAGES = {
     "share group": "/share-groups/workers",
     "subscriptions": "/subscriptions",
     "subscription": "/subscriptions/copy",
+    "mirrors": "/mirrors",
     "dead letters": "/dead-letters",
     "dead-letter topic": "/dead-letters/orders.dead",
     "dead letter": "/dead-letters/orders.dead/0/1",
@@ -152,6 +153,35 @@ def test_topic_is_made_looked_at_and_destroyed_by_hand(
     assert tab.page.get_by_role("status").inner_text() == "Deleted payments."
     assert [each.name for each in filled.admin().list_topics()] == ["orders", "orders.dead"]
     assert tab.complaints == []
+
+
+@pytest.mark.slow
+def test_mirrors_are_read_on_a_phone(filled: MemoryPenstock, browser: Any) -> None:
+    """State, lag and last success are in view, and no table scrolls sideways."""
+    with MemoryPenstock() as other:
+        filled.add_stage("https://b.example", other)
+        filled.admin().create_mirror("dr", "orders", "https://b.example", source="https://a.example")
+        filled.deliver_pushes()
+        filled.admin().move_topic("orders", "dr")
+        for side, shown in ((filled, ("moved", "behind", "last success", "epoch")), (other, ("mirror",))):
+            console = RunningConsole(side.transport)
+            try:
+                with open_tab(browser, console.links[-1]) as tab:
+                    tab.page.set_viewport_size({"width": 390, "height": 844})
+                    tab.go("/mirrors")
+                    assert tab.page.evaluate(UNNAMED) == []
+                    assert tab.page.evaluate(PALE) == []
+                    wide = "[...document.querySelectorAll('.table')].filter((each) => each.scrollWidth > 390).length"
+                    assert tab.page.evaluate(wide) == 0
+                    assert tab.page.locator("th[scope=row]").first.inner_text() == "orders"
+                    row = tab.page.locator("tbody tr").first
+                    labels = row.evaluate(
+                        "(row) => [...row.children].map((each) => each.dataset.label || each.innerText)"
+                    )
+                    assert {*shown} <= {*labels}
+                    assert tab.complaints == []
+            finally:
+                console.stop()
 
 
 @pytest.mark.slow

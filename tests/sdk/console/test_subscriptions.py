@@ -2,6 +2,7 @@ import base64
 
 import pytest
 
+from penstock.console.rendering import time_text
 from penstock.errors import NotFoundError
 from penstock.testing import MemoryPenstock
 from tests.sdk.console.visitor import Visitor
@@ -99,3 +100,23 @@ def test_refused_subscription_is_told_with_the_reason_and_changes_nothing(
     assert (seen.status in (400, 404), said in seen.text) == (True, True), seen.text
     assert "<b>x" not in seen.html
     assert service.admin().list_subscriptions() == before
+
+
+def test_mirrors_have_state_lag_last_success_and_epoch(service: MemoryPenstock, visitor: Visitor) -> None:
+    assert "There is no mirror yet." in visitor.get("/mirrors").text
+    with MemoryPenstock() as other:
+        service.add_stage("https://b.example", other)
+        service.admin().create_mirror("dr", "orders", "https://b.example", prefix="eu.")
+        assert "orders mirroring dr 1" in visitor.get("/mirrors").text
+        service.deliver_pushes()
+        [state] = [each for each in service.admin().describe_subscription("dr").partitions if each.succeeded_ms]
+        assert state.succeeded_ms
+        told = f"orders mirroring dr 0 none {time_text(state.succeeded_ms)[:19]} 0 eu.orders https://b.example"
+        assert told in visitor.get("/mirrors").text
+        service.admin().pause_subscription("dr")
+        assert "orders paused dr" in visitor.get("/mirrors").text
+        service.admin().resume_subscription("dr")
+        service.admin().move_topic("orders", "dr")
+        seen = visitor.get("/mirrors").text
+        assert "orders moved dr 0" in seen
+        assert "orders moved 1 eu.orders https://b.example" in seen

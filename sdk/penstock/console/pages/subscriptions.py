@@ -1,4 +1,4 @@
-"""Subscriptions: how far each is, what happened to its deliveries, a new one, pause and resume."""
+"""Subscriptions: how far each is, what happened to its deliveries, a new one, pause and resume. Mirrors among them."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from penstock.console.page import Asked, Moved, Page, Route, Shown, path_of
 from penstock.console.paging import listed, paged
 from penstock.console.parsing import names_of
 from penstock.errors import InvalidError, NotFoundError
-from penstock.model.push import Subscription
+from penstock.model.push import Subscription, mirrored_topics
 from penstock_core.errors import ErrorCode, shown
 from penstock_core.push.subscription import LATEST, ORDERED, PARALLEL, STARTS
 from penstock_core.push.targets.target import KINDS
@@ -21,6 +21,26 @@ def show_list(asked: Asked) -> Shown:
         template="subscriptions.html",
         title="Subscriptions",
         facts={"subscriptions": paged(found, asked), "look": look, "q": wanted, "target_of": target_of},
+    )
+
+
+def show_mirrors(asked: Asked) -> Shown:
+    """The topics that other stages mirror, how far each is, and those that another stage writes or has taken over.
+
+    One request per hundred subscriptions and per thousand topics, and one for each mirror on the page.
+    """
+    topics = asked.admin.list_topics()
+    mirrors = paged([each for each in asked.admin.list_subscriptions() if "stage" in each.target], asked)
+    described = [asked.admin.describe_subscription(each.name) for each in mirrors.rows]
+    return Shown(
+        template="mirrors.html",
+        title="Mirrors",
+        facts={
+            "mirrors": mirrors,
+            "pushed": [(found.subscription, each) for found in described for each in mirrored_topics(found, topics)],
+            "taken": [each for each in topics if each.mirror is not None],
+            "moved": [each for each in topics if each.move is not None and each.move["state"] != "open"],
+        },
     )
 
 
@@ -115,3 +135,4 @@ PAGE = Page(
         Route(method="POST", path="/subscriptions/{name}/delete", answer=delete),
     ),
 )
+MIRRORS = Page(menu="Mirrors", path="/mirrors", routes=(Route(method="GET", path="/mirrors", answer=show_mirrors),))
