@@ -81,7 +81,13 @@ class ArchivedTopic:
         )
         assert not isinstance(result, PenstockError)
 
-    def rebuild(self, schema: tuple[str, str], lake: Any = None, catalog: Any = None) -> None:
+    def rebuild(
+        self,
+        schema: tuple[str, str],
+        lake: Any = None,
+        catalog: Any = None,
+        partition_by: Sequence[str] | None = None,
+    ) -> None:
         """Type the table anew, in this process."""
         table = self.table(lake, catalog)
         assert isinstance(table, IcebergTable)
@@ -90,7 +96,7 @@ class ArchivedTopic:
         def run(plan: Rebuild) -> list[RebuiltFile]:
             return [rebuild_file(store, plan, index, self.registries) for index in range(len(plan.paths))]
 
-        rebuild_table(table, schema, run, self.log_event)
+        rebuild_table(table, schema, run, self.log_event, partition_by)
 
     def log_event(self, event: str, **facts: Any) -> None:
         """Add an event to `events`."""
@@ -137,6 +143,7 @@ class ArchivedTopic:
         before_group: Callable[[Group], object] = id,
         schema: tuple[str, str] | None = None,
         before_typing: Callable[[], object] = list,
+        partition_by: Sequence[str] | None = None,
     ) -> ArchiveResult:
         """Run the archive once, in this process. The events go to `events`. `schema` types the values."""
         store: ResultStore = self.lake if lake is None else lake
@@ -156,7 +163,7 @@ class ArchivedTopic:
             if schema is None:
                 return None
             assert isinstance(table, IcebergTable)
-            return table.typed(*schema)
+            return table.typed(*schema, partition_by)
 
         return archive_topic(self.instance, store, topic, table, run_groups, sizes, self.log_event, prepare)
 

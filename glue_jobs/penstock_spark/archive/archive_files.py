@@ -16,7 +16,7 @@ from penstock_core.ids import Partition, PartitionKey, TopicId
 from penstock_core.records.undecodable import raise_undecodable
 from penstock_service.instance.instance import Instance
 from penstock_spark.archive.archive_plan import Group, OffsetSpan, Plan
-from penstock_spark.archive.day_files import DayFile, DayFiles
+from penstock_spark.archive.day_files import DayFile, DayFiles, data_path
 from penstock_spark.archive.registered_schemas import Registries, value_reader
 from penstock_spark.archive.typed_columns import ARCHIVE_SCHEMA, REGISTERED, Typing
 from penstock_spark.archive.typing_values import ValueTyper
@@ -64,8 +64,8 @@ def note_path(table: str, plan_number: int, group_number: int) -> str:
 
 
 def file_path(table: str, plan_number: int, group_number: int, day: str) -> str:
-    """The path of the file with a group's records of one day."""
-    return f"{table}/data/day={day}/{plan_number:012}-{group_number:05}.parquet"
+    """The path of the file with a group's records of one day, as `DayFile` has it."""
+    return data_path(table, day, f"{plan_number:012}-{group_number:05}")
 
 
 def archive_group(
@@ -159,7 +159,7 @@ def _write(
     while True:
         if typer is not None:
             typer.unfit = 0  # the turn before counted, too
-        files = DayFiles(folder) if plan.typing is None else DayFiles(folder, plan.typing.file_schema())
+        files = DayFiles(folder, plan.typing)
         if skipped:
             skipped.clear()  # the turn before noted them too
         try:

@@ -121,7 +121,7 @@ def encode_plan(plan: Plan) -> bytes:
             "next_offsets": plan.next_offsets,
             "expired": _triples(plan.expired),
             "groups": groups,
-            **({} if plan.typing is None else {"typing": asdict(plan.typing)}),
+            **({} if plan.typing is None else {"typing": _typing_document(plan.typing)}),
         }
     ).encode()
 
@@ -139,8 +139,17 @@ def decode_plan(data: bytes) -> Plan:
         ),
         next_offsets=offsets_of_json(found["next_offsets"]),
         expired=_spans(found["expired"]),
-        typing=Typing(**found["typing"]) if "typing" in found else None,
+        typing=_typing(found["typing"]) if "typing" in found else None,
     )
+
+
+def _typing_document(typing: Typing) -> dict[str, Any]:
+    """An earlier release reads it, if there are no chosen columns."""
+    return {name: value for name, value in asdict(typing).items() if name != "partition_by" or value}
+
+
+def _typing(found: Mapping[str, Any]) -> Typing:
+    return Typing(**{**found, "partition_by": tuple(found.get("partition_by", ()))})  # an earlier release had days only
 
 
 def offsets_of_json(found: Mapping[str, int]) -> dict[int, int]:

@@ -109,13 +109,17 @@ def archive_topic(
 
 
 def rebuild_table(
-    table: IcebergTable, schema: tuple[str, str], run_rebuild: RebuildRunner, log_event: EventLogger
+    table: IcebergTable,
+    schema: tuple[str, str],
+    run_rebuild: RebuildRunner,
+    log_event: EventLogger,
+    partition_by: Sequence[str] | None = None,
 ) -> None:
     """Type all rows of the table anew. Does nothing to a table without rows. Raises as the table's methods.
 
     No plan may be left: its files would have the columns of before.
     """
-    rebuild = table.plan_rebuild(*schema)
+    rebuild = table.plan_rebuild(*schema, partition_by)
     if rebuild is None:
         return
     rebuilt = run_rebuild(rebuild)

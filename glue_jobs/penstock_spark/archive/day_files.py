@@ -1,21 +1,25 @@
-"""Splits records by the day of their timestamp (UTC) into Parquet files on local disk.
+"""Splits records by the day of their timestamp (UTC), and by chosen columns, into Parquet files on local disk.
 
-Records of one day keep their order. The memory of waiting records is bounded. Once 32 MiB of a day's records wait, they
-are written as a row group. Once 64 MiB of all days wait, the largest day's records are written.
+"Day" below means a day with one value of each chosen column. Records of one day keep their order. The memory of waiting
+records is bounded. Once 32 MiB of a day's records wait, they are written as a row group. Once 64 MiB of all days wait,
+the largest day's records are written.
 
 The open files are bounded, too: a backfill may have records of thousands of days. The day that was written longest ago
 closes its file. If more of its records come, they go into a further part, and the end joins a day's parts.
 """
 
+import hashlib
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock_core.limits import MIB
-from penstock_spark.archive.typed_columns import FILE_SCHEMA
+from penstock_spark.archive.typed_columns import FILE_SCHEMA, Typing
 
 ROW_GROUP_BYTES = 32 * MIB
 WAITING_BYTES_MAX = 64 * MIB
@@ -24,16 +28,24 @@ COMPRESSION = "zstd"
 
 _BATCH_BYTES = 2_000  # about what a batch takes next to its columns: many days may have one record each
 _DAY_US = 24 * 3_600 * 1_000_000
+_DIGEST_LENGTH = 16
+_Key = tuple[Any, ...]  # the day's number, and the value of each chosen column
 _FEW_VALUES = ["key", "topic", "partition", "timestampType"]  # these columns repeat values: a dictionary saves bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DayFile:
-    """A finished file. `day` has the form `2026-11-21`."""
+    """A finished file. `day` has the form `2026-11-21`, with `/` and a digest of the values of chosen columns."""
 
     day: str
     path: Path
     records: int
+
+
+def data_path(table: str, day: str, name: str) -> str:
+    """The path of a table's file of a day, as `DayFile` has it. `name` has no ending."""
+    folder, _, values = day.partition("/")
+    return f"{table}/data/day={folder}/{name}{values and '-'}{values}.parquet"
 
 
 @dataclass(slots=True)
@@ -56,31 +68,43 @@ class _Day:
 class DayFiles:
     """The files of one group."""
 
-    def __init__(self, folder: Path, schema: pa.Schema = FILE_SCHEMA) -> None:
+    def __init__(self, folder: Path, typing: Typing | None = None) -> None:
         self._folder = folder
-        self._schema = schema
-        self._days: dict[int, _Day] = {}
-        self._open: dict[int, _Day] = {}  # the day that was written longest ago comes first
+        self._schema = FILE_SCHEMA if typing is None else typing.file_schema()
+        self._partition_by = () if typing is None else typing.partition_by
+        self._days: dict[_Key, _Day] = {}
+        self._open: dict[_Key, _Day] = {}  # the day that was written longest ago comes first
         self._waiting_bytes = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Add records. Writes row groups when the waiting records exceed the bounds."""
         times: np.ndarray[tuple[int], np.dtype[np.int64]] = np.asarray(batch.column("timestamp").cast(pa.int64()))
         days = times // _DAY_US
-        for day in np.unique(days):
-            of_day = days == day
-            self._add(int(day), batch if of_day.all() else batch.filter(pa.array(of_day)))
+        if not self._partition_by:
+            for day in np.unique(days):
+                of_day = days == day
+                self._add((int(day),), batch if of_day.all() else batch.filter(pa.array(of_day)))
+            return
+        codes = np.unique(days, return_inverse=True)[1]
+        columns = [batch.column(name) for name in self._partition_by]
+        for column in columns:
+            values = column.dictionary_encode(null_encoding="encode")
+            # The numbers stay below the rows' count, so that no product of them overflows.
+            codes = np.unique(codes * (len(values.dictionary) + 1) + np.asarray(values.indices), return_inverse=True)[1]
+        for code, row in zip(*np.unique(codes, return_index=True), strict=True):
+            key = (int(days[row]), *(column[int(row)].as_py() for column in columns))
+            self._add(key, batch.filter(pa.array(codes == code)))
 
     def close(self) -> list[DayFile]:
         """Write the remaining records. Returns the files, by day."""
         files = []
-        for number, day in sorted(self._days.items()):
+        for key, day in self._days.items():
             if day.waiting:
-                self._write(number)
+                self._write(key)
             day.finish_part()
-            path = day.parts[0] if len(day.parts) == 1 else self._joined(number, day.parts)
-            files.append(DayFile(day=str(np.datetime64(number, "D")), path=path, records=day.records))
-        return files
+            path = day.parts[0] if len(day.parts) == 1 else self._joined(key, day.parts)
+            files.append(DayFile(day=_named(key), path=path, records=day.records))
+        return sorted(files, key=lambda each: each.day)
 
     def abandon(self) -> None:
         """Remove the files."""
@@ -89,36 +113,36 @@ class DayFiles:
             for part in each.parts:
                 part.unlink(missing_ok=True)
 
-    def _add(self, number: int, batch: pa.RecordBatch) -> None:
-        day = self._days.setdefault(number, _Day())
+    def _add(self, key: _Key, batch: pa.RecordBatch) -> None:
+        day = self._days.setdefault(key, _Day())
         held_bytes = batch.nbytes + _BATCH_BYTES
         day.waiting.append(batch)
         day.records += batch.num_rows
         day.waiting_bytes += held_bytes
         self._waiting_bytes += held_bytes
         if day.waiting_bytes >= ROW_GROUP_BYTES:
-            self._write(number)
+            self._write(key)
         while self._waiting_bytes >= WAITING_BYTES_MAX:
             self._write(max(self._days, key=lambda each: self._days[each].waiting_bytes))
 
-    def _write(self, number: int) -> None:
+    def _write(self, key: _Key) -> None:
         """Write the day's waiting records as a row group."""
-        day = self._days[number]
+        day = self._days[key]
         if day.writer is None:
             while len(self._open) >= OPEN_FILES_MAX:
                 self._open.pop(next(iter(self._open))).finish_part()
-            day.parts.append(self._folder / f"{number}-{len(day.parts)}.parquet")
+            day.parts.append(self._folder / f"{_local_name(key)}-{len(day.parts)}.parquet")
             day.writer = self._writer(day.parts[-1])
-        self._open.pop(number, None)
-        self._open[number] = day
+        self._open.pop(key, None)
+        self._open[key] = day
         table = pa.Table.from_batches(day.waiting).cast(self._schema)
         day.writer.write_table(table, row_group_size=max(1, table.num_rows))
         self._waiting_bytes -= day.waiting_bytes
         day.waiting, day.waiting_bytes = [], 0
 
-    def _joined(self, number: int, parts: list[Path]) -> Path:
+    def _joined(self, key: _Key, parts: list[Path]) -> Path:
         """One file of a day's parts, row group by row group. It removes the parts."""
-        path = self._folder / f"{number}.parquet"
+        path = self._folder / f"{_local_name(key)}.parquet"
         with self._writer(path) as writer:
             for part in parts:
                 with pq.ParquetFile(part) as opened:
@@ -130,3 +154,14 @@ class DayFiles:
 
     def _writer(self, path: Path) -> pq.ParquetWriter:
         return pq.ParquetWriter(path, self._schema, compression=COMPRESSION, use_dictionary=_FEW_VALUES)
+
+
+def _named(key: _Key) -> str:
+    """The day, and a digest of the values: they may have any length and letters."""
+    day, *values = key
+    digest = hashlib.sha256(json.dumps(values, default=str).encode()).hexdigest()[:_DIGEST_LENGTH]
+    return f"{np.datetime64(day, 'D')}/{digest}" if values else str(np.datetime64(day, "D"))
+
+
+def _local_name(key: _Key) -> str:
+    return _named(key).replace("/", "-")

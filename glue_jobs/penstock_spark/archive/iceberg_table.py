@@ -30,6 +30,7 @@ from penstock_spark.archive.typed_columns import (
     TIMESTAMP_ID,
     Typing,
     ValueColumns,
+    may_partition,
     table_fields,
     value_columns,
 )
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table, Transaction
+    from pyiceberg.table.metadata import TableMetadata
 
 COMMIT, NEXT_OFFSETS = "penstock.commit", "penstock.next-offsets"
 LATEST_OF = "penstock.latest-of"  # the snapshot of the topic's table whose latest rows a snapshot has
@@ -139,8 +141,10 @@ class IcebergTable:
             f"writers change the table: {error}; its files are in place, run the job again",
         )
 
-    def typed(self, kind: str, schema: str) -> Typing:
+    def typed(self, kind: str, schema: str, partition_by: Sequence[str] | None = None) -> Typing:
         """Give the table the columns of a schema, and return how to type values for it.
+
+        New files have one value of each column of `partition_by`; None: as the table has it now.
 
         It adds columns, renames those that the schema has as aliases or by number, and widens int to long, float to
         double, and the precision of decimals. It removes none. One commit, if something changes. Raises INVALID_CONFIG
@@ -150,10 +154,13 @@ class IcebergTable:
         table = self._load() or self._create()
         with self._change(), table.transaction() as transaction:
             _evolve(transaction, columns)
-        return _typing(kind, schema, table.schema())
+        names = _partitions_of(table) if partition_by is None else partition_by
+        return _typing(kind, schema, table.schema(), names, is_given=partition_by is not None)
 
-    def plan_rebuild(self, kind: str, schema: str) -> Rebuild | None:
+    def plan_rebuild(self, kind: str, schema: str, partition_by: Sequence[str] | None = None) -> Rebuild | None:
         """The rebuild of all files of the current snapshot; None if there is none. It changes nothing.
+
+        Without `partition_by`, the partitions stay of which the schema has a column.
 
         Raises INVALID_CONFIG for a table from which an engine has deleted rows in files of their own.
         """
@@ -166,11 +173,12 @@ class IcebergTable:
         transaction = table.transaction()  # it is never committed: it tells the ids that the columns will have
         with self._change():
             _evolve(transaction, columns, is_anew=True)
+        names, is_given = (_partitions_of(table), False) if partition_by is None else (partition_by, True)
         return Rebuild(
             table=self._name,
             snapshot_id=snapshot.snapshot_id,
             paths=paths,
-            typing=_typing(kind, schema, transaction.table_metadata.schema()),
+            typing=_typing(kind, schema, transaction.table_metadata.schema(), names, is_given=is_given),
         )
 
     def commit_rebuild(self, rebuild: Rebuild, files: Sequence[ArchivedFile]) -> None:
@@ -189,16 +197,20 @@ class IcebergTable:
         carried = _carried(committed.number, committed.next_offsets) if committed.number else {}
         typing = rebuild.typing
         with self._change(), table.transaction() as transaction:
+            transaction.set_properties({**_ONE_TRY, **carried})
+            with transaction.update_snapshot(
+                snapshot_properties=carried
+            ).overwrite() as gone:  # while it has its columns
+                for each in table.scan().plan_files():
+                    gone.delete_data_file(each.file)
             _evolve(transaction, value_columns(typing.kind, typing.schema), is_anew=True)
             schema = transaction.table_metadata.schema()
-            if _typing(typing.kind, typing.schema, schema) != typing:
+            if _typing(typing.kind, typing.schema, schema, typing.partition_by, is_given=True) != typing:
                 raise self._changed("it has other columns")
-            transaction.set_properties({**_ONE_TRY, **carried})
-            with transaction.update_snapshot(snapshot_properties=carried).overwrite() as update:
-                for each in table.scan().plan_files():
-                    update.delete_data_file(each.file)
+            _lay_out(transaction, typing)
+            with transaction.update_snapshot(snapshot_properties=carried).merge_append() as update:
                 for file in files:
-                    update.append_data_file(_data_file(table, self._lake.uri(file.path), schema))
+                    update.append_data_file(_data_file(table, transaction.table_metadata, self._lake.uri(file.path)))
 
     def plan_latest(self, of: "IcebergTable", partitions: int, typing: Typing | None) -> LatestRows | None:
         """The run that makes this the table of the latest rows of another; None if there is nothing new.
@@ -242,7 +254,7 @@ class IcebergTable:
                 for each in table.scan().plan_files():
                     put.delete_data_file(each.file)
                 for file in files:
-                    put.append_data_file(_data_file(table, self._lake.uri(file.path), table.schema()))
+                    put.append_data_file(_data_file(table, transaction.table_metadata, self._lake.uri(file.path)))
 
     def plan_merge(self) -> Merge | None:
         """The small files of the current snapshot that are worth joining; None if there are none. It changes nothing.
@@ -257,10 +269,12 @@ class IcebergTable:
         groups = plan_groups(
             SmallFile(
                 path=self._path(each.file),
+                partition=str(each.file.partition),
                 file_bytes=each.file.file_size_in_bytes,
                 records=each.file.record_count,
             )
             for each in table.scan().plan_files()
+            if each.file.spec_id == table.metadata.default_spec_id  # new files are put as the newest partitions are
         )
         return Merge(table=self._name, snapshot_id=snapshot.snapshot_id, groups=groups) if groups else None
 
@@ -276,7 +290,7 @@ class IcebergTable:
         replaced = {path for each in merged for path in each.replaced}
         gone = [each.file for each in table.scan().plan_files() if self._path(each.file) in replaced]
         uris = [self._lake.uri(file.path) for each in merged for file in each.files]
-        made = [_data_file(table, uri, table.schema()) for uri in uris]
+        made = [_data_file(table, table.metadata, uri) for uri in uris]
         rows, joined = (sum(file.record_count for file in files) for files in (gone, made))
         if rows != joined:
             raise PenstockError(
@@ -368,9 +382,10 @@ class IcebergTable:
         carried = _carried(plan.number, plan.next_offsets)
         with table.transaction() as transaction:
             transaction.set_properties(carried)
+            _lay_out(transaction, plan.typing)
             with transaction.update_snapshot(snapshot_properties=carried).merge_append() as snapshot:
                 for each in files:
-                    snapshot.append_data_file(_data_file(table, self._lake.uri(each.path), table.schema()))
+                    snapshot.append_data_file(_data_file(table, transaction.table_metadata, self._lake.uri(each.path)))
 
 
 def io_properties(storage: Storage) -> dict[str, str]:
@@ -448,6 +463,7 @@ def _evolve(transaction: "Transaction", columns: ValueColumns, *, is_anew: bool 
     names = set(transaction.table_metadata.schema().column_names) - set(FILE_SCHEMA.names)
     top = {name for name in names if "." not in name}
     if is_anew and top:
+        _lay_out(transaction, None)  # a partition may not lack its column
         with transaction.update_schema(allow_incompatible_changes=True) as update:
             for name in top:
                 update.delete_column(name)
@@ -470,13 +486,49 @@ def _evolve(transaction: "Transaction", columns: ValueColumns, *, is_anew: bool 
         update.union_by_name(pa.schema(table_fields(columns)))
 
 
-def _typing(kind: str, text: str, schema: "Schema") -> Typing:
+def _typing(kind: str, text: str, schema: "Schema", partition_by: Sequence[str], *, is_given: bool) -> Typing:
+    """The typing of new files. Names that are not given drop out where the schema has no such column any more."""
     from pyiceberg.io.pyarrow import schema_to_pyarrow
 
-    return Typing.of(kind, text, schema_to_pyarrow(schema))
+    columns = schema_to_pyarrow(schema)
+    return Typing.of(kind, text, columns, [each for each in partition_by if is_given or may_partition(columns, each)])
 
 
-def _data_file(table: "Table", uri: str, schema: "Schema") -> "DataFile":
+def _partitions_of(table: "Table") -> list[str]:
+    """The columns of which a file of the table has one value, by their present names."""
+    ids = _identities(table.metadata)
+    return [name for each in ids.values() if (name := table.schema().find_column_name(each)) is not None]
+
+
+def _identities(metadata: "TableMetadata") -> dict[str, int]:
+    """The chosen columns of the newest partitions: their ids, by the partition field's name."""
+    from pyiceberg.transforms import IdentityTransform
+
+    return {
+        each.name: each.source_id for each in metadata.spec().fields if isinstance(each.transform, IdentityTransform)
+    }
+
+
+def _lay_out(transaction: "Transaction", typing: Typing | None) -> None:
+    """Let the table's partitions be those that files of this typing have. Columns are known by id: names may change."""
+    from pyiceberg.transforms import IdentityTransform
+
+    fields = [] if typing is None else [typing.file_schema().field(each) for each in typing.partition_by]
+    wanted = [int(each.metadata[b"PARQUET:field_id"]) for each in fields]
+    current = _identities(transaction.table_metadata)
+    if set(wanted) != {*current.values()}:
+        with transaction.update_spec() as update:
+            for name, column in current.items():
+                if column not in wanted:
+                    update.remove_field(name)
+            for column in wanted:
+                if column not in current.values():
+                    # A rebuild may make another column of that name, and older partitions keep theirs.
+                    name = str(transaction.table_metadata.schema().find_column_name(column))
+                    update.add_field(name, IdentityTransform(), f"{name}_{column}")
+
+
+def _data_file(table: "Table", metadata: "TableMetadata", uri: str) -> "DataFile":
     """The manifest's entry for the file, from the statistics in its footer."""
     import pyarrow.parquet as pq
     from pyiceberg.io.pyarrow import (
@@ -486,22 +538,23 @@ def _data_file(table: "Table", uri: str, schema: "Schema") -> "DataFile":
     )
     from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 
+    schema = metadata.schema()
     found = table.io.new_input(uri)
     with found.open() as stream:
         footer = pq.read_metadata(stream)
     statistics: Any = data_file_statistics_from_parquet_metadata(
         parquet_metadata=footer,
-        stats_columns=compute_statistics_plan(schema, table.properties),
+        stats_columns=compute_statistics_plan(schema, metadata.properties),
         parquet_column_mapping=parquet_path_to_id_mapping(schema),
     )
     return DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=uri,
         file_format=FileFormat.PARQUET,
-        partition=statistics.partition(table.spec(), schema),
+        partition=statistics.partition(metadata.spec(), schema),
         file_size_in_bytes=len(found),
         sort_order_id=None,
-        spec_id=table.metadata.default_spec_id,
+        spec_id=metadata.default_spec_id,
         equality_ids=None,
         key_metadata=None,
         **statistics.to_serialized_dict(),

@@ -86,7 +86,7 @@ def write_latest(
     wanted = np.sort(np.fromiter(newest.values(), np.int64, len(newest)))
     typer = None if work.typing is None else plan_typer(work.typing, lake, work.table, registries)
     with TemporaryDirectory(prefix="penstock-latest-") as folder:
-        days = DayFiles(Path(folder)) if work.typing is None else DayFiles(Path(folder), work.typing.file_schema())
+        days = DayFiles(Path(folder), work.typing)
         for batch in _rows(lake, work, partition, FILE_SCHEMA.names):
             offsets = batch.column("offset").to_numpy()
             is_latest = wanted.take(wanted.searchsorted(offsets), mode="clip") == offsets

@@ -32,15 +32,16 @@ _FEW = 4  # small files of a day that are not worth a rewriting
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SmallFile:
-    """A data file, by its path in the store. `day` is the folder's name, such as `day=2026-11-21`."""
+    """A data file, by its path in the store. `partition` names its day and its values of chosen columns."""
 
     path: str
+    partition: str
     file_bytes: int
     records: int
 
     @property
-    def day(self) -> str:
-        """The folder of its day."""
+    def folder(self) -> str:
+        """The folder of its day, such as `day=2026-11-21`."""
         return self.path.rpartition("/")[0].rpartition("/")[2]
 
 
@@ -65,11 +66,11 @@ MergeRunner = Callable[[Merge], Sequence[MergedFiles]]  # joins all groups
 
 
 def plan_groups(files: Iterable[SmallFile]) -> tuple[tuple[SmallFile, ...], ...]:
-    """Groups of small files of one day each, of about `MERGED_FILE_BYTES`: those of the oldest days first."""
-    days: defaultdict[str, list[SmallFile]] = defaultdict(list)
+    """Groups of small files of one partition each, of about `MERGED_FILE_BYTES`: those of the oldest days first."""
+    days: defaultdict[tuple[str, str], list[SmallFile]] = defaultdict(list)
     for each in files:
         if each.file_bytes < SMALL_FILE_BYTES:
-            days[each.day].append(each)
+            days[each.folder, each.partition].append(each)
     groups: list[tuple[SmallFile, ...]] = []
     taken = 0
     for _, small in sorted(days.items()):
@@ -109,7 +110,7 @@ def merge_group(lake: ResultStore, merge: Merge, index: int) -> MergedFiles:
     for schema, files in joined:
         told = json.dumps([merge.snapshot_id, [each.path for each in files]])
         name = hashlib.sha256(told.encode()).hexdigest()[:16]
-        path = f"{merge.table}/data/{files[0].day}/merged-{name}.parquet"
+        path = f"{merge.table}/data/{files[0].folder}/merged-{name}.parquet"
         size = lake.size(path)
         if size is None:
             with TemporaryDirectory(prefix="penstock-merge-") as folder:

@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 import pyarrow.parquet as pq
 
 from penstock_spark.archive.archive_files import ArchivedFile, plan_typer
-from penstock_spark.archive.day_files import DayFiles
+from penstock_spark.archive.day_files import DayFiles, data_path
 from penstock_spark.archive.registered_schemas import Registries
 from penstock_spark.archive.typed_columns import FILE_SCHEMA, Typing
 from penstock_spark.result_store import ResultStore
@@ -40,7 +40,8 @@ class Rebuild:
     @property
     def rebuild_id(self) -> str:
         """The same for each run that would write the same files."""
-        told = [self.snapshot_id, self.typing.kind, self.typing.schema, self.typing.columns]
+        typing = self.typing
+        told = [self.snapshot_id, typing.kind, typing.schema, typing.columns, *typing.partition_by]
         return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
 
 
@@ -63,7 +64,7 @@ def rebuild_file(lake: ResultStore, rebuild: Rebuild, index: int, registries: Re
     filesystem, root = lake.filesystem()
     typer = plan_typer(rebuild.typing, lake, rebuild.table, registries)
     with TemporaryDirectory(prefix="penstock-rebuild-") as folder:
-        days = DayFiles(Path(folder), rebuild.typing.file_schema())
+        days = DayFiles(Path(folder), rebuild.typing)
         with filesystem.open_input_file(root + rebuild.paths[index]) as opened:
             for batch in pq.ParquetFile(opened).iter_batches(batch_size=_ROWS, columns=FILE_SCHEMA.names):
                 days.add(typer.add(batch))
@@ -78,4 +79,4 @@ def rebuild_file(lake: ResultStore, rebuild: Rebuild, index: int, registries: Re
 
 
 def _path(rebuild: Rebuild, index: int, day: str) -> str:
-    return f"{rebuild.table}/data/day={day}/rebuild-{rebuild.rebuild_id}-{index:06}.parquet"
+    return data_path(rebuild.table, day, f"rebuild-{rebuild.rebuild_id}-{index:06}")

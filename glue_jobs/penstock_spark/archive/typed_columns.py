@@ -12,7 +12,7 @@ say so. So is an object whose fields the schema does not name.
 
 import base64
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from typing import Any
@@ -50,6 +50,7 @@ AS_JSON = {b"penstock.json": b"1"}
 COLUMNS_MAX = 1_000  # nested ones included; engines plan badly beyond
 DEPTH_MAX = 16
 _UTC = pa.timestamp("us", "UTC")
+_NO_PARTITIONS = ("offset", RAW, RAW_REASON)
 _TAKEN = {*FILE_SCHEMA.names, RAW, RAW_REASON, "day"}  # the partitions of tables are named day
 _DECIMAL = (38, 9)
 
@@ -91,20 +92,39 @@ class ValueColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Typing:
-    """The schema by which a plan types values: its kind, of `FORMATS` or `REGISTERED`, its text, the files' columns."""
+    """The schema by which a plan types values: its kind, of `FORMATS` or `REGISTERED`, its text, the files' columns.
+
+    A file has one day, and one value of each column of `partition_by`.
+    """
 
     kind: str
     schema: str
     columns: str  # base64 of Arrow's form of a schema
+    partition_by: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, kind: str, schema: str, file_schema: pa.Schema) -> "Typing":
-        """The typing for files with these columns."""
-        return cls(kind=kind, schema=schema, columns=base64.b64encode(file_schema.serialize()).decode())
+    def of(cls, kind: str, schema: str, file_schema: pa.Schema, partition_by: Sequence[str] = ()) -> "Typing":
+        """The typing for files with these columns. Raises INVALID_CONFIG for a column that makes no partitions."""
+        for name in partition_by:
+            if not may_partition(file_schema, name):
+                raise _invalid(
+                    f"--partition-by {name!r:.100}: name a column of the table, at its top, that is a string, a whole "
+                    "number, a boolean or a date"
+                )
+        columns = base64.b64encode(file_schema.serialize()).decode()
+        return cls(kind=kind, schema=schema, columns=columns, partition_by=tuple(partition_by))
 
     def file_schema(self) -> pa.Schema:
         """The columns of the files, each with its field id."""
         return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(self.columns)))
+
+
+def may_partition(schema: pa.Schema, name: str) -> bool:
+    """True if files can have one value of that column."""
+    kind = schema.field(name).type if name in schema.names and name not in _NO_PARTITIONS else pa.null()
+    types = pa.types
+    kinds = types.is_string, types.is_large_string, types.is_integer, types.is_boolean, types.is_date
+    return any(is_kind(kind) for is_kind in kinds)
 
 
 def value_columns(kind: str, text: str) -> ValueColumns:

@@ -25,6 +25,7 @@ from penstock_spark.archive.protobuf_messages import message_reader
 from penstock_spark.archive.typed_columns import AS_JSON, RAW, RAW_REASON, Typing, value_columns
 
 _REASON_LENGTH_MAX = 500
+PARTITION_BYTES_MAX = 500  # the footer of a file has its one value, which Parquet leaves out if it is long
 _FLOAT_DIGITS = 15  # a decimal of so many digits survives its way through a float
 _FLOAT_WHOLE = 2**53  # a whole float up to here was sent as this number, and not rounded on its way
 _EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)  # rounds no decimal that a value can hold
@@ -55,6 +56,10 @@ class ValueTyper:
         self._sources = [columns.sources[name] for name in self._typed]
         self._fits = [_fit_field(each) for each in columns.fields]
         self._makes = [_make_field(each, self._types[each.name]) for each in columns.fields]
+        for number, name in enumerate(self._typed):
+            if name in typing.partition_by and pa.types.is_string(self._types[name]):
+                self._fits[number] = _fit_partition(name, self._fits[number])
+                self._makes[number] = _make_partition(self._makes[number])
         self.unfit = 0
 
     def add(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -244,7 +249,27 @@ def _make_list(kind: pa.DataType, to: pa.DataType) -> Callable[[list[Any]], pa.A
     return make
 
 
+def _make_partition(make: Make) -> Make:
+    def checked(cells: list[Any], absent: int) -> pa.Array:
+        made = make(cells, absent)
+        if (pc.max(pc.binary_length(made)).as_py() or 0) > PARTITION_BYTES_MAX:
+            raise _MisfitError("a partition's text")
+        return made
+
+    return checked
+
+
 # Values one by one.
+
+
+def _fit_partition(name: str, fit: Fit) -> Fit:
+    def checked(value: Any) -> Any:
+        found = fit(value)
+        if found is not None and len(found.encode()) > PARTITION_BYTES_MAX:
+            raise _MisfitError(f"{name}: {len(found.encode())} bytes, and a partition's text has {PARTITION_BYTES_MAX}")
+        return found
+
+    return checked
 
 
 def _fit_field(field: pa.Field) -> Fit:

@@ -77,6 +77,13 @@ def main(argv: Sequence[str]) -> None:
         "--rebuild", action="store_true", help="first type all rows of tables with a schema anew, by the new schema"
     )
     parser.add_argument(
+        "--partition-by",
+        action="append",
+        default=[],
+        metavar="TOPIC=COLUMN,…",
+        help="new files of the topic's typed table have one value of each of these columns; TOPIC= for days alone",
+    )
+    parser.add_argument(
         "--latest", action="store_true", help="also keep a table of the latest record of each key of compacted topics"
     )
     parser.add_argument("--merge-files", action="store_true", help="also join small files of the tables, by day")
@@ -88,6 +95,7 @@ def main(argv: Sequence[str]) -> None:
     lake = open_results(uri, storage)
     schemas = read_schemas(options.schema, storage)
     _check_schemas(schemas, topics, storage, rebuilds=options.rebuild)
+    partitions = read_partitions(options.partition_by, topics)
     if (options.latest or options.merge_files) and storage.catalog is None:
         raise PenstockError(ErrorCode.INVALID_CONFIG, "--latest and --merge-files need a --catalog")
     sizes = Sizes(group_bytes=options.group_bytes, commit_bytes=options.commit_bytes)
@@ -107,7 +115,10 @@ def main(argv: Sequence[str]) -> None:
                 schema = schemas.get(topic.name)
                 if schema is None:
                     schema = topic_schema(topic, storage)
-                done.append(_archive(instance, lake, storage, topic, runners, sizes, schema))
+                by = partitions.get(topic.name)
+                if by and schema is None:
+                    raise _invalid(f"--partition-by {topic.name}=…: give the topic's --schema, or its value_schema")
+                done.append(_archive(instance, lake, storage, topic, runners, sizes, schema, by))
             except Exception as error:  # the topic's edge: Spark raises its own for what a worker raised
                 failed.append(topic.name)
                 log_event("failed", topic=topic.name, error=describe_failure(error))
@@ -139,6 +150,7 @@ def _archive(
     runners: _Runners,
     sizes: Sizes,
     schema: tuple[str, str] | None,
+    partition_by: Sequence[str] | None,
 ) -> ArchiveResult:
     if storage.catalog is None:
         name = claim_table(lake, topic, TableKind.PARQUET)
@@ -151,8 +163,8 @@ def _archive(
         if schema is None:
             return None
         if runners.rebuild is not None:
-            rebuild_table(table, schema, runners.rebuild, log_event)
-        return table.typed(*schema)
+            rebuild_table(table, schema, runners.rebuild, log_event, partition_by)
+        return table.typed(*schema, partition_by)
 
     result = archive_topic(instance, lake, topic, table, runners.groups, sizes, log_event, prepare)
     if runners.latest is not None and topic.config.is_compacted:
@@ -211,6 +223,23 @@ def read_schemas(given: Sequence[str], storage: Storage) -> dict[str, tuple[str,
         value_columns(kind, text)
         found[topic] = kind, text
     return found
+
+
+def read_partitions(given: Sequence[str], topics: Sequence[Topic]) -> dict[str, tuple[str, ...]]:
+    """The columns that `--partition-by` names, by topic. Raises INVALID_CONFIG with the way out."""
+    found: dict[str, tuple[str, ...]] = {}
+    names = {each.name for each in topics}
+    for each in given:
+        topic, is_pair, columns = each.partition("=")
+        listed = tuple(filter(None, columns.split(",")))
+        if topic not in names or not is_pair or topic in found or len({*listed}) < len(listed):
+            raise _invalid(f"--partition-by {each!r:.200}: give TOPIC=COLUMN,… once for each topic of this run")
+        found[topic] = listed
+    return found
+
+
+def _invalid(message: str) -> PenstockError:
+    return PenstockError(ErrorCode.INVALID_CONFIG, message)
 
 
 def topic_schema(topic: Topic, storage: Storage) -> tuple[str, str] | None:

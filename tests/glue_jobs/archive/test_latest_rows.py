@@ -114,7 +114,7 @@ def test_key_that_was_deleted_stays_deleted_when_another_engine_rewrites_old_fil
     shutil.copy(old.file_path.removeprefix("file://"), rewritten.removeprefix("file://"))
     with table.transaction() as transaction, transaction.update_snapshot().overwrite() as update:
         update.delete_data_file(old)
-        update.append_data_file(_data_file(table, rewritten, table.schema()))
+        update.append_data_file(_data_file(table, table.metadata, rewritten))
     topic.send(1, (b"x", b"1"))
     topic.archive()
     topic.merge()

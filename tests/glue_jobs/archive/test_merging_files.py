@@ -140,14 +140,14 @@ def test_joined_files_that_lack_a_row_are_refused(archived: ArchivedTopic) -> No
 
 
 def small(day: str, number: int, file_bytes: int = 1_000) -> SmallFile:
-    return SmallFile(path=f"orders/data/day={day}/{number:05}.parquet", file_bytes=file_bytes, records=1)
+    return SmallFile(path=f"orders/data/day={day}/{number:05}.parquet", partition=day, file_bytes=file_bytes, records=1)
 
 
 def test_run_takes_a_bounded_number_of_files_of_the_oldest_days(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merging_files, "MERGED_FILES_MAX", 10)
     files = [small(day, number) for day in ("2026-01-03", "2026-01-01", "2026-01-02") for number in range(6)]
     groups = plan_groups(files)
-    assert [(each[0].day, len(each)) for each in groups] == [("day=2026-01-01", 6), ("day=2026-01-02", 4)]
+    assert [(each[0].folder, len(each)) for each in groups] == [("day=2026-01-01", 6), ("day=2026-01-02", 4)]
 
 
 def test_groups_have_a_size_and_large_and_few_files_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
