@@ -11,6 +11,7 @@ A run serves the partitions in a circle, and begins at the one whose turn it is:
 - A log that is larger than a day's bound, or than the time of a run, is left to the Spark job `compact`.
 - A pass that the end of the run cuts short begins anew, as the first of the next run. The records that it has
   removed are gone, so the next pass writes less.
+- A pass that fails begins anew on the next day. So a log that fails costs a day no more than once.
 """
 
 import json
@@ -24,6 +25,8 @@ from penstock_service.compaction.compact import CompactionResult, attempt_compac
 from penstock_service.instance.instance import Instance
 
 _JOB = "clean"
+_FAILED_JOB = "clean_failed"  # a cursor of its own: an earlier release reads the other, and knows no more than it has
+_FAILED_MAX = 500  # partitions; those beyond are tried each hour, as they cost
 _DAY_MS = 24 * 3_600_000
 _SETTINGS = CompactionSettings(merges=False)
 
@@ -34,8 +37,9 @@ class CleaningResult:
 
     `partitions` were served; `passes` of them ended, over logs of `bytes_cleaned` in all. These bytes are dirty still:
     `bytes_left` of logs that are due; among them `bytes_too_large` of logs that no run can clean, and `bytes_late` of
-    logs that have been due for `CLEANING_LATE_MS`. `failures` counts partitions that could not be cleaned, `held` those
-    that another run held. `is_finished` is false if the time was up before every partition was served.
+    logs that have been due for `CLEANING_LATE_MS`. `failures` counts partitions that could not be cleaned, and those
+    whose passes failed earlier on the day; `held` those that another run held. `is_finished` is false if the time was
+    up before every partition was served.
     """
 
     partitions: int = 0
@@ -91,14 +95,17 @@ def clean_topics(
     """One run over the partitions of compacted topics in a circle from the cursor on, until the time is over.
 
     For each partition two updates for its lease, a read of its head and a query for each 64 pages; one put and a pass
-    (clean.py) for those that are due. A partition that fails is counted and logged, and the next run meets it again.
-    Raises what reading the topics and storing the cursor raises.
+    (clean.py) for those that are due. A partition that fails is counted and logged. The next run meets it again, or the
+    first of the next day if the pass has cost something. Raises what reading the topics and storing the cursor raises.
     """
     now_ms = instance.clock.now_ms()
     deadline_ms = instance.clock.monotonic_ms() + budget_ms
     day = _Day(instance, _progress_of(instance, now_ms // _DAY_MS), bytes_per_day)
-    queue = _queue(instance, day.progress)
-    total = CleaningResult()
+    found = _queue(instance, day.progress)
+    failed = _failed_on(instance, day.progress.day)
+    queue = [each for each in found if place_of(*each) not in failed]
+    resting = len(found) - len(queue)
+    total = CleaningResult(partitions=resting, failures=resting)
     following: str | None = None  # the place whose turn it is in the next run
     for at, (topic, partition) in enumerate(queue):
         left_ms = deadline_ms - instance.clock.monotonic_ms()
@@ -113,6 +120,9 @@ def clean_topics(
         # The first of a run has all its time: what it cannot clean, no run can.
         is_too_large = (at == 0) if not done.is_finished else bool(done.dirt and done.dirt.log_bytes > bytes_per_day)
         total = _with(total, done, begun_bytes, is_too_large=is_too_large, now_ms=now_ms)
+        if done.failures and begun_bytes and len(failed) < _FAILED_MAX:
+            failed.append(place_of(topic, partition))
+            instance.stores.cursors.put(_FAILED_JOB, json.dumps({"day": day.progress.day, "places": failed}))
         if done.dirt and not begun_bytes and not is_too_large and not done.failures:
             day.waiting = day.waiting or place_of(topic, partition)
         if not done.is_finished:
@@ -134,6 +144,12 @@ def _progress_of(instance: Instance, day: int) -> _Progress:
     text = instance.stores.cursors.get(_JOB)
     found = _Progress(**json.loads(text)) if text else _Progress(day=day)
     return found if found.day == day else replace(found, day=day, spent_bytes=0)
+
+
+def _failed_on(instance: Instance, day: int) -> list[str]:
+    """The places of the partitions whose passes have failed on that day."""
+    found = json.loads(instance.stores.cursors.get(_FAILED_JOB) or "{}")
+    return list(found["places"]) if found.get("day") == day else []
 
 
 def _with(

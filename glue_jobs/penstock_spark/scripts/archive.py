@@ -7,6 +7,7 @@ no harm: penstock_spark/archive/archive_plan.py argues why. docs/how-to/archive.
 """
 
 import sys
+from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -57,38 +58,7 @@ COMMIT_BYTES = 8 * 1024 * MIB  # bounds the plan, and the work that a failed com
 
 def main(argv: Sequence[str]) -> None:
     """Run once. Raises INTERNAL at the end if a topic failed, or if records expired before they were archived."""
-    parser = job_parser("archive", "Archives topics into tables, each offset once.")
-    parser.add_argument("--topic", action="append", default=[], help="only this topic; repeat it for several topics")
-    parser.add_argument("--output", help="s3://bucket/prefix or a folder; else lake/ in the bucket --results")
-    parser.add_argument("--group-bytes", type=byte_count, default=GROUP_BYTES, help="bytes of segments for one task")
-    parser.add_argument(
-        "--commit-bytes", type=byte_count, default=COMMIT_BYTES, help="bytes of segments in one commit, about"
-    )
-    parser.add_argument(
-        "--schema",
-        action="append",
-        default=[],
-        metavar="TOPIC=FORMAT:PLACE",
-        help="type a topic's values by this schema: FORMAT is json (JSON Schema), avro, or protobuf (descriptors, as "
-        "order.desc#shop.Order), PLACE a file or s3://bucket/key; or registry:URL[#SUBJECT[#MESSAGE]], where URL is "
-        "https://… or glue:REGISTRY",
-    )
-    parser.add_argument(
-        "--rebuild", action="store_true", help="first type all rows of tables with a schema anew, by the new schema"
-    )
-    parser.add_argument(
-        "--partition-by",
-        action="append",
-        default=[],
-        metavar="TOPIC=COLUMN,…",
-        help="new files of the topic's typed table have one value of each of these columns; TOPIC= for days alone",
-    )
-    parser.add_argument(
-        "--latest", action="store_true", help="also keep a table of the latest record of each key of compacted topics"
-    )
-    parser.add_argument("--merge-files", action="store_true", help="also join small files of the tables, by day")
-    add_on_undecodable(parser)
-    options, storage = parse_job(parser, argv)
+    options, storage = parse_job(_parser(), argv)
     instance = open_instance(storage)
     topics = _topics(instance, options.topic)
     uri = results_uri(options.output, storage, LAKE)
@@ -130,6 +100,41 @@ def main(argv: Sequence[str]) -> None:
             f"{len(failed)} topics failed, and {expired} offsets were removed before they were archived (by retention, "
             "or by truncation): the lines above name them",
         )
+
+
+def _parser() -> ArgumentParser:
+    parser = job_parser("archive", "Archives topics into tables, each offset once.")
+    parser.add_argument("--topic", action="append", default=[], help="only this topic; repeat it for several topics")
+    parser.add_argument("--output", help="s3://bucket/prefix or a folder; else lake/ in the bucket --results")
+    parser.add_argument("--group-bytes", type=byte_count, default=GROUP_BYTES, help="bytes of segments for one task")
+    parser.add_argument(
+        "--commit-bytes", type=byte_count, default=COMMIT_BYTES, help="bytes of segments in one commit, about"
+    )
+    parser.add_argument(
+        "--schema",
+        action="append",
+        default=[],
+        metavar="TOPIC=FORMAT:PLACE",
+        help="type a topic's values by this schema: FORMAT is json (JSON Schema), avro, or protobuf (descriptors, as "
+        "order.desc#shop.Order), PLACE a file or s3://bucket/key; or registry:URL[#SUBJECT[#MESSAGE]], where URL is "
+        "https://… or glue:REGISTRY",
+    )
+    parser.add_argument(
+        "--rebuild", action="store_true", help="first type all rows of tables with a schema anew, by the new schema"
+    )
+    parser.add_argument(
+        "--partition-by",
+        action="append",
+        default=[],
+        metavar="TOPIC=COLUMN,…",
+        help="new files of the topic's typed table have one value of each of these columns; TOPIC= for days alone",
+    )
+    parser.add_argument(
+        "--latest", action="store_true", help="also keep a table of the latest record of each key of compacted topics"
+    )
+    parser.add_argument("--merge-files", action="store_true", help="also join small files of the tables, by day")
+    add_on_undecodable(parser)
+    return parser
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

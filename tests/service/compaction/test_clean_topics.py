@@ -223,6 +223,32 @@ def test_partition_that_cannot_be_read_counts_and_the_others_are_cleaned(
     assert records(instance, "b") == 2
 
 
+def test_pass_that_fails_costs_a_day_once_and_is_tried_again_on_the_next(
+    instance: Instance, clock: SteppedClock
+) -> None:
+    for name in ("a", "b"):
+        written(instance, clock, name)
+    clock.time_ms = clock.now_ms() // DAY_MS * DAY_MS + DAY_MS
+    lost = pages_of(instance, "a")[0].refs[0].segment_id
+    kept = [zone_of(instance, number).segments.pop(lost) for number in range(3)]
+    cost = log_bytes(instance, "a")
+    bytes_per_day = cost + log_bytes(instance, "b")
+
+    results = []
+    for _ in range(3):
+        results.append(run(instance, bytes_per_day=bytes_per_day))
+        clock.time_ms += HOUR_MS
+    assert [(each.failures, each.passes, each.partitions) for each in results] == [(1, 1, 2), (1, 0, 2), (1, 0, 2)]
+    assert json.loads(instance.stores.cursors.get("clean") or "")["spent_bytes"] == bytes_per_day
+
+    for number, each in enumerate(kept):
+        zone_of(instance, number).segments[lost] = each
+    assert run(instance, bytes_per_day=bytes_per_day).failures == 1
+    clock.time_ms += DAY_MS
+    assert run(instance, bytes_per_day=bytes_per_day).passes == 1
+    assert records(instance, "a") == 2
+
+
 def test_partition_that_another_run_holds_is_counted_and_left(instance: Instance, clock: SteppedClock) -> None:
     written(instance, clock, "a")
     now_ms = clock.now_ms()
