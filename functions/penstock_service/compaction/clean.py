@@ -11,6 +11,7 @@ A pass that dies before step 3 is done again. So no tombstone is removed before 
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from penstock_core.compaction.cleaning import Cleaner, LatestOffsets, tombstone_horizon, with_cleaned
 from penstock_core.compaction.merging import CompactionState, fits, is_worth_merging
@@ -18,7 +19,7 @@ from penstock_core.ids import Offset
 from penstock_core.log.index import Page
 from penstock_core.log.ref import stored_bytes
 from penstock_core.log.retention import written_ms
-from penstock_core.log.topic import TopicConfig
+from penstock_core.log.topic import Topic
 from penstock_service.compaction.rewrite_run import Batch, CompactionRun, RewriteResult, read_batches, rewrite_run
 
 
@@ -73,14 +74,14 @@ class _DirtyKeys:
 
 
 def clean(
-    run: CompactionRun, config: TopicConfig, admits: Admission = always
+    run: CompactionRun, topic: Topic, admits: Admission = always
 ) -> Iterator[Dirt | RewriteResult | PassEnd | PassCutShort]:
     """One pass: what makes it due, the result of each rewritten row of pages, and last how the pass ended.
 
     It yields nothing if too little is new to be worth a pass. The end is missing if the caller does not admit the pass,
-    or if a swap was refused. Reads the index three times. Reads the pages up to the end of the pass once or twice, and
-    those never cleaned once more. A rewritten row costs what `rewrite_run` costs. Raises as `rewrite_run` does: the
-    pass is over then, and the next run begins it anew.
+    or if a swap was refused, as each is once the topic is to keep more. Reads the index three times. Reads the pages up
+    to the end of the pass once or twice, and those never cleaned once more. A rewritten row costs what `rewrite_run`
+    costs, and a read. Raises as `rewrite_run` does: the pass is over then, and the next run begins it anew.
     """
     first_dirty = max(run.head.log_start_offset, *(each.end_offset for each in run.lease.cleaned), Offset(0))
     dirt = _dirt(run, first_dirty)
@@ -94,13 +95,13 @@ def clean(
         yield PassCutShort()
         return
     now_ms = run.instance.clock.now_ms()
-    horizon = tombstone_horizon(run.lease.cleaned, now_ms, config.delete_retention_ms)
+    horizon = tombstone_horizon(run.lease.cleaned, now_ms, topic.config.delete_retention_ms)
     left_whole = 0
     for row in _rows(run, dirty.end_offset):
         if run.is_time_up:
             yield PassCutShort()
             return
-        done, row_left_whole = _clean_row(run, row, dirty.latest, horizon)
+        done, row_left_whole = _clean_row(run, row, dirty.latest, horizon, partial(_keeps_no_more, run, topic))
         left_whole += row_left_whole
         if done is None:
             continue
@@ -109,13 +110,25 @@ def clean(
             return
     cleaned = run.lease.cleaned
     if not left_whole:
-        cleaned = with_cleaned(cleaned, dirty.end_offset, run.instance.clock.now_ms(), config.delete_retention_ms)
+        cleaned = with_cleaned(cleaned, dirty.end_offset, run.instance.clock.now_ms(), topic.config.delete_retention_ms)
     lease = replace(run.lease, cleaned=cleaned)
     yield PassEnd(lease=lease, batches_left_whole=left_whole, are_keys_left=dirty.are_keys_left)
 
 
+def _keeps_no_more(run: CompactionRun, topic: Topic) -> bool:
+    """True if the topic, as it is now, may lose what it might when the pass began: hours ago, in a job. One read."""
+    run.instance.topic_cache.forget(topic.name)
+    now = run.instance.topic_cache.find(topic.name)
+    return (
+        now is not None
+        and now.topic_id == topic.topic_id
+        and now.config.is_compacted
+        and now.config.delete_retention_ms <= topic.config.delete_retention_ms
+    )
+
+
 def _clean_row(
-    run: CompactionRun, row: Sequence[Page], latest: LatestOffsets, horizon: int
+    run: CompactionRun, row: Sequence[Page], latest: LatestOffsets, horizon: int, may_swap: Callable[[], bool]
 ) -> tuple[RewriteResult | None, int]:
     """Rewrites the row if a record goes from it, or if it is worth merging anyway. Counts batches left whole."""
     if not is_worth_merging(row, run.settings):
@@ -132,7 +145,7 @@ def _clean_row(
         cleaners.append(Cleaner(latest, horizon))
         return cleaners[-1].clean(found)
 
-    done = rewrite_run(run, row, cleaned, run.head.log_start_offset)
+    done = rewrite_run(run, row, cleaned, run.head.log_start_offset, may_swap)
     return done, cleaners[0].left_whole
 
 

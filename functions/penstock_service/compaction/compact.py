@@ -18,7 +18,7 @@ from penstock_core.ids import Offset, Partition, PartitionKey
 from penstock_core.limits import STALE_MS
 from penstock_core.log.index import Page
 from penstock_core.log.ref import stored_bytes
-from penstock_core.log.topic import TopicConfig
+from penstock_core.log.topic import Topic
 from penstock_service.compaction.clean import Admission, Dirt, PassCutShort, PassEnd, always, clean
 from penstock_service.compaction.move_tail import move_tail, roll_old_tail, stale_bytes
 from penstock_service.compaction.rewrite_run import CompactionRun, RewriteResult, rewrite_run
@@ -117,7 +117,7 @@ def compact(
     if settings.zonal_ms_max is not None:
         run = roll_old_tail(run)
     if settings.cleans and topic.config.is_compacted:
-        result, run = _clean(run, topic.config, result, admits)
+        result, run = _clean(run, topic, result, admits)
     if settings.merges and result.is_finished and not (result.refused or result.failures):
         result = _merge(run, result)
     if settings.zonal_ms_max is not None and result.is_finished:
@@ -186,11 +186,11 @@ def _planned(result: CompactionResult, rows: Iterable[Sequence[Page]]) -> Compac
 
 
 def _clean(
-    run: CompactionRun, config: TopicConfig, result: CompactionResult, admits: Admission
+    run: CompactionRun, topic: Topic, result: CompactionResult, admits: Admission
 ) -> tuple[CompactionResult, CompactionRun]:
     """The result after cleaning, and the run with the end of the pass, if it came to its end."""
     try:
-        for each in clean(run, config, admits):
+        for each in clean(run, topic, admits):
             match each:
                 case Dirt():
                     result = replace(result, dirt=each)

@@ -55,7 +55,10 @@ Transform = Callable[[Iterator[tuple[int, Batch]]], Iterable[tuple[int, Batch]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteResult:
-    """The counts of one row. If not `is_swapped`, another process has changed the pages or has the lease by now."""
+    """The counts of one row. If not `is_swapped`, another process has changed the pages or has the lease by now.
+
+    Or the topic is to keep more than when the run began.
+    """
 
     is_swapped: bool
     refs_before: int = 0
@@ -114,9 +117,13 @@ class CompactionRun:
 
 
 def rewrite_run(
-    run: CompactionRun, row: Sequence[Page], transform: Transform = as_it_is, log_start: int = 0
+    run: CompactionRun,
+    row: Sequence[Page],
+    transform: Transform = as_it_is,
+    log_start: int = 0,
+    may_swap: Callable[[], bool] = lambda: True,
 ) -> RewriteResult:
-    """Rewrites the pages of `row` into one segment and exchanges them.
+    """Rewrites the pages of `row` into one segment and exchanges them, if `may_swap` says so right before.
 
     One or more gets for each segment that the row names, one upload, and one transaction; one query more if that is
     refused. If the exchange would take more than `TRANSACTION_ACTIONS_MAX` actions, the row is rewritten by halves, and
@@ -134,10 +141,10 @@ def rewrite_run(
     swap = Swap(old=tuple(row), new=new_pages(row, refs), epoch=run.lease.epoch, deadline_ms=0, swapped_ms=0)
     if swap.actions > TRANSACTION_ACTIONS_MAX and len(row) > 1:
         middle = len(row) // 2
-        first = rewrite_run(run, row[:middle], transform, log_start)
-        return first.plus(rewrite_run(run, row[middle:], transform, log_start)) if first.is_swapped else first
+        first = rewrite_run(run, row[:middle], transform, log_start, may_swap)
+        return first.plus(rewrite_run(run, row[middle:], transform, log_start, may_swap)) if first.is_swapped else first
     return RewriteResult(
-        is_swapped=_swap(run, swap, segment_time_ms(segment_id)),
+        is_swapped=may_swap() and _swap(run, swap, segment_time_ms(segment_id)),
         refs_before=len(located),
         refs_after=len(refs),
         bytes_before=sum(each.ref.length for each in located),

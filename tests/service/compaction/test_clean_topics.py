@@ -15,11 +15,13 @@ from penstock_service.compaction.clean_topics import CleaningResult, clean_topic
 from penstock_service.compaction.compact import compact
 from penstock_service.compaction.tier import tier
 from penstock_service.instance.instance import Instance
+from penstock_service.topics.alter_topic import alter_topic
 from tests.service.compaction.written_topic import append, pages_of, read
 from tests.support.service import (
     UNAVAILABLE,
     Intercepted,
     SteppedClock,
+    another_instance,
     key_of,
     new_topic,
     with_stores,
@@ -156,6 +158,24 @@ def slow(instance: Instance, clock: SteppedClock, swap_ms: int) -> Instance:
 
 
 ONE_PAGE = CompactionSettings(merges=False, segment_bytes=1)  # each swap takes one page
+
+
+@pytest.mark.parametrize("change", [{"cleanup_policy": "delete"}, {"delete_retention_ms": 7 * DAY_MS}])
+def test_pass_ends_once_the_topic_is_to_keep_more(
+    instance: Instance, clock: SteppedClock, change: dict[str, Any]
+) -> None:
+    written(instance, clock, "a", pages=4)
+
+    def swap(original: Callable[..., bool], *arguments: object) -> bool:
+        swaps.append(original(*arguments))
+        alter_topic(another_instance(instance), "a", None, change)
+        return swaps[-1]
+
+    swaps: list[bool] = []
+    altering = with_stores(instance, compaction=Intercepted(instance.stores.compaction, swap=swap))
+    done = run(altering, settings=ONE_PAGE)
+    assert (swaps, done.passes, done.bytes_left > 0) == ([True], 0, True)
+    assert records(instance, "a") == 3 * TAIL_ROLL_REFS + 1
 
 
 def test_pass_that_is_cut_short_is_the_first_of_the_next_run(instance: Instance, clock: SteppedClock) -> None:
