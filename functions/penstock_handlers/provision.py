@@ -51,6 +51,7 @@ DESTROY = "destroy"
 ACLS = "Custom::PenstockAcls"
 QUOTA = "Custom::PenstockQuota"
 _ACLS_ID = "acls/"
+_ROLE_WAITS_MS = (2_000, 5_000, 8_000, 12_000)  # IAM shows a role's new policy some seconds later
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,6 +255,16 @@ def _put_subscription(change: Change, to: Instance, _stack: CloudFormation) -> N
         target=_object(change.properties, "Target"),
         settings=_changed(change, _settings(change.properties)),
     )
+    waits_ms = _ROLE_WAITS_MS if "stage" in (wish.target or {}) else ()
+    for wait_ms in waits_ms:
+        try:
+            put_subscription(to, _text(change.properties, "Name"), wish)
+        except PenstockError as error:
+            if error.code is not ErrorCode.ACCESS_DENIED:
+                raise
+            to.clock.sleep_ms(wait_ms)
+        else:
+            return
     put_subscription(to, _text(change.properties, "Name"), wish)
 
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from penstock_cdk.declared.schedule import Schedule
     from penstock_cdk.declared.share_group import Group, ShareGroup
     from penstock_cdk.declared.subscription import Subscription
+    from penstock_cdk.declared.targets import MirrorStage
     from penstock_cdk.declared.topic import Topic
     from penstock_cdk.overrides import settings_of_app
     from penstock_cdk.penstock import Penstock
@@ -22,6 +23,7 @@ _MODULES = {
     "Group": "penstock_cdk.declared.share_group",
     "Jwt": "penstock_cdk.walls",
     "Metrics": "penstock_cdk.settings",
+    "MirrorStage": "penstock_cdk.declared.targets",
     "RestoredTables": "penstock_cdk.settings",
     "STAGES": "penstock_cdk.settings",
     "StageSettings": "penstock_cdk.settings",
@@ -38,6 +40,7 @@ __all__ = [
     "Group",
     "Jwt",
     "Metrics",
+    "MirrorStage",
     "Penstock",
     "RestoredTables",
     "Schedule",

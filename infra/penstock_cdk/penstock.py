@@ -1,11 +1,12 @@
 """The construct of a whole Penstock. It composes constructs, and each construct defines one concern."""
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Unpack
 
-from aws_cdk import Annotations, CfnOutput, RemovalPolicy, Stack, Tags
+from aws_cdk import Annotations, Arn, ArnFormat, CfnOutput, RemovalPolicy, Stack, Tags, Token
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
@@ -22,9 +23,9 @@ from penstock_cdk.declared.consumer_metrics import ConsumerMetrics
 from penstock_cdk.declared.provision import Provision
 from penstock_cdk.declared.rights import AccessRules, Quotas, Rights
 from penstock_cdk.declared.schedule import UTC_ZONE, Schedule
-from penstock_cdk.declared.share_group import Group, ShareGroup
+from penstock_cdk.declared.share_group import Group, ShareGroup, plain_name
 from penstock_cdk.declared.subscription import Subscription
-from penstock_cdk.declared.targets import Target
+from penstock_cdk.declared.targets import MirrorStage, Target, role_of_mirror
 from penstock_cdk.declared.topic import Topic
 from penstock_cdk.jobs.job_schedules import JobSchedules
 from penstock_cdk.jobs.spark_jobs import SparkJobs
@@ -63,6 +64,7 @@ _ACCESS: Mapping[AclDefault, str] = {
     "deny": "refused without an access rule: penstock acls add PRINCIPAL write topic:NAME (docs/how-to/acls.md)",
     "allow": "allowed without an access rule: penstock acls add PRINCIPAL all '*' --deny (docs/how-to/acls.md)",
 }
+_PUSH_ROUTE = "POST /v1/mirrors/{name}/append"
 _HIDDEN = "Default"  # the CDK leaves this id out of the names that it makes
 
 
@@ -278,7 +280,7 @@ class Penstock(Construct):
         self,
         name: str,
         topics: Sequence[Topic | str],
-        target: Target,
+        target: Target | MirrorStage,
         *,
         removal_policy: RemovalPolicy = RemovalPolicy.DESTROY,
         alarm_age_ms: int | None = None,
@@ -303,6 +305,73 @@ class Penstock(Construct):
         # Its creation switches on the pollers of deliveries, and the rule of the look. They must be there.
         made.node.add_dependency(self.node.find_child("PushSource"), self.node.find_child("Schedules"))
         return made
+
+    def mirror_to(
+        self,
+        name: str,
+        topics: Sequence[Topic | str],
+        stage: "Penstock | MirrorStage",
+        *,
+        prefix: str = "",
+        url: str | None = None,
+        removal_policy: RemovalPolicy = RemovalPolicy.DESTROY,
+        alarm_age_ms: int | None = None,
+    ) -> Subscription:
+        """Declares a mirror: the other stage repeats the topics, offset by offset (docs/how-to/mirror.md).
+
+        `stage` is a Penstock of this app, which gets a role for it, or a `MirrorStage` with all of it. `url` is that of
+        the other stage, where this stack cannot know it: in another account, or in another region without
+        `cross_region_references`. The other stack is deployed first. Raises ValueError as `subscription`, and for
+        stacks that do not know their regions.
+        """
+        if isinstance(stage, Penstock):
+            stage = stage._mirror_stage(name, topics, self, prefix, url)
+        elif prefix or url:
+            raise ValueError(f"mirror {name!r}: give prefix and url in the MirrorStage")
+        return self.subscription(
+            name, topics, stage, start="earliest", removal_policy=removal_policy, alarm_age_ms=alarm_age_ms
+        )
+
+    def mirror_role(
+        self, name: str, topics: Sequence[Topic | str], source: "Penstock | str", *, prefix: str = ""
+    ) -> iam.Role:
+        """Lets another stage push the mirror of that name: a role, and access rules for these topics behind the prefix.
+
+        `source` is the other stage, or the ARN of its role `<stage>-targets-<region>`. The role may call one path,
+        that of the mirror. Raises ValueError for a stack without a region, and for what is no ARN of a role.
+        """
+        region = Stack.of(self).region
+        if Token.is_unresolved(region):
+            raise _without_region(self)
+        source_arn, account = _role_and_account(source)
+        role = role_of_mirror(
+            Construct(_room(self, "Mirrors"), name),
+            name=_mirror_role_name(self.settings.name, name, region),
+            source_role_arn=source_arn,
+            source_account=account,
+            append_arn=self._api.route_arn(ROUTE_BY_KEY[_PUSH_ROUTE], name=name),
+        )
+        for topic in topics:
+            for operation in ("alter", "write"):
+                self.allow(role, operation, f"topic:{prefix}{plain_name(topic)}")
+        return role
+
+    def _mirror_stage(
+        self, name: str, topics: Sequence[Topic | str], source: "Penstock", prefix: str, url: str | None
+    ) -> MirrorStage:
+        """This stage as the target of a mirror of the source, which is deployed later."""
+        here, there = Stack.of(self), Stack.of(source)
+        if Token.is_unresolved(there.region):
+            raise _without_region(source)
+        self.mirror_role(name, topics, source, prefix=prefix)
+        there.add_stack_dependency(here)
+        role = here.format_arn(
+            service="iam",
+            region="",
+            resource="role",
+            resource_name=_mirror_role_name(self.settings.name, name, here.region),
+        )
+        return MirrorStage(url=url or self.url, region=here.region, role_arn=role, prefix=prefix, source=source.url)
 
     def schedule(
         self,
@@ -516,6 +585,25 @@ class Penstock(Construct):
     def _output(self, name: str, value: str) -> None:
         """Makes an output with the name, behind the id of this construct: `QueueApiUrl`."""
         CfnOutput(self, name, value=value).override_logical_id(f"{self._output_prefix}{name}")
+
+
+def _without_region(stage: Construct) -> ValueError:
+    return ValueError(f"{stage.node.path}: a mirror needs the region of its stack: give it env=Environment(region=…)")
+
+
+def _role_and_account(source: Penstock | str) -> tuple[str, str]:
+    """The ARN of the role under which the source pushes, and the account of it."""
+    if isinstance(source, Penstock):
+        return source._targets.role_arn, Stack.of(source).account
+    parts = source.split(":")
+    if not Token.is_unresolved(source) and not (len(parts) == 6 and parts[5].startswith("role/")):
+        raise ValueError(f"{source!r:.100}: give the ARN of the role under which the other stage pushes")
+    return source, Arn.split(source, ArnFormat.SLASH_RESOURCE_NAME).account or ""
+
+
+def _mirror_role_name(stage: str, name: str, region: str) -> str:
+    """Roles of all regions share one space of names, of 64 characters."""
+    return f"{stage}-mirror-{hashlib.sha256(f'{name} {region}'.encode()).hexdigest()[:12]}"
 
 
 def _room(scope: Construct, construct_id: str) -> Construct:

@@ -9,7 +9,7 @@ from constructs import Construct
 from penstock_cdk.declared.consumer_metrics import ConsumerMetrics
 from penstock_cdk.declared.provision import Provision
 from penstock_cdk.declared.share_group import deployed_name, plain_name
-from penstock_cdk.declared.targets import Target, open_target
+from penstock_cdk.declared.targets import MirrorStage, Target, open_target
 from penstock_cdk.declared.topic import Topic
 from penstock_cdk.service.targets import TargetsRole
 from penstock_core.errors import PenstockError
@@ -28,7 +28,7 @@ class Subscription(Construct):
         scope: Construct,
         *,
         topics: Sequence[Topic | str],
-        target: Target,
+        target: Target | MirrorStage,
         config: Mapping[str, Any],
         removal_policy: RemovalPolicy,
         provision: Provision,

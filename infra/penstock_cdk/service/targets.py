@@ -6,6 +6,7 @@ it, and nobody else may.
 """
 
 from collections.abc import Sequence
+from typing import cast
 
 from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
@@ -27,7 +28,7 @@ class TargetsRole(Construct):
         self._name = f"{settings.name}-targets-{stack.region}"  # roles of all regions share one space of names
         self.role_arn = stack.format_arn(service="iam", region="", resource="role", resource_name=self._name)
         self._role: iam.Role | None = None
-        self._mirror_roles = settings.mirror_roles
+        self._mirror_roles = [*settings.mirror_roles]
         self.environment = ",".join((self.role_arn, *settings.private_targets))
 
     def assume_statement(self) -> iam.PolicyStatement:
@@ -46,6 +47,15 @@ class TargetsRole(Construct):
                 assumed_by=iam.CompositePrincipal(*principals),
                 inline_policies=self._mirror_policies(),
             )
+
+    def let_assume(self, role_arn: str) -> None:
+        """Lets the role assume one more role of another stage, for a mirror."""
+        if role_arn not in self._mirror_roles and self._role is not None:
+            self._mirror_roles.append(role_arn)
+            cast(iam.CfnRole, self._role.node.default_child).policies = [
+                iam.CfnRole.PolicyProperty(policy_name=name, policy_document=document)
+                for name, document in (self._mirror_policies() or {}).items()
+            ]
 
     def _mirror_policies(self) -> dict[str, iam.PolicyDocument] | None:
         if not self._mirror_roles:

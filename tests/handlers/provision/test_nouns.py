@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from penstock_core.errors import PenstockError
+from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import TopicName
-from penstock_core.push.targets.target import TopicTarget
+from penstock_core.push.targets.target import Target, TopicTarget
+from penstock_service.adapters.memory.messages import MemoryTargets
 from penstock_service.instance.instance import Instance
 from penstock_service.push.subscriptions import find_subscription
 from penstock_service.schedules.put_schedule import ScheduleWish, find_schedule, put_schedule
@@ -21,6 +22,7 @@ from penstock_service.share.admin.put_share_group import put_share_group
 from penstock_service.topics.alter_topic import delete_topic
 from penstock_service.topics.create_topic import create_topic
 from tests.handlers.provision.template import Template, config
+from tests.support.service import SteppedClock
 
 
 def test_topic_is_made_with_partitions_and_settings(topic: Template, to: Instance) -> None:
@@ -305,3 +307,41 @@ def test_subscription_with_a_mistake_fails_with_the_reason(
     answer = subscription.create(**{"Name": "copies", "Topics": ["orders"], **properties})
     assert answer["Status"] == "FAILED"
     assert told in answer["Reason"]
+
+
+TO_STAGE = config(stage={"url": "https://b.example"})
+
+
+@pytest.mark.parametrize(
+    ("target", "refusals", "status", "waited_ms"),
+    [
+        (TO_STAGE, 4, "SUCCESS", 27_000),
+        (TO_STAGE, 5, "FAILED", 27_000),
+        (config(**{"lambda": "arn:aws:lambda:eu-west-1:123456789012:function:pack"}), 1, "FAILED", 0),
+    ],
+)
+def test_role_of_a_mirror_that_cannot_be_assumed_yet_is_tried_again(
+    subscription: Template,
+    to: Instance,
+    clock: SteppedClock,
+    monkeypatch: pytest.MonkeyPatch,
+    target: str,
+    refusals: int,
+    status: str,
+    waited_ms: int,
+) -> None:
+    """IAM shows a new policy some seconds later. A target of another kind is refused at once."""
+    targets = to.stores.targets
+    assert isinstance(targets, MemoryTargets)
+    asked: list[Target] = []
+
+    def check(wanted: Target) -> None:
+        asked.append(wanted)
+        if len(asked) <= refusals:
+            raise PenstockError(ErrorCode.ACCESS_DENIED, "role cannot be assumed")
+
+    monkeypatch.setattr(targets, "check", check)  # IAM, which learns late
+    began_ms = clock.now_ms()
+    answer = subscription.create(Name="dr", Topics=["orders"], Target=target, Config=config(start="earliest"))
+    assert answer["Status"] == status, answer
+    assert clock.now_ms() - began_ms == waited_ms
