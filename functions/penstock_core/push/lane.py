@@ -6,6 +6,7 @@ partitions in turn. One delivery holds a lane at a time:
 ```
  free ──take──> held by a message ──rest──> free, its message sleeps in the queue until `due_ms`
                         │         ──finish──> free, without a message
+                        │         ──renew───> held for longer: a lane that pushes to a mirror
                         └─its function dies─> over at `locked_until_ms`: the next take counts a death
 ```
 Invariant: while a lane is held or sleeps, the queue has the message `holder` or `sleeper`. So a message that meets a
@@ -13,13 +14,16 @@ held lane may go, unless it is one of those two, or its sender has seen a newer 
 If the queue delivers one message twice, one receiver may delete it while the other holds the lane. If that one dies,
 or rests, the lane waits for the look, which trusts times only. `tests/checkers/push` explores all of this.
 
+A lock outlasts each delivery. That of a lane to a mirror does not: two deliveries at once harm nothing there.
+
 Each write raises `version`, and is made on condition of the version before it. So a late write changes nothing.
 
 The message that starts a delivery: a lane of a subscription that may have work.
 
 `{"subscription": <name>, "id": <id>, "lane": n, "version": n, "partition": "<topic id>#<n>" or null}`. A message may
 be doubled or late, because a delivery looks at the lane itself. `partition` is a hint: the receiver may remember a
-topic that did not have it yet.
+topic that did not have it yet. One for a lane to a mirror has `"mirror": true`: its receiver lets it come again soon,
+before it reads anything.
 """
 
 import json
@@ -28,7 +32,7 @@ from dataclasses import dataclass, replace
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import PartitionKey, SubscriptionId, SubscriptionName, parse_partition_key
-from penstock_core.limits import PUSH_LOCK_MS
+from penstock_core.limits import MIRROR_LOCK_MS, PUSH_LOCK_MS
 
 NO_MESSAGE = ""
 FREE = 0
@@ -70,7 +74,7 @@ class LaneState:
 class Turn:
     """One receipt of a message: the message's id, a nonce of this invocation, and the subscription's version.
 
-    `sent_version` is the version that the sender of the message has seen.
+    `sent_version` is the version that the sender of the message has seen. `is_mirror`: the lane pushes to a mirror.
     """
 
     message_id: str
@@ -78,6 +82,7 @@ class Turn:
     sent_version: int
     seen_version: int
     now_ms: int
+    is_mirror: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,16 +113,26 @@ def take(state: LaneState | None, turn: Turn) -> LaneState | Drop | Postpone:
         return Postpone(until_ms=state.locked_until_ms) if is_needed else Drop()
     if state.nonce == turn.nonce and state.locked_until_ms > turn.now_ms:
         return state
-    has_died = state.locked_until_ms != FREE
+    deaths = state.deaths + 1 if state.locked_until_ms != FREE else 0
     return replace(
         state,
         version=state.version + 1,
         seen_version=turn.seen_version,
         holder=turn.message_id,
         nonce=turn.nonce,
-        locked_until_ms=turn.now_ms + PUSH_LOCK_MS,
-        deaths=state.deaths + 1 if has_died else 0,
+        locked_until_ms=turn.now_ms + (_mirror_lock_ms(deaths) if turn.is_mirror else PUSH_LOCK_MS),
+        deaths=deaths,
     )
+
+
+def _mirror_lock_ms(deaths: int) -> int:
+    """Twice as long after each death but the first: a push that is slow looks like a death, and must not pile up."""
+    return min(PUSH_LOCK_MS, MIRROR_LOCK_MS << max(0, deaths - 1))
+
+
+def renew(state: LaneState, now_ms: int) -> LaneState:
+    """The lane of a mirror whose holder goes on, and has died of nothing so far."""
+    return replace(state, version=state.version + 1, locked_until_ms=now_ms + MIRROR_LOCK_MS, deaths=0)
 
 
 def finish(state: LaneState) -> LaneState:
@@ -146,13 +161,14 @@ def _freed(state: LaneState) -> LaneState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushMessage:
-    """`version` is that of the subscription as the sender read it."""
+    """`version` is that of the subscription as the sender read it, and `is_mirror` tells of its target."""
 
     name: SubscriptionName
     subscription_id: SubscriptionId
     lane: int
     version: int
     partition: PartitionKey | None = None
+    is_mirror: bool = False
 
 
 def encode_push_message(message: PushMessage) -> str:
@@ -164,6 +180,7 @@ def encode_push_message(message: PushMessage) -> str:
             "lane": message.lane,
             "version": message.version,
             "partition": None if message.partition is None else str(message.partition),
+            **({"mirror": True} if message.is_mirror else {}),
         }
     )
 
@@ -179,6 +196,7 @@ def decode_push_message(text: str) -> PushMessage:
             lane=int(fields["lane"]),
             version=int(fields["version"]),
             partition=None if partition is None else parse_partition_key(partition),
+            is_mirror=fields.get("mirror") is True,
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise PenstockError(

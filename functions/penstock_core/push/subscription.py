@@ -12,6 +12,7 @@ from penstock_core import limits
 from penstock_core.errors import ErrorCode, Mistakes, PenstockError, shown
 from penstock_core.filters.policy import parse_filter
 from penstock_core.ids import (
+    PartitionKey,
     SubscriptionId,
     SubscriptionName,
     TopicId,
@@ -19,6 +20,7 @@ from penstock_core.ids import (
     parse_own_topic_name,
     parse_subscription_name,
 )
+from penstock_core.push.lane import PushMessage
 from penstock_core.push.targets.target import StageTarget, Target, TopicTarget
 
 ORDERED, PARALLEL = "ordered", "parallel"
@@ -93,6 +95,11 @@ class Subscription:
     is_paused: bool = False
     config: SubscriptionConfig = field(default_factory=SubscriptionConfig)
     mirrored: Mapping[TopicId, str] = field(default_factory=dict)
+
+    @property
+    def is_mirror(self) -> bool:
+        """True if it pushes its topics to another stage."""
+        return isinstance(self.target, StageTarget)
 
 
 def new_subscription_id(entropy: bytes) -> SubscriptionId:
@@ -242,6 +249,7 @@ class SubscriptionNote:
     version: int
     concurrency: int
     is_paused: bool
+    is_mirror: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,4 +269,17 @@ def note_of(subscription: Subscription) -> SubscriptionNote:
         version=subscription.version,
         concurrency=subscription.config.concurrency,
         is_paused=subscription.is_paused,
+        is_mirror=subscription.is_mirror,
+    )
+
+
+def message_of(sender: Subscription | SubscriptionNote, lane: int, partition: PartitionKey | None) -> PushMessage:
+    """The message that starts a delivery of the lane, from what its sender has read of the subscription."""
+    return PushMessage(
+        name=sender.name,
+        subscription_id=sender.subscription_id,
+        lane=lane,
+        version=sender.version,
+        partition=partition,
+        is_mirror=sender.is_mirror,
     )

@@ -23,6 +23,7 @@ from penstock_core.limits import (
     BATCH_DECODED_BYTES_MAX,
     INDEX_FETCH_PAGES,
     JUMP_OFFSETS_MAX,
+    MIRROR_DIVERGED_MS,
     MIRROR_PUSH_BYTES,
     MIRROR_PUSH_PRODUCERS,
     MIRROR_PUSH_REFS,
@@ -329,10 +330,10 @@ def _failed(
 def _diverged(
     work: LaneWork, place: tuple[TopicName, DeliveryKey], state: DeliveryState, push: MirrorPush, why: str
 ) -> DeliveryState:
-    """The partition stops, but for one try in each longest pause. The log line rings an alarm."""
+    """The partition stops, but for one try each minute. The log line rings an alarm."""
     work.instance.telemetry.log("mirror_diverged", **_facts(work, place, state), error=why)
     rests = _failed(work, place, state, push, f"DIVERGED: {why}")
-    pause_ms = work.subscription.config.backoff_ms_max
+    pause_ms = max(work.subscription.config.backoff_ms_max, MIRROR_DIVERGED_MS)
     return replace(rests, next_try_ms=work.instance.clock.now_ms() + pause_ms)
 
 

@@ -22,15 +22,15 @@ from enum import Enum
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import PartitionKey, TopicName
-from penstock_core.limits import PUSH_PAUSE_MS_MAX, PUSH_RECEIPT_RETRY_MS, PUSH_SLICE_MS
+from penstock_core.limits import MIRROR_HIDE_MS, PUSH_PAUSE_MS_MAX, PUSH_RECEIPT_RETRY_MS, PUSH_SLICE_MS
 from penstock_core.log.index import Head
 from penstock_core.push.delivery import DeliveryKey
 from penstock_core.push.lane import Drop, LaneKey, LaneState, Postpone, PushMessage, Turn, finish, lane_of, rest, take
-from penstock_core.push.subscription import PARALLEL, Subscription
+from penstock_core.push.subscription import PARALLEL, Subscription, message_of
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.update_window import Moment
 from penstock_service.push.deliver_ordered import deliver_ordered
-from penstock_service.push.lane_work import LaneResult, LaneWork
+from penstock_service.push.lane_work import LaneHold, LaneResult, LaneWork
 from penstock_service.push.parallel.deliver_parallel import deliver_parallel
 from penstock_service.push.subscriptions import partitions_of
 
@@ -70,20 +70,24 @@ class _Delivery:
         self._started = Moment.now(instance.clock)
         self._nonce = instance.entropy.random_bytes(_NONCE_BYTES).hex()
         self._key = LaneKey(subscription_id=self._message.subscription_id, lane=self._message.lane)
+        self._hold = LaneHold(instance, self._key, receipt.handle)
         self._seen: Sequence[tuple[TopicName, DeliveryKey]] = ()  # the partitions of the last work
 
     def run(self) -> Ending:
         push = self._instance.stores.push
+        if self._message.is_mirror:
+            self._hold.hide_until(self._started.wall_ms + MIRROR_HIDE_MS)
         subscription = push.get_subscription(self._message.name)
         if subscription is None or subscription.subscription_id != self._message.subscription_id:
             return Ending.DELETE  # it was deleted, and perhaps made anew
         lane = self._take(subscription, push.find_lane(self._key))
         while isinstance(lane, LaneState):
+            self._hold.hold(lane)
             try:
-                result = self._work(subscription, lane)
+                result = self._work(subscription)
             except PenstockError as error:
-                return self._give_up(lane, error)
-            after = self._release(lane, result)
+                return self._give_up(error)
+            after = self._release(result)
             if after is None:
                 return Ending.KEEP
             added = self._added(subscription)
@@ -110,6 +114,7 @@ class _Delivery:
                 sent_version=self._message.version,
                 seen_version=subscription.version,
                 now_ms=self._instance.clock.now_ms(),
+                is_mirror=subscription.is_mirror,
             )
             taken = take(stored, turn)
             if not isinstance(taken, LaneState) or taken is stored:
@@ -123,17 +128,20 @@ class _Delivery:
         """True while no other delivery can have the message. A freeze behind this look is met by the lane's version."""
         return self._started.age_ms(self._instance.clock) < PUSH_SLICE_MS
 
-    def _work(self, subscription: Subscription, lane: LaneState) -> LaneResult:
+    def _work(self, subscription: Subscription) -> LaneResult:
         if subscription.is_paused:
             return LaneResult(is_unfinished=False)
+        if subscription.is_mirror:
+            self._hold.hide_until(self._hold.lane.locked_until_ms)
         has_worked = bool(self._seen)
         partitions = self._seen = self._partitions(subscription)
-        at = lane.version // 2 % max(1, len(partitions))  # each slice begins with the next one, so that each has a turn
+        slices = self._hold.lane.version // 2  # each begins with the next partition, so that each has a turn
+        at = slices % max(1, len(partitions))
         work = LaneWork(
             instance=self._instance,
             subscription=subscription,
             number=self._key.lane,
-            lane=lane,
+            hold=self._hold,
             partitions=[*partitions[at:], *partitions[:at]],
             started=self._started,
             hint=self._message.partition,
@@ -174,21 +182,16 @@ class _Delivery:
         now = self._in_lane(subscription, partitions_of(self._instance, subscription))
         return next((key.partition_key for _, key in now if key not in seen), None)
 
-    def _release(self, lane: LaneState, result: LaneResult) -> LaneState | None:
+    def _release(self, result: LaneResult) -> LaneState | None:
         """The lane as it is free. None if another delivery has taken it, because this one was frozen. One write."""
+        lane = self._hold.lane
         free, now_ms = finish(lane), self._instance.clock.now_ms()
         if result.due_ms is not None and not result.is_unfinished:
             free = rest(lane, result.due_ms, now_ms, result.look_ms)
         return free if self._instance.stores.push.put_lane(self._key, free) == free else None
 
     def _successor(self, subscription: Subscription, added: PartitionKey | None) -> PushMessage:
-        return PushMessage(
-            name=subscription.name,
-            subscription_id=subscription.subscription_id,
-            lane=self._key.lane,
-            version=subscription.version,
-            partition=added or self._message.partition,
-        )
+        return message_of(subscription, self._key.lane, added or self._message.partition)
 
     def _arm(self, result: LaneResult) -> bool:
         """Sets the push waiters of the partitions that are at their end. False if records have come meanwhile.
@@ -214,6 +217,9 @@ class _Delivery:
         return is_armed or found is None
 
     def _leave(self, lane: LaneState) -> Ending:
+        """Hides the message, or lets it go. Once the lock is over, another delivery may hold the lane by it."""
+        if self._hold.is_over:
+            return Ending.KEEP
         if lane.sleeper == self._receipt.message_id:
             return self._hide(lane.due_ms)
         return self._hide(lane.look_ms) if lane.looker == self._receipt.message_id else Ending.DELETE
@@ -224,12 +230,12 @@ class _Delivery:
         self._instance.stores.deliveries.postpone(self._receipt.handle, pause_ms)
         return Ending.KEEP
 
-    def _give_up(self, lane: LaneState, error: PenstockError) -> Ending:
+    def _give_up(self, error: PenstockError) -> Ending:
         """Frees the lane, so that its next delivery counts no death. The message comes again soon."""
         self._instance.telemetry.log(
             "push_delivery_failed", subscription=self._message.name, lane=self._key.lane, error=str(error)
         )
         with contextlib.suppress(PenstockError):  # if not, the lock and the message's receipt end by themselves
-            self._instance.stores.push.put_lane(self._key, finish(lane))
+            self._instance.stores.push.put_lane(self._key, finish(self._hold.lane))
             self._instance.stores.deliveries.postpone(self._receipt.handle, PUSH_RECEIPT_RETRY_MS)
         return Ending.KEEP

@@ -316,7 +316,9 @@ class _MirroredPartition(_Partition):
         from penstock_service.mirror.push_log import push_log  # which other targets do not need
 
         state = stored or DeliveryState(offset=self._head.log_start_offset, version=0)
+        begin = state.offset
         while True:
+            self._work.hold.renew(has_progressed=state.offset > begin)
             state = self._told(state)
             must_ask = state.trouble is not None or state.asked_version < self._subscription.version
             if state.offset >= self._head.next_offset and not must_ask:

@@ -16,7 +16,7 @@ from penstock_core.errors import PenstockError
 from penstock_core.ids import Partition, PartitionKey, TopicId
 from penstock_core.log.wake_up import PushEvent
 from penstock_core.push.lane import PushMessage, lane_of
-from penstock_core.push.subscription import SubscriptionNote
+from penstock_core.push.subscription import SubscriptionNote, message_of
 from penstock_service.ports.push import DeliveryQueue, PushStore
 from penstock_service.ports.runtime import Executor
 
@@ -64,7 +64,5 @@ def _messages(
         for partition in () if note.is_paused else sorted(partitions):
             key = PartitionKey(topic_id, partition)
             lane = lane_of(key, note.concurrency)
-            by_lane[note.subscription_id, lane] = PushMessage(
-                name=note.name, subscription_id=note.subscription_id, lane=lane, version=note.version, partition=key
-            )
+            by_lane[note.subscription_id, lane] = message_of(note, lane, key)
     return [*by_lane.values()]

@@ -1,15 +1,20 @@
-"""One delivery's work on a lane that it holds, and what it found at its end."""
+"""One delivery's work on a lane that it holds, and what it found at its end.
 
+A lane that pushes to a mirror has a short lock, which its holder renews together with its message's rest in the queue.
+So a death costs seconds there. Elsewhere no lock is renewed, and each outlasts its function.
+"""
+
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, PartitionKey, TopicName
-from penstock_core.limits import PUSH_LOCK_MS, PUSH_SLICE_MS
+from penstock_core.limits import MIRROR_RENEW_MS, PUSH_LOCK_MS, PUSH_SLICE_MS
 from penstock_core.log.index import Head
 from penstock_core.push.batch import PushRecord
 from penstock_core.push.delivery import DeliveryKey, DeliveryState
-from penstock_core.push.lane import LaneState
+from penstock_core.push.lane import LaneKey, LaneState, renew
 from penstock_core.push.subscription import Subscription
 from penstock_core.transaction import DeliveryCommit
 from penstock_service.instance.instance import Instance
@@ -19,9 +24,60 @@ from penstock_service.share.dead_letters.move_records import MovedRecords, move_
 _FIRST = 1  # the version of a state that was not there
 
 
+class LaneHold:
+    """A delivery's hold of its lane, and of its message, which the queue hides meanwhile.
+
+    `is_lost`: another delivery has taken the lane, because the lock was over.
+    """
+
+    def __init__(self, instance: Instance, key: LaneKey, handle: str) -> None:
+        self._instance = instance
+        self._key = key
+        self._handle = handle
+        self._hidden_until_ms = 0
+        self._since = Moment.now(instance.clock)
+        self.lane = LaneState()
+        self.is_lost = False
+
+    def hold(self, lane: LaneState) -> None:
+        """The delivery holds the lane since now."""
+        self.lane, self._since = lane, Moment.now(self._instance.clock)
+
+    @property
+    def is_over(self) -> bool:
+        """True once the lock has ended, by one of both clocks: the message may have another receiver."""
+        return self._since.age_ms(self._instance.clock) >= self.lane.locked_until_ms - self._since.wall_ms
+
+    def hide_until(self, until_ms: int) -> None:
+        """Lets the message come again at that time, and not when its receipt is over. One call, if it would be sooner.
+
+        If it fails, a death costs more time.
+        """
+        if until_ms > self._hidden_until_ms:
+            self._hidden_until_ms = until_ms
+            with contextlib.suppress(PenstockError):
+                self._instance.stores.deliveries.postpone(self._handle, until_ms - self._instance.clock.now_ms())
+
+    def renew(self, *, has_progressed: bool) -> None:
+        """Holds on, if it is time for that, or if the holder does what the ones before it have died of.
+
+        One write and one call then. A lane that was taken is lost.
+        """
+        is_due = self._since.age_ms(self._instance.clock) >= MIRROR_RENEW_MS
+        if self.is_lost or not (is_due or (has_progressed and self.lane.deaths)):
+            return
+        since = Moment.now(self._instance.clock)
+        renewed = renew(self.lane, since.wall_ms)
+        if self._instance.stores.push.put_lane(self._key, renewed) != renewed:
+            self.is_lost = True
+            return
+        self.lane, self._since = renewed, since
+        self.hide_until(renewed.locked_until_ms)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneWork:
-    """The lane as it was taken, its partitions, and the moment before anything of it was read.
+    """The lane as it is held, its partitions, and the moment before anything of it was read.
 
     `hint` is the partition that the message names. `has_worked`: the same delivery has worked on the lane before, and
     took it again because records had come. `asked_mirrors` are the ids of mirrored topics that it has met.
@@ -30,20 +86,26 @@ class LaneWork:
     instance: Instance
     subscription: Subscription
     number: int
-    lane: LaneState
+    hold: LaneHold
     partitions: Sequence[tuple[TopicName, DeliveryKey]]
     started: Moment
     hint: PartitionKey | None = None
     has_worked: bool = False
     asked_mirrors: set[str] = field(default_factory=set)
 
+    @property
+    def lane(self) -> LaneState:
+        """The lane as it is held."""
+        return self.hold.lane
+
     def has_time(self) -> bool:
         """True if an invocation may begin: look right before it.
 
         It ends within the lock then, because `PUSH_LOCK_MS` covers a slice and the longest invocation. An instance
-        that was frozen since it took the lane finds here that it comes too late, by one of its clocks.
+        that was frozen since it took the lane finds here that it comes too late, by one of its clocks. A push to a
+        mirror may outlast its lock: the mirror appends it once.
         """
-        return self.started.age_ms(self.instance.clock) < PUSH_SLICE_MS
+        return not self.hold.is_lost and self.started.age_ms(self.instance.clock) < PUSH_SLICE_MS
 
     def check_first(self, key: DeliveryKey, state: DeliveryState) -> None:
         """Raises as `overtaken` for the first state of its key, once the lock is over: no version fences that one.

@@ -19,7 +19,7 @@ from penstock_core.limits import MIRROR_LATE_MS, PUSH_LIST_MAX, PUSH_ORPHANS_MS,
 from penstock_core.log.index import Head
 from penstock_core.push.delivery import DeliveryKey, DeliveryState, needs_message, telling_due_ms
 from penstock_core.push.lane import PushMessage, lane_of
-from penstock_core.push.subscription import PARALLEL, OrphanedStates, Subscription
+from penstock_core.push.subscription import PARALLEL, OrphanedStates, Subscription, message_of
 from penstock_core.push.targets.target import StageTarget
 from penstock_core.share.acquire import next_available_ms
 from penstock_core.share.share_state import ShareKey, ShareState
@@ -114,13 +114,7 @@ def _look_at(instance: Instance, subscription: Subscription) -> _Found:
     messages: dict[int, PushMessage] = {}
     for lane, key, due_ms in sorted(due_work(instance, subscription, states, heads)):
         if needs_message(states.lanes.get(lane), due_ms, now_ms):
-            messages[lane] = PushMessage(
-                name=subscription.name,
-                subscription_id=subscription.subscription_id,
-                lane=lane,
-                version=subscription.version,
-                partition=key,
-            )
+            messages[lane] = message_of(subscription, lane, key)
     return _Found(
         messages=[*messages.values()],
         partitions_stuck=_stuck(subscription, states, [*heads], now_ms),
@@ -301,20 +295,17 @@ def deliver_received(instance: Instance, queue: ReceivingQueue, received: Receiv
 
 
 def _start(instance: Instance, subscription: Subscription) -> None:
-    """Sends a message for each lane with work that is due, unless a delivery has the lane, or it rests."""
+    """Sends a message for each lane with work that is due, unless a delivery has the lane.
+
+    A lane that sleeps for one partition may have records of another one.
+    """
     now_ms = instance.clock.now_ms()
     states = instance.stores.push.states_of(subscription.subscription_id)
-    busy = {number for number, lane in states.lanes.items() if max(lane.locked_until_ms, lane.due_ms) > now_ms}
+    busy = {number for number, lane in states.lanes.items() if lane.locked_until_ms > now_ms}
     messages: dict[int, PushMessage] = {}
     for lane, key, due_ms in due_work(instance, subscription, states, heads_of(instance, subscription)):
         if due_ms <= now_ms and lane not in busy:
-            messages[lane] = PushMessage(
-                name=subscription.name,
-                subscription_id=subscription.subscription_id,
-                lane=lane,
-                version=subscription.version,
-                partition=key,
-            )
+            messages[lane] = message_of(subscription, lane, key)
     if messages:
         instance.stores.deliveries.send([*messages.values()])
 

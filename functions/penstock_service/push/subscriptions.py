@@ -6,7 +6,7 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import TopicId, TopicName, parse_subscription_name
 from penstock_core.push.delivery import DeliveryKey
 from penstock_core.push.lane import PushMessage, lane_of
-from penstock_core.push.subscription import Subscription
+from penstock_core.push.subscription import Subscription, message_of
 from penstock_service.instance.instance import Instance
 
 
@@ -71,13 +71,7 @@ def _send_messages(instance: Instance, subscription: Subscription) -> None:
     by_lane: dict[int, PushMessage] = {}
     for _, key in partitions_of(instance, subscription):
         lane = lane_of(key.partition_key, subscription.config.concurrency)
-        by_lane[lane] = PushMessage(
-            name=subscription.name,
-            subscription_id=subscription.subscription_id,
-            lane=lane,
-            version=subscription.version,
-            partition=key.partition_key,
-        )
+        by_lane[lane] = message_of(subscription, lane, key.partition_key)
     if by_lane:
         instance.stores.deliveries.send([*by_lane.values()])
 

@@ -23,6 +23,7 @@ from tests.checkers.push.state import (
 )
 
 Outcome = tuple[str, State, Instance | None]
+BEFORE = ("read", "take", "put take")  # a delivery has its lane
 WRITES = ("put take", "put release", "arm", "commit", "fail", "send", "postpone")
 
 
@@ -38,6 +39,7 @@ class Rules:
     rests_without_arming: bool = False
     rests_without_postponing: bool = False
     puts_without_condition: bool = False
+    deletes_late: bool = False
 
 
 SHIPPED = Rules()
@@ -46,17 +48,18 @@ SHIPPED = Rules()
 class Delivery:
     """The steps of an instance."""
 
-    def __init__(self, rules: Rules, pauses: Sequence[int]) -> None:
+    def __init__(self, rules: Rules, pauses: Sequence[int], *, is_mirror: bool = False) -> None:
         self._rules = rules
         self._pauses = pauses
+        self._is_mirror = is_mirror
 
     def steps(self, state: State, me: Instance) -> Iterator[Outcome]:
         """What the instance's next step may come to: the state, and the instance after it, None if it is gone.
 
         The first is the one without faults. An instance that is older than its function's time does no more than the
-        write that has left.
+        write that has left. To a mirror, it goes on after its lock, and its message may be received again by then.
         """
-        is_late = NOW - me.started >= TICKS_OF_LOCK
+        is_late = NOW - me.started >= TICKS_OF_LOCK and not (self._is_mirror and me.step not in BEFORE)
         if is_late and me.step not in WRITES:
             yield "its time is over", state, None
             return
@@ -89,7 +92,12 @@ class Delivery:
 
     def _put_take(self, state: State, me: Instance) -> Iterator[Outcome]:
         done = me._replace(step="look", held=me.new, new=None)
-        yield from self._put(state, me, done, me._replace(step="take", new=None))
+        for name, after, then in self._put(state, me, done, me._replace(step="take", new=None)):
+            if then is done and self._is_mirror:
+                message = me.message._replace(visible=NOW + TICKS_OF_LOCK)
+                yield name, put(after, message), done._replace(message=message, started=NOW)
+            else:
+                yield name, after, then
 
     def _look(self, state: State, me: Instance) -> Iterator[Outcome]:
         assert me.held is not None
@@ -181,12 +189,21 @@ class Delivery:
         yield "", after, None if self._rules.deletes_before_sending else me._replace(step="delete")
 
     def _delete(self, state: State, me: Instance) -> Iterator[Outcome]:
+        if self._keeps(me):
+            yield ": kept", state, None
+            return
         yield "", _without(state, me), None
 
     def _delete_first(self, state: State, me: Instance) -> Iterator[Outcome]:
         yield "", _without(state, me), me._replace(step="put release" if me.new is not None else me.end)
 
+    def _keeps(self, me: Instance) -> bool:
+        """The lock is over: another delivery may hold the lane by the message, which an old receipt may delete."""
+        return NOW - me.started >= TICKS_OF_LOCK and not self._rules.deletes_late
+
     def _postpone(self, state: State, me: Instance) -> Iterator[Outcome]:
+        if self._is_mirror and self._keeps(me):
+            yield ": kept", state, None  # or its call had left
         is_there = any(each.number == me.message.number for each in state.messages)
         yield f" until {me.until - NOW}", put(state, me.message._replace(visible=me.until)) if is_there else state, None
 

@@ -57,6 +57,7 @@ class Bounds:
     failures: int = 1
     changes: int = 1
     slices: int = 1
+    is_mirror: bool = False  # deliveries outlast their locks
 
 
 class Model:
@@ -64,7 +65,7 @@ class Model:
 
     def __init__(self, bounds: Bounds, rules: Rules = SHIPPED) -> None:
         self._bounds = bounds
-        self._delivery = Delivery(rules, bounds.pauses)
+        self._delivery = Delivery(rules, bounds.pauses, is_mirror=bounds.is_mirror)
         self._drained: set[State] = set()
 
     def size(self) -> str:

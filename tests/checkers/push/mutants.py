@@ -102,6 +102,7 @@ _MUTANTS = {
     "arms-without-condition": _mutant(_PLAIN, Rules(arms_without_condition=True)),
     "rests-without-arming": _mutant(_TWO, Rules(rests_without_arming=True)),
     "rests-without-postponing": _mutant(_FAILURE, Rules(rests_without_postponing=True)),
+    "deletes-late": _mutant(replace(_PLAIN, faults=1, is_mirror=True), Rules(deletes_late=True)),
     "puts-without-condition": _mutant(_FAILURE, Rules(puts_without_condition=True)),
 }
 _BOUNDS = {
@@ -110,6 +111,7 @@ _BOUNDS = {
     "two-partitions": Bounds(partitions=2, failures=2, pauses=(1, 3), changes=0),
     "two-lanes": Bounds(partitions=2, lanes_max=2, changes=2),
     "resumed": Bounds(starts_paused=True, changes=3),
+    "mirror": Bounds(is_mirror=True, changes=0),
     "doubled-messages": Bounds(doubles=2, changes=0, slices=0),
 }
 LANES = Checker(

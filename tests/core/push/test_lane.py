@@ -17,6 +17,7 @@ from penstock_core.push.lane import (
     encode_push_message,
     finish,
     lane_of,
+    renew,
     rest,
     take,
 )
@@ -161,3 +162,23 @@ def test_other_text_is_refused(text: str) -> None:
     with pytest.raises(PenstockError) as refused:
         decode_push_message(text)
     assert refused.value.code is ErrorCode.INVALID_REQUEST
+
+
+def test_lock_of_a_mirror_is_renewed_and_grows_with_deaths_that_got_nothing_done() -> None:
+    turn, lane = replace(FIRST, is_mirror=True), None
+    locks = []
+    for number in range(8):
+        turn = replace(turn, nonce=f"n{number}", now_ms=0 if lane is None else lane.locked_until_ms)
+        lane = held(turn, lane)
+        locks.append(lane.locked_until_ms - turn.now_ms)
+    assert locks == [3_000, 3_000, 6_000, 12_000, 24_000, 48_000, 65_000, 65_000]
+    assert lane is not None
+    renewed = renew(lane, turn.now_ms + 500)
+    assert (renewed.locked_until_ms, renewed.deaths) == (turn.now_ms + 3_500, 0)
+    assert (renewed.version, renewed.holder, renewed.nonce) == (lane.version + 1, lane.holder, lane.nonce)
+
+
+def test_message_of_a_mirror_says_so() -> None:
+    of_mirror = replace(MESSAGE, is_mirror=True)
+    assert decode_push_message(encode_push_message(of_mirror)) == of_mirror
+    assert "mirror" not in encode_push_message(MESSAGE)

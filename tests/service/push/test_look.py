@@ -11,7 +11,7 @@ import pytest
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import LockNonce, Offset, ShareGroupId, SubscriptionId, SubscriptionName
 from penstock_core.limits import MIRROR_LATE_MS, PUSH_ORPHANS_MS, PUSH_STUCK_MS, PUSH_VISIBILITY_MS
-from penstock_core.push.batch import Failed, Failure
+from penstock_core.push.batch import Answered, Failed, Failure
 from penstock_core.push.delivery import DeliveryKey, DeliveryState, Trouble
 from penstock_core.push.lane import LaneKey, LaneState, PushMessage, lane_of
 from penstock_core.push.subscription import OrphanedStates, Subscription
@@ -20,10 +20,11 @@ from penstock_core.share.share_state import ShareKey
 from penstock_service.adapters.memory.messages import MemoryTargets
 from penstock_service.instance.instance import Instance
 from penstock_service.push.admin.pause_subscription import delete_subscription, pause_subscription
-from penstock_service.push.look import LookRun, deliver_due, look
+from penstock_service.push.look import LookRun, deliver_due, look, start_due
 from penstock_service.push.parallel.parallel_group import lane_delivery_key, parallel_group, parallel_group_name
 from penstock_service.topics.alter_topic import delete_topic, truncate
 from tests.service.push.admin.setting import FUNCTION, NAME, create, queue_of, take_messages
+from tests.support.push_deliveries import Deliveries, refusing
 from tests.support.service import Intercepted, SteppedClock, filled_topic, key_of, new_topic, send, with_stores
 
 SLOW_MS = 2 * PUSH_VISIBILITY_MS
@@ -412,3 +413,23 @@ def test_paused_subscription_gets_no_message(instance: Instance) -> None:
     deliver_due(instance, queue_of(instance))
     assert deliver_due(instance, queue_of(instance)) == 0
     assert delivered(instance) == []
+
+
+def test_service_in_one_process_starts_a_lane_that_sleeps_for_another_partition() -> None:
+    deliveries = Deliveries(partitions=2)
+    deliveries.append("a")
+    deliveries.answer = refusing([0], otherwise=Failed(failure=Failure.AWAY, error="away"))
+    deliveries.run_once()
+    lane = deliveries.lane()
+    assert lane is not None
+    assert lane.due_ms > deliveries.clock.now_ms()
+    deliveries.append("b", partition=1)
+    received = deliveries.queue.receive()
+    for each in received:  # such a service has no stream
+        deliveries.queue.delete(each.receipt)
+    start_due(deliveries.instance)
+    [message] = deliveries.queue.receive()
+    assert message.message.partition == deliveries.key(1).partition_key
+    deliveries.answer = lambda _: Answered()
+    deliveries.deliver(message)
+    assert deliveries.state(1) is not None

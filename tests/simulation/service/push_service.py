@@ -44,13 +44,15 @@ _FROZEN_AT = {
 class PushTroubles:
     """The share of messages that come twice, of receipts and events that are lost, and of answers before a freeze.
 
-    Without `has_look`, the look comes at the end only: it would mend what should have gone without it.
+    With `takes_old_receipts`, the queue deletes by a receipt that has a newer one, as SQS may. Without `has_look`, the
+    look comes at the end only: it would mend what should have gone without it.
     """
 
     has_look: bool = False
     doubled_rate: float = 0.0
     lost_rate: float = 0.0
     frozen_rate: float = 0.0
+    takes_old_receipts: bool = False
 
 
 class PushService:
@@ -242,7 +244,9 @@ class PushService:
                 scheduler.note("not delivered", message.message_id, error)
                 return
             self._simulation.count(f"push {ending.value}")
-            if ending is Ending.DELETE:
+            if ending is Ending.DELETE and self._troubles.takes_old_receipts:
+                self.queue._messages.pop(message.message_id, None)
+            elif ending is Ending.DELETE:
                 self.queue.delete(message.receipt)
 
         scheduler.spawn(f"{message.message_id}.{message.receive_count}", run, delay_ms=delay_ms)

@@ -54,8 +54,10 @@ class MirrorRun:
         self.doubled_rate = random.choice([0.0, 0.1, 0.3])
         self.late_ms = random.choice([100.0, 5_000.0, 120_000.0])
         self.lost_rate = random.choice([0.0, 0.05, 0.2])
+        self.slow_ms = random.choice([0.0, 0.0, 8_000.0])
         self.has_promoted = False
         self.own = 0
+        self.appending: dict[object, None] = {}  # the instances that append a push
 
     def answer(self, _target: StageTarget, push: MirrorPush) -> PushAnswer | Failed:
         """Let the stage append the push, as an instance of its own does. The request or its answer may be lost."""
@@ -68,6 +70,8 @@ class MirrorRun:
             simulation.scheduler.spawn("late push", lambda: self._call(push), delay_ms=delay_ms)
         if random.random() < self.lost_rate and simulation.faults.strikes("lost push"):
             return Failed(failure=Failure.AWAY, error="simulated: the push was lost")
+        if self.slow_ms:  # the pusher's lock may end meanwhile
+            simulation.scheduler.pause(random.uniform(0.0, self.slow_ms))
         answer = self._call(push)
         if random.random() < self.lost_rate and simulation.faults.strikes("lost answer of a push"):
             return Failed(failure=Failure.AWAY, error="simulated: the answer was lost")
@@ -75,7 +79,7 @@ class MirrorRun:
 
     def _call(self, push: MirrorPush) -> PushAnswer | Failed:
         try:
-            answer = self.simulation.call(lambda it: append_push(it, push), is_read=False, is_judged=False)
+            answer = self.simulation.call(self._append(push), is_read=False, is_judged=False)
         except PenstockError as error:
             self.simulation.count(f"mirror {error.code.name}")
             return Failed(failure=Failure.AWAY, error=str(error))
@@ -88,6 +92,17 @@ class MirrorRun:
         elif answer.next_offset != push.next_offset:
             self.simulation.count("mirror is ahead")
         return answer
+
+    def _append(self, push: MirrorPush) -> Callable[[Instance], PushAnswer]:
+        def append(instance: Instance) -> PushAnswer:
+            owner = self.simulation.scheduler.current.owner
+            self.appending[owner] = None
+            try:
+                return append_push(instance, push)
+            finally:
+                self.appending.pop(owner, None)
+
+        return append
 
     def _appended(self, instance: Instance, push: MirrorPush) -> PushAnswer | Failed:
         try:
@@ -193,6 +208,7 @@ def install_with(simulation: Simulation, install_fate: Callable[[Simulation, Mir
         has_look=random.random() < 0.3,
         doubled_rate=random.choice([0.0, 0.1]),
         frozen_rate=random.choice([0.0, 0.02]),
+        takes_old_receipts=random.random() < 0.5,
     )
     service = PushService(simulation, [SOURCE], troubles)
     service.start()

@@ -179,6 +179,7 @@ def note_item(topic_id: TopicId, note: SubscriptionNote) -> Item:
         "version": number(note.version),
         "concurrency": number(note.concurrency),
         "is_paused": {"BOOL": note.is_paused},
+        **({"is_mirror": {"BOOL": True}} if note.is_mirror else {}),
     }
 
 
@@ -191,6 +192,7 @@ def parse_note(item: Mapping[str, Any]) -> SubscriptionNote:
         version=int(item["version"]["N"]),
         concurrency=int(item["concurrency"]["N"]),
         is_paused=bool(item["is_paused"]["BOOL"]),
+        is_mirror="is_mirror" in item,
     )
 
 

@@ -12,8 +12,7 @@ from penstock_core.ids import GroupName, Offset, Partition, PartitionKey, ShareG
 from penstock_core.limits import SHARE_BACKOFF_MS_MAX, SHARE_BACKOFF_MS_MIN, SHARE_BEGINS_MAX
 from penstock_core.log.index import Head
 from penstock_core.push.delivery import DeliveryKey
-from penstock_core.push.lane import PushMessage
-from penstock_core.push.subscription import Subscription, SubscriptionConfig
+from penstock_core.push.subscription import Subscription, SubscriptionConfig, message_of
 from penstock_core.share.acquire import next_available_ms
 from penstock_core.share.share_group import ShareGroup, ShareGroupConfig, hidden_name
 from penstock_core.share.share_state import ShareKey
@@ -110,14 +109,7 @@ def free_lane(work: LaneWork) -> int | None:
 
 def start_lane(work: LaneWork, number: int, hint: PartitionKey | None) -> None:
     """Send a message for the lane. `hint` is a partition that its receiver may not know yet. One call of the queue."""
-    message = PushMessage(
-        name=work.subscription.name,
-        subscription_id=work.subscription.subscription_id,
-        lane=number,
-        version=work.subscription.version,
-        partition=hint,
-    )
-    work.instance.stores.deliveries.send([message])
+    work.instance.stores.deliveries.send([message_of(work.subscription, number, hint)])
 
 
 def partition_with_records(
