@@ -16,7 +16,7 @@ WORKERS ?= 3
 # Python keeps what it has compiled, even if your shell says otherwise: collecting the tests takes a third of the time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run stop check check-tests fmt test test-all test-sparks test-kafka-clients lint lint-code lint-templates $(CHECKS) openapi settings pages bench chaos dist image lock clean
+.PHONY: help setup run stop check check-tests merge-tests fmt test test-all test-sparks test-kafka-clients lint lint-code lint-templates $(CHECKS) openapi settings pages bench chaos dist image lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-11s %s\n", $$1, $$2 }'
@@ -42,7 +42,10 @@ fmt: setup ## Write the threaded clients from the asynchronous ones, format the 
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-test: setup lint-code ## Lint, then run all tests but the long ones (WORKERS=3)
+test: setup ## Lint, and beside it run all tests but the long ones (WORKERS=3)
+	@$(MAKE) --no-print-directory --jobs 2 --keep-going lint-code merge-tests
+
+merge-tests:
 	$(PYTEST) --numprocesses $(WORKERS) -m "not chaos and not minutes"
 
 test-all: test openapi test-sparks .venv/kafka-clients/.stamp ## All of test, the long tests, chaos, mutants of expressions, 10,000 simulated runs, other Sparks, and that docs/openapi.json is what the handlers generate

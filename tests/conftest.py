@@ -50,11 +50,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ShareSc
     return ShareScheduling(config, log)
 
 
+gc.disable()  # until all tests are collected: what the imports make stays, and the collector takes a sixth of the CPU
+
+
 def pytest_collection_finish() -> None:
-    """Let the collector pass over what the imports have made, and come less often: it takes a sixth of the CPU."""
+    """Let the collector pass over what the imports have made, and come less often."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 100)
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)  # before the plugin of `-m` looks at the marks
