@@ -8,9 +8,11 @@ with fewer examples; `make test` runs the full number. A test that names its own
 import faulthandler
 import gc
 from collections.abc import Generator
+from functools import cache
 from pathlib import Path
 
 import pytest
+from botocore.loaders import JSONFileLoader
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
@@ -49,6 +51,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ShareSc
     """Share the tests out as above."""
     return ShareScheduling(config, log)
 
+
+# boto3 reads megabytes of JSON for each session and service. What they tell does not change.
+_read_model = cache(JSONFileLoader().load_file)
+pytest.MonkeyPatch().setattr(JSONFileLoader, "load_file", lambda _, path: _read_model(path))
 
 gc.disable()  # until all tests are collected: what the imports make stays, and the collector takes a sixth of the CPU
 
