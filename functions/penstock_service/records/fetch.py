@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING
 
 from penstock_core.errors import ErrorCode, PenstockError
@@ -20,7 +21,7 @@ from penstock_core.limits import (
 from penstock_core.log.index import Head, check_position
 from penstock_core.log.read_plan import choose, cut
 from penstock_core.log.ref import LocatedRef
-from penstock_core.log.topic import MoveState, check_own
+from penstock_core.log.topic import MoveState, Topic, check_own
 from penstock_core.outcomes import Outcomes
 from penstock_core.records.record_batch import stamp
 from penstock_service.index.reader import pages_forward
@@ -33,7 +34,6 @@ from penstock_service.segments.read_refs import RefContents, read_refs_again, wi
 
 if TYPE_CHECKING:
     from penstock_core.filters.filter import Filter
-    from penstock_service.instance.caches import TopicCache
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,8 +258,12 @@ def _arm(instance: Instance, partitions: Sequence[_PartitionFetch]) -> None:
 
 
 def _look(instance: Instance, entries: Sequence[FetchEntry]) -> Outcomes[_PartitionFetch]:
-    """Look up each entry's partition and its head. One read of all heads, and one more if some are missing."""
+    """Look up each entry's partition and its head. One read of all heads, and one more if some are missing.
+
+    One read of each topic at the end of which a moved log is read.
+    """
     log, topic_cache = instance.stores.log, instance.topic_cache
+    topic_now = cache(topic_cache.read_through)
 
     def find(entry: FetchEntry) -> tuple[FetchEntry, PartitionKey, int]:
         topic, key = topic_cache.get_partition(entry.topic, entry.partition, entry.topic_id)
@@ -268,7 +272,7 @@ def _look(instance: Instance, entries: Sequence[FetchEntry]) -> Outcomes[_Partit
     def open_partition(entry: FetchEntry, key: PartitionKey, topic_partitions: int) -> _PartitionFetch:
         head = _readable_head(entry, key, heads)
         if head.move and entry.offset >= head.next_offset:
-            _check_moved(topic_cache, entry.topic)
+            _check_moved(topic_now(entry.topic))
         offset = Offset(entry.offset)
         return _PartitionFetch(entry=entry, key=key, head=head, topic_partitions=topic_partitions, next_offset=offset)
 
@@ -284,9 +288,8 @@ def _look(instance: Instance, entries: Sequence[FetchEntry]) -> Outcomes[_Partit
     return found.map_ok(lambda each: open_partition(*each))
 
 
-def _check_moved(topic_cache: TopicCache, name: str) -> None:
-    """Raises MOVED at the end of a log that goes on elsewhere: no record comes here. One read while it moves."""
-    topic = topic_cache.read_through(name)
+def _check_moved(topic: Topic) -> None:
+    """Raises MOVED at the end of a log that goes on elsewhere: no record comes here."""
     if topic.move is not None and topic.move.state is MoveState.MOVED:
         check_own(topic)
 

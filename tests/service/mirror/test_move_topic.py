@@ -1,11 +1,12 @@
 """A topic moves to its mirror: no offset is given on both sides, whatever is late, repeated, or given up."""
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from penstock_core.errors import ErrorCode
+from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import GroupName, Nonce, Offset, Partition
 from penstock_core.limits import TIMER_ORPHAN_MS
 from penstock_core.log.delivery import Delivery, DeliveryOutcome
@@ -19,6 +20,7 @@ from penstock_service.mirror.append_push import append_push
 from penstock_service.mirror.move_topic import MovedTopic, move_topic, reopen_topic, return_topic
 from penstock_service.mirror.promote_topic import PromotedTopic, promote_topic, refuse_move, resync_topic
 from penstock_service.push.admin.pause_subscription import pause_subscription
+from penstock_service.records.fetch import FetchEntry, fetch
 from penstock_service.records.jump_heads import Restore, jump_heads
 from penstock_service.records.produce import ProduceEntry
 from penstock_service.timers.promote import promote_second
@@ -29,7 +31,7 @@ from tests.service.mirror.test_mirrored_log import assert_equal, stages_of
 from tests.service.timers.delays import delay
 from tests.service.transactions.test_repeats import begin, commit, part_of
 from tests.support.refusals import refused
-from tests.support.service import ask, batch, head_of, key_of, new_topic, send
+from tests.support.service import ask, batch, counted_instance, head_of, key_of, new_topic, send
 from tests.support.timers import waiting
 
 PARTITIONS = 2
@@ -106,6 +108,14 @@ def test_moved_log_is_read_to_its_end_which_tells_where_it_goes_on(stages: Stage
     assert ask(source, "orders", 0).next_offset == 2
     error = refused(ErrorCode.MOVED, lambda: ask(source, "orders", 2, wait_ms=60_000))
     assert error.facts == {"url": "https://b.example", "topic": "orders", "mirror": "packing"}
+    counts = Counter[str]()
+    counted = counted_instance(source, counts)
+    counted.topic_cache.get("orders")
+    counts.clear()
+    ends = [FetchEntry(topic="orders", partition=each, offset=2 - 2 * each, max_bytes=9) for each in range(PARTITIONS)]
+    found = fetch(counted, ends, max_bytes=1_000, min_bytes=0, wait_ms=0)
+    assert [isinstance(each, PenstockError) and each.code for each in found] == [ErrorCode.MOVED] * 2
+    assert counts["topics.get"] == 1, "each fetch reads the topic, and not for each partition"
     reopen_topic(source, "orders", moved.note.number)
     assert ask(source, "orders", 2).next_offset == 2
 
