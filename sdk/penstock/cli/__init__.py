@@ -4,7 +4,10 @@ A command's module is imported when the command runs: `penstock --help` and each
 """
 
 import importlib
+import itertools
+import json
 from importlib.metadata import entry_points
+from typing import Any
 
 import click
 
@@ -63,7 +66,21 @@ _OPTIONS_ELSEWHERE = {
 }
 _COMMANDS_ELSEWHERE = {"ls": "topics list", "version": "--version", "help": "--help", "describe": "topics describe"}
 _FOLDERS = {"consume": "records.", "produce": "records."}
+_AS_JSON = "penstock.as_json"  # in the meta of a context
 _WHOLE = 10_000  # characters of a line in a list of commands: it wraps, and click would cut it at the terminal's width
+
+
+class _JsonError(click.ClickException):
+    """An error of the command line itself, for programs that asked for --json: in the form of the API's errors."""
+
+    def __init__(self, error: click.ClickException) -> None:
+        super().__init__(error.format_message())
+        setattr(self, "exit_code", error.exit_code)  # noqa: B010 - click's types have it on the class alone
+
+    def show(self, file: Any = None) -> None:
+        """Print the error."""
+        found = {"code": "INVALID_REQUEST", "message": self.message}
+        click.echo(json.dumps({"error": found}), file=file, err=True)
 
 
 class _Commands(click.Group):
@@ -97,17 +114,20 @@ class _Commands(click.Group):
             context.fail(f"No such command {args[0]!r}. Did you mean 'penstock {_COMMANDS_ELSEWHERE[args[0]]}'?")
         return super().resolve_command(context, args)
 
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        """As click does. Notes whether the command line asks for JSON, which an error of it must know."""
+        context.meta[_AS_JSON] = "--json" in itertools.takewhile(lambda each: each != "--", args)
+        return super().parse_args(context, args)
+
     def invoke(self, context: click.Context) -> object:
         """As click does. An option of other clients gets the name that it has here."""
         try:
             return super().invoke(context)
-        except click.NoSuchOption as error:
-            if error.ctx is not None and error.option_name in _OPTIONS_ELSEWHERE:
-                option = _OPTIONS_ELSEWHERE[error.option_name]
-                if any(option.split()[0] in each.opts for each in error.ctx.command.params):
-                    why = f"No such option {error.option_name!r}. Did you mean {option!r}?"
-                    raise click.NoSuchOption(error.option_name, why, ctx=error.ctx) from None
-            raise
+        except click.ClickException as error:
+            told = _with_our_option(error) if isinstance(error, click.NoSuchOption) else error
+            if context.meta[_AS_JSON] and not hasattr(error, "as_json"):
+                raise _JsonError(told) from error
+            raise told from error.__cause__
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands as click does, without their modules."""
@@ -118,6 +138,16 @@ class _Commands(click.Group):
             if found is not None:
                 listed.add_command(click.Command(name, short_help=found.get_short_help_str(_WHOLE)))
         listed.format_commands(context, formatter)
+
+
+def _with_our_option(error: click.NoSuchOption) -> click.NoSuchOption:
+    option = _OPTIONS_ELSEWHERE.get(error.option_name)
+    if option is None or error.ctx is None:
+        return error
+    if not any(option.split()[0] in each.opts for each in error.ctx.command.params):
+        return error
+    why = f"No such option {error.option_name!r}. Did you mean {option!r}?"
+    return click.NoSuchOption(error.option_name, why, ctx=error.ctx)
 
 
 @click.group(name="penstock", cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

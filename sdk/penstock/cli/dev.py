@@ -215,7 +215,11 @@ async def _run(
             console=None if console is None else console.link,
             functions={place.name: place.arn for place in service.functions},
         )
-        ready.say(as_json=as_json)
+        try:
+            ready.say(as_json=as_json)
+        except BrokenPipeError:  # `| head`: the server goes on without its reader
+            with open(os.devnull, "w") as nowhere:
+                os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
     try:
         if console is not None:

@@ -32,12 +32,12 @@ class CommandError(click.ClickException):
 
     def __init__(self, error: PenstockError, *, as_json: bool) -> None:
         super().__init__(str(error))
+        self.as_json = as_json
         self._error = error
-        self._as_json = as_json
 
     def show(self, file: Any = None) -> None:
         """Print the error."""
-        if self._as_json:
+        if self.as_json:
             click.echo(json.dumps({"error": self._error.to_json()}), file=file, err=True)
         else:
             click.echo(escaped(f"error: {' '.join(self.message.split())}"), file=file, err=True)

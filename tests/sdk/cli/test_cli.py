@@ -392,6 +392,9 @@ def test_wrong_usage_is_code_2(service: MemoryPenstock, orders: str, arguments: 
     result = _run(service.transport, *arguments, input=b"no separator\n")
     assert result.exit_code == 2, result.output
     assert "Traceback" not in result.output
+    if "--format" not in arguments:  # which --json goes before
+        told = json.loads(_run(service.transport, *arguments, "--json", input=b"no separator\n").stderr)["error"]
+        assert (told["code"], bool(told["message"])) == ("INVALID_REQUEST", True)
 
 
 def test_missing_service_error_names_the_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

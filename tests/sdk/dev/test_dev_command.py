@@ -40,21 +40,20 @@ SECRETS = ("PENSTOCK_URL", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ACCESS_KEY_I
 class Command:
     """`penstock dev --json` in `folder`, from the checkout's sources. It answers once it is made."""
 
-    def __init__(self, stack: ExitStack, folder: Path, *options: str) -> None:
+    def __init__(self, stack: ExitStack, folder: Path, *options: str, stdout: int | None = None) -> None:
         script = f"import sys; sys.path[:0] = {[each for each in sys.path if each]!r}; sys.argv[0] = 'penstock'; "
         script += "from penstock.cli import main; main()"
         self.process = stack.enter_context(
             child_process(
                 [sys.executable, "-c", script, "dev", "--port", "0", "--json", *options],
                 cwd=folder,
-                stdout=subprocess.PIPE,
+                stdout=subprocess.PIPE if stdout is None else stdout,
                 stderr=subprocess.PIPE,
                 text=True,
                 env={name: value for name, value in os.environ.items() if name not in SECRETS},
             )
         )
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
+        line = "" if self.process.stdout is None else self.process.stdout.readline()
         self.facts: dict[str, Any] = json.loads(line) if line else {}
 
     def end(self, number: signal.Signals) -> tuple[int, str]:
@@ -236,6 +235,17 @@ def test_server_mirrors_topics_to_one_that_has_its_keys_and_moves_them_there(
         assert producer.send("orders", b"late", partition=1).result().offset == 1
     with Consumer("orders", transport=second) as consumer:
         assert [next(consumer).value for _ in range(2)] == [b"early", b"late"]
+
+
+def test_server_goes_on_when_the_reader_of_its_output_has_gone(here: Path) -> None:
+    outlet, inlet = os.pipe()
+    os.close(outlet)
+    with ExitStack() as stack:
+        command = Command(stack, here, stdout=inlet)
+        os.close(inlet)
+        until((here / LOCAL_ENV).exists)
+        assert Admin(transport=transport()).list_topics() == []
+        assert command.end(signal.SIGTERM) == (0, "")
 
 
 def test_keys_of_a_folder_without_a_server_are_told(here: Path) -> None:

@@ -121,6 +121,17 @@ def test_folder_in_use_is_refused(tmp_path: Path) -> None:
     open_service(tmp_path).close()
 
 
+def test_folder_with_other_files_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / ".gitignore").touch()
+    open_service(tmp_path / "data").close()
+    (tmp_path / "data" / "notes.txt").touch()
+    open_service(tmp_path / "data").close()
+    with pytest.raises(PenstockError, match=r"has no data of `penstock dev`, but other files, such as 'data'"):
+        open_service(tmp_path)
+    assert [each.name for each in tmp_path.iterdir()] == ["data"]
+
+
 @pytest.mark.parametrize("name", [".", "penstock.db"])
 def test_folder_that_others_may_write_to_is_refused(tmp_path: Path, name: str) -> None:
     folder = tmp_path / "data"

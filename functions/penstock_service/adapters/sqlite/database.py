@@ -168,6 +168,12 @@ def _private_file(folder: Path) -> Path:
     path = folder / _FILE
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not path.exists() and (other := next((name for name in os.listdir(folder) if name[0] != "."), None)):
+            raise PenstockError(
+                ErrorCode.INVALID_CONFIG,
+                f"{str(folder)!r:.300} has no data of `penstock dev`, but other files, such as {other!r:.100}: "
+                "take a new folder",
+            )
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         for each in (folder, path):
             found = each.stat()
