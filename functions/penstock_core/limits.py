@@ -363,6 +363,7 @@ COMPACTION_WINDOW_BYTES = 8 * MIB  # read ahead of the upload
 COMPACTION_WINDOW_REFS = 64  # refs in one window at most: each may need a get
 COMPACTION_DIRTY_SHARE_DEFAULT = 0.5  # of the bytes: with fewer that were never cleaned, cleaning is not worth it
 COMPACTION_KEYS_MAX_DEFAULT = 1_000_000  # keys in memory, about 170 bytes each
+COMPACTION_PAGE_KEYS = 3_000_000  # that one page may add to them: a few hundred KB can hold a million
 COMPACTION_BYTES_PER_DAY_DEFAULT = 8 * 1024 * MIB  # of logs that the task `clean` cleans: under $0.50 a month of Lambda
 CLEANING_LATE_MS = 48 * 3_600_000  # a log that waits for longer to be cleaned rings an alarm
 COMPACTION_LEASE_MS = 300_000  # longer than the rewriting of one segment takes; each swap extends it

@@ -15,7 +15,9 @@ from functools import partial
 
 from penstock_core.compaction.cleaning import Cleaner, LatestOffsets, tombstone_horizon, with_cleaned
 from penstock_core.compaction.merging import CompactionState, fits, is_worth_merging
+from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset
+from penstock_core.limits import COMPACTION_PAGE_KEYS
 from penstock_core.log.index import Page
 from penstock_core.log.ref import stored_bytes
 from penstock_core.log.retention import written_ms
@@ -164,7 +166,10 @@ def _dirt(run: CompactionRun, first_dirty: Offset) -> Dirt | None:
 
 
 def _read_keys(run: CompactionRun, first_dirty: Offset) -> _DirtyKeys | None:
-    """The keys of the pages that no pass has cleaned, up to the page that fills memory; None if the time is up."""
+    """The keys of the pages that no pass has cleaned, up to the page that fills memory; None if the time is up.
+
+    Raises UNSUPPORTED_FORMAT for a first page that alone has more keys than memory holds.
+    """
     latest, end = LatestOffsets(), first_dirty
     for page in run.old_pages():
         if page.end_offset <= first_dirty:
@@ -175,6 +180,14 @@ def _read_keys(run: CompactionRun, first_dirty: Offset) -> _DirtyKeys | None:
             return None
         for _, offset, batch in read_batches(run, page.located(), run.head.log_start_offset):
             latest.add(batch, offset)
+            if len(latest) > run.settings.keys_max + COMPACTION_PAGE_KEYS:
+                if end > first_dirty:  # the page is the first one of the next pass
+                    return _DirtyKeys(latest=latest, end_offset=end, are_keys_left=True)
+                raise PenstockError(
+                    ErrorCode.UNSUPPORTED_FORMAT,
+                    f"the page [{page.base_offset}, {page.end_offset}) has {len(latest):,} keys or more, and memory "
+                    "does not hold them: run the job compact with more --keys-max",
+                )
         end = page.end_offset
     return _DirtyKeys(latest=latest, end_offset=end, are_keys_left=False)
 

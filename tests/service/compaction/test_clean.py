@@ -10,6 +10,7 @@ from penstock_core.compaction.merging import CompactionSettings
 from penstock_core.limits import COMPACTION_RUN_PAGES_MAX, MIB, RETENTION_BYTES_MAX, TAIL_ROLL_REFS
 from penstock_core.log.topic import TOPIC_BOUNDS
 from penstock_core.records.record_batch import Compression
+from penstock_service.compaction import clean
 from penstock_service.compaction.compact import CompactionResult, compact
 from penstock_service.instance.instance import Instance
 from penstock_service.retention.retain import retain
@@ -129,6 +130,25 @@ def test_keys_that_do_not_fit_into_memory_are_cleaned_pass_by_pass(
     assert [(key, value) for _, key, value in of(read(instance, topic), *keys)] == [(key, "2") for key in keys]
     assert sizes == sorted(sizes, reverse=True)
     assert len(set(sizes)) > 3
+
+
+def test_page_with_more_keys_than_memory_holds_fails_by_itself(
+    instance: Instance, topic: str, clock: SteppedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clean, "COMPACTION_PAGE_KEYS", 5)
+    for number in range(TAIL_ROLL_REFS):
+        append(instance, topic, ("a", str(number)))
+    for number in range(TAIL_ROLL_REFS):
+        append(instance, topic, (f"k{number}", "x"))
+    fill(instance, topic)
+    clock.time_ms += 2 * HOUR_MS
+    done = run(instance, topic, keys_max=2, merges=False)
+    assert (done.are_keys_left, done.failures, len(of(read(instance, topic), "a"))) == (True, 0, 1)
+    failed = run(instance, topic, keys_max=2, merges=False)
+    assert (failed.failures, failed.runs) == (1, 0)
+    assert "[16, 32) has 8 keys or more" in failed.errors[0]
+    assert "--keys-max" in failed.errors[0]
+    assert run(instance, topic, keys_max=100).failures == 0
 
 
 def test_row_is_rewritten_by_halves_when_one_swap_cannot_take_it(
