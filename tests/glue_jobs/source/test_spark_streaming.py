@@ -12,7 +12,7 @@ import pytest
 import penstock_spark
 from penstock_core.errors import PenstockError
 from penstock_service.instance.instance import Instance
-from penstock_service.topics.alter_topic import alter_topic
+from penstock_service.topics.alter_topic import alter_topic, delete_topic
 from penstock_spark.source.batch import schema_of
 from tests.support.service import new_topic, send
 
@@ -33,12 +33,15 @@ class CrashError(Exception):
 
 @pytest.fixture
 def stream(spark: "SparkSession", storage_options: dict[str, str], tmp_path: Path) -> Any:
-    """Run the query from its checkpoint into a function, and wait until it has read all records."""
+    """Run the query from its checkpoint into a function, and wait until it has read all records.
+
+    Returns Spark's progress of each micro-batch, which its page "Structured Streaming" shows.
+    """
     penstock_spark.register(spark)
     # Before 4.2 the query would be one micro-batch, or the crashed one after a crash.
     spark.conf.set("spark.sql.streaming.triggerAvailableNowWrapper.enabled", "true")
 
-    def run(write: Callable[["DataFrame", int], None], **options: str) -> None:
+    def run(write: Callable[["DataFrame", int], None], **options: str) -> list[dict[str, Any]]:
         frame = (
             spark.readStream.format("penstock")
             .options(**{"subscribe": "orders", "startingOffsets": "earliest", **storage_options, **options})
@@ -53,6 +56,7 @@ def stream(spark: "SparkSession", storage_options: dict[str, str], tmp_path: Pat
         )
         try:
             assert query.awaitTermination(ENDS_S_MAX)
+            return [json.loads(each.json) for each in query.recentProgress]
         finally:
             query.stop()
 
@@ -92,6 +96,49 @@ def test_query_reads_each_offset_once_when_it_is_killed_and_restarted(
     [*_, last] = sorted((tmp_path / "checkpoint" / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
     offsets = json.loads(last.read_text().splitlines()[-1])
     assert offsets["orders"] == {"0": 4 * (restarts + 1), "1": 4 * (restarts + 1), "2": 4 * (restarts // 2 + 1)}
+
+
+@pytest.mark.skipif(not HAS_LIMITS, reason="a source in Python cannot limit its micro-batches")
+def test_micro_batches_are_within_the_limit_and_progress_tells_how_far_the_query_is_behind(
+    instance: Instance, stream: Any
+) -> None:
+    new_topic(instance, "orders", partitions=2)
+    for partition in (0, 1):
+        send(instance, "orders", *map(str, range(10)), partition=partition)
+
+    progress = stream(lambda frame, _: frame.collect(), maxOffsetsPerTrigger="8")
+
+    rows = [each["numInputRows"] for each in progress if each["numInputRows"]]
+    assert rows == [8, 8, 4]
+    sources = [each["sources"][0] for each in progress if each["numInputRows"]]
+    read = [sum(each["endOffset"]["orders"].values()) for each in sources]
+    newest = [sum(each["latestOffset"]["orders"].values()) for each in sources]
+    assert list(zip(read, newest, strict=True)) == [(8, 20), (16, 20), (20, 20)]
+    assert sources[-1]["startOffset"]["orders"] == sources[-2]["endOffset"]["orders"]
+
+
+def test_checkpoint_goes_on_over_a_drained_partition_and_a_topic_that_was_made_anew(
+    instance: Instance, stream: Any
+) -> None:
+    found: list[tuple[int, int, str]] = []
+
+    def write(frame: "DataFrame", _: int) -> None:
+        found.extend(tuple(row) for row in frame.collect())
+
+    new_topic(instance, "orders", partitions=2)
+    send(instance, "orders", "a", partition=1)
+    stream(write)
+    send(instance, "orders", "b", partition=1)
+    alter_topic(instance, "orders", 1, {})  # partition 1 takes no more records
+    stream(write)
+    delete_topic(instance, "orders")
+    new_topic(instance, "orders")
+    send(instance, "orders", "c")
+    with pytest.raises(Exception, match="OFFSET_OUT_OF_RANGE"):
+        stream(write)
+    stream(write, failOnDataLoss="false")
+
+    assert found == [(1, 0, "a"), (1, 1, "b"), (0, 0, "c")]
 
 
 @pytest.mark.minutes
