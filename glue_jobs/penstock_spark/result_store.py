@@ -9,6 +9,7 @@ import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -22,6 +23,15 @@ if TYPE_CHECKING:
 
 _STORES_MAX = 16  # a job writes to one store; a process of Spark may run several jobs
 _UNFINISHED = ".unfinished-"  # readers of folders skip names that begin with a dot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredObject:
+    """An object, by its path in the store, and when it was put, by the store's clock."""
+
+    path: str
+    size: int
+    put_ms: int
 
 
 class ResultStore(Protocol):
@@ -47,6 +57,12 @@ class ResultStore(Protocol):
 
     def names(self, folder: str) -> Iterator[str]:
         """The names of the objects directly in a folder (which ends with a slash), in no order."""
+
+    def objects(self, folder: str) -> "Iterator[StoredObject]":
+        """The objects below a folder (which ends with a slash), in no order."""
+
+    def remove(self, path: str) -> None:
+        """Remove the object, if it exists."""
 
     def filesystem(self) -> "tuple[pyarrow.fs.FileSystem, str]":
         """For Arrow: a file system, and the path of the store's root in it, with a slash at the end."""
@@ -124,6 +140,18 @@ class FolderResultStore:
             if at.is_dir():
                 yield from (each.name for each in at.iterdir() if each.is_file() and not each.name.startswith("."))
 
+    def objects(self, folder: str) -> Iterator[StoredObject]:
+        with self._storage_errors("list", folder):
+            for each in (self._folder / folder).rglob("*"):
+                if each.is_file() and not each.name.startswith("."):
+                    found = each.stat()
+                    path = each.relative_to(self._folder).as_posix()
+                    yield StoredObject(path=path, size=found.st_size, put_ms=found.st_mtime_ns // 1_000_000)
+
+    def remove(self, path: str) -> None:
+        with self._storage_errors("remove", path):
+            (self._folder / path).unlink(missing_ok=True)
+
     def filesystem(self) -> "tuple[pyarrow.fs.FileSystem, str]":
         from pyarrow import fs
 
@@ -198,13 +226,15 @@ class S3ResultStore:
 
     def names(self, folder: str) -> Iterator[str]:
         prefix = self._prefix + folder
-        more: dict[str, Any] = {}
-        while True:
-            answer = self._call("list_objects_v2", folder, Prefix=prefix, Delimiter="/", **more)
-            yield from (each["Key"].removeprefix(prefix) for each in answer.get("Contents", ()))
-            if not answer.get("IsTruncated"):
-                return
-            more = {"ContinuationToken": answer["NextContinuationToken"]}
+        yield from (each["Key"].removeprefix(prefix) for each in self._listed(folder, Delimiter="/"))
+
+    def objects(self, folder: str) -> Iterator[StoredObject]:
+        for each in self._listed(folder):
+            put_ms = int(each["LastModified"].timestamp() * 1_000)
+            yield StoredObject(path=each["Key"].removeprefix(self._prefix), size=int(each["Size"]), put_ms=put_ms)
+
+    def remove(self, path: str) -> None:
+        self._call("delete_object", path, Key=self._prefix + path)
 
     def filesystem(self) -> "tuple[pyarrow.fs.FileSystem, str]":
         from pyarrow import fs
@@ -217,6 +247,15 @@ class S3ResultStore:
         }
         options = {name: value for name, value in given.items() if value is not None}
         return fs.S3FileSystem(**options), f"{self._bucket}/{self._prefix}"
+
+    def _listed(self, folder: str, **how: Any) -> Iterator[Any]:
+        more: dict[str, Any] = {}
+        while True:
+            answer = self._call("list_objects_v2", folder, Prefix=self._prefix + folder, **how, **more)
+            yield from answer.get("Contents", ())
+            if not answer.get("IsTruncated"):
+                return
+            more = {"ContinuationToken": answer["NextContinuationToken"]}
 
     def _put_new(self, path: str, body: Any) -> bool:
         # During another put of the path, S3 answers ConditionalRequestConflict, which raises: that put may still fail.

@@ -1,6 +1,7 @@
 """The store of jobs' results: a folder and a bucket behave alike, and a reader never finds half an object."""
 
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -52,6 +53,21 @@ def test_names_are_of_the_objects_right_in_a_folder(store: ResultStore) -> None:
         store.put(path, b"x")
     assert sorted(store.names("runs/")) == ["1", "2"]
     assert sorted(store.names("")) == ["5", "runs-4"]
+
+
+def test_objects_are_all_below_a_folder_with_size_and_time_and_go(store: ResultStore) -> None:
+    before_ms = time.time() * 1_000
+    for path in ("runs/2", "runs/below/3", "runs-4"):
+        store.put(path, b"xy")
+
+    found = sorted(store.objects("runs/"), key=lambda each: each.path)
+
+    assert [(each.path, each.size) for each in found] == [("runs/2", 2), ("runs/below/3", 2)]
+    assert all(before_ms - 1_000 <= each.put_ms <= time.time() * 1_000 for each in found)
+    for _ in range(2):
+        store.remove("runs/2")
+    assert [each.path for each in store.objects("runs/")] == ["runs/below/3"]
+    assert store.get("runs/2") is None
 
 
 def test_names_go_on_behind_a_page(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from penstock_spark.archive.archive_table import ArchiveTable, find_plan, put_pl
 from penstock_spark.archive.iceberg_table import IcebergTable
 from penstock_spark.archive.latest_rows import LatestRunner
 from penstock_spark.archive.merging_files import MergeRunner
+from penstock_spark.archive.orphan_files import remove_orphans
 from penstock_spark.archive.rebuilding import RebuildRunner
 from penstock_spark.archive.typed_columns import Typing
 from penstock_spark.result_store import ResultStore
@@ -162,6 +163,15 @@ def merge_files(table: IcebergTable, run_merge: MergeRunner, log_event: EventLog
         table.commit_merge(merge, merged)
     before, after = (sum(len(each.replaced) for each in merged), sum(len(each.files) for each in merged))
     log_event("merged", table=table.name, files_before=before, files_after=after)
+
+
+def remove_table_orphans(lake: ResultStore, table: IcebergTable, log_event: EventLogger) -> None:
+    """Remove files that no snapshot has and no run may commit (orphan_files.py). Raises as its functions."""
+    kept = table.kept_files()
+    if kept is None:
+        return
+    removed = remove_orphans(lake, kept)
+    log_event("orphans", table=table.name, files=removed.files, bytes=removed.file_bytes)
 
 
 def _count(total: ArchiveResult, plan: Plan, groups: Sequence[ArchivedGroup]) -> None:

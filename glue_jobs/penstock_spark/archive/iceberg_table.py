@@ -24,6 +24,7 @@ from penstock_spark.archive.archive_plan import CommittedFiles, Plan, offsets_of
 from penstock_spark.archive.archive_table import find_plan
 from penstock_spark.archive.latest_rows import LatestRows
 from penstock_spark.archive.merging_files import Merge, MergedFiles, SmallFile, plan_groups
+from penstock_spark.archive.orphan_files import KeptFiles
 from penstock_spark.archive.rebuilding import Rebuild
 from penstock_spark.archive.typed_columns import (
     FILE_SCHEMA,
@@ -305,6 +306,23 @@ class IcebergTable:
                     update.delete_data_file(file)
                 for file in made:
                     update.append_data_file(file)
+
+    def kept_files(self) -> KeptFiles | None:
+        """The files of all snapshots; None for a table without one. Reads each manifest once."""
+        table = self._load()
+        current = None if table is None else table.current_snapshot()
+        if table is None or current is None:
+            return None
+        manifests = {
+            each.manifest_path: each for snapshot in table.snapshots() for each in snapshot.manifests(table.io)
+        }
+        entries = (each for manifest in manifests.values() for each in manifest.fetch_manifest_entry(table.io))
+        return KeptFiles(
+            table=self._name,
+            paths=frozenset(self._path(each.data_file) for each in entries),
+            committed=_committed(table).number,
+            snapshot_ms=current.timestamp_ms,
+        )
 
     def _paths(self, table: "Table", snapshot_id: int | None = None) -> tuple[str, ...]:
         """The files of a snapshot, by their paths in the store. Raises INVALID_CONFIG for files of deleted rows."""

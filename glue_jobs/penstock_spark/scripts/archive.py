@@ -29,6 +29,7 @@ from penstock_spark.archive.archiving import (
     merge_files,
     merge_latest,
     rebuild_table,
+    remove_table_orphans,
 )
 from penstock_spark.archive.iceberg_table import IcebergTable, open_catalog
 from penstock_spark.archive.latest_rows import SUFFIX as LATEST_SUFFIX
@@ -66,8 +67,8 @@ def main(argv: Sequence[str]) -> None:
     schemas = read_schemas(options.schema, storage)
     _check_schemas(schemas, topics, storage, rebuilds=options.rebuild)
     partitions = read_partitions(options.partition_by, topics)
-    if (options.latest or options.merge_files) and storage.catalog is None:
-        raise PenstockError(ErrorCode.INVALID_CONFIG, "--latest and --merge-files need a --catalog")
+    if (options.latest or options.merge_files or options.remove_orphans) and storage.catalog is None:
+        raise _invalid("--latest, --merge-files and --remove-orphans need a --catalog")
     sizes = Sizes(group_bytes=options.group_bytes, commit_bytes=options.commit_bytes)
     done: list[ArchiveResult] = []
     failed: list[str] = []
@@ -79,6 +80,7 @@ def main(argv: Sequence[str]) -> None:
             rebuild=_rebuild_runner(spark.sparkContext, storage, uri) if options.rebuild else None,
             latest=_latest_runner(spark.sparkContext, storage, uri) if options.latest else None,
             merge=_merge_runner(spark.sparkContext, storage, uri) if options.merge_files else None,
+            removes_orphans=options.remove_orphans,
         )
         for topic in topics:
             try:
@@ -133,6 +135,7 @@ def _parser() -> ArgumentParser:
         "--latest", action="store_true", help="also keep a table of the latest record of each key of compacted topics"
     )
     parser.add_argument("--merge-files", action="store_true", help="also join small files of the tables, by day")
+    parser.add_argument("--remove-orphans", action="store_true", help="also remove files that killed runs have left")
     add_on_undecodable(parser)
     return parser
 
@@ -145,6 +148,7 @@ class _Runners:
     rebuild: RebuildRunner | None
     latest: LatestRunner | None
     merge: MergeRunner | None
+    removes_orphans: bool
 
 
 def _archive(
@@ -177,8 +181,12 @@ def _archive(
         latest = IcebergTable(catalog, namespace, lake, name)
         typing = None if schema is None else latest.typed(*schema)
         merge_latest(table, latest, topic, typing, runners.latest, log_event)
+        if runners.removes_orphans:
+            remove_table_orphans(lake, latest, log_event)
     if runners.merge is not None:
         merge_files(table, runners.merge, log_event)
+    if runners.removes_orphans:
+        remove_table_orphans(lake, table, log_event)
     return result
 
 

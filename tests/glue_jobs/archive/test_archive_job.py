@@ -150,8 +150,10 @@ def test_values_are_typed_by_a_schema_and_a_rebuild_types_all_of_them_anew(
     assert result["topics"][0]["unfit_records"] == 1
     path.write_text('{"type": "object", "properties": {"n": {"type": ["integer", "string"]}}}')
     send(instance, "orders", '{"n": 3}')
-    lines = run_script(archive.main, *options, "--rebuild")
+    lines = run_script(archive.main, *options, "--rebuild", "--partition-by", "orders=n")
     table.refresh()
+    assert [str(each.transform) for each in table.spec().fields] == ["day", "identity"]
+    assert len([*table.scan(row_filter="n = '3'").plan_files()]) == 1
     assert [each["n"] for each in table.scan().to_arrow().sort_by("offset").to_pylist()] == ["1", '"two"', "3"]
     [rebuilt] = [each for each in lines if each["event"] == "rebuilt"]
     assert (rebuilt["records"], rebuilt["unfit"]) == (2, 0)
@@ -203,7 +205,7 @@ def test_compacted_topics_alone_get_a_table_of_their_latest_rows_and_small_files
     for number in range(8):
         send(instance, "orders", f"{number}" * 100)
 
-    lines = run_script(archive.main, "--catalog", catalog, "--latest", "--merge-files", *SMALL)
+    lines = run_script(archive.main, "--catalog", catalog, "--latest", "--merge-files", "--remove-orphans", *SMALL)
 
     opened = open_catalog(catalog, stored)[0]
     found = opened.load_table("penstock.states_latest").scan().to_arrow().to_pylist()
@@ -214,6 +216,8 @@ def test_compacted_topics_alone_get_a_table_of_their_latest_rows_and_small_files
     [merged] = [each for each in lines if each["event"] == "merged"]
     assert (merged["table"], merged["files_before"] > 3, merged["files_after"]) == ("orders", True, 1)
     assert [each["value"] for each in orders.scan().to_arrow().to_pylist()] == [b"%d" % n * 100 for n in range(8)]
+    told = [(each["table"], each["files"]) for each in lines if each["event"] == "orphans"]
+    assert sorted(told) == [("orders", 0), ("states", 0), ("states_latest", 0)]
 
 
 @pytest.mark.parametrize(
@@ -221,6 +225,8 @@ def test_compacted_topics_alone_get_a_table_of_their_latest_rows_and_small_files
     [
         (["--latest"], "need a --catalog"),
         (["--merge-files"], "need a --catalog"),
+        (["--remove-orphans"], "need a --catalog"),
+        (["--partition-by", "orders"], "give TOPIC=COLUMN"),
         (["--schema", "orders"], "give TOPIC=json:FILE, TOPIC=avro"),
         (["--schema", "orders=xml:a"], "give TOPIC=json:FILE, TOPIC=avro"),
         (["--schema", "orders=json:"], "give TOPIC=json:FILE, TOPIC=avro"),
