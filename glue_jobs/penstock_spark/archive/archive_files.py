@@ -19,7 +19,7 @@ from penstock_spark.archive.archive_plan import Group, OffsetSpan, Plan
 from penstock_spark.archive.day_files import DayFile, DayFiles, data_path
 from penstock_spark.archive.registered_schemas import Registries, value_reader
 from penstock_spark.archive.typed_columns import ARCHIVE_SCHEMA, REGISTERED, Typing
-from penstock_spark.archive.typing_values import ValueTyper
+from penstock_spark.archive.typing_values import ValueTyper, in_parts
 from penstock_spark.decode.decoding import decode
 from penstock_spark.decode.reading import read_slices
 from penstock_spark.plan.options import RANGE_BYTES
@@ -166,7 +166,7 @@ def _write(
             stored = read_slices(
                 instance, _slices(instance, plan, spans), range_bytes=RANGE_BYTES, fails_on_data_loss=True
             )
-            for batch in decode(stored, ARCHIVE_SCHEMA, raise_undecodable if skipped is None else skip):
+            for batch in in_parts(decode(stored, ARCHIVE_SCHEMA, raise_undecodable if skipped is None else skip)):
                 files.add(batch if typer is None else typer.add(batch))
             return files.close(), expired, 0 if typer is None else typer.unfit
         except PenstockError as error:

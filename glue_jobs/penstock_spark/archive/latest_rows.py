@@ -31,6 +31,7 @@ from penstock_spark.archive.archive_files import ArchivedFile, plan_typer
 from penstock_spark.archive.day_files import DayFiles
 from penstock_spark.archive.registered_schemas import Registries
 from penstock_spark.archive.typed_columns import FILE_SCHEMA, Typing
+from penstock_spark.archive.typing_values import in_parts
 from penstock_spark.result_store import ResultStore
 
 LATEST_KEYS_MAX = 10_000_000  # a task holds those of a partition in memory, about 150 bytes each
@@ -93,7 +94,8 @@ def write_latest(
             is_row = pc.and_(pa.array(is_latest), pc.is_valid(batch.column("value")))
             found = batch.filter(pc.and_(is_row, pc.is_valid(batch.column("key"))))
             if found.num_rows:
-                days.add(found if typer is None else typer.add(found))
+                for part in in_parts([found]):
+                    days.add(part if typer is None else typer.add(part))
         files = [(_path(work, partition, each.day), each.records, each.path) for each in days.close()]
         for path, _, local in files:
             lake.put_new(path, local)

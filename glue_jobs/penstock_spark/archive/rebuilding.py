@@ -23,6 +23,7 @@ from penstock_spark.archive.archive_files import ArchivedFile, plan_typer
 from penstock_spark.archive.day_files import DayFiles, data_path
 from penstock_spark.archive.registered_schemas import Registries
 from penstock_spark.archive.typed_columns import FILE_SCHEMA, Typing
+from penstock_spark.archive.typing_values import in_parts
 from penstock_spark.result_store import ResultStore
 
 _ROWS = 8_192  # of one batch
@@ -66,7 +67,8 @@ def rebuild_file(lake: ResultStore, rebuild: Rebuild, index: int, registries: Re
     with TemporaryDirectory(prefix="penstock-rebuild-") as folder:
         days = DayFiles(Path(folder), rebuild.typing)
         with filesystem.open_input_file(root + rebuild.paths[index]) as opened:
-            for batch in pq.ParquetFile(opened).iter_batches(batch_size=_ROWS, columns=FILE_SCHEMA.names):
+            rows = pq.ParquetFile(opened).iter_batches(batch_size=_ROWS, columns=FILE_SCHEMA.names)
+            for batch in in_parts(rows):
                 days.add(typer.add(batch))
         files = [(_path(rebuild, index, each.day), each.records, each.path) for each in days.close()]
         for path, _, local in files:

@@ -7,7 +7,7 @@ row is either whole or raw. A tombstone has neither.
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, date, datetime, time
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal, InvalidOperation
@@ -15,12 +15,14 @@ from itertools import accumulate
 from typing import Any
 from uuid import UUID
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.schemas.avro_shape import avro_reader
 from penstock.schemas.serdes import parse_avro
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.limits import KIB
 from penstock_spark.archive.protobuf_messages import message_reader
 from penstock_spark.archive.typed_columns import AS_JSON, RAW, RAW_REASON, Typing, value_columns
 
@@ -33,7 +35,25 @@ _DIGITS_MAX = 38  # of a decimal
 _FINER = re.compile(r"[.,]\d{6}\d*[1-9]")  # digits behind the microseconds
 _FIRST_DAY, _LAST_DAY = "0001-01-02", "9999-12-31"  # Arrow reads times beyond, and Python's datetime does not have them
 
+_COMPRESSED = b"\x03\x05"  # how a value in AWS Glue's format begins that zlib has compressed
+_PART_BYTES = 64 * KIB  # as stored: zlib makes a thousand times as many of them
+
 Fit = Callable[[Any], Any]
+
+
+def in_parts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches, those with compressed values in parts of few rows: one batch could fill gigabytes."""
+    for batch in batches:
+        values = batch.column("value")
+        if not pc.any(pc.starts_with(values, _COMPRESSED)).as_py():
+            yield batch
+            continue
+        ends = np.cumsum(pc.fill_null(pc.binary_length(values), 0).to_numpy(), dtype=np.int64)
+        start, done = 0, 0
+        while start < batch.num_rows:
+            end = max(start + 1, int(ends.searchsorted(done + _PART_BYTES, "right")))
+            yield batch.slice(start, end - start)
+            start, done = end, int(ends[end - 1])
 
 
 class _MisfitError(Exception):

@@ -148,10 +148,11 @@ def typed(
     """
     from penstock_spark.archive.archive_files import plan_typer
     from penstock_spark.archive.registered_schemas import open_registry
+    from penstock_spark.archive.typing_values import in_parts
 
     columns = _arrow_schema(typing, fails_fast=fails_fast)
     typer = plan_typer(typing, None, "", partial(open_registry, storage))
-    for batch in records:
+    for batch in in_parts(records):
         try:
             made = typer.add(batch)
         except PenstockError as error:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_spark.archive.typed_columns import Typing, table_fields, value_columns
-from penstock_spark.archive.typing_values import ValueTyper
+from penstock_spark.archive.typing_values import ValueTyper, in_parts
 
 DOCUMENT = {
     "type": "object",
@@ -135,6 +135,15 @@ def test_value_that_is_too_deep_to_be_told_is_raw_and_its_neighbours_are_typed(v
     found = typer().add(pa.RecordBatch.from_pydict({"value": pa.array([b'{"a": 7}', value], pa.binary())})).to_pylist()
     assert [(each["a"], each["_raw"]) for each in found] == [(7, None), (None, value)]
     assert "RecursionError" in found[1]["_raw_reason"]
+
+
+def test_compressed_values_come_in_parts_of_few_rows_and_others_at_once() -> None:
+    small, large = b"\x03\x05" + bytes(1_000), b"\x03\x05" + bytes(100_000)
+    cells = [small, None, b"{}", large, large, small, *[small] * 100]
+    batch = pa.RecordBatch.from_pydict({"value": pa.array(cells, pa.binary())})
+    parts = [each.column("value").to_pylist() for each in in_parts([batch, batch.slice(1, 2), batch.slice(0, 0)])]
+    assert [cell for each in parts for cell in each] == [*cells, None, b"{}"]
+    assert [len(each) for each in parts] == [3, 1, 1, 65, 36, 2, 0]
 
 
 def test_column_that_is_wider_than_its_schema_takes_what_the_schema_takes() -> None:
