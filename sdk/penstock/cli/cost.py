@@ -184,7 +184,7 @@ def _show_month(service: Service, profile: str, workload: "Workload") -> None:
         ((each.part, each.what, f"{each.quantity:,.0f}", _usd(each.usd)) for each in month.lines[:_LINES]),
     )
     show_table(
-        "beside others, a month",
+        "next to others, a month",
         ("system", "$", "$/GiB", "note"),
         (
             (row[0], _usd(row[1]), None if row[2] is None else _usd(row[2]), row[4])

@@ -20,7 +20,7 @@ TEAM = ("--rate", "50", "--topics", "3", "--members", "10", "--producers", "5", 
 def test_estimate_shows_levers_bill_and_others_in_80_columns_and_needs_no_service(arguments: tuple[str, ...]) -> None:
     result = run(None, "cost", *arguments)
     assert result.exit_code == 0, result.output
-    order = [result.stdout.index(text) for text in ("About $", "levers, the largest", "the bill,", "beside others")]
+    order = [result.stdout.index(text) for text in ("About $", "levers, the largest", "the bill,", "next to others")]
     assert order == sorted(order)
     assert "Kinesis Advantage" in result.stdout
     assert "  unverified" in result.stdout

@@ -87,6 +87,10 @@ PALE = """() => {
   return wrong;
 }"""
 
+HIDDEN_HINTS = """() => [...document.querySelectorAll(".field > .hint")].filter((hint) =>
+  hint.getBoundingClientRect().top < hint.parentElement.querySelector("input, select").getBoundingClientRect().bottom
+).map((hint) => hint.textContent)"""
+
 NUMBER_OF_FOCUSED = """() => {
   window.met ??= new Map();
   if (!met.has(document.activeElement)) met.set(document.activeElement, met.size);
@@ -221,6 +225,7 @@ def test_page_is_sound_in_every_light_and_width(
             tab.go(path)
             assert tab.page.evaluate(UNNAMED) == []
             assert tab.page.evaluate(PALE) == []
+            assert tab.page.evaluate(HIDDEN_HINTS) == []
             width = tab.page.evaluate("document.documentElement.scrollWidth")
             assert width <= size["width"], "the page scrolls sideways"
     assert tab.complaints == []
