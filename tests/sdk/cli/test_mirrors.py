@@ -14,6 +14,7 @@ from penstock.producer.producer import Producer
 from penstock.testing import MemoryPenstock
 from penstock_core.errors import ErrorCode
 from tests.sdk.cli.command import run, run_json
+from tests.sdk.consumer.test_stages import Line
 
 URL, SOURCE = "https://b.example", "https://a.example"
 CREATE = ("mirrors", "create", "dr", "orders", "--to", URL, "--source", SOURCE)
@@ -308,6 +309,47 @@ def test_groups_go_on_by_what_a_lost_source_has_told(service: MemoryPenstock, ot
     assert offsets["billing"].metadata == "m"
     again = run_json(other.transport, "mirrors", "promote", "orders", "--source-lost", "--yes")["orders"]
     assert (again["offsets_told"], again["offsets_committed"], again["groups_left_out"]) == (3, 2, 0)
+
+
+def test_what_a_lost_source_takes_along_is_told_as_the_page_says(
+    service: MemoryPenstock, other: MemoryPenstock
+) -> None:
+    """docs/how-to/mirror.md, "What a lost source takes along"."""
+    create_with_records(service, b"0")
+    service.create_topic("bills")
+    service.admin().create_mirror("dr2", "bills", URL, source=SOURCE)
+    source = Line(service.transport)
+    with Producer(
+        transport=StagesTransport([SOURCE, URL], [source, other.transport]), retry_backoff_max_ms=100
+    ) as producer:
+        assert producer.send("orders", b"mirrored", partition=0).result().offset == 1
+        service.deliver_pushes()
+        service.admin().pause_subscription("dr")  # the source dies before its next push of orders, and not of bills
+        assert producer.send("orders", b"lost", partition=0).result().offset == 2
+        with service.producer(transactional_id="both") as pair, pair.transaction():
+            pair.send("orders", b"half", partition=1)
+            pair.send("bills", b"half", partition=0)
+        with service.producer() as later:
+            later.send("orders", b"later", partition=0, delay_ms=600_000).result()
+        service.deliver_pushes()
+        source.is_cut = True
+        promote = ("mirrors", "promote", "orders", "bills", "--source-lost")
+        dry = run_json(other.transport, *promote, "--dry-run")
+        promoted = run_json(other.transport, *promote, "--yes")
+        assert [each["partitions"] for each in dry.values()] == [each["partitions"] for each in promoted.values()]
+        orders = promoted["orders"]["partitions"]
+        assert [each["promoted_at"] for each in orders] == [2, 0]
+        assert (orders[0]["appended_ms"] is None, orders[1]["appended_ms"]) == (False, None)
+        assert producer.send("orders", b"goes on", partition=0).result().offset == 2, "its numbers begin anew"
+    assert [each.value for each in other.records("orders")] == [b"0", b"mirrored", b"goes on"]
+    assert [each.value for each in other.records("bills")] == [b"half"], "of a transaction, this half was mirrored"
+    assert other.admin().list_scheduled("orders") == []
+    service.admin().resume_subscription("dr")  # the source answers again
+    service.deliver_pushes()
+    assert [each.value for each in other.records("orders")] == [b"0", b"mirrored", b"goes on"]
+    [first, _] = service.admin().describe_subscription("dr").partitions
+    assert (first.last_result, first.lag) == ("away", 1)
+    assert "takes appends of its own" in str(first.last_error)
 
 
 def test_offsets_of_a_promotion_that_lost_its_source_lie_within_the_mirror(
