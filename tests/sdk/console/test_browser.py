@@ -87,9 +87,10 @@ PALE = """() => {
   return wrong;
 }"""
 
-HIDDEN_HINTS = """() => [...document.querySelectorAll(".field > .hint")].filter((hint) =>
-  hint.getBoundingClientRect().top < hint.parentElement.querySelector("input, select").getBoundingClientRect().bottom
-).map((hint) => hint.textContent)"""
+HIDDEN_HINTS = """() => [...document.querySelectorAll(".field > .hint")].filter((hint) => {
+  const field = hint.parentElement.querySelector("input, select, textarea");
+  return hint.getBoundingClientRect().top < field.getBoundingClientRect().bottom;
+}).map((hint) => hint.textContent)"""
 
 NUMBER_OF_FOCUSED = """() => {
   window.met ??= new Map();
