@@ -17,6 +17,7 @@ from penstock.cli.tables import show_table
 from penstock.http.transport import open_transport
 from penstock.model import GroupPlace, MovedTopic, PromotedTopic, Topic, TopicPartition
 from penstock.model.push import MirroredTopic, Subscription, mirrored_topics
+from penstock.model.share import ShareGroupPartition
 from penstock.system import monotonic_ms
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.text import counted
@@ -203,6 +204,7 @@ def promote(
     ends = {each.topic.name: each.end() for each in moves}
     for each in moves:  # before a reader follows to this stage
         _copy_offsets(service, admin, each.source, {each.name: each.topic.name})
+        _copy_places(service, admin, each.source, (each.name, each.topic.name))
     found |= _promoted(service, admin, moves, ends, monotonic_ms() + wait_ms)
     for each in moves:
         committed[each.topic.name] = _copy_offsets(service, admin, each.source, {each.name: each.topic.name})
@@ -452,6 +454,30 @@ def _copy_offsets(service: Service, admin: Admin, source: Admin, names: Mapping[
             ]
             copied += _commit(service, admin, here, places)
     return copied
+
+
+def _copy_places(service: Service, admin: Admin, source: Admin, names: tuple[str, str]) -> None:
+    """Let share groups here begin at the first record that those of their names at the source have not finished.
+
+    `names` are the topic's there and here. No place goes back, and none is beyond the end here. Records that a worker
+    at the source finishes from now on come again. Three requests for each group, and one for each of its partitions.
+    """
+    name, here = names
+    ends = admin.list_offsets(here)
+    for group in [each.group for each in source.list_share_groups() if name in each.topics]:
+        try:
+            old = {each.partition: each.start_offset for each in _places(admin, group, here)}
+            for each in _places(source, group, name):
+                offset = min(each.start_offset, ends.get(each.partition) or 0)
+                if offset > old.get(each.partition, offset):
+                    admin.reset_share_group(group, here, offset=offset, partitions=[each.partition])
+        except PenstockError as error:
+            if not service.as_json:
+                click.echo(f"share group {group} does not go on here where it was: {error}", err=True)
+
+
+def _places(admin: Admin, group: str, topic: str) -> list[ShareGroupPartition]:
+    return [each for each in admin.describe_share_group(group).partitions if each.topic == topic]
 
 
 def _commit(service: Service, admin: Admin, topic: str, places: Iterable[GroupPlace]) -> int:

@@ -12,7 +12,7 @@
 
 import asyncio
 import inspect
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from penstock.model.share import ShareRecord
 from penstock.retry import NEVER_MS
@@ -25,11 +25,17 @@ from penstock.share.share_core import ShareCore
 # sync: from penstock.system import monotonic_ms
 # sync: from penstock.workers.workers import join_until
 
+_LOOK_EACH_MS = 1_000
+Leaves = Callable[[], Awaitable[bool]]  # sync: Leaves = Callable[[], bool]
+
 
 class AsyncRunner:
-    """One `run` of a consumer. `stop` ends the consumer."""
+    """One `run` of a consumer at a stage. `stop` ends its core. `leaves` is asked each second whether to leave it."""
 
-    def __init__(self, core: ShareCore, driver: AsyncShareDriver, stop: Callable[[], None]) -> None:
+    def __init__(
+        self, core: ShareCore, driver: AsyncShareDriver, stop: Callable[[], None], leaves: Leaves | None
+    ) -> None:
+        self._leaves = leaves
         self._core = core
         self._driver = driver
         self._stop = stop
@@ -48,7 +54,10 @@ class AsyncRunner:
         try:
             # sync: for worker in workers:
             # sync:     worker.start()
-            await self._driver.drive(self._core.until_stopped(idle_ms))
+            look_ms = NEVER_MS if self._leaves is None else _LOOK_EACH_MS
+            is_over = await self._driver.drive(self._core.until_stopped(idle_ms, look_ms=look_ms))
+            while not (is_over or (self._leaves is not None and await self._leaves())):
+                is_over = await self._driver.drive(self._core.until_stopped(idle_ms, look_ms=look_ms, is_again=True))
             self._stop()
             await asyncio.wait(workers, timeout=drain_ms / 1_000)  # sync:
         finally:

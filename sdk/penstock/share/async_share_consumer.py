@@ -2,17 +2,19 @@
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from types import TracebackType
 from typing import Self, Unpack
 
-from penstock.arguments import check_text
+from penstock.arguments import check, check_text
+from penstock.consumer.async_stages import AsyncStages, open_async_reading
 from penstock.http.abilities import wall_clock_ns_of
 from penstock.http.async_client import AsyncClient
-from penstock.http.async_transport import AsyncTransport, open_async_transport
+from penstock.http.async_transport import AsyncTransport
 from penstock.http.named_transport import TransportName
 from penstock.model.fields import NamedClient, shows_fields_of
 from penstock.model.share import ShareAcceptance, ShareRecord
+from penstock.retry import NEVER_MS
 from penstock.share.acknowledgements import ACCEPT, Verb, Wish, reject
 from penstock.share.async_runner import AsyncRunner
 from penstock.share.async_share_driver import AsyncShareDriver
@@ -22,7 +24,10 @@ from penstock.system import monotonic_ms
 from penstock.telemetry.opening import open_notes
 from penstock.workers.fork_guard import ForkGuard
 from penstock.workers.signals import async_stopped_by_signals
+from penstock_core.errors import PenstockError
 from penstock_core.limits import SDK_CALL_MS_MAX
+
+_STAGES_POLL_MS = 1_000
 
 
 class AsyncShareConsumer(NamedClient):
@@ -47,6 +52,7 @@ class AsyncShareConsumer(NamedClient):
         self,
         *topics: str,
         url: str | None = None,
+        urls: Sequence[str] | None = None,
         region: str | None = None,
         transport: AsyncTransport | TransportName | None = None,
         **options: Unpack[ShareOptions],
@@ -54,15 +60,28 @@ class AsyncShareConsumer(NamedClient):
         """Opens no connection yet.
 
         `topics` are some of the group's topics; without any, all of them. `url` and `region` default to what
-        penstock.configuration finds: the environment, else the local stack. `transport` replaces `auto`, as
-        penstock.testing does. Raises NotConfiguredError, and InvalidError for an option. Needs the extra
+        penstock.configuration finds: the environment, else the local stack. `urls` are stages of which one mirrors the
+        other, and need topics: the consumer works at the one that takes appends. It goes on at the next once all topics
+        were moved and their records are finished, or the stage is lost. The group must be at both. `transport` replaces
+        `auto`, as penstock.testing does. Raises NotConfiguredError, and InvalidError for an option. Needs the extra
         `penstock[async]`, unless a transport is given.
         """
         settings = checked_settings(options)
         self._settings = settings
         self._fork = ForkGuard("AsyncShareConsumer")
-        carrier = open_async_transport(url, region, transport)
-        self._core = share_core(settings, topics, open_notes(carrier, settings.group_id), wall_clock_ns_of(carrier))
+        check(urls is None or bool(topics), "urls without topics: name those of the group")
+        self._topics = topics
+        self._is_ending = False
+        opened = open_async_reading(url, urls, region, transport)
+        self._stages = opened if isinstance(opened, AsyncStages) else None
+        self._open(opened.carrier if isinstance(opened, AsyncStages) else opened)
+
+    def _open(self, carrier: AsyncTransport) -> None:
+        """Begin at the stage that is to be worked at."""
+        settings = self._settings
+        self._core = share_core(
+            settings, self._topics, open_notes(carrier, settings.group_id), wall_clock_ns_of(carrier)
+        )
         self._client = AsyncClient(carrier, retry=settings.retry, job="read")
         self._driver = AsyncShareDriver(
             self._core,
@@ -71,6 +90,7 @@ class AsyncShareConsumer(NamedClient):
             on_lock_lost=settings.on_lock_lost,
             reading=settings.reading,
         )
+        self._core.is_stopped = self._is_ending
 
     @property
     def is_decrypting(self) -> bool:
@@ -91,9 +111,17 @@ class AsyncShareConsumer(NamedClient):
         NotFoundError for an unknown group, AccessDeniedError, and the other errors that no retry heals.
         """
         check_poll(max_records, timeout_ms)
+        if await self._leaves():
+            await self._reopen()
         self._driver.start()
         await asyncio.sleep(0)  # a program that always finds records would keep the loop from everything else  # sync:
-        return await self._driver.drive(self._core.poll(max_records, timeout_ms))
+        try:
+            return await self._driver.drive(self._core.poll(max_records, timeout_ms))
+        except PenstockError as error:
+            if self._stages is None or not self._stages.heard(error, self._topics):
+                raise
+            await self._driver.drive(self._core.rest(min(timeout_ms, _STAGES_POLL_MS)))  # the mirror may take over soon
+            return []
 
     def __aiter__(self) -> Self:
         """The consumer: iteration returns its records."""
@@ -101,12 +129,37 @@ class AsyncShareConsumer(NamedClient):
 
     async def __anext__(self) -> ShareRecord:
         """The next record. Waits for it, at most `consumer_timeout_ms`. Raises as `poll`."""
+        if self._stages is not None:
+            return await self._next_of_stages()
         self._driver.start()
         await asyncio.sleep(0)  # as in poll  # sync:
         record = await self._driver.drive(self._core.next_record())
         if record is None:
             raise StopAsyncIteration
         return record
+
+    async def _next_of_stages(self) -> ShareRecord:
+        timeout_ms = self._settings.consumer_timeout_ms
+        end_ms = NEVER_MS if timeout_ms is None else monotonic_ms() + timeout_ms
+        while not self._core.is_stopped:
+            if found := await self.poll(1, max(0, min(_STAGES_POLL_MS, end_ms - monotonic_ms()))):
+                return found[0]
+            if monotonic_ms() >= end_ms:
+                break
+        raise StopAsyncIteration
+
+    async def _leaves(self) -> bool:
+        """True if the consumer is to go on at another stage than now."""
+        stages = self._stages
+        return stages is not None and stages.must_look() and await stages.moves(self._topics)
+
+    async def _reopen(self) -> None:
+        """Go on at the stage that is to be worked at. What the application has in hand is released."""
+        assert self._stages is not None
+        with suppress(PenstockError):  # the stage may be gone
+            await self._driver.drive(self._core.close(None), until_stopped=False)
+        await self._driver.stop()
+        self._open(self._stages.carrier)
 
     async def run(self, handler: Handler, *, concurrency: int = 8, idle_ms: int | None = None) -> None:
         """Call `handler` with each record, in `concurrency` tasks, until `stop` or a SIGTERM or SIGINT.
@@ -128,16 +181,39 @@ class AsyncShareConsumer(NamedClient):
         be a coroutine function. A cancellation ends it: it releases what the handlers had.
         """
         check_run(handler, concurrency, idle_ms)
+        try:
+            with async_stopped_by_signals(self.stop):
+                while await self._run_at_stage(handler, concurrency, idle_ms):
+                    pass
+        finally:
+            await self.close()
+
+    async def _run_at_stage(self, handler: Handler, concurrency: int, idle_ms: int | None) -> bool:
+        """True if it goes on at another stage, or begins anew at this one."""
+        if await self._leaves():
+            await self._reopen()
+        has_left = False
+
+        async def leaves() -> bool:
+            nonlocal has_left
+            has_left = await self._leaves()
+            return has_left
+
         self._driver.start()
         with self._driver.lock:
             self._core.appetite.employ(concurrency)
+        runner = AsyncRunner(self._core, self._driver, self._end, None if self._stages is None else leaves)
         try:
-            with async_stopped_by_signals(self.stop):
-                await AsyncRunner(self._core, self._driver, self.stop).run(
-                    handler, concurrency=concurrency, drain_ms=self._settings.drain_ms, idle_ms=idle_ms
-                )
-        finally:
-            await self.close()
+            await runner.run(handler, concurrency=concurrency, drain_ms=self._settings.drain_ms, idle_ms=idle_ms)
+        except PenstockError as error:
+            if self._stages is None or not self._stages.heard(error, self._topics):
+                raise
+            await self._reopen()
+            await self._driver.drive(self._core.rest(_STAGES_POLL_MS))  # the mirror takes over, or the move is given up
+            return not self._is_ending
+        if has_left:
+            await self._reopen()
+        return has_left and not self._is_ending
 
     def processing(self, record: ShareRecord) -> AbstractContextManager[object]:
         """As `Consumer.processing`. `run` does it by itself."""
@@ -223,6 +299,10 @@ class AsyncShareConsumer(NamedClient):
 
         Call it from a signal handler or from another thread, too. Records that were not handed out go back.
         """
+        self._is_ending = True
+        self._end()
+
+    def _end(self) -> None:
         self._core.is_stopped = True
         self._driver.interrupt()
 
@@ -252,15 +332,14 @@ class AsyncShareConsumer(NamedClient):
     async def _close(self, error: BaseException | None) -> None:
         if self._core.is_closed or self._fork.is_forked:
             return  # in a child by fork(), locks and connections are the parent's
-        self._core.is_stopped = True
-        self._driver.interrupt()
+        self.stop()
         try:
             await self._driver.drive(self._core.close(error), until_stopped=False)
         finally:
             try:
                 await self._driver.stop()
             finally:
-                await self._client.close()
+                await (self._client if self._stages is None else self._stages).close()
 
     def _acknowledge(self, record: ShareRecord, wish: Wish) -> None:
         self._fork.check()

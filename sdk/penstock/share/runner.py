@@ -23,11 +23,15 @@ from penstock.share.share_driver import ShareDriver
 from penstock.system import monotonic_ms
 from penstock.workers.workers import join_until
 
+_LOOK_EACH_MS = 1_000
+Leaves = Callable[[], bool]
+
 
 class Runner:
-    """One `run` of a consumer. `stop` ends the consumer."""
+    """One `run` of a consumer at a stage. `stop` ends its core. `leaves` is asked each second whether to leave it."""
 
-    def __init__(self, core: ShareCore, driver: ShareDriver, stop: Callable[[], None]) -> None:
+    def __init__(self, core: ShareCore, driver: ShareDriver, stop: Callable[[], None], leaves: Leaves | None) -> None:
+        self._leaves = leaves
         self._core = core
         self._driver = driver
         self._stop = stop
@@ -40,7 +44,10 @@ class Runner:
         try:
             for worker in workers:
                 worker.start()
-            self._driver.drive(self._core.until_stopped(idle_ms))
+            look_ms = NEVER_MS if self._leaves is None else _LOOK_EACH_MS
+            is_over = self._driver.drive(self._core.until_stopped(idle_ms, look_ms=look_ms))
+            while not (is_over or (self._leaves is not None and self._leaves())):
+                is_over = self._driver.drive(self._core.until_stopped(idle_ms, look_ms=look_ms, is_again=True))
             self._stop()
         finally:
             self._stop()

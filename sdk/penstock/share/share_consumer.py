@@ -2,17 +2,19 @@
 """The share consumer. share_core.py decides, share_driver.py does the I/O."""
 
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from types import TracebackType
 from typing import Self, Unpack
 
-from penstock.arguments import check_text
+from penstock.arguments import check, check_text
+from penstock.consumer.stages import Stages, open_reading
 from penstock.http.abilities import wall_clock_ns_of
 from penstock.http.client import Client
 from penstock.http.named_transport import TransportName
-from penstock.http.transport import Transport, open_transport
+from penstock.http.transport import Transport
 from penstock.model.fields import NamedClient, shows_fields_of
 from penstock.model.share import ShareAcceptance, ShareRecord
+from penstock.retry import NEVER_MS
 from penstock.share.acknowledgements import ACCEPT, Verb, Wish, reject
 from penstock.share.opening import Handler, check_poll, check_run, checked_settings, release_wish, share_core
 from penstock.share.runner import Runner
@@ -22,7 +24,10 @@ from penstock.system import monotonic_ms
 from penstock.telemetry.opening import open_notes
 from penstock.workers.fork_guard import ForkGuard
 from penstock.workers.signals import stopped_by_signals
+from penstock_core.errors import PenstockError
 from penstock_core.limits import SDK_CALL_MS_MAX
+
+_STAGES_POLL_MS = 1_000
 
 
 class ShareConsumer(NamedClient):
@@ -47,6 +52,7 @@ class ShareConsumer(NamedClient):
         self,
         *topics: str,
         url: str | None = None,
+        urls: Sequence[str] | None = None,
         region: str | None = None,
         transport: Transport | TransportName | None = None,
         **options: Unpack[ShareOptions],
@@ -54,14 +60,27 @@ class ShareConsumer(NamedClient):
         """Opens no connection yet.
 
         `topics` are some of the group's topics; without any, all of them. `url` and `region` default to what
-        penstock.configuration finds: the environment, else the local stack. `transport` replaces `auto`, as
-        penstock.testing does. Raises NotConfiguredError, and InvalidError for an option.
+        penstock.configuration finds: the environment, else the local stack. `urls` are stages of which one mirrors the
+        other, and need topics: the consumer works at the one that takes appends. It goes on at the next once all topics
+        were moved and their records are finished, or the stage is lost. The group must be at both. `transport` replaces
+        `auto`, as penstock.testing does. Raises NotConfiguredError, and InvalidError for an option.
         """
         settings = checked_settings(options)
         self._settings = settings
         self._fork = ForkGuard("ShareConsumer")
-        carrier = open_transport(url, region, transport)
-        self._core = share_core(settings, topics, open_notes(carrier, settings.group_id), wall_clock_ns_of(carrier))
+        check(urls is None or bool(topics), "urls without topics: name those of the group")
+        self._topics = topics
+        self._is_ending = False
+        opened = open_reading(url, urls, region, transport)
+        self._stages = opened if isinstance(opened, Stages) else None
+        self._open(opened.carrier if isinstance(opened, Stages) else opened)
+
+    def _open(self, carrier: Transport) -> None:
+        """Begin at the stage that is to be worked at."""
+        settings = self._settings
+        self._core = share_core(
+            settings, self._topics, open_notes(carrier, settings.group_id), wall_clock_ns_of(carrier)
+        )
         self._client = Client(carrier, retry=settings.retry, job="read")
         self._driver = ShareDriver(
             self._core,
@@ -70,6 +89,7 @@ class ShareConsumer(NamedClient):
             on_lock_lost=settings.on_lock_lost,
             reading=settings.reading,
         )
+        self._core.is_stopped = self._is_ending
 
     @property
     def is_decrypting(self) -> bool:
@@ -90,8 +110,16 @@ class ShareConsumer(NamedClient):
         NotFoundError for an unknown group, AccessDeniedError, and the other errors that no retry heals.
         """
         check_poll(max_records, timeout_ms)
+        if self._leaves():
+            self._reopen()
         self._driver.start()
-        return self._driver.drive(self._core.poll(max_records, timeout_ms))
+        try:
+            return self._driver.drive(self._core.poll(max_records, timeout_ms))
+        except PenstockError as error:
+            if self._stages is None or not self._stages.heard(error, self._topics):
+                raise
+            self._driver.drive(self._core.rest(min(timeout_ms, _STAGES_POLL_MS)))  # the mirror may take over soon
+            return []
 
     def __iter__(self) -> Self:
         """The consumer: iteration returns its records."""
@@ -99,11 +127,36 @@ class ShareConsumer(NamedClient):
 
     def __next__(self) -> ShareRecord:
         """The next record. Waits for it, at most `consumer_timeout_ms`. Raises as `poll`."""
+        if self._stages is not None:
+            return self._next_of_stages()
         self._driver.start()
         record = self._driver.drive(self._core.next_record())
         if record is None:
             raise StopIteration
         return record
+
+    def _next_of_stages(self) -> ShareRecord:
+        timeout_ms = self._settings.consumer_timeout_ms
+        end_ms = NEVER_MS if timeout_ms is None else monotonic_ms() + timeout_ms
+        while not self._core.is_stopped:
+            if found := self.poll(1, max(0, min(_STAGES_POLL_MS, end_ms - monotonic_ms()))):
+                return found[0]
+            if monotonic_ms() >= end_ms:
+                break
+        raise StopIteration
+
+    def _leaves(self) -> bool:
+        """True if the consumer is to go on at another stage than now."""
+        stages = self._stages
+        return stages is not None and stages.must_look() and stages.moves(self._topics)
+
+    def _reopen(self) -> None:
+        """Go on at the stage that is to be worked at. What the application has in hand is released."""
+        assert self._stages is not None
+        with suppress(PenstockError):  # the stage may be gone
+            self._driver.drive(self._core.close(None), until_stopped=False)
+        self._driver.stop()
+        self._open(self._stages.carrier)
 
     def run(self, handler: Handler, *, concurrency: int = 8, idle_ms: int | None = None) -> None:
         """Call `handler` with each record, in `concurrency` threads, until `stop` or a SIGTERM or SIGINT.
@@ -124,16 +177,39 @@ class ShareConsumer(NamedClient):
         the rest, and closes the consumer. It hears signals in the main thread only. Raises as `poll`.
         """
         check_run(handler, concurrency, idle_ms)
+        try:
+            with stopped_by_signals(self.stop):
+                while self._run_at_stage(handler, concurrency, idle_ms):
+                    pass
+        finally:
+            self.close()
+
+    def _run_at_stage(self, handler: Handler, concurrency: int, idle_ms: int | None) -> bool:
+        """True if it goes on at another stage, or begins anew at this one."""
+        if self._leaves():
+            self._reopen()
+        has_left = False
+
+        def leaves() -> bool:
+            nonlocal has_left
+            has_left = self._leaves()
+            return has_left
+
         self._driver.start()
         with self._driver.lock:
             self._core.appetite.employ(concurrency)
+        runner = Runner(self._core, self._driver, self._end, None if self._stages is None else leaves)
         try:
-            with stopped_by_signals(self.stop):
-                Runner(self._core, self._driver, self.stop).run(
-                    handler, concurrency=concurrency, drain_ms=self._settings.drain_ms, idle_ms=idle_ms
-                )
-        finally:
-            self.close()
+            runner.run(handler, concurrency=concurrency, drain_ms=self._settings.drain_ms, idle_ms=idle_ms)
+        except PenstockError as error:
+            if self._stages is None or not self._stages.heard(error, self._topics):
+                raise
+            self._reopen()
+            self._driver.drive(self._core.rest(_STAGES_POLL_MS))  # the mirror takes over, or the move is given up
+            return not self._is_ending
+        if has_left:
+            self._reopen()
+        return has_left and not self._is_ending
 
     def processing(self, record: ShareRecord) -> AbstractContextManager[object]:
         """As `Consumer.processing`. `run` does it by itself."""
@@ -218,6 +294,10 @@ class ShareConsumer(NamedClient):
 
         Call it from a signal handler or from another thread, too. Records that were not handed out go back.
         """
+        self._is_ending = True
+        self._end()
+
+    def _end(self) -> None:
         self._core.is_stopped = True
         self._driver.interrupt()
 
@@ -247,15 +327,14 @@ class ShareConsumer(NamedClient):
     def _close(self, error: BaseException | None) -> None:
         if self._core.is_closed or self._fork.is_forked:
             return  # in a child by fork(), locks and connections are the parent's
-        self._core.is_stopped = True
-        self._driver.interrupt()
+        self.stop()
         try:
             self._driver.drive(self._core.close(error), until_stopped=False)
         finally:
             try:
                 self._driver.stop()
             finally:
-                self._client.close()
+                (self._client if self._stages is None else self._stages).close()
 
     def _acknowledge(self, record: ShareRecord, wish: Wish) -> None:
         self._fork.check()

@@ -172,16 +172,33 @@ class ShareCore:
         """The body handles the record. `is_received`: `poll` has returned it."""
         return nullcontext() if self.notes is None else self.notes.processing(record, is_received=is_received)
 
-    def until_stopped(self, idle_ms: int | None = None) -> Steps[None]:
-        """Wait until `stop` is called, or no handler has had a record for `idle_ms`, as the service has said."""
-        self._worked_ms = now_ms = self._now().monotonic_ms
-        until_ms = NEVER_MS if idle_ms is None else now_ms + idle_ms
+    def until_stopped(
+        self, idle_ms: int | None = None, *, look_ms: int = NEVER_MS, is_again: bool = False
+    ) -> Steps[bool]:
+        """Wait until `stop` is called, or no handler has had a record for `idle_ms`, as the service has said.
+
+        False if neither has come in `look_ms`: call it again then, with `is_again`.
+        """
+        now_ms = self._now().monotonic_ms
+        if not is_again:
+            self._worked_ms = now_ms
+        ends_ms = now_ms + look_ms
+        until_ms = NEVER_MS if idle_ms is None else self._worked_ms + idle_ms
         while not self.is_stopped and not (now_ms >= until_ms and self._is_answered):
-            yield Wait(until_ms=until_ms if now_ms < until_ms else NEVER_MS)
+            if now_ms >= ends_ms:
+                return False
+            yield Wait(until_ms=min(ends_ms, until_ms if now_ms < until_ms else NEVER_MS))
             now_ms = self._now().monotonic_ms
             if idle_ms is not None:
                 until_ms = (now_ms if self._working else self._worked_ms) + idle_ms
         self.wake_at_ms = 0  # records at hand go back at once
+        return True
+
+    def rest(self, pause_ms: int) -> Steps[None]:
+        """Wait so long, or until `stop` is called."""
+        until_ms = self._now().monotonic_ms + pause_ms
+        while not self.is_stopped and self._now().monotonic_ms < until_ms:
+            yield Wait(until_ms=until_ms)
 
     def acknowledge(self, record: ShareRecord, wish: Wish) -> None:
         """Do as the application says. Raises LockLostError or InvalidError if the record is not in hand."""

@@ -17,7 +17,7 @@ the quota once more.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from penstock_core.errors import ErrorCode, PenstockError, shown
@@ -31,6 +31,7 @@ from penstock_core.limits import (
     SHARE_UNREAD_PAUSE_MS,
     SHARE_WATCHED_MAX,
 )
+from penstock_core.log.topic import MoveState, check_own
 from penstock_core.outcomes import errors_maybe_applied
 from penstock_core.records.record_check import DecodeBudget
 from penstock_core.share.acquire import AcquireRequest, next_available_ms
@@ -139,10 +140,24 @@ def acquire(instance: Instance, group_name: str, wish: AcquireWish) -> Acquired:
     cost. While it waits, it looks again at intervals that grow up to 1 s, while `Wait` lets it.
     Arming costs one update for each head without a waiter, and one for each partition with records in flight.
 
-    Raises INVALID_NAME, UNKNOWN_SHARE_GROUP and INVALID_REQUEST. If records were locked and cannot be handed over, it
-    raises the error of storage: repeat the call with its nonce.
+    Raises INVALID_NAME, UNKNOWN_SHARE_GROUP and INVALID_REQUEST. Raises MOVED if all topics have moved to a mirror, and
+    all their records are finished. If records were locked and cannot be handed over, it raises the error of storage:
+    repeat the call with its nonce.
     """
-    return acquire_of(instance, group_of(instance, group_name, wish.acknowledgements), wish)
+    group = group_of(instance, group_name, wish.acknowledgements)
+    acquired = acquire_of(instance, group, wish)
+    is_over = not (acquired.partitions or acquired.acknowledged or acquired.blocked or acquired.passed_bytes)
+    if is_over and acquired.next_available_ms is None:
+        _check_moved(instance, wish.taken_topics or group.topics.keys())
+    return acquired
+
+
+def _check_moved(instance: Instance, names: Collection[str]) -> None:
+    """A read for each topic that is not remembered. One that stays keeps the group's consumers here."""
+    topics = [instance.topic_cache.find(name) for name in names]
+    moved = [each for each in topics if each and each.move is not None and each.move.state is MoveState.MOVED]
+    if moved and len(moved) == len(topics):
+        check_own(moved[0])
 
 
 def acquire_of(instance: Instance, group: ShareGroup, wish: AcquireWish) -> Acquired:
