@@ -31,9 +31,9 @@ TWINS = {
         (f"{room}/async_{name}.py", f"{room}/{name}.py")
         for room, names in {
             "admin": ("admin",),
-            "consumer": ("consumer", "fetcher", "stages"),
+            "consumer": ("consumer", "fetcher"),
             "dead_letters": ("dead_letters",),
-            "group": ("heartbeater",),
+            "group": ("heartbeater", "stages"),
             "http": ("client", "transport"),
             "producer": ("producer", "sender", "transaction"),
             "share": ("runner", "share_consumer", "share_driver"),

@@ -8,11 +8,11 @@ from typing import Self, Unpack
 
 from penstock.api import calls
 from penstock.consumer.async_fetcher import AsyncFetcher
-from penstock.consumer.async_stages import AsyncStages, open_async_reading
 from penstock.consumer.consumer_core import ConsumerCore
 from penstock.consumer.listener import ConsumerRebalanceListener
 from penstock.consumer.record_run import LookUp
 from penstock.consumer.settings import ConsumerOptions, ConsumerSettings
+from penstock.group.async_stages import AsyncStages, open_async_reading
 from penstock.http.abilities import wall_clock_ns_of
 from penstock.http.async_client import AsyncClient
 from penstock.http.async_transport import AsyncTransport

@@ -12,7 +12,7 @@ from penstock.consumer.fetcher import Fetcher
 from penstock.consumer.listener import ConsumerRebalanceListener
 from penstock.consumer.record_run import LookUp
 from penstock.consumer.settings import ConsumerOptions, ConsumerSettings
-from penstock.consumer.stages import Stages, open_reading
+from penstock.group.stages import Stages, open_reading
 from penstock.http.abilities import wall_clock_ns_of
 from penstock.http.client import Client
 from penstock.http.named_transport import TransportName

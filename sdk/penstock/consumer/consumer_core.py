@@ -28,6 +28,7 @@ from penstock.consumer.settings import ConsumerSettings
 from penstock.consumer.subscriber import Subscriber
 from penstock.errors import ClosedError
 from penstock.group.membership import Membership
+from penstock.http.named_transport import offset_within
 from penstock.http.steps import Calls, Steps, Wait
 from penstock.model import ConsumerRecord, GroupOffset, TopicPartition
 from penstock.retry import NEVER_MS
@@ -45,11 +46,6 @@ class Reading:
     assigned: Sequence[TopicPartition]
     positions: Mapping[TopicPartition, int]
     paused: Sequence[TopicPartition]
-
-
-def offset_within(offset: int, end: int | None) -> int:
-    """The offset, or the end of what a promotion has of the log: other records come behind it."""
-    return offset if end is None else min(offset, end)
 
 
 class ConsumerCore:

@@ -106,6 +106,11 @@ def stage_to_read(fates: Mapping[int, StageFate], at: int) -> int:
     return at
 
 
+def offset_within(offset: int, end: int | None) -> int:
+    """The offset, or the end of what a promotion has of the log: other records come behind it."""
+    return offset if end is None else min(offset, end)
+
+
 class StageChoice:
     """The stage that a client of several goes to: the next one, once this one says that another takes the appends.
 

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Self, Unpack
 
 from penstock.arguments import check, check_text
-from penstock.consumer.async_stages import AsyncStages, open_async_reading
+from penstock.group.async_stages import AsyncStages, open_async_reading
 from penstock.http.abilities import wall_clock_ns_of
 from penstock.http.async_client import AsyncClient
 from penstock.http.async_transport import AsyncTransport

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Self, Unpack
 
 from penstock.arguments import check, check_text
-from penstock.consumer.stages import Stages, open_reading
+from penstock.group.stages import Stages, open_reading
 from penstock.http.abilities import wall_clock_ns_of
 from penstock.http.client import Client
 from penstock.http.named_transport import TransportName

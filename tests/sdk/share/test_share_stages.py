@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from penstock.consumer import async_stages
 from penstock.errors import InvalidError, NotConfiguredError
+from penstock.group import async_stages
 from penstock.model.share import ShareRecord
 from penstock.share.async_share_consumer import AsyncShareConsumer
 from penstock.share.share_consumer import ShareConsumer
 from penstock.testing import ThreadedTransport
 from penstock_core.errors import ErrorCode, PenstockError
 from tests.sdk.cli.command import run
-from tests.sdk.consumer.test_stages import PROMOTE, A, B, Pair
-from tests.sdk.consumer.test_stages import pair as pair  # the fixture
+from tests.sdk.group.test_stages import PROMOTE, A, B, Pair
+from tests.sdk.group.test_stages import pair as pair  # the fixture
 from tests.support.deadlines import until
 
 OPTIONS: dict[str, Any] = {"group_id": "workers", "max_records": 10}

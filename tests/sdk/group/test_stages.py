@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from penstock.cli import mirrors
-from penstock.consumer import async_stages
-from penstock.consumer import stages as consumer_stages
 from penstock.consumer.async_consumer import AsyncConsumer
 from penstock.consumer.consumer import Consumer
 from penstock.errors import ConflictError, ConnectionFailedError, NotConfiguredError
+from penstock.group import async_stages
+from penstock.group import stages as consumer_stages
 from penstock.http.client import Client
 from penstock.http.http_message import Response
 from penstock.http.named_transport import StageFate, stage_to_read

@@ -11,11 +11,10 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from penstock.api import calls
-from penstock.consumer.consumer_core import offset_within
 from penstock.errors import ConnectionFailedError, UnknownTopicError
 from penstock.http.client import Client
 from penstock.http.http_message import Response
-from penstock.http.named_transport import StageFate, TransportName, stage_to_read
+from penstock.http.named_transport import StageFate, TransportName, offset_within, stage_to_read
 from penstock.http.transport import Transport, checked_urls, open_transport
 from penstock.model import TopicPartition
 from penstock.system import monotonic_ms

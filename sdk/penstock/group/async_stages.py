@@ -10,12 +10,11 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from penstock.api import calls
-from penstock.consumer.consumer_core import offset_within
 from penstock.errors import ConnectionFailedError, UnknownTopicError
 from penstock.http.async_client import AsyncClient
 from penstock.http.async_transport import AsyncTransport, checked_urls, open_async_transport
 from penstock.http.http_message import Response
-from penstock.http.named_transport import StageFate, TransportName, stage_to_read
+from penstock.http.named_transport import StageFate, TransportName, offset_within, stage_to_read
 from penstock.model import TopicPartition
 from penstock.system import monotonic_ms
 from penstock_core.errors import ErrorCode, PenstockError
