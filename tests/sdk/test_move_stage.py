@@ -11,9 +11,9 @@ import pytest
 
 from penstock import testing
 from penstock.cli import mirrors
-from penstock.consumer import stages as consumer_stages
 from penstock.consumer.consumer import Consumer
 from penstock.errors import ConflictError
+from penstock.group import stages as consumer_stages
 from penstock.http.transport import StagesTransport
 from penstock.producer.producer import Producer
 from penstock.testing import MemoryPenstock

@@ -14,7 +14,7 @@ from penstock.producer.producer import Producer
 from penstock.testing import MemoryPenstock
 from penstock_core.errors import ErrorCode
 from tests.sdk.cli.command import run, run_json
-from tests.sdk.consumer.test_stages import Line
+from tests.sdk.group.test_stages import Line
 
 URL, SOURCE = "https://b.example", "https://a.example"
 CREATE = ("mirrors", "create", "dr", "orders", "--to", URL, "--source", SOURCE)
