@@ -7,11 +7,10 @@ import pytest
 
 from bench.bill.deployment import billed_deployment, billed_profile
 from penstock.admin.admin import Admin
-from penstock.doctor.examination import AWS_ONLY, examine
+from penstock.doctor.examination import AWS_ONLY, NEEDS_KEYS, examine
 from penstock.doctor.finding import Finding, Report, Verdict, redacted
 from penstock.doctor.recorder import AwsCalls, RecordingTransport
 from penstock.doctor.round_trip import RECORDS, TOPIC_PREFIX
-from penstock.doctor.service_checks import NEEDS_KEYS
 from penstock.errors import ConnectionFailedError
 from penstock.http.http_message import Response
 from penstock.http.transport import Transport
