@@ -24,7 +24,7 @@ class Case:
     """
 
     seeds: Mapping[str, int]
-    few: float = 0.2
+    few: float = 0.1
     events: Mapping[str, float] = field(default_factory=dict)
     few_events: Mapping[str, float] = field(default_factory=dict)
     profiles: tuple[str, ...] = ("express3",)
@@ -63,7 +63,7 @@ CASES = [
             "log start raised past readers": 100,
             **{f"{reader} back": 5 for reader in ("Committer", "Member", "Workers", "Subscribed")},
         },
-        few_events={"log start raised past readers": 15},
+        few_events={"log start raised past readers": 7},
     ),
     Case(
         seeds={"mirroring": 40, "mirroring,retention": 10},
@@ -164,9 +164,9 @@ CASES = [
     ),
     Case(
         seeds={"expiring": 300},
-        few=0.02,
+        few=0.01,
         events={"expiring append": 3_000, "item expired": 3_000, "read to the end": 3_000, "nap": 300},
-        few_events={"expiring append": 100, "item expired": 100},
+        few_events={"expiring append": 50, "item expired": 50},
         profiles=(*PROFILES,),
     ),
 ]
