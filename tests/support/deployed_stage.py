@@ -12,6 +12,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -81,9 +82,7 @@ class DeployedStage:
     def states(self) -> dict[str, Any]:
         """The state of all that a restore stops."""
         found: dict[str, Any] = {}
-        lambda_, events, scheduler = (
-            boto3.client(each, region_name=REGION) for each in ("lambda", "events", "scheduler")
-        )
+        lambda_, events, scheduler = map(_client_of_moto, ("lambda", "events", "scheduler"))
         for logical_id, resource in self.template["Resources"].items():
             name = self.physical.get(logical_id, "")
             match resource["Type"]:
@@ -193,8 +192,14 @@ def deployed_stage(template: Template) -> Iterator[DeployedStage]:
         yield found
 
 
+@cache
+def _client_of_moto(service: str) -> Any:
+    """One client for all tests: to make one takes longer than most of its calls."""
+    return boto3.client(service, region_name=REGION, aws_access_key_id="testing", aws_secret_access_key="testing")
+
+
 def _make(deployed: DeployedStage) -> None:
-    clients = {each: boto3.client(each, region_name=REGION) for each in ("lambda", "events", "scheduler", "iam", "sqs")}
+    clients = {each: _client_of_moto(each) for each in ("lambda", "events", "scheduler", "iam", "sqs")}
     role = clients["iam"].create_role(RoleName="any", AssumeRolePolicyDocument=json.dumps(_ROLE))["Role"]["Arn"]
     queue = clients["sqs"].create_queue(QueueName="any")["QueueUrl"]
     arn = clients["sqs"].get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
