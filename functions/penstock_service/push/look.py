@@ -67,8 +67,8 @@ def look(instance: Instance, *, budget_ms: float) -> LookRun:
     """One run over all subscriptions, from the place where the last run stopped, for `budget_ms` at most.
 
     Of each subscription: one query for each MB of its states, and one read for each 100 partitions. One query more for
-    each mirrored partition whose oldest missing record is not in the tail. One call of the
-    queue for each 10 messages. An error of a subscription counts as a failure, and the next run tries it again.
+    each mirrored partition whose oldest missing record is not in the tail. One call of the queue for each 10 messages.
+    An error of a subscription counts as a failure, and the next run tries it again.
     """
     ends_ms = instance.clock.monotonic_ms() + budget_ms
     done = LookRun()
@@ -196,14 +196,18 @@ def _stuck(subscription: Subscription, states: SubscriptionStates, there: Sequen
 def _late(
     instance: Instance, subscription: Subscription, states: SubscriptionStates, heads: Mapping[DeliveryKey, Head]
 ) -> int:
-    """The partitions of a mirror that lack a record for long."""
+    """The partitions of a mirror that lack a record for long. An index that cannot be read holds no message back."""
     if not isinstance(subscription.target, StageTarget):
         return 0
 
     def is_late(key: DeliveryKey) -> bool:
         state, head = states.deliveries.get(key), heads[key]
         offset = Offset(max(0 if state is None else state.offset, head.log_start_offset))
-        return (record_age_ms(instance, key.partition_key, head, offset) or 0) > MIRROR_LATE_MS
+        try:
+            return (record_age_ms(instance, key.partition_key, head, offset) or 0) > MIRROR_LATE_MS
+        except PenstockError as error:
+            instance.telemetry.log("lag_unknown", error=str(error))
+            return False  # its push fails, too, and partitions that are stuck ring
 
     return sum(map(is_late, heads))
 

@@ -10,7 +10,7 @@ import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import LockNonce, Offset, ShareGroupId, SubscriptionId, SubscriptionName
-from penstock_core.limits import MIRROR_LATE_MS, PUSH_ORPHANS_MS, PUSH_STUCK_MS, PUSH_VISIBILITY_MS
+from penstock_core.limits import MIRROR_LATE_MS, PUSH_ORPHANS_MS, PUSH_STUCK_MS, PUSH_VISIBILITY_MS, TAIL_ROLL_REFS
 from penstock_core.push.batch import Answered, Failed, Failure
 from penstock_core.push.delivery import DeliveryKey, DeliveryState, Trouble
 from penstock_core.push.lane import LaneKey, LaneState, PushMessage, lane_of
@@ -235,6 +235,23 @@ def test_mirror_that_lacks_an_old_record_is_late(instance: Instance, clock: Step
     assert look(instance, budget_ms=FOR_EVER_MS).mirrors_late == is_mirror
     store(instance, key_in(instance, subscription), DeliveryState(offset=Offset(2)))
     assert look(instance, budget_ms=FOR_EVER_MS).mirrors_late == 0
+
+
+def test_mirror_whose_index_cannot_be_read_gets_its_messages(instance: Instance, clock: SteppedClock) -> None:
+    topic = new_topic(instance, "orders")
+    for number in range(3 * TAIL_ROLL_REFS):
+        send(instance, topic, str(number))
+    create(instance, "orders", target={"stage": {"url": "https://b.example"}}, start="earliest")
+    take_messages(instance)
+    clock.sleep_ms(SLOW_MS + MIRROR_LATE_MS)
+
+    def fail(*_: object) -> None:
+        raise DOWN
+
+    broken = with_stores(instance, log=Intercepted(instance.stores.log, pages=fail))
+    done = look(broken, budget_ms=FOR_EVER_MS)
+    assert (done.messages, done.failures, done.mirrors_late) == (1, 0, 0)
+    assert look(instance, budget_ms=FOR_EVER_MS).mirrors_late == 1, "it is late"
 
 
 @pytest.mark.parametrize(("lane", "is_well", "stuck"), [(0, False, 1), (0, True, 0), (2, False, 0)])
