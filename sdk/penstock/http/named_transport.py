@@ -79,6 +79,7 @@ def module_of(name: TransportName, *, is_async: bool = False) -> Any:
 
 
 _ELSEWHERE = {ErrorCode.MOVED.name: "url", ErrorCode.MIRRORED.name: "source"}  # the fact that tells where to go
+_APPENDED = b'"base_offset"'  # in answers to appends
 _FAILURES_MAX = 3  # calls in a row without an answer, before the next stage is tried
 _log = logging.getLogger("penstock.stages")
 
@@ -117,18 +118,23 @@ class StageChoice:
     A refusal becomes an error that clients try again. So the retry goes there, with the same numbers of the producer:
     what a mirror has already is not appended twice. It goes back and forth while neither takes appends. `urls` are the
     only stages that a client goes to, whatever an answer says.
+
+    A stage that gave no answer is a source that was lost, once another one takes appends. If it comes back, its log is
+    another one. So the client does not go there when the other one gives no answer, unless that has named it.
     """
 
     def __init__(self, urls: Sequence[str]) -> None:
         self._urls = [url.rstrip("/") for url in urls]
         self._failures = 0
+        self._silent = set[int]()
+        self._lost = set[int]()
         self.at = 0
 
     def failed(self, at: int) -> None:
         """Stage `at` gave no answer."""
         self._failures += self.at == at
         if self._failures >= _FAILURES_MAX:
-            self._leave(at, None, "it does not answer")
+            self._leave(at, None, "it does not answer", is_silent=True)
 
     def judged(self, at: int, response: Response) -> Response:
         """The answer of stage `at`: as it is, or with an error that is tried again in place of each that names another.
@@ -136,6 +142,8 @@ class StageChoice:
         Answers to appends tell an error for each partition.
         """
         self._failures = 0 if self.at == at else self._failures
+        if self._silent and self.at == at and _APPENDED in response.body:
+            self._lost |= self._silent
         if response.status not in (200, 409) or not any(f'"{code}"'.encode() in response.body for code in _ELSEWHERE):
             return response
         try:
@@ -153,12 +161,21 @@ class StageChoice:
         status = 200 if response.status == 200 else ErrorCode.STORAGE_UNAVAILABLE.http_status
         return Response(status, {**response.headers, "Content-Type": JSON_TYPE}, json.dumps(told).encode())
 
-    def _leave(self, at: int, to: object, why: str) -> None:
+    def _leave(self, at: int, to: object, why: str, *, is_silent: bool = False) -> None:
         """Goes on at the stage `to`, if it is one of the client's, else at the next. Nothing if it has left already."""
         if self.at != at:
             return
         url = str(to or "").rstrip("/")
         known = self._urls.index(url) if url in self._urls else at
-        self.at = known if known != at else (at + 1) % len(self._urls)
+        if is_silent:
+            self._silent.add(at)
+        else:  # it takes no appends, so it has taken over from none
+            self._silent.clear()
+            self._lost.clear()
+        count = len(self._urls)
+        others = [each % count for each in range(at + 1, at + count) if each % count not in self._lost]
+        self.at = known if known != at or not others else others[0]
         self._failures = 0
+        if self.at == at:
+            return
         _log.warning("going on at %s, not at %s: %s", self._urls[self.at], self._urls[at], why)

@@ -216,6 +216,31 @@ def test_stage_that_does_not_answer_is_left_after_three_calls() -> None:
     assert choice.at == 1
 
 
+def test_stage_that_was_lost_gets_no_appends_when_the_other_one_does_not_answer() -> None:
+    choice = StageChoice([FIRST, SECOND])
+
+    def silent(at: int) -> int:
+        for _ in range(3):
+            choice.failed(at)
+        return choice.at
+
+    assert [silent(0), silent(1), silent(0)] == [1, 0, 1], "neither has taken an append since"
+    choice.judged(1, answer(200, {"results": [{"base_offset": 4}]}))
+    assert silent(1) == 1, "the first one may take appends of another log"
+    choice.judged(1, answer(409, error("MOVED", url=FIRST)))
+    assert choice.at == 0, "the topics go back there"
+    assert silent(0) == 1
+
+
+def test_mirror_that_answers_a_repeat_has_taken_over_from_none() -> None:
+    choice = StageChoice([FIRST, SECOND])
+    for _ in range(3):
+        choice.failed(0)
+    choice.judged(1, answer(200, {"results": [{"base_offset": 4}]}))
+    choice.judged(1, answer(409, error("MIRRORED", source=None)))
+    assert choice.at == 0
+
+
 def test_client_of_one_stage_stays() -> None:
     choice = StageChoice([FIRST])
     choice.judged(0, answer(409, error("MOVED", url=SECOND)))
