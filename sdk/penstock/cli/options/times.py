@@ -56,6 +56,8 @@ def typed_time_ms(text: str) -> int:
     It says on stderr what a time without a zone means.
     """
     timestamp_ms = parse_time_ms(text, time.time_ns() // 1_000_000)
+    if timestamp_ms < 0:
+        raise ValueError("it is before 1970")
     if names_no_zone(text):
         click.echo(f"{text} is {with_zone(timestamp_ms)}", err=True)
     return timestamp_ms

@@ -44,7 +44,7 @@ class _Source:
     """The records of the input. `stop` ends it: at once while it waits for a line, else after the record in hand."""
 
     def __init__(self, lines: Iterator[bytes], parse: Callable[[bytes], LineRecord], *, is_skipping: bool) -> None:
-        self.read_bytes = 0
+        self.read_bytes = 0  # of lines that were not skipped
         self._line = b""  # the newest one
         self._number = 0  # counted from 1
         self.skipped = 0
@@ -67,18 +67,19 @@ class _Source:
             if line is None:
                 return
             self._number, self._line = number, line
+            self.read_bytes += len(line)
             try:
                 record = self._parse(line)
             except ValueError as error:
                 self.refuse(error)
                 continue
-            self.read_bytes += len(line)
             yield record
 
     def refuse(self, error: ValueError | PenstockError) -> None:
         """The newest line is no record that the topic takes: it ends the input, or is skipped."""
         if self._is_skipping:
             self.skipped += 1
+            self.read_bytes -= len(self._line)
         else:
             self.bad_line = _bad_line(self._number, self._line, error)
 

@@ -54,6 +54,12 @@ def test_other_text_is_no_time(text: str) -> None:
         TIME.convert(text, None, None)
 
 
+@pytest.mark.parametrize("kind", [TIME, START])
+def test_time_before_1970_is_refused(kind: click.ParamType[object]) -> None:
+    with pytest.raises(click.BadParameter, match=r"'1969-12-30' .*\(it is before 1970\): give "):
+        kind.convert("1969-12-30", None, None)
+
+
 def test_time_that_the_clocks_skip_is_refused() -> None:
     with pytest.raises(click.BadParameter, match="2026-03-08T02:30:00 does not exist in the local zone"):
         TIME.convert("2026-03-08T02:30", None, None)

@@ -57,12 +57,13 @@ def test_line_that_cannot_be_sent_ends_the_input_as_one_that_cannot_be_read(
     assert "send it and the rest (tail -n +2)" in result.stderr
     said = run_json(service.transport, "produce", "orders", *options, "--skip-bad", stdin=lines)
     assert (said["records"], said["skipped"], len(service.records("orders"))) == (2, 1, 3)
+    assert said["bytes"] == 2 * len(good)
 
 
 def test_bad_lines_are_skipped_and_counted_when_asked(service: MemoryPenstock) -> None:
     arguments = ("produce", "orders", "--key-separator", ":", "--skip-bad")
     said = run_json(service.transport, *arguments, stdin=b"a:1\nbad\nb:2\nworse\n")
-    assert (said["records"], said["skipped"]) == (2, 2)
+    assert (said["records"], said["skipped"], said["bytes"]) == (2, 2, 6)
     assert [record.value for record in service.records("orders")] == [b"1", b"2"]
 
 
