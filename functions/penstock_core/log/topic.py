@@ -117,7 +117,8 @@ class MoveState(StrEnum):
 class MoveNote:
     """The last move of a topic to its mirror: its `number`, which rises, and where the topic is there.
 
-    `mirror` is the subscription that pushes it to the stage at `url`, as the topic `topic`.
+    `mirror` is the subscription that pushes it to the stage at `url`, as the topic `topic`. Once the topic returns, it
+    is the one that pushes it back.
     """
 
     number: int

@@ -115,14 +115,15 @@ def return_topic(instance: Instance, name: str, number: int, note: MirrorNote) -
     a read of heads for each 100, and a delete. Raises INVALID_REQUEST if the move has not ended all heads: then the
     mirror was promoted without the source. Also for a topic that was reopened, or that returns under another name.
     """
-    _check_ended(instance, parse_own_topic_name(name), number, note.name)
-    topic = _ending(instance, parse_own_topic_name(name), number, MoveState.RETURNING)
+    _check_ended(instance, parse_own_topic_name(name), number)
+    topic = _ending(instance, parse_own_topic_name(name), number, MoveState.RETURNING, note.name)
     if not topic.is_moved:
         if topic.mirror is None:
             raise PenstockError(ErrorCode.INVALID_REQUEST, f"topic {name!r} takes appends again: it was reopened")
-        _check_one_name(topic, [topic.mirror.name], note.name)
+        _check_one_name(topic, topic.mirror.name, note.name)
         return topic
     assert topic.move is not None
+    _check_one_name(topic, topic.move.mirror, note.name)
     returned = replace(topic, move=replace(topic.move, state=MoveState.OPEN), mirror=note)
 
     def return_to(partition: Partition) -> None:
@@ -204,12 +205,11 @@ def _ended(instance: Instance, note: MoveNote, keys: Sequence[PartitionKey]) -> 
     return {key: head for key, head in ended.items() if head is not None}
 
 
-def _check_ended(instance: Instance, name: TopicName, number: int, mirror: str) -> None:
+def _check_ended(instance: Instance, name: TopicName, number: int) -> None:
     topic = instance.topic_cache.read_through(name)
     if topic.move is None or topic.move.number != number or not topic.is_moved:
         return
     heads = _heads(instance, [PartitionKey(topic.topic_id, each) for each in topic.all_heads()])
-    _check_one_name(topic, [head.mirror for head in heads.values() if head.mirror], mirror)
     open_heads = [key.partition for key, head in sorted(heads.items()) if not head.move]
     if open_heads and topic.move.state is MoveState.MOVED:
         raise PenstockError(
@@ -219,17 +219,19 @@ def _check_ended(instance: Instance, name: TopicName, number: int, mirror: str) 
         )
 
 
-def _check_one_name(topic: Topic, names: Sequence[str], mirror: str) -> None:
+def _check_one_name(topic: Topic, name: str, mirror: str) -> None:
     """Raises INVALID_REQUEST if an earlier call had another name: no push and no promotion would reach all heads."""
-    for name in names:
-        if name != mirror:
-            raise PenstockError(
-                ErrorCode.INVALID_REQUEST, f"topic {topic.name!r} returns as the mirror {name!r}: go on by that name"
-            )
+    if name != mirror:
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST, f"topic {topic.name!r} returns as the mirror {name!r}: go on by that name"
+        )
 
 
-def _ending(instance: Instance, name: TopicName, number: int, state: MoveState) -> Topic:
-    """The topic once it says how its move ends, or has ended by this number."""
+def _ending(instance: Instance, name: TopicName, number: int, state: MoveState, mirror: str = "") -> Topic:
+    """The topic once it says how its move ends, or has ended by this number.
+
+    The first call decides the name `mirror` by which a topic returns, and the topic keeps it.
+    """
     for attempt in range(OPEN_ATTEMPTS_MAX):
         with errors_maybe_applied(has_begun=attempt > 0):
             topic = instance.topic_cache.read_through(name)
@@ -244,7 +246,7 @@ def _ending(instance: Instance, name: TopicName, number: int, state: MoveState) 
             return topic
         if note.state is not MoveState.MOVED:
             raise PenstockError(ErrorCode.CONCURRENT_UPDATE, f"topic {name!r} is {note.state.value}: end that first")
-        reopened = replace(topic, move=replace(note, state=state))
+        reopened = replace(topic, move=replace(note, state=state, mirror=mirror or note.mirror))
         try:
             with errors_maybe_applied():
                 instance.stores.topics.replace(topic, reopened)

@@ -31,7 +31,17 @@ from tests.service.mirror.test_mirrored_log import assert_equal, stages_of
 from tests.service.timers.delays import delay
 from tests.service.transactions.test_repeats import begin, commit, part_of
 from tests.support.refusals import refused
-from tests.support.service import ask, batch, counted_instance, head_of, key_of, new_topic, send
+from tests.support.service import (
+    Intercepted,
+    ask,
+    batch,
+    counted_instance,
+    head_of,
+    key_of,
+    new_topic,
+    send,
+    with_stores,
+)
 from tests.support.timers import waiting
 
 PARTITIONS = 2
@@ -375,7 +385,8 @@ def test_moved_topic_becomes_a_mirror_once_and_is_neither_moved_nor_reopened_mea
     assert promote(stages, moved).is_whole
     topic = source.topic_cache.read_through("orders")
     assert topic.move is not None
-    source.stores.topics.replace(topic, replace(topic, move=replace(topic.move, state=MoveState.RETURNING)))
+    returning = replace(topic.move, state=MoveState.RETURNING, mirror="back")
+    source.stores.topics.replace(topic, replace(topic, move=returning))
     source.stores.log.return_to(key_of(source, "orders"), 1, "back")
     former = MirroredOffsets(read_ms=1, groups={GroupName("billing"): {Partition(0): MirroredOffset(offset=Offset(1))}})
     source.stores.log.put_offsets(key_of(source, "orders").topic_id, 1, former)
@@ -409,7 +420,8 @@ def test_topic_returns_under_one_name_and_does_not_reopen_then(stages: Stages) -
     assert promote(stages, moved).is_whole
     topic = source.topic_cache.read_through("orders")
     assert topic.move is not None
-    source.stores.topics.replace(topic, replace(topic, move=replace(topic.move, state=MoveState.RETURNING)))
+    returning = replace(topic.move, state=MoveState.RETURNING, mirror="back")
+    source.stores.topics.replace(topic, replace(topic, move=returning))
     source.stores.log.return_to(key_of(source, "orders"), 1, "back")
     other = replace(note_of(stages), name="other")
     error = refused(ErrorCode.INVALID_REQUEST, lambda: return_topic(source, "orders", 1, other))
@@ -418,3 +430,20 @@ def test_topic_returns_under_one_name_and_does_not_reopen_then(stages: Stages) -
     assert return_topic(source, "orders", 1, note_of(stages)).mirror == note_of(stages)
     assert "'back'" in refused(ErrorCode.INVALID_REQUEST, lambda: return_topic(source, "orders", 1, other)).message
     refused(ErrorCode.MIRRORED, lambda: reopen_topic(source, "orders", 1))
+
+
+def test_operators_who_return_a_topic_at_once_under_two_names_do_it_under_one(stages: Stages) -> None:
+    """The second one comes between the first one's heads, and after its check."""
+    source, moved = stages.source.instance, move(stages)
+    assert promote(stages, moved).is_whole
+    other, refusals = replace(note_of(stages), name="other"), list[PenstockError]()
+
+    def return_to(write: Any, *arguments: Any) -> Any:
+        if not refusals:
+            refusals.append(refused(ErrorCode.INVALID_REQUEST, lambda: return_topic(source, "orders", 1, other)))
+        return write(*arguments)
+
+    slow = with_stores(source, log=Intercepted(source.stores.log, return_to=return_to))
+    assert return_topic(slow, "orders", 1, note_of(stages)).mirror == note_of(stages)
+    assert "'back'" in refusals[0].message
+    assert {head_of(source, "orders", number).mirror for number in range(PARTITIONS)} == {"back"}
