@@ -80,20 +80,16 @@ class DayFiles:
         """Add records. Writes row groups when the waiting records exceed the bounds."""
         times: np.ndarray[tuple[int], np.dtype[np.int64]] = np.asarray(batch.column("timestamp").cast(pa.int64()))
         days = times // _DAY_US
-        if not self._partition_by:
-            for day in np.unique(days):
-                of_day = days == day
-                self._add((int(day),), batch if of_day.all() else batch.filter(pa.array(of_day)))
-            return
         codes = np.unique(days, return_inverse=True)[1]
         columns = [batch.column(name) for name in self._partition_by]
         for column in columns:
             values = column.dictionary_encode(null_encoding="encode")
             # The numbers stay below the rows' count, so that no product of them overflows.
             codes = np.unique(codes * (len(values.dictionary) + 1) + np.asarray(values.indices), return_inverse=True)[1]
-        for code, row in zip(*np.unique(codes, return_index=True), strict=True):
-            key = (int(days[row]), *(column[int(row)].as_py() for column in columns))
-            self._add(key, batch.filter(pa.array(codes == code)))
+        order = np.argsort(codes, kind="stable")
+        for rows in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):
+            key = (int(days[rows[0]]), *(column[int(rows[0])].as_py() for column in columns))
+            self._add(key, batch if len(rows) == len(order) else batch.take(pa.array(rows)))
 
     def close(self) -> list[DayFile]:
         """Write the remaining records. Returns the files, by day."""
