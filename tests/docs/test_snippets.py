@@ -9,6 +9,7 @@ That their targets exist is checked.
 import ast
 import re
 from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -75,9 +76,8 @@ def test_all_snippets_run_where_some_take_minutes(page: Path, clone: Clone, tmp_
     _run_page(snippets_of(page), clone, tmp_path)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=_name)
-def test_fences_that_need_aws_or_the_wheel_are_well_formed(page: Path) -> None:
-    for snippet in snippets_of(page):
+def test_fences_that_need_aws_or_the_wheel_are_well_formed() -> None:
+    for snippet in chain.from_iterable(map(snippets_of, PAGES)):
         if "aws" in snippet.marks and snippet.language == "python":
             compile(snippet.text, snippet.where, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         elif snippet.marks & {"aws", "wheel"}:
@@ -86,20 +86,19 @@ def test_fences_that_need_aws_or_the_wheel_are_well_formed(page: Path) -> None:
             assert not any(complaints), f"{snippet.where}: {complaints}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=_name)
-def test_commands_are_those_of_an_active_environment(page: Path) -> None:
+def test_commands_are_those_of_an_active_environment() -> None:
     """One convention: `penstock` and `python`, as docs/README.md says at its top."""
-    assert re.findall(r"\S*venv/bin/(?!activate\b)\S*", page.read_text()) == []
+    for page in PAGES:
+        assert re.findall(r"\S*venv/bin/(?!activate\b)\S*", page.read_text()) == [], page
 
 
 def test_pages_that_take_long_are_pages_that_there_are() -> None:
     assert {_name(page) for page in PAGES} >= TAKE_LONG
 
 
-@pytest.mark.parametrize("page", PAGES, ids=_name)
-def test_make_targets_exist(page: Path) -> None:
+def test_make_targets_exist() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (CHECKOUT / "Makefile").read_text(), re.MULTILINE))
-    for snippet in snippets_of(page):
+    for snippet in chain.from_iterable(map(snippets_of, PAGES)):
         for found in _MAKE.finditer(snippet.text) if snippet.language == "sh" else ():
             named = {word for word in found["targets"].split() if "=" not in word}
             assert named <= targets, f"{snippet.where}: the Makefile has no {named - targets}"

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -149,18 +150,16 @@ def test_body_over_its_bound_is_refused(aws: FakeAws, place: FunctionsPlace) -> 
     assert code(answer(aws, admin(place, "produce"), payload)) == "REQUEST_TOO_LARGE"
 
 
-@pytest.mark.parametrize(("alias", "route"), [(alias, route) for alias in ROUTES_OF_ALIAS for route in ROUTE_BY_KEY])
-def test_alias_serves_the_routes_of_its_policy_only(
-    aws: FakeAws, place: FunctionsPlace, alias: str, route: str
-) -> None:
-    method, path = route.split(" ")
-    for name in ("topic", "group", "name", "timer", "zone", "transactional_id"):
-        path = path.replace(f"{{{name}}}", "x")
-    path = path.replace("{partition}", "0")
-    arn = place.alias_arn(ROUTE_BY_KEY[route].function, alias)
-    status, body = answer(aws, arn, event(proof_of(aws, place), method, path))
-    is_served = status != 404 or body["error"]["code"] != "UNKNOWN_ROUTE"
-    assert is_served == (route in ROUTES_OF_ALIAS[alias])
+@pytest.mark.parametrize("alias", ROUTES_OF_ALIAS)
+def test_alias_serves_the_routes_of_its_policy_only(aws: FakeAws, place: FunctionsPlace, alias: str) -> None:
+    proof = proof_of(aws, place)
+    for route in ROUTE_BY_KEY:
+        method, path = route.split(" ")
+        path = re.sub(r"\{\w+\}", "x", path.replace("{partition}", "0"))
+        arn = place.alias_arn(ROUTE_BY_KEY[route].function, alias)
+        status, body = answer(aws, arn, event(proof, method, path))
+        is_served = status != 404 or body["error"]["code"] != "UNKNOWN_ROUTE"
+        assert is_served == (route in ROUTES_OF_ALIAS[alias]), route
 
 
 @pytest.mark.parametrize("path", ["/v1/topics/orders", "/v1/metadata/../topics/orders", "/v1/metadata%2F..%2Ftopics"])
