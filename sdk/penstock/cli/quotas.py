@@ -89,14 +89,16 @@ def _show(service: Service, document: object, found: list[Quota]) -> None:
     service.show(
         document,
         title="quotas",
-        columns=("subject", "name", "shared", *_RATES, *_COUNTS),
-        rows=[
-            (
-                each.subject,
-                each.name,
-                "yes" if each.shared else "-",
-                *(f"{each.limits[limit]:,}" if limit in each.limits else "-" for limit in (*_RATES, *_COUNTS)),
-            )
-            for each in found
-        ],
+        columns=("subject", "name", "limits"),
+        rows=[(each.subject, each.name, _limits_text(each)) for each in found],
     )
+
+
+def _limits_text(quota: Quota) -> str:
+    """The limits, by the names of their options."""
+    limits = (
+        f"{limit.removesuffix('_per_s').replace('_', '-')} {quota.limits[limit]:,}"
+        for limit in (*_RATES, *_COUNTS)
+        if limit in quota.limits
+    )
+    return ", ".join((*limits, "shared") if quota.shared else limits)

@@ -65,6 +65,8 @@ TEXT_COLUMNS = frozenset(
         "until",
         "way",
         "dearest",
+        "subject",
+        "limits",
     ]
 )
 FILE_COLUMNS = 10_000  # without a terminal: never wrap lines that a program may read

@@ -153,6 +153,13 @@ def test_quota_is_set_listed_and_deleted(service: MemoryPenstock) -> None:
     assert made == {"subject": "principal", "name": "*", "limits": limits, "shared": False}
     team = run_json(service.transport, "quotas", "set", "topic", "shop.*", "--shared", "--fetch-bytes", "1MB")
     assert team == {"subject": "topic", "name": "shop.*", "limits": {"fetch_bytes_per_s": 1_000_000}, "shared": True}
+    role = "arn:aws:iam::111122223333:role/shop-orders"
+    both = ("--produce-bytes", "1MB", "--groups-max", "9")
+    _, header, *rows = run(service.transport, "quotas", "set", "principal", role, *both).stdout.splitlines()
+    assert rows == [f"principal  {role}  produce-bytes 1,000,000, groups-max 9"]
+    assert header.index("limits") <= 60, "limits have room in 80 columns"
+    assert run(service.transport, "quotas", "list").stdout.splitlines()[-1].endswith("fetch-bytes 1,000,000, shared")
+    run_json(service.transport, "quotas", "delete", "principal", role)
     assert run_json(service.transport, "quotas", "delete", "topic", "shop.*")["deleted"]["name"] == "shop.*"
     assert run_json(service.transport, "quotas", "list") == [made]
     shown = run(service.transport, "quotas", "list")
