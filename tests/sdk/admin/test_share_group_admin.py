@@ -30,6 +30,12 @@ def call(request: pytest.FixtureRequest, service: MemoryPenstock) -> Call:
     return call_async
 
 
+def test_group_that_exists_stays_as_it_is_when_asked(call: Call) -> None:
+    made = call("create_share_group", "workers", "orders", exist_ok=True)
+    assert call("create_share_group", "workers", "returns", {"lock_ms": 60_000}, exist_ok=True) == made
+    assert call("create_share_group", "workers", "returns").topics == ("returns",)
+
+
 def test_group_is_made_listed_and_described(call: Call, service: MemoryPenstock) -> None:
     made = call("create_share_group", "workers", ["orders", "returns"], {"dead_letter_topic": "orders.dead"})
     assert (made.group, made.topics) == ("workers", ("orders", "returns"))
