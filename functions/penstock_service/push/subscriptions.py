@@ -51,8 +51,8 @@ def start_deliveries(instance: Instance, subscription: Subscription) -> None:
 def ask_again(instance: Instance, subscription: Subscription, topic_id: TopicId, mirror: str) -> None:
     """Makes a version of a subscription that mirrors, so that each partition's mirror is asked where its log ends.
 
-    It notes the topic's `mirror`. One transaction, and a call of the queue for each 10 lanes. It does nothing if there
-    is a newer version already.
+    It notes the topic's `mirror`. One transaction, and a call of the queue for each 10 lanes. If there is a newer
+    version already, it is read, and only messages are sent: it may be that of this call, whose answer was lost.
     """
     known = {each: noted for each, noted in subscription.mirrored.items() if each in subscription.topics.values()}
     newer = replace(
@@ -63,7 +63,10 @@ def ask_again(instance: Instance, subscription: Subscription, topic_id: TopicId,
     except PenstockError as error:
         if error.code is not ErrorCode.CONCURRENT_UPDATE:
             raise
-        return
+        found = instance.stores.push.get_subscription(subscription.name)
+        if found is None or found.subscription_id != subscription.subscription_id or found.is_paused:
+            return
+        newer = found
     _send_messages(instance, newer)
 
 

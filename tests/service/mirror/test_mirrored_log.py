@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from penstock_core.errors import ErrorCode
+from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, TopicName
 from penstock_core.log.retention import written_ms
 from penstock_core.push.targets.target import StageTarget
@@ -23,7 +23,7 @@ from tests.service.mirror.stages import Stages, batches
 from tests.service.records.test_idempotence import numbered
 from tests.support.refusals import refused
 from tests.support.restoring import jump
-from tests.support.service import batch, head_of, key_of, new_topic, refs_of, send
+from tests.support.service import Intercepted, batch, head_of, key_of, new_topic, refs_of, send, with_stores
 
 
 def stages_of(*values: str, **settings: Any) -> Stages:
@@ -224,6 +224,27 @@ def test_idle_partitions_come_again_next_to_a_busy_one(lanes: int, is_resumed: b
         stages.again()
     stages.run()
     for number in range(4):
+        assert_equal(stages, number)
+
+
+def test_idle_partitions_are_asked_though_the_answer_of_the_newer_version_is_lost() -> None:
+    """The repeat of its write meets what the first try has stored."""
+    stages = Stages(partitions=2, lanes=2)
+    for number in range(2):
+        send(stages.source.instance, "orders", f"value {number}", partition=number)
+    stages.run()
+    resync_topic(stages.mirror, "orders")
+    stages.source.append("new")
+    push = stages.source.instance.stores.push
+
+    def change_subscription(change: Any, old: Any, new: Any) -> None:
+        change(old, new)
+        raise PenstockError(ErrorCode.CONCURRENT_UPDATE, "a newer version")
+
+    lossy = Intercepted(push, change_subscription=change_subscription)
+    stages.source.run_once(with_stores(stages.source.instance, push=lossy))
+    stages.run()
+    for number in range(2):
         assert_equal(stages, number)
 
 
