@@ -48,10 +48,13 @@ def _telling(replaces: int, text: bytes) -> MirrorPush:
 
 def test_offsets_of_groups_come_back_with_the_promotion(service: Service) -> None:
     service.call("POST", APPEND, push_frame(a_push("a", "b")))
-    told = service.call("POST", APPEND, push_frame(_telling(0, b'[["g",[[0,1,"m"]]],["h",[[0,5]]]]'))).json
-    assert (told["offsets_number"], told["is_offsets_kept"]) == (1, True)
-    again = service.call("POST", APPEND, push_frame(_telling(0, b"[]"))).json
-    assert (again["offsets_number"], again["is_offsets_kept"]) == (1, False)
+    none = service.call("POST", APPEND, push_frame(_telling(0, b"[]"))).json
+    assert not none["is_offsets_kept"], "it does not know the mirror's numbers"
+    text, first = b'[["g",[[0,1,"m"]]],["h",[[0,5]]]]', none["offsets_number"] + 1
+    told = service.call("POST", APPEND, push_frame(_telling(first - 1, text))).json
+    assert (told["offsets_number"], told["is_offsets_kept"]) == (first, True)
+    again = service.call("POST", APPEND, push_frame(_telling(first - 1, b"[]"))).json
+    assert (again["offsets_number"], again["is_offsets_kept"]) == (first, False)
     promoted = service.call("POST", f"/v1/topics/{MIRRORED}/promote", b"").json
     assert promoted["groups"] == [
         {"group": "g", "offsets": [{"partition": 0, "offset": 1, "metadata": "m"}]},
@@ -62,7 +65,8 @@ def test_offsets_of_groups_come_back_with_the_promotion(service: Service) -> Non
 
 def test_groups_that_the_caller_may_not_see_are_not_told(service: Service) -> None:
     service.call("POST", APPEND, push_frame(a_push("a")))
-    service.call("POST", APPEND, push_frame(_telling(0, b'[["g",[[0,1]]],["h",[[0,1]]]]')))
+    number = service.call("POST", APPEND, push_frame(_telling(0, b"[]"))).json["offsets_number"]
+    service.call("POST", APPEND, push_frame(_telling(number, b'[["g",[[0,1]]],["h",[[0,1]]]]')))
     change_acls(service.instance, [parse_rule(LOCAL_PRINCIPAL, "describe", "group:g", "deny")], [])
     told = service.call("POST", f"/v1/topics/{MIRRORED}/promote", b"").json
     assert [each["group"] for each in told["groups"]] == ["h"]

@@ -30,6 +30,8 @@ from penstock_service.records.shorten_head import GrownHead, shorten_heads
 from penstock_service.records.wake_readers import wake_beside
 from penstock_service.topics.create_topic import check_room, make_topic
 
+_NEVER = 0  # no telling has this number, and none replaces the one before it
+
 
 def append_push(instance: Instance, push: MirrorPush) -> PushAnswer:
     """The end of the partition's log after the push, which it has then, or could not take there.
@@ -102,12 +104,14 @@ def keep_offsets(instance: Instance, push: MirrorPush, telling: OffsetsTelling) 
         raise PenstockError(ErrorCode.TOPIC_EXISTS, f"the promotion of topic {topic.name!r} has begun")
     offsets = MirroredOffsets(read_ms=telling.read_ms, left_out=telling.left_out, groups=groups)
     window.check()
-    number, kept = instance.stores.log.put_offsets(topic.topic_id, telling.replaces + 1, offsets)
+    base = topic.created_at_ms  # numbers count from here, so that none of a mirror is one of the mirror before it
+    wanted = max(_NEVER, telling.replaces - base + 1)
+    number, kept = instance.stores.log.put_offsets(topic.topic_id, wanted, offsets)
     return PushAnswer(
         next_offset=push.base_offset,
         topic_id=topic.topic_id,
-        offsets_number=number,
-        is_offsets_kept=(number, kept) == (telling.replaces + 1, offsets),
+        offsets_number=base + number,
+        is_offsets_kept=wanted > _NEVER and (number, kept) == (wanted, offsets),
     )
 
 

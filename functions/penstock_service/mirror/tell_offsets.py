@@ -37,7 +37,7 @@ from penstock_core.storage.groups.lease_item import committed_of
 from penstock_service.instance.instance import Instance
 from penstock_service.push.lane_work import LaneWork
 
-_TRIES = 2
+_TRIES = 3  # the first telling of all learns its number
 _OF_ALL = "-"  # partitions: no log
 
 

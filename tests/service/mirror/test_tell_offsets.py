@@ -88,7 +88,9 @@ def test_offsets_follow_without_pushes_until_they_rest() -> None:
         assert told_of(stages) == {"billing": {0: offset}}
     stages.source.run(600_000)
     assert stages.source.queue.next_visible_ms is None, "at rest it costs nothing"
-    assert stages.tellings == 2 + 2, "the first answer of a mirror makes a version of the subscription"
+    assert stages.tellings == 1 + 2 + 2, (
+        "one learns the number, and the first answer makes a version of the subscription"
+    )
     commit(stages, "other", 1)
     stages.source.run(600_000)
     assert told_of(stages) == {"billing": {0: 3}}
@@ -132,10 +134,11 @@ def test_late_and_doubled_tellings_change_nothing() -> None:
     first = telling(stages.pushes[0], OffsetsTelling(replaces=0, read_ms=1, left_out=0), b'[["billing",[[0,1]]]]')
     commit(stages, "billing", 2)
     look_later(stages)
-    for replaces in (0, 1, 2, 5):
+    base = stages.mirror.topic_cache.read_through("orders").created_at_ms
+    for replaces in (0, 1, base - 1, base, base + 1, base + 2, base + 5):
         late = replace(first, offsets=OffsetsTelling(replaces=replaces, read_ms=1, left_out=0))
         answer = append_push(stages.mirror, late)
-        assert (answer.offsets_number, answer.is_offsets_kept) == (3, False)
+        assert (answer.offsets_number, answer.is_offsets_kept) == (base + 3, False)
     assert told_of(stages) == {"billing": {0: 2}}
 
 
@@ -182,6 +185,20 @@ def test_mirror_that_began_anew_is_told_all_again() -> None:
     stages = stages_with()
     resync_topic(stages.mirror, "orders")
     stages.again()
+    assert told_of(stages) == {"billing": {0: 1}}
+
+
+def test_telling_of_the_mirror_before_it_began_anew_is_refused() -> None:
+    stages = stages_with()
+    asks = telling(stages.pushes[0], OffsetsTelling(replaces=0, read_ms=1, left_out=0), b'[["billing",[[0,0]]]]')
+    known = append_push(stages.mirror, asks).offsets_number
+    assert known is not None
+    stages.clock.time_ms += 1_000
+    resync_topic(stages.mirror, "orders")
+    stages.again()
+    for replaces in range(known - 2, known + 1):
+        late = replace(asks, offsets=OffsetsTelling(replaces=replaces, read_ms=1, left_out=0))
+        assert not append_push(stages.mirror, late).is_offsets_kept
     assert told_of(stages) == {"billing": {0: 1}}
 
 
