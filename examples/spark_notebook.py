@@ -11,6 +11,7 @@ JSON with `customer` and `cents`.
 # In a local session, Spark's workers run the Python that runs this notebook: `register` sees to it.
 
 # %%
+import json
 import sys
 
 from pyspark.sql import SparkSession
@@ -24,18 +25,28 @@ penstock_spark.register(spark)
 
 # %% [markdown]
 # Spark reads the topic where it lies, in S3: no request goes through the API. The table is a snapshot of the topic at
-# this moment.
+# this moment. The schema makes columns of the values. It may lie in a file, in S3 or in a registry, too.
 
 # %%
-records = spark.read.format("penstock").option("subscribe", topic).load()
-order = sql.from_json(sql.col("value").cast("string"), "customer string, cents long")
-orders = records.select("partition", "offset", "timestamp", order.alias("order")).select("*", "order.*").drop("order")
+SCHEMA = {
+    "required": ["customer", "cents"],
+    "properties": {"customer": {"type": "string"}, "cents": {"type": "integer"}},
+}
+orders = penstock_spark.read(spark, subscribe=topic, schema=f"json:{json.dumps(SCHEMA)}")
+print(", ".join(orders.columns))
+
+# %% [markdown]
+# A value that does not fit the schema is in `_raw`, and `_raw_reason` says why.
+
+# %%
+fits = orders.where("_raw_reason IS NULL")
+print(orders.count() - fits.count(), "values do not fit")
 
 # %% [markdown]
 # Who spends most?
 
 # %%
-totals = orders.groupBy("customer").agg(sql.count("*").alias("orders"), sql.sum("cents").alias("cents"))
+totals = fits.groupBy("customer").agg(sql.count("*").alias("orders"), sql.sum("cents").alias("cents"))
 totals.orderBy(sql.desc("cents"), "customer").show()
 
 # %%

@@ -121,6 +121,7 @@ def test_notebook_adds_up_the_orders_of_a_topic(
         for number in range(100):
             customer = f"c{number % 4}"
             producer.send(topic, json.dumps({"customer": customer, "cents": number}), key=customer)
+        producer.send(topic, '{"customer": 7}')
     everything = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}
     key, secret = stack.create_user("notebook", everything)
     credentials = {"AWS_ACCESS_KEY_ID": key, "AWS_SECRET_ACCESS_KEY": secret, "SPARK_LOCAL_IP": "127.0.0.1"}
@@ -136,6 +137,7 @@ def test_notebook_adds_up_the_orders_of_a_topic(
     )
 
     assert done.returncode == 0, done.stderr[-4_000:]
+    assert "1 values do not fit" in done.stdout
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in done.stdout.splitlines() if "|" in line]
     assert rows == [
         ["customer", "orders", "cents"],
